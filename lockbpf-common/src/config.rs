@@ -1,0 +1,56 @@
+//! What user space tells the programs before they are loaded, and the names both sides use for maps.
+
+/// Constant for the life of the loaded programs; the verifier prunes what it switches off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Config {
+    /// Contended sections that waited less are summed but not recorded, ns.
+    pub min_wait_ns: u64,
+    /// lockbpf's own process id: never observed.
+    pub self_pid: u32,
+    /// [`mode`] bits.
+    pub mode: u32,
+    /// Offset of `task_struct::group_leader`.
+    pub task_group_leader: u32,
+    /// Offset of `task_struct::start_boottime`.
+    pub task_start_boottime: u32,
+    /// Only threads of this name (NUL-padded), if [`mode::COMM`].
+    pub comm: [u8; 16],
+}
+
+/// Bits of [`Config::mode`].
+pub mod mode {
+    /// Every process but lockbpf itself; otherwise only those in the target map.
+    pub const SYSTEM_WIDE: u32 = 1;
+    /// Record every section, contended or not.
+    pub const ALL_EVENTS: u32 = 1 << 1;
+    /// Only threads named [`super::Config::comm`].
+    pub const COMM: u32 = 1 << 2;
+    /// Only threads in the tid map.
+    pub const TIDS: u32 = 1 << 3;
+}
+
+const _: () = assert!(size_of::<Config>() == 40);
+
+// SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Config {}
+
+/// Threads with per-thread sums at one time.
+pub const MAX_THREADS: u32 = 16_384;
+/// Lock × site pairs with sums.
+pub const MAX_SUMS: u32 = 32_768;
+/// Processes known at one time.
+pub const MAX_PROCESSES: u32 = 8_192;
+/// Waits in progress at one time.
+pub const MAX_WAITS: u32 = 16_384;
+/// Distinct stacks.
+pub const MAX_STACKS: u32 = 16_384;
+/// Frames kept of a stack.
+pub const STACK_DEPTH: usize = 32;
+/// Targets and tids that can be named on the command line.
+pub const MAX_TARGETS: u32 = 4_096;
+/// Locks held by one thread at one time.
+pub const MAX_HELD: usize = 16;
+/// CPUs, each with a ring buffer of its own.
+pub const MAX_CPUS: u32 = 1_024;

@@ -1,0 +1,86 @@
+//! One counter for every way in which an observation can be incomplete. Nothing is lost silently: what the kernel
+//! side cannot keep, it counts here, and every report shows what is not zero.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])+ $variant:ident => $name:literal, $class:ident;)+) => {
+        /// A cause of incompleteness, and its slot in the kernel's per-CPU counter array.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Counter { $($(#[$doc])+ $variant),+ }
+
+        impl Counter {
+            /// Every counter, in slot order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// Number of slots.
+            pub const COUNT: u32 = Self::ALL.len() as u32;
+
+            /// The name under which reports show it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// What a non-zero value means for the report.
+            #[must_use]
+            pub const fn class(self) -> Class {
+                match self { $(Self::$variant => Class::$class),+ }
+            }
+        }
+    };
+}
+
+/// What a non-zero counter means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Plain volume; no defect.
+    Volume,
+    /// Data that should be in the report is missing.
+    Lost,
+    /// A transition that a well-formed program cannot make.
+    Impossible,
+    /// Expected at the edges: the recording began or ended in the middle of something.
+    Edge,
+}
+
+counters! {
+    /// Section records written to a ring buffer.
+    SectionRecords => "section_records", Volume;
+    /// Futex-wait records written to a ring buffer.
+    FutexRecords => "futex_records", Volume;
+    /// Process and thread-exit records written to a ring buffer.
+    LifeRecords => "life_records", Volume;
+    /// A record did not fit: ring buffer full.
+    RingFull => "ring_full", Lost;
+    /// A lock × site pair did not fit: sums map full.
+    SumsFull => "sums_full", Lost;
+    /// A thread did not fit: no free thread slot; its per-thread sums are missing, its sections are not.
+    ThreadsFull => "threads_full", Lost;
+    /// A process did not fit: process map full.
+    ProcessesFull => "processes_full", Lost;
+    /// A wait in progress could not be listed: waits map full.
+    WaitsFull => "waits_full", Lost;
+    /// Task storage could not be allocated for a thread: its operation was not seen.
+    StateFull => "state_full", Lost;
+    /// More locks held at once than are tracked per thread.
+    HeldFull => "held_full", Lost;
+    /// A stack could not be kept: hash collision or table full.
+    StackLost => "stack_lost", Lost;
+    /// The lock's memory could not be read when it mattered.
+    ReadFault => "read_fault", Lost;
+    /// An address beyond 48 bits does not fit a record.
+    WideAddress => "wide_address", Lost;
+    /// An unlock of a lock that this thread was not seen to acquire, after its first acquisition was seen.
+    UnlockNotHeld => "unlock_not_held", Impossible;
+    /// A lock call began while another was still open in the same thread.
+    AttemptWhileAttempting => "attempt_while_attempting", Impossible;
+    /// A non-recursive lock was acquired by the thread that already held it.
+    AcquireWhileHolding => "acquire_while_holding", Impossible;
+    /// An unlock of a lock taken before the observation began.
+    HeldAtStart => "held_at_start", Edge;
+    /// A lock or futex call returned that had begun before the observation.
+    WaitingAtStart => "waiting_at_start", Edge;
+    /// A thread exited while it held a lock.
+    ExitHolding => "exit_holding", Edge;
+    /// A process replaced its image while its threads held or waited for locks.
+    ExecHolding => "exec_holding", Edge;
+}

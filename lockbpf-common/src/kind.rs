@@ -1,0 +1,122 @@
+//! Operations, lock types and the flags of a critical section, as numbers shared with the kernel side.
+
+/// The call by which a lock was requested, or the role in which a futex word was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Via {
+    /// `pthread_mutex_lock`.
+    Lock = 1,
+    /// `pthread_mutex_trylock`.
+    TryLock = 2,
+    /// `pthread_mutex_timedlock`.
+    TimedLock = 3,
+    /// `pthread_mutex_clocklock`.
+    ClockLock = 4,
+    /// A mutex re-acquired inside `pthread_cond_wait` and its timed forms.
+    CondReacquire = 5,
+    /// A condition variable: the idle wait itself, not contention.
+    CondWait = 6,
+    /// A futex word as the kernel sees it; its purpose is not known from the word alone.
+    Futex = 7,
+}
+
+impl Via {
+    /// The operation for a number read from a record; `None` for a number no version has written.
+    #[must_use]
+    pub const fn from_u8(raw: u8) -> Option<Self> {
+        Some(match raw {
+            1 => Self::Lock,
+            2 => Self::TryLock,
+            3 => Self::TimedLock,
+            4 => Self::ClockLock,
+            5 => Self::CondReacquire,
+            6 => Self::CondWait,
+            7 => Self::Futex,
+            _ => return None,
+        })
+    }
+}
+
+/// How a section (or an attempt that never became one) ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Outcome {
+    /// Acquired and released by an unlock.
+    Released = 0,
+    /// Acquired, and released by waiting on a condition variable.
+    CondReleased = 1,
+    /// Acquired, never released: the thread exited.
+    ExitedHolding = 2,
+    /// Not acquired: a trylock found it held.
+    TryFailed = 3,
+    /// Not acquired: the deadline passed.
+    TimedOut = 4,
+    /// Not acquired: the call returned an error (`EDEADLK`, `EINVAL`, …).
+    Failed = 5,
+}
+
+impl Outcome {
+    /// The outcome for a number read from a record; `None` for a number no version has written.
+    #[must_use]
+    pub const fn from_u8(raw: u8) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Released,
+            1 => Self::CondReleased,
+            2 => Self::ExitedHolding,
+            3 => Self::TryFailed,
+            4 => Self::TimedOut,
+            5 => Self::Failed,
+            _ => return None,
+        })
+    }
+}
+
+/// Flags of a section record: 12 bits.
+pub mod flag {
+    /// The thread waited for a holder: the lock was held at the attempt, or the thread slept for it.
+    pub const CONTENDED: u16 = 1;
+    /// The thread slept in futex wait for the lock.
+    pub const SLEPT: u16 = 1 << 1;
+    /// At the release the lock word said that somebody (perhaps) waits.
+    pub const WAITED_FOR: u16 = 1 << 2;
+    /// While holding this lock the thread itself waited for another one.
+    pub const OUTER: u16 = 1 << 3;
+    /// The lock was re-acquired by its own holder in between (recursive mutex).
+    pub const RECURSED: u16 = 1 << 4;
+    /// The stack in the record is the holder's at release, not the requester's at the attempt.
+    pub const STACK_AT_RELEASE: u16 = 1 << 5;
+    /// All flags that exist.
+    pub const ALL: u16 = (1 << 6) - 1;
+}
+
+/// Bits of glibc's `pthread_mutex_t.__data.__kind` that matter here (glibc 2.36 `nptl/pthreadP.h`).
+pub mod mutex_kind {
+    /// Type field: 0 normal, 1 recursive, 2 error-checking, 3 adaptive.
+    pub const TYPE_MASK: u32 = 3;
+    /// Robust: the lock word holds the owner's tid.
+    pub const ROBUST: u32 = 16;
+    /// Priority inheritance: the lock word holds the owner's tid.
+    pub const PRIO_INHERIT: u32 = 32;
+    /// Priority ceiling protocol.
+    pub const PRIO_PROTECT: u32 = 64;
+    /// Shared between processes.
+    pub const SHARED: u32 = 128;
+    /// Set in lockbpf's own sums for a condition variable (never by glibc).
+    pub const IS_CONDVAR: u32 = 1 << 30;
+    /// Set in lockbpf's own sums for a bare futex word (never by glibc).
+    pub const IS_FUTEX: u32 = 1 << 31;
+}
+
+/// Bit of a lock word that carries the owner's tid: somebody waits (`FUTEX_WAITERS`).
+pub const FUTEX_WAITERS: u32 = 0x8000_0000;
+
+/// Whether a glibc mutex's lock word says that somebody (perhaps) waits.
+#[must_use]
+#[inline]
+pub const fn word_has_waiters(mutex_kind: u32, word: u32) -> bool {
+    if mutex_kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0 {
+        word & FUTEX_WAITERS != 0
+    } else {
+        word & 0x7fff_ffff > 1
+    }
+}

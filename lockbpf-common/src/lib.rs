@@ -1,0 +1,10 @@
+//! What lockbpf's eBPF programs and its user space must agree on, byte for byte: ring-buffer records, map keys
+//! and values, loss counters and the configuration. `no_std`, no padding, sizes asserted at compile time.
+#![no_std]
+
+pub mod config;
+pub mod counter;
+pub mod kind;
+pub mod record;
+pub mod sums;
+pub mod waiting;

@@ -1,0 +1,148 @@
+//! Sums kept in the kernel, so that an acquisition costs no record: per process, lock and call site, and per thread.
+
+/// Buckets of a log2 histogram: bucket b counts durations in [2^b, 2^(b+1)) ns, 0 ns in bucket 0, the last one open.
+pub const BUCKETS: usize = 36;
+
+/// Bucket of a duration.
+#[must_use]
+#[inline(always)]
+pub const fn bucket(ns: u64) -> usize {
+    // A comparison tree: eBPF has no count-leading-zeros instruction.
+    let mut v = ns;
+    let mut b = 0;
+    if v >> 32 != 0 {
+        v >>= 32;
+        b += 32;
+    }
+    if v >> 16 != 0 {
+        v >>= 16;
+        b += 16;
+    }
+    if v >> 8 != 0 {
+        v >>= 8;
+        b += 8;
+    }
+    if v >> 4 != 0 {
+        v >>= 4;
+        b += 4;
+    }
+    if v >> 2 != 0 {
+        v >>= 2;
+        b += 2;
+    }
+    if v >> 1 != 0 {
+        b += 1;
+    }
+    if b >= BUCKETS { BUCKETS - 1 } else { b }
+}
+
+/// Whose sums: one lock of one process, requested at one call site by one kind of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C)]
+pub struct SumKey {
+    /// Address of the lock (condition variable, futex word).
+    pub lock: u64,
+    /// Return address of the requesting call; 0 where [`crate::kind::Via::Futex`] knows none.
+    pub site: u64,
+    /// Process number.
+    pub process: u32,
+    /// [`crate::kind::Via`] as a number.
+    pub via: u32,
+}
+
+/// Sums of one [`SumKey`]. Times in ns.
+///
+/// All but `try_failures`, `timeouts`, `errors`, `wakes` and `wakes_of_none` are written while the lock is held,
+/// so the lock itself orders the writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sums {
+    /// Time of the first operation.
+    pub first_ns: u64,
+    /// Sections completed (condition variable: waits; futex: waits that slept and were woken).
+    pub acquisitions: u64,
+    /// Of these, contended.
+    pub contended: u64,
+    /// Failed trylocks (futex: waits that returned at once, `EAGAIN`).
+    pub try_failures: u64,
+    /// Attempts that timed out.
+    pub timeouts: u64,
+    /// Attempts that failed otherwise (futex: interrupted).
+    pub errors: u64,
+    /// Futex only: wake calls that woke at least one thread.
+    pub wakes: u64,
+    /// Futex only: wake calls that woke nobody.
+    pub wakes_of_none: u64,
+    /// Σ wait of the contended ones (condition variable: Σ idle time).
+    pub wait_ns: u64,
+    /// Longest wait.
+    pub wait_max_ns: u64,
+    /// Σ (acquire − attempt) of the uncontended ones: the price of the call, probes included.
+    pub latency_ns: u64,
+    /// Longest of these.
+    pub latency_max_ns: u64,
+    /// Σ hold.
+    pub hold_ns: u64,
+    /// Longest hold.
+    pub hold_max_ns: u64,
+    /// glibc's mutex kind, or one of lockbpf's own marks ([`crate::kind::mutex_kind`]).
+    pub kind: u32,
+    /// Stack number of a representative section, or a negative number when none was taken.
+    pub stack: i32,
+    /// Waits of the contended ones.
+    pub wait_hist: [u32; BUCKETS],
+    /// acquire − attempt of the uncontended ones.
+    pub latency_hist: [u32; BUCKETS],
+    /// Holds.
+    pub hold_hist: [u32; BUCKETS],
+}
+
+/// What one thread did, over all its locks. Times in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ThreadSums {
+    /// The thread; 0 while the slot is free.
+    pub tid: u32,
+    /// Its process number.
+    pub process: u32,
+    /// Sections completed.
+    pub acquisitions: u64,
+    /// Σ wait of contended acquisitions and of timed-out attempts.
+    pub wait_ns: u64,
+    /// Σ hold, summed over locks (nesting counts twice).
+    pub held_sum_ns: u64,
+    /// Time with at least one lock held.
+    pub held_union_ns: u64,
+    /// Thread name when first seen.
+    pub comm: [u8; 16],
+}
+
+const _: () = assert!(size_of::<SumKey>() == 24);
+const _: () = assert!(size_of::<Sums>() == 14 * 8 + 8 + 3 * BUCKETS * 4);
+const _: () = assert!(size_of::<ThreadSums>() == 56);
+
+// SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for SumKey {}
+// SAFETY: as above.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Sums {}
+// SAFETY: as above.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for ThreadSums {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_powers_of_two() {
+        assert_eq!(bucket(0), 0);
+        assert_eq!(bucket(1), 0);
+        for b in 1..BUCKETS {
+            assert_eq!(bucket(1 << b), b);
+            assert_eq!(bucket((1 << b) - 1), b - 1);
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+}

@@ -1,0 +1,1 @@
+//! Ring-buffer records to events.

@@ -1,0 +1,150 @@
+//! Domain events: what live capture, trace files and synthetic input all deliver, and the analysis consumes.
+
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::units::{Nanos, Time};
+pub use lockbpf_common::kind::{Outcome, Via, flag};
+pub use lockbpf_common::record::FutexResult;
+
+/// One event. Events arrive in the order of [`Event::time`] within each CPU and nearly so across CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A critical section ended, or an attempt failed.
+    Section(Section),
+    /// A futex wait that no probed lock call explains.
+    FutexWait(FutexWait),
+    /// A process was seen for the first time.
+    Process(ProcessSeen),
+    /// A thread exited.
+    ThreadExit(ThreadTotals),
+}
+
+impl Event {
+    /// When it was known: the end of what it describes.
+    #[must_use]
+    pub fn time(&self) -> Time {
+        match self {
+            Self::Section(s) => s.end,
+            Self::FutexWait(w) => w.end,
+            Self::Process(p) => p.time,
+            Self::ThreadExit(t) => t.time,
+        }
+    }
+}
+
+/// One attempt–acquire–release of one thread, complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Release, or the failure of the attempt, or the exit of the thread.
+    pub end: Time,
+    /// acquire − attempt; for a failed attempt, end − attempt.
+    pub wait: Nanos,
+    /// release − acquire; zero for a failed attempt.
+    pub hold: Nanos,
+    /// The lock.
+    pub lock: Lock,
+    /// Where it was requested.
+    pub site: Site,
+    /// Who requested it.
+    pub tid: Tid,
+    /// Owner word of the lock at the attempt, a tid in the target's own pid namespace.
+    pub owner: Option<Tid>,
+    /// Who woke this thread last while it waited.
+    pub waker: Option<Tid>,
+    /// Stack at the attempt (at the release with [`flag::STACK_AT_RELEASE`]).
+    pub stack: Option<StackId>,
+    /// [`flag`] bits.
+    pub flags: u16,
+    /// By which call.
+    pub via: Via,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Low byte of glibc's mutex kind ([`lockbpf_common::kind::mutex_kind`]).
+    pub mutex_kind: u8,
+}
+
+impl Section {
+    /// When the lock was acquired; for a failed attempt, when it failed.
+    #[must_use]
+    pub fn acquire(&self) -> Time {
+        self.end - self.hold
+    }
+
+    /// When the lock was requested.
+    #[must_use]
+    pub fn attempt(&self) -> Time {
+        self.acquire() - self.wait
+    }
+
+    /// Whether the lock was obtained at all.
+    #[must_use]
+    pub fn acquired(&self) -> bool {
+        matches!(self.outcome, Outcome::Released | Outcome::CondReleased | Outcome::ExitedHolding)
+    }
+
+    /// Whether a flag is set.
+    #[must_use]
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A futex wait outside any probed lock call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FutexWait {
+    /// When the system call returned.
+    pub end: Time,
+    /// Time inside the system call.
+    pub wait: Nanos,
+    /// The futex word.
+    pub word: Lock,
+    /// A caller's return address found on the stack, if any.
+    pub site: Option<Site>,
+    /// Who waited.
+    pub tid: Tid,
+    /// The value that the wait expected in the word; 2 for glibc's contended locks.
+    pub expected: u32,
+    /// What stands where glibc's mutex has its owner, a tid in the target's own pid namespace if the word is a mutex.
+    pub owner: Option<Tid>,
+    /// Who woke it last.
+    pub waker: Option<Tid>,
+    /// Stack at the system call.
+    pub stack: Option<StackId>,
+    /// How it ended.
+    pub result: FutexResult,
+}
+
+/// A process image got its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessSeen {
+    /// When.
+    pub time: Time,
+    /// The number.
+    pub process: Process,
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Start of the process since boot.
+    pub start: Time,
+    /// Name of the first thread seen.
+    pub comm: String,
+}
+
+/// What one thread did, over all its locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadTotals {
+    /// When this was read, or the thread exited.
+    pub time: Time,
+    /// The thread.
+    pub tid: Tid,
+    /// Its process.
+    pub process: Process,
+    /// Its name.
+    pub comm: String,
+    /// Sections completed.
+    pub acquisitions: u64,
+    /// Σ wait of contended acquisitions and timed-out attempts.
+    pub wait: Nanos,
+    /// Σ hold over locks (nesting counts twice).
+    pub held_sum: Nanos,
+    /// Time with at least one lock held.
+    pub held_union: Nanos,
+}

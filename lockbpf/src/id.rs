@@ -1,0 +1,44 @@
+//! Identities: what makes two observations speak of the same process, thread, lock or place in the code.
+
+use serde::Serialize;
+
+/// A process image: (pid, start time) with a new number after each exec, so that a reused pid or a replaced image is
+/// never confused with its predecessor. Unique within one observation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Process(pub u32);
+
+/// A thread, as the initial pid namespace numbers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Tid(pub u32);
+
+/// A lock: an address in a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lock {
+    /// The process.
+    pub process: Process,
+    /// Address of the lock object.
+    pub addr: u64,
+}
+
+/// A place in the code of a process: the return address of the call that requested a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Site {
+    /// The process.
+    pub process: Process,
+    /// Return address.
+    pub addr: u64,
+}
+
+/// Number of a stack kept in the kernel's stack map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub u32);
+
+impl StackId {
+    /// The stack of a record; `None` where the record carries an errno instead.
+    #[must_use]
+    pub fn from_raw(raw: i32) -> Option<Self> {
+        u32::try_from(raw).ok().map(Self)
+    }
+}

@@ -1,0 +1,21 @@
+//! lockbpf observes the locks of running programs with eBPF and tells which lock holds them back, who blocks whom and
+//! why.
+//!
+//! Floors, from the ground up; a module uses lower floors only:
+//! [`units`], [`id`], [`histogram`], [`quality`] → [`event`], [`decode`] → [`blame`] → [`observation`], [`names`] →
+//! [`report`]; beside them [`capture`] (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does
+//! not know; [`cli`] on top joins them.
+
+pub mod blame;
+pub mod capture;
+pub mod cli;
+pub mod decode;
+pub mod event;
+pub mod histogram;
+pub mod id;
+pub mod names;
+pub mod observation;
+pub mod quality;
+pub mod report;
+pub mod symbol;
+pub mod units;

@@ -1,0 +1,33 @@
+//! Names for addresses, as the report asks for them. The answers come from [`crate::symbol`] when capture is live, and
+//! from tables in tests: the report itself reads no file.
+
+use crate::id::{Lock, Process, Site};
+
+/// One function on a stack; inlined functions are frames of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Demangled name; `None` where no symbol covers the address.
+    pub function: Option<String>,
+    /// Source file and line, if debug information has them.
+    pub location: Option<(String, u32)>,
+    /// Object file (base name) and offset in it, for addresses without a symbol.
+    pub module: Option<(String, u64)>,
+    /// The address itself.
+    pub addr: u64,
+    /// Whether the compiler inlined this function into the next frame.
+    pub inlined: bool,
+}
+
+/// Source of names.
+pub trait Names {
+    /// The functions at a return address, innermost (most deeply inlined) first; never empty.
+    fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame>;
+
+    /// The name of a lock from the symbol tables, `cache_lock` or `table+0x28`; `None` for the heap and stacks.
+    fn global(&mut self, lock: Lock) -> Option<String>;
+
+    /// The function that a site lies in, without inlining, as a short label: `assoc_insert`.
+    fn function(&mut self, site: Site) -> Option<String> {
+        self.frames(site.process, site.addr).pop().and_then(|f| f.function)
+    }
+}

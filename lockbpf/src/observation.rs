@@ -1,0 +1,79 @@
+//! Everything an observation yielded, before names are given to addresses: the input of every report.
+
+use crate::blame::Blame;
+use crate::event::{ProcessSeen, ThreadTotals};
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::quality::Quality;
+use crate::units::{Nanos, Time};
+use lockbpf_common::kind::Via;
+use lockbpf_common::sums::Sums;
+use std::collections::HashMap;
+
+/// The sums of one lock at one call site.
+#[derive(Clone, Debug)]
+pub struct SiteSums {
+    /// The lock, condition variable or futex word.
+    pub lock: Lock,
+    /// Where it was requested; address 0 for [`Via::Futex`].
+    pub site: Site,
+    /// By which call.
+    pub via: Via,
+    /// The sums.
+    pub sums: Sums,
+}
+
+/// A wait that had not ended when the observation did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenWait {
+    /// Who waits.
+    pub tid: Tid,
+    /// For what.
+    pub lock: Lock,
+    /// Where it asked; `None` if it asked before the observation began.
+    pub site: Option<Site>,
+    /// Since when; the start of the observation if it was waiting already.
+    pub since: Time,
+    /// Owner word of the lock, a tid in the target's own pid namespace.
+    pub owner: Option<Tid>,
+    /// Stack at the attempt.
+    pub stack: Option<StackId>,
+    /// By which call; [`Via::Futex`] where only the system call is known.
+    pub via: Via,
+    /// Whether it waited already when the observation began.
+    pub before_start: bool,
+}
+
+/// What was observed, of whom, for how long.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// In words, for the report's first line: `pid 1234 (memcached)`, `the whole system`, `demo`.
+    pub target: String,
+    /// When it began.
+    pub start: Time,
+    /// When it ended.
+    pub end: Time,
+    /// Whether only the futex tier was on: no acquisitions, no holds.
+    pub futex_only: bool,
+    /// Processes seen, by number.
+    pub processes: HashMap<Process, ProcessSeen>,
+    /// Sums by lock and site.
+    pub sums: Vec<SiteSums>,
+    /// Threads, living and exited.
+    pub threads: Vec<ThreadTotals>,
+    /// Who held what while others waited, from the section records.
+    pub blame: Blame,
+    /// Waits in progress at the end.
+    pub open_waits: Vec<OpenWait>,
+    /// Stacks named by records and sums: return addresses, innermost first.
+    pub stacks: HashMap<StackId, Vec<u64>>,
+    /// Losses, failures, and what they mean.
+    pub quality: Quality,
+}
+
+impl Observation {
+    /// How long it lasted.
+    #[must_use]
+    pub fn duration(&self) -> Nanos {
+        self.end.since(self.start)
+    }
+}

@@ -1,0 +1,55 @@
+//! How complete an observation is: every loss by its cause, every probe that failed, and what that means for a reader.
+
+use lockbpf_common::counter::{Class, Counter};
+use std::collections::BTreeMap;
+
+/// A probe that was wanted and is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedProbe {
+    /// Function or tracepoint.
+    pub probe: String,
+    /// File it was to be placed in; `None` for tracepoints.
+    pub file: Option<String>,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+/// Everything that bears on how far a report can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quality {
+    /// Kernel-side counters that are not zero.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Records that user space could not make sense of, by kind of defect.
+    pub undecodable: BTreeMap<&'static str, u64>,
+    /// Events that came too late to be merged in order.
+    pub late: u64,
+    /// Events that reached the analysis.
+    pub events: u64,
+    /// Probes that failed.
+    pub failed_probes: Vec<FailedProbe>,
+    /// Remarks for the reader, each a full sentence.
+    pub notes: Vec<String>,
+}
+
+impl Quality {
+    /// Sum of the kernel counters of one class.
+    #[must_use]
+    pub fn total(&self, class: Class) -> u64 {
+        self.of_class(class).map(|(_, n)| n).sum()
+    }
+
+    /// The non-zero kernel counters of one class.
+    pub fn of_class(&self, class: Class) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Counter::ALL
+            .iter()
+            .filter(move |c| c.class() == class)
+            .filter_map(|c| self.counters.get(c.name()).map(|&n| (c.name(), n)))
+            .filter(|&(_, n)| n > 0)
+    }
+
+    /// Whether anything that should be in the report is missing from it (exit status 1 under `--strict`).
+    #[must_use]
+    pub fn incomplete(&self) -> bool {
+        self.total(Class::Lost) > 0 || !self.undecodable.is_empty() || self.late > 0 || !self.failed_probes.is_empty()
+    }
+}
