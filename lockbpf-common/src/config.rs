@@ -54,3 +54,17 @@ pub const MAX_TARGETS: u32 = 4_096;
 pub const MAX_HELD: usize = 16;
 /// CPUs, each with a ring buffer of its own.
 pub const MAX_CPUS: u32 = 1_024;
+
+/// What user space changes while the programs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Control {
+    /// Nothing is observed while 0: set when every probe is in place, cleared before the first is removed.
+    pub active: u64,
+    /// When the observation began, on `CLOCK_BOOTTIME`, ns: tells threads that were there before from later ones.
+    pub start_boottime_ns: u64,
+}
+
+// SAFETY: repr(C), integers only, no padding: any bytes are a valid value.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Control {}

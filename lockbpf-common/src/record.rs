@@ -165,14 +165,12 @@ pub struct FutexFields {
     pub wait_ns: u64,
     /// Address of the futex word.
     pub word: u64,
-    /// First return address on the user stack at the system call that could be a caller's; 0 if unknown.
-    pub site: u64,
+    /// Value of the word that the wait expected (2 for glibc's contended locks).
+    pub expected: u32,
     /// Process number.
     pub process: u32,
     /// The waiting thread.
     pub tid: u32,
-    /// Value of the word that the wait expected (2 for glibc's contended locks).
-    pub expected: u32,
     /// The 32-bit value 8 bytes behind the word: glibc's owner field if the word is a mutex.
     pub owner: u32,
     /// Thread that last woke the word's waiters; 0 if unknown.
@@ -183,44 +181,49 @@ pub struct FutexFields {
     pub result: u8,
 }
 
-/// One futex wait, packed into eight words.
+/// Words copied from the top of the user stack at a futex wait. The return address into the code that called the C
+/// library's lock function is among them; a frame-pointer walk from inside the library would skip it.
+pub const TOP_WORDS: usize = 16;
+
+/// One futex wait: its packed fields, and the top of the user stack.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct FutexRecord(pub [u64; 8]);
+pub struct FutexRecord {
+    /// The fields, packed.
+    pub fields: [u64; 6],
+    /// The top of the user stack; zeros where it could not be read.
+    pub top: [u64; TOP_WORDS],
+}
 
 impl FutexRecord {
     /// Packs the fields.
     #[must_use]
     #[inline(always)]
-    pub const fn pack(f: &FutexFields) -> Self {
-        Self([
+    pub const fn pack(f: &FutexFields) -> [u64; 6] {
+        [
             f.end_ns,
             (Tag::Futex as u64) << 60 | (f.result as u64 & 0xfff) << 48 | f.word & LOW48,
-            f.site,
             f.wait_ns,
             (f.process as u64) << 32 | f.tid as u64,
             (f.expected as u64) << 32 | f.owner as u64,
             (f.waker as u64) << 32 | f.stack as u32 as u64,
-            0,
-        ])
+        ]
     }
 
     /// Unpacks the fields.
     #[must_use]
-    pub const fn unpack(&self) -> FutexFields {
-        let w = &self.0;
+    pub const fn unpack(w: &[u64; 6]) -> FutexFields {
         FutexFields {
             end_ns: w[0],
             result: (w[1] >> 48) as u8,
             word: w[1] & LOW48,
-            site: w[2],
-            wait_ns: w[3],
-            process: (w[4] >> 32) as u32,
-            tid: w[4] as u32,
-            expected: (w[5] >> 32) as u32,
-            owner: w[5] as u32,
-            waker: (w[6] >> 32) as u32,
-            stack: w[6] as u32 as i32,
+            wait_ns: w[2],
+            process: (w[3] >> 32) as u32,
+            tid: w[3] as u32,
+            expected: (w[4] >> 32) as u32,
+            owner: w[4] as u32,
+            waker: (w[5] >> 32) as u32,
+            stack: w[5] as u32 as i32,
         }
     }
 }
@@ -256,7 +259,7 @@ pub struct ThreadExitRecord {
 }
 
 const _: () = assert!(size_of::<SectionRecord>() == 56);
-const _: () = assert!(size_of::<FutexRecord>() == 64);
+const _: () = assert!(size_of::<FutexRecord>() == 48 + 8 * TOP_WORDS);
 const _: () = assert!(size_of::<ProcessRecord>() == 48);
 const _: () = assert!(size_of::<ThreadExitRecord>() == 16 + size_of::<crate::sums::ThreadSums>());
 
@@ -293,7 +296,6 @@ mod tests {
             end_ns: 1,
             wait_ns: u64::MAX,
             word: 0x7fff_0000_0004,
-            site: 0x40_1000,
             process: 3,
             tid: 9,
             expected: 2,
@@ -303,8 +305,8 @@ mod tests {
             result: FutexResult::TimedOut as u8,
         };
         let packed = FutexRecord::pack(&fields);
-        assert_eq!(Tag::of(packed.0[1]), Some(Tag::Futex));
-        assert_eq!(packed.unpack(), fields);
+        assert_eq!(Tag::of(packed[1]), Some(Tag::Futex));
+        assert_eq!(FutexRecord::unpack(&packed), fields);
     }
 
     #[test]

@@ -1,1 +1,31 @@
-fn main() {}
+//! lockbpf's kernel side. Programs on uprobes turn lock calls into sums and records; programs on futex tracepoints
+//! tell who slept and who woke whom; programs on scheduler tracepoints follow exec and exit.
+//!
+//! Cost rules: an uncontended section touches its thread's storage, one entry of the sums map and its thread's slot,
+//! and writes no record. Nothing here allocates on that path.
+#![no_std]
+#![no_main]
+#![feature(core_intrinsics)]
+#![expect(internal_features, reason = "the only way to an atomic addition on this target")]
+
+mod atomic;
+mod cond;
+mod emit;
+mod futex;
+mod maps;
+mod mutex;
+mod process;
+mod sched;
+mod section;
+mod thread;
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// Helpers such as `bpf_get_current_task_btf` and `bpf_get_stackid` are for GPL-compatible programs.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

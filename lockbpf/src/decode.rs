@@ -1,1 +1,223 @@
-//! Ring-buffer records to events.
+//! Ring-buffer records to events. Bytes come from the kernel side, but also from files: every number is checked, and what
+//! makes no sense is an error of a named kind, which the caller counts.
+
+use crate::event::{Event, FutexResult, FutexWait, ProcessSeen, Section, ThreadTotals};
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::units::{Nanos, Time};
+use bytes::Buf;
+use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag};
+use lockbpf_common::sums::ThreadSums;
+
+/// Why a record could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// It ends before its last field.
+    #[error("truncated record")]
+    Truncated,
+    /// Its tag is none that any version has written.
+    #[error("unknown record tag")]
+    UnknownTag,
+    /// A number in it stands for nothing.
+    #[error("unknown value in record")]
+    UnknownValue,
+}
+
+impl DecodeError {
+    /// Name under which the quality report counts it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Truncated => "truncated",
+            Self::UnknownTag => "unknown_tag",
+            Self::UnknownValue => "unknown_value",
+        }
+    }
+}
+
+/// An event, and for a futex wait the words at the top of the waiter's stack, among which its caller can be found.
+pub type Decoded = (Event, Option<[u64; TOP_WORDS]>);
+
+/// Decodes one record.
+///
+/// # Errors
+/// When the record is truncated or contains numbers that no version has written.
+pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
+    let time = word(&mut record)?;
+    let tagged = word(&mut record)?;
+    match Tag::of(tagged).ok_or(DecodeError::UnknownTag)? {
+        Tag::Section => Ok((Event::Section(section(time, tagged, &mut record)?), None)),
+        Tag::Futex => {
+            let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?, word(&mut record)?];
+            let mut top = [0; TOP_WORDS];
+            for slot in &mut top {
+                *slot = word(&mut record)?;
+            }
+            Ok((Event::FutexWait(futex_wait(&fields)?), Some(top)))
+        }
+        Tag::Process => {
+            let start = Time(word(&mut record)?);
+            let process = Process(half(&mut record)?);
+            let pid = half(&mut record)?;
+            let comm = text(&comm(&mut record)?);
+            Ok((Event::Process(ProcessSeen { time: Time(time), process, pid, start, comm }), None))
+        }
+        Tag::ThreadExit => {
+            let sums = ThreadSums {
+                tid: half(&mut record)?,
+                process: half(&mut record)?,
+                acquisitions: word(&mut record)?,
+                wait_ns: word(&mut record)?,
+                held_sum_ns: word(&mut record)?,
+                held_union_ns: word(&mut record)?,
+                comm: comm(&mut record)?,
+            };
+            Ok((Event::ThreadExit(thread_totals(Time(time), &sums)), None))
+        }
+    }
+}
+
+/// A thread's sums as an event.
+#[must_use]
+pub fn thread_totals(time: Time, sums: &ThreadSums) -> ThreadTotals {
+    ThreadTotals {
+        time,
+        tid: Tid(sums.tid),
+        process: Process(sums.process),
+        comm: text(&sums.comm),
+        acquisitions: sums.acquisitions,
+        wait: Nanos(sums.wait_ns),
+        held_sum: Nanos(sums.held_sum_ns),
+        held_union: Nanos(sums.held_union_ns),
+    }
+}
+
+fn section(time: u64, tagged: u64, record: &mut impl Buf) -> Result<Section, DecodeError> {
+    let mut words = [time, tagged, 0, 0, 0, 0, 0];
+    for slot in &mut words[2..] {
+        *slot = word(record)?;
+    }
+    let f = SectionRecord(words).unpack();
+    let (via, outcome) = SectionRecord::known(&f).ok_or(DecodeError::UnknownValue)?;
+    let process = Process(f.process);
+    Ok(Section {
+        end: Time(f.end_ns),
+        wait: Nanos(f.wait_ns),
+        hold: Nanos(f.hold_ns),
+        lock: Lock { process, addr: f.lock },
+        site: Site { process, addr: f.site },
+        tid: Tid(f.tid),
+        owner: known_tid(f.owner),
+        waker: known_tid(f.waker),
+        stack: StackId::from_raw(f.stack),
+        flags: f.flags,
+        via,
+        outcome,
+        mutex_kind: f.mutex_kind,
+    })
+}
+
+fn futex_wait(fields: &[u64; 6]) -> Result<FutexWait, DecodeError> {
+    let f = FutexRecord::unpack(fields);
+    let result = FutexResult::from_u8(f.result).ok_or(DecodeError::UnknownValue)?;
+    Ok(FutexWait {
+        end: Time(f.end_ns),
+        wait: Nanos(f.wait_ns),
+        word: Lock { process: Process(f.process), addr: f.word },
+        site: None,
+        tid: Tid(f.tid),
+        expected: f.expected,
+        owner: known_tid(f.owner),
+        waker: known_tid(f.waker),
+        stack: StackId::from_raw(f.stack),
+        result,
+    })
+}
+
+/// A tid of a record, where 0 means unknown.
+#[must_use]
+pub fn known_tid(raw: u32) -> Option<Tid> {
+    (raw != 0).then_some(Tid(raw))
+}
+
+fn word(record: &mut impl Buf) -> Result<u64, DecodeError> {
+    record.try_get_u64_ne().map_err(|_| DecodeError::Truncated)
+}
+
+fn half(record: &mut impl Buf) -> Result<u32, DecodeError> {
+    record.try_get_u32_ne().map_err(|_| DecodeError::Truncated)
+}
+
+fn comm(record: &mut impl Buf) -> Result<[u8; 16], DecodeError> {
+    let mut comm = [0; 16];
+    record.try_copy_to_slice(&mut comm).map_err(|_| DecodeError::Truncated)?;
+    Ok(comm)
+}
+
+/// A NUL-padded kernel string.
+fn text(raw: &[u8]) -> String {
+    let end = raw.iter().position(|&b| b == 0).unwrap_or(raw.len());
+    String::from_utf8_lossy(&raw[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockbpf_common::kind::{Outcome, Via, flag};
+    use lockbpf_common::record::{FutexFields, SectionFields};
+    use proptest::prelude::*;
+
+    fn bytes(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn a_section_record_becomes_a_section() {
+        let fields = SectionFields {
+            end_ns: 1_000,
+            wait_ns: 300,
+            hold_ns: 500,
+            lock: 0x7f00_0000_1000,
+            site: 0x40_1234,
+            process: 3,
+            tid: 12,
+            owner: 11,
+            waker: 0,
+            stack: -17,
+            flags: flag::CONTENDED | flag::SLEPT,
+            via: Via::Lock as u8,
+            outcome: Outcome::Released as u8,
+            mutex_kind: 1,
+        };
+        let (Event::Section(s), None) = decode(&bytes(&SectionRecord::pack(&fields).0)[..]).unwrap() else {
+            panic!("not a section")
+        };
+        assert_eq!((s.attempt(), s.acquire(), s.end), (Time(200), Time(500), Time(1_000)));
+        assert_eq!((s.owner, s.waker, s.stack), (Some(Tid(11)), None, None));
+        assert!(s.has(flag::SLEPT) && !s.has(flag::OUTER) && s.acquired());
+    }
+
+    #[test]
+    fn a_futex_record_brings_its_stack_words() {
+        let fields = FutexFields { end_ns: 9, wait_ns: 4, expected: 2, owner: 5, ..FutexFields::default() };
+        let mut words = FutexRecord::pack(&fields).to_vec();
+        words.extend(1..=TOP_WORDS as u64);
+        let (Event::FutexWait(w), Some(top)) = decode(&bytes(&words)[..]).unwrap() else { panic!("not a futex wait") };
+        assert_eq!((w.wait, w.expected, w.owner), (Nanos(4), 2, Some(Tid(5))));
+        assert_eq!(top[TOP_WORDS - 1], TOP_WORDS as u64);
+    }
+
+    #[test]
+    fn defects_have_names() {
+        assert_eq!(decode(&[][..]), Err(DecodeError::Truncated));
+        assert_eq!(decode(&bytes(&[1, 15 << 60])[..]), Err(DecodeError::UnknownTag));
+        assert_eq!(decode(&bytes(&[1, 1 << 60, 0, 0, 0, 0, 0])[..]), Err(DecodeError::UnknownValue));
+        assert_eq!(decode(&bytes(&[1, 1 << 60, 1 << 60])[..]), Err(DecodeError::Truncated));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+            let _ = decode(&bytes[..]);
+        }
+    }
+}

@@ -15,6 +15,7 @@ pub mod histogram;
 pub mod id;
 pub mod names;
 pub mod observation;
+pub mod order;
 pub mod quality;
 pub mod report;
 pub mod symbol;

@@ -1,3 +1,58 @@
 //! Live capture: the eBPF object, where its probes go, and the stream of events that comes back.
 
+pub mod attach;
+mod object;
 pub mod probe_table;
+mod rings;
+pub mod session;
+
+use aya::EbpfError;
+use aya::maps::MapError;
+use aya::programs::ProgramError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why capture could not begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The kernel refused the maps.
+    #[error("failed to create the eBPF maps: {0}")]
+    Load(#[source] EbpfError),
+    /// The kernel refused a program.
+    #[error("failed to load or attach eBPF program {name}")]
+    Program {
+        /// The program.
+        name: String,
+        /// Why.
+        #[source]
+        source: ProgramError,
+    },
+    /// A map operation failed.
+    #[error("failed to access an eBPF map")]
+    Map(#[from] MapError),
+    /// The embedded object lacks a map that this version expects.
+    #[error("the embedded eBPF object has no map {0}: rebuild it with `cargo xtask build-ebpf`")]
+    NoMap(&'static str),
+    /// The embedded object lacks a program that this version expects.
+    #[error("the embedded eBPF object has no program {0}: rebuild it with `cargo xtask build-ebpf`")]
+    NoProgram(&'static str),
+    /// The number of CPUs is unknown.
+    #[error("failed to read the number of CPUs from {path}")]
+    Cpus {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Not one uprobe could be placed.
+    #[error("failed to place any uprobe: {0}")]
+    NothingAttached(String),
+}
+
+/// Whether the kernel has a tracepoint, as far as tracefs tells.
+fn has_tracepoint(category: &str, name: &str) -> bool {
+    ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .iter()
+        .any(|root| Path::new(root).join("events").join(category).join(name).is_dir())
+}

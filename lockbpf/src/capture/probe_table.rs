@@ -18,7 +18,7 @@ pub struct Function {
 /// Every probed function.
 pub const FUNCTIONS: &[Function] = &[
     row("pthread_mutex_lock", 1, "mutex_lock", Some("mutex_acquired"), true),
-    row("pthread_mutex_trylock", 1, "mutex_trylock", Some("mutex_trylock_done"), true),
+    row("pthread_mutex_trylock", 1, "mutex_trylock", Some("mutex_acquired"), true),
     row("pthread_mutex_timedlock", 1, "mutex_timedlock", Some("mutex_acquired"), false),
     row("pthread_mutex_clocklock", 1, "mutex_clocklock", Some("mutex_acquired"), false),
     row("pthread_mutex_unlock", 1, "mutex_unlock", None, true),
@@ -36,3 +36,26 @@ const fn row(
 ) -> Function {
     Function { symbol, args, entry, ret, essential }
 }
+
+/// A system call's tracepoint and the program on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracepoint {
+    /// Name in the category `syscalls`.
+    pub name: &'static str,
+    /// Program.
+    pub program: &'static str,
+    /// Whether older supported kernels lack it.
+    pub optional: bool,
+}
+
+/// The futex system calls: `futex`, `futex_waitv` (5.16), `futex_wake` and `futex_wait` (6.7).
+pub const TRACEPOINTS: &[Tracepoint] = &[
+    Tracepoint { name: "sys_exit_futex", program: "futex_exit", optional: false },
+    Tracepoint { name: "sys_enter_futex", program: "futex_enter", optional: false },
+    Tracepoint { name: "sys_exit_futex_waitv", program: "futex_exit", optional: true },
+    Tracepoint { name: "sys_enter_futex_waitv", program: "futex_waitv_enter", optional: true },
+    Tracepoint { name: "sys_exit_futex_wake", program: "futex_exit", optional: true },
+    Tracepoint { name: "sys_enter_futex_wake", program: "futex_wake_enter", optional: true },
+    Tracepoint { name: "sys_exit_futex_wait", program: "futex_exit", optional: true },
+    Tracepoint { name: "sys_enter_futex_wait", program: "futex_wait_enter", optional: true },
+];

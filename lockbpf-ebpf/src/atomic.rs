@@ -1,0 +1,19 @@
+//! Atomic addition. The BPF target declares no compare-and-swap, so `AtomicU64` lacks `fetch_add`; the instruction is
+//! there (`BPF_ATOMIC`, kernel 5.12) and the intrinsic compiles to it.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+
+/// Adds to a word that several CPUs may write at once.
+#[inline(always)]
+pub fn add(word: &mut u64, n: u64) {
+    // SAFETY: a valid, aligned u64 of a map value; all concurrent writers of it use this module.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(word, n) };
+}
+
+/// The same, returning the old value. Sequentially consistent, because LLVM 22 compiles the relaxed form to the
+/// instruction that does not fetch, even where the result is used.
+#[inline(always)]
+pub fn fetch_add(word: &mut u64, n: u64) -> u64 {
+    // SAFETY: as above.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(word, n) }
+}

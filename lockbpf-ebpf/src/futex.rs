@@ -1,0 +1,313 @@
+//! The futex system calls: who slept, for how long, who woke whom. A wait inside a probed lock call marks that call; any
+//! other is summed and recorded by itself, since only it is known (runtimes with locks of their own, futex-only mode).
+
+use crate::atomic::add;
+use crate::emit::{reserve, submit};
+use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
+use crate::section::{contend, sums, tally};
+use crate::thread::{FutexCall, Thread, current, now, task, tid};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::pt_regs;
+use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::generated::{bpf_probe_read_user, bpf_task_pt_regs};
+use aya_ebpf::macros::{raw_tracepoint, tracepoint};
+use aya_ebpf::programs::{RawTracePointContext, TracePointContext};
+use core::mem::offset_of;
+use lockbpf_common::config::mode;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::kind::{Via, flag, mutex_kind};
+use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS};
+use lockbpf_common::sums::SumKey;
+use lockbpf_common::waiting::Waiting;
+
+const NONE: u32 = 0;
+const WAIT: u32 = 1;
+const WAKE: u32 = 2;
+
+/// Number of the futex system call (x86-64).
+#[cfg(bpf_target_arch = "x86_64")]
+const NR_FUTEX: u64 = 202;
+/// Number of the futex system call (arm64).
+#[cfg(bpf_target_arch = "aarch64")]
+const NR_FUTEX: u64 = 98;
+/// `futex_waitv` (5.16), `futex_wake` and `futex_wait` (6.7): the same number on every architecture.
+const NR_FUTEX_WAITV: u64 = 449;
+const NR_FUTEX_WAKE: u64 = 454;
+const NR_FUTEX_WAIT: u64 = 455;
+
+/// Byte offset of a system call's argument in the record of a `syscalls:sys_enter_*` tracepoint, and of the result in
+/// that of `sys_exit_*` (the kernel's `format` files; the same for all of them since 2.6.33).
+const fn arg_offset(n: usize) -> usize {
+    16 + 8 * n
+}
+
+/// What an operation of the multiplexed `futex` call does.
+#[inline(always)]
+const fn role(op: u64) -> u32 {
+    match op & 0x7f {
+        // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
+        0 | 6 | 9 | 11 | 13 => WAIT,
+        // WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI, WAKE_BITSET, CMP_REQUEUE_PI
+        1 | 3 | 4 | 5 | 7 | 10 | 12 => WAKE,
+        _ => NONE,
+    }
+}
+
+#[inline(always)]
+fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
+    let now = now();
+    let Some(t) = current() else { return };
+    if word > LOW48 {
+        count(Counter::WideAddress);
+        return;
+    }
+    t.futex = FutexCall { word, enter_ns: now, role, expected, owner: 0, reserved: 0 };
+    if role == WAKE {
+        // Before the wake itself, so that the woken thread finds it.
+        let _ = WAKERS.insert(FutexWord { addr: word, process: u64::from(t.process) }, tid(), 0);
+        return;
+    }
+    if t.pending.via != 0 && t.pending.lock == word {
+        if t.pending.flags & u32::from(flag::CONTENDED) == 0 {
+            // Free at the attempt, but another thread was faster; or the mutex of a condition wait is taken.
+            contend(ctx, t, owner_of(word), now);
+        }
+    } else if t.pending.via != Via::CondReacquire as u32 {
+        t.futex.owner = owner_of(word);
+        let waiting = Waiting {
+            since_ns: now,
+            lock: word,
+            site: 0,
+            process: t.process,
+            owner: t.futex.owner,
+            stack: -1,
+            via: Via::Futex as u32,
+            kind: mutex_kind::IS_FUTEX,
+            expected,
+        };
+        if WAITS.insert(tid(), &waiting, 0).is_err() {
+            count(Counter::WaitsFull);
+        }
+    }
+}
+
+/// What stands where glibc's mutex has its owner.
+#[inline(always)]
+fn owner_of(word: u64) -> u32 {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { aya_ebpf::helpers::bpf_probe_read_user((word + 8) as *const u32) }.unwrap_or(0)
+}
+
+#[inline(always)]
+fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
+    let now = now();
+    let Some(t) = current() else { return };
+    let call = t.futex;
+    t.futex.role = NONE;
+    match call.role {
+        WAIT => waited(ctx, t, &call, ret, now),
+        WAKE => {
+            let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
+            if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
+                add(if ret > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[inline(always)]
+fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, now: u64) {
+    let wait_ns = now.saturating_sub(call.enter_ns);
+    // -ERESTART* (512…516) are what an interrupted wait returns before the signal is delivered.
+    let result = match ret {
+        0.. => FutexResult::Slept,
+        -11 => FutexResult::Again,
+        -110 => FutexResult::TimedOut,
+        -4 | -516..=-512 => FutexResult::Interrupted,
+        _ => FutexResult::Failed,
+    };
+    let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
+    if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
+        match result {
+            FutexResult::Slept => {
+                add(&mut s.acquisitions, 1);
+                add(&mut s.contended, 1);
+                add(&mut s.wait_ns, wait_ns);
+                if wait_ns > s.wait_max_ns {
+                    s.wait_max_ns = wait_ns;
+                }
+                tally(&mut s.wait_hist, wait_ns);
+            }
+            FutexResult::Again => add(&mut s.try_failures, 1),
+            FutexResult::TimedOut => add(&mut s.timeouts, 1),
+            _ => add(&mut s.errors, 1),
+        }
+    }
+    let waker = || {
+        // SAFETY: copied at once.
+        unsafe { WAKERS.get(FutexWord { addr: call.word, process: u64::from(t.process) }) }.copied().unwrap_or(0)
+    };
+    if t.pending.via != 0 && t.pending.lock == call.word {
+        if matches!(result, FutexResult::Slept) {
+            t.pending.flags |= u32::from(flag::SLEPT);
+            t.pending.waker = waker();
+        }
+    } else if t.pending.via == Via::CondReacquire as u32 {
+        t.pending.woken_ns = now;
+    } else {
+        let _ = WAITS.remove(tid());
+        let config = CONFIG.load();
+        let slept = matches!(result, FutexResult::Slept) && wait_ns >= config.min_wait_ns;
+        if slept || config.mode & mode::ALL_EVENTS != 0 {
+            let fields = FutexFields {
+                end_ns: now,
+                wait_ns,
+                word: call.word,
+                process: t.process,
+                tid: tid(),
+                expected: call.expected,
+                owner: call.owner,
+                waker: waker(),
+                stack: user_stack(ctx),
+                result: result as u8,
+            };
+            if let Some(mut entry) = reserve::<FutexRecord>(Counter::FutexRecords) {
+                let record = entry.as_mut_ptr();
+                // SAFETY: record points to the reserved room; both fields are written in full.
+                unsafe {
+                    (*record).fields = FutexRecord::pack(&fields);
+                    copy_top_of_stack(&raw mut (*record).top);
+                }
+                submit(entry);
+            }
+        }
+    }
+}
+
+/// Copies the words at the top of the current thread's user stack; zeros if they cannot be read.
+///
+/// # Safety
+/// `top` is valid for writing.
+#[inline(always)]
+unsafe fn copy_top_of_stack(top: *mut [u64; TOP_WORDS]) {
+    // SAFETY: task() is the trusted current task; the helper returns its saved user registers.
+    let sp = unsafe { stack_pointer(bpf_task_pt_regs(task()) as *const pt_regs) };
+    // SAFETY: the caller's `top` has this size. A faulting address zeroes it.
+    unsafe { bpf_probe_read_user(top.cast(), size_of::<[u64; TOP_WORDS]>() as u32, sp as *const core::ffi::c_void) };
+}
+
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn stack_pointer(regs: *const pt_regs) -> u64 {
+    // SAFETY: the caller's regs are the current task's saved registers.
+    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset_of!(pt_regs, rsp)).cast::<u64>()) }.unwrap_or(0)
+}
+
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+unsafe fn stack_pointer(regs: *const pt_regs) -> u64 {
+    // SAFETY: the caller's regs are the current task's saved registers.
+    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset_of!(pt_regs, sp)).cast::<u64>()) }.unwrap_or(0)
+}
+
+#[inline(always)]
+fn argument(ctx: &TracePointContext, n: usize) -> u64 {
+    // SAFETY: the record of a sys_enter tracepoint has six arguments.
+    unsafe { ctx.read_at(arg_offset(n)) }.unwrap_or(0)
+}
+
+#[tracepoint]
+pub fn futex_enter(ctx: TracePointContext) -> u32 {
+    let role = role(argument(&ctx, 1));
+    if role != NONE {
+        enter(&ctx, role, argument(&ctx, 0), argument(&ctx, 2) as u32);
+    }
+    0
+}
+
+#[tracepoint]
+pub fn futex_wait_enter(ctx: TracePointContext) -> u32 {
+    enter(&ctx, WAIT, argument(&ctx, 0), argument(&ctx, 1) as u32);
+    0
+}
+
+#[tracepoint]
+pub fn futex_wake_enter(ctx: TracePointContext) -> u32 {
+    enter(&ctx, WAKE, argument(&ctx, 0), 0);
+    0
+}
+
+/// `futex_waitv` waits on several words; it is charged to the first.
+#[tracepoint]
+pub fn futex_waitv_enter(ctx: TracePointContext) -> u32 {
+    let (expected, word) = first_of_waitv(argument(&ctx, 0));
+    enter(&ctx, WAIT, word, expected as u32);
+    0
+}
+
+/// `struct futex_waitv` begins with the expected value and the word's address.
+#[inline(always)]
+fn first_of_waitv(waiters: u64) -> (u64, u64) {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { aya_ebpf::helpers::bpf_probe_read_user(waiters as *const (u64, u64)) }.unwrap_or((0, 0))
+}
+
+/// Exit of any of them.
+#[tracepoint]
+pub fn futex_exit(ctx: TracePointContext) -> u32 {
+    exit(&ctx, argument(&ctx, 0) as i64);
+    0
+}
+
+/// Without tracefs: every system call's entry, filtered here.
+#[raw_tracepoint(tracepoint = "sys_enter")]
+pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
+    let number: u64 = ctx.arg(1);
+    if !matches!(number, NR_FUTEX | NR_FUTEX_WAITV | NR_FUTEX_WAKE | NR_FUTEX_WAIT) {
+        return 0;
+    }
+    let regs: *const pt_regs = ctx.arg(0);
+    let word = system_call_argument(regs, 0);
+    match number {
+        NR_FUTEX => {
+            let role = role(system_call_argument(regs, 1));
+            if role != NONE {
+                enter(&ctx, role, word, system_call_argument(regs, 2) as u32);
+            }
+        }
+        NR_FUTEX_WAKE => enter(&ctx, WAKE, word, 0),
+        NR_FUTEX_WAIT => enter(&ctx, WAIT, word, system_call_argument(regs, 1) as u32),
+        _ => {
+            let (expected, word) = first_of_waitv(word);
+            enter(&ctx, WAIT, word, expected as u32);
+        }
+    }
+    0
+}
+
+/// Without tracefs: every system call's exit; only threads inside a futex call go on.
+#[raw_tracepoint(tracepoint = "sys_exit")]
+pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
+    let inside = crate::thread::existing(task()).is_some_and(|t| t.futex.role != NONE);
+    if inside {
+        exit(&ctx, ctx.arg(1));
+    }
+    0
+}
+
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+fn system_call_argument(regs: *const pt_regs, n: usize) -> u64 {
+    const OFFSETS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs, rsi), offset_of!(pt_regs, rdx)];
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(OFFSETS[n]).cast::<u64>()) }.unwrap_or(0)
+}
+
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn system_call_argument(regs: *const pt_regs, n: usize) -> u64 {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset_of!(pt_regs, regs) + 8 * n).cast::<u64>()) }
+        .unwrap_or(0)
+}

@@ -1,0 +1,162 @@
+//! Every map, with the reason for its size. All are bounded; a full one is counted ([`Counter`]), never ignored.
+
+use crate::thread::Thread;
+use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf, StackTrace};
+use aya_ebpf::macros::btf_map;
+use aya_ebpf::{EbpfContext, Global};
+use core::marker::PhantomData;
+use lockbpf_common::config::{
+    Config, Control, MAX_CPUS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS, STACK_DEPTH,
+};
+use lockbpf_common::counter::Counter;
+use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
+use lockbpf_common::waiting::Waiting;
+
+/// Set by user space before loading.
+#[unsafe(no_mangle)]
+pub static CONFIG: Global<Config> = Global::new(Config {
+    min_wait_ns: 0,
+    self_pid: 0,
+    mode: 0,
+    task_group_leader: 0,
+    task_start_boottime: 0,
+    comm: [0; 16],
+});
+
+/// Changed by user space while running: one entry.
+#[btf_map]
+pub static CONTROL: Array<Control, 1> = Array::new();
+
+/// Losses and volumes: one slot per cause.
+#[btf_map]
+pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT as usize }> = PerCpuArray::new();
+
+/// Processes to observe, by pid. As many as a command line can reasonably name.
+#[btf_map]
+pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
+
+/// Threads to observe, by tid, if the mode asks for it.
+#[btf_map]
+pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
+
+/// Sums by process, lock and site. Preallocated (18 MB): allocating in a uprobe while the target holds a lock would
+/// make it hold the lock longer.
+#[btf_map]
+pub static SUMS: HashMap<SumKey, Sums, { MAX_SUMS as usize }> = HashMap::new();
+
+/// Sums by thread: slots, so that the hot path needs no hash.
+#[btf_map]
+pub static THREAD_SUMS: Array<ThreadSums, { MAX_THREADS as usize }> = Array::new();
+
+/// Free slots of [`THREAD_SUMS`]; user space fills it at the start.
+#[btf_map]
+pub static FREE_SLOTS: Queue<u32, { MAX_THREADS as usize }> = Queue::new();
+
+/// Numbers of living processes, by pid. LRU: an evicted process gets a new number, which splits its sums but loses none.
+#[btf_map]
+pub static PROCESSES: LruHashMap<u32, ProcessEntry, { MAX_PROCESSES as usize }> = LruHashMap::new();
+
+/// The last process number given.
+#[btf_map]
+pub static LAST_PROCESS: Array<u64, 1> = Array::new();
+
+/// Waits in progress, by tid: as many as threads can be blocked at once.
+#[btf_map]
+pub static WAITS: HashMap<u32, Waiting, { MAX_WAITS as usize }> = HashMap::new();
+
+/// Who last called futex wake on a word. LRU: stale entries make room, and a lost one only loses the waker's name.
+#[btf_map]
+pub static WAKERS: LruHashMap<FutexWord, u32, { MAX_WAITS as usize }> = LruHashMap::new();
+
+/// User stacks of waits and of holders that made others wait.
+#[btf_map]
+pub static STACKS: StackTrace<{ MAX_STACKS as usize }, 0, STACK_DEPTH> = StackTrace::new();
+
+/// One ring buffer per CPU, put in by user space, so that CPUs do not contend for one.
+#[btf_map]
+pub static RINGS: ArrayOfMaps<RingBuf<u64, 4096>, { MAX_CPUS as usize }> = ArrayOfMaps::new();
+
+/// In-flight state per thread, freed by the kernel with the thread.
+#[btf_map]
+pub static STATE: TaskStorage<Thread> = TaskStorage::new();
+
+/// A process and the number it was given.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ProcessEntry {
+    /// Start of the process, ns since boot.
+    pub start_ns: u64,
+    /// Its number.
+    pub process: u64,
+}
+
+/// A futex word of a process.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct FutexWord {
+    /// Its address.
+    pub addr: u64,
+    /// The process.
+    pub process: u64,
+}
+
+/// A BTF-style definition of a task-storage map (kernel 5.11), which aya-ebpf 0.2 does not provide.
+#[repr(C)]
+pub struct TaskStorage<T> {
+    r#type: *const [i32; 29],
+    key: *const i32,
+    value: *const T,
+    max_entries: *const [i32; 0],
+    map_flags: *const [i32; BPF_F_NO_PREALLOC as usize],
+    marker: PhantomData<T>,
+}
+
+// SAFETY: the fields are never dereferenced; they only carry the map's definition in their types.
+unsafe impl<T> Sync for TaskStorage<T> {}
+
+impl<T> TaskStorage<T> {
+    /// The definition.
+    pub const fn new() -> Self {
+        Self {
+            r#type: core::ptr::null(),
+            key: core::ptr::null(),
+            value: core::ptr::null(),
+            max_entries: core::ptr::null(),
+            map_flags: core::ptr::null(),
+            marker: PhantomData,
+        }
+    }
+
+    /// The map, for helpers.
+    pub const fn as_ptr(&self) -> *mut core::ffi::c_void {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+/// Adds one to a counter of this CPU.
+#[inline(always)]
+pub fn count(counter: Counter) {
+    if let Some(slot) = COUNTERS.get_ptr_mut(counter as u32) {
+        // SAFETY: the kernel returned a valid slot of this CPU; programs of one CPU do not preempt one another in a way
+        // that matters for a statistic.
+        unsafe { *slot += 1 };
+    }
+}
+
+/// Number of the current user stack, or a negative errno, which is counted.
+#[inline(always)]
+pub fn user_stack<C: EbpfContext>(ctx: &C) -> i32 {
+    // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
+    let id = unsafe {
+        aya_ebpf::helpers::generated::bpf_get_stackid(
+            ctx.as_ptr(),
+            core::ptr::from_ref(&STACKS).cast_mut().cast(),
+            u64::from(aya_ebpf::bindings::BPF_F_USER_STACK),
+        )
+    } as i32;
+    if id < 0 {
+        count(Counter::StackLost);
+    }
+    id
+}

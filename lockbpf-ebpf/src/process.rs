@@ -1,0 +1,66 @@
+//! Process numbers: (pid, start time), and a new one after exec.
+
+use crate::atomic::fetch_add;
+use crate::emit::emit;
+use crate::maps::{CONFIG, LAST_PROCESS, PROCESSES, ProcessEntry, count};
+use crate::thread::now;
+use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
+use aya_ebpf::helpers::bpf_probe_read_kernel;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::record::{ProcessRecord, Tag};
+
+/// The number of the current process, registering it if it is new.
+#[inline(always)]
+pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
+    let start_ns = start_boottime(leader(task));
+    // SAFETY: the entry is copied at once; a concurrent eviction can only make it stale, which the start time reveals.
+    if let Some(known) = unsafe { PROCESSES.get(pid) }.copied() {
+        if known.start_ns == start_ns {
+            return known.process as u32;
+        }
+        let _ = PROCESSES.remove(pid);
+    }
+    let Some(last) = LAST_PROCESS.get_ptr_mut(0) else { return 0 };
+    // SAFETY: the kernel returned a valid entry; all access to it is atomic.
+    let process = fetch_add(unsafe { &mut *last }, 1) + 1;
+    let entry = ProcessEntry { start_ns, process };
+    if PROCESSES.insert(pid, entry, u64::from(BPF_NOEXIST)).is_err() {
+        // Another thread of this process was faster: its number counts.
+        // SAFETY: as above.
+        if let Some(known) = unsafe { PROCESSES.get(pid) }.copied() {
+            return known.process as u32;
+        }
+        count(Counter::ProcessesFull);
+    }
+    let record = ProcessRecord {
+        time_ns: now(),
+        tag: (Tag::Process as u64) << 60,
+        start_ns,
+        process: process as u32,
+        pid,
+        comm,
+    };
+    emit(&record, Counter::LifeRecords);
+    process as u32
+}
+
+/// Forgets a process, so that its next operation registers it anew: its image was replaced.
+#[inline(always)]
+pub fn forget(pid: u32) {
+    let _ = PROCESSES.remove(pid);
+}
+
+/// Start of a task, ns since boot; 0 if it cannot be read.
+#[inline(always)]
+pub fn start_boottime(task: *const u8) -> u64 {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { bpf_probe_read_kernel(task.add(CONFIG.load().task_start_boottime as usize).cast::<u64>()) }.unwrap_or(0)
+}
+
+#[inline(always)]
+fn leader(task: *mut task_struct) -> *const u8 {
+    let task = task.cast::<u8>().cast_const();
+    // SAFETY: as above; the offset comes from the running kernel's BTF.
+    unsafe { bpf_probe_read_kernel(task.add(CONFIG.load().task_group_leader as usize).cast::<*const u8>()) }
+        .unwrap_or(task)
+}

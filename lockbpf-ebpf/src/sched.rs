@@ -1,0 +1,77 @@
+//! What ends a thread's state: exec, exit, and a change of name where names are filtered.
+
+use crate::emit::emit;
+use crate::maps::{CONTROL, WAITS, count};
+use crate::process;
+use crate::section::close;
+use crate::thread::{existing, now, task, tid};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::macros::raw_tracepoint;
+use aya_ebpf::programs::RawTracePointContext;
+use aya_log_ebpf::debug;
+use lockbpf_common::config::MAX_HELD;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::kind::Outcome;
+use lockbpf_common::record::{Tag, ThreadExitRecord};
+
+/// Runs in the thread that called exec, the only one left of its process.
+#[raw_tracepoint(tracepoint = "sched_process_exec")]
+pub fn process_exec(ctx: RawTracePointContext) -> i32 {
+    let Some(t) = existing(task()) else { return 0 };
+    process::forget((bpf_get_current_pid_tgid() >> 32) as u32);
+    if t.observed() {
+        if t.depth > 0 || t.pending.via != 0 {
+            count(Counter::ExecHolding);
+        }
+        debug!(&ctx, "exec in thread {}: {} locks held", tid(), t.depth);
+        retire(t);
+        let _ = WAITS.remove(tid());
+    }
+    t.depth = 0;
+    t.overflow = 0;
+    t.pending.via = 0;
+    t.futex.role = 0;
+    t.reconsider();
+    0
+}
+
+/// Runs in the exiting thread.
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+pub fn process_exit(ctx: RawTracePointContext) -> i32 {
+    let Some(t) = existing(task()) else { return 0 };
+    if !t.observed() || CONTROL.get(0).is_none_or(|c| c.active == 0) {
+        return 0;
+    }
+    let now = now();
+    if t.depth > 0 {
+        count(Counter::ExitHolding);
+        debug!(&ctx, "thread {} exits holding {} locks", tid(), t.depth);
+    }
+    let mut left = 0;
+    while left < MAX_HELD && t.depth > 0 {
+        let i = (t.depth - 1) as usize & (MAX_HELD - 1);
+        close(&ctx, t, i, now, Outcome::ExitedHolding, 0, true);
+        left += 1;
+    }
+    let _ = WAITS.remove(tid());
+    retire(t);
+    0
+}
+
+/// Sends the thread's sums and gives its slot back.
+#[inline(always)]
+fn retire(t: &mut crate::thread::Thread) {
+    if let Some(sums) = t.retire() {
+        let record = ThreadExitRecord { time_ns: now(), tag: (Tag::ThreadExit as u64) << 60, sums };
+        emit(&record, Counter::LifeRecords);
+    }
+}
+
+/// A thread got another name, perhaps by itself: decide anew whether the filter wants it.
+#[raw_tracepoint(tracepoint = "task_rename")]
+pub fn task_rename(_ctx: RawTracePointContext) -> i32 {
+    if let Some(t) = existing(task()) {
+        t.reconsider();
+    }
+    0
+}

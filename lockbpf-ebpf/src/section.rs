@@ -1,0 +1,309 @@
+//! The life of a critical section in a thread's state: begin an attempt, acquire, close; and the failed attempt.
+
+use crate::atomic::add;
+use crate::emit::emit;
+use crate::maps::{CONFIG, SUMS, WAITS, count, user_stack};
+use crate::thread::{Held, Pending, Thread, tid};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::BPF_NOEXIST;
+use lockbpf_common::config::{MAX_HELD, mode};
+use lockbpf_common::counter::Counter;
+use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
+use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
+use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
+use lockbpf_common::waiting::Waiting;
+
+/// A fresh entry of the sums map: too large for the eBPF stack, so it is inserted from here.
+static EMPTY: Sums = Sums {
+    first_ns: 0,
+    acquisitions: 0,
+    contended: 0,
+    try_failures: 0,
+    timeouts: 0,
+    errors: 0,
+    wakes: 0,
+    wakes_of_none: 0,
+    wait_ns: 0,
+    wait_max_ns: 0,
+    latency_ns: 0,
+    latency_max_ns: 0,
+    hold_ns: 0,
+    hold_max_ns: 0,
+    kind: 0,
+    stack: -1,
+    wait_hist: [0; BUCKETS],
+    latency_hist: [0; BUCKETS],
+    hold_hist: [0; BUCKETS],
+};
+
+/// The sums of a key, made if missing; a full map is counted.
+#[inline(always)]
+pub fn sums(key: &SumKey, kind: u32, now: u64) -> Option<&'static mut Sums> {
+    let mut entry = SUMS.get_ptr_mut(key);
+    if entry.is_none() {
+        let _ = SUMS.insert(key, &EMPTY, u64::from(BPF_NOEXIST));
+        entry = SUMS.get_ptr_mut(key);
+        match entry {
+            // SAFETY: entries are never removed while the programs run, so the pointer stays that key's.
+            Some(sums) => unsafe {
+                (*sums).first_ns = now;
+                (*sums).kind = kind;
+            },
+            None => count(Counter::SumsFull),
+        }
+    }
+    // SAFETY: as above. Writers of plain fields are ordered by the observed lock; the others use `add`.
+    entry.map(|p| unsafe { &mut *p })
+}
+
+/// Counts a duration in a histogram.
+#[inline(always)]
+pub fn tally(histogram: &mut [u32; BUCKETS], ns: u64) {
+    let b = bucket(ns);
+    if b < BUCKETS {
+        histogram[b] += 1;
+    }
+}
+
+/// Begins an attempt. Returns it, unless the address does not fit a record.
+#[inline(always)]
+pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> Option<&mut Pending> {
+    if t.pending.via != 0 {
+        count(Counter::AttemptWhileAttempting);
+    }
+    if (lock | site) > LOW48 {
+        count(Counter::WideAddress);
+        t.pending.via = 0;
+        return None;
+    }
+    t.pending = Pending {
+        lock,
+        site,
+        attempt_ns: now,
+        cond: 0,
+        woken_ns: 0,
+        owner: 0,
+        waker: 0,
+        stack: -1,
+        kind: 0,
+        via: via as u32,
+        flags: 0,
+    };
+    Some(&mut t.pending)
+}
+
+/// The attempt in progress is contended: takes its stack, lists it as a wait in progress, marks the locks held
+/// meanwhile as outer ones. The thread is about to wait anyway, so this is off the critical path.
+#[inline(always)]
+pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32, since_ns: u64) {
+    let p = &mut t.pending;
+    p.flags |= u32::from(flag::CONTENDED);
+    p.owner = owner;
+    p.stack = user_stack(ctx);
+    let waiting = Waiting {
+        since_ns,
+        lock: p.lock,
+        site: p.site,
+        process: t.process,
+        owner,
+        stack: p.stack,
+        via: p.via,
+        kind: p.kind,
+        expected: 0,
+    };
+    if WAITS.insert(tid(), &waiting, 0).is_err() {
+        count(Counter::WaitsFull);
+    }
+    let mut i = 0;
+    while i < MAX_HELD && i < t.depth as usize {
+        t.held[i].flags |= u32::from(flag::OUTER);
+        i += 1;
+    }
+}
+
+/// The attempt in progress succeeded at `now`; it began at `attempt_ns`.
+#[inline(always)]
+pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
+    let p = t.pending;
+    t.pending.via = 0;
+    if p.flags & u32::from(flag::CONTENDED) != 0 {
+        let _ = WAITS.remove(tid());
+    }
+    if let Some(i) = t.find(p.lock) {
+        let held = &mut t.held[i & (MAX_HELD - 1)];
+        if p.kind & mutex_kind::TYPE_MASK == 1 {
+            // Recursive: belongs to the outermost instance.
+            held.recursion += 1;
+            held.flags |= u32::from(flag::RECURSED);
+            return;
+        }
+        count(Counter::AcquireWhileHolding);
+        held.acquire_ns = now;
+        return;
+    }
+    if t.depth as usize >= MAX_HELD {
+        t.overflow += 1;
+        count(Counter::HeldFull);
+        return;
+    }
+    if t.depth == 0 {
+        t.union_start_ns = now;
+    }
+    t.held[t.depth as usize & (MAX_HELD - 1)] = Held {
+        lock: p.lock,
+        site: p.site,
+        acquire_ns: now,
+        wait_ns: now.saturating_sub(attempt_ns),
+        owner: p.owner,
+        waker: p.waker,
+        stack: p.stack,
+        via: p.via,
+        flags: p.flags,
+        recursion: 0,
+    };
+    t.depth += 1;
+}
+
+/// Ends the section of held lock `i`: sums it, and records it if it waited, made others wait, or if all are wanted.
+#[inline(always)]
+pub fn close<C: EbpfContext>(
+    ctx: &C,
+    t: &mut Thread,
+    i: usize,
+    now: u64,
+    outcome: Outcome,
+    kind: u32,
+    waited_for: bool,
+) {
+    let h = t.held[i & (MAX_HELD - 1)];
+    let hold_ns = now.saturating_sub(h.acquire_ns);
+    let contended = h.flags & u32::from(flag::CONTENDED) != 0;
+    let mut flags = h.flags;
+    if waited_for {
+        flags |= u32::from(flag::WAITED_FOR);
+    }
+    let wanted = CONFIG.load().mode & mode::ALL_EVENTS != 0
+        || flags & u32::from(flag::WAITED_FOR | flag::OUTER) != 0
+        || contended && h.wait_ns >= CONFIG.load().min_wait_ns;
+    let mut stack = h.stack;
+
+    let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
+    if let Some(s) = sums(&key, kind, h.acquire_ns) {
+        s.acquisitions += 1;
+        s.hold_ns += hold_ns;
+        if hold_ns > s.hold_max_ns {
+            s.hold_max_ns = hold_ns;
+        }
+        tally(&mut s.hold_hist, hold_ns);
+        if contended {
+            s.contended += 1;
+            s.wait_ns += h.wait_ns;
+            if h.wait_ns > s.wait_max_ns {
+                s.wait_max_ns = h.wait_ns;
+            }
+            tally(&mut s.wait_hist, h.wait_ns);
+        } else {
+            s.latency_ns += h.wait_ns;
+            if h.wait_ns > s.latency_max_ns {
+                s.latency_max_ns = h.wait_ns;
+            }
+            tally(&mut s.latency_hist, h.wait_ns);
+        }
+        if wanted && s.stack < 0 {
+            // Once per key: others wait while this is done.
+            if stack < 0 {
+                stack = user_stack(ctx);
+                flags |= u32::from(flag::STACK_AT_RELEASE);
+            }
+            s.stack = stack;
+        }
+    }
+
+    t.depth = t.depth.saturating_sub(1);
+    if let Some(s) = t.sums() {
+        s.acquisitions += 1;
+        s.held_sum_ns += hold_ns;
+        if contended {
+            s.wait_ns += h.wait_ns;
+        }
+        if t.depth == 0 {
+            s.held_union_ns += now.saturating_sub(t.union_start_ns);
+        }
+    }
+    // Unlocks are mostly last-in first-out; otherwise the most recent one takes the gap.
+    let last = t.depth as usize & (MAX_HELD - 1);
+    if last != i & (MAX_HELD - 1) {
+        t.held[i & (MAX_HELD - 1)] = t.held[last];
+    }
+
+    if wanted {
+        record(t.process, &h, now, hold_ns, outcome, kind, flags, stack);
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the fields of one record, gathered in two places")]
+fn record(process: u32, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, kind: u32, flags: u32, stack: i32) {
+    let record = SectionRecord::pack(&SectionFields {
+        end_ns,
+        wait_ns: h.wait_ns,
+        hold_ns,
+        lock: h.lock,
+        site: h.site,
+        process,
+        tid: tid(),
+        owner: h.owner,
+        waker: h.waker,
+        stack,
+        flags: flags as u16,
+        via: h.via as u8,
+        outcome: outcome as u8,
+        mutex_kind: kind as u8,
+    });
+    emit(&record, Counter::SectionRecords);
+}
+
+/// The attempt in progress failed: a busy trylock, a deadline, an error.
+#[inline(always)]
+pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
+    let p = t.pending;
+    t.pending.via = 0;
+    let contended = p.flags & u32::from(flag::CONTENDED) != 0;
+    if contended {
+        let _ = WAITS.remove(tid());
+    }
+    let wait_ns = now.saturating_sub(p.attempt_ns);
+    let key = SumKey { lock: p.lock, site: p.site, process: t.process, via: p.via };
+    if let Some(s) = sums(&key, p.kind, p.attempt_ns) {
+        match outcome {
+            Outcome::TryFailed => add(&mut s.try_failures, 1),
+            Outcome::TimedOut => {
+                add(&mut s.timeouts, 1);
+                add(&mut s.wait_ns, wait_ns);
+                if wait_ns > s.wait_max_ns {
+                    s.wait_max_ns = wait_ns;
+                }
+            }
+            _ => add(&mut s.errors, 1),
+        }
+    }
+    let timed_out = matches!(outcome, Outcome::TimedOut);
+    if timed_out && let Some(s) = t.sums() {
+        s.wait_ns += wait_ns;
+    }
+    if timed_out || CONFIG.load().mode & mode::ALL_EVENTS != 0 {
+        let h = Held {
+            lock: p.lock,
+            site: p.site,
+            acquire_ns: now,
+            wait_ns,
+            owner: p.owner,
+            waker: p.waker,
+            stack: p.stack,
+            via: p.via,
+            flags: p.flags,
+            recursion: 0,
+        };
+        record(t.process, &h, now, 0, outcome, p.kind, p.flags, p.stack);
+    }
+}

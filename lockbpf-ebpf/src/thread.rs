@@ -1,0 +1,268 @@
+//! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
+
+use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count};
+use crate::process;
+use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
+use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_storage_get};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
+use lockbpf_common::config::{MAX_HELD, mode};
+use lockbpf_common::counter::Counter;
+use lockbpf_common::sums::ThreadSums;
+
+/// Not decided yet (fresh storage, or after exec or a change of name).
+const UNDECIDED: u32 = 0;
+/// Observed.
+const OBSERVED: u32 = 1;
+/// A filter excludes it.
+const IGNORED: u32 = 2;
+
+/// In-flight state. Zeroed storage is the valid initial state.
+#[repr(C)]
+pub struct Thread {
+    /// Process number.
+    pub process: u32,
+    /// Whether a filter excludes it.
+    decision: u32,
+    /// Slot in the thread sums, plus one; 0 if there was none left.
+    slot: u32,
+    /// Locks held: valid entries of `held`.
+    pub depth: u32,
+    /// Acquisitions that found `held` full; their unlocks are expected.
+    pub overflow: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+    /// When the first of the held locks was acquired.
+    pub union_start_ns: u64,
+    /// The lock call in progress.
+    pub pending: Pending,
+    /// The futex call in progress.
+    pub futex: FutexCall,
+    /// Locks held, in order of acquisition while unlocks are last-in first-out.
+    pub held: [Held; MAX_HELD],
+}
+
+/// A lock call in progress.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Pending {
+    /// The lock; for a condition wait, its mutex.
+    pub lock: u64,
+    /// Return address of the call.
+    pub site: u64,
+    /// When it began.
+    pub attempt_ns: u64,
+    /// The condition variable, for a condition wait.
+    pub cond: u64,
+    /// When the condition wait's sleep ended: the attempt on the mutex.
+    pub woken_ns: u64,
+    /// Owner word at the attempt.
+    pub owner: u32,
+    /// Last waker.
+    pub waker: u32,
+    /// Stack at the attempt, if contended.
+    pub stack: i32,
+    /// glibc's mutex kind.
+    pub kind: u32,
+    /// `Via`; 0 while no call is in progress.
+    pub via: u32,
+    /// Section flags so far.
+    pub flags: u32,
+}
+
+/// A futex call in progress.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct FutexCall {
+    /// The word.
+    pub word: u64,
+    /// When it was entered.
+    pub enter_ns: u64,
+    /// What it does: `futex::NONE`, `WAIT` or `WAKE`.
+    pub role: u32,
+    /// The value that a wait expects.
+    pub expected: u32,
+    /// Owner word at the entry, for a wait outside any probed call.
+    pub owner: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+}
+
+/// A lock held.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Held {
+    /// The lock.
+    pub lock: u64,
+    /// Return address of the call that got it.
+    pub site: u64,
+    /// When it was acquired.
+    pub acquire_ns: u64,
+    /// acquire − attempt.
+    pub wait_ns: u64,
+    /// Owner word at the attempt.
+    pub owner: u32,
+    /// Who woke this thread.
+    pub waker: u32,
+    /// Stack at the attempt, if contended.
+    pub stack: i32,
+    /// `Via`.
+    pub via: u32,
+    /// Section flags.
+    pub flags: u32,
+    /// Re-acquisitions by this thread that are still to be released.
+    pub recursion: u32,
+}
+
+/// The current time, ns on `CLOCK_MONOTONIC`.
+#[inline(always)]
+pub fn now() -> u64 {
+    // SAFETY: no arguments.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// The current thread's id.
+#[inline(always)]
+pub fn tid() -> u32 {
+    bpf_get_current_pid_tgid() as u32
+}
+
+/// The current task.
+#[inline(always)]
+pub fn task() -> *mut task_struct {
+    // SAFETY: no arguments.
+    unsafe { bpf_get_current_task_btf() }
+}
+
+/// The current thread's state if it exists, whether observed or not.
+#[inline(always)]
+pub fn existing(task: *mut task_struct) -> Option<&'static mut Thread> {
+    // SAFETY: STATE is a task-storage map of `Thread`, task is the trusted current task; the storage lives as long as the
+    // task, and only the task itself reaches it.
+    unsafe { bpf_task_storage_get(STATE.as_ptr(), task.cast(), core::ptr::null_mut(), 0).cast::<Thread>().as_mut() }
+}
+
+/// The current thread's state if the observation is on and the thread is part of it.
+#[inline(always)]
+pub fn current() -> Option<&'static mut Thread> {
+    let control = CONTROL.get(0)?;
+    if control.active == 0 {
+        return None;
+    }
+    let task = task();
+    match existing(task) {
+        Some(t) if t.decision == OBSERVED => Some(t),
+        Some(t) if t.decision == IGNORED => None,
+        _ => admit(task),
+    }
+}
+
+/// Decides once per thread whether it is observed, and registers it and its process. A function of its own, so that its
+/// stack and instructions burden no hot path.
+#[inline(never)]
+fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
+    let ids = bpf_get_current_pid_tgid();
+    let (pid, tid) = ((ids >> 32) as u32, ids as u32);
+    let config = CONFIG.load();
+    if pid == config.self_pid {
+        return None;
+    }
+    // SAFETY: only the key's presence matters.
+    if config.mode & mode::SYSTEM_WIDE == 0 && unsafe { TARGETS.get(pid) }.is_none() {
+        return None;
+    }
+    // SAFETY: as in `existing`; a null value asks for zeroed storage.
+    let t = unsafe {
+        bpf_task_storage_get(
+            STATE.as_ptr(),
+            task.cast(),
+            core::ptr::null_mut(),
+            u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE),
+        )
+        .cast::<Thread>()
+        .as_mut()
+    };
+    let Some(t) = t else {
+        count(Counter::StateFull);
+        return None;
+    };
+    let comm = bpf_get_current_comm().unwrap_or_default();
+    // SAFETY: only the key's presence matters.
+    let tid_excluded = config.mode & mode::TIDS != 0 && unsafe { TIDS.get(tid) }.is_none();
+    if tid_excluded || config.mode & mode::COMM != 0 && !same(&comm, &config.comm) {
+        t.decision = IGNORED;
+        return None;
+    }
+    t.process = process::number(task, pid, comm);
+    if t.slot == 0 {
+        match FREE_SLOTS.pop() {
+            Ok(Some(slot)) => {
+                t.slot = slot + 1;
+                let sums = ThreadSums { tid, process: t.process, comm, ..ThreadSums::default() };
+                let _ = THREAD_SUMS.set(slot, sums, 0);
+            }
+            _ => count(Counter::ThreadsFull),
+        }
+    }
+    t.decision = OBSERVED;
+    Some(t)
+}
+
+/// Whether two thread names are equal: as words, since a byte loop is long in eBPF.
+#[inline(always)]
+fn same(a: &[u8; 16], b: &[u8; 16]) -> bool {
+    u128::from_ne_bytes(*a) == u128::from_ne_bytes(*b)
+}
+
+impl Thread {
+    /// This thread's sums, if it has a slot.
+    #[inline(always)]
+    pub fn sums(&self) -> Option<&'static mut ThreadSums> {
+        if self.slot == 0 {
+            return None;
+        }
+        // SAFETY: the slot belongs to this thread alone until it exits.
+        THREAD_SUMS.get_ptr_mut(self.slot - 1).map(|p| unsafe { &mut *p })
+    }
+
+    /// Gives the slot back, for the thread's exit; returns the sums.
+    #[inline(always)]
+    pub fn retire(&mut self) -> Option<ThreadSums> {
+        let sums = self.sums()?;
+        let last = *sums;
+        *sums = ThreadSums::default();
+        let _ = FREE_SLOTS.push(self.slot - 1, 0);
+        self.slot = 0;
+        self.decision = IGNORED;
+        Some(last)
+    }
+
+    /// Whether this thread is observed.
+    #[inline(always)]
+    pub fn observed(&self) -> bool {
+        self.decision == OBSERVED
+    }
+
+    /// Forgets the filter's decision, so that the next operation decides anew.
+    #[inline(always)]
+    pub fn reconsider(&mut self) {
+        self.decision = UNDECIDED;
+    }
+
+    /// Index of a held lock, most recent first.
+    #[inline(always)]
+    pub fn find(&self, lock: u64) -> Option<usize> {
+        let depth = self.depth as usize;
+        let mut back = 1;
+        while back <= MAX_HELD {
+            if back > depth {
+                return None;
+            }
+            let i = (depth - back) & (MAX_HELD - 1);
+            if self.held[i].lock == lock {
+                return Some(i);
+            }
+            back += 1;
+        }
+        None
+    }
+}

@@ -1,0 +1,25 @@
+//! The compiled eBPF object of this architecture, embedded, and its loading.
+
+use super::CaptureError;
+use aya::{Ebpf, EbpfLoader};
+use lockbpf_common::config::Config;
+
+#[cfg(target_arch = "x86_64")]
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.x86_64.o");
+#[cfg(target_arch = "aarch64")]
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.aarch64.o");
+
+/// Creates the maps and relocates the programs; none is loaded into the kernel yet.
+///
+/// # Errors
+/// When the kernel refuses a map: rights, memory limits, or a map type it does not have.
+pub(super) fn load(config: &Config, kernel_log: bool) -> Result<Ebpf, CaptureError> {
+    let log_level: u8 = if kernel_log { u8::MAX } else { 0 };
+    EbpfLoader::new()
+        // Task storage: aya 0.14 creates it, but has no type for it.
+        .allow_unsupported_maps()
+        .override_global("CONFIG", config, true)
+        .override_global("AYA_LOG_LEVEL", &log_level, true)
+        .load(OBJECT)
+        .map_err(CaptureError::Load)
+}

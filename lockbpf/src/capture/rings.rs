@@ -1,0 +1,50 @@
+//! One ring buffer per CPU: made, handed to the kernel side, drained.
+
+use super::CaptureError;
+use aya::Ebpf;
+use aya::maps::{ArrayOfMaps, Map, MapData, RingBuf};
+use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF;
+
+/// Memory for all ring buffers together, bytes.
+const TOTAL_BYTES: usize = 32 << 20;
+/// Bounds for one of them, bytes.
+const MIN_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 8 << 20;
+
+/// The ring buffers of all CPUs.
+pub(super) struct Rings {
+    rings: Vec<RingBuf<MapData>>,
+    bytes_each: usize,
+}
+
+impl Rings {
+    /// Makes one ring buffer per possible CPU and puts them into the kernel side's array.
+    pub(super) fn create(ebpf: &mut Ebpf) -> Result<Self, CaptureError> {
+        let cpus = aya::util::nr_cpus().map_err(|(path, source)| CaptureError::Cpus { path: path.into(), source })?;
+        let bytes_each = (TOTAL_BYTES / cpus.max(1)).next_power_of_two().clamp(MIN_BYTES, MAX_BYTES);
+        let map = ebpf.map_mut("RINGS").ok_or(CaptureError::NoMap("RINGS"))?;
+        let mut array: ArrayOfMaps<_, RingBuf<MapData>> = ArrayOfMaps::try_from(map)?;
+        let mut rings = Vec::with_capacity(cpus);
+        for cpu in 0..cpus.min(lockbpf_common::config::MAX_CPUS as usize) {
+            let definition = aya_obj::Map::new_from_params(BPF_MAP_TYPE_RINGBUF as u32, 0, 0, bytes_each as u32, 0);
+            let ring: RingBuf<MapData> = Map::RingBuf(MapData::create(definition, "lockbpf_ring", None)?).try_into()?;
+            array.set(cpu as u32, &ring, 0)?;
+            rings.push(ring);
+        }
+        Ok(Self { rings, bytes_each })
+    }
+
+    /// Hands every record that is there to `sink`, CPU by CPU.
+    pub(super) fn drain(&mut self, mut sink: impl FnMut(&[u8])) {
+        for ring in &mut self.rings {
+            while let Some(record) = ring.next() {
+                sink(&record);
+            }
+        }
+    }
+
+    /// Memory of all of them, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.rings.len() * self.bytes_each
+    }
+}

@@ -1,0 +1,315 @@
+//! One observation's kernel side, from loading to the last sum: load, attach, activate, drain, stop, harvest.
+
+use super::CaptureError;
+use super::attach::{self, FutexTier, ProbeSite, Probes};
+use super::object;
+use super::rings::Rings;
+use crate::decode::{Decoded, decode, thread_totals};
+use crate::event::ThreadTotals;
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::observation::{OpenWait, SiteSums};
+use crate::quality::Quality;
+use crate::units::Time;
+use aya::Ebpf;
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, Queue, StackTraceMap};
+use aya_log::EbpfLogger;
+use lockbpf_common::config::{Config, Control, MAX_THREADS, mode};
+use lockbpf_common::counter::Counter;
+use lockbpf_common::kind::Via;
+use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
+use lockbpf_common::waiting::Waiting;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Whom to observe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// These processes.
+    Pids(Vec<u32>),
+    /// Every process but this one.
+    SystemWide,
+}
+
+/// What to observe, and how much of it to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom.
+    pub scope: Scope,
+    /// Only threads with this name.
+    pub comm: Option<String>,
+    /// Only these threads.
+    pub tids: Vec<u32>,
+    /// Record every section.
+    pub all_events: bool,
+    /// Do not record contended sections that waited less.
+    pub min_wait: Duration,
+    /// Let the kernel side log its rare paths.
+    pub kernel_log: bool,
+    /// Offsets of `task_struct::group_leader` and `::start_boottime`.
+    pub task_offsets: (u32, u32),
+    /// Whether tracefs can be read.
+    pub tracefs: bool,
+}
+
+/// The kernel side of one observation.
+pub struct Session {
+    ebpf: Ebpf,
+    probes: Probes,
+    rings: Rings,
+    scope: Scope,
+    futex_tier: FutexTier,
+    quality: Quality,
+    kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
+}
+
+/// What the kernel side had summed when the observation stopped.
+pub struct Harvest {
+    /// Sums by lock and site.
+    pub sums: Vec<SiteSums>,
+    /// Threads alive at the end.
+    pub threads: Vec<ThreadTotals>,
+    /// Waits in progress.
+    pub open_waits: Vec<OpenWait>,
+    /// Stacks by number.
+    pub stacks: HashMap<StackId, Vec<u64>>,
+    /// Counters and failed probes.
+    pub quality: Quality,
+}
+
+impl Session {
+    /// Loads the programs and places them at `sites`; nothing is observed until [`Session::activate`].
+    ///
+    /// # Errors
+    /// When the kernel refuses a map, a program or a tracepoint, or when no uprobe at all could be placed.
+    pub fn start(options: &Options, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
+        let mut ebpf = object::load(&config(options), options.kernel_log)?;
+        let rings = Rings::create(&mut ebpf)?;
+        fill_filters(&mut ebpf, options)?;
+        let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
+        let mut quality = Quality::default();
+        for (program, tracepoint) in [
+            ("process_exec", "sched_process_exec"),
+            ("process_exit", "sched_process_exit"),
+            ("task_rename", "task_rename"),
+        ] {
+            if program != "task_rename" || options.comm.is_some() {
+                attach::attach_raw(&mut ebpf, program, tracepoint)?;
+            }
+        }
+        let (futex_tier, failed) = attach::attach_futex(&mut ebpf, options.tracefs)?;
+        quality.failed_probes.extend(failed);
+        attach::load_uprobes(&mut ebpf, sites)?;
+        let mut session = Self {
+            ebpf,
+            probes: Probes::default(),
+            rings,
+            scope: options.scope.clone(),
+            futex_tier,
+            quality,
+            kernel_log,
+        };
+        session.attach(sites)?;
+        if !sites.is_empty() && session.probes.len() == 0 {
+            let reasons: Vec<String> = session.quality.failed_probes.iter().map(|f| f.reason.clone()).collect();
+            return Err(CaptureError::NothingAttached(reasons.into_iter().next().unwrap_or_default()));
+        }
+        Ok(session)
+    }
+
+    /// Places further probes, for libraries found later.
+    ///
+    /// # Errors
+    /// When a program is not in the object.
+    pub fn attach(&mut self, sites: &[ProbeSite]) -> Result<(), CaptureError> {
+        let pids = match &self.scope {
+            Scope::Pids(pids) => Some(pids.as_slice()),
+            Scope::SystemWide => None,
+        };
+        let failed = self.probes.attach(&mut self.ebpf, sites, pids)?;
+        self.quality.failed_probes.extend(failed);
+        Ok(())
+    }
+
+    /// Begins the observation, now that every probe is in place. Returns the time on the records' clock.
+    ///
+    /// # Errors
+    /// When the control map cannot be written.
+    pub fn activate(&mut self) -> Result<Time, CaptureError> {
+        let start = now();
+        self.control(Control { active: 1, start_boottime_ns: clock(ClockId::CLOCK_BOOTTIME) })?;
+        Ok(start)
+    }
+
+    /// Ends the observation: from now on the programs do nothing. Returns the time.
+    ///
+    /// # Errors
+    /// When the control map cannot be written.
+    pub fn deactivate(&mut self) -> Result<Time, CaptureError> {
+        self.control(Control::default())?;
+        Ok(now())
+    }
+
+    /// Hands every record that is there to `sink`; undecodable ones are counted.
+    pub fn drain(&mut self, mut sink: impl FnMut(Decoded)) {
+        let undecodable = &mut self.quality.undecodable;
+        self.rings.drain(|record| match decode(record) {
+            Ok(decoded) => sink(decoded),
+            Err(error) => *undecodable.entry(error.name()).or_default() += 1,
+        });
+        if let Some(logger) = &mut self.kernel_log {
+            logger.flush();
+        }
+    }
+
+    /// How the futex calls are watched.
+    #[must_use]
+    pub fn futex_tier(&self) -> FutexTier {
+        self.futex_tier
+    }
+
+    /// Uprobes in place, both halves counted.
+    #[must_use]
+    pub fn probe_count(&self) -> usize {
+        self.probes.len()
+    }
+
+    /// Memory of the ring buffers, bytes.
+    #[must_use]
+    pub fn ring_bytes(&self) -> usize {
+        self.rings.bytes()
+    }
+
+    /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`].
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn harvest(&mut self, end: Time) -> Result<Harvest, CaptureError> {
+        let sums: BpfHashMap<_, SumKey, Sums> = self.map("SUMS")?.try_into()?;
+        let sums: Vec<SiteSums> = sums.iter().filter_map(Result::ok).filter_map(|(k, s)| site_sums(&k, s)).collect();
+        let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
+        let threads =
+            slots.iter().filter_map(Result::ok).filter(|s| s.tid != 0).map(|s| thread_totals(end, &s)).collect();
+        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
+        let open_waits = waits.iter().filter_map(Result::ok).filter_map(|(tid, w)| open_wait(tid, &w)).collect();
+        let stacks = self.stacks()?;
+        let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
+        let mut quality = self.quality.clone();
+        for &counter in Counter::ALL {
+            let total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
+            if total > 0 {
+                quality.counters.insert(counter.name(), total);
+            }
+        }
+        Ok(Harvest { sums, threads, open_waits, stacks, quality })
+    }
+
+    fn stacks(&self) -> Result<HashMap<StackId, Vec<u64>>, CaptureError> {
+        let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
+        Ok(map
+            .iter()
+            .filter_map(Result::ok)
+            .map(|(id, trace)| (StackId(id), trace.frames().iter().map(|f| f.ip).collect()))
+            .collect())
+    }
+
+    fn map(&self, name: &'static str) -> Result<&aya::maps::Map, CaptureError> {
+        self.ebpf.map(name).ok_or(CaptureError::NoMap(name))
+    }
+
+    fn control(&mut self, control: Control) -> Result<(), CaptureError> {
+        let map = self.ebpf.map_mut("CONTROL").ok_or(CaptureError::NoMap("CONTROL"))?;
+        Array::<_, Control>::try_from(map)?.set(0, control, 0)?;
+        Ok(())
+    }
+}
+
+/// The current time on the clock of the records.
+#[must_use]
+pub fn now() -> Time {
+    Time(clock(ClockId::CLOCK_MONOTONIC))
+}
+
+fn clock(id: ClockId) -> u64 {
+    // These clocks exist on every Linux; a refusal would be a broken seccomp filter, and time 0 shows.
+    clock_gettime(id).map_or(0, |t| Duration::from(t).as_nanos() as u64)
+}
+
+fn config(options: &Options) -> Config {
+    let mut bits = 0;
+    for (bit, on) in [
+        (mode::SYSTEM_WIDE, options.scope == Scope::SystemWide),
+        (mode::ALL_EVENTS, options.all_events),
+        (mode::COMM, options.comm.is_some()),
+        (mode::TIDS, !options.tids.is_empty()),
+    ] {
+        if on {
+            bits |= bit;
+        }
+    }
+    let mut comm = [0; 16];
+    if let Some(name) = &options.comm {
+        // The kernel keeps 15 bytes of a thread's name.
+        let kept = name.len().min(15);
+        comm[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+    }
+    Config {
+        min_wait_ns: u64::try_from(options.min_wait.as_nanos()).unwrap_or(u64::MAX),
+        self_pid: std::process::id(),
+        mode: bits,
+        task_group_leader: options.task_offsets.0,
+        task_start_boottime: options.task_offsets.1,
+        comm,
+    }
+}
+
+fn fill_filters(ebpf: &mut Ebpf, options: &Options) -> Result<(), CaptureError> {
+    if let Scope::Pids(pids) = &options.scope {
+        fill(ebpf, "TARGETS", pids)?;
+    }
+    fill(ebpf, "TIDS", &options.tids)?;
+    let map = ebpf.map_mut("FREE_SLOTS").ok_or(CaptureError::NoMap("FREE_SLOTS"))?;
+    let mut free: Queue<_, u32> = Queue::try_from(map)?;
+    for slot in 0..MAX_THREADS {
+        free.push(slot, 0)?;
+    }
+    Ok(())
+}
+
+fn fill(ebpf: &mut Ebpf, name: &'static str, keys: &[u32]) -> Result<(), CaptureError> {
+    let map = ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))?;
+    let mut map: BpfHashMap<_, u32, u32> = BpfHashMap::try_from(map)?;
+    for &key in keys {
+        map.insert(key, 1, 0)?;
+    }
+    Ok(())
+}
+
+/// Forwards the kernel side's log to the `log` facade. Diagnostics only: a failure is logged itself.
+fn kernel_log(ebpf: &mut Ebpf) -> Option<EbpfLogger<&'static dyn log::Log>> {
+    EbpfLogger::init(ebpf).inspect_err(|error| log::warn!("no kernel-side log: {error}")).ok()
+}
+
+fn site_sums(key: &SumKey, sums: Sums) -> Option<SiteSums> {
+    let process = Process(key.process);
+    Some(SiteSums {
+        lock: Lock { process, addr: key.lock },
+        site: Site { process, addr: key.site },
+        via: Via::from_u8(u8::try_from(key.via).ok()?)?,
+        sums,
+    })
+}
+
+fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {
+    let process = Process(wait.process);
+    Some(OpenWait {
+        tid: Tid(tid),
+        lock: Lock { process, addr: wait.lock },
+        site: (wait.site != 0).then_some(Site { process, addr: wait.site }),
+        since: Time(wait.since_ns),
+        owner: crate::decode::known_tid(wait.owner),
+        stack: StackId::from_raw(wait.stack),
+        via: Via::from_u8(u8::try_from(wait.via).ok()?)?,
+        before_start: false,
+    })
+}
