@@ -1,1 +1,5 @@
-fn main() {}
+//! The `lockbpf` command: see `lockbpf --help`.
+
+fn main() -> std::process::ExitCode {
+    lockbpf::cli::main()
+}

@@ -1,6 +1,9 @@
 //! Live capture: the eBPF object, where its probes go, and the stream of events that comes back.
 
 pub mod attach;
+pub mod demo_target;
+pub mod inflight;
+pub mod launch;
 mod object;
 pub mod probe_table;
 mod rings;

@@ -1,0 +1,122 @@
+//! Waits that were in progress before the observation began, from `/proc/PID/task/TID/syscall`: a thread that blocks in
+//! futex wait shows the word it waits for. If it still does so at the end, no probe will ever have seen it.
+
+use crate::event::Via;
+use crate::id::{Lock, Process, Tid};
+use crate::observation::OpenWait;
+use crate::units::Time;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Number of the futex system call.
+#[cfg(target_arch = "x86_64")]
+const NR_FUTEX: u64 = 202;
+#[cfg(target_arch = "aarch64")]
+const NR_FUTEX: u64 = 98;
+
+/// A futex wait as `/proc` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Blocked {
+    word: u64,
+    expected: u32,
+}
+
+/// The threads of some processes that were blocked in futex wait at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    blocked: HashMap<(u32, Tid), Blocked>,
+}
+
+impl Snapshot {
+    /// Looks at every thread of the given processes. What cannot be read is left out: it only adds to what probes see.
+    #[must_use]
+    pub fn take(pids: &[u32]) -> Self {
+        let mut blocked = HashMap::new();
+        for &pid in pids {
+            let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for task in tasks.flatten() {
+                let Some(tid) = task.file_name().to_str().and_then(|t| t.parse().ok()) else { continue };
+                if let Some(wait) = fs::read_to_string(task.path().join("syscall")).ok().and_then(|s| parse(&s)) {
+                    blocked.insert((pid, Tid(tid)), wait);
+                }
+            }
+        }
+        Self { blocked }
+    }
+
+    /// The waits for locks that were there at the start (`self`) and still are, unless a probe saw them begin (`seen`).
+    /// A wait counts as one for a lock if it expects glibc's value for a contended one and an owner is named beside the
+    /// word; others may be idle.
+    #[must_use]
+    pub fn still_waiting(&self, pids: &[(u32, Process)], start: Time, seen: &[OpenWait]) -> Vec<OpenWait> {
+        let now = Self::take(&pids.iter().map(|&(pid, _)| pid).collect::<Vec<_>>());
+        let mut waits: Vec<OpenWait> = now
+            .blocked
+            .iter()
+            .filter(|&(key, wait)| self.blocked.get(key) == Some(wait) && wait.expected == 2)
+            .filter(|&((_, tid), _)| seen.iter().all(|w| w.tid != *tid))
+            .filter_map(|(&(pid, tid), wait)| {
+                let process = pids.iter().find(|&&(p, _)| p == pid)?.1;
+                let owner = read_owner(pid, wait.word).filter(|&o| thread_exists(pid, o) && o != tid)?;
+                Some(OpenWait {
+                    tid,
+                    lock: Lock { process, addr: wait.word },
+                    site: None,
+                    since: start,
+                    owner: Some(owner),
+                    stack: None,
+                    via: Via::Futex,
+                    before_start: true,
+                })
+            })
+            .collect();
+        waits.sort_by_key(|w| w.tid);
+        waits
+    }
+}
+
+/// A line of `/proc/PID/task/TID/syscall`: number and arguments in hexadecimal, `running`, or `-1 …`.
+fn parse(line: &str) -> Option<Blocked> {
+    let mut fields = line.split_ascii_whitespace();
+    if fields.next()?.parse::<u64>().ok()? != NR_FUTEX {
+        return None;
+    }
+    let mut argument = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
+    let (word, op, expected) = (argument()?, argument()?, argument()?);
+    // FUTEX_WAIT and FUTEX_WAIT_BITSET, whatever their flags.
+    matches!(op & 0x7f, 0 | 9).then_some(Blocked { word, expected: expected as u32 })
+}
+
+/// What stands where glibc's mutex has its owner.
+fn read_owner(pid: u32, word: u64) -> Option<Tid> {
+    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    let mut owner = [0; 4];
+    memory.read_exact_at(&mut owner, word.checked_add(8)?).ok()?;
+    crate::decode::known_tid(u32::from_ne_bytes(owner))
+}
+
+fn thread_exists(pid: u32, tid: Tid) -> bool {
+    PathBuf::from(format!("/proc/{pid}/task/{}", tid.0)).is_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_futex_waits_are_taken() {
+        let wait = format!("{NR_FUTEX} 0x7f12 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f00");
+        assert_eq!(parse(&wait), Some(Blocked { word: 0x7f12, expected: 2 }));
+        let wake = format!("{NR_FUTEX} 0x7f12 0x81 0x1 0x0 0x0 0x0 0x7ffe 0x7f00");
+        for line in [&wake, "running", "-1 0x7ffe 0x7f00", "", "202", "0 0x1 0x2 0x3", "202 7f12 80 2"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_waits() {
+        assert!(Snapshot::take(&[u32::MAX]).blocked.is_empty());
+    }
+}

@@ -1,0 +1,201 @@
+//! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
+
+use crate::capture::session::Scope;
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Observe the locks of running programs: which lock holds them back, who blocks whom, and why.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do other than observe.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What to observe.
+    #[command(flatten)]
+    pub observe: ObserveArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  lockbpf --pid 1234 --duration 30s      a running process, all its threads
+  lockbpf --system-wide --duration 10s   every process that uses a C library found now
+  lockbpf -- ./server --port 8080        a command, from its first instruction
+  lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
+  lockbpf doctor                         what this machine allows, and what probes cost on it
+
+Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a small contended program and observe it: shows what lockbpf does, on any machine.
+    Demo {
+        /// How to observe and report.
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// Tell what this machine allows: kernel features, capabilities, and the cost of each probe in each library found.
+    Doctor {
+        /// Look at the libraries of this process only (repeatable).
+        #[arg(long, value_name = "PID")]
+        pid: Vec<u32>,
+        /// Output format.
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// The program that `demo` observes.
+    #[command(hide = true)]
+    DemoTarget,
+}
+
+/// Whom to observe, and how.
+#[derive(Debug, Args)]
+pub struct ObserveArgs {
+    /// Observe this process, all its threads, later ones too (repeatable).
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Observe every process but lockbpf itself.
+    #[arg(short = 'a', long, conflicts_with = "pid")]
+    pub system_wide: bool,
+    /// How to observe and report.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// Start this command and observe it until it exits.
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "system_wide"])]
+    pub cmd: Vec<OsString>,
+}
+
+/// How to observe and report.
+#[derive(Clone, Debug, Args)]
+pub struct CommonArgs {
+    /// Stop after this time, e.g. 30s, 500ms, 2m. Without it: until Ctrl-C, or until the target exits.
+    #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub duration: Option<Duration>,
+    /// Only threads with this name (the kernel keeps 15 bytes of it).
+    #[arg(long, value_name = "NAME")]
+    pub comm: Option<String>,
+    /// Only this thread (repeatable).
+    #[arg(long, value_name = "TID")]
+    pub tid: Vec<u32>,
+    /// Count contended sections that waited less, but do not record who they waited for.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub min_wait: Option<Duration>,
+    /// Place no uprobes: only waits that reach the kernel are seen, but locks that are free cost nothing.
+    #[arg(long)]
+    pub futex_only: bool,
+    /// Record every section, not only contended ones and those that made them wait.
+    #[arg(long, conflicts_with = "futex_only")]
+    pub all_events: bool,
+    /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
+    #[arg(long, value_enum, default_value_t = PlacementChoice::Best, hide = true)]
+    pub placement: PlacementChoice,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Show at most this many locks.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Exit with status 1 if anything was lost.
+    #[arg(long)]
+    pub strict: bool,
+    /// Say more on stderr, the kernel side's log included; twice for all of it.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs: schema `lockbpf.report/1`.
+    Json,
+}
+
+/// Where probes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlacementChoice {
+    /// The cheapest correct site.
+    Best,
+    /// The entry of the function; to show what placement is worth.
+    Entry,
+}
+
+/// Whom to observe, validated.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Running processes.
+    Pids(Vec<u32>),
+    /// Everything.
+    SystemWide,
+    /// A command to start.
+    Command(Vec<OsString>),
+}
+
+impl Target {
+    /// The capture scope once the process ids are known.
+    #[must_use]
+    pub fn scope(&self, pids: &[u32]) -> Scope {
+        match self {
+            Self::SystemWide => Scope::SystemWide,
+            Self::Pids(_) | Self::Command(_) => Scope::Pids(pids.to_vec()),
+        }
+    }
+}
+
+/// One observation, as asked for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Whom.
+    pub target: Target,
+    /// How.
+    pub common: CommonArgs,
+}
+
+impl Plan {
+    /// What the command line means.
+    ///
+    /// # Errors
+    /// When it names nobody to observe.
+    pub fn from_args(args: ObserveArgs) -> Result<Self> {
+        let ObserveArgs { mut pid, system_wide, common, cmd } = args;
+        pid.sort_unstable();
+        pid.dedup();
+        let target = if system_wide {
+            Target::SystemWide
+        } else if !cmd.is_empty() {
+            Target::Command(cmd)
+        } else if !pid.is_empty() {
+            Target::Pids(pid)
+        } else {
+            bail!("nothing to observe: name a process with --pid, a command after --, or --system-wide");
+        };
+        Ok(Self { target, common })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn targets_exclude_one_another() {
+        for args in [&["lockbpf", "--pid", "1", "--system-wide"][..], &["lockbpf", "--pid", "1", "--", "true"]] {
+            assert!(Cli::try_parse_from(args).is_err());
+        }
+        let cli = Cli::try_parse_from(["lockbpf", "-p", "7", "-p", "3", "-p", "7", "-d", "500ms"]).unwrap();
+        let plan = Plan::from_args(cli.observe).unwrap();
+        assert!(matches!(plan.target, Target::Pids(pids) if pids == [3, 7]));
+        assert_eq!(plan.common.duration, Some(Duration::from_millis(500)));
+        let cli = Cli::try_parse_from(["lockbpf", "--duration", "1s"]).unwrap();
+        assert!(Plan::from_args(cli.observe).is_err());
+    }
+}
