@@ -77,8 +77,6 @@ counters! {
     AcquireWhileHolding => "acquire_while_holding", Impossible;
     /// An unlock of a lock taken before the observation began.
     HeldAtStart => "held_at_start", Edge;
-    /// A lock or futex call returned that had begun before the observation.
-    WaitingAtStart => "waiting_at_start", Edge;
     /// A thread exited while it held a lock.
     ExitHolding => "exit_holding", Edge;
     /// A process replaced its image while its threads held or waited for locks.

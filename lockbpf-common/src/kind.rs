@@ -37,6 +37,22 @@ impl Via {
     }
 }
 
+/// The probed functions, as cookies of the one session program that serves them all (kernel 6.13).
+pub mod cookie {
+    /// `pthread_mutex_lock`.
+    pub const LOCK: u64 = 1;
+    /// `pthread_mutex_trylock`.
+    pub const TRYLOCK: u64 = 2;
+    /// `pthread_mutex_timedlock`.
+    pub const TIMEDLOCK: u64 = 3;
+    /// `pthread_mutex_clocklock`.
+    pub const CLOCKLOCK: u64 = 4;
+    /// `pthread_mutex_unlock`.
+    pub const UNLOCK: u64 = 5;
+    /// `pthread_cond_wait` and its timed forms.
+    pub const COND_WAIT: u64 = 6;
+}
+
 /// How a section (or an attempt that never became one) ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -93,6 +109,13 @@ pub mod flag {
 pub mod mutex_kind {
     /// Type field: 0 normal, 1 recursive, 2 error-checking, 3 adaptive.
     pub const TYPE_MASK: u32 = 3;
+    /// Type: recursive.
+    pub const RECURSIVE: u32 = 1;
+    /// Type: error-checking.
+    pub const ERRORCHECK: u32 = 2;
+    /// The bits of a mutex whose `lock` acquires it at once if its word is 0: any type, but neither robust, nor priority
+    /// inheritance or protection.
+    pub const NOT_PLAIN: u32 = 16 | 32 | 64;
     /// Robust: the lock word holds the owner's tid.
     pub const ROBUST: u32 = 16;
     /// Priority inheritance: the lock word holds the owner's tid.

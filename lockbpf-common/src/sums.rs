@@ -52,6 +52,10 @@ pub struct SumKey {
 
 /// Sums of one [`SumKey`]. Times in ns.
 ///
+/// A lock that is free at the attempt counts as acquired at that moment: what its call takes beyond that is below the
+/// cost of the probe that would measure it. So the acquire latency of an uncontended acquisition is 0 by definition, and
+/// `wait_ns`, `wait_max_ns` and `wait_hist` (with `acquisitions − contended` more in its lowest bucket) are those of all.
+///
 /// All but `try_failures`, `timeouts`, `errors`, `wakes` and `wakes_of_none` are written while the lock is held,
 /// so the lock itself orders the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +81,6 @@ pub struct Sums {
     pub wait_ns: u64,
     /// Longest wait.
     pub wait_max_ns: u64,
-    /// Σ (acquire − attempt) of the uncontended ones: the price of the call, probes included.
-    pub latency_ns: u64,
-    /// Longest of these.
-    pub latency_max_ns: u64,
     /// Σ hold.
     pub hold_ns: u64,
     /// Longest hold.
@@ -91,8 +91,6 @@ pub struct Sums {
     pub stack: i32,
     /// Waits of the contended ones.
     pub wait_hist: [u32; BUCKETS],
-    /// acquire − attempt of the uncontended ones.
-    pub latency_hist: [u32; BUCKETS],
     /// Holds.
     pub hold_hist: [u32; BUCKETS],
 }
@@ -118,7 +116,7 @@ pub struct ThreadSums {
 }
 
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<Sums>() == 14 * 8 + 8 + 3 * BUCKETS * 4);
+const _: () = assert!(size_of::<Sums>() == 12 * 8 + 8 + 2 * BUCKETS * 4);
 const _: () = assert!(size_of::<ThreadSums>() == 56);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.

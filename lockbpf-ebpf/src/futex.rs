@@ -4,7 +4,7 @@
 use crate::atomic::add;
 use crate::emit::{reserve, submit};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
-use crate::section::{contend, sums, tally};
+use crate::section::{acquired_late, contend, contend_late, sums, tally};
 use crate::thread::{FutexCall, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -13,7 +13,7 @@ use aya_ebpf::helpers::generated::{bpf_probe_read_user, bpf_task_pt_regs};
 use aya_ebpf::macros::{raw_tracepoint, tracepoint};
 use aya_ebpf::programs::{RawTracePointContext, TracePointContext};
 use core::mem::offset_of;
-use lockbpf_common::config::mode;
+use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, flag, mutex_kind};
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS};
@@ -72,7 +72,11 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
             // Free at the attempt, but another thread was faster; or the mutex of a condition wait is taken.
             contend(ctx, t, owner_of(word), now);
         }
-    } else if t.pending.via != Via::CondReacquire as u32 {
+    } else if t.pending.via == Via::CondReacquire as u32 {
+        // The sleep of a condition wait: idle.
+    } else if let Some(i) = taken_as_free(t, word) {
+        contend_late(ctx, t, i, owner_of(word));
+    } else {
         t.futex.owner = owner_of(word);
         let waiting = Waiting {
             since_ns: now,
@@ -89,6 +93,14 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
             count(Counter::WaitsFull);
         }
     }
+}
+
+/// Index of a held lock whose acquisition was only assumed, because its word was 0 at the attempt, if it is this word:
+/// the most recent one, since the thread is still inside that call.
+#[inline(always)]
+fn taken_as_free(t: &Thread, word: u64) -> Option<usize> {
+    let top = (t.depth as usize).checked_sub(1)?;
+    (t.pending.via == 0 && t.held[top & (MAX_HELD - 1)].lock == word).then_some(top)
 }
 
 /// What stands where glibc's mutex has its owner.
@@ -144,9 +156,10 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             _ => add(&mut s.errors, 1),
         }
     }
+    let process = u64::from(t.process);
     let waker = || {
         // SAFETY: copied at once.
-        unsafe { WAKERS.get(FutexWord { addr: call.word, process: u64::from(t.process) }) }.copied().unwrap_or(0)
+        unsafe { WAKERS.get(FutexWord { addr: call.word, process }) }.copied().unwrap_or(0)
     };
     if t.pending.via != 0 && t.pending.lock == call.word {
         if matches!(result, FutexResult::Slept) {
@@ -155,6 +168,9 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         }
     } else if t.pending.via == Via::CondReacquire as u32 {
         t.pending.woken_ns = now;
+    } else if let Some(i) = taken_as_free(t, call.word) {
+        let waker = waker();
+        acquired_late(t, i, now, waker, matches!(result, FutexResult::Slept));
     } else {
         let _ = WAITS.remove(tid());
         let config = CONFIG.load();

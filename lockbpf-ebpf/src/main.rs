@@ -14,6 +14,7 @@ mod emit;
 mod futex;
 mod maps;
 mod mutex;
+mod probes;
 mod process;
 mod sched;
 mod section;

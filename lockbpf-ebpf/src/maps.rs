@@ -1,5 +1,6 @@
 //! Every map, with the reason for its size. All are bounded; a full one is counted ([`Counter`]), never ignored.
 
+use crate::atomic::fetch_add;
 use crate::thread::Thread;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf, StackTrace};
@@ -49,7 +50,7 @@ pub static SUMS: HashMap<SumKey, Sums, { MAX_SUMS as usize }> = HashMap::new();
 #[btf_map]
 pub static THREAD_SUMS: Array<ThreadSums, { MAX_THREADS as usize }> = Array::new();
 
-/// Free slots of [`THREAD_SUMS`]; user space fills it at the start.
+/// Slots of [`THREAD_SUMS`] that were given back.
 #[btf_map]
 pub static FREE_SLOTS: Queue<u32, { MAX_THREADS as usize }> = Queue::new();
 
@@ -57,9 +58,13 @@ pub static FREE_SLOTS: Queue<u32, { MAX_THREADS as usize }> = Queue::new();
 #[btf_map]
 pub static PROCESSES: LruHashMap<u32, ProcessEntry, { MAX_PROCESSES as usize }> = LruHashMap::new();
 
-/// The last process number given.
+/// Numbers given so far: [`SERIAL_PROCESS`], [`SERIAL_SLOT`].
 #[btf_map]
-pub static LAST_PROCESS: Array<u64, 1> = Array::new();
+pub static SERIALS: Array<u64, 2> = Array::new();
+/// Index of the last process number.
+pub const SERIAL_PROCESS: u32 = 0;
+/// Index of the number of thread slots ever used.
+pub const SERIAL_SLOT: u32 = 1;
 
 /// Waits in progress, by tid: as many as threads can be blocked at once.
 #[btf_map]
@@ -132,6 +137,13 @@ impl<T> TaskStorage<T> {
     pub const fn as_ptr(&self) -> *mut core::ffi::c_void {
         core::ptr::from_ref(self).cast_mut().cast()
     }
+}
+
+/// The next number of a series, from 0; 0 for a series that does not exist.
+#[inline(always)]
+pub fn next(series: u32) -> u64 {
+    // SAFETY: the kernel returned a valid entry; all access to it is atomic.
+    SERIALS.get_ptr_mut(series).map_or(0, |n| fetch_add(unsafe { &mut *n }, 1))
 }
 
 /// Adds one to a counter of this CPU.

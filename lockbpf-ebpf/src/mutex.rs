@@ -1,16 +1,16 @@
-//! pthread mutexes (glibc): attempt at the entry of the lock functions, acquire at their return, release at the entry of
-//! unlock.
+//! pthread mutexes (glibc): attempt at the entry of the lock functions, acquire at once if the lock is free and else at
+//! their return, release at the entry of unlock.
 
 use crate::maps::{CONTROL, count};
 use crate::process::start_boottime;
-use crate::section::{acquired, attempt, close, contend, failed};
-use crate::thread::{Thread, current, now, task};
+use crate::section::{acquired, attempt, close, contend, failed, hold};
+use crate::thread::{Held, Thread, current, now, task};
 use aya_ebpf::helpers::bpf_probe_read_user;
-use aya_ebpf::macros::{uprobe, uretprobe};
-use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Outcome, Via, mutex_kind, word_has_waiters};
+use lockbpf_common::record::LOW48;
 
 const EBUSY: i32 = 16;
 const ETIMEDOUT: i32 = 110;
@@ -54,6 +54,12 @@ impl GlibcMutex {
             self.owner
         }
     }
+
+    /// Whether a blocking lock call gets it at once: it is free, and of a kind that cannot be refused.
+    #[inline(always)]
+    fn free(&self) -> bool {
+        self.word == 0 && self.kind & mutex_kind::NOT_PLAIN == 0
+    }
 }
 
 /// The return address of the probed function: the probe sits where nothing has been pushed yet.
@@ -72,63 +78,65 @@ pub fn return_address(ctx: &ProbeContext) -> u64 {
     unsafe { (*ctx.regs).regs[30] }
 }
 
-/// Attempt by a call that waits if the lock is held.
+/// Attempt by a call that waits if the lock is held. Returns whether its return must be seen.
 #[inline(always)]
-fn attempt_blocking(ctx: &ProbeContext, via: Via) {
-    let now = now();
-    let Some(t) = current() else { return };
+pub fn attempt_blocking(ctx: &ProbeContext, via: Via) -> bool {
+    let Some(t) = current() else { return false };
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    let Some(p) = attempt(t, via, lock, return_address(ctx), now) else { return };
-    let Some(mutex) = GlibcMutex::read(lock) else { return };
+    let site = return_address(ctx);
+    let mutex = GlibcMutex::read(lock);
+    // As late as possible: what this handler takes before should not count as holding.
+    let now = now();
+    if let Some(mutex) = mutex
+        && mutex.free()
+        && t.pending.via == 0
+        && (lock | site) <= LOW48
+    {
+        let held = Held {
+            lock,
+            site,
+            acquire_ns: now,
+            wait_ns: 0,
+            owner: 0,
+            waker: 0,
+            stack: -1,
+            via: via as u32,
+            flags: 0,
+            recursion: 0,
+        };
+        hold(t, mutex.kind, held);
+        return false;
+    }
+    let Some(p) = attempt(t, via, lock, site, now) else { return false };
+    let Some(mutex) = mutex else { return true };
     p.kind = mutex.kind;
-    // Not free, and not merely taken again by its own holder: this thread will wait.
-    if mutex.word != 0 && t.find(lock).is_none() {
+    let refused_or_nested =
+        matches!(mutex.kind & mutex_kind::TYPE_MASK, mutex_kind::RECURSIVE | mutex_kind::ERRORCHECK);
+    // Held, and not by this thread itself, for whom a recursive one is free and an error-checking one is an error. (A
+    // thread that locks a normal mutex twice does wait: for itself.)
+    if mutex.word != 0 && !(refused_or_nested && t.find(lock).is_some()) {
         contend(ctx, t, mutex.owner(), now);
     }
+    true
 }
 
-#[uprobe]
-pub fn mutex_lock(ctx: ProbeContext) -> u32 {
-    attempt_blocking(&ctx, Via::Lock);
-    0
-}
-
-#[uprobe]
-pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
-    attempt_blocking(&ctx, Via::TimedLock);
-    0
-}
-
-#[uprobe]
-pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
-    attempt_blocking(&ctx, Via::ClockLock);
-    0
-}
-
-#[uprobe]
-pub fn mutex_trylock(ctx: ProbeContext) -> u32 {
+/// Attempt by trylock: only its result tells whether it got the lock.
+#[inline(always)]
+pub fn attempt_trylock(ctx: &ProbeContext) -> bool {
     let now = now();
-    if let Some(t) = current() {
-        let lock: u64 = ctx.arg(0).unwrap_or(0);
-        if let Some(p) = attempt(t, Via::TryLock, lock, return_address(&ctx), now)
-            && let Some(mutex) = GlibcMutex::read(lock)
-        {
-            p.kind = mutex.kind;
-        }
+    let Some(t) = current() else { return false };
+    let lock: u64 = ctx.arg(0).unwrap_or(0);
+    let Some(p) = attempt(t, Via::TryLock, lock, return_address(ctx), now) else { return false };
+    if let Some(mutex) = GlibcMutex::read(lock) {
+        p.kind = mutex.kind;
     }
-    0
+    true
 }
 
-/// Return of every lock function: acquired, timed out, busy, or an error.
-#[uretprobe]
-pub fn mutex_acquired(ctx: RetProbeContext) -> u32 {
-    let now = now();
-    let Some(t) = current() else { return 0 };
-    if t.pending.via == 0 {
-        count(Counter::WaitingAtStart);
-        return 0;
-    }
-    match ctx.ret::<i32>() {
+/// Return of a lock function whose attempt is in progress: acquired, timed out, busy, or an error.
+#[inline(always)]
+pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
+    match result {
         // EOWNERDEAD: acquired, the previous owner of a robust mutex died holding it.
         0 | EOWNERDEAD => {
             let attempt_ns = t.pending.attempt_ns;
@@ -138,29 +146,28 @@ pub fn mutex_acquired(ctx: RetProbeContext) -> u32 {
         EBUSY => failed(t, Outcome::TryFailed, now),
         _ => failed(t, Outcome::Failed, now),
     }
-    0
 }
 
-#[uprobe]
-pub fn mutex_unlock(ctx: ProbeContext) -> u32 {
+/// Entry of unlock.
+#[inline(always)]
+pub fn release(ctx: &ProbeContext) {
     let now = now();
-    let Some(t) = current() else { return 0 };
+    let Some(t) = current() else { return };
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let Some(i) = t.find(lock) else {
         unexpected_release(t);
-        return 0;
+        return;
     };
     let held = &mut t.held[i & (MAX_HELD - 1)];
     if held.recursion > 0 {
         held.recursion -= 1;
-        return 0;
+        return;
     }
     let (kind, waited_for) = match GlibcMutex::read(lock) {
         Some(mutex) => (mutex.kind, mutex.has_waiters()),
         None => (0, false),
     };
-    close(&ctx, t, i, now, Outcome::Released, kind, waited_for);
-    0
+    close(ctx, t, i, now, Outcome::Released, kind, waited_for);
 }
 
 /// A lock is released that was not seen to be acquired.

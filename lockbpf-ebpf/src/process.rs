@@ -1,8 +1,7 @@
 //! Process numbers: (pid, start time), and a new one after exec.
 
-use crate::atomic::fetch_add;
 use crate::emit::emit;
-use crate::maps::{CONFIG, LAST_PROCESS, PROCESSES, ProcessEntry, count};
+use crate::maps::{CONFIG, PROCESSES, ProcessEntry, SERIAL_PROCESS, count, next};
 use crate::thread::now;
 use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -20,9 +19,7 @@ pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
         }
         let _ = PROCESSES.remove(pid);
     }
-    let Some(last) = LAST_PROCESS.get_ptr_mut(0) else { return 0 };
-    // SAFETY: the kernel returned a valid entry; all access to it is atomic.
-    let process = fetch_add(unsafe { &mut *last }, 1) + 1;
+    let process = next(SERIAL_PROCESS) + 1;
     let entry = ProcessEntry { start_ns, process };
     if PROCESSES.insert(pid, entry, u64::from(BPF_NOEXIST)).is_err() {
         // Another thread of this process was faster: its number counts.

@@ -25,14 +25,11 @@ static EMPTY: Sums = Sums {
     wakes_of_none: 0,
     wait_ns: 0,
     wait_max_ns: 0,
-    latency_ns: 0,
-    latency_max_ns: 0,
     hold_ns: 0,
     hold_max_ns: 0,
     kind: 0,
     stack: -1,
     wait_hist: [0; BUCKETS],
-    latency_hist: [0; BUCKETS],
     hold_hist: [0; BUCKETS],
 };
 
@@ -100,22 +97,51 @@ pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32, since_ns: u6
     p.flags |= u32::from(flag::CONTENDED);
     p.owner = owner;
     p.stack = user_stack(ctx);
-    let waiting = Waiting {
-        since_ns,
-        lock: p.lock,
-        site: p.site,
-        process: t.process,
-        owner,
-        stack: p.stack,
-        via: p.via,
-        kind: p.kind,
-        expected: 0,
-    };
+    list_wait(t.process, since_ns, p.lock, p.site, owner, p.stack, p.via, p.kind);
+    mark_outer(t, t.depth as usize);
+}
+
+/// The lock that was taken to be free at the attempt was taken by another thread first: this one is about to sleep for
+/// it. Held lock `i` becomes a contended one, whose acquisition is yet to come.
+#[inline(always)]
+pub fn contend_late<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, owner: u32) {
+    let stack = user_stack(ctx);
+    let h = &mut t.held[i & (MAX_HELD - 1)];
+    h.flags |= u32::from(flag::CONTENDED);
+    h.owner = owner;
+    h.stack = stack;
+    list_wait(t.process, h.acquire_ns, h.lock, h.site, owner, stack, h.via, 0);
+    mark_outer(t, i);
+}
+
+/// Held lock `i`, contended late, was slept for and may be acquired now; a further sleep corrects it.
+#[inline(always)]
+pub fn acquired_late(t: &mut Thread, i: usize, now: u64, waker: u32, slept: bool) {
+    let h = &mut t.held[i & (MAX_HELD - 1)];
+    let attempt_ns = h.acquire_ns.saturating_sub(h.wait_ns);
+    h.acquire_ns = now;
+    h.wait_ns = now.saturating_sub(attempt_ns);
+    if slept {
+        h.flags |= u32::from(flag::SLEPT);
+        h.waker = waker;
+    }
+    let _ = WAITS.remove(tid());
+}
+
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the fields of one map entry, gathered in two places")]
+fn list_wait(process: u32, since_ns: u64, lock: u64, site: u64, owner: u32, stack: i32, via: u32, kind: u32) {
+    let waiting = Waiting { since_ns, lock, site, process, owner, stack, via, kind, expected: 0 };
     if WAITS.insert(tid(), &waiting, 0).is_err() {
         count(Counter::WaitsFull);
     }
+}
+
+/// The first `depth` locks held are those under which this thread waits.
+#[inline(always)]
+fn mark_outer(t: &mut Thread, depth: usize) {
     let mut i = 0;
-    while i < MAX_HELD && i < t.depth as usize {
+    while i < MAX_HELD && i < depth {
         t.held[i].flags |= u32::from(flag::OUTER);
         i += 1;
     }
@@ -126,19 +152,45 @@ pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32, since_ns: u6
 pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
     let p = t.pending;
     t.pending.via = 0;
-    if p.flags & u32::from(flag::CONTENDED) != 0 {
+    let contended = p.flags & u32::from(flag::CONTENDED) != 0;
+    if contended {
         let _ = WAITS.remove(tid());
     }
-    if let Some(i) = t.find(p.lock) {
-        let held = &mut t.held[i & (MAX_HELD - 1)];
-        if p.kind & mutex_kind::TYPE_MASK == 1 {
-            // Recursive: belongs to the outermost instance.
-            held.recursion += 1;
-            held.flags |= u32::from(flag::RECURSED);
-            return;
+    hold(
+        t,
+        p.kind,
+        Held {
+            lock: p.lock,
+            site: p.site,
+            acquire_ns: now,
+            // What an uncontended call takes is below the cost of measuring it.
+            wait_ns: if contended { now.saturating_sub(attempt_ns) } else { 0 },
+            owner: p.owner,
+            waker: p.waker,
+            stack: p.stack,
+            via: p.via,
+            flags: p.flags,
+            recursion: 0,
+        },
+    );
+}
+
+/// The thread holds a lock from now on.
+#[inline(always)]
+pub fn hold(t: &mut Thread, kind: u32, held: Held) {
+    if t.depth > 0
+        && let Some(i) = t.find(held.lock)
+    {
+        let outer = &mut t.held[i & (MAX_HELD - 1)];
+        if kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE {
+            // Belongs to the outermost instance.
+            outer.recursion += 1;
+            outer.flags |= u32::from(flag::RECURSED);
+        } else {
+            // Its release was not seen; the new section is the one that counts.
+            count(Counter::AcquireWhileHolding);
+            *outer = held;
         }
-        count(Counter::AcquireWhileHolding);
-        held.acquire_ns = now;
         return;
     }
     if t.depth as usize >= MAX_HELD {
@@ -147,20 +199,9 @@ pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
         return;
     }
     if t.depth == 0 {
-        t.union_start_ns = now;
+        t.union_start_ns = held.acquire_ns;
     }
-    t.held[t.depth as usize & (MAX_HELD - 1)] = Held {
-        lock: p.lock,
-        site: p.site,
-        acquire_ns: now,
-        wait_ns: now.saturating_sub(attempt_ns),
-        owner: p.owner,
-        waker: p.waker,
-        stack: p.stack,
-        via: p.via,
-        flags: p.flags,
-        recursion: 0,
-    };
+    t.held[t.depth as usize & (MAX_HELD - 1)] = held;
     t.depth += 1;
 }
 
@@ -202,12 +243,6 @@ pub fn close<C: EbpfContext>(
                 s.wait_max_ns = h.wait_ns;
             }
             tally(&mut s.wait_hist, h.wait_ns);
-        } else {
-            s.latency_ns += h.wait_ns;
-            if h.wait_ns > s.latency_max_ns {
-                s.latency_max_ns = h.wait_ns;
-            }
-            tally(&mut s.latency_hist, h.wait_ns);
         }
         if wanted && s.stack < 0 {
             // Once per key: others wait while this is done.

@@ -1,6 +1,6 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
-use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count};
+use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, SERIAL_SLOT, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
 use crate::process;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_storage_get};
@@ -194,13 +194,14 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     }
     t.process = process::number(task, pid, comm);
     if t.slot == 0 {
-        match FREE_SLOTS.pop() {
-            Ok(Some(slot)) => {
-                t.slot = slot + 1;
-                let sums = ThreadSums { tid, process: t.process, comm, ..ThreadSums::default() };
-                let _ = THREAD_SUMS.set(slot, sums, 0);
-            }
-            _ => count(Counter::ThreadsFull),
+        let slot = match FREE_SLOTS.pop() {
+            Ok(Some(slot)) => slot,
+            _ => next(SERIAL_SLOT) as u32,
+        };
+        let sums = ThreadSums { tid, process: t.process, comm, ..ThreadSums::default() };
+        match THREAD_SUMS.set(slot, sums, 0) {
+            Ok(()) => t.slot = slot + 1,
+            Err(_) => count(Counter::ThreadsFull),
         }
     }
     t.decision = OBSERVED;

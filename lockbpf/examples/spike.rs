@@ -51,6 +51,7 @@ fn main() {
         }
     };
     eprintln!("started in {:?}, probes {} tier {:?}", t.elapsed(), s.probe_count(), s.futex_tier());
+    eprintln!("{:?}", s.mechanism());
     if std::env::var("IDLE").is_err() {
         s.activate().unwrap();
     }
@@ -70,14 +71,13 @@ fn main() {
     println!("events {n}");
     for x in &h.sums {
         println!(
-            "{:?} {:?} {:?} acq {} cont {} wait {} lat {} hold {} fails {} to {} err {} wakes {}/{}",
+            "{:?} {:?} {:?} acq {} cont {} wait {} hold {} fails {} to {} err {} wakes {}/{}",
             x.lock,
             x.site,
             x.via,
             x.sums.acquisitions,
             x.sums.contended,
             x.sums.wait_ns,
-            x.sums.latency_ns / x.sums.acquisitions.max(1),
             x.sums.hold_ns / x.sums.acquisitions.max(1),
             x.sums.try_failures,
             x.sums.timeouts,

@@ -1,12 +1,12 @@
 //! Placing the programs: uprobes at the sites that were chosen, tracepoints, and what failed.
 
 use super::CaptureError;
-use super::probe_table::{Function, TRACEPOINTS};
+use super::multi;
+use super::probe_table::{FUNCTIONS, Function, TRACEPOINTS};
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::uprobe::{UProbeLink, UProbeLinkId, UProbeScope};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint, UProbe};
-use std::error::Error as _;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -23,17 +23,81 @@ pub struct ProbeSite {
     pub file_offset: u64,
 }
 
+/// How uprobes are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// One link per file and process, the return half only where it is needed (kernel 6.13).
+    Session,
+    /// A perf event per function and half.
+    PerfEvents,
+}
+
 /// The attached uprobes. Detached when dropped, all at once: each detach waits for the kernel's grace period, and side by
 /// side they share it.
 #[derive(Default)]
 pub(super) struct Probes {
-    links: Vec<UProbeLink>,
+    session: Option<multi::Program>,
+    session_links: Vec<multi::Link>,
+    perf_links: Vec<UProbeLink>,
+    placed: usize,
 }
 
 impl Probes {
-    /// Places every program of `sites` for the given processes (all processes if `None`). Returns what failed; a process
-    /// that is gone meanwhile is not a failure.
+    /// Loads the programs: the session program if the kernel takes it, else the plain ones.
+    pub(super) fn load(ebpf: &mut Ebpf) -> Result<Self, CaptureError> {
+        let mut probes = Self::default();
+        match multi::Program::load(super::object::BYTES, ebpf.maps()) {
+            Ok(program) => {
+                probes.session = Some(program);
+                return Ok(probes);
+            }
+            Err(error) => log::info!("no uprobe sessions, using perf events: {error}"),
+        }
+        let mut names: Vec<&str> = FUNCTIONS.iter().flat_map(programs).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let program: &mut UProbe = program(ebpf, name)?;
+            program.load().map_err(|source| CaptureError::Program { name: name.to_owned(), source })?;
+        }
+        Ok(probes)
+    }
+
+    /// How uprobes are placed.
+    pub(super) fn mechanism(&self) -> Mechanism {
+        if self.session.is_some() { Mechanism::Session } else { Mechanism::PerfEvents }
+    }
+
+    /// Places the programs at `sites` for the given processes (all processes if `None`). Returns what failed.
     pub(super) fn attach(
+        &mut self,
+        ebpf: &mut Ebpf,
+        sites: &[ProbeSite],
+        pids: Option<&[u32]>,
+    ) -> Result<Vec<FailedProbe>, CaptureError> {
+        if self.session.is_some() { Ok(self.attach_sessions(sites, pids)) } else { self.attach_perf(ebpf, sites, pids) }
+    }
+
+    fn attach_sessions(&mut self, sites: &[ProbeSite], pids: Option<&[u32]>) -> Vec<FailedProbe> {
+        let Some(program) = &self.session else { return Vec::new() };
+        let mut failed = Vec::new();
+        for sites in sites.chunk_by(|a, b| a.path == b.path) {
+            let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
+            let cookies: Vec<u64> = sites.iter().map(|s| s.function.cookie).collect();
+            for &pid in pids.unwrap_or(&[0]) {
+                match program.attach(&sites[0].path, &offsets, &cookies, pid) {
+                    Ok(link) => {
+                        self.session_links.push(link);
+                        self.placed += sites.len();
+                    }
+                    Err(error) => failed.extend(sites.iter().map(|site| site.failed(reason(&error)))),
+                }
+            }
+        }
+        failed
+    }
+
+    fn attach_perf(
         &mut self,
         ebpf: &mut Ebpf,
         sites: &[ProbeSite],
@@ -45,17 +109,15 @@ impl Probes {
         };
         let mut failed = Vec::new();
         for site in sites {
-            // The return half first: an entry without its return would leave an attempt open.
-            for name in site.function.ret.into_iter().chain([site.function.entry]) {
+            for name in programs(site.function) {
                 let program: &mut UProbe = program(ebpf, name)?;
                 for &scope in &scopes {
                     match attach_one(program, site, scope) {
-                        Ok(link) => self.links.push(link),
-                        Err(error) => failed.push(FailedProbe {
-                            probe: site.function.symbol.to_owned(),
-                            file: Some(site.display.clone()),
-                            reason: reason(&error),
-                        }),
+                        Ok(link) => {
+                            self.perf_links.push(link);
+                            self.placed += 1;
+                        }
+                        Err(error) => failed.push(site.failed(reason(&error))),
                     }
                 }
             }
@@ -64,37 +126,38 @@ impl Probes {
     }
 
     /// Number of probes in place.
-    pub(super) fn len(&self) -> usize {
-        self.links.len()
+    pub(super) fn placed(&self) -> usize {
+        self.placed
     }
 }
 
 impl Drop for Probes {
     fn drop(&mut self) {
         std::thread::scope(|scope| {
-            for link in self.links.drain(..) {
+            for link in self.session_links.drain(..) {
+                scope.spawn(move || drop(link));
+            }
+            for link in self.perf_links.drain(..) {
                 scope.spawn(move || drop(link));
             }
         });
     }
 }
 
+impl ProbeSite {
+    fn failed(&self, reason: String) -> FailedProbe {
+        FailedProbe { probe: self.function.symbol.to_owned(), file: Some(self.display.clone()), reason }
+    }
+}
+
+/// The plain programs of a function, the return half first: an entry without its return would leave an attempt open.
+fn programs(function: &'static Function) -> impl Iterator<Item = &'static str> {
+    function.ret.into_iter().chain([function.entry])
+}
+
 fn attach_one(program: &mut UProbe, site: &ProbeSite, scope: UProbeScope) -> Result<UProbeLink, ProgramError> {
     let id: UProbeLinkId = program.attach(site.file_offset, &site.path, scope)?;
     program.take_link(id)
-}
-
-/// Loads every uprobe program that some site needs.
-pub(super) fn load_uprobes(ebpf: &mut Ebpf, sites: &[ProbeSite]) -> Result<(), CaptureError> {
-    let mut names: Vec<&str> =
-        sites.iter().flat_map(|s| s.function.ret.into_iter().chain([s.function.entry])).collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        let program: &mut UProbe = program(ebpf, name)?;
-        program.load().map_err(|source| CaptureError::Program { name: name.to_owned(), source })?;
-    }
-    Ok(())
 }
 
 /// How the futex system calls are watched.
@@ -154,7 +217,7 @@ where
 }
 
 /// An error with its causes, in one line.
-fn reason(error: &ProgramError) -> String {
+fn reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

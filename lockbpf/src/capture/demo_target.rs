@@ -46,9 +46,12 @@ pub static page_lock: Mutex = Mutex::new();
 
 /// Runs the workload until the process is killed.
 pub fn run() -> ! {
-    for (name, work) in
-        [("writer-1", append_to_log as fn()), ("writer-2", append_to_log), ("flusher", flush_log), ("indexer", insert_key)]
-    {
+    for (name, work) in [
+        ("writer-1", append_to_log as fn()),
+        ("writer-2", append_to_log),
+        ("flusher", flush_log),
+        ("indexer", insert_key),
+    ] {
         let thread = thread::Builder::new().name(name.to_owned());
         // Without one of its threads the demo still shows the others.
         let _ = thread.spawn(move || {

@@ -4,6 +4,7 @@ pub mod attach;
 pub mod demo_target;
 pub mod inflight;
 pub mod launch;
+mod multi;
 mod object;
 pub mod probe_table;
 mod rings;

@@ -5,9 +5,9 @@ use aya::{Ebpf, EbpfLoader};
 use lockbpf_common::config::Config;
 
 #[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.x86_64.o");
+pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.x86_64.o");
 #[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.aarch64.o");
+pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.aarch64.o");
 
 /// Creates the maps and relocates the programs; none is loaded into the kernel yet.
 ///
@@ -20,6 +20,6 @@ pub(super) fn load(config: &Config, kernel_log: bool) -> Result<Ebpf, CaptureErr
         .allow_unsupported_maps()
         .override_global("CONFIG", config, true)
         .override_global("AYA_LOG_LEVEL", &log_level, true)
-        .load(OBJECT)
+        .load(BYTES)
         .map_err(CaptureError::Load)
 }

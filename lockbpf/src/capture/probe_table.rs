@@ -1,5 +1,7 @@
 //! Which functions are probed, and by which eBPF programs. Adding a function is adding a row.
 
+use lockbpf_common::kind::cookie;
+
 /// A probed function of the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function {
@@ -7,9 +9,11 @@ pub struct Function {
     pub symbol: &'static str,
     /// How many leading argument registers the programs read: they must be intact at the probe's site.
     pub args: usize,
-    /// Program at the entry.
+    /// Its cookie in the session program ([`lockbpf_common::kind::cookie`]).
+    pub cookie: u64,
+    /// Plain program at the entry, where sessions are not to be had.
     pub entry: &'static str,
-    /// Program at the return.
+    /// Plain program at the return.
     pub ret: Option<&'static str>,
     /// Whether lock tables are wrong without it (else only less complete).
     pub essential: bool,
@@ -17,24 +21,28 @@ pub struct Function {
 
 /// Every probed function.
 pub const FUNCTIONS: &[Function] = &[
-    row("pthread_mutex_lock", 1, "mutex_lock", Some("mutex_acquired"), true),
-    row("pthread_mutex_trylock", 1, "mutex_trylock", Some("mutex_acquired"), true),
-    row("pthread_mutex_timedlock", 1, "mutex_timedlock", Some("mutex_acquired"), false),
-    row("pthread_mutex_clocklock", 1, "mutex_clocklock", Some("mutex_acquired"), false),
-    row("pthread_mutex_unlock", 1, "mutex_unlock", None, true),
-    row("pthread_cond_wait", 2, "cond_wait", Some("cond_wait_done"), true),
-    row("pthread_cond_timedwait", 2, "cond_wait", Some("cond_wait_done"), true),
-    row("pthread_cond_clockwait", 2, "cond_wait", Some("cond_wait_done"), false),
+    row("pthread_mutex_lock", 1, cookie::LOCK, "mutex_lock", RETURNED, true),
+    row("pthread_mutex_trylock", 1, cookie::TRYLOCK, "mutex_trylock", RETURNED, true),
+    row("pthread_mutex_timedlock", 1, cookie::TIMEDLOCK, "mutex_timedlock", RETURNED, false),
+    row("pthread_mutex_clocklock", 1, cookie::CLOCKLOCK, "mutex_clocklock", RETURNED, false),
+    row("pthread_mutex_unlock", 1, cookie::UNLOCK, "mutex_unlock", None, true),
+    row("pthread_cond_wait", 2, cookie::COND_WAIT, "cond_wait", RETURNED, true),
+    row("pthread_cond_timedwait", 2, cookie::COND_WAIT, "cond_wait", RETURNED, true),
+    row("pthread_cond_clockwait", 2, cookie::COND_WAIT, "cond_wait", RETURNED, false),
 ];
+
+/// The plain program at every return.
+const RETURNED: Option<&str> = Some("call_returned");
 
 const fn row(
     symbol: &'static str,
     args: usize,
+    cookie: u64,
     entry: &'static str,
     ret: Option<&'static str>,
     essential: bool,
 ) -> Function {
-    Function { symbol, args, entry, ret, essential }
+    Function { symbol, args, cookie, entry, ret, essential }
 }
 
 /// A system call's tracepoint and the program on it.

@@ -1,7 +1,7 @@
 //! One observation's kernel side, from loading to the last sum: load, attach, activate, drain, stop, harvest.
 
 use super::CaptureError;
-use super::attach::{self, FutexTier, ProbeSite, Probes};
+use super::attach::{self, FutexTier, Mechanism, ProbeSite, Probes};
 use super::object;
 use super::rings::Rings;
 use crate::decode::{Decoded, decode, thread_totals};
@@ -11,9 +11,9 @@ use crate::observation::{OpenWait, SiteSums};
 use crate::quality::Quality;
 use crate::units::Time;
 use aya::Ebpf;
-use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, Queue, StackTraceMap};
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya_log::EbpfLogger;
-use lockbpf_common::config::{Config, Control, MAX_THREADS, mode};
+use lockbpf_common::config::{Config, Control, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
@@ -86,6 +86,8 @@ impl Session {
         let mut ebpf = object::load(&config(options), options.kernel_log)?;
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
+        // Before the kernel log takes its map: the session program is relocated against every map.
+        let probes = Probes::load(&mut ebpf)?;
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
         let mut quality = Quality::default();
         for (program, tracepoint) in [
@@ -99,18 +101,9 @@ impl Session {
         }
         let (futex_tier, failed) = attach::attach_futex(&mut ebpf, options.tracefs)?;
         quality.failed_probes.extend(failed);
-        attach::load_uprobes(&mut ebpf, sites)?;
-        let mut session = Self {
-            ebpf,
-            probes: Probes::default(),
-            rings,
-            scope: options.scope.clone(),
-            futex_tier,
-            quality,
-            kernel_log,
-        };
+        let mut session = Self { ebpf, probes, rings, scope: options.scope.clone(), futex_tier, quality, kernel_log };
         session.attach(sites)?;
-        if !sites.is_empty() && session.probes.len() == 0 {
+        if !sites.is_empty() && session.probes.placed() == 0 {
             let reasons: Vec<String> = session.quality.failed_probes.iter().map(|f| f.reason.clone()).collect();
             return Err(CaptureError::NothingAttached(reasons.into_iter().next().unwrap_or_default()));
         }
@@ -168,10 +161,16 @@ impl Session {
         self.futex_tier
     }
 
-    /// Uprobes in place, both halves counted.
+    /// Probes in place.
     #[must_use]
     pub fn probe_count(&self) -> usize {
-        self.probes.len()
+        self.probes.placed()
+    }
+
+    /// How uprobes are placed.
+    #[must_use]
+    pub fn mechanism(&self) -> Mechanism {
+        self.probes.mechanism()
     }
 
     /// Memory of the ring buffers, bytes.
@@ -268,11 +267,6 @@ fn fill_filters(ebpf: &mut Ebpf, options: &Options) -> Result<(), CaptureError> 
         fill(ebpf, "TARGETS", pids)?;
     }
     fill(ebpf, "TIDS", &options.tids)?;
-    let map = ebpf.map_mut("FREE_SLOTS").ok_or(CaptureError::NoMap("FREE_SLOTS"))?;
-    let mut free: Queue<_, u32> = Queue::try_from(map)?;
-    for slot in 0..MAX_THREADS {
-        free.push(slot, 0)?;
-    }
     Ok(())
 }
 

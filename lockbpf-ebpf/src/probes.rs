@@ -1,0 +1,116 @@
+//! The uprobe programs. Two forms of the same: one session program that serves every function by its cookie and declines
+//! the return half where it is not needed (kernel 6.13), and a pair of plain programs per function for older kernels.
+
+use crate::cond;
+use crate::mutex::{attempt_blocking, attempt_returned, attempt_trylock, release};
+use crate::thread::{Thread, current, now};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
+use aya_ebpf::macros::{uprobe, uretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use core::ffi::c_void;
+use lockbpf_common::kind::{Via, cookie};
+
+/// What a session's entry handler returns so that the return half is skipped.
+const DECLINE: u32 = 1;
+
+/// Both halves of every probed function. Declared by hand: aya's `uprobe` attribute would return 0 whatever this returns.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn session(ctx: *mut c_void) -> u32 {
+    let ctx = ProbeContext::new(ctx);
+    // SAFETY: ctx is the program's own context.
+    let function = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    if function == cookie::UNLOCK {
+        release(&ctx);
+        return DECLINE;
+    }
+    if let Some(t) = current()
+        && t.pending.via != 0
+        && instruction_pointer(&ctx) == t.pending.site
+    {
+        // At the return address of the call in progress: this is its return half.
+        returned(t, RetProbeContext::new(ctx.as_ptr()).ret());
+        return 0;
+    }
+    let wanted = match function {
+        cookie::LOCK => attempt_blocking(&ctx, Via::Lock),
+        cookie::TRYLOCK => attempt_trylock(&ctx),
+        cookie::TIMEDLOCK => attempt_blocking(&ctx, Via::TimedLock),
+        cookie::CLOCKLOCK => attempt_blocking(&ctx, Via::ClockLock),
+        _ => cond::wait(&ctx),
+    };
+    u32::from(!wanted)
+}
+
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+fn instruction_pointer(ctx: &ProbeContext) -> u64 {
+    // SAFETY: regs is the program's context.
+    unsafe { (*ctx.regs).rip }
+}
+
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn instruction_pointer(ctx: &ProbeContext) -> u64 {
+    // SAFETY: regs is the program's context.
+    unsafe { (*ctx.regs).pc }
+}
+
+/// Return of the call in progress.
+#[inline(always)]
+fn returned(t: &mut Thread, result: i32) {
+    let now = now();
+    if t.pending.via == Via::CondReacquire as u32 {
+        cond::wait_returned(t, result, now);
+    } else {
+        attempt_returned(t, result, now);
+    }
+}
+
+#[uprobe]
+pub fn mutex_lock(ctx: ProbeContext) -> u32 {
+    attempt_blocking(&ctx, Via::Lock);
+    0
+}
+
+#[uprobe]
+pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
+    attempt_blocking(&ctx, Via::TimedLock);
+    0
+}
+
+#[uprobe]
+pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
+    attempt_blocking(&ctx, Via::ClockLock);
+    0
+}
+
+#[uprobe]
+pub fn mutex_trylock(ctx: ProbeContext) -> u32 {
+    attempt_trylock(&ctx);
+    0
+}
+
+#[uprobe]
+pub fn mutex_unlock(ctx: ProbeContext) -> u32 {
+    release(&ctx);
+    0
+}
+
+#[uprobe]
+pub fn cond_wait(ctx: ProbeContext) -> u32 {
+    cond::wait(&ctx);
+    0
+}
+
+/// Return of any of them that has one. Without a call in progress it was a free lock's, or began before the observation.
+#[uretprobe]
+pub fn call_returned(ctx: RetProbeContext) -> u32 {
+    if let Some(t) = current()
+        && t.pending.via != 0
+    {
+        returned(t, ctx.ret());
+    }
+    0
+}
