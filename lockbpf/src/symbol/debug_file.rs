@@ -5,7 +5,7 @@ use super::elf::Layout;
 use super::files::{in_root, inode, open_regular};
 use std::fmt::Write;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// Where distributions install debug files.
@@ -59,8 +59,7 @@ fn belongs(file: &File, layout: &Layout) -> bool {
     }
 }
 
-fn checksum(mut file: &File) -> std::io::Result<u32> {
-    use std::io::Seek;
+fn checksum(mut file: &File) -> io::Result<u32> {
     file.rewind()?;
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 16];

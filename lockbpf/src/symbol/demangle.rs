@@ -63,9 +63,9 @@ mod tests {
     fn an_exponential_name_stays_mangled() {
         // f<pair<int, int>, pair<that, that>, pair<that, that>, …>: each argument is twice as long as the one before.
         let number = |n: u32| char::from_digit(n, 36).unwrap().to_ascii_uppercase();
-        let arguments: String = (1..30).map(number).map(|n| format!("S0_IS{n}_S{n}_E")).collect();
+        let arguments: String = (1..16).map(number).map(|n| format!("S0_IS{n}_S{n}_E")).collect();
         let symbol = format!("_Z1fISt4pairIiiE{arguments}Evv");
-        assert!(Symbol::new(&symbol).is_ok(), "well-formed");
+        assert!(Symbol::new(&symbol).unwrap().demangle().unwrap().len() > 100 * MAX_LEN);
         assert_eq!(demangle(&symbol), symbol);
     }
 

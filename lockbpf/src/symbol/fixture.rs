@@ -3,7 +3,7 @@
 
 use crate::id::{Lock, Process};
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
@@ -31,17 +31,17 @@ impl Workshop {
     /// Compiles a source text; `None`, with the proof on stderr, if there is no such compiler. The source sees
     /// `tell("name", address)`, which prints, and `stay()`, which waits for the end of input.
     pub(super) fn build(&self, compiler: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
-        let (suffix, output) = match compiler {
-            "rustc" => ("rs", "-o"),
-            "g++" => ("cc", "-o"),
-            _ => ("c", "-o"),
+        let suffix = match compiler {
+            "rustc" => "rs",
+            "g++" => "cc",
+            _ => "c",
         };
         let name = format!("fixture{}", std::fs::read_dir(self.0.path()).unwrap().count());
         let (source_path, program) = (self.path(&format!("{name}.{suffix}")), self.path(&name));
         let prelude = if compiler == "rustc" { "" } else { PRELUDE };
         std::fs::write(&source_path, format!("{prelude}{source}")).unwrap();
         let mut command = Command::new(compiler);
-        command.arg(&source_path).arg(output).arg(&program).args(options);
+        command.arg(&source_path).arg("-o").arg(&program).args(options);
         match command.output() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 eprintln!("skipped: no {compiler} in PATH ({error})");
@@ -62,7 +62,7 @@ impl Workshop {
     }
 }
 
-/// One line, so that line numbers in fixtures are off by one from those in the test's text at most.
+/// What every C and C++ source begins with.
 const PRELUDE: &str = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <unistd.h>\n\
     static void tell(const char *name, const void *addr) { printf(\"%s %lx\\n\", name, (unsigned long)addr); }\n\
     static void stay(void) { puts(\"ready 0\"); fflush(stdout); char c; while (read(0, &c, 1) > 0 && c != 'n') ; }\n";
@@ -102,7 +102,6 @@ impl Program {
 
     /// Lets the program go on until it stays again.
     pub(super) fn resume(&mut self) {
-        use std::io::Write;
         self.child.stdin.as_mut().unwrap().write_all(b"n").unwrap();
         self.listen();
     }
