@@ -1,1 +1,266 @@
-//! (being written)
+//! Names for the addresses of real processes, also of those that have exited by the time the names are wanted.
+//!
+//! What names need is taken while a process lives: its executable mappings and an open handle of each file behind them
+//! ([`Symbols::observe`], [`Symbols::refresh`]). Symbol tables and DWARF are read from those handles later, once per
+//! file and only for files that an address is asked of.
+
+mod debug_file;
+mod demangle;
+mod elf;
+mod files;
+mod globals;
+mod maps;
+mod perf_map;
+mod resolver;
+mod space;
+mod stack;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
+pub use stack::{Role, call_stack};
+
+use crate::id::{Lock, Process};
+use crate::names::{Frame, Names};
+use files::{FileId, Files};
+use globals::Globals;
+use maps::Mapping;
+use perf_map::PerfMap;
+use resolver::Resolver;
+use space::{AddressSpace, Image, Place, Region};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Process images known at one time, as many as the kernel side can number.
+const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
+/// Distinct problems remembered.
+const MAX_PROBLEMS: usize = 64;
+
+/// Why a process has no names.
+#[derive(Debug, thiserror::Error)]
+enum ProcessError {
+    #[error("failed to read the mappings of process {pid}: {source}; its functions and locks stay without names")]
+    Mappings { pid: u32, source: io::Error },
+    #[error("failed to name the addresses of process {pid}: {MAX_PROCESSES} processes are named already")]
+    Full { pid: u32 },
+}
+
+/// Tells one program image from the next under the same pid: start of the process in clock ticks since boot, and where
+/// the image's first stack begins (0 if that may not be known).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    start: u64,
+    stack: u64,
+}
+
+impl Identity {
+    fn of(pid: u32, tid: u32) -> Option<Self> {
+        let stat = |id: u32| procfs::process::Process::new(i32::try_from(id).ok()?).and_then(|p| p.stat()).ok();
+        let start = stat(pid)?.starttime;
+        Some(Self { start, stack: stat(tid)?.startstack })
+    }
+}
+
+/// What is known of one process.
+#[derive(Debug)]
+struct Known {
+    pid: u32,
+    /// `None` until a snapshot succeeded.
+    identity: Option<Identity>,
+    space: AddressSpace,
+    generated: PerfMap,
+}
+
+/// Names of functions and variables in observed processes.
+///
+/// Bounded: 8,192 processes, each with 4,096 images, 32 MiB of maps and a perf map of 128 MiB or 1,048,576 functions; a
+/// quarter of the descriptors allowed and at most 4,096 files, 1,048,576 variables a file; 65,536 resolved addresses.
+/// What exceeds a bound stays unnamed, and [`Symbols::problems`] says so where whole files or processes are concerned.
+#[derive(Debug)]
+pub struct Symbols {
+    files: Files,
+    resolver: Resolver,
+    globals: HashMap<FileId, Globals>,
+    processes: HashMap<Process, Known>,
+    problems: BTreeSet<String>,
+}
+
+impl Default for Symbols {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Symbols {
+    /// Knows no process yet; separate debug files are looked for where distributions install them.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_debug_dirs(debug_file::DEFAULT_DIRS.iter().map(PathBuf::from).collect())
+    }
+
+    /// As [`Symbols::new`], with other directories laid out like `/usr/lib/debug`.
+    #[must_use]
+    pub fn with_debug_dirs(dirs: Vec<PathBuf>) -> Self {
+        Self {
+            resolver: Resolver::new(&dirs),
+            files: Files::new(dirs),
+            globals: HashMap::new(),
+            processes: HashMap::new(),
+            problems: BTreeSet::new(),
+        }
+    }
+
+    /// Takes what names need from a process that runs now under this pid (of the initial pid namespace). Errors are not
+    /// fatal: see [`Symbols::problems`].
+    pub fn observe(&mut self, process: Process, pid: u32) {
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&process) {
+            self.problem(&ProcessError::Full { pid });
+            return;
+        }
+        let (space, generated) = (AddressSpace::default(), PerfMap::default());
+        self.processes.entry(process).or_insert(Known { pid, identity: None, space, generated });
+        self.refresh(process);
+    }
+
+    /// Adds what the process has loaded or generated since. Nothing is forgotten, so that a process that has exited, or
+    /// a library that was unloaded, keeps its names; a process that meanwhile became another adds nothing.
+    pub fn refresh(&mut self, process: Process) {
+        let Some(known) = self.processes.get(&process) else { return };
+        let pid = known.pid;
+        let (tid, mappings) = match maps::read(pid) {
+            Ok(read) => read,
+            // Exit after a good snapshot is what snapshots are for.
+            Err(_) if known.identity.is_some() => return,
+            Err(source) => return self.problem(&ProcessError::Mappings { pid, source }),
+        };
+        let identity = Identity::of(pid, tid);
+        if known.identity.is_some() && known.identity != identity {
+            return;
+        }
+        let (images, regions) = self.keep(tid, &mappings);
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.space.merge(images, regions);
+            known.generated.refresh(tid);
+            known.identity = known.identity.or(identity);
+        }
+    }
+
+    /// Opens the files behind mappings.
+    fn keep(&mut self, tid: u32, mappings: &[Mapping]) -> (Vec<Image>, Vec<Region>) {
+        let (mut images, mut regions) = (Vec::new(), Vec::new());
+        // Generated code may be mapped thousands of times from one file that is no program.
+        let mut seen = HashMap::<(&Path, (u32, u32), u64), Option<FileId>>::new();
+        for mapping in mappings.iter().take(space::MAX_ENTRIES) {
+            let file = if mapping.inode == 0 {
+                None
+            } else {
+                *seen.entry((&mapping.path, mapping.dev, mapping.inode)).or_insert_with(|| {
+                    self.files.keep(tid, mapping).unwrap_or_else(|error| {
+                        remember(&mut self.problems, &error);
+                        None
+                    })
+                })
+            };
+            match file.and_then(|id| Image::of(mapping, id, &self.files)) {
+                Some(image) => images.push(image),
+                None => regions.push(Region::of(mapping)),
+            }
+        }
+        (images, regions)
+    }
+
+    /// What could not be read, each a sentence for the reader of a report.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        self.problems.iter().map(String::as_str)
+    }
+
+    /// The call stack from the place that requested a lock outwards; see [`call_stack`].
+    pub fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
+        call_stack(raw, site, |addr| self.role(process, addr))
+    }
+
+    /// What a return address on a stack is to a reader. Without a snapshot of the process every address may be code.
+    fn role(&mut self, process: Process, return_addr: u64) -> Role {
+        let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
+            return Role::Program;
+        };
+        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
+            Some(Place::File(id, addr)) => {
+                let Some(file) = self.files.get(id) else { return Role::Nothing };
+                let frames = self.resolver.frames(id, file, addr);
+                match frames.last().and_then(|frame| frame.function.as_deref()) {
+                    Some(function) if stack::is_locking(function) => Role::Locking,
+                    _ if stack::is_libc(&file.name) => Role::Libc,
+                    _ if file.layout.is_code(addr) => Role::Program,
+                    _ => Role::Nothing,
+                }
+            }
+            Some(Place::Region(..)) => Role::Program,
+            None if known.generated.function(return_addr.wrapping_sub(1)).is_some() => Role::Program,
+            None => Role::Nothing,
+        }
+    }
+
+    fn problem(&mut self, problem: &ProcessError) {
+        remember(&mut self.problems, problem);
+    }
+}
+
+fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
+    if problems.len() < MAX_PROBLEMS {
+        problems.insert(problem.to_string());
+    }
+}
+
+impl Names for Symbols {
+    fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame> {
+        let unknown = Frame { addr: return_addr, ..Frame::default() };
+        let Some(known) = self.processes.get(&process) else { return vec![unknown] };
+        // The call is before the address to which it returns, perhaps on another line or in another function.
+        let call = return_addr.wrapping_sub(1);
+        match known.space.place(call, &self.files) {
+            Some(Place::File(id, addr)) => {
+                let Some(file) = self.files.get(id) else { return vec![unknown] };
+                let mut frames = self.resolver.frames(id, file, addr).to_vec();
+                if frames.is_empty() {
+                    frames.push(unknown);
+                }
+                for frame in &mut frames {
+                    frame.addr = return_addr;
+                    frame.module = Some((file.name.clone(), addr.wrapping_add(1)));
+                }
+                frames
+            }
+            place => {
+                let function = known.generated.function(call).map(str::to_owned);
+                let module = match place {
+                    Some(Place::Region(name, offset)) if !name.is_empty() => {
+                        Some((name.to_owned(), offset.wrapping_add(1)))
+                    }
+                    _ => None,
+                };
+                vec![Frame { function, module, ..unknown }]
+            }
+        }
+    }
+
+    fn global(&mut self, lock: Lock) -> Option<String> {
+        let Place::File(id, addr) = self.processes.get(&lock.process)?.space.place(lock.addr, &self.files)? else {
+            return None;
+        };
+        let file = self.files.get(id)?;
+        let globals = self.globals.entry(id).or_insert_with(|| {
+            let (globals, error) = Globals::read([&file.file].into_iter().chain(&file.debug));
+            if let Some(error) = error {
+                let problem =
+                    format!("failed to read the symbols of {}: {error}; its locks stay without names", file.name);
+                remember(&mut self.problems, &problem);
+            }
+            globals
+        });
+        globals.name(addr)
+    }
+}

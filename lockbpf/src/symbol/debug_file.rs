@@ -1,0 +1,97 @@
+//! Finding the separate debug file of a stripped program, as gdb does: by build id (Debian's `-dbgsym` packages), else
+//! by the name and checksum in `.gnu_debuglink`.
+
+use super::elf::Layout;
+use super::files::{in_root, inode, open_regular};
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+
+/// Where distributions install debug files.
+pub(super) const DEFAULT_DIRS: &[&str] = &["/usr/lib/debug"];
+
+/// Opens the debug file of an object whose own DWARF was stripped. `path` is the object's path in the process, `root`
+/// leads to the process's root directory; the places are tried there first, since a container may bring its own.
+pub(super) fn find(
+    layout: &Layout,
+    object_inode: (u64, u64),
+    path: &Path,
+    root: &Path,
+    dirs: &[PathBuf],
+) -> Option<File> {
+    if layout.has_dwarf {
+        return None;
+    }
+    candidates(layout, path, dirs)
+        .into_iter()
+        .flat_map(|place| [in_root(root, &place), place])
+        .filter_map(|place| open_regular(&place).ok())
+        .find(|file| file.metadata().is_ok_and(|m| inode(&m) != object_inode) && belongs(file, layout))
+}
+
+/// The places where a debug file may be, best first.
+fn candidates(layout: &Layout, path: &Path, dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    if let Some((first, rest)) = layout.build_id.as_ref().and_then(|id| id.split_first()) {
+        let rest = rest.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        places.extend(dirs.iter().map(|dir| dir.join(format!(".build-id/{first:02x}/{rest}.debug"))));
+    }
+    // A name with a directory in it would lead anywhere.
+    let link = layout.debug_link.as_ref().map(|(name, _)| Path::new(name)).filter(|name| name.iter().count() == 1);
+    if let (Some(name), Some(parent)) = (link, path.parent()) {
+        places.push(parent.join(name));
+        places.push(parent.join(".debug").join(name));
+        places.extend(dirs.iter().map(|dir| in_root(dir, parent).join(name)));
+    }
+    places
+}
+
+/// Whether a file that was found is the object's: same build id, else the checksum that the object asks for.
+fn belongs(file: &File, layout: &Layout) -> bool {
+    match Layout::read(file) {
+        Ok(Layout { build_id: Some(found), .. }) if layout.build_id.is_some() => layout.build_id == Some(found),
+        Ok(_) => layout.debug_link.as_ref().is_some_and(|&(_, wanted)| checksum(file).is_ok_and(|crc| crc == wanted)),
+        Err(_) => false,
+    }
+}
+
+fn checksum(mut file: &File) -> io::Result<u32> {
+    file.rewind()?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize()),
+            n => hasher.update(buffer.get(..n).unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_the_order_of_gdb() {
+        let layout = Layout {
+            build_id: Some(vec![0xab, 0xcd, 0x01]),
+            debug_link: Some(("tool.debug".into(), 7)),
+            ..Layout::default()
+        };
+        let places = candidates(&layout, Path::new("/usr/bin/tool"), &["/usr/lib/debug".into()]);
+        let expected = [
+            "/usr/lib/debug/.build-id/ab/cd01.debug",
+            "/usr/bin/tool.debug",
+            "/usr/bin/.debug/tool.debug",
+            "/usr/lib/debug/usr/bin/tool.debug",
+        ];
+        assert_eq!(places, expected.map(PathBuf::from));
+        let escaping = Layout { debug_link: Some(("../../etc/x".into(), 7)), ..Layout::default() };
+        assert!(candidates(&escaping, Path::new("/usr/bin/tool"), &[]).is_empty());
+        assert!(candidates(&Layout::default(), Path::new("tool"), &["/d".into()]).is_empty());
+    }
+}

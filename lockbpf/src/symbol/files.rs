@@ -1,0 +1,234 @@
+//! Open handles of the files that observed processes run, taken while the processes live. A handle keeps a file readable
+//! when its process, its mount namespace or its last name is gone; processes that run the same file share one.
+
+use super::debug_file;
+use super::elf::{ElfError, Layout};
+use super::maps::Mapping;
+use procfs::process::{LimitValue, Process};
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Files kept at most, however many descriptors are allowed.
+const MAX_FILES: u64 = 4_096;
+/// Descriptors that one file comes to need: itself, and its debug file or the symbolizer's own.
+const DESCRIPTORS_PER_FILE: u64 = 2;
+
+/// Number of a kept file; valid as long as its [`Files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct FileId(usize);
+
+#[cfg(test)]
+impl FileId {
+    /// For tests that resolve in a file that no process maps.
+    pub(super) const FIRST: Self = Self(0);
+}
+
+/// A file that is mapped executable somewhere.
+#[derive(Debug)]
+pub(super) struct ObjectFile {
+    /// Last component of the path under which it was first seen.
+    pub(super) name: String,
+    /// The file.
+    pub(super) file: File,
+    /// Its separate debug file, if there is one.
+    pub(super) debug: Option<File>,
+    /// Its headers.
+    pub(super) layout: Layout,
+}
+
+/// Why a mapped file is not kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    /// Not readable any more, or not by this user.
+    #[error("failed to open {path}: {source}; its functions and locks stay without names")]
+    Open {
+        /// As the process has it.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Opened, but not usable.
+    #[error("failed to read {path}: {source}; its functions and locks stay without names")]
+    Elf {
+        /// As the process has it.
+        path: PathBuf,
+        /// Why.
+        source: ElfError,
+    },
+    /// The bound is reached.
+    #[error("failed to keep {path} open: {max} files are open already; raise the limit with `ulimit -n`")]
+    Full {
+        /// As the process has it.
+        path: PathBuf,
+        /// The bound in force.
+        max: usize,
+    },
+}
+
+/// Every file kept open.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// By number. Nothing is ever removed, so that numbers and descriptors stay valid.
+    kept: Vec<ObjectFile>,
+    /// By device and inode: an inode is not reused while its file is open.
+    by_inode: HashMap<(u64, u64), FileId>,
+    debug_dirs: Vec<PathBuf>,
+    max: usize,
+}
+
+impl Files {
+    /// No files yet; separate debug files are looked for in `debug_dirs`.
+    pub(super) fn new(debug_dirs: Vec<PathBuf>) -> Self {
+        let limit = Process::myself().and_then(|p| p.limits()).map(|l| l.max_open_files.soft_limit);
+        let descriptors = match limit {
+            Ok(LimitValue::Value(n)) => n,
+            _ => u64::MAX,
+        };
+        // The other half of the descriptors is for probes, maps and ring buffers.
+        let max = (descriptors / 2 / DESCRIPTORS_PER_FILE).min(MAX_FILES) as usize;
+        Self { kept: Vec::new(), by_inode: HashMap::new(), debug_dirs, max }
+    }
+
+    /// A kept file.
+    pub(super) fn get(&self, id: FileId) -> Option<&ObjectFile> {
+        self.kept.get(id.0)
+    }
+
+    /// Keeps the file behind a mapping of a thread's process, if it is an ELF file; `Ok(None)` for anything else that
+    /// can be mapped executable (devices, memory shared under a name).
+    pub(super) fn keep(&mut self, tid: u32, mapping: &Mapping) -> Result<Option<FileId>, FileError> {
+        let opening = |source| FileError::Open { path: mapping.path.clone(), source };
+        let (path, metadata) = locate(tid, mapping).map_err(opening)?;
+        if let Some(&id) = self.by_inode.get(&inode(&metadata)) {
+            return Ok(Some(id));
+        }
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        if self.kept.len() >= self.max {
+            return Err(FileError::Full { path: mapping.path.clone(), max: self.max });
+        }
+        let file = open_regular(&path).map_err(opening)?;
+        let inode = inode(&file.metadata().map_err(opening)?);
+        let layout = match Layout::read(&file) {
+            Ok(layout) => layout,
+            Err(ElfError::NotElf) => return Ok(None),
+            Err(source) => return Err(FileError::Elf { path: mapping.path.clone(), source }),
+        };
+        let root = PathBuf::from(format!("/proc/{tid}/root"));
+        let debug = debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs);
+        let id = FileId(self.kept.len());
+        self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, layout });
+        self.by_inode.insert(inode, id);
+        Ok(Some(id))
+    }
+}
+
+/// Device and inode of an opened or examined file.
+pub(super) fn inode(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// A path by which the mapped file, and no other, can be opened.
+fn locate(tid: u32, mapping: &Mapping) -> io::Result<(PathBuf, Metadata)> {
+    // The mapping's own link leads to the very file, whatever became of its path; it needs CAP_CHECKPOINT_RESTORE.
+    let link = PathBuf::from(format!("/proc/{tid}/map_files/{:x}-{:x}", mapping.start, mapping.end));
+    let error = match fs::metadata(&link) {
+        Ok(metadata) => return Ok((link, metadata)),
+        Err(error) => error,
+    };
+    // The program itself has a link that needs no capability.
+    let exe = PathBuf::from(format!("/proc/{tid}/exe"));
+    if let Ok(metadata) = fs::metadata(&exe)
+        && (device(&metadata), metadata.ino()) == (mapping.dev, mapping.inode)
+    {
+        return Ok((exe, metadata));
+    }
+    if mapping.deleted {
+        return Err(error);
+    }
+    // As the process sees it (another mount namespace), or as we do (chroot).
+    [in_root(Path::new(&format!("/proc/{tid}/root")), &mapping.path), mapping.path.clone()]
+        .into_iter()
+        .filter_map(|path| fs::metadata(&path).ok().map(|metadata| (path, metadata)))
+        .find(|(_, metadata)| may_be(mapping, metadata))
+        .ok_or(error)
+}
+
+fn device(metadata: &Metadata) -> (u32, u32) {
+    (libc::major(metadata.dev()), libc::minor(metadata.dev()))
+}
+
+/// Whether a path leads to the mapped file, as far as numbers tell: overlayfs and btrfs show in maps another device, and
+/// so perhaps another inode number, than stat does.
+fn may_be(mapping: &Mapping, metadata: &Metadata) -> bool {
+    metadata.ino() == mapping.inode || device(metadata) != mapping.dev
+}
+
+/// An absolute path below another root.
+pub(super) fn in_root(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Opens a regular file for reading. The path may be in a hostile container: nothing else is opened, since a FIFO would
+/// block and a device would act.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+    let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+    if !fs::metadata(path)?.is_file() {
+        return Err(not_regular());
+    }
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::maps;
+    use super::*;
+
+    fn own_code(name: &str) -> Mapping {
+        let exe = fs::read_link("/proc/self/exe").unwrap();
+        let maps = maps::read(std::process::id()).unwrap().1;
+        maps.into_iter()
+            .find(|m| if name.is_empty() { m.path == exe } else { m.base_name().starts_with(name) })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_file_is_kept_once_and_only_up_to_the_bound() {
+        let mut files = Files::new(Vec::new());
+        assert!(files.max > 0);
+        let code = own_code("");
+        let id = files.keep(std::process::id(), &code).unwrap().unwrap();
+        assert_eq!(files.keep(std::process::id(), &code).unwrap(), Some(id));
+        assert_eq!(files.kept.len(), 1);
+        files.max = 1;
+        let error = files.keep(std::process::id(), &own_code("libc")).unwrap_err();
+        assert!(error.to_string().contains("ulimit"), "{error}");
+    }
+
+    #[test]
+    fn without_map_files_the_path_must_lead_to_the_same_inode() {
+        // No mapping has this range, so that map_files has no such link.
+        let hidden = |name| Mapping { start: 0x1000, end: 0x2000, deleted: true, ..own_code(name) };
+        let (program, libc) = (hidden(""), hidden("libc"));
+        let found = locate(std::process::id(), &program).unwrap().1;
+        assert_eq!(found.ino(), program.inode);
+        assert!(locate(std::process::id(), &libc).is_err());
+        let libc = Mapping { deleted: false, ..libc };
+        let (path, metadata) = locate(std::process::id(), &libc).unwrap();
+        assert!(path.starts_with("/proc") && path.ends_with(libc.path.strip_prefix("/").unwrap()));
+        assert_eq!(metadata.ino(), libc.inode);
+        assert!(locate(std::process::id(), &Mapping { inode: libc.inode + 1, ..libc }).is_err());
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        assert!(open_regular(Path::new("/dev/null")).is_err());
+        assert!(open_regular(Path::new("/")).is_err());
+        assert!(open_regular(Path::new("/proc/self/exe")).is_ok());
+    }
+}

@@ -1,0 +1,102 @@
+//! Addresses in files to functions and source lines, by blazesym.
+
+use super::demangle::demangle;
+use super::files::{FileId, ObjectFile};
+use crate::names::Frame;
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// Resolved addresses kept; when there are more, all are resolved anew.
+const MAX_CACHED: usize = 65_536;
+
+/// Resolves addresses in files. Each file is parsed once, on its first address; nothing is parsed before.
+#[derive(Debug)]
+pub(super) struct Resolver {
+    symbolizer: Symbolizer,
+    /// What is asked for the addresses of a file, in this order; a source that cannot be used is dropped.
+    sources: HashMap<FileId, Vec<Elf>>,
+    cache: HashMap<(FileId, u64), Rc<[Frame]>>,
+}
+
+impl Resolver {
+    /// A resolver; supplementary debug files (dwz) are looked for in `debug_dirs`.
+    pub(super) fn new(debug_dirs: &[PathBuf]) -> Self {
+        // Files are named by descriptors that stay open, so they cannot change behind a path. Demangling is ours, since
+        // blazesym's is not bounded.
+        let symbolizer = Symbolizer::builder()
+            .enable_auto_reload(false)
+            .enable_demangling(false)
+            .set_debug_dirs(Some(debug_dirs))
+            .build();
+        Self { symbolizer, sources: HashMap::new(), cache: HashMap::new() }
+    }
+
+    /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it. [`Frame::addr`]
+    /// and [`Frame::module`] are left for the caller.
+    pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64) -> Rc<[Frame]> {
+        if let Some(frames) = self.cache.get(&(id, addr)) {
+            return Rc::clone(frames);
+        }
+        let sources = self.sources.entry(id).or_insert_with(|| sources(file));
+        let mut frames: Rc<[Frame]> = Rc::from([]);
+        sources.retain(|elf| {
+            if !frames.is_empty() {
+                return true;
+            }
+            // Errors of single addresses come back as unknown symbols; an error here condemns the source as a whole.
+            match self.symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(&[addr])) {
+                Ok(symbols) => {
+                    if let Some(Symbolized::Sym(symbol)) = symbols.first() {
+                        frames = to_frames(symbol);
+                    }
+                    true
+                }
+                Err(error) => {
+                    log::debug!("failed to use {:?} of {} for names: {error}", elf.path, file.name);
+                    false
+                }
+            }
+        });
+        if self.cache.len() >= MAX_CACHED {
+            self.cache.clear();
+        }
+        self.cache.insert((id, addr), Rc::clone(&frames));
+        frames
+    }
+}
+
+/// DWARF where there is any, then plain symbol tables, in case the DWARF is damaged or of an unknown kind.
+fn sources(file: &ObjectFile) -> Vec<Elf> {
+    let elf = |file: &File, debug_syms| {
+        let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        elf.debug_syms = debug_syms;
+        elf
+    };
+    match &file.debug {
+        Some(debug) => vec![elf(debug, true), elf(debug, false), elf(&file.file, false)],
+        None => vec![elf(&file.file, true), elf(&file.file, false)],
+    }
+}
+
+fn to_frames(symbol: &Sym<'_>) -> Rc<[Frame]> {
+    let frame = |name: &str, code: Option<&CodeInfo<'_>>, inlined| Frame {
+        function: (!name.is_empty()).then(|| demangle(name)),
+        location: code.and_then(location),
+        inlined,
+        ..Frame::default()
+    };
+    // blazesym lists inlined functions outermost first.
+    let inlined = symbol.inlined.iter().rev().map(|f| frame(&f.name, f.code_info.as_ref(), true));
+    inlined.chain([frame(&symbol.name, symbol.code_info.as_deref(), false)]).collect()
+}
+
+/// Compilers use line 0 for code that no line stands for.
+fn location(code: &CodeInfo<'_>) -> Option<(String, u32)> {
+    let line = code.line.filter(|&line| line > 0)?;
+    Some((code.to_path().to_string_lossy().into_owned(), line))
+}
