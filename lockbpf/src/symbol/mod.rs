@@ -182,6 +182,12 @@ impl Symbols {
         call_stack(raw, site, |addr| self.role(process, addr))
     }
 
+    /// The return address into the program's own code that comes first among the words at the top of a stack: the caller
+    /// of the C library's function that sleeps there. A word left over from an earlier call may be mistaken for it.
+    pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
+        words.iter().copied().find(|&word| word != 0 && self.role(process, word) == Role::Program)
+    }
+
     /// What a return address on a stack is to a reader. Without a snapshot of the process every address may be code.
     fn role(&mut self, process: Process, return_addr: u64) -> Role {
         let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {

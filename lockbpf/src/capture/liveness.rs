@@ -1,0 +1,59 @@
+//! Whether observed processes still run: by pid and start time, so that a reused pid does not count.
+
+use procfs::process::{ProcState, Process};
+
+/// Processes that are looked after.
+#[derive(Debug)]
+pub struct Liveness {
+    processes: Vec<(u32, u64)>,
+}
+
+impl Liveness {
+    /// Takes note of the given processes.
+    #[must_use]
+    pub fn of(pids: &[u32]) -> Self {
+        Self { processes: pids.iter().filter_map(|&pid| Some((pid, start_ticks(pid)?))).collect() }
+    }
+
+    /// Whether none of them runs any more; `false` if there were none to look after.
+    pub fn all_exited(&mut self) -> bool {
+        if self.processes.is_empty() {
+            return false;
+        }
+        self.processes.retain(|&(pid, start)| start_ticks(pid) == Some(start));
+        let gone = self.processes.is_empty();
+        if gone {
+            // Stays true.
+            self.processes.push((0, 0));
+        }
+        gone
+    }
+}
+
+/// Start of a process that still runs code, in clock ticks since boot. A main thread that has exited before its other
+/// threads looks like a zombie, but is none.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
+    let dead = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead)) && stat.num_threads <= 1;
+    (!dead).then_some(stat.starttime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_alive_until_it_is_not() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut liveness = Liveness::of(&[child.id()]);
+        assert!(!liveness.all_exited());
+        child.kill().unwrap();
+        // A zombie does not count as alive, so there is no need to reap it first.
+        while !liveness.all_exited() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(liveness.all_exited());
+        assert!(!Liveness::of(&[]).all_exited());
+    }
+}

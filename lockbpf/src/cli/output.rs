@@ -1,0 +1,25 @@
+//! Writing results to stdout.
+
+use anyhow::{Context, Result};
+use std::io::{self, ErrorKind, Write};
+
+/// Columns assumed where stdout is no terminal.
+const DEFAULT_WIDTH: u16 = 140;
+
+/// Writes a result. A reader that has gone away (`lockbpf … | head`) has had enough: that is no error.
+///
+/// # Errors
+/// When stdout cannot be written for any other reason.
+pub(super) fn write(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("failed to write to standard output"),
+    }
+}
+
+/// Columns of the terminal that stdout is, or a width that suits a pager.
+pub(super) fn width() -> u16 {
+    comfy_table::Table::new().width().unwrap_or(DEFAULT_WIDTH)
+}
+
