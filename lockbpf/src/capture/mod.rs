@@ -1,3 +1,4 @@
 //! Live capture: the eBPF object, where its probes go, and the stream of events that comes back.
 
 pub mod probe_table;
+pub mod prologue;
