@@ -1,4 +1,6 @@
 //! Live capture: the eBPF object, where its probes go, and the stream of events that comes back.
 
+pub mod btf;
+pub mod elf;
 pub mod probe_table;
 pub mod prologue;
