@@ -177,7 +177,7 @@ impl Btf {
             for m in self.members.get(&id)? {
                 let bits = base.checked_add(m.bit_offset)?;
                 if self.is(m.name, member) {
-                    return (!m.bitfield && bits % 8 == 0).then_some(bits / 8);
+                    return (!m.bitfield && bits.is_multiple_of(8)).then_some(bits / 8);
                 }
                 if m.name == 0 && self.members.contains_key(&m.type_id) {
                     open.push((m.type_id, bits));
@@ -294,7 +294,7 @@ mod tests {
         }
         let btf = Btf::kernel().unwrap();
         let offsets = btf.task_offsets().unwrap();
-        assert!(offsets.group_leader % 8 == 0 && offsets.start_boottime % 8 == 0);
+        assert!(offsets.group_leader.is_multiple_of(8) && offsets.start_boottime.is_multiple_of(8));
         assert_ne!(offsets.group_leader, offsets.start_boottime);
         assert!(btf.has_enumerator("bpf_attach_type", "BPF_PERF_EVENT"));
         assert_eq!(btf.member_offset("list_head", "prev"), Some(8));

@@ -4,3 +4,4 @@ pub mod btf;
 pub mod elf;
 pub mod probe_table;
 pub mod prologue;
+pub mod target;

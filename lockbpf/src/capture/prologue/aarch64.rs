@@ -31,7 +31,7 @@ fn words(code: &[u8]) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// Offset of the first emulated instruction that every call reaches in the state of the entry.
-pub(super) fn candidate(code: &[u8], _vaddr: u64, args: usize) -> Result<usize, Reason> {
+pub(super) fn candidate(code: &[u8], args: usize) -> Result<usize, Reason> {
     let arguments = (1u32 << args.min(8)) - 1;
     for (index, word) in words(code).enumerate() {
         match kind(word) {

@@ -131,13 +131,17 @@ pub struct Placement {
 /// that must be intact at the site. For a function whose extent is not known use [`at_entry`].
 #[must_use]
 pub fn place(arch: Arch, code: &[u8], vaddr: u64, args: usize) -> Placement {
-    let (candidate, obstacle): (fn(&[u8], u64, usize) -> _, fn(&[u8], u64, usize) -> _) = match arch {
-        Arch::X86_64 => (x86::candidate, x86::obstacle),
-        Arch::Aarch64 => (aarch64::candidate, aarch64::obstacle),
+    let candidate = match arch {
+        Arch::X86_64 => x86::candidate(code, vaddr, args),
+        Arch::Aarch64 => aarch64::candidate(code, args),
     };
-    match candidate(code, vaddr, args) {
+    let obstacle = |site| match arch {
+        Arch::X86_64 => x86::obstacle(code, vaddr, site),
+        Arch::Aarch64 => aarch64::obstacle(code, vaddr, site),
+    };
+    match candidate {
         Ok(0) => at_entry(arch, code, vaddr, Reason::EntryEmulated),
-        Ok(site) => match obstacle(code, vaddr, site) {
+        Ok(site) => match obstacle(site) {
             Some(reason) => at_entry(arch, code, vaddr, reason),
             None => at(arch, code, vaddr, site, Reason::FirstEmulated),
         },
