@@ -2,6 +2,8 @@
 
 pub mod btf;
 pub mod elf;
+pub mod feature;
+pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
 pub mod target;
