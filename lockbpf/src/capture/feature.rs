@@ -230,11 +230,16 @@ pub struct Tracefs {
     pub mounted_now: bool,
 }
 
+/// Why tracefs cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to use tracefs: {0}")]
+pub struct TracefsError(String);
+
 /// Finds tracefs, or mounts it at its usual place.
 ///
 /// # Errors
 /// Why it is not there and cannot be mounted.
-pub fn ensure_tracefs() -> Result<Tracefs, FeatureError> {
+pub fn ensure_tracefs() -> Result<Tracefs, TracefsError> {
     let places = TRACEFS.map(Path::new);
     let (place, support) = tracefs(&places);
     if let Some(dir) = place
@@ -242,17 +247,18 @@ pub fn ensure_tracefs() -> Result<Tracefs, FeatureError> {
     {
         return Ok(Tracefs { dir, mounted_now: false });
     }
-    let failed = |reason| FeatureError { name: "tracefs", reason };
     if let Support::NotPermitted(right) = support {
-        return Err(failed(format!("not permitted: {right}")));
+        return Err(TracefsError(format!("not permitted without {right}")));
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     let (usual, none) = (places[0], None::<&str>);
     match mount(Some("tracefs"), usual, Some("tracefs"), flags, none) {
         Ok(()) => Ok(Tracefs { dir: usual.to_owned(), mounted_now: true }),
-        Err(Errno::EPERM | Errno::EACCES) => Err(failed("not mounted, and mounting it needs CAP_SYS_ADMIN".to_owned())),
-        Err(Errno::ENODEV | Errno::ENOENT) => Err(failed("the kernel was built without it".to_owned())),
-        Err(error) => Err(failed(format!("failed to mount it at {}: {error}", usual.display()))),
+        Err(Errno::EPERM | Errno::EACCES) => {
+            Err(TracefsError("it is not mounted, and mounting it needs CAP_SYS_ADMIN".to_owned()))
+        }
+        Err(Errno::ENODEV | Errno::ENOENT) => Err(TracefsError("the kernel was built without it".to_owned())),
+        Err(error) => Err(TracefsError(format!("cannot mount it at {}: {error}", usual.display()))),
     }
 }
 
