@@ -82,10 +82,15 @@ impl Launched {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Asks it to end, with the signal that asked lockbpf to.
-    pub fn interrupt(&self) {
-        // It may be gone already, which is what was wanted.
-        let _ = nix::sys::signal::kill(self.pid(), Signal::SIGTERM);
+    /// Ends it if it still runs, as a terminal would: it was started for this observation. Returns how it ended by itself.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        let status = self.exited();
+        if status.is_none() {
+            // It may be gone by now, which is what is wanted.
+            let _ = nix::sys::signal::kill(self.pid(), Signal::SIGTERM);
+            let _ = self.child.wait();
+        }
+        status
     }
 
     fn pid(&self) -> Pid {

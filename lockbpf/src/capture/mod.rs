@@ -1,14 +1,21 @@
 //! Live capture: the eBPF object, where its probes go, and the stream of events that comes back.
 
 pub mod attach;
+pub mod btf;
 pub mod demo_target;
+pub mod elf;
+pub mod feature;
 pub mod inflight;
 pub mod launch;
 mod multi;
 mod object;
+pub mod privilege;
 pub mod probe_table;
+pub mod prologue;
 mod rings;
 pub mod session;
+pub mod target;
+pub mod liveness;
 
 use aya::EbpfError;
 use aya::maps::MapError;

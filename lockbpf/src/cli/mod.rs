@@ -1,14 +1,57 @@
 //! The command line tool: parses, observes, prints. The only place that writes to stdout and stderr, and the only exit.
 
 mod args;
+mod collect;
+mod doctor;
+mod observe;
+mod output;
+mod placement;
+mod progress;
 
-use args::Cli;
+use anyhow::Result;
+use args::{Cli, Command, Format, Plan, Target};
 use clap::Parser;
+use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long `lockbpf demo` observes if it is not told.
+const DEMO_DURATION: Duration = Duration::from_secs(5);
 
 /// Runs the tool.
 #[must_use]
 pub fn main() -> ExitCode {
-    let _cli = Cli::parse();
-    ExitCode::SUCCESS
+    let cli = Cli::parse();
+    let verbose = match &cli.command {
+        Some(Command::Demo { common }) => common.verbose,
+        Some(_) => 0,
+        None => cli.observe.common.verbose,
+    };
+    let level = ["warn", "info,lockbpf=debug", "trace"][usize::from(verbose.min(2))];
+    env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level)).format_timestamp(None).init();
+    run(cli).unwrap_or_else(|error| {
+        eprintln!("lockbpf: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        None => observe::run(&Plan::from_args(cli.observe)?, None),
+        Some(Command::Demo { mut common }) => {
+            common.duration = Some(common.duration.unwrap_or(DEMO_DURATION));
+            let command = vec![OsString::from("/proc/self/exe"), OsString::from("demo-target")];
+            observe::run(&Plan { target: Target::Command(command), common }, Some("the demo's program"))
+        }
+        Some(Command::Doctor { pid, format }) => {
+            let doctor = doctor::run(&pid)?;
+            let text = match format {
+                Format::Table => doctor.to_string(),
+                Format::Json => serde_json::to_string_pretty(&doctor)? + "\n",
+            };
+            output::write(&text)?;
+            Ok(if doctor.obstacles.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        }
+        Some(Command::DemoTarget) => crate::capture::demo_target::run(),
+    }
 }

@@ -1,51 +1,135 @@
 //! One observation from the command line to the report: check, discover, attach, wait, harvest, print.
 
-use super::args::{CommonArgs, Format, Plan, PlacementChoice, Target};
+use super::args::{CommonArgs, Format, Plan, Target};
 use super::collect::Collector;
 use super::progress::Progress;
-use crate::capture::attach::{FutexTier, Mechanism, ProbeSite};
+use super::{output, placement};
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
-use crate::capture::session::{self, Options, Session};
-use crate::capture::target::{self, Library, TargetError, Targets};
-use crate::capture::{btf, feature, liveness::Liveness, privilege};
+use crate::capture::liveness::Liveness;
+use crate::capture::session::{Options, Session, now};
+use crate::capture::target::{self, Targets};
+use crate::capture::{btf, feature, privilege};
 use crate::observation::Observation;
 use crate::report::{self, Report};
+use crate::symbol::Symbols;
 use anyhow::{Context, Result};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// How often the ring buffers are emptied. They are not waited for: a wake-up costs the target as much as a probe.
 const POLL: Duration = Duration::from_millis(50);
-/// How often targets are looked at for libraries loaded later.
+/// How often it is looked whether a target has loaded a C library, or generated code, since.
 const RESCAN: Duration = Duration::from_secs(1);
 
-/// Runs one observation and prints its report.
+/// Runs one observation and prints its report; `name` describes the target if its command line would not.
 ///
 /// # Errors
 /// When it cannot begin, or its report cannot be written.
 pub(super) fn run(plan: &Plan, name: Option<&str>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut observation, mut symbols) = runtime.block_on(observe(plan, name))?;
+    let report = report::build(&observation, &mut symbols, &report_options(&plan.common));
     observation.quality.notes.extend(symbols.problems().map(str::to_owned));
-    let options = report::Options { top: plan.common.top, ..report::Options::default() };
-    let report = report::build(&observation, &mut symbols, &options);
     print(&report, &plan.common)?;
-    let incomplete = observation.quality.incomplete();
-    Ok(if plan.common.strict && incomplete { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    let failed = plan.common.strict && observation.quality.incomplete();
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn report_options(common: &CommonArgs) -> report::Options {
+    let min_wait = common.min_wait.unwrap_or_default();
+    report::Options { top: Some(common.top), min_wait: crate::units::Nanos(min_wait.as_nanos() as u64) }
 }
 
 fn print(report: &Report, common: &CommonArgs) -> Result<()> {
-    let text = match common.format {
-        Format::Table => report::table::render(report, super::output::width()),
+    output::write(&match common.format {
+        Format::Table => report::table::render(report, &output::layout()),
         Format::Json => serde_json::to_string_pretty(report).context("failed to write the report as JSON")? + "\n",
-    };
-    super::output::write(&text)
+    })
 }
 
-async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, crate::symbol::Symbols)> {
+/// What is observed, made ready.
+struct Prepared {
+    targets: Targets,
+    launched: Option<Launched>,
+    /// Empty for the whole system.
+    pids: Vec<u32>,
+    description: String,
+    tracefs: bool,
+    notes: Vec<String>,
+}
+
+async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbols)> {
+    let mut ready = prepare(plan, name)?;
+    let common = &plan.common;
+    let sites =
+        if common.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, common.placement) };
+    let mut session = Session::start(&options(plan, &ready)?, &sites)?;
+    let mut attached: Vec<_> = sites.iter().map(|s| s.path.clone()).collect();
+    let mut collector = Collector::new();
+    let mut liveness = Liveness::of(&ready.pids);
+    let before = Snapshot::take(&ready.pids);
+    let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+
+    let start = session.activate()?;
+    if let Some(child) = &mut ready.launched {
+        child.release()?;
+    }
+    let began = Instant::now();
+    eprintln!("observing {}: {}", ready.description, placement::summary(&session, &attached, common.futex_only));
+    let progress = Progress::start(common.duration);
+    let mut poll = interval_at(began + POLL, POLL);
+    poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut rescan_at = began + RESCAN / 10;
+    loop {
+        tokio::select! {
+            _ = signals.0.recv() => break,
+            _ = signals.1.recv() => break,
+            () = tokio::time::sleep_until(began + common.duration.unwrap_or(Duration::MAX / 4)),
+                if common.duration.is_some() => break,
+            _ = poll.tick() => {
+                let seen = now();
+                session.drain(|event| collector.take(event));
+                collector.advance(seen);
+                progress.update(began.elapsed(), collector.events());
+                if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
+                    break;
+                }
+                if Instant::now() >= rescan_at {
+                    rescan_at = Instant::now() + RESCAN;
+                    collector.refresh();
+                    if !common.futex_only && !ready.pids.is_empty() {
+                        attach_later(&mut session, &ready.pids, common, &mut attached)?;
+                    }
+                }
+            }
+        }
+    }
+    drop(progress);
+
+    let end = session.deactivate()?;
+    session.drain(|event| collector.take(event));
+    collector.refresh();
+    let harvest = session.harvest(end)?;
+    drop(session);
+    let earlier = before.still_waiting(&collector.numbers(&ready.pids), start, &harvest.open_waits);
+    let (mut observation, symbols) = collector.finish(harvest, &ready.description, start, end);
+    observation.open_waits.extend(earlier);
+    observation.futex_only = common.futex_only;
+    if let Some(status) = ready.launched.as_mut().and_then(Launched::end)
+        && !status.success()
+    {
+        ready.notes.push(format!("the command ended with {status}"));
+    }
+    observation.quality.notes.splice(0..0, ready.notes);
+    Ok((observation, symbols))
+}
+
+/// Checks rights and features, finds the targets, starts the command.
+fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
     privilege::require()?;
     feature::require(!plan.common.futex_only)?;
     raise_file_limit();
@@ -53,61 +137,93 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, crate:
     let tracefs = match feature::ensure_tracefs() {
         Ok(tracefs) => {
             if tracefs.mounted_now {
-                eprintln!("lockbpf: mounted tracefs at {}", tracefs.dir.display());
+                eprintln!("lockbpf: mounted tracefs at {}, which stays", tracefs.dir.display());
             }
             true
         }
         Err(error) => {
-            notes.push(format!("{error}; the futex calls are watched among all system calls, which costs each of them more"));
+            notes.push(format!("{error}; futex calls are watched among all system calls, at a cost to each of them"));
             false
         }
     };
-
-    let (targets, mut launched) = discover(plan)?;
-    let pids: Vec<u32> = match &launched {
-        Some(child) => vec![child.id()],
-        None => targets.processes.iter().filter_map(|p| p.pid).collect(),
+    let (targets, launched) = match &plan.target {
+        Target::Pids(pids) => (target::of_pids(pids)?, None),
+        Target::SystemWide => (target::system_wide(std::process::id())?, None),
+        Target::Command(command) => {
+            let targets = target::of_command(command.first().map(AsRef::as_ref).unwrap_or_default())?;
+            (targets, Some(command))
+        }
     };
     if !plan.common.futex_only {
         match plan.target {
             Target::SystemWide => targets.check_any()?,
             Target::Pids(_) | Target::Command(_) => targets.check_full_tier()?,
         }
+        notes.extend(placement::remarks(&targets));
     }
-    notes.extend(remarks(&targets, plan));
-    let sites = if plan.common.futex_only { Vec::new() } else { sites(&targets.libraries, plan.common.placement) };
-
-    let mut session = Session::start(&options(plan, &pids, tracefs)?, &sites)?;
-    let description = match name {
-        Some(name) => name.to_owned(),
-        None => describe(&plan.target, &targets, &pids),
+    notes.extend(targets.notes.iter().cloned());
+    // Last: it waits at its exec until the probes are there.
+    let launched = launched.map(|command| Launched::stopped(command)).transpose()?;
+    let pids = match (&plan.target, &launched) {
+        (Target::SystemWide, _) => Vec::new(),
+        (_, Some(child)) => vec![child.id()],
+        (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
     };
-    let watched: &[u32] = if matches!(plan.target, Target::SystemWide) { &[] } else { &pids };
-    let before = Snapshot::take(watched);
-    let mut liveness = Liveness::of(watched);
-    let mut collector = Collector::new(watched);
-    let start = session.activate()?;
-    if let Some(child) = &mut launched {
-        child.release()?;
-    }
-    eprintln!("observing {description}: {}", placed(&session, &targets));
+    let description = name.map_or_else(|| describe(plan, &targets, &pids), str::to_owned);
+    Ok(Prepared { targets, launched, pids, description, tracefs, notes })
+}
 
-    wait(plan, &mut session, &mut collector, &mut liveness, &mut launched).await?;
-
-    let end = session.deactivate()?;
-    session.drain(|event| collector.take(event));
-    let harvest = session.harvest(end)?;
-    drop(session);
-    let running = collector.processes_of(watched);
-    let mut observation = collector.finish(harvest, &description, start, end);
-    let earlier = before.still_waiting(&running, start, &observation.open_waits);
-    observation.open_waits.extend(earlier);
-    observation.futex_only = plan.common.futex_only;
-    observation.quality.notes.splice(0..0, notes);
-    if let Some(status) = launched.as_mut().and_then(Launched::exited)
-        && !status.success()
-    {
-        observation.quality.notes.push(format!("the command ended with {status}"));
+fn describe(plan: &Plan, targets: &Targets, pids: &[u32]) -> String {
+    match &plan.target {
+        Target::SystemWide => "the whole system".to_owned(),
+        Target::Command(command) => {
+            let name = command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
+            format!("{name} (pid {})", pids.first().copied().unwrap_or_default())
+        }
+        Target::Pids(_) => {
+            let named = |p: &target::Process| format!("pid {} ({})", p.pid.unwrap_or_default(), p.name);
+            targets.processes.iter().map(named).collect::<Vec<_>>().join(", ")
+        }
     }
-    Ok((observation, collector_symbols))
+}
+
+fn options(plan: &Plan, ready: &Prepared) -> Result<Options> {
+    let offsets = btf::task_offsets()?;
+    let common = &plan.common;
+    Ok(Options {
+        scope: plan.target.scope(&ready.pids),
+        comm: common.comm.clone(),
+        tids: common.tid.clone(),
+        all_events: common.all_events,
+        min_wait: common.min_wait.unwrap_or_default(),
+        kernel_log: common.verbose > 0,
+        task_offsets: (offsets.group_leader, offsets.start_boottime),
+        tracefs: ready.tracefs,
+    })
+}
+
+/// Places probes in C libraries that the targets have loaded meanwhile: a dlopen, or a command's exec of another program.
+fn attach_later(
+    session: &mut Session,
+    pids: &[u32],
+    common: &CommonArgs,
+    attached: &mut Vec<std::path::PathBuf>,
+) -> Result<()> {
+    // A target that is just exiting has nothing to add.
+    let Ok(targets) = target::of_pids(pids) else { return Ok(()) };
+    let mut new = placement::sites(&targets.libraries, common.placement);
+    new.retain(|site| !attached.contains(&site.path));
+    if !new.is_empty() {
+        session.attach(&new)?;
+        attached.extend(new.into_iter().map(|site| site.path));
+    }
+    Ok(())
+}
+
+/// Symbols keep the files of observed processes open: use as many descriptors as the hard limit allows.
+fn raise_file_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A refusal only means fewer names.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }

@@ -1,5 +1,6 @@
 //! Writing results to stdout.
 
+use crate::report::table::Layout;
 use anyhow::{Context, Result};
 use std::io::{self, ErrorKind, Write};
 
@@ -18,8 +19,7 @@ pub(super) fn write(text: &str) -> Result<()> {
     }
 }
 
-/// Columns of the terminal that stdout is, or a width that suits a pager.
-pub(super) fn width() -> u16 {
-    comfy_table::Table::new().width().unwrap_or(DEFAULT_WIDTH)
+/// How the table is laid out: as wide as the terminal that stdout is, or as suits a pager.
+pub(super) fn layout() -> Layout {
+    Layout { width: comfy_table::Table::new().width().unwrap_or(DEFAULT_WIDTH), ..Layout::default() }
 }
-

@@ -1,0 +1,127 @@
+//! Why something cannot be observed, in the words of whoever asked for it.
+
+use crate::capture::elf::{ElfError, GlibcVersion};
+use std::io;
+
+/// What is left for a program whose lock functions cannot be probed.
+const FUTEX_ONLY: &str = "`--futex-only` still shows its waits";
+
+/// Why no lock function can be probed in a file or a process that is there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// A static executable without a symbol table.
+    #[error("it is statically linked and stripped of symbols, so its lock functions cannot be found; {}", FUTEX_ONLY)]
+    StaticWithoutSymbols,
+    /// A static executable that takes no pthread mutex.
+    #[error("it is statically linked and has no pthread mutex functions in it; {}", FUTEX_ONLY)]
+    StaticWithoutLocks,
+    /// A Go program, whose locks are its runtime's own.
+    #[error("it is a Go program, whose locks do not go through a C library; {}", FUTEX_ONLY)]
+    Go,
+    /// No C library among its mappings.
+    #[error("no C library that lockbpf knows is mapped into it; {}", FUTEX_ONLY)]
+    NoLibc,
+    /// musl's mutexes have a layout of their own.
+    #[error("it uses musl, whose mutex layout is not supported yet; {}", FUTEX_ONLY)]
+    Musl,
+    /// Functions of the right names, of an unknown library.
+    #[error("its C library is neither glibc nor musl, so the layout of its mutexes is not known; {}", FUTEX_ONLY)]
+    UnknownLibc,
+    /// libc before 2.34, which has only stubs.
+    #[error("glibc {0} keeps its lock functions in libpthread.so.0; what libc.so.6 has of these names are stubs")]
+    Stubs(GlibcVersion),
+    /// A process with such a libc and without libpthread.
+    #[error("it uses glibc {0} without libpthread.so.0, so it has no threads and never waits for a lock of its own")]
+    NoThreads(GlibcVersion),
+    /// Functions without which the lock tables would be wrong.
+    #[error("it lacks usable definitions of {0}; {rest}", rest = FUTEX_ONLY)]
+    Lacks(String),
+    /// For another processor than this machine's.
+    #[error("it is for another processor than this machine's")]
+    ForeignProcessor,
+    /// Not a file that can be observed.
+    #[error("{0}")]
+    Elf(#[from] ElfError),
+    /// The mapped file is gone from its path, and the kernel's own link to it may not be followed.
+    #[error(
+        "its file was deleted or replaced after it was loaded, and reading the mapped one needs CAP_SYS_ADMIN or \
+         CAP_CHECKPOINT_RESTORE; restart the program, or run lockbpf as root"
+    )]
+    Replaced,
+    /// The file could not be read.
+    #[error("its file could not be read: {0}")]
+    Unreadable(String),
+}
+
+/// Why a target cannot be observed.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// There is no such process or thread.
+    #[error("failed to attach to pid {pid}: no such process")]
+    NoSuchProcess {
+        /// As given.
+        pid: u32,
+    },
+    /// A thread of the kernel's own.
+    #[error("failed to attach to pid {pid}: {name} is a kernel thread, and lockbpf observes programs")]
+    KernelThread {
+        /// As given.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// It has exited and waits for its parent.
+    #[error("failed to attach to pid {pid}: {name} has exited already (its parent has not collected it)")]
+    Zombie {
+        /// As given.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Its mappings may not be read.
+    #[error(
+        "failed to attach to pid {pid}: not permitted to read the mappings of {name}, which belongs to {owner}; \
+         CAP_SYS_PTRACE is needed: run lockbpf with sudo, or see `lockbpf doctor`"
+    )]
+    NotPermitted {
+        /// As given.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// User name or id.
+        owner: String,
+    },
+    /// It is there, but none of its lock functions can be probed.
+    #[error("failed to attach to pid {pid} ({name}): {why}")]
+    Unusable {
+        /// The process.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// What stands against it.
+        why: Unusable,
+    },
+    /// A command that cannot be observed, or not even started.
+    #[error("failed to prepare {command}: {why}")]
+    Command {
+        /// As given.
+        command: String,
+        /// What stands against it.
+        why: String,
+    },
+    /// System-wide, and not one C library.
+    #[error(
+        "failed to find a C library to probe: none of the {0} processes that could be read maps one that lockbpf \
+         supports; `--futex-only` still shows waits"
+    )]
+    NoLibraries(usize),
+    /// `/proc` failed otherwise.
+    #[error("failed to read {path}: {source}")]
+    Proc {
+        /// File.
+        path: String,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+}

@@ -1,0 +1,219 @@
+//! One file: whether its lock functions can be probed, and where.
+
+use super::error::Unusable;
+use super::file::File;
+use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc};
+use crate::capture::probe_table::{FUNCTIONS, Function};
+use crate::capture::prologue::{self, Arch, Placement, Reason};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a probe goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The probed function.
+    pub function: Function,
+    /// Where the probe goes in the file, bytes.
+    pub file_offset: u64,
+    /// Where that is in the function, at which price and why.
+    pub placement: Placement,
+}
+
+/// A function that should be probed and cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The function.
+    pub function: Function,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// A file with lock functions: a C library, or a static executable.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// By which this process reaches the file. May lead through a process's directory in `/proc`, so attach soon.
+    pub path: PathBuf,
+    /// Path as its users see it.
+    pub display: String,
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Processes known to use it.
+    pub pids: Vec<u32>,
+    /// What the file says; `None` if it cannot be read.
+    pub image: Option<Image>,
+    /// Where its probes go; empty if it is unusable.
+    pub sites: Vec<Site>,
+    /// What cannot be probed in it.
+    pub missing: Vec<Missing>,
+    /// Why nothing in it is probed, if so.
+    pub unusable: Option<Unusable>,
+}
+
+/// What a file is to its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A shared C library, or libpthread.
+    CLibrary,
+    /// The program itself.
+    Executable,
+}
+
+/// Whether something in a file or a process can be probed.
+pub(super) type Verdict = Result<(), Unusable>;
+
+/// Reads a file and places its probes; `None` for the empty libpthread that glibc has kept since 2.34.
+pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library> {
+    let image = fs::read(&file.path)
+        .map_err(|error| Unusable::Unreadable(error.to_string()))
+        .and_then(|data| Ok(elf::locate(&data, FUNCTIONS)?));
+    let mut library = Library {
+        path: file.path.clone(),
+        display: display.to_string_lossy().into_owned(),
+        dev: file.dev,
+        ino: file.ino,
+        pids: Vec::new(),
+        image: None,
+        sites: Vec::new(),
+        missing: Vec::new(),
+        unusable: None,
+    };
+    match image {
+        Err(why) => library.unusable = Some(why),
+        Ok(image) => {
+            if role == Role::CLibrary && is_empty_libpthread(&image) {
+                return None;
+            }
+            library.missing = missing(&image, role);
+            match judge(&image, role, &library.missing) {
+                Ok(()) => library.sites = sites(&image),
+                Err(why) => library.unusable = Some(why),
+            }
+            library.image = Some(image);
+        }
+    }
+    Some(library)
+}
+
+fn is_empty_libpthread(image: &Image) -> bool {
+    matches!(image.libc, Libc::Glibc(_)) && image.functions.iter().all(|(_, found)| *found == Found::Absent)
+}
+
+/// Whether a file's lock functions can be probed and are those that its users call.
+fn judge(image: &Image, role: Role, missing: &[Missing]) -> Verdict {
+    let has = |symbol| image.functions.iter().any(|(f, found)| f.symbol == symbol && *found != Found::Absent);
+    if Some(image.headers.arch) != Arch::host() {
+        return Err(Unusable::ForeignProcessor);
+    }
+    if role == Role::Executable {
+        // A cgo program has C functions too, but Go's own locks are what it waits for.
+        if image.go {
+            return Err(Unusable::Go);
+        }
+        if !image.has_symbols {
+            return Err(Unusable::StaticWithoutSymbols);
+        }
+        if !has("pthread_mutex_lock") {
+            return Err(Unusable::StaticWithoutLocks);
+        }
+    }
+    match image.libc {
+        Libc::Musl => return Err(Unusable::Musl),
+        Libc::Unknown => return Err(Unusable::UnknownLibc),
+        // libc's stubs never included this one.
+        Libc::Glibc(Some(version)) if version < GlibcVersion::LIBPTHREAD_MERGED && !has("pthread_mutex_timedlock") => {
+            return Err(Unusable::Stubs(version));
+        }
+        Libc::Glibc(_) => {}
+    }
+    let lacking: Vec<_> = missing.iter().filter(|m| m.function.essential).map(|m| m.function.symbol).collect();
+    if lacking.is_empty() { Ok(()) } else { Err(Unusable::Lacks(lacking.join(", "))) }
+}
+
+/// What cannot be probed. What a static executable does not define, it does not call.
+fn missing(image: &Image, role: Role) -> Vec<Missing> {
+    let reason = |found: &Found| match found {
+        Found::Code(_) => None,
+        Found::Absent if role == Role::Executable => None,
+        Found::Absent => Some("not defined"),
+        Found::Ifunc => Some("chosen at run time (IFUNC)"),
+        Found::NotInFile => Some("its symbol points outside the code"),
+    };
+    let functions = image.functions.iter();
+    functions.filter_map(|&(function, ref found)| Some(Missing { function, reason: reason(found)? })).collect()
+}
+
+fn sites(image: &Image) -> Vec<Site> {
+    let arch = image.headers.arch;
+    let place = |&(function, ref found): &(Function, Found)| {
+        let Found::Code(code) = found else { return None };
+        let placement = if code.complete {
+            prologue::place(arch, &code.bytes, code.vaddr, function.args)
+        } else {
+            prologue::at_entry(arch, &code.bytes, code.vaddr, Reason::ExtentUnknown)
+        };
+        Some(Site { function, file_offset: code.file_offset.checked_add(placement.offset)?, placement })
+    };
+    image.functions.iter().filter_map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::elf::{Code, Headers, Linkage};
+
+    fn image(libc: Libc, found: impl Fn(&Function) -> Found) -> Image {
+        Image {
+            headers: Headers { arch: Arch::host().unwrap(), linkage: Linkage::Library },
+            libc,
+            build_id: None,
+            has_symbols: true,
+            go: false,
+            functions: FUNCTIONS.iter().map(|f| (*f, found(f))).collect(),
+        }
+    }
+
+    fn some_code() -> Found {
+        Found::Code(Code { vaddr: 0x1000, file_offset: 0x1000, bytes: vec![0; 8], complete: false })
+    }
+
+    fn verdict(image: &Image, role: Role) -> Verdict {
+        judge(image, role, &missing(image, role))
+    }
+
+    #[test]
+    fn old_glibc_is_probed_in_libpthread_only() {
+        let old = Libc::Glibc(Some(GlibcVersion(2, 31)));
+        let stubs = image(old, |f| if f.symbol.contains("timed") { Found::Absent } else { some_code() });
+        assert_eq!(verdict(&stubs, Role::CLibrary), Err(Unusable::Stubs(GlibcVersion(2, 31))));
+        assert_eq!(verdict(&image(old, |_| some_code()), Role::CLibrary), Ok(()));
+        assert!(is_empty_libpthread(&image(Libc::Glibc(Some(GlibcVersion(2, 36))), |_| Found::Absent)));
+    }
+
+    #[test]
+    fn verdicts() {
+        let glibc = Libc::Glibc(Some(GlibcVersion(2, 36)));
+        let code = |_: &Function| some_code();
+        assert_eq!(verdict(&image(Libc::Musl, code), Role::CLibrary), Err(Unusable::Musl));
+        assert_eq!(verdict(&image(Libc::Unknown, code), Role::CLibrary), Err(Unusable::UnknownLibc));
+        let go = Image { go: true, ..image(Libc::Glibc(None), code) };
+        assert_eq!(verdict(&go, Role::Executable), Err(Unusable::Go));
+        let stripped = Image { has_symbols: false, ..image(Libc::Unknown, |_| Found::Absent) };
+        assert_eq!(verdict(&stripped, Role::Executable), Err(Unusable::StaticWithoutSymbols));
+        let lockless = image(Libc::Glibc(None), |_| Found::Absent);
+        assert_eq!(verdict(&lockless, Role::Executable), Err(Unusable::StaticWithoutLocks));
+
+        let ifunc = image(glibc, |f| if f.symbol == "pthread_mutex_unlock" { Found::Ifunc } else { some_code() });
+        let lacks = Err(Unusable::Lacks("pthread_mutex_unlock".to_owned()));
+        assert_eq!(verdict(&ifunc, Role::CLibrary), lacks);
+        let minor = image(glibc, |f| if f.essential { some_code() } else { Found::Absent });
+        assert_eq!(verdict(&minor, Role::CLibrary), Ok(()));
+        assert_eq!(missing(&minor, Role::CLibrary).len(), FUNCTIONS.iter().filter(|f| !f.essential).count());
+        // A static program has what it uses: no condition variables, for one.
+        let small = image(Libc::Glibc(None), |f| if f.symbol.contains("mutex") { some_code() } else { Found::Absent });
+        assert_eq!(verdict(&small, Role::Executable), Ok(()));
+        assert!(missing(&small, Role::Executable).is_empty());
+        assert!(sites(&small).iter().all(|s| s.placement.reason == Reason::ExtentUnknown));
+    }
+}

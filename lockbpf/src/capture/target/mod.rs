@@ -1,0 +1,274 @@
+//! Discovery: the files in which a process, a command or the whole system has its lock functions, each file once.
+
+mod command;
+mod error;
+mod file;
+mod library;
+mod process;
+
+pub use command::of_command;
+pub use error::{TargetError, Unusable};
+pub use library::{Library, Missing, Site};
+
+use super::elf::{self, Linkage};
+use file::{File, FileId, is_c_library};
+use library::{Role, Verdict, examine};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs;
+use std::path::Path;
+
+/// A process asked for, or come across.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process id; `None` for a command that has not been started.
+    pub pid: Option<u32>,
+    /// Name of the main thread, or of the program.
+    pub name: String,
+    /// Why none of its lock functions can be probed, if so.
+    pub unusable: Option<Unusable>,
+}
+
+/// Processes that a system-wide look could not take in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Skipped {
+    /// Gone between being listed and being looked at.
+    pub vanished: usize,
+    /// Not permitted, or not readable.
+    pub unreadable: usize,
+}
+
+/// What is to be probed, and for whom.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    /// Files, each once, in the order found.
+    pub libraries: Vec<Library>,
+    /// Processes looked at, in the order given.
+    pub processes: Vec<Process>,
+    /// Remarks for the user, each a sentence.
+    pub notes: Vec<String>,
+    /// What was passed over.
+    pub skipped: Skipped,
+}
+
+impl Targets {
+    /// Whether every process asked for has lock functions that can be probed. Not needed for the futex tier.
+    ///
+    /// # Errors
+    /// The first process that has none, and why.
+    pub fn check_full_tier(&self) -> Result<(), TargetError> {
+        for process in &self.processes {
+            let (Some(why), name) = (&process.unusable, process.name.clone()) else { continue };
+            return Err(match process.pid {
+                Some(pid) => TargetError::Unusable { pid, name, why: why.clone() },
+                None => TargetError::Command { command: name, why: why.to_string() },
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether there is anything to probe at all: what `--system-wide` needs.
+    ///
+    /// # Errors
+    /// If not one file is usable.
+    pub fn check_any(&self) -> Result<(), TargetError> {
+        let usable = self.libraries.iter().any(|library| !library.sites.is_empty());
+        if usable { Ok(()) } else { Err(TargetError::NoLibraries(self.processes.len())) }
+    }
+}
+
+/// Processes by pid; a thread's id stands for its process.
+///
+/// # Errors
+/// If one of them does not exist, is no program, or may not be read. That its locks cannot be probed is no error here:
+/// see [`Targets::check_full_tier`].
+pub fn of_pids(pids: &[u32]) -> Result<Targets, TargetError> {
+    let mut collector = Collector::default();
+    let mut targets = Targets::default();
+    for &pid in pids {
+        let process = process::resolve(pid)?;
+        if process.pid != pid {
+            let (leader, name) = (process.pid, &process.name);
+            targets.notes.push(format!("{pid} is a thread of process {leader} ({name}), which is observed as a whole"));
+        }
+        if !targets.processes.iter().any(|p| p.pid == Some(process.pid)) {
+            targets.processes.push(collector.survey(process)?);
+        }
+    }
+    targets.libraries = collector.libraries;
+    Ok(targets)
+}
+
+/// Every program there is but `exclude_pid`, also those in containers.
+///
+/// # Errors
+/// Only if `/proc` itself cannot be read: processes that vanish or may not be read are counted instead.
+pub fn system_wide(exclude_pid: u32) -> Result<Targets, TargetError> {
+    let mut collector = Collector::default();
+    let mut targets = Targets::default();
+    for pid in process::all()?.into_iter().filter(|&pid| pid != exclude_pid) {
+        match process::resolve(pid).and_then(|process| collector.survey(process)) {
+            Ok(process) => targets.processes.push(process),
+            Err(TargetError::KernelThread { .. }) => {}
+            Err(TargetError::NoSuchProcess { .. } | TargetError::Zombie { .. }) => targets.skipped.vanished += 1,
+            Err(_) => targets.skipped.unreadable += 1,
+        }
+    }
+    targets.libraries = collector.libraries;
+    Ok(targets)
+}
+
+/// The verdict on a process that uses both: one usable file is enough, and a reason is better than none found.
+fn better(so_far: Verdict, next: Verdict) -> Verdict {
+    match (&so_far, &next) {
+        (Ok(()), _) | (Err(_), Err(Unusable::NoLibc)) => so_far,
+        _ => next,
+    }
+}
+
+/// Files found so far.
+#[derive(Default)]
+struct Collector {
+    libraries: Vec<Library>,
+    /// Position in `libraries`; `None` for a file in which there is nothing to look for.
+    known: HashMap<FileId, Option<usize>>,
+}
+
+impl Collector {
+    /// Looks for a process's lock functions: in its C library, else in its own executable.
+    fn survey(&mut self, process: process::Process) -> Result<Process, TargetError> {
+        let pid = process.pid;
+        let proc = Path::new("/proc").join(pid.to_string());
+        let mut verdict = Err(Unusable::NoLibc);
+        let mut seen = Vec::new();
+        for mapping in process::mappings(&process)?.into_iter().filter(|m| is_c_library(&m.path)) {
+            if seen.contains(&(mapping.inode, mapping.path.clone())) {
+                continue;
+            }
+            let link = proc.join("map_files").join(&mapping.range);
+            let found = match File::of_process(pid, &mapping.path, &link, mapping.inode) {
+                Ok(file) => self.add(&file, &mapping.path, Role::CLibrary, Some(pid)),
+                Err(why) => Err(why),
+            };
+            verdict = better(verdict, found);
+            seen.push((mapping.inode, mapping.path));
+        }
+        if verdict == Err(Unusable::NoLibc) {
+            verdict = self.executable(pid, &proc.join("exe"));
+        }
+        let unusable = match verdict {
+            Err(Unusable::Stubs(version)) => Some(Unusable::NoThreads(version)),
+            other => other.err(),
+        };
+        Ok(Process { pid: Some(pid), name: process.name, unusable })
+    }
+
+    fn executable(&mut self, pid: u32, link: &Path) -> Verdict {
+        let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
+        let path = fs::read_link(link).map_err(unreadable)?;
+        let file = File::of_process(pid, &path, link, 0)?;
+        // Dynamic executables may be huge; their headers are enough to leave them alone.
+        let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
+        match elf::headers(&cache)?.linkage {
+            Linkage::Dynamic { .. } => Err(Unusable::NoLibc),
+            Linkage::Static | Linkage::Library => self.add(&file, &path, Role::Executable, Some(pid)),
+        }
+    }
+
+    /// Takes in a file that a process uses, and says whether it can be probed.
+    fn add(&mut self, file: &File, display: &Path, role: Role, pid: Option<u32>) -> Verdict {
+        let index = match self.known.entry(file.id) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let library = examine(file, display, role);
+                *new.insert(library.map(|library| {
+                    self.libraries.push(library);
+                    self.libraries.len() - 1
+                }))
+            }
+        };
+        let Some(library) = index.and_then(|index| self.libraries.get_mut(index)) else {
+            return Err(Unusable::NoLibc);
+        };
+        library.pids.extend(pid.filter(|pid| !library.pids.contains(pid)));
+        if library.path.starts_with("/proc") && !file.is_fleeting() {
+            library.path.clone_from(&file.path);
+        }
+        library.unusable.clone().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::elf::{ElfError, Found, GlibcVersion};
+    use crate::capture::probe_table::FUNCTIONS;
+    use crate::capture::prologue::Cost;
+
+    #[test]
+    fn this_process_uses_one_c_library() {
+        let pid = std::process::id();
+        let targets = of_pids(&[pid, pid]).unwrap();
+        targets.check_full_tier().unwrap();
+        assert_eq!(targets.processes.len(), 1);
+        let [library] = targets.libraries.as_slice() else { panic!("{:?}", targets.libraries) };
+        assert_eq!((library.pids.as_slice(), library.sites.len()), (&[pid][..], FUNCTIONS.len()));
+        assert!(library.missing.is_empty() && library.unusable.is_none() && !library.path.starts_with("/proc"));
+        for site in &library.sites {
+            let code = library.image.as_ref().unwrap().functions.iter().find_map(|(f, found)| match found {
+                Found::Code(code) if *f == site.function => Some(code),
+                _ => None,
+            });
+            let code = code.unwrap();
+            assert_eq!(site.file_offset, code.file_offset + site.placement.offset);
+            assert!(site.placement.offset < code.bytes.len() as u64);
+            assert!(site.placement.offset == 0 || site.placement.cost == Cost::Emulated);
+        }
+    }
+
+    #[test]
+    fn threads_stand_for_their_process() {
+        let tid = nix::unistd::gettid().as_raw().cast_unsigned();
+        let targets = of_pids(&[tid, std::process::id()]).unwrap();
+        assert_eq!(targets.processes.len(), 1);
+        assert!(targets.notes[0].starts_with(&format!("{tid} is a thread of process {} (", std::process::id())));
+    }
+
+    #[test]
+    fn the_whole_system_without_one() {
+        let pid = std::process::id();
+        let all = system_wide(0).unwrap();
+        all.check_any().unwrap();
+        assert!(all.libraries.iter().any(|library| library.pids.contains(&pid)));
+        let others = system_wide(pid).unwrap();
+        assert!(others.libraries.iter().all(|library| !library.pids.contains(&pid)));
+        let mut files: Vec<_> = all.libraries.iter().map(|library| (library.dev, library.ino)).collect();
+        files.sort_unstable();
+        files.dedup();
+        assert_eq!(files.len(), all.libraries.len());
+    }
+
+    #[test]
+    fn libpthread_makes_up_for_the_stubs_in_libc() {
+        let stubs = || Err(Unusable::Stubs(GlibcVersion(2, 31)));
+        assert_eq!(better(stubs(), Ok(())), Ok(()));
+        assert_eq!(better(Ok(()), stubs()), Ok(()));
+        assert_eq!(better(Err(Unusable::NoLibc), stubs()), stubs());
+        assert_eq!(better(stubs(), Err(Unusable::NoLibc)), stubs());
+    }
+
+    #[test]
+    fn errors_say_what_can_be_done() {
+        let targets = Targets {
+            processes: vec![Process { pid: Some(7), name: "caddy".to_owned(), unusable: Some(Unusable::Go) }],
+            ..Targets::default()
+        };
+        assert_eq!(
+            targets.check_full_tier().unwrap_err().to_string(),
+            "failed to attach to pid 7 (caddy): it is a Go program, whose locks do not go through a C library; \
+             `--futex-only` still shows its waits"
+        );
+        assert!(targets.check_any().unwrap_err().to_string().contains("none of the 1 processes"));
+        assert_eq!(Unusable::Elf(ElfError::NotElf).to_string(), "it is not an ELF file");
+    }
+}

@@ -1,0 +1,75 @@
+//! From libraries found to probe sites, and what a person should know of them.
+
+use super::args::PlacementChoice;
+use crate::capture::attach::{Mechanism, ProbeSite};
+use crate::capture::probe_table::FUNCTIONS;
+use crate::capture::prologue::Cost;
+use crate::capture::session::Session;
+use crate::capture::target::{Library, Targets};
+use std::path::PathBuf;
+
+/// The probe sites of libraries.
+pub(super) fn sites(libraries: &[Library], choice: PlacementChoice) -> Vec<ProbeSite> {
+    libraries
+        .iter()
+        .flat_map(|library| library.sites.iter().map(move |site| (library, site)))
+        .filter_map(|(library, site)| {
+            Some(ProbeSite {
+                path: library.path.clone(),
+                display: library.display.clone(),
+                function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol)?,
+                file_offset: match choice {
+                    PlacementChoice::Best => site.file_offset,
+                    PlacementChoice::Entry => site.file_offset.checked_sub(site.placement.offset)?,
+                },
+            })
+        })
+        .collect()
+}
+
+/// What the reader of the report must know of the probes: dear ones, missing ones, unusable libraries.
+pub(super) fn remarks(targets: &Targets) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for library in &targets.libraries {
+        let file = &library.display;
+        if let Some(why) = &library.unusable {
+            remarks.push(format!("locks in {file} are seen only when a thread sleeps for them: {why}"));
+        }
+        let dear: Vec<_> = library
+            .sites
+            .iter()
+            .filter(|s| s.placement.cost == Cost::SingleStepped)
+            .map(|s| s.function.symbol)
+            .collect();
+        if !dear.is_empty() {
+            let ns = Cost::SingleStepped.expected_ns();
+            remarks.push(format!("{} in {file} must be single-stepped: about {ns} ns a call", dear.join(", ")));
+        }
+        let missing: Vec<_> =
+            library.missing.iter().filter(|m| m.function.essential).map(|m| m.function.symbol).collect();
+        if !missing.is_empty() && library.unusable.is_none() {
+            remarks.push(format!("{} cannot be probed in {file}", missing.join(", ")));
+        }
+    }
+    let skipped = targets.skipped;
+    if skipped.unreadable > 0 {
+        remarks.push(format!("{} processes could not be looked at and are missing", skipped.unreadable));
+    }
+    remarks
+}
+
+/// What is in place, in a few words.
+pub(super) fn summary(session: &Session, files: &[PathBuf], futex_only: bool) -> String {
+    if futex_only {
+        return "futex calls only, no uprobes".to_owned();
+    }
+    let mut distinct = files.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let how = match session.mechanism() {
+        Mechanism::Session => "uprobe sessions",
+        Mechanism::PerfEvents => "uprobes as perf events",
+    };
+    let files = if distinct.len() == 1 { "file" } else { "files" };
+    format!("{} functions probed in {} {files} ({how})", session.probe_count(), distinct.len())
+}
