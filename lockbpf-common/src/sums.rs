@@ -56,7 +56,7 @@ pub struct SumKey {
 /// cost of the probe that would measure it. So the acquire latency of an uncontended acquisition is 0 by definition, and
 /// `wait_ns`, `wait_max_ns` and `wait_hist` (with `acquisitions − contended` more in its lowest bucket) are those of all.
 ///
-/// All but `try_failures`, `timeouts`, `errors`, `wakes` and `wakes_of_none` are written while the lock is held,
+/// All but `try_failures`, `timeouts`, `timeout_ns`, `errors`, `wakes` and `wakes_of_none` are written while the lock is held,
 /// so the lock itself orders the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -71,6 +71,8 @@ pub struct Sums {
     pub try_failures: u64,
     /// Attempts that timed out.
     pub timeouts: u64,
+    /// Σ wait of those.
+    pub timeout_ns: u64,
     /// Attempts that failed otherwise (futex: interrupted).
     pub errors: u64,
     /// Futex only: wake calls that woke at least one thread.
@@ -116,7 +118,7 @@ pub struct ThreadSums {
 }
 
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<Sums>() == 12 * 8 + 8 + 2 * BUCKETS * 4);
+const _: () = assert!(size_of::<Sums>() == 13 * 8 + 8 + 2 * BUCKETS * 4);
 const _: () = assert!(size_of::<ThreadSums>() == 56);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.

@@ -4,7 +4,7 @@
 use crate::atomic::add;
 use crate::emit::{reserve, submit};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
-use crate::section::{acquired_late, contend, contend_late, sums, tally};
+use crate::section::{contend, contend_held, reacquire_held, sums, tally};
 use crate::thread::{FutexCall, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -23,6 +23,8 @@ use lockbpf_common::waiting::Waiting;
 const NONE: u32 = 0;
 const WAIT: u32 = 1;
 const WAKE: u32 = 2;
+/// A wait that a signal ended: restarted at once, unless the signal kills the thread.
+const INTERRUPTED: u32 = 3;
 
 /// Number of the futex system call (x86-64).
 #[cfg(bpf_target_arch = "x86_64")]
@@ -67,40 +69,63 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         let _ = WAKERS.insert(FutexWord { addr: word, process: u64::from(t.process) }, tid(), 0);
         return;
     }
+    let mut waiting = Waiting {
+        since_ns: now,
+        lock: word,
+        site: 0,
+        process: t.process,
+        owner: 0,
+        stack: -1,
+        via: Via::Futex as u32,
+        kind: mutex_kind::IS_FUTEX,
+        expected,
+    };
     if t.pending.via != 0 && t.pending.lock == word {
         if t.pending.flags & u32::from(flag::CONTENDED) == 0 {
             // Free at the attempt, but another thread was faster; or the mutex of a condition wait is taken.
-            contend(ctx, t, owner_of(word), now);
+            contend(ctx, t, owner_of(word));
         }
+        let p = &t.pending;
+        waiting.since_ns = p.attempt_ns.max(p.woken_ns);
+        (waiting.site, waiting.owner, waiting.stack, waiting.via, waiting.kind) =
+            (p.site, p.owner, p.stack, p.via, p.kind);
     } else if t.pending.via == Via::CondReacquire as u32 {
         // The sleep of a condition wait: idle.
-    } else if let Some(i) = taken_as_free(t, word) {
-        contend_late(ctx, t, i, owner_of(word));
+        return;
+    } else if let Some(i) = in_call_of(t, word) {
+        if t.held[i & (MAX_HELD - 1)].flags & u32::from(flag::CONTENDED) == 0 {
+            contend_held(ctx, t, i, owner_of(word));
+        }
+        let h = &t.held[i & (MAX_HELD - 1)];
+        waiting.since_ns = h.acquire_ns.saturating_sub(h.wait_ns);
+        (waiting.site, waiting.owner, waiting.stack, waiting.via, waiting.kind) = (h.site, h.owner, h.stack, h.via, 0);
     } else {
         t.futex.owner = owner_of(word);
-        let waiting = Waiting {
-            since_ns: now,
-            lock: word,
-            site: 0,
-            process: t.process,
-            owner: t.futex.owner,
-            stack: -1,
-            via: Via::Futex as u32,
-            kind: mutex_kind::IS_FUTEX,
-            expected,
-        };
-        if WAITS.insert(tid(), &waiting, 0).is_err() {
-            count(Counter::WaitsFull);
-        }
+        waiting.owner = t.futex.owner;
+    }
+    if WAITS.insert(tid(), &waiting, 0).is_err() {
+        count(Counter::WaitsFull);
     }
 }
 
-/// Index of a held lock whose acquisition was only assumed, because its word was 0 at the attempt, if it is this word:
-/// the most recent one, since the thread is still inside that call.
+/// Index of the held lock in whose call the thread still is, if that is this word: it counts as held from its attempt
+/// on, and only the most recent one can be.
 #[inline(always)]
-fn taken_as_free(t: &Thread, word: u64) -> Option<usize> {
+fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
     let top = (t.depth as usize).checked_sub(1)?;
     (t.pending.via == 0 && t.held[top & (MAX_HELD - 1)].lock == word).then_some(top)
+}
+
+/// Forgets the wait that a dying thread was in: it never got the lock.
+#[inline(always)]
+pub fn abandon_wait(t: &mut Thread) {
+    if matches!(t.futex.role, WAIT | INTERRUPTED) {
+        if t.pending.via != 0 {
+            t.pending.via = 0;
+        } else if in_call_of(t, t.futex.word).is_some() {
+            t.depth -= 1;
+        }
+    }
 }
 
 /// What stands where glibc's mutex has its owner.
@@ -115,10 +140,10 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
     let now = now();
     let Some(t) = current() else { return };
     let call = t.futex;
-    t.futex.role = NONE;
     match call.role {
         WAIT => waited(ctx, t, &call, ret, now),
         WAKE => {
+            t.futex.role = NONE;
             let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
             if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
                 add(if ret > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
@@ -139,6 +164,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         -4 | -516..=-512 => FutexResult::Interrupted,
         _ => FutexResult::Failed,
     };
+    t.futex.role = if matches!(result, FutexResult::Interrupted) { INTERRUPTED } else { NONE };
     let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
     if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
         match result {
@@ -161,21 +187,29 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         // SAFETY: copied at once.
         unsafe { WAKERS.get(FutexWord { addr: call.word, process }) }.copied().unwrap_or(0)
     };
+    let slept = matches!(result, FutexResult::Slept);
     if t.pending.via != 0 && t.pending.lock == call.word {
-        if matches!(result, FutexResult::Slept) {
+        let _ = WAITS.remove(tid());
+        t.pending.acquire_ns = now;
+        if slept {
             t.pending.flags |= u32::from(flag::SLEPT);
             t.pending.waker = waker();
         }
     } else if t.pending.via == Via::CondReacquire as u32 {
         t.pending.woken_ns = now;
-    } else if let Some(i) = taken_as_free(t, call.word) {
-        let waker = waker();
-        acquired_late(t, i, now, waker, matches!(result, FutexResult::Slept));
+        t.pending.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
+    } else if let Some(i) = in_call_of(t, call.word) {
+        let _ = WAITS.remove(tid());
+        reacquire_held(t, i, now);
+        if slept {
+            let h = &mut t.held[i & (MAX_HELD - 1)];
+            h.flags |= u32::from(flag::SLEPT);
+            h.waker = waker();
+        }
     } else {
         let _ = WAITS.remove(tid());
         let config = CONFIG.load();
-        let slept = matches!(result, FutexResult::Slept) && wait_ns >= config.min_wait_ns;
-        if slept || config.mode & mode::ALL_EVENTS != 0 {
+        if slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0 {
             let fields = FutexFields {
                 end_ns: now,
                 wait_ns,
@@ -305,7 +339,7 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
 /// Without tracefs: every system call's exit; only threads inside a futex call go on.
 #[raw_tracepoint(tracepoint = "sys_exit")]
 pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
-    let inside = crate::thread::existing(task()).is_some_and(|t| t.futex.role != NONE);
+    let inside = crate::thread::existing(task()).is_some_and(|t| matches!(t.futex.role, WAIT | WAKE));
     if inside {
         exit(&ctx, ctx.arg(1));
     }

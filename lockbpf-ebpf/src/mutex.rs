@@ -1,16 +1,15 @@
-//! pthread mutexes (glibc): attempt at the entry of the lock functions, acquire at once if the lock is free and else at
-//! their return, release at the entry of unlock.
+//! pthread mutexes (glibc): attempt at the entry of the lock functions, release at the entry of unlock. Only the calls
+//! that may fail (trylock and the timed ones) are watched to their return.
 
 use crate::maps::{CONTROL, count};
 use crate::process::start_boottime;
-use crate::section::{acquired, attempt, close, contend, failed, hold};
+use crate::section::{acquired, attempt, close, contend, contend_held, failed, fits, hold, settle};
 use crate::thread::{Held, Thread, current, now, task};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Outcome, Via, mutex_kind, word_has_waiters};
-use lockbpf_common::record::LOW48;
 
 const EBUSY: i32 = 16;
 const ETIMEDOUT: i32 = 110;
@@ -55,10 +54,10 @@ impl GlibcMutex {
         }
     }
 
-    /// Whether a blocking lock call gets it at once: it is free, and of a kind that cannot be refused.
+    /// Whether a blocking lock call cannot be refused.
     #[inline(always)]
-    fn free(&self) -> bool {
-        self.word == 0 && self.kind & mutex_kind::NOT_PLAIN == 0
+    fn is_plain(&self) -> bool {
+        self.kind & mutex_kind::NOT_PLAIN == 0
     }
 }
 
@@ -78,20 +77,24 @@ pub fn return_address(ctx: &ProbeContext) -> u64 {
     unsafe { (*ctx.regs).regs[30] }
 }
 
-/// Attempt by a call that waits if the lock is held. Returns whether its return must be seen.
+/// Attempt by `pthread_mutex_lock`, which is not watched to its return: the lock counts as held from now on, and if it
+/// is contended, from the end of the last sleep for it.
 #[inline(always)]
-pub fn attempt_blocking(ctx: &ProbeContext, via: Via) -> bool {
-    let Some(t) = current() else { return false };
+pub fn attempt_lock(ctx: &ProbeContext) {
+    let Some(t) = current() else { return };
+    settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
     let mutex = GlibcMutex::read(lock);
-    // As late as possible: what this handler takes before should not count as holding.
+    // As late as possible: what this handler takes should not count as holding.
     let now = now();
-    if let Some(mutex) = mutex
-        && mutex.free()
-        && t.pending.via == 0
-        && (lock | site) <= LOW48
-    {
+    if !fits(lock, site) {
+        return;
+    }
+    let (word, owner, kind, plain) = mutex.map_or((0, 0, 0, true), |m| (m.word, m.owner(), m.kind, m.is_plain()));
+    let known = if t.depth == 0 { None } else { t.find(lock) };
+    let recursive = kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE;
+    if plain && (known.is_none() || recursive || word == 0) {
         let held = Held {
             lock,
             site,
@@ -100,22 +103,45 @@ pub fn attempt_blocking(ctx: &ProbeContext, via: Via) -> bool {
             owner: 0,
             waker: 0,
             stack: -1,
-            via: via as u32,
+            via: Via::Lock as u32,
             flags: 0,
             recursion: 0,
         };
-        hold(t, mutex.kind, held);
+        if let Some(i) = hold(t, kind, held, known)
+            && word != 0
+        {
+            contend_held(ctx, t, i, owner);
+        }
+        return;
+    }
+    if known.is_some() && kind & mutex_kind::TYPE_MASK == mutex_kind::ERRORCHECK {
+        // EDEADLK: nothing is acquired.
+        return;
+    }
+    // Robust, priority inheriting or protected; or one that this thread holds, for which it will wait for ever.
+    attempt(t, Via::Lock, lock, site, now).kind = kind;
+    if word != 0 && (known.is_none() || !recursive) {
+        contend(ctx, t, owner);
+    }
+}
+
+/// Attempt with a deadline. Returns whether its return must be seen: a free lock is had at once.
+#[inline(always)]
+pub fn attempt_timed(ctx: &ProbeContext, via: Via) -> bool {
+    let now = now();
+    let Some(t) = current() else { return false };
+    settle(t);
+    let lock: u64 = ctx.arg(0).unwrap_or(0);
+    let site = return_address(ctx);
+    if !fits(lock, site) {
         return false;
     }
-    let Some(p) = attempt(t, via, lock, site, now) else { return false };
-    let Some(mutex) = mutex else { return true };
-    p.kind = mutex.kind;
-    let refused_or_nested =
-        matches!(mutex.kind & mutex_kind::TYPE_MASK, mutex_kind::RECURSIVE | mutex_kind::ERRORCHECK);
-    // Held, and not by this thread itself, for whom a recursive one is free and an error-checking one is an error. (A
-    // thread that locks a normal mutex twice does wait: for itself.)
-    if mutex.word != 0 && !(refused_or_nested && t.find(lock).is_some()) {
-        contend(ctx, t, mutex.owner(), now);
+    let p = attempt(t, via, lock, site, now);
+    if let Some(mutex) = GlibcMutex::read(lock) {
+        p.kind = mutex.kind;
+        if mutex.word != 0 && t.find(lock).is_none() {
+            contend(ctx, t, mutex.owner());
+        }
     }
     true
 }
@@ -125,11 +151,13 @@ pub fn attempt_blocking(ctx: &ProbeContext, via: Via) -> bool {
 pub fn attempt_trylock(ctx: &ProbeContext) -> bool {
     let now = now();
     let Some(t) = current() else { return false };
+    settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    let Some(p) = attempt(t, Via::TryLock, lock, return_address(ctx), now) else { return false };
-    if let Some(mutex) = GlibcMutex::read(lock) {
-        p.kind = mutex.kind;
+    let site = return_address(ctx);
+    if !fits(lock, site) {
+        return false;
     }
+    attempt(t, Via::TryLock, lock, site, now).kind = GlibcMutex::read(lock).map_or(0, |m| m.kind);
     true
 }
 
@@ -153,6 +181,7 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
 pub fn release(ctx: &ProbeContext) {
     let now = now();
     let Some(t) = current() else { return };
+    settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let Some(i) = t.find(lock) else {
         unexpected_release(t);

@@ -2,8 +2,8 @@
 //! the return half where it is not needed (kernel 6.13), and a pair of plain programs per function for older kernels.
 
 use crate::cond;
-use crate::mutex::{attempt_blocking, attempt_returned, attempt_trylock, release};
-use crate::thread::{Thread, current, now};
+use crate::mutex::{attempt_lock, attempt_returned, attempt_timed, attempt_trylock, release};
+use crate::thread::{current, now};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
 use aya_ebpf::macros::{uprobe, uretprobe};
@@ -21,6 +21,10 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
     let ctx = ProbeContext::new(ctx);
     // SAFETY: ctx is the program's own context.
     let function = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    if function == cookie::LOCK {
+        attempt_lock(&ctx);
+        return DECLINE;
+    }
     if function == cookie::UNLOCK {
         release(&ctx);
         return DECLINE;
@@ -30,15 +34,17 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         && instruction_pointer(&ctx) == t.pending.site
     {
         // At the return address of the call in progress: this is its return half.
-        returned(t, RetProbeContext::new(ctx.as_ptr()).ret());
+        attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now());
         return 0;
     }
     let wanted = match function {
-        cookie::LOCK => attempt_blocking(&ctx, Via::Lock),
         cookie::TRYLOCK => attempt_trylock(&ctx),
-        cookie::TIMEDLOCK => attempt_blocking(&ctx, Via::TimedLock),
-        cookie::CLOCKLOCK => attempt_blocking(&ctx, Via::ClockLock),
-        _ => cond::wait(&ctx),
+        cookie::TIMEDLOCK => attempt_timed(&ctx, Via::TimedLock),
+        cookie::CLOCKLOCK => attempt_timed(&ctx, Via::ClockLock),
+        _ => {
+            cond::wait(&ctx);
+            false
+        }
     };
     u32::from(!wanted)
 }
@@ -57,32 +63,21 @@ fn instruction_pointer(ctx: &ProbeContext) -> u64 {
     unsafe { (*ctx.regs).pc }
 }
 
-/// Return of the call in progress.
-#[inline(always)]
-fn returned(t: &mut Thread, result: i32) {
-    let now = now();
-    if t.pending.via == Via::CondReacquire as u32 {
-        cond::wait_returned(t, result, now);
-    } else {
-        attempt_returned(t, result, now);
-    }
-}
-
 #[uprobe]
 pub fn mutex_lock(ctx: ProbeContext) -> u32 {
-    attempt_blocking(&ctx, Via::Lock);
+    attempt_lock(&ctx);
     0
 }
 
 #[uprobe]
 pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
-    attempt_blocking(&ctx, Via::TimedLock);
+    attempt_timed(&ctx, Via::TimedLock);
     0
 }
 
 #[uprobe]
 pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
-    attempt_blocking(&ctx, Via::ClockLock);
+    attempt_timed(&ctx, Via::ClockLock);
     0
 }
 
@@ -104,13 +99,13 @@ pub fn cond_wait(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Return of any of them that has one. Without a call in progress it was a free lock's, or began before the observation.
+/// Return of trylock and the timed calls. Without a call in progress it began before the observation.
 #[uretprobe]
 pub fn call_returned(ctx: RetProbeContext) -> u32 {
     if let Some(t) = current()
         && t.pending.via != 0
     {
-        returned(t, ctx.ret());
+        attempt_returned(t, ctx.ret(), now());
     }
     0
 }

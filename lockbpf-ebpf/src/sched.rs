@@ -1,9 +1,10 @@
 //! What ends a thread's state: exec, exit, and a change of name where names are filtered.
 
 use crate::emit::emit;
+use crate::futex::abandon_wait;
 use crate::maps::{CONTROL, WAITS, count};
 use crate::process;
-use crate::section::close;
+use crate::section::{close, settle};
 use crate::thread::{existing, now, task, tid};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::raw_tracepoint;
@@ -43,6 +44,8 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     let now = now();
+    abandon_wait(t);
+    settle(t);
     if t.depth > 0 {
         count(Counter::ExitHolding);
         debug!(&ctx, "thread {} exits holding {} locks", tid(), t.depth);

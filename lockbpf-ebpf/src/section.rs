@@ -2,7 +2,7 @@
 
 use crate::atomic::add;
 use crate::emit::emit;
-use crate::maps::{CONFIG, SUMS, WAITS, count, user_stack};
+use crate::maps::{CONFIG, SUMS, count, user_stack};
 use crate::thread::{Held, Pending, Thread, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_NOEXIST;
@@ -11,7 +11,6 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
 use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
-use lockbpf_common::waiting::Waiting;
 
 /// A fresh entry of the sums map: too large for the eBPF stack, so it is inserted from here.
 static EMPTY: Sums = Sums {
@@ -20,6 +19,7 @@ static EMPTY: Sums = Sums {
     contended: 0,
     try_failures: 0,
     timeouts: 0,
+    timeout_ns: 0,
     errors: 0,
     wakes: 0,
     wakes_of_none: 0,
@@ -62,78 +62,91 @@ pub fn tally(histogram: &mut [u32; BUCKETS], ns: u64) {
     }
 }
 
-/// Begins an attempt. Returns it, unless the address does not fit a record.
+/// Whether addresses fit a record; counted if not.
 #[inline(always)]
-pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> Option<&mut Pending> {
-    if t.pending.via != 0 {
-        count(Counter::AttemptWhileAttempting);
-    }
-    if (lock | site) > LOW48 {
+pub fn fits(lock: u64, site: u64) -> bool {
+    let fits = (lock | site) <= LOW48;
+    if !fits {
         count(Counter::WideAddress);
-        t.pending.via = 0;
-        return None;
     }
+    fits
+}
+
+/// Begins an attempt whose end is yet to be seen.
+#[inline(always)]
+pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> &mut Pending {
     t.pending = Pending {
         lock,
         site,
         attempt_ns: now,
         cond: 0,
         woken_ns: 0,
+        acquire_ns: 0,
         owner: 0,
         waker: 0,
         stack: -1,
         kind: 0,
         via: via as u32,
         flags: 0,
+        timed_out: 0,
+        reserved: 0,
     };
-    Some(&mut t.pending)
+    &mut t.pending
 }
 
-/// The attempt in progress is contended: takes its stack, lists it as a wait in progress, marks the locks held
-/// meanwhile as outer ones. The thread is about to wait anyway, so this is off the critical path.
+/// Settles an attempt that must have succeeded by now, because the thread does something else: the calls that cannot
+/// fail are not watched to their return, since a return probe replaces the return address, which breaks unwinding (a
+/// cancelled `pthread_cond_wait`, for one). What they waited for is known from their futex calls.
 #[inline(always)]
-pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32, since_ns: u64) {
+pub fn settle(t: &mut Thread) {
+    match t.pending.via {
+        0 => {}
+        via if via == Via::Lock as u32 || via == Via::CondReacquire as u32 => {
+            crate::cond::sum_idle(t);
+            let p = &t.pending;
+            let attempt_ns = if via == Via::CondReacquire as u32 { p.woken_ns.max(p.attempt_ns) } else { p.attempt_ns };
+            // The last time a sleep for the lock ended; without one it was had at once.
+            let acquire_ns = p.acquire_ns.max(attempt_ns);
+            acquired(t, attempt_ns, acquire_ns);
+        }
+        _ => {
+            count(Counter::AttemptWhileAttempting);
+            t.pending.via = 0;
+        }
+    }
+}
+
+/// The attempt in progress is contended: takes its stack, marks the locks held meanwhile as outer ones. The thread is
+/// about to wait anyway, so this is off the critical path.
+#[inline(always)]
+pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32) {
     let p = &mut t.pending;
     p.flags |= u32::from(flag::CONTENDED);
     p.owner = owner;
     p.stack = user_stack(ctx);
-    list_wait(t.process, since_ns, p.lock, p.site, owner, p.stack, p.via, p.kind);
     mark_outer(t, t.depth as usize);
 }
 
-/// The lock that was taken to be free at the attempt was taken by another thread first: this one is about to sleep for
-/// it. Held lock `i` becomes a contended one, whose acquisition is yet to come.
+/// Held lock `i`, counted as acquired at its attempt, is contended: it is acquired when its last sleep ends.
 #[inline(always)]
-pub fn contend_late<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, owner: u32) {
+pub fn contend_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, owner: u32) {
     let stack = user_stack(ctx);
     let h = &mut t.held[i & (MAX_HELD - 1)];
     h.flags |= u32::from(flag::CONTENDED);
     h.owner = owner;
     h.stack = stack;
-    list_wait(t.process, h.acquire_ns, h.lock, h.site, owner, stack, h.via, 0);
     mark_outer(t, i);
 }
 
-/// Held lock `i`, contended late, was slept for and may be acquired now; a further sleep corrects it.
+/// A sleep for held lock `i` has ended: it is acquired now, unless a further sleep follows.
 #[inline(always)]
-pub fn acquired_late(t: &mut Thread, i: usize, now: u64, waker: u32, slept: bool) {
+pub fn reacquire_held(t: &mut Thread, i: usize, now: u64) {
     let h = &mut t.held[i & (MAX_HELD - 1)];
     let attempt_ns = h.acquire_ns.saturating_sub(h.wait_ns);
     h.acquire_ns = now;
     h.wait_ns = now.saturating_sub(attempt_ns);
-    if slept {
-        h.flags |= u32::from(flag::SLEPT);
-        h.waker = waker;
-    }
-    let _ = WAITS.remove(tid());
-}
-
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the fields of one map entry, gathered in two places")]
-fn list_wait(process: u32, since_ns: u64, lock: u64, site: u64, owner: u32, stack: i32, via: u32, kind: u32) {
-    let waiting = Waiting { since_ns, lock, site, process, owner, stack, via, kind, expected: 0 };
-    if WAITS.insert(tid(), &waiting, 0).is_err() {
-        count(Counter::WaitsFull);
+    if t.depth == 1 {
+        t.union_start_ns = now;
     }
 }
 
@@ -153,34 +166,27 @@ pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
     let p = t.pending;
     t.pending.via = 0;
     let contended = p.flags & u32::from(flag::CONTENDED) != 0;
-    if contended {
-        let _ = WAITS.remove(tid());
-    }
-    hold(
-        t,
-        p.kind,
-        Held {
-            lock: p.lock,
-            site: p.site,
-            acquire_ns: now,
-            // What an uncontended call takes is below the cost of measuring it.
-            wait_ns: if contended { now.saturating_sub(attempt_ns) } else { 0 },
-            owner: p.owner,
-            waker: p.waker,
-            stack: p.stack,
-            via: p.via,
-            flags: p.flags,
-            recursion: 0,
-        },
-    );
+    let held = Held {
+        lock: p.lock,
+        site: p.site,
+        acquire_ns: now,
+        // What an uncontended call takes is below the cost of measuring it.
+        wait_ns: if contended { now.saturating_sub(attempt_ns) } else { 0 },
+        owner: p.owner,
+        waker: p.waker,
+        stack: p.stack,
+        via: p.via,
+        flags: p.flags,
+        recursion: 0,
+    };
+    let known = t.find(held.lock);
+    hold(t, p.kind, held, known);
 }
 
-/// The thread holds a lock from now on.
+/// The thread holds a lock from now on; `known` is where it holds it already. Returns where it is kept.
 #[inline(always)]
-pub fn hold(t: &mut Thread, kind: u32, held: Held) {
-    if t.depth > 0
-        && let Some(i) = t.find(held.lock)
-    {
+pub fn hold(t: &mut Thread, kind: u32, held: Held, known: Option<usize>) -> Option<usize> {
+    if let Some(i) = known {
         let outer = &mut t.held[i & (MAX_HELD - 1)];
         if kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE {
             // Belongs to the outermost instance.
@@ -191,18 +197,20 @@ pub fn hold(t: &mut Thread, kind: u32, held: Held) {
             count(Counter::AcquireWhileHolding);
             *outer = held;
         }
-        return;
+        return None;
     }
     if t.depth as usize >= MAX_HELD {
         t.overflow += 1;
         count(Counter::HeldFull);
-        return;
+        return None;
     }
     if t.depth == 0 {
         t.union_start_ns = held.acquire_ns;
     }
-    t.held[t.depth as usize & (MAX_HELD - 1)] = held;
+    let i = t.depth as usize & (MAX_HELD - 1);
+    t.held[i] = held;
     t.depth += 1;
+    Some(i)
 }
 
 /// Ends the section of held lock `i`: sums it, and records it if it waited, made others wait, or if all are wanted.
@@ -303,10 +311,6 @@ fn record(process: u32, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, k
 pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
     let p = t.pending;
     t.pending.via = 0;
-    let contended = p.flags & u32::from(flag::CONTENDED) != 0;
-    if contended {
-        let _ = WAITS.remove(tid());
-    }
     let wait_ns = now.saturating_sub(p.attempt_ns);
     let key = SumKey { lock: p.lock, site: p.site, process: t.process, via: p.via };
     if let Some(s) = sums(&key, p.kind, p.attempt_ns) {
@@ -314,10 +318,7 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
             Outcome::TryFailed => add(&mut s.try_failures, 1),
             Outcome::TimedOut => {
                 add(&mut s.timeouts, 1);
-                add(&mut s.wait_ns, wait_ns);
-                if wait_ns > s.wait_max_ns {
-                    s.wait_max_ns = wait_ns;
-                }
+                add(&mut s.timeout_ns, wait_ns);
             }
             _ => add(&mut s.errors, 1),
         }

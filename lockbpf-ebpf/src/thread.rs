@@ -55,6 +55,8 @@ pub struct Pending {
     pub cond: u64,
     /// When the condition wait's sleep ended: the attempt on the mutex.
     pub woken_ns: u64,
+    /// When the last sleep for the lock ended.
+    pub acquire_ns: u64,
     /// Owner word at the attempt.
     pub owner: u32,
     /// Last waker.
@@ -67,6 +69,10 @@ pub struct Pending {
     pub via: u32,
     /// Section flags so far.
     pub flags: u32,
+    /// Condition wait: 1 if its last sleep ended at its deadline.
+    pub timed_out: u32,
+    /// Explicit padding.
+    pub reserved: u32,
 }
 
 /// A futex call in progress.

@@ -21,17 +21,18 @@ pub struct Function {
 
 /// Every probed function.
 pub const FUNCTIONS: &[Function] = &[
-    row("pthread_mutex_lock", 1, cookie::LOCK, "mutex_lock", RETURNED, true),
+    row("pthread_mutex_lock", 1, cookie::LOCK, "mutex_lock", None, true),
     row("pthread_mutex_trylock", 1, cookie::TRYLOCK, "mutex_trylock", RETURNED, true),
     row("pthread_mutex_timedlock", 1, cookie::TIMEDLOCK, "mutex_timedlock", RETURNED, false),
     row("pthread_mutex_clocklock", 1, cookie::CLOCKLOCK, "mutex_clocklock", RETURNED, false),
     row("pthread_mutex_unlock", 1, cookie::UNLOCK, "mutex_unlock", None, true),
-    row("pthread_cond_wait", 2, cookie::COND_WAIT, "cond_wait", RETURNED, true),
-    row("pthread_cond_timedwait", 2, cookie::COND_WAIT, "cond_wait", RETURNED, true),
-    row("pthread_cond_clockwait", 2, cookie::COND_WAIT, "cond_wait", RETURNED, false),
+    row("pthread_cond_wait", 2, cookie::COND_WAIT, "cond_wait", None, true),
+    row("pthread_cond_timedwait", 2, cookie::COND_WAIT, "cond_wait", None, true),
+    row("pthread_cond_clockwait", 2, cookie::COND_WAIT, "cond_wait", None, false),
 ];
 
-/// The plain program at every return.
+/// The plain program at the return of the calls that may fail. No others are watched to their return: a return probe
+/// replaces the return address, which breaks the unwinding of a cancelled thread.
 const RETURNED: Option<&str> = Some("call_returned");
 
 const fn row(
