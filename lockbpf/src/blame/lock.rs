@@ -53,7 +53,7 @@ impl LockBlame {
 
     fn wait(&mut self, s: &Section, timed_out: bool) {
         let waiter = self.shares.waiter(s.site);
-        self.shares.add_wait(waiter, s.tid, s.wait);
+        self.shares.add_wait(waiter, s.tid, s.wait, timed_out);
         if let Some(stack) = s.stack.filter(|_| !s.has(flag::STACK_AT_RELEASE)) {
             self.shares.waiters[waiter].stacks.add(stack, s.wait);
         }
@@ -63,7 +63,6 @@ impl LockBlame {
             return divide(&self.history, &wait, to, &mut self.shares);
         }
         // Whoever held the lock when the deadline passed is recorded later, at its release.
-        self.shares.timed_out.add(s.wait);
         self.pending.push_back(wait);
         if self.pending.len() > MAX_PENDING
             && let Some(oldest) = self.pending.pop_front()

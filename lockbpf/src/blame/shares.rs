@@ -1,6 +1,7 @@
 //! What is known about the waiting for one lock: who waited, who held it meanwhile.
 
 use super::tally::{Tally, TopTallies};
+use crate::histogram::Histogram;
 use crate::id::{Site, StackId, Tid};
 use crate::units::Nanos;
 use std::collections::HashSet;
@@ -69,6 +70,10 @@ pub struct Shares {
     pub waits: Tally,
     /// Of these, the timed-out attempts.
     pub timed_out: Tally,
+    /// The longest wait of an acquisition.
+    pub max: Nanos,
+    /// Waits of the acquisitions, without timed-out attempts.
+    pub histogram: Histogram,
     /// Waiting for which nobody is to blame, or nobody is known.
     pub unattributed: Nanos,
     /// The part of `unattributed` for which the holders' sections were no longer remembered.
@@ -123,8 +128,14 @@ impl Shares {
     }
 
     /// Counts a wait, before it is divided among those to blame.
-    pub(super) fn add_wait(&mut self, waiter: usize, tid: Tid, wait: Nanos) {
+    pub(super) fn add_wait(&mut self, waiter: usize, tid: Tid, wait: Nanos, timed_out: bool) {
         self.waits.add(wait);
+        if timed_out {
+            self.timed_out.add(wait);
+        } else {
+            self.max = self.max.max(wait);
+            self.histogram.add(wait);
+        }
         if let Some(waiter) = self.waiters.get_mut(waiter) {
             waiter.waits.add(wait);
             waiter.max = waiter.max.max(wait);
