@@ -1,5 +1,6 @@
 //! How complete an observation is: every loss by its cause, every probe that failed, and what that means for a reader.
 
+use crate::units::Nanos;
 use lockbpf_common::counter::{Class, Counter};
 use std::collections::BTreeMap;
 
@@ -25,6 +26,8 @@ pub struct Quality {
     pub late: u64,
     /// Events that reached the analysis.
     pub events: u64,
+    /// Time between start and end during which the probes were off.
+    pub paused: Nanos,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,
     /// Remarks for the reader, each a full sentence.

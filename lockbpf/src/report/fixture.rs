@@ -1,0 +1,202 @@
+//! A synthetic observation, fed section by section as the kernel side would sum and record it, and names for it.
+
+use crate::event::{FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::names::{Frame, Names};
+use crate::observation::{Observation, OpenWait, SiteSums};
+use crate::units::{Nanos, Time};
+use lockbpf_common::kind::mutex_kind;
+use lockbpf_common::sums::{BUCKETS, Sums, bucket};
+
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const P: Process = Process(1);
+
+pub(super) fn lock(addr: u64) -> Lock {
+    Lock { process: P, addr }
+}
+
+pub(super) fn site(addr: u64) -> Site {
+    Site { process: P, addr }
+}
+
+/// Names: sites 0xNN00 are `fnNN (work.c:NN)`, addresses below 0x2000 are globals, site 0xdead has no symbol.
+#[derive(Debug, Default)]
+pub(super) struct FakeNames;
+
+impl Names for FakeNames {
+    fn frames(&mut self, _: Process, addr: u64) -> Vec<Frame> {
+        if addr == 0xdead {
+            return vec![Frame { module: Some(("lib.so".into(), 0xad)), addr, ..Frame::default() }];
+        }
+        let n = addr >> 8;
+        let location = Some(("/src/work.c".to_owned(), n as u32));
+        let frame = Frame { function: Some(format!("fn{n}")), location, addr, ..Frame::default() };
+        let guard = Frame { function: Some("std::lock_guard::lock_guard".into()), inlined: true, ..frame.clone() };
+        if n.is_multiple_of(2) { vec![guard, frame] } else { vec![frame] }
+    }
+
+    fn global(&mut self, lock: Lock) -> Option<String> {
+        (lock.addr < 0x2000).then(|| format!("global_{:x}", lock.addr))
+    }
+}
+
+pub(super) fn observation() -> Observation {
+    let seen = ProcessSeen { time: Time(0), process: P, pid: 1234, start: Time(1), comm: "server".into() };
+    Observation {
+        target: "pid 1234 (server)".into(),
+        start: Time(0),
+        end: Time(10_000 * MS),
+        processes: [(P, seen)].into(),
+        ..Observation::default()
+    }
+}
+
+pub(super) fn zero_sums() -> Sums {
+    Sums {
+        first_ns: u64::MAX,
+        acquisitions: 0,
+        contended: 0,
+        try_failures: 0,
+        timeouts: 0,
+        errors: 0,
+        wakes: 0,
+        wakes_of_none: 0,
+        wait_ns: 0,
+        wait_max_ns: 0,
+        latency_ns: 0,
+        latency_max_ns: 0,
+        hold_ns: 0,
+        hold_max_ns: 0,
+        kind: 0,
+        stack: -1,
+        wait_hist: [0; BUCKETS],
+        latency_hist: [0; BUCKETS],
+        hold_hist: [0; BUCKETS],
+    }
+}
+
+/// Times in ms: attempt, acquire, release.
+pub(super) fn section(lock_addr: u64, tid: u32, at: u64, [attempt, acquire, release]: [u64; 3]) -> Section {
+    Section {
+        end: Time(release * MS),
+        wait: Nanos((acquire - attempt) * MS),
+        hold: Nanos((release - acquire) * MS),
+        lock: lock(lock_addr),
+        site: site(at),
+        tid: Tid(tid),
+        owner: None,
+        waker: None,
+        stack: Some(StackId(at as u32)),
+        flags: if acquire > attempt { flag::CONTENDED } else { flag::WAITED_FOR },
+        via: Via::Lock,
+        outcome: Outcome::Released,
+        mutex_kind: 0,
+    }
+}
+
+/// The row of sums for a key, new if need be.
+pub(super) fn sums(o: &mut Observation, lock: Lock, site: Site, via: Via) -> &mut Sums {
+    let at = o.sums.iter().position(|s| (s.lock, s.site, s.via) == (lock, site, via)).unwrap_or_else(|| {
+        o.sums.push(SiteSums { lock, site, via, sums: zero_sums() });
+        o.sums.len() - 1
+    });
+    &mut o.sums[at].sums
+}
+
+/// Sums a section, and records it if `recorded`.
+pub(super) fn feed(o: &mut Observation, s: &Section, recorded: bool) {
+    let row = sums(o, s.lock, s.site, s.via);
+    row.first_ns = row.first_ns.min(s.attempt().0);
+    row.kind = s.mutex_kind.into();
+    if s.outcome == Outcome::TimedOut {
+        row.timeouts += 1;
+    } else {
+        row.acquisitions += 1;
+        row.hold_ns += s.hold.0;
+        row.hold_max_ns = row.hold_max_ns.max(s.hold.0);
+        row.hold_hist[bucket(s.hold.0)] += 1;
+        if s.has(flag::CONTENDED) {
+            row.contended += 1;
+            row.wait_ns += s.wait.0;
+            row.wait_max_ns = row.wait_max_ns.max(s.wait.0);
+            row.wait_hist[bucket(s.wait.0)] += 1;
+        } else {
+            row.latency_ns += s.wait.0;
+            row.latency_hist[bucket(s.wait.0)] += 1;
+        }
+    }
+    let site = s.site.addr;
+    o.stacks.insert(StackId(site as u32), vec![site, site + 0x1000, site + 0x3000]);
+    o.quality.events += u64::from(recorded);
+    if recorded {
+        o.blame.section(s);
+    }
+}
+
+pub(super) fn futex_wait(word: u64, tid: u32, expected: u32, owner: u32, wait: u64) -> FutexWait {
+    FutexWait {
+        end: Time(5_000 * MS),
+        wait: Nanos(wait * MS),
+        word: lock(word),
+        site: Some(site(0x700)),
+        tid: Tid(tid),
+        expected,
+        owner: Some(Tid(owner)),
+        waker: Some(Tid(owner)),
+        stack: None,
+        result: FutexResult::Slept,
+    }
+}
+
+pub(super) fn open_wait(lock_addr: u64, tid: u32, since_ms: u64, owner: u32) -> OpenWait {
+    OpenWait {
+        tid: Tid(tid),
+        lock: lock(lock_addr),
+        site: Some(site(0x500)),
+        since: Time(since_ms * MS),
+        owner: Some(Tid(owner)),
+        stack: None,
+        via: Via::Lock,
+        expected: None,
+        before_start: false,
+    }
+}
+
+/// A hot global lock with two sites, a cool one on the heap, a cold one, a condition variable, a futex word.
+pub(super) fn server() -> Observation {
+    let mut o = observation();
+    for i in 0..100 {
+        let t = i * 90;
+        feed(&mut o, &section(0x1000, 11, 0x300, [t, t, t + 40]), true);
+        feed(&mut o, &section(0x1000, 12, 0x400, [t + 10, t + 40, t + 60]), true);
+        feed(&mut o, &section(0x1000, 13, 0x400, [t + 20, t + 62, t + 70]), true);
+    }
+    feed(&mut o, &section(0x9000, 11, 0x600, [100, 100, 103]), true);
+    feed(&mut o, &section(0x9000, 12, 0x600, [101, 104, 105]), true);
+    feed(&mut o, &Section { mutex_kind: 1, ..section(0x9040, 12, 0x600, [200, 200, 201]) }, false);
+    let timed_out = Section { outcome: Outcome::TimedOut, ..section(0x9000, 13, 0x600, [101, 102, 102]) };
+    feed(&mut o, &timed_out, true);
+    let idle = sums(&mut o, lock(0x9100), site(0x500), Via::CondWait);
+    (idle.acquisitions, idle.wait_ns, idle.wait_max_ns, idle.kind) =
+        (3, 9_000 * MS, 4_000 * MS, mutex_kind::IS_CONDVAR);
+    idle.wait_hist[31] = 3;
+    let inside = sums(&mut o, lock(0x9128), site(0), Via::Futex);
+    (inside.wakes, inside.kind) = (3, mutex_kind::IS_FUTEX);
+    let word = sums(&mut o, lock(0xa000), site(0), Via::Futex);
+    (word.acquisitions, word.wait_ns, word.wait_max_ns, word.kind) = (1, 700 * MS, 700 * MS, mutex_kind::IS_FUTEX);
+    word.wait_hist[bucket(700 * MS)] = 1;
+    o.blame.futex_wait(&futex_wait(0xa000, 14, 0, 13, 700));
+    for (tid, wait) in [(11, 0), (12, 3_003), (13, 4_201)] {
+        o.threads.push(ThreadTotals {
+            time: o.end,
+            tid: Tid(tid),
+            process: P,
+            comm: format!("worker{tid}"),
+            acquisitions: 100,
+            wait: Nanos(wait * MS),
+            held_sum: Nanos(4_000 * MS),
+            held_union: Nanos(4_000 * MS),
+        });
+    }
+    o
+}

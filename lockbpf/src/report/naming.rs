@@ -1,0 +1,37 @@
+//! Names of locks: the symbol of a global one, else its first call site; equal names are numbered by first use.
+
+use super::gather::Gathered;
+use super::place::Places;
+use crate::id::Lock;
+use std::collections::{BTreeMap, HashMap};
+
+/// Names everything that was gathered, so that a name does not depend on what else is shown.
+pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> HashMap<Lock, String> {
+    let mut by_first_use: Vec<(u64, Lock)> = all.iter().map(|(&lock, g)| (g.first().0, lock)).collect();
+    by_first_use.sort_unstable();
+    let mut uses: HashMap<String, u32> = HashMap::new();
+    let mut names = HashMap::with_capacity(all.len());
+    for (_, lock) in by_first_use {
+        let Some(gathered) = all.get(&lock) else { continue };
+        let name = format!("{}{}", places.prefix(lock.process), base(lock, gathered, places));
+        let nth = uses.entry(name.clone()).or_default();
+        *nth += 1;
+        names.insert(lock, if *nth == 1 { name } else { format!("{name} #{nth}") });
+    }
+    names
+}
+
+fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
+    if let Some(symbol) = places.global(lock) {
+        return symbol;
+    }
+    let what = match gathered {
+        g if g.is_lock() || g.is_inferred_lock() => "lock",
+        g if g.is_condition() => "condition",
+        _ => "futex",
+    };
+    match gathered.first().1 {
+        Some(site) => format!("{what} in {}", places.place(site).symbol),
+        None => format!("{what} {:#x}", lock.addr),
+    }
+}

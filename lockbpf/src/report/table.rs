@@ -1,0 +1,189 @@
+//! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
+//! it. No colours.
+
+use super::details;
+use super::schema::{LockEntry, QualityEntry, Report};
+use super::text::{clip, count, counted, percent, share, wrap};
+use super::verdict;
+use crate::units::Nanos;
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets};
+use std::collections::BTreeMap;
+
+/// Condition variables and futex words shown.
+const WORDS: usize = 5;
+/// Characters of a lock's name.
+const NAME: usize = 64;
+/// What stands for a figure that the observation cannot know.
+pub(super) const UNKNOWN: &str = "–";
+
+/// How to lay the text out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Columns of the terminal.
+    pub width: u16,
+    /// Locks for which waiters and holders are shown.
+    pub details: usize,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { width: 120, details: 5 }
+    }
+}
+
+/// Renders the report, with a newline at its end.
+#[must_use]
+pub fn render(report: &Report, layout: &Layout) -> String {
+    let width = layout.width.max(40);
+    let mut paragraphs = vec![wrap(&verdict::sentences(report).join("\n"), width.into())];
+    if !report.locks.is_empty() {
+        paragraphs.push(locks(report, width));
+    }
+    let waited_for = report.locks.iter().filter(|l| l.recorded_wait_ns > 0 || l.waiting_now.is_some());
+    paragraphs.extend(waited_for.take(layout.details).map(|lock| details::render(lock, report, width)));
+    paragraphs.extend(conditions(report, width));
+    paragraphs.extend(futexes(report, width));
+    paragraphs.push(wrap(&quality(&report.quality), width.into()));
+    paragraphs.join("\n\n") + "\n"
+}
+
+/// A table of which the columns in `left` hold text, the others numbers.
+pub(super) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
+    let align = |column| if left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
+    let cells = |row: Vec<String>| {
+        row.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(align(i))).collect::<Vec<_>>()
+    };
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_style(TableComponent::HeaderLines, '─')
+        .set_style(TableComponent::MiddleHeaderIntersections, '─')
+        .force_no_tty()
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width)
+        .set_header(cells(headers.iter().map(|&h| h.to_owned()).collect()));
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    // Numbers stay whole: names give way.
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if !left.contains(&i) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// A column of the table of locks: its header, the terminal width from which on it is shown, its text. A column without
+/// any text is left out.
+type Column = (&'static str, u16, fn(&LockEntry) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("Lock", 0, |l| clip(&l.name, NAME)),
+    ("Kind", 100, |l| l.kind.clone()),
+    ("", 132, traits),
+    ("Acquired", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), count)),
+    ("Contended", 100, |l| count(l.contended)),
+    ("%", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n)))),
+    ("Waiting\nnow", 0, |l| l.waiting_now.as_ref().map_or_else(String::new, |now| count(now.count))),
+    ("Wait\ntotal", 0, |l| Nanos(l.wait_ns.sum).to_string()),
+    ("Wait\nmean", 0, |l| Nanos(l.contended_wait_ns.mean).to_string()),
+    ("Wait\np99", 110, |l| Nanos(l.contended_wait_ns.p99).to_string()),
+    ("Wait\nmax", 0, |l| Nanos(l.contended_wait_ns.max).to_string()),
+    ("Hold\nmean", 0, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| Nanos(h.mean).to_string())),
+    ("Hold\np99", 110, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| Nanos(h.p99).to_string())),
+    ("Hold\nmax", 100, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| Nanos(h.max).to_string())),
+];
+
+/// What is particular about a lock, if anything.
+fn traits(lock: &LockEntry) -> String {
+    let traits = [
+        lock.mutex_type.as_deref().filter(|&t| t != "normal"),
+        lock.pi.filter(|&pi| pi).map(|_| "pi"),
+        lock.robust.filter(|&robust| robust).map(|_| "robust"),
+        lock.shared.filter(|&shared| shared).map(|_| "shared"),
+        lock.inferred.then_some("inferred"),
+    ];
+    traits.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn locks(report: &Report, width: u16) -> String {
+    let any = |text: fn(&LockEntry) -> String| report.locks.iter().any(|l| !text(l).is_empty());
+    let columns: Vec<_> = COLUMNS.iter().filter(|&&(_, from, text)| width >= from && any(text)).collect();
+    let headers: Vec<_> = columns.iter().map(|&&(header, ..)| header).collect();
+    let left: Vec<_> = (0..headers.len()).filter(|&i| matches!(headers[i], "Lock" | "Kind" | "")).collect();
+    let rows = report.locks.iter().map(|l| columns.iter().map(|(_, _, text)| text(l)).collect()).collect();
+    let mut text = table(&headers, &left, rows, width);
+    let totals = &report.totals;
+    if totals.locks_omitted > 0 {
+        let shown: u64 = report.locks.iter().map(|l| l.harm_ns).sum();
+        let rest = Nanos(totals.harm_ns.saturating_sub(shown));
+        text += &format!("\nand {} with {rest} of waiting", counted(totals.locks_omitted, "more lock"));
+    }
+    text
+}
+
+fn conditions(report: &Report, width: u16) -> Option<String> {
+    let used: Vec<_> = report.conditions.iter().filter(|c| c.idle_ns.sum > 0 || c.waiting_now > 0).collect();
+    let rows = used.iter().take(WORDS).map(|c| {
+        let durations = [c.idle_ns.sum, c.idle_ns.mean, c.idle_ns.max].map(|ns| Nanos(ns).to_string());
+        let counts = [c.waits, c.timeouts, c.waiting_now].map(count);
+        [clip(&c.name, NAME)].into_iter().chain(counts).chain(durations).collect()
+    });
+    let headers = ["Condition", "Waits", "Timed out", "Waiting now", "Idle total", "Idle mean", "Idle max"];
+    let title = "Condition variables (idle time, not contention)";
+    (!used.is_empty()).then(|| section(title, table(&headers, &[0], rows.collect(), width), used.len()))
+}
+
+fn futexes(report: &Report, width: u16) -> Option<String> {
+    let used: Vec<_> = report.futexes.iter().filter(|f| f.wait_ns.sum > 0 || f.waiting_now > 0).collect();
+    let rows = used.iter().take(WORDS).map(|f| {
+        let counts = [f.counts.slept, f.counts.again, f.counts.timed_out, f.waiting_now].map(count);
+        let durations = [f.wait_ns.sum, f.wait_ns.max].map(|ns| Nanos(ns).to_string());
+        let waker = f.wakers.first().map_or_else(|| UNKNOWN.to_owned(), |w| w.tid.to_string());
+        [clip(&f.name, NAME)].into_iter().chain(counts).chain(durations).chain([waker]).collect()
+    });
+    let headers = ["Futex word", "Slept", "Again", "Timed out", "Waiting now", "Waited", "Longest", "Woken by"];
+    let title = "Other futex words (purpose unknown: idle waiting and contention look alike)";
+    (!used.is_empty()).then(|| section(title, table(&headers, &[0], rows.collect(), width), used.len()))
+}
+
+fn section(title: &str, table: String, rows: usize) -> String {
+    let more = rows.saturating_sub(WORDS);
+    let more = if more > 0 { format!("\nand {} more", count(more as u64)) } else { String::new() };
+    format!("{title}\n{table}{more}")
+}
+
+/// How far to trust the report; remarks follow, each on its line.
+fn quality(q: &QualityEntry) -> String {
+    let named = |counts: &BTreeMap<String, u64>| {
+        counts.iter().map(|(name, &n)| format!("{name} {}", count(n))).collect::<Vec<_>>().join(", ")
+    };
+    let mut parts = vec![counted(q.events, "event")];
+    parts.push(if q.lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", named(&q.lost)) });
+    if q.late > 0 {
+        parts.push(format!("{} late", count(q.late)));
+    }
+    if !q.impossible.is_empty() {
+        parts.push(format!("impossible: {}", named(&q.impossible)));
+    }
+    if !q.edges.is_empty() {
+        parts.push(format!("cut off at the edges: {}", named(&q.edges)));
+    }
+    if q.open_at_end > 0 {
+        parts.push(format!("{} open at the end", counted(q.open_at_end, "wait")));
+    }
+    parts.push(match q.failed_probes.len() as u64 {
+        0 => "every probe in place".to_owned(),
+        n => format!("{} failed", counted(n, "probe")),
+    });
+    parts.push(format!("observed {} of {}", percent(q.observed_share), Nanos(q.duration_ns)));
+    let mut lines = vec![format!("Quality: {}.", parts.join("; "))];
+    lines.extend(q.failed_probes.iter().map(|p| {
+        let file = p.file.as_ref().map(|file| format!(" in {file}")).unwrap_or_default();
+        format!("  probe {}{file} failed: {}", p.probe, p.reason)
+    }));
+    lines.extend(q.notes.iter().cloned());
+    lines.join("\n")
+}

@@ -1,0 +1,139 @@
+//! Entries of what is no lock, or not known to be one: condition variables and futex words.
+
+use super::durations::{Measure, Total};
+use super::gather::Gathered;
+use super::place::Places;
+use super::schema::{ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Place, ThreadWait, WaiterEntry};
+use super::text::share;
+use crate::blame::{FutexWaits, Threads};
+use crate::id::{Lock, Process};
+
+/// Threads listed per word.
+const MAX_THREADS: usize = 10;
+
+/// A place without an address of its own.
+pub(super) fn elsewhere(symbol: &str) -> Place {
+    Place { symbol: symbol.to_owned(), ..Place::default() }
+}
+
+/// The futex calls on an address that no lock call explains: counts from the sums, else from the records.
+pub(super) fn counts(gathered: &Gathered<'_>) -> Option<FutexCounts> {
+    let total = Total::of(&gathered.futex);
+    match gathered.waits {
+        _ if !gathered.futex.is_empty() => Some(FutexCounts {
+            slept: total.acquisitions,
+            again: total.try_failures,
+            timed_out: total.timeouts,
+            interrupted: total.errors,
+            wakes: total.wakes,
+            wakes_of_none: total.wakes_of_none,
+            wait_sum_ns: total.wait.sum.0,
+        }),
+        Some(w) => Some(FutexCounts {
+            slept: w.slept,
+            again: w.again,
+            timed_out: w.timed_out,
+            interrupted: w.interrupted + w.failed,
+            wait_sum_ns: w.waits.time.0,
+            ..FutexCounts::default()
+        }),
+        None => None,
+    }
+}
+
+/// The entry of a condition variable.
+pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Places<'_>) -> ConditionEntry {
+    let total = Total::of(&g.condvar);
+    let futex = Total::of(&g.futex);
+    let (pid, comm) = places.process(lock.process);
+    ConditionEntry {
+        condition: places.id(lock.process, lock.addr),
+        name: name.to_owned(),
+        kind: "condvar".to_owned(),
+        pid,
+        comm,
+        waits: total.acquisitions,
+        timeouts: total.timeouts,
+        errors: total.errors,
+        idle_ns: total.wait.durations(),
+        wakes: futex.wakes,
+        wakes_of_none: futex.wakes_of_none,
+        waiting_now: g.open_idle,
+        first_site: g.first().1.map(|site| places.place(site).symbol),
+    }
+}
+
+/// The entry of a futex word of unknown purpose.
+pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Places<'_>) -> FutexEntry {
+    let (pid, comm) = places.process(lock.process);
+    let wait = match g.waits {
+        Some(w) if g.futex.is_empty() => {
+            Measure { sum: w.waits.time, max: w.max, histogram: w.histogram.clone() }.durations()
+        }
+        _ => Total::of(&g.futex).wait.durations(),
+    };
+    FutexEntry {
+        futex: places.id(lock.process, lock.addr),
+        name: name.to_owned(),
+        kind: "futex".to_owned(),
+        purpose: "unknown".to_owned(),
+        pid,
+        comm,
+        counts: counts(g).unwrap_or_default(),
+        wait_ns: wait,
+        waiting_now: g.open.len() as u64,
+        owners: g.waits.map(|w| threads(&w.owners)).unwrap_or_default(),
+        wakers: g.waits.map(|w| threads(&w.wakers)).unwrap_or_default(),
+        waiters: g.waits.map(|w| waiters(lock.process, w, places)).unwrap_or_default(),
+    }
+}
+
+/// Fills in who waited for a lock that is known by its futex word only, and which threads its owner word named.
+pub(super) fn divide(process: Process, waits: &FutexWaits, entry: &mut LockEntry, places: &mut Places<'_>) {
+    let all = waits.waits.time.0;
+    let owned = waits.owners.total().time.0;
+    entry.recorded_wait_ns = all;
+    entry.unattributed_ns = all.saturating_sub(owned);
+    entry.aplt_ns = owned;
+    entry.waiting_threads = waits.threads.top().len() as u64;
+    entry.waiters = waiters(process, waits, places);
+    let holder = |place, tid, sum: crate::blame::Tally| HolderEntry {
+        place,
+        tid,
+        wait_ns: sum.time.0,
+        share: share(sum.time.0, all),
+        victims: sum.count,
+        inferred: true,
+        ..HolderEntry::default()
+    };
+    let named = waits.owners.top();
+    entry.holders = named
+        .into_iter()
+        .map(|(tid, sum)| holder(elsewhere(&format!("thread {}", tid.0)), Some(tid.0), sum))
+        .chain([holder(elsewhere("other threads"), None, waits.owners.rest())])
+        .filter(|h| h.wait_ns > 0)
+        .collect();
+}
+
+fn waiters(process: Process, waits: &FutexWaits, places: &mut Places<'_>) -> Vec<WaiterEntry> {
+    let all = waits.waits.time.0;
+    let mut entries = Vec::with_capacity(waits.sites.len());
+    for s in &waits.sites {
+        entries.push(WaiterEntry {
+            place: s.site.map_or_else(|| elsewhere("unknown site"), |site| places.place(site)),
+            count: s.waits.count,
+            wait_ns: s.waits.time.0,
+            max_ns: s.max.0,
+            share: share(s.waits.time.0, all),
+            stack: places.stack(process, s.stacks.top().first().map(|&(stack, _)| stack)),
+            ..WaiterEntry::default()
+        });
+    }
+    entries.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
+    entries
+}
+
+fn threads(tallies: &Threads) -> Vec<ThreadWait> {
+    let top = tallies.top().into_iter().take(MAX_THREADS);
+    top.map(|(tid, sum)| ThreadWait { tid: tid.0, count: sum.count, wait_ns: sum.time.0 }).collect()
+}
