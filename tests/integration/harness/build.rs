@@ -1,0 +1,66 @@
+//! Compiles the workloads, each variant once for a run of the tests.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// How a workload is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Variant {
+    /// As a distribution does it: position-independent, dynamic, with symbols and debug information.
+    Plain,
+    /// At a fixed address: its locks are at the same place in every process and after every exec.
+    Fixed,
+    /// Without symbols.
+    Stripped,
+    /// With unwind tables and clean-up handlers that need them, as C++ has.
+    Exceptions,
+    /// The C library inside, with symbols.
+    Static,
+    /// The C library inside, without symbols.
+    StaticStripped,
+    /// No C library at all.
+    Bare,
+}
+
+impl Variant {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &["-pthread"],
+            Self::Fixed => &["-pthread", "-no-pie", "-fno-pie"],
+            Self::Stripped => &["-pthread", "-s"],
+            Self::Exceptions => &["-pthread", "-fexceptions"],
+            Self::Static => &["-pthread", "-static"],
+            Self::StaticStripped => &["-pthread", "-static", "-s"],
+            Self::Bare => &["-nostdlib", "-static"],
+        }
+    }
+}
+
+static BUILT: LazyLock<Mutex<HashMap<(String, Variant), PathBuf>>> = LazyLock::new(Mutex::default);
+
+/// The compiled workload `tests/workloads/NAME.c`.
+pub(crate) fn compile(name: &str, variant: Variant) -> PathBuf {
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    built.entry((name.to_owned(), variant)).or_insert_with(|| compile_now(name, variant)).clone()
+}
+
+fn compile_now(name: &str, variant: Variant) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads").join(name).with_extension("c");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("workloads-{variant:?}"));
+    std::fs::create_dir_all(&dir).expect("failed to create a directory for the workloads");
+    let (program, fresh) = (dir.join(name), dir.join(format!("{name}.{}", std::process::id())));
+    let output = Command::new("cc")
+        .args(["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
+        .arg(&source)
+        .args(variant.flags())
+        .arg("-o")
+        .arg(&fresh)
+        .output()
+        .expect("failed to run cc");
+    assert!(output.status.success(), "failed to compile {name}: {}", String::from_utf8_lossy(&output.stderr));
+    // Renamed into place: another run of the tests may be executing the old file.
+    std::fs::rename(&fresh, &program).expect("failed to move a workload into place");
+    program
+}

@@ -1,0 +1,111 @@
+//! lockbpf, run as a user runs it.
+
+use super::build::Variant;
+use super::process::Running;
+use super::report::Report;
+use super::workload::{Truth, Workload};
+use nix::sys::signal::Signal;
+use std::process::Command;
+
+/// A running `lockbpf` whose probes are in place.
+pub(crate) struct Observer {
+    /// The process.
+    pub(crate) running: Running,
+}
+
+/// How a run of `lockbpf` ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Exit status; `None` after a signal.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Observer {
+    /// Starts `lockbpf ARGS…` and returns when it observes.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        Self::launch(lockbpf().args(args))
+    }
+
+    /// Observes one process, with the report in JSON, and further options.
+    pub(crate) fn of(pid: u32, options: &[&str]) -> Self {
+        Self::launch(lockbpf().args(["--pid", &pid.to_string(), "--format", "json"]).args(options))
+    }
+
+    fn launch(command: &mut Command) -> Self {
+        let mut running = Running::start(command);
+        if running.err.find(|line| line.starts_with("observing ")).is_none() {
+            let status = running.wait();
+            panic!("{command:?} ended before it observed ({status}): {}", running.err.rest());
+        }
+        Self { running }
+    }
+
+    /// Ctrl-C.
+    pub(crate) fn interrupt(&self) {
+        self.running.signal(Signal::SIGINT);
+    }
+
+    /// Waits for the end of the observation.
+    pub(crate) fn outcome(mut self) -> Outcome {
+        let stdout = self.running.out.rest();
+        let stderr = self.running.err.rest();
+        Outcome { code: self.running.wait().code(), stdout, stderr }
+    }
+
+    /// Waits for the end of the observation and its report.
+    pub(crate) fn report(self) -> Report {
+        self.outcome().report()
+    }
+}
+
+impl Outcome {
+    /// The report of an observation that went well.
+    pub(crate) fn report(&self) -> Report {
+        assert_eq!(self.code, Some(0), "lockbpf failed: {}", self.stderr);
+        Report::parse(&self.stdout)
+    }
+
+    /// Demands an error that names all of this (in any case) on stderr, one sentence of it, and prints no table.
+    pub(crate) fn assert_error(&self, names: &[&str]) {
+        assert_eq!(self.code, Some(2), "exit status; stderr: {}", self.stderr);
+        assert_eq!(self.stdout, "", "an error prints nothing on stdout");
+        let stderr = self.stderr.to_lowercase();
+        for name in names {
+            assert!(stderr.contains(&name.to_lowercase()), "the error does not name {name:?}: {}", self.stderr);
+        }
+        assert!(!stderr.contains("panicked"), "a panic is not an error message: {}", self.stderr);
+    }
+}
+
+/// The command `lockbpf`.
+pub(crate) fn lockbpf() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_lockbpf"))
+}
+
+/// Runs `lockbpf ARGS…` to its end, with stdin closed.
+pub(crate) fn run(args: &[&str]) -> Outcome {
+    run_command(lockbpf().args(args))
+}
+
+/// Runs a command to its end, with stdin closed.
+pub(crate) fn run_command(command: &mut Command) -> Outcome {
+    let mut running = Running::start(command);
+    running.close_stdin();
+    Observer { running }.outcome()
+}
+
+/// The usual course: a workload is started, observed from before its work until its exit, and reported.
+pub(crate) fn observe(line: &str) -> (Truth, Report) {
+    observe_as(line, Variant::Plain, &[])
+}
+
+/// The usual course, with a workload linked in a certain way and further options.
+pub(crate) fn observe_as(line: &str, variant: Variant, options: &[&str]) -> (Truth, Report) {
+    let mut workload = Workload::start_as(line, variant);
+    let observer = Observer::of(workload.pid(), options);
+    workload.go();
+    let truth = workload.finish();
+    (truth, observer.report())
+}

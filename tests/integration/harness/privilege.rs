@@ -1,0 +1,39 @@
+//! Proof that a test cannot be run here: nothing is skipped without one.
+
+use std::io::Write;
+use std::path::Path;
+
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// Why this process may not load and attach eBPF programs, as the kernel tells it; `None` if it may.
+pub(crate) fn lacking() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").expect("failed to read /proc/self/status");
+    let line = status.lines().find(|line| line.starts_with("CapEff:")).expect("no CapEff in /proc/self/status");
+    let bits = u64::from_str_radix(line["CapEff:".len()..].trim(), 16).expect("CapEff is not a number");
+    let has = |cap: u32| bits >> cap & 1 == 1;
+    let enough = has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON);
+    (!enough).then(|| format!("{line} has neither CAP_SYS_ADMIN nor both of CAP_BPF and CAP_PERFMON"))
+}
+
+/// Whether this process is user 0, as setting up containers and changing the user need.
+pub(crate) fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Prints why a test did not run, past the test harness's capture.
+pub(crate) fn skipped(proof: &str) {
+    let name = std::thread::current().name().unwrap_or("test").to_owned();
+    writeln!(std::io::stderr(), "skipped: {name}: {proof}").expect("failed to write to stderr");
+}
+
+/// The path of a program on `PATH` or among the system's own; `None`, with the proof printed, if it is not installed.
+pub(crate) fn installed(program: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let found = path.split(':').map(|dir| Path::new(dir).join(program)).find(|file| file.is_file());
+    if found.is_none() {
+        skipped(&format!("no {program} in {path}"));
+    }
+    found
+}

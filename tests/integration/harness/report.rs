@@ -1,0 +1,182 @@
+//! The report in JSON, as its readers see it, and what must hold in every one.
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A report.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) schema: String,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) sites: Vec<Value>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) conditions: Vec<Value>,
+    pub(crate) futexes: Vec<Value>,
+    pub(crate) quality: Quality,
+}
+
+/// A lock.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Lock {
+    /// `PID:0xADDR`
+    pub(crate) lock: String,
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) mutex_type: Option<String>,
+    pub(crate) pid: u32,
+    pub(crate) comm: String,
+    pub(crate) acquisitions: u64,
+    pub(crate) contended: u64,
+    pub(crate) try_failures: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) errors: u64,
+    pub(crate) wait_ns: Durations,
+    pub(crate) contended_wait_ns: Durations,
+    pub(crate) hold_ns: Durations,
+    pub(crate) waiting_now: WaitingNow,
+    pub(crate) waiters: Vec<Party>,
+    pub(crate) holders: Vec<Party>,
+    pub(crate) unattributed_ns: f64,
+}
+
+/// Many durations in a few numbers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Durations {
+    pub(crate) sum: f64,
+    pub(crate) mean: f64,
+    pub(crate) max: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+}
+
+/// Waits that had not ended when the observation did.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WaitingNow {
+    pub(crate) count: u64,
+    pub(crate) longest_ns: u64,
+}
+
+/// A place in the code that waits, or that others wait for.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Party {
+    pub(crate) function: Option<String>,
+    #[serde(default)]
+    pub(crate) file: Option<String>,
+    #[serde(default)]
+    pub(crate) line: Option<u32>,
+    pub(crate) wait_ns: f64,
+    pub(crate) share: f64,
+}
+
+/// A thread.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Thread {
+    pub(crate) tid: u32,
+    pub(crate) comm: String,
+    pub(crate) wait_ns: u64,
+    pub(crate) held_union_ns: u64,
+    pub(crate) held_sum_ns: u64,
+    pub(crate) acquisitions: u64,
+}
+
+/// How complete it all is.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Quality {
+    pub(crate) events: u64,
+    pub(crate) lost: BTreeMap<String, u64>,
+    pub(crate) late: u64,
+    pub(crate) impossible: BTreeMap<String, u64>,
+    pub(crate) edges: BTreeMap<String, u64>,
+    pub(crate) failed_probes: Vec<Value>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) duration_ns: u64,
+}
+
+impl Report {
+    /// Reads a report; it must be one that can be believed as far as its own numbers go.
+    pub(crate) fn parse(text: &str) -> Self {
+        let report: Self = serde_json::from_str(text).unwrap_or_else(|error| panic!("bad report ({error}): {text}"));
+        assert_eq!(report.schema, "lockbpf.report/1");
+        report.locks.iter().for_each(|lock| lock.assert_plausible(report.quality.duration_ns));
+        assert!(
+            report.quality.notes.iter().all(|note| note.ends_with('.')),
+            "no sentences: {:?}",
+            report.quality.notes
+        );
+        for thread in &report.threads {
+            assert!(thread.held_union_ns <= thread.held_sum_ns, "{thread:?}");
+            assert!(thread.held_union_ns <= report.quality.duration_ns, "{thread:?}");
+            assert!(thread.wait_ns <= report.quality.duration_ns, "{thread:?}");
+        }
+        report
+    }
+
+    /// The locks at an address of a process: more than one only after an exec or when a pid was reused.
+    pub(crate) fn all_at(&self, pid: u32, addr: &str) -> Vec<&Lock> {
+        let id = format!("{pid}:{addr}");
+        self.locks.iter().filter(|lock| lock.lock == id).collect()
+    }
+
+    /// The one lock at an address of a process.
+    pub(crate) fn at(&self, pid: u32, addr: &str) -> &Lock {
+        match self.all_at(pid, addr)[..] {
+            [lock] => lock,
+            ref other => panic!("{} locks at {pid}:{addr}, not one, among {:?}", other.len(), self.names()),
+        }
+    }
+
+    /// Acquisitions of the lock at an address of a process; 0 if it is not told of.
+    pub(crate) fn acquisitions_at(&self, pid: u32, addr: &str) -> u64 {
+        self.all_at(pid, addr).iter().map(|lock| lock.acquisitions).sum()
+    }
+
+    /// The one lock of this name.
+    pub(crate) fn named(&self, name: &str) -> &Lock {
+        let mut found = self.locks.iter().filter(|lock| lock.name == name);
+        match (found.next(), found.next()) {
+            (Some(lock), None) => lock,
+            (first, _) => panic!("{} {name} among {:?}", if first.is_some() { "several" } else { "no" }, self.names()),
+        }
+    }
+
+    /// Names of all locks, most harmful first.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.locks.iter().map(|lock| lock.name.as_str()).collect()
+    }
+
+    /// Acquisitions of all locks.
+    pub(crate) fn acquisitions(&self) -> u64 {
+        self.locks.iter().map(|lock| lock.acquisitions).sum()
+    }
+
+    /// The thread with this tid.
+    pub(crate) fn thread(&self, tid: u32) -> &Thread {
+        self.threads.iter().find(|thread| thread.tid == tid).unwrap_or_else(|| panic!("no thread {tid} in the report"))
+    }
+}
+
+impl Lock {
+    fn assert_plausible(&self, duration_ns: u64) {
+        let completed = self.acquisitions + self.timeouts + self.errors;
+        assert!(self.contended <= completed, "more contended than were made: {self:?}");
+        assert!(!self.name.is_empty() && !self.kind.is_empty(), "nameless: {self:?}");
+        for durations in [&self.wait_ns, &self.contended_wait_ns, &self.hold_ns] {
+            let Durations { sum, mean, max, p50, p99 } = *durations;
+            assert!(p50 <= p99 && p99 <= max && mean <= max && max <= sum, "disordered: {durations:?} of {self:?}");
+            assert!(max <= duration_ns as f64, "longer than the observation: {durations:?} of {self:?}");
+        }
+        assert!(self.contended_wait_ns.sum <= self.wait_ns.sum, "a part exceeds the whole: {self:?}");
+        for parties in [&self.waiters, &self.holders] {
+            let shares: f64 = parties.iter().map(|party| party.share).sum();
+            assert!(shares <= 1.0 + 1e-6, "shares sum to {shares}: {self:?}");
+            assert!(parties.is_sorted_by(|a, b| a.wait_ns >= b.wait_ns), "not in order: {self:?}");
+        }
+    }
+}
+
+/// Finds the object that describes a lock, whatever it is called there.
+pub(crate) fn entry_for<'a>(entries: &'a [Value], id: &str) -> Option<&'a Value> {
+    entries.iter().find(|entry| entry.as_object().is_some_and(|fields| fields.values().any(|v| v == id)))
+}

@@ -1,0 +1,18 @@
+//! lockbpf against the truth: C workloads that count and time their own locks, servers from the distribution, and every
+//! way in which an observation can begin, end and fail. All but the workloads' own checks need the right to load eBPF
+//! programs; without it they prove the lack and say that they were skipped.
+
+mod harness;
+
+mod cli;
+mod condvar;
+mod containers;
+mod contention;
+mod errors;
+mod exact;
+mod lifecycle;
+mod safety;
+mod servers;
+mod stuck;
+mod system_wide;
+mod workloads;

@@ -1,0 +1,28 @@
+//! Real servers under load: results that can be checked against the servers' own counters.
+
+mod mariadb;
+mod memcached;
+
+use crate::harness::exact::assert_complete;
+use crate::harness::report::Report;
+use std::net::TcpListener;
+
+/// A TCP port of the loopback interface that nobody uses just now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("failed to bind to the loopback interface");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// What holds for a server that has served so many requests while it was observed.
+fn assert_believable(report: &Report, comm: &str, requests: u64) {
+    assert_complete(report);
+    let acquisitions = report.acquisitions();
+    assert!(
+        (requests..=1000 * requests).contains(&acquisitions),
+        "{acquisitions} acquisitions for {requests} requests"
+    );
+    let by_thread: u64 = report.threads.iter().map(|thread| thread.acquisitions).sum();
+    assert_eq!(by_thread, acquisitions, "threads and locks tell different sums");
+    assert!(report.locks.iter().all(|lock| lock.comm == comm), "{:?}", report.names());
+    assert!(!report.sites.is_empty(), "a server locks somewhere");
+}
