@@ -68,6 +68,7 @@ impl Snapshot {
                     owner: Some(owner),
                     stack: None,
                     via: Via::Futex,
+                    expected: Some(wait.expected),
                     before_start: true,
                 })
             })

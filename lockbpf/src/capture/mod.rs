@@ -7,6 +7,7 @@ pub mod elf;
 pub mod feature;
 pub mod inflight;
 pub mod launch;
+pub mod liveness;
 mod multi;
 mod object;
 pub mod privilege;
@@ -15,7 +16,6 @@ pub mod prologue;
 mod rings;
 pub mod session;
 pub mod target;
-pub mod liveness;
 
 use aya::EbpfError;
 use aya::maps::MapError;

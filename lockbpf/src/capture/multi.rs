@@ -21,7 +21,7 @@ const LOG_BYTES: usize = 64 << 10;
 
 /// Why a session could not be loaded or attached.
 #[derive(Debug, thiserror::Error)]
-pub enum MultiError {
+pub(super) enum MultiError {
     /// The object could not be prepared.
     #[error("failed to prepare the session program: {0}")]
     Object(String),

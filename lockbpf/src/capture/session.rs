@@ -296,6 +296,7 @@ fn site_sums(key: &SumKey, sums: Sums) -> Option<SiteSums> {
 
 fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {
     let process = Process(wait.process);
+    let via = Via::from_u8(u8::try_from(wait.via).ok()?)?;
     Some(OpenWait {
         tid: Tid(tid),
         lock: Lock { process, addr: wait.lock },
@@ -303,7 +304,8 @@ fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {
         since: Time(wait.since_ns),
         owner: crate::decode::known_tid(wait.owner),
         stack: StackId::from_raw(wait.stack),
-        via: Via::from_u8(u8::try_from(wait.via).ok()?)?,
+        via,
+        expected: (via == Via::Futex).then_some(wait.expected),
         before_start: false,
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Observe the locks of running programs: which lock holds them back, who blocks whom, and why.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true, after_help = EXAMPLES)]
-pub struct Cli {
+pub(super) struct Cli {
     /// What to do other than observe.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -29,7 +29,7 @@ Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Start a small contended program and observe it: shows what lockbpf does, on any machine.
     Demo {
         /// How to observe and report.
@@ -52,7 +52,7 @@ pub enum Command {
 
 /// Whom to observe, and how.
 #[derive(Debug, Args)]
-pub struct ObserveArgs {
+pub(super) struct ObserveArgs {
     /// Observe this process, all its threads, later ones too (repeatable).
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<u32>,
@@ -69,7 +69,7 @@ pub struct ObserveArgs {
 
 /// How to observe and report.
 #[derive(Clone, Debug, Args)]
-pub struct CommonArgs {
+pub(super) struct CommonArgs {
     /// Stop after this time, e.g. 30s, 500ms, 2m. Without it: until Ctrl-C, or until the target exits.
     #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,
@@ -94,9 +94,9 @@ pub struct CommonArgs {
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Show at most this many locks.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// Show at most this many locks, the most harmful ones. Default: 10 in the table, all of them in JSON.
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// Exit with status 1 if anything was lost.
     #[arg(long)]
     pub strict: bool,
@@ -107,7 +107,7 @@ pub struct CommonArgs {
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(super) enum Format {
     /// For people.
     Table,
     /// For programs: schema `lockbpf.report/1`.
@@ -116,7 +116,7 @@ pub enum Format {
 
 /// Where probes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlacementChoice {
+pub(super) enum PlacementChoice {
     /// The cheapest correct site.
     Best,
     /// The entry of the function; to show what placement is worth.
@@ -125,7 +125,7 @@ pub enum PlacementChoice {
 
 /// Whom to observe, validated.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub(super) enum Target {
     /// Running processes.
     Pids(Vec<u32>),
     /// Everything.
@@ -147,7 +147,7 @@ impl Target {
 
 /// One observation, as asked for.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     /// Whom.
     pub target: Target,
     /// How.

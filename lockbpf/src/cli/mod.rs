@@ -8,7 +8,7 @@ mod output;
 mod placement;
 mod progress;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use args::{Cli, Command, Format, Plan, Target};
 use clap::Parser;
 use std::ffi::OsString;
@@ -40,7 +40,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         None => observe::run(&Plan::from_args(cli.observe)?, None),
         Some(Command::Demo { mut common }) => {
             common.duration = Some(common.duration.unwrap_or(DEMO_DURATION));
-            let command = vec![OsString::from("/proc/self/exe"), OsString::from("demo-target")];
+            let program = std::env::current_exe().context("failed to find the program itself")?;
+            let command = vec![program.into_os_string(), OsString::from("demo-target")];
             observe::run(&Plan { target: Target::Command(command), common }, Some("the demo's program"))
         }
         Some(Command::Doctor { pid, format }) => {

@@ -22,6 +22,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// How often the ring buffers are emptied. They are not waited for: a wake-up costs the target as much as a probe.
 const POLL: Duration = Duration::from_millis(50);
+/// Locks in a table, if the user does not say.
+const TABLE_TOP: usize = 10;
 /// How often it is looked whether a target has loaded a C library, or generated code, since.
 const RESCAN: Duration = Duration::from_secs(1);
 
@@ -41,7 +43,8 @@ pub(super) fn run(plan: &Plan, name: Option<&str>) -> Result<ExitCode> {
 
 fn report_options(common: &CommonArgs) -> report::Options {
     let min_wait = common.min_wait.unwrap_or_default();
-    report::Options { top: Some(common.top), min_wait: crate::units::Nanos(min_wait.as_nanos() as u64) }
+    let default = (common.format == Format::Table).then_some(TABLE_TOP);
+    report::Options { top: common.top.or(default), min_wait: crate::units::Nanos(min_wait.as_nanos() as u64) }
 }
 
 fn print(report: &Report, common: &CommonArgs) -> Result<()> {

@@ -52,11 +52,11 @@ pub(super) struct Total {
     pub(super) contended: u64,
     pub(super) try_failures: u64,
     pub(super) timeouts: u64,
+    pub(super) timed_out: Nanos,
     pub(super) errors: u64,
     pub(super) wakes: u64,
     pub(super) wakes_of_none: u64,
     pub(super) wait: Measure,
-    pub(super) latency: Measure,
     pub(super) hold: Measure,
 }
 
@@ -70,11 +70,11 @@ impl Total {
             total.contended += s.contended;
             total.try_failures += s.try_failures;
             total.timeouts += s.timeouts;
+            total.timed_out += Nanos(s.timeout_ns);
             total.errors += s.errors;
             total.wakes += s.wakes;
             total.wakes_of_none += s.wakes_of_none;
             total.wait.merge(s.wait_ns, s.wait_max_ns, &s.wait_hist);
-            total.latency.merge(s.latency_ns, s.latency_max_ns, &s.latency_hist);
             total.hold.merge(s.hold_ns, s.hold_max_ns, &s.hold_hist);
         }
         total

@@ -58,19 +58,17 @@ pub(super) fn zero_sums() -> Sums {
         contended: 0,
         try_failures: 0,
         timeouts: 0,
+        timeout_ns: 0,
         errors: 0,
         wakes: 0,
         wakes_of_none: 0,
         wait_ns: 0,
         wait_max_ns: 0,
-        latency_ns: 0,
-        latency_max_ns: 0,
         hold_ns: 0,
         hold_max_ns: 0,
         kind: 0,
         stack: -1,
         wait_hist: [0; BUCKETS],
-        latency_hist: [0; BUCKETS],
         hold_hist: [0; BUCKETS],
     }
 }
@@ -120,9 +118,6 @@ pub(super) fn feed(o: &mut Observation, s: &Section, recorded: bool) {
             row.wait_ns += s.wait.0;
             row.wait_max_ns = row.wait_max_ns.max(s.wait.0);
             row.wait_hist[bucket(s.wait.0)] += 1;
-        } else {
-            row.latency_ns += s.wait.0;
-            row.latency_hist[bucket(s.wait.0)] += 1;
         }
     }
     let site = s.site.addr;

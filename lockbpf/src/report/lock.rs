@@ -50,7 +50,7 @@ impl<'a> Ranked<'a> {
             }
             _ => (0, Measure::default()),
         };
-        let timed_out = gathered.shares.as_ref().map_or(Nanos(0), |s| s.timed_out.time);
+        let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
         let harm = wait.sum + timed_out + open_wait;
         Self { lock, gathered, name, total, wait, contended, open_wait, harm }
@@ -79,12 +79,11 @@ impl<'a> Ranked<'a> {
             contended: self.contended,
             try_failures: if called { total.try_failures } else { 0 },
             timeouts: total.timeouts,
-            timed_out_wait_ns: shares.map_or(0, |s| s.timed_out.time.0),
+            timed_out_wait_ns: if called { total.timed_out.0 } else { 0 },
             errors: total.errors,
             harm_ns: self.harm.0,
             wait_ns: self.wait.over(if called { total.acquisitions } else { self.contended }),
             contended_wait_ns: self.wait.over(self.contended),
-            latency_ns: called.then(|| total.latency.durations()),
             hold_ns: called.then(|| total.hold.over(total.acquisitions)),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),
             waiting_now: self.waiting_now(places, end),

@@ -153,9 +153,6 @@ pub struct LockEntry {
     pub wait_ns: Durations,
     /// acquire − attempt over the contended acquisitions only.
     pub contended_wait_ns: Durations,
-    /// acquire − attempt of the uncontended ones: the price of the call, probes included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency_ns: Option<Durations>,
     /// release − acquire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold_ns: Option<Durations>,
