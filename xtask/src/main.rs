@@ -1,1 +1,53 @@
-fn main() {}
+//! `cargo xtask`: what building and testing lockbpf needs beyond `cargo build`.
+
+use std::{env, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+mod arch;
+mod bpf_linker;
+mod build_ebpf;
+mod compile;
+mod debian;
+mod process;
+mod provenance;
+mod rust_src;
+mod rustc_wrapper;
+mod strip;
+mod test;
+mod workspace;
+
+/// Builds lockbpf's eBPF objects and runs its tests.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Compile the eBPF programs for every architecture into lockbpf/ebpf/.
+    BuildEbpf(build_ebpf::Args),
+    /// Install what the tests need and run all of them.
+    Test(test::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match env::var_os(rustc_wrapper::ROOT_VAR) {
+        Some(root) => rustc_wrapper::run(root.as_ref()),
+        None => run(Args::parse()),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(args: Args) -> Result<ExitCode> {
+    match args.task {
+        Task::BuildEbpf(args) => build_ebpf::run(&args),
+        Task::Test(args) => test::run(&args),
+    }
+}

@@ -1,0 +1,103 @@
+//! `cargo xtask test`: sets up what the tests need and runs every check there is. A failing step does not hide the
+//! later ones; what is not run is listed with the reason.
+
+use std::{
+    io,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{build_ebpf, compile::Toolchain, process, workspace};
+
+mod packages;
+mod report;
+mod step;
+
+use report::Report;
+use step::Outcome;
+
+/// How long a question to cargo may take, which may have to wait for a lock.
+const QUESTION_LIMIT: Duration = Duration::from_secs(300);
+
+/// Arguments of `test`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Install no Debian packages and do not recompile the eBPF objects
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs every step; succeeds if none failed.
+///
+/// # Errors
+/// Standard output cannot be written to.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut report = Report::default();
+    report.run("Debian packages", || packages::install(args.quick));
+    report.run("formatting", || component("fmt", "rustfmt", &["--all", "--check"]));
+    report.run("clippy", || component("clippy", "clippy", &["--quiet", "--all-targets", "--", "-Dwarnings"]));
+    report
+        .run("documentation", || step::run(cargo(&["doc", "--quiet", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings")));
+    report.run("release build", || step::run(&mut cargo(&["build", "--quiet", "--release"])));
+    report.run("unit tests", || tests(&mut cargo(&["test", "--quiet", "--no-fail-fast", "--lib", "--bins"])));
+    report.run("documentation tests", || tests(&mut cargo(&["test", "--quiet", "--no-fail-fast", "--doc"])));
+    report.run("integration tests", integration_tests);
+    report.run("eBPF objects", || ebpf_objects(args.quick));
+    report.write(&packages::missing_reasons(), &mut io::stdout())
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut cargo = workspace::cargo();
+    cargo.args(args);
+    cargo
+}
+
+fn tests(cargo_test: &mut Command) -> Result<Outcome> {
+    step::run_tests(cargo_test, &mut io::stdout())
+}
+
+/// Runs a cargo subcommand that comes with a toolchain component of its own, which a toolchain may lack.
+fn component(subcommand: &str, name: &str, args: &[&str]) -> Result<Outcome> {
+    match process::output(&mut cargo(&[subcommand, "--version"]), QUESTION_LIMIT) {
+        Ok(_version) => step::run(cargo(&[subcommand]).args(args)),
+        Err(proof) => Ok(Outcome::skipped(format!("this toolchain lacks {name}: {proof:#}"))),
+    }
+}
+
+/// The tests in `tests/`, one after the other: they observe the whole machine.
+fn integration_tests() -> Result<Outcome> {
+    if !has_test_targets()? {
+        return Ok(Outcome::skipped("no package declares an integration test"));
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(Outcome::skipped("attaching eBPF programs needs root: run this task as root"));
+    }
+    let mut cargo_test = cargo(&["test", "--release", "--no-fail-fast", "--test", "*"]);
+    cargo_test.args(["--", "--test-threads=1"]);
+    for name in packages::tests_not_possible() {
+        cargo_test.args(["--skip", name]);
+    }
+    tests(&mut cargo_test)
+}
+
+fn has_test_targets() -> Result<bool> {
+    let metadata = process::output(&mut cargo(&["metadata", "--format-version=1", "--no-deps"]), QUESTION_LIMIT)?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).context("failed to read cargo's metadata")?;
+    let list = |value: &serde_json::Value, key: &str| value.get(key).and_then(|list| list.as_array()).cloned();
+    let packages = list(&metadata, "packages").unwrap_or_default();
+    let mut targets = packages.iter().flat_map(|package| list(package, "targets").unwrap_or_default());
+    Ok(targets.any(|target| list(&target, "kind").is_some_and(|kinds| kinds.iter().any(|kind| kind == "test"))))
+}
+
+fn ebpf_objects(quick: bool) -> Result<Outcome> {
+    build_ebpf::check_sources()?;
+    if quick {
+        return Ok(Outcome::passed("hashes only: --quick"));
+    }
+    match Toolchain::find() {
+        Ok(toolchain) => build_ebpf::check_objects(&toolchain).map(|()| Outcome::passed("recompiled: identical")),
+        Err(reason) => Ok(Outcome::unavailable(format!("{reason:#}"))),
+    }
+}

@@ -1,0 +1,139 @@
+//! What the steps came to: a table, what was not run and why, and the counts as the closing line.
+
+use std::{
+    io::Write,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use super::step::{Counts, Outcome, Verdict};
+
+/// The steps run so far.
+#[derive(Default)]
+pub(super) struct Report {
+    steps: Vec<Step>,
+}
+
+struct Step {
+    name: &'static str,
+    took: Duration,
+    outcome: Outcome,
+}
+
+impl Report {
+    /// Runs a step and keeps how it ended; an error is a failure of the step.
+    pub(super) fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<Outcome>) {
+        eprintln!("\n=== {name}");
+        let started = Instant::now();
+        let outcome = step().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
+        if !outcome.note.is_empty() {
+            eprintln!("{}: {}", word(outcome.verdict), outcome.note);
+        }
+        self.steps.push(Step { name, took: started.elapsed(), outcome });
+    }
+
+    /// Writes the summary to `out`, with `also_not_run` beside the skipped steps; the exit code tells whether a step failed.
+    ///
+    /// # Errors
+    /// `out` cannot be written to.
+    pub(super) fn write(&self, also_not_run: &[String], out: &mut impl Write) -> Result<ExitCode> {
+        writeln!(out, "\n{}", self.table())?;
+        let skipped = self.steps.iter().filter(|step| step.outcome.verdict == Verdict::Skipped);
+        let skipped = skipped.map(|step| format!("{}: {}", step.name, step.outcome.note));
+        for (position, line) in skipped.chain(also_not_run.iter().cloned()).enumerate() {
+            if position == 0 {
+                writeln!(out, "not run:")?;
+            }
+            writeln!(out, "  {line}")?;
+        }
+        let Counts { passed, failed, skipped } = self.counts();
+        writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")?;
+        let failed = self.steps.iter().any(|step| step.outcome.verdict == Verdict::Failed);
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for step in &self.steps {
+            sum += step.outcome.counts;
+        }
+        sum
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_header(["step", "result", "time (s)", "tests passed", "failed", "skipped", ""]);
+        for step in &self.steps {
+            let Counts { passed, failed, skipped } = step.outcome.counts;
+            let first_line = step.outcome.note.lines().next().unwrap_or_default().to_owned();
+            let mut row = vec![step.name.to_owned(), word(step.outcome.verdict).to_owned(), seconds(step.took)];
+            row.extend([passed, failed, skipped].map(|count| count.to_string()));
+            row.push(first_line);
+            table.add_row(row);
+        }
+        let total: Duration = self.steps.iter().map(|step| step.took).sum();
+        table.add_row(["total", "", &seconds(total)]);
+        for column in table.column_iter_mut().skip(2).take(4) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.0}", time.as_secs_f64())
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "passed",
+        Verdict::Failed => "FAILED",
+        Verdict::Skipped => "skipped",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    fn written(report: &Report, also_not_run: &[String]) -> (String, ExitCode) {
+        let mut out = Vec::new();
+        let code = report.write(also_not_run, &mut out).unwrap();
+        (String::from_utf8(out).unwrap(), code)
+    }
+
+    #[test]
+    fn an_error_fails_its_step_and_not_the_later_ones() {
+        let mut report = Report::default();
+        report.run("first", || bail!("the reason"));
+        report.run("second", || Ok(Outcome::passed("a remark")));
+        let (text, code) = written(&report, &[]);
+        assert!(text.contains("the reason") && text.contains("a remark"), "{text}");
+        assert_eq!(code, ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_skip_is_listed_and_no_failure() {
+        let mut report = Report::default();
+        report.run("only", || Ok(Outcome::skipped("not here")));
+        let (text, code) = written(&report, &["a test: no such package".into()]);
+        assert!(text.contains("only: not here") && text.contains("a test: no such package"), "{text}");
+        assert_eq!(code, ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn the_closing_line_sums_the_tests_of_all_steps() {
+        let mut report = Report::default();
+        for _ in 0..2 {
+            let counts = Counts { passed: 3, failed: 0, skipped: 1 };
+            report.run("tests", || Ok(Outcome { counts, ..Outcome::passed("") }));
+        }
+        assert!(written(&report, &[]).0.ends_with("\n6 passed, 0 failed, 2 skipped\n"));
+    }
+}

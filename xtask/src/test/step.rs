@@ -1,0 +1,163 @@
+//! Running one step: its output streamed, the tests it ran counted.
+
+use std::{
+    io::{BufRead as _, BufReader, Write},
+    ops::AddAssign,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{process, workspace};
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// How many tests passed, failed and were not run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) skipped: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// How a step ended, and why.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) verdict: Verdict,
+    /// The reason of a failure or of a skip, else a remark.
+    pub(super) note: String,
+    pub(super) counts: Counts,
+}
+
+impl Outcome {
+    fn new(verdict: Verdict, note: impl Into<String>) -> Self {
+        Self { verdict, note: note.into(), counts: Counts::default() }
+    }
+
+    /// The step did what it should.
+    pub(super) fn passed(note: impl Into<String>) -> Self {
+        Self::new(Verdict::Passed, note)
+    }
+
+    /// The step found a fault.
+    pub(super) fn failed(reason: impl Into<String>) -> Self {
+        Self::new(Verdict::Failed, reason)
+    }
+
+    /// The step does not apply here.
+    pub(super) fn skipped(reason: impl Into<String>) -> Self {
+        Self::new(Verdict::Skipped, reason)
+    }
+
+    /// What the step needs could not be had: a skip on a user's machine, a failure where the tests are the gate.
+    pub(super) fn unavailable(reason: impl Into<String>) -> Self {
+        if workspace::is_ci() { Self::failed(reason) } else { Self::skipped(reason) }
+    }
+}
+
+/// Runs `command`, whose output the user sees.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn run(command: &mut Command) -> Result<Outcome> {
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("failed to start `{}`", process::describe(command)))?;
+    Ok(if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) })
+}
+
+/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`.
+///
+/// # Errors
+/// It cannot be started, or `out` cannot be written to.
+pub(super) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<Outcome> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("failed to start `{}`", process::describe(command)))?;
+    let mut counts = Counts::default();
+    let output = child.stdout.take().context("failed to read the output of cargo test")?;
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        out.write_all(&line)?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+        counts += test_result(&String::from_utf8_lossy(&line)).unwrap_or_default();
+    }
+    let status = child.wait()?;
+    if !status.success() && counts.failed == 0 {
+        // What does not compile or dies has no closing line.
+        counts.failed = 1;
+    }
+    let outcome = if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) };
+    Ok(Outcome { counts, ..outcome })
+}
+
+/// The counts in a closing line of a test program; tests filtered out are ones that cannot run here.
+fn test_result(line: &str) -> Option<Counts> {
+    let line = line.strip_prefix("test result: ")?;
+    let (_verdict, fields) = line.split_once(". ")?;
+    let mut counts = Counts::default();
+    for field in fields.split("; ") {
+        let Some((number, what)) = field.split_once(' ') else { continue };
+        let Ok(number) = number.parse::<u64>() else { continue };
+        match what {
+            "passed" => counts.passed += number,
+            "failed" => counts.failed += number,
+            "ignored" | "filtered out" => counts.skipped += number,
+            _ => {}
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn closing_lines_are_counted() {
+        let line = "test result: FAILED. 5 passed; 2 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s";
+        assert_eq!(test_result(line), Some(Counts { passed: 5, failed: 2, skipped: 4 }));
+        assert_eq!(test_result("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn every_closing_line_of_a_run_is_summed() {
+        let line = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        let mut shown = Vec::new();
+        let outcome = run_tests(&mut shell(&format!("echo '{line}'; echo '{line}'")), &mut shown).unwrap();
+        assert_eq!(outcome.counts, Counts { passed: 4, failed: 0, skipped: 2 });
+        assert_eq!(String::from_utf8(shown).unwrap(), format!("{line}\n{line}\n"));
+        assert_eq!(outcome.verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn a_run_that_does_not_get_to_its_tests_counts_as_a_failure() {
+        let outcome = run_tests(&mut shell("exit 101"), &mut Vec::new()).unwrap();
+        assert_eq!(outcome.counts.failed, 1);
+        assert_eq!(outcome.verdict, Verdict::Failed);
+    }
+}
