@@ -26,6 +26,10 @@ pub trait Names {
     /// The name of a lock from the symbol tables, `cache_lock` or `table+0x28`; `None` for the heap and stacks.
     fn global(&mut self, lock: Lock) -> Option<String>;
 
+    /// A stack as the kernel walked it, innermost first, as return addresses from `site` (the place that requested the
+    /// lock, if it is known) outwards.
+    fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64>;
+
     /// The function that a site lies in, without inlining, as a short label: `assoc_insert`.
     fn function(&mut self, site: Site) -> Option<String> {
         self.frames(site.process, site.addr).pop().and_then(|f| f.function)

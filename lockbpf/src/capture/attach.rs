@@ -15,6 +15,8 @@ use std::path::PathBuf;
 pub struct ProbeSite {
     /// The file, as this process can open it.
     pub path: PathBuf,
+    /// The file itself, by whatever path: device and inode.
+    pub file: (u64, u64),
     /// The file, as a person knows it.
     pub display: String,
     /// The function.

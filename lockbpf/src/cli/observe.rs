@@ -15,6 +15,7 @@ use crate::report::{self, Report};
 use crate::symbol::Symbols;
 use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -71,7 +72,7 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     let sites =
         if common.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, common.placement) };
     let mut session = Session::start(&options(plan, &ready)?, &sites)?;
-    let mut attached: Vec<_> = sites.iter().map(|s| s.path.clone()).collect();
+    let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut collector = Collector::new();
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&ready.pids);
@@ -210,15 +211,15 @@ fn attach_later(
     session: &mut Session,
     pids: &[u32],
     common: &CommonArgs,
-    attached: &mut Vec<std::path::PathBuf>,
+    attached: &mut HashSet<(u64, u64)>,
 ) -> Result<()> {
     // A target that is just exiting has nothing to add.
     let Ok(targets) = target::of_pids(pids) else { return Ok(()) };
     let mut new = placement::sites(&targets.libraries, common.placement);
-    new.retain(|site| !attached.contains(&site.path));
+    new.retain(|site| !attached.contains(&site.file));
     if !new.is_empty() {
         session.attach(&new)?;
-        attached.extend(new.into_iter().map(|site| site.path));
+        attached.extend(new.into_iter().map(|site| site.file));
     }
     Ok(())
 }

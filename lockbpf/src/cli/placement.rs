@@ -6,7 +6,7 @@ use crate::capture::probe_table::FUNCTIONS;
 use crate::capture::prologue::Cost;
 use crate::capture::session::Session;
 use crate::capture::target::{Library, Targets};
-use std::path::PathBuf;
+use std::collections::HashSet;
 
 /// The probe sites of libraries.
 pub(super) fn sites(libraries: &[Library], choice: PlacementChoice) -> Vec<ProbeSite> {
@@ -16,6 +16,7 @@ pub(super) fn sites(libraries: &[Library], choice: PlacementChoice) -> Vec<Probe
         .filter_map(|(library, site)| {
             Some(ProbeSite {
                 path: library.path.clone(),
+                file: (library.dev, library.ino),
                 display: library.display.clone(),
                 function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol)?,
                 file_offset: match choice {
@@ -59,17 +60,14 @@ pub(super) fn remarks(targets: &Targets) -> Vec<String> {
 }
 
 /// What is in place, in a few words.
-pub(super) fn summary(session: &Session, files: &[PathBuf], futex_only: bool) -> String {
+pub(super) fn summary(session: &Session, files: &HashSet<(u64, u64)>, futex_only: bool) -> String {
     if futex_only {
         return "futex calls only, no uprobes".to_owned();
     }
-    let mut distinct = files.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
     let how = match session.mechanism() {
         Mechanism::Session => "uprobe sessions",
         Mechanism::PerfEvents => "uprobes as perf events",
     };
-    let files = if distinct.len() == 1 { "file" } else { "files" };
-    format!("{} functions probed in {} {files} ({how})", session.probe_count(), distinct.len())
+    let noun = if files.len() == 1 { "file" } else { "files" };
+    format!("{} functions probed in {} {noun} ({how})", session.probe_count(), files.len())
 }

@@ -35,6 +35,10 @@ impl Names for FakeNames {
         if n.is_multiple_of(2) { vec![guard, frame] } else { vec![frame] }
     }
 
+    fn call_stack(&mut self, _: Process, raw: &[u64], _: Option<u64>) -> Vec<u64> {
+        raw.to_vec()
+    }
+
     fn global(&mut self, lock: Lock) -> Option<String> {
         (lock.addr < 0x2000).then(|| format!("global_{:x}", lock.addr))
     }
@@ -108,6 +112,7 @@ pub(super) fn feed(o: &mut Observation, s: &Section, recorded: bool) {
     row.kind = s.mutex_kind.into();
     if s.outcome == Outcome::TimedOut {
         row.timeouts += 1;
+        row.timeout_ns += s.wait.0;
     } else {
         row.acquisitions += 1;
         row.hold_ns += s.hold.0;

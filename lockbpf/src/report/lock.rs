@@ -126,7 +126,7 @@ impl<'a> Ranked<'a> {
                 share: share(w.waits.time.0, all),
                 unattributed_ns: w.unattributed.0,
                 blamed,
-                stack: places.stack(process, top_stack(&w.stacks)),
+                stack: places.stack(process, w.site.map(|s| s.addr), top_stack(&w.stacks)),
             });
         }
         for holder in shares.holders.iter().filter(|h| h.wait > Nanos(0)) {
@@ -140,7 +140,7 @@ impl<'a> Ranked<'a> {
                 victims: holder.victims,
                 sections: holder.sections.count,
                 inferred: tid.is_some(),
-                stack: places.stack(process, top_stack(&holder.stacks)),
+                stack: places.stack(process, holder_site(holder), top_stack(&holder.stacks)),
             });
         }
         entry.waiters.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
@@ -169,7 +169,7 @@ impl<'a> Ranked<'a> {
             .map(|(site, (count, stack))| WaitingPlace {
                 place: site.map_or_else(|| word::elsewhere("unknown site"), |site| places.place(site)),
                 count,
-                stack: places.stack(self.lock.process, stack),
+                stack: places.stack(self.lock.process, site.map(|s| s.addr), stack),
             })
             .collect();
         waiting.sort_by_key(|p| Reverse(p.count));
@@ -223,6 +223,13 @@ fn mutex_type(kind: u32) -> &'static str {
         2 => "errorcheck",
         3 => "adaptive",
         _ => "normal",
+    }
+}
+
+fn holder_site(holder: &Holder) -> Option<u64> {
+    match holder.who {
+        Who::Site(site) => Some(site.addr),
+        Who::Thread(_) | Who::Others => None,
     }
 }
 

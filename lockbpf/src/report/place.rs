@@ -80,11 +80,10 @@ impl<'a> Places<'a> {
     }
 
     /// The functions of a stack, innermost first; empty if it was not kept.
-    pub(super) fn stack(&mut self, process: Process, stack: Option<StackId>) -> Vec<StackFrame> {
-        let observation = self.observation;
-        let addrs = stack.and_then(|id| observation.stacks.get(&id)).map_or(&[][..], Vec::as_slice);
-        let mut stack = Vec::with_capacity(addrs.len());
-        for &addr in addrs {
+    pub(super) fn stack(&mut self, process: Process, site: Option<u64>, stack: Option<StackId>) -> Vec<StackFrame> {
+        let Some(raw) = stack.and_then(|id| self.observation.stacks.get(&id)) else { return Vec::new() };
+        let mut stack = Vec::with_capacity(raw.len());
+        for addr in self.names.call_stack(process, raw, site) {
             stack.extend(self.frames(process, addr).iter().map(|f| stack_frame(f, addr)));
         }
         stack
@@ -96,12 +95,12 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Whether a frame is a lock call's wrapper that was inlined where the reader's own code stands: `lock_guard`,
-/// `inline_mysql_mutex_lock` and the like.
+/// Whether a frame is a lock call's wrapper that was inlined where the reader's own code stands (`lock_guard`,
+/// `inline_mysql_mutex_lock` and the like), or a closure that has no name to go by.
 fn is_wrapper(frame: &Frame) -> bool {
     let name = frame.function.as_deref().unwrap_or_default().to_ascii_lowercase();
     let name = name.replace("block", "").replace("clock", "");
-    frame.inlined && (name.contains("lock") || name.contains("mutex"))
+    frame.inlined && (name.starts_with('{') || name.contains("lock") || name.contains("mutex"))
 }
 
 /// `function (file:line)`, or the best that is known instead.

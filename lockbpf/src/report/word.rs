@@ -125,7 +125,7 @@ fn waiters(process: Process, waits: &FutexWaits, places: &mut Places<'_>) -> Vec
             wait_ns: s.waits.time.0,
             max_ns: s.max.0,
             share: share(s.waits.time.0, all),
-            stack: places.stack(process, s.stacks.top().first().map(|&(stack, _)| stack)),
+            stack: places.stack(process, s.site.map(|s| s.addr), s.stacks.top().first().map(|&(stack, _)| stack)),
             ..WaiterEntry::default()
         });
     }

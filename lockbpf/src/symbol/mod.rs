@@ -177,11 +177,6 @@ impl Symbols {
         self.problems.iter().map(String::as_str)
     }
 
-    /// The call stack from the place that requested a lock outwards; see [`call_stack`].
-    pub fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
-        call_stack(raw, site, |addr| self.role(process, addr))
-    }
-
     /// The return address into the program's own code that comes first among the words at the top of a stack: the caller
     /// of the C library's function that sleeps there. A word left over from an earlier call may be mistaken for it.
     pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
@@ -222,6 +217,10 @@ fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
 }
 
 impl Names for Symbols {
+    fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
+        call_stack(raw, site, |addr| self.role(process, addr))
+    }
+
     fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame> {
         let unknown = Frame { addr: return_addr, ..Frame::default() };
         let Some(known) = self.processes.get(&process) else { return vec![unknown] };
