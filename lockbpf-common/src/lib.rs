@@ -5,6 +5,7 @@
 pub mod config;
 pub mod counter;
 pub mod kind;
+pub mod process;
 pub mod record;
 pub mod sums;
 pub mod waiting;

@@ -2,8 +2,9 @@
 
 use crate::atomic::fetch_add;
 use crate::thread::Thread;
-use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
+use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_F_USER_STACK};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf, StackTrace};
+use aya_ebpf::helpers::generated::bpf_get_stackid;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::{EbpfContext, Global};
 use core::marker::PhantomData;
@@ -11,6 +12,7 @@ use lockbpf_common::config::{
     Config, Control, MAX_CPUS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS, STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
+use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 
@@ -58,13 +60,9 @@ pub static FREE_SLOTS: Queue<u32, { MAX_THREADS as usize }> = Queue::new();
 #[btf_map]
 pub static PROCESSES: LruHashMap<u32, ProcessEntry, { MAX_PROCESSES as usize }> = LruHashMap::new();
 
-/// Numbers given so far: [`SERIAL_PROCESS`], [`SERIAL_SLOT`].
+/// Numbers given so far ([`lockbpf_common::process`]).
 #[btf_map]
-pub static SERIALS: Array<u64, 2> = Array::new();
-/// Index of the last process number.
-pub const SERIAL_PROCESS: u32 = 0;
-/// Index of the number of thread slots ever used.
-pub const SERIAL_SLOT: u32 = 1;
+pub static SERIALS: Array<u64, SERIES> = Array::new();
 
 /// Waits in progress, by tid: as many as threads can be blocked at once.
 #[btf_map]
@@ -85,16 +83,6 @@ pub static RINGS: ArrayOfMaps<RingBuf<u64, 4096>, { MAX_CPUS as usize }> = Array
 /// In-flight state per thread, freed by the kernel with the thread.
 #[btf_map]
 pub static STATE: TaskStorage<Thread> = TaskStorage::new();
-
-/// A process and the number it was given.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ProcessEntry {
-    /// Start of the process, ns since boot.
-    pub start_ns: u64,
-    /// Its number.
-    pub process: u64,
-}
 
 /// A futex word of a process.
 #[derive(Clone, Copy)]
@@ -159,16 +147,26 @@ pub fn count(counter: Counter) {
 /// Number of the current user stack, or a negative errno, which is counted.
 #[inline(always)]
 pub fn user_stack<C: EbpfContext>(ctx: &C) -> i32 {
-    // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
-    let id = unsafe {
-        aya_ebpf::helpers::generated::bpf_get_stackid(
-            ctx.as_ptr(),
-            core::ptr::from_ref(&STACKS).cast_mut().cast(),
-            u64::from(aya_ebpf::bindings::BPF_F_USER_STACK),
-        )
-    } as i32;
+    let id = stack_id(ctx, 0);
+    if id >= 0 {
+        return id;
+    }
+    // A different stack has this one's bucket: without its innermost frame, which readers leave out anyway, it has another.
+    let id = stack_id(ctx, 1);
     if id < 0 {
         count(Counter::StackLost);
     }
     id
+}
+
+#[inline(always)]
+fn stack_id<C: EbpfContext>(ctx: &C, skip: u64) -> i32 {
+    // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
+    unsafe {
+        bpf_get_stackid(
+            ctx.as_ptr(),
+            core::ptr::from_ref(&STACKS).cast_mut().cast(),
+            u64::from(BPF_F_USER_STACK) | skip,
+        ) as i32
+    }
 }

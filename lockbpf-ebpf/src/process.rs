@@ -1,11 +1,12 @@
 //! Process numbers: (pid, start time), and a new one after exec.
 
 use crate::emit::emit;
-use crate::maps::{CONFIG, PROCESSES, ProcessEntry, SERIAL_PROCESS, count, next};
+use crate::maps::{CONFIG, PROCESSES, count, next};
 use crate::thread::now;
 use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use lockbpf_common::counter::Counter;
+use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use lockbpf_common::record::{ProcessRecord, Tag};
 
 /// The number of the current process, registering it if it is new.
@@ -14,7 +15,8 @@ pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
     let start_ns = start_boottime(leader(task));
     // SAFETY: the entry is copied at once; a concurrent eviction can only make it stale, which the start time reveals.
     if let Some(known) = unsafe { PROCESSES.get(pid) }.copied() {
-        if known.start_ns == start_ns {
+        // 0: registered by user space, which cannot know the exact time.
+        if known.start_ns == start_ns || known.start_ns == 0 {
             return known.process as u32;
         }
         let _ = PROCESSES.remove(pid);

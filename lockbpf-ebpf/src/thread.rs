@@ -1,12 +1,13 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
-use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, SERIAL_SLOT, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
+use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
 use crate::process;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_storage_get};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
+use lockbpf_common::process::SERIAL_SLOT;
 use lockbpf_common::sums::ThreadSums;
 
 /// Not decided yet (fresh storage, or after exec or a change of name).

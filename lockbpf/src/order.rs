@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::units::{Nanos, Time};
 
 /// How long an event is held back, so that another CPU's earlier one can still overtake it.
-pub const WINDOW: Nanos = Nanos(50_000_000);
+pub const WINDOW: Nanos = Nanos(250_000_000);
 
 /// Holds events back and releases them in order.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ fn observe_stuck(line: &str) -> (Truth, Report) {
 }
 
 fn waiters(lock: &Lock) -> Vec<&str> {
-    lock.waiters.iter().filter_map(|waiter| waiter.function.as_deref()).collect()
+    lock.waiting_now.places.iter().filter_map(|place| place.function.as_deref()).collect()
 }
 
 #[test]

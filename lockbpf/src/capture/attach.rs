@@ -45,15 +45,17 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Loads the programs: the session program if the kernel takes it, else the plain ones.
-    pub(super) fn load(ebpf: &mut Ebpf) -> Result<Self, CaptureError> {
+    /// Loads the programs: the session program if wanted and the kernel takes it, else the plain ones.
+    pub(super) fn load(ebpf: &mut Ebpf, sessions: bool) -> Result<Self, CaptureError> {
         let mut probes = Self::default();
-        match multi::Program::load(super::object::BYTES, ebpf.maps()) {
-            Ok(program) => {
-                probes.session = Some(program);
-                return Ok(probes);
+        if sessions {
+            match multi::Program::load(super::object::BYTES, ebpf.maps()) {
+                Ok(program) => {
+                    probes.session = Some(program);
+                    return Ok(probes);
+                }
+                Err(error) => log::info!("no uprobe sessions, using perf events: {error}"),
             }
-            Err(error) => log::info!("no uprobe sessions, using perf events: {error}"),
         }
         let mut names: Vec<&str> = FUNCTIONS.iter().flat_map(programs).collect();
         names.sort_unstable();

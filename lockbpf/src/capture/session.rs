@@ -5,7 +5,7 @@ use super::attach::{self, FutexTier, Mechanism, ProbeSite, Probes};
 use super::object;
 use super::rings::Rings;
 use crate::decode::{Decoded, decode, thread_totals};
-use crate::event::ThreadTotals;
+use crate::event::{ProcessSeen, ThreadTotals};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::{OpenWait, SiteSums};
 use crate::quality::Quality;
@@ -16,6 +16,7 @@ use aya_log::EbpfLogger;
 use lockbpf_common::config::{Config, Control, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
+use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 use nix::time::{ClockId, clock_gettime};
@@ -36,6 +37,8 @@ pub enum Scope {
 pub struct Options {
     /// Whom.
     pub scope: Scope,
+    /// Processes that have a number already.
+    pub known: Vec<ProcessSeen>,
     /// Only threads with this name.
     pub comm: Option<String>,
     /// Only these threads.
@@ -50,6 +53,8 @@ pub struct Options {
     pub task_offsets: (u32, u32),
     /// Whether tracefs can be read.
     pub tracefs: bool,
+    /// Whether to do without uprobe sessions.
+    pub plain_uprobes: bool,
 }
 
 /// The kernel side of one observation.
@@ -87,7 +92,7 @@ impl Session {
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
         // Before the kernel log takes its map: the session program is relocated against every map.
-        let probes = Probes::load(&mut ebpf)?;
+        let probes = Probes::load(&mut ebpf, !options.plain_uprobes)?;
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
         let mut quality = Quality::default();
         for (program, tracepoint) in [
@@ -267,6 +272,14 @@ fn fill_filters(ebpf: &mut Ebpf, options: &Options) -> Result<(), CaptureError> 
         fill(ebpf, "TARGETS", pids)?;
     }
     fill(ebpf, "TIDS", &options.tids)?;
+    let map = ebpf.map_mut("PROCESSES").ok_or(CaptureError::NoMap("PROCESSES"))?;
+    let mut processes: BpfHashMap<_, u32, ProcessEntry> = BpfHashMap::try_from(map)?;
+    for seen in &options.known {
+        processes.insert(seen.pid, ProcessEntry { start_ns: 0, process: u64::from(seen.process.0) }, 0)?;
+    }
+    let last = options.known.iter().map(|seen| seen.process.0).max().unwrap_or(0);
+    let map = ebpf.map_mut("SERIALS").ok_or(CaptureError::NoMap("SERIALS"))?;
+    Array::<_, u64>::try_from(map)?.set(SERIAL_PROCESS, u64::from(last), 0)?;
     Ok(())
 }
 

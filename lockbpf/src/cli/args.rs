@@ -91,6 +91,9 @@ pub(super) struct CommonArgs {
     /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
     #[arg(long, value_enum, default_value_t = PlacementChoice::Best, hide = true)]
     pub placement: PlacementChoice,
+    /// Use no uprobe sessions even if the kernel has them, as on older ones.
+    #[arg(long, hide = true)]
+    pub plain_uprobes: bool,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,

@@ -26,26 +26,31 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new() -> Self {
-        Self {
+    /// Knows these processes from the start.
+    pub(super) fn new(known: Vec<ProcessSeen>) -> Self {
+        let mut collector = Self {
             merger: Merger::default(),
             blame: Blame::default(),
             symbols: Symbols::new(),
             processes: HashMap::new(),
             exited: Vec::new(),
             events: 0,
-        }
+        };
+        known.into_iter().for_each(|seen| collector.meet(seen));
+        collector
+    }
+
+    /// Takes what names need from a process, at once, while it lives.
+    fn meet(&mut self, seen: ProcessSeen) {
+        self.symbols.observe(seen.process, seen.pid);
+        self.processes.insert(seen.process, seen);
     }
 
     /// Takes one event, in any order.
     pub(super) fn take(&mut self, (mut event, top): Decoded) {
         self.events += 1;
         match &mut event {
-            // At once, while it lives.
-            Event::Process(seen) => {
-                self.symbols.observe(seen.process, seen.pid);
-                self.processes.insert(seen.process, seen.clone());
-            }
+            Event::Process(seen) => self.meet(seen.clone()),
             Event::FutexWait(wait) => {
                 let process = wait.word.process;
                 let caller = top.and_then(|words| self.symbols.caller_among(process, &words));

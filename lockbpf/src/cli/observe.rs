@@ -10,9 +10,12 @@ use crate::capture::liveness::Liveness;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
 use crate::capture::{btf, feature, privilege};
+use crate::event::ProcessSeen;
+use crate::id::Process;
 use crate::observation::Observation;
 use crate::report::{self, Report};
 use crate::symbol::Symbols;
+use crate::units::{Nanos, Time};
 use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
@@ -34,9 +37,9 @@ const RESCAN: Duration = Duration::from_secs(1);
 /// When it cannot begin, or its report cannot be written.
 pub(super) fn run(plan: &Plan, name: Option<&str>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut observation, mut symbols) = runtime.block_on(observe(plan, name))?;
-    let report = report::build(&observation, &mut symbols, &report_options(&plan.common));
-    observation.quality.notes.extend(symbols.problems().map(str::to_owned));
+    let (observation, mut symbols) = runtime.block_on(observe(plan, name))?;
+    let mut report = report::build(&observation, &mut symbols, &report_options(&plan.common));
+    report.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
     print(&report, &plan.common)?;
     let failed = plan.common.strict && observation.quality.incomplete();
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -45,7 +48,7 @@ pub(super) fn run(plan: &Plan, name: Option<&str>) -> Result<ExitCode> {
 fn report_options(common: &CommonArgs) -> report::Options {
     let min_wait = common.min_wait.unwrap_or_default();
     let default = (common.format == Format::Table).then_some(TABLE_TOP);
-    report::Options { top: common.top.or(default), min_wait: crate::units::Nanos(min_wait.as_nanos() as u64) }
+    report::Options { top: common.top.or(default), min_wait: Nanos(min_wait.as_nanos() as u64) }
 }
 
 fn print(report: &Report, common: &CommonArgs) -> Result<()> {
@@ -71,9 +74,10 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     let common = &plan.common;
     let sites =
         if common.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, common.placement) };
-    let mut session = Session::start(&options(plan, &ready)?, &sites)?;
+    let known = known(&ready);
+    let mut session = Session::start(&options(plan, &ready, known.clone())?, &sites)?;
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
-    let mut collector = Collector::new();
+    let mut collector = Collector::new(known);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&ready.pids);
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -126,7 +130,7 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     if let Some(status) = ready.launched.as_mut().and_then(Launched::end)
         && !status.success()
     {
-        ready.notes.push(format!("the command ended with {status}"));
+        ready.notes.push(format!("the command ended with {status}."));
     }
     observation.quality.notes.splice(0..0, ready.notes);
     Ok((observation, symbols))
@@ -146,7 +150,7 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
             true
         }
         Err(error) => {
-            notes.push(format!("{error}; futex calls are watched among all system calls, at a cost to each of them"));
+            notes.push(format!("{error}; futex calls are watched among all system calls, at a cost to each of them."));
             false
         }
     };
@@ -165,7 +169,7 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
         }
         notes.extend(placement::remarks(&targets));
     }
-    notes.extend(targets.notes.iter().cloned());
+    notes.extend(targets.notes.iter().map(|note| format!("{note}.")));
     // Last: it waits at its exec until the probes are there.
     let launched = launched.map(|command| Launched::stopped(command)).transpose()?;
     let pids = match (&plan.target, &launched) {
@@ -191,11 +195,26 @@ fn describe(plan: &Plan, targets: &Targets, pids: &[u32]) -> String {
     }
 }
 
-fn options(plan: &Plan, ready: &Prepared) -> Result<Options> {
+/// The target processes, numbered: their names are taken before the first event, as they may be gone after the last.
+fn known(ready: &Prepared) -> Vec<ProcessSeen> {
+    let name =
+        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
+    let number = |(i, &pid): (usize, &u32)| ProcessSeen {
+        time: now(),
+        process: Process(i as u32 + 1),
+        pid,
+        start: Time(0),
+        comm: name(pid),
+    };
+    ready.pids.iter().enumerate().map(number).collect()
+}
+
+fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
     let offsets = btf::task_offsets()?;
     let common = &plan.common;
     Ok(Options {
         scope: plan.target.scope(&ready.pids),
+        known,
         comm: common.comm.clone(),
         tids: common.tid.clone(),
         all_events: common.all_events,
@@ -203,6 +222,7 @@ fn options(plan: &Plan, ready: &Prepared) -> Result<Options> {
         kernel_log: common.verbose > 0,
         task_offsets: (offsets.group_leader, offsets.start_boottime),
         tracefs: ready.tracefs,
+        plain_uprobes: common.plain_uprobes,
     })
 }
 

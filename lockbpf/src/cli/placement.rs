@@ -34,7 +34,7 @@ pub(super) fn remarks(targets: &Targets) -> Vec<String> {
     for library in &targets.libraries {
         let file = &library.display;
         if let Some(why) = &library.unusable {
-            remarks.push(format!("locks in {file} are seen only when a thread sleeps for them: {why}"));
+            remarks.push(format!("locks in {file} are seen only when a thread sleeps for them: {why}."));
         }
         let dear: Vec<_> = library
             .sites
@@ -44,17 +44,18 @@ pub(super) fn remarks(targets: &Targets) -> Vec<String> {
             .collect();
         if !dear.is_empty() {
             let ns = Cost::SingleStepped.expected_ns();
-            remarks.push(format!("{} in {file} must be single-stepped: about {ns} ns a call", dear.join(", ")));
+            remarks.push(format!("{} in {file} must be single-stepped: about {ns} ns a call.", dear.join(", ")));
         }
         let missing: Vec<_> =
             library.missing.iter().filter(|m| m.function.essential).map(|m| m.function.symbol).collect();
         if !missing.is_empty() && library.unusable.is_none() {
-            remarks.push(format!("{} cannot be probed in {file}", missing.join(", ")));
+            remarks.push(format!("{} cannot be probed in {file}.", missing.join(", ")));
         }
     }
     let skipped = targets.skipped;
     if skipped.unreadable > 0 {
-        remarks.push(format!("{} processes could not be looked at and are missing", skipped.unreadable));
+        let (n, s) = (skipped.unreadable, if skipped.unreadable == 1 { "" } else { "es" });
+        remarks.push(format!("{n} process{s} could not be looked at, so their locks may be missing."));
     }
     remarks
 }

@@ -27,7 +27,7 @@ pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
     let mut remarks: Vec<String> = pairs(lock, report).into_iter().collect();
     if let Some(now) = verdict::waiting_now(lock) {
         remarks.push(now);
-        for at in lock.waiting_now.iter().flat_map(|now| &now.places).take(SITES) {
+        for at in lock.waiting_now.places.iter().take(SITES) {
             let callers = callers(&at.place, &at.stack).map(|c| format!(" {c}")).unwrap_or_default();
             remarks.push(format!("  {} in {}{callers}", count(at.count), label(&at.place)));
         }

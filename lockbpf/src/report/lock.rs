@@ -151,9 +151,9 @@ impl<'a> Ranked<'a> {
             .collect();
     }
 
-    fn waiting_now(&self, places: &mut Places<'_>, end: Time) -> Option<WaitingNow> {
+    fn waiting_now(&self, places: &mut Places<'_>, end: Time) -> WaitingNow {
         let open = &self.gathered.open;
-        let longest = open.iter().map(|w| end.since(w.since)).max()?;
+        let longest = open.iter().map(|w| end.since(w.since)).max().unwrap_or_default();
         let mut held_by: Vec<u32> = open.iter().filter_map(|w| w.owner).map(|tid| tid.0).collect();
         held_by.sort_unstable();
         held_by.dedup();
@@ -173,14 +173,14 @@ impl<'a> Ranked<'a> {
             })
             .collect();
         waiting.sort_by_key(|p| Reverse(p.count));
-        Some(WaitingNow {
+        WaitingNow {
             count: open.len() as u64,
             longest_ns: longest.0,
             sum_ns: self.open_wait.0,
             held_by,
             before_start: open.iter().any(|w| w.before_start),
             places: waiting,
-        })
+        }
     }
 
     /// The static critical sections of this lock, without rank.

@@ -135,7 +135,6 @@ pub struct LockEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comm: Option<String>,
     /// Completed sections; left out where acquisitions were not seen (futex tier).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub acquisitions: Option<u64>,
     /// Contended ones; in the futex tier, those that slept.
     pub contended: u64,
@@ -154,7 +153,6 @@ pub struct LockEntry {
     /// acquire − attempt over the contended acquisitions only.
     pub contended_wait_ns: Durations,
     /// release − acquire.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hold_ns: Option<Durations>,
     /// All-path lock time: Σ recorded waiting that this lock's holders caused, directly and indirectly. Waiting for an
     /// inner lock is not yet passed on to the inner lock's holders.
@@ -172,8 +170,7 @@ pub struct LockEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_site: Option<String>,
     /// Waits that had not ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting_now: Option<WaitingNow>,
+    pub waiting_now: WaitingNow,
     /// Who waited, longest first.
     pub waiters: Vec<WaiterEntry>,
     /// Who held it meanwhile, most harmful first.

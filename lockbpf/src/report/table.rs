@@ -39,7 +39,7 @@ pub fn render(report: &Report, layout: &Layout) -> String {
     if !report.locks.is_empty() {
         paragraphs.push(locks(report, width));
     }
-    let waited_for = report.locks.iter().filter(|l| l.recorded_wait_ns > 0 || l.waiting_now.is_some());
+    let waited_for = report.locks.iter().filter(|l| l.recorded_wait_ns > 0 || l.waiting_now.count > 0);
     paragraphs.extend(waited_for.take(layout.details).map(|lock| details::render(lock, report, width)));
     paragraphs.extend(conditions(report, width));
     paragraphs.extend(futexes(report, width));
@@ -86,7 +86,7 @@ const COLUMNS: &[Column] = &[
     ("Acquired", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), count)),
     ("Contended", 100, |l| count(l.contended)),
     ("%", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n)))),
-    ("Waiting\nnow", 0, |l| l.waiting_now.as_ref().map_or_else(String::new, |now| count(now.count))),
+    ("Waiting\nnow", 0, |l| if l.waiting_now.count == 0 { String::new() } else { count(l.waiting_now.count) }),
     ("Wait\ntotal", 0, |l| Nanos(l.wait_ns.sum).to_string()),
     ("Wait\nmean", 0, |l| Nanos(l.contended_wait_ns.mean).to_string()),
     ("Wait\np99", 110, |l| Nanos(l.contended_wait_ns.p99).to_string()),

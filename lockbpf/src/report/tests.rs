@@ -199,7 +199,7 @@ fn open_waits_count_in_the_ranking() {
     o.open_waits.push(open_wait(0x9040, 14, 1_000, 12));
     let report = report(&o);
     assert_eq!(report.locks[0].name, "lock in fn6 (work.c:6) #2");
-    assert_eq!(report.locks[0].waiting_now.as_ref().map(|w| (w.count, w.longest_ns)), Some((1, 9_000 * MS)));
+    assert_eq!((report.locks[0].waiting_now.count, report.locks[0].waiting_now.longest_ns), (1, 9_000 * MS));
     let mut idle = open_wait(0x9100, 14, 0, 1);
     idle.via = Via::CondWait;
     o.open_waits = vec![idle];

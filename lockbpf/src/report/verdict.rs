@@ -21,13 +21,16 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
 
 /// The part of a lock's waiting that is divided among holders.
 pub(super) fn coverage(lock: &LockEntry) -> f64 {
-    let ended = lock.harm_ns.saturating_sub(lock.waiting_now.as_ref().map_or(0, |w| w.sum_ns));
+    let ended = lock.harm_ns.saturating_sub(lock.waiting_now.sum_ns);
     if ended == 0 { 1.0 } else { share(lock.recorded_wait_ns, ended).min(1.0) }
 }
 
 /// Who waits for a lock now, as a sentence.
 pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
-    let now = lock.waiting_now.as_ref()?;
+    let now = &lock.waiting_now;
+    if now.count == 0 {
+        return None;
+    }
     let at_least = if now.before_start { "at least " } else { "" };
     let waits = if now.count == 1 { "waits" } else { "wait" };
     let held_by = match now.held_by.as_slice() {
@@ -111,7 +114,7 @@ fn contended(report: &Report, top: &LockEntry) -> Vec<String> {
             percent(of_one_thread),
         )
     } else {
-        let now = top.waiting_now.as_ref().map_or(0, |w| w.count);
+        let now = top.waiting_now.count;
         let threads = match top.waiting_threads.max(now) {
             0 => "threads".to_owned(),
             1_024.. => format!("{} threads or more", count(1_024)),

@@ -1,6 +1,6 @@
 //! The report in JSON, as its readers see it, and what must hold in every one.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -27,13 +27,18 @@ pub(crate) struct Lock {
     pub(crate) mutex_type: Option<String>,
     pub(crate) pid: u32,
     pub(crate) comm: String,
+    /// 0 where it is not known: only waits were watched.
+    #[serde(deserialize_with = "or_default")]
     pub(crate) acquisitions: u64,
     pub(crate) contended: u64,
     pub(crate) try_failures: u64,
     pub(crate) timeouts: u64,
     pub(crate) errors: u64,
+    pub(crate) timed_out_wait_ns: u64,
     pub(crate) wait_ns: Durations,
     pub(crate) contended_wait_ns: Durations,
+    /// Zeros where it is not known.
+    #[serde(deserialize_with = "or_default")]
     pub(crate) hold_ns: Durations,
     pub(crate) waiting_now: WaitingNow,
     pub(crate) waiters: Vec<Party>,
@@ -41,8 +46,13 @@ pub(crate) struct Lock {
     pub(crate) unattributed_ns: f64,
 }
 
+/// `null` is for what was not observed.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
+}
+
 /// Many durations in a few numbers.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Durations {
     pub(crate) sum: f64,
     pub(crate) mean: f64,
@@ -56,6 +66,13 @@ pub(crate) struct Durations {
 pub(crate) struct WaitingNow {
     pub(crate) count: u64,
     pub(crate) longest_ns: u64,
+    pub(crate) places: Vec<WaitingPlace>,
+}
+
+/// Where threads wait.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WaitingPlace {
+    pub(crate) function: Option<String>,
 }
 
 /// A place in the code that waits, or that others wait for.
