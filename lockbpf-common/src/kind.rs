@@ -133,6 +133,9 @@ pub mod mutex_kind {
 /// Bit of a lock word that carries the owner's tid: somebody waits (`FUTEX_WAITERS`).
 pub const FUTEX_WAITERS: u32 = 0x8000_0000;
 
+/// Bit of a robust mutex's lock word: its holder died.
+pub const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+
 /// Whether a glibc mutex's lock word says that somebody (perhaps) waits.
 #[must_use]
 #[inline]

@@ -1,7 +1,8 @@
-//! The only place that writes to the ring buffers. Never wakes the reader, which polls: a wake-up costs as much as a probe.
+//! The only place that writes to the ring buffers. The reader polls: a wake-up costs as much as a probe. Only a new process
+//! wakes it, once, so that its names can be taken while it lives.
 
 use crate::maps::{RINGS, count};
-use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
+use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::maps::ring_buf::RingBufEntry;
 use lockbpf_common::counter::Counter;
@@ -29,5 +30,14 @@ pub fn emit<T: Copy + 'static>(record: &T, volume: Counter) {
     if let Some(mut entry) = reserve::<T>(volume) {
         entry.write(*record);
         submit(entry);
+    }
+}
+
+/// Writes one record and wakes the reader.
+#[inline(always)]
+pub fn emit_and_wake<T: Copy + 'static>(record: &T, volume: Counter) {
+    if let Some(mut entry) = reserve::<T>(volume) {
+        entry.write(*record);
+        entry.submit(u64::from(BPF_RB_FORCE_WAKEUP));
     }
 }

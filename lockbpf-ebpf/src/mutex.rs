@@ -1,15 +1,17 @@
 //! pthread mutexes (glibc): attempt at the entry of the lock functions, release at the entry of unlock. Only the calls
 //! that may fail (trylock and the timed ones) are watched to their return.
 
+use crate::atomic::add;
 use crate::maps::{CONTROL, count};
 use crate::process::start_boottime;
-use crate::section::{acquired, attempt, close, contend, contend_held, failed, fits, hold, settle};
+use crate::section::{acquired, attempt, close, contend, contend_held, failed, fits, hold, settle, sums};
 use crate::thread::{Held, Thread, current, now, task};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::kind::{Outcome, Via, mutex_kind, word_has_waiters};
+use lockbpf_common::kind::{FUTEX_OWNER_DIED, Outcome, Via, mutex_kind, word_has_waiters};
+use lockbpf_common::sums::SumKey;
 
 const EBUSY: i32 = 16;
 const ETIMEDOUT: i32 = 110;
@@ -54,6 +56,12 @@ impl GlibcMutex {
         }
     }
 
+    /// Whether somebody holds it. A robust mutex whose holder died still has that holder's word, but is to be had.
+    #[inline(always)]
+    fn is_held(&self) -> bool {
+        self.word != 0 && !(self.kind & mutex_kind::ROBUST != 0 && self.word & FUTEX_OWNER_DIED != 0)
+    }
+
     /// Whether a blocking lock call cannot be refused.
     #[inline(always)]
     fn is_plain(&self) -> bool {
@@ -91,10 +99,11 @@ pub fn attempt_lock(ctx: &ProbeContext) {
     if !fits(lock, site) {
         return;
     }
-    let (word, owner, kind, plain) = mutex.map_or((0, 0, 0, true), |m| (m.word, m.owner(), m.kind, m.is_plain()));
+    let (taken, owner, kind, plain) =
+        mutex.map_or((false, 0, 0, true), |m| (m.is_held(), m.owner(), m.kind, m.is_plain()));
     let known = if t.depth == 0 { None } else { t.find(lock) };
     let recursive = kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE;
-    if plain && (known.is_none() || recursive || word == 0) {
+    if plain && (known.is_none() || recursive || !taken) {
         let held = Held {
             lock,
             site,
@@ -108,7 +117,7 @@ pub fn attempt_lock(ctx: &ProbeContext) {
             recursion: 0,
         };
         if let Some(i) = hold(t, kind, held, known)
-            && word != 0
+            && taken
         {
             contend_held(ctx, t, i, owner);
         }
@@ -116,11 +125,15 @@ pub fn attempt_lock(ctx: &ProbeContext) {
     }
     if known.is_some() && kind & mutex_kind::TYPE_MASK == mutex_kind::ERRORCHECK {
         // EDEADLK: nothing is acquired.
+        let key = SumKey { lock, site, process: t.process, via: Via::Lock as u32 };
+        if let Some(s) = sums(&key, kind, now) {
+            add(&mut s.errors, 1);
+        }
         return;
     }
     // Robust, priority inheriting or protected; or one that this thread holds, for which it will wait for ever.
     attempt(t, Via::Lock, lock, site, now).kind = kind;
-    if word != 0 && (known.is_none() || !recursive) {
+    if taken && (known.is_none() || !recursive) {
         contend(ctx, t, owner);
     }
 }
@@ -139,7 +152,7 @@ pub fn attempt_timed(ctx: &ProbeContext, via: Via) -> bool {
     let p = attempt(t, via, lock, site, now);
     if let Some(mutex) = GlibcMutex::read(lock) {
         p.kind = mutex.kind;
-        if mutex.word != 0 && t.find(lock).is_none() {
+        if mutex.is_held() && t.find(lock).is_none() {
             contend(ctx, t, mutex.owner());
         }
     }

@@ -1,6 +1,6 @@
 //! Process numbers: (pid, start time), and a new one after exec.
 
-use crate::emit::emit;
+use crate::emit::emit_and_wake;
 use crate::maps::{CONFIG, PROCESSES, count, next};
 use crate::thread::now;
 use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
@@ -39,7 +39,7 @@ pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
         pid,
         comm,
     };
-    emit(&record, Counter::LifeRecords);
+    emit_and_wake(&record, Counter::LifeRecords);
     process as u32
 }
 

@@ -36,6 +36,9 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     0
 }
 
+/// Locks closed for a thread that exits holding them; more are counted as lost. Each makes the verifier's work longer.
+const MAX_LEFT: usize = 4;
+
 /// Runs in the exiting thread.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn process_exit(ctx: RawTracePointContext) -> i32 {
@@ -51,10 +54,13 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
         debug!(&ctx, "thread {} exits holding {} locks", tid(), t.depth);
     }
     let mut left = 0;
-    while left < MAX_HELD && t.depth > 0 {
+    while left < MAX_LEFT && t.depth > 0 {
         let i = (t.depth - 1) as usize & (MAX_HELD - 1);
         close(&ctx, t, i, now, Outcome::ExitedHolding, 0, true);
         left += 1;
+    }
+    if t.depth > 0 {
+        count(Counter::HeldFull);
     }
     let _ = WAITS.remove(tid());
     retire(t);

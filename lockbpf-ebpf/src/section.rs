@@ -280,6 +280,12 @@ pub fn close<C: EbpfContext>(
     }
 
     if wanted {
+        let mut h = h;
+        if contended && h.wait_ns < CONFIG.load().min_wait_ns {
+            // Recorded because it made others wait; its own wait is too short to be told.
+            h.wait_ns = 0;
+            flags &= !u32::from(flag::CONTENDED);
+        }
         record(t.process, &h, now, hold_ns, outcome, kind, flags, stack);
     }
 }

@@ -4,6 +4,9 @@ use super::CaptureError;
 use aya::Ebpf;
 use aya::maps::{ArrayOfMaps, Map, MapData, RingBuf};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Memory for all ring buffers together, bytes.
 const TOTAL_BYTES: usize = 32 << 20;
@@ -41,6 +44,17 @@ impl Rings {
                 sink(&record);
             }
         }
+    }
+
+    /// A descriptor that becomes readable when the kernel side wakes its reader.
+    pub(super) fn wake_up(&self) -> io::Result<OwnedFd> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        for ring in &self.rings {
+            // SAFETY: the ring buffer owns this descriptor and outlives the borrow, which ends with the statement.
+            let ring = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
+            epoll.add(ring, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0))?;
+        }
+        Ok(epoll.0)
     }
 
     /// Memory of all of them, bytes.

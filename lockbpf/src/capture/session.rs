@@ -21,7 +21,9 @@ use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
+use tokio::io::unix::AsyncFd;
 
 /// Whom to observe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +160,15 @@ impl Session {
         if let Some(logger) = &mut self.kernel_log {
             logger.flush();
         }
+    }
+
+    /// Something to wait on for what cannot wait until the next poll: a process that was seen for the first time.
+    ///
+    /// # Errors
+    /// When no descriptor is left for it, or outside a tokio runtime.
+    pub fn wake_up(&self) -> std::io::Result<AsyncFd<OwnedFd>> {
+        // SAFETY: the descriptor is owned, open, and stays so as long as the `AsyncFd` that owns it.
+        unsafe { AsyncFd::register(self.rings.wake_up()?) }.map_err(std::io::Error::from)
     }
 
     /// How the futex calls are watched.

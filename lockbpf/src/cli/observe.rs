@@ -88,6 +88,7 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     }
     let began = Instant::now();
     eprintln!("observing {}: {}", ready.description, placement::summary(&session, &attached, common.futex_only));
+    let wake_up = session.wake_up()?;
     let progress = Progress::start(common.duration);
     let mut poll = interval_at(began + POLL, POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -98,6 +99,10 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
             _ = signals.1.recv() => break,
             () = tokio::time::sleep_until(began + common.duration.unwrap_or(Duration::MAX / 4)),
                 if common.duration.is_some() => break,
+            ready = wake_up.readable() => {
+                ready?.clear_ready();
+                session.drain(|event| collector.take(event));
+            }
             _ = poll.tick() => {
                 let seen = now();
                 session.drain(|event| collector.take(event));

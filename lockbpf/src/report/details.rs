@@ -19,7 +19,7 @@ const CALLER: usize = 28;
 
 /// Renders the details of a lock, without a newline at the end.
 pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
-    let mut lines = vec![lock.name.clone()];
+    let mut lines = vec![lock.label.clone()];
     if lock.recorded_wait_ns > 0 {
         lines[0] += ": who waited, and who held it meanwhile";
         lines.push(blame(lock, width));

@@ -67,6 +67,7 @@ impl<'a> Ranked<'a> {
         let mut entry = LockEntry {
             lock: places.id(lock.process, lock.addr),
             name: self.name.clone(),
+            label: places.label(lock.process, &self.name),
             kind: "mutex".to_owned(),
             inferred: !gathered.is_lock(),
             mutex_type: kind.map(|kind| mutex_type(kind).to_owned()),

@@ -2,19 +2,19 @@
 
 use super::gather::Gathered;
 use super::place::Places;
-use crate::id::Lock;
+use crate::id::{Lock, Process};
 use std::collections::{BTreeMap, HashMap};
 
 /// Names everything that was gathered, so that a name does not depend on what else is shown.
 pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> HashMap<Lock, String> {
     let mut by_first_use: Vec<(u64, Lock)> = all.iter().map(|(&lock, g)| (g.first().0, lock)).collect();
     by_first_use.sort_unstable();
-    let mut uses: HashMap<String, u32> = HashMap::new();
+    let mut uses: HashMap<(Process, String), u32> = HashMap::new();
     let mut names = HashMap::with_capacity(all.len());
     for (_, lock) in by_first_use {
         let Some(gathered) = all.get(&lock) else { continue };
-        let name = format!("{}{}", places.prefix(lock.process), base(lock, gathered, places));
-        let nth = uses.entry(name.clone()).or_default();
+        let name = base(lock, gathered, places);
+        let nth = uses.entry((lock.process, name.clone())).or_default();
         *nth += 1;
         names.insert(lock, if *nth == 1 { name } else { format!("{name} #{nth}") });
     }

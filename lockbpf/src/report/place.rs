@@ -13,7 +13,6 @@ pub(super) struct Places<'a> {
     names: &'a mut dyn Names,
     frames: HashMap<(Process, u64), Rc<[Frame]>>,
     ids: HashMap<Process, String>,
-    several: bool,
 }
 
 impl<'a> Places<'a> {
@@ -33,7 +32,7 @@ impl<'a> Places<'a> {
             };
             ids.insert(process, id);
         }
-        Self { observation, names, frames: HashMap::new(), ids, several: processes.len() > 1 }
+        Self { observation, names, frames: HashMap::new(), ids }
     }
 
     /// `PID:0xaddress`.
@@ -47,14 +46,14 @@ impl<'a> Places<'a> {
         self.observation.processes.get(&process).map(|seen| (seen.pid, seen.comm.clone())).unzip()
     }
 
-    /// What comes before a lock's name: `memcached/1234:` if there are several processes, else nothing.
-    pub(super) fn prefix(&self, process: Process) -> String {
-        if !self.several {
-            return String::new();
+    /// A lock's name as the table shows it: `memcached/1234:name` if the report has several processes.
+    pub(super) fn label(&self, process: Process, name: &str) -> String {
+        if self.ids.len() <= 1 {
+            return name.to_owned();
         }
         let pid = self.ids.get(&process).map_or("?", String::as_str);
         let comm = self.observation.processes.get(&process).map_or("", |seen| seen.comm.as_str());
-        format!("{comm}/{pid}:")
+        format!("{comm}/{pid}:{name}")
     }
 
     /// The symbol of a global lock.

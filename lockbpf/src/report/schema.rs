@@ -112,6 +112,8 @@ pub struct LockEntry {
     pub lock: String,
     /// Symbol of a global lock, else by its first call site.
     pub name: String,
+    /// The name as the table shows it: with its process in front if the report has several.
+    pub label: String,
     /// `mutex`.
     pub kind: String,
     /// Whether that it is a lock was inferred from how its futex word is used: no lock call was seen.
@@ -334,6 +336,8 @@ pub struct ConditionEntry {
     pub condition: String,
     /// Symbol, else by its first call site.
     pub name: String,
+    /// The name as the table shows it: with its process in front if the report has several.
+    pub label: String,
     /// `condvar`.
     pub kind: String,
     /// Process id.
@@ -387,6 +391,8 @@ pub struct FutexEntry {
     pub futex: String,
     /// Symbol, else by its first call site or its address.
     pub name: String,
+    /// The name as the table shows it: with its process in front if the report has several.
+    pub label: String,
     /// `futex`.
     pub kind: String,
     /// `unknown`: idle waiting and contention look alike from here.

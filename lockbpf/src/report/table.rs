@@ -80,7 +80,7 @@ pub(super) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, wi
 type Column = (&'static str, u16, fn(&LockEntry) -> String);
 
 const COLUMNS: &[Column] = &[
-    ("Lock", 0, |l| clip(&l.name, NAME)),
+    ("Lock", 0, |l| clip(&l.label, NAME)),
     ("Kind", 100, |l| l.kind.clone()),
     ("", 132, traits),
     ("Acquired", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), count)),
@@ -129,7 +129,7 @@ fn conditions(report: &Report, width: u16) -> Option<String> {
     let rows = used.iter().take(WORDS).map(|c| {
         let durations = [c.idle_ns.sum, c.idle_ns.mean, c.idle_ns.max].map(|ns| Nanos(ns).to_string());
         let counts = [c.waits, c.timeouts, c.waiting_now].map(count);
-        [clip(&c.name, NAME)].into_iter().chain(counts).chain(durations).collect()
+        [clip(&c.label, NAME)].into_iter().chain(counts).chain(durations).collect()
     });
     let headers = ["Condition", "Waits", "Timed out", "Waiting now", "Idle total", "Idle mean", "Idle max"];
     let title = "Condition variables (idle time, not contention)";
@@ -142,7 +142,7 @@ fn futexes(report: &Report, width: u16) -> Option<String> {
         let counts = [f.counts.slept, f.counts.again, f.counts.timed_out, f.waiting_now].map(count);
         let durations = [f.wait_ns.sum, f.wait_ns.max].map(|ns| Nanos(ns).to_string());
         let waker = f.wakers.first().map_or_else(|| UNKNOWN.to_owned(), |w| w.tid.to_string());
-        [clip(&f.name, NAME)].into_iter().chain(counts).chain(durations).chain([waker]).collect()
+        [clip(&f.label, NAME)].into_iter().chain(counts).chain(durations).chain([waker]).collect()
     });
     let headers = ["Futex word", "Slept", "Again", "Timed out", "Waiting now", "Waited", "Longest", "Woken by"];
     let title = "Other futex words (purpose unknown: idle waiting and contention look alike)";

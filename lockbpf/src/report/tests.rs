@@ -172,7 +172,7 @@ fn several_processes_are_told_apart() {
     let there =
         |s: Section| Section { lock: Lock { process: other, ..s.lock }, site: Site { process: other, ..s.site }, ..s };
     feed(&mut o, &there(section(0x1000, 21, 0x300, [1, 1, 2])), true);
-    let names: Vec<_> = report(&o).locks.into_iter().map(|l| (l.lock, l.name)).collect();
+    let names: Vec<_> = report(&o).locks.into_iter().map(|l| (l.lock, l.label)).collect();
     assert_eq!(names[0], ("1234:0x1000".to_owned(), "server/1234:global_1000".to_owned()));
     assert!(names.contains(&("1234#2:0x1000".to_owned(), "server/1234#2:global_1000".to_owned())), "{names:?}");
 }

@@ -101,7 +101,7 @@ fn uncontended(report: &Report) -> String {
 fn contended(report: &Report, top: &LockEntry) -> Vec<String> {
     let q = &report.quality;
     let (waited, time) = (Nanos(top.harm_ns), Nanos(q.duration_ns));
-    let name = format!("`{}` ({}{})", top.name, top.kind, if top.inferred { ", inferred" } else { "" });
+    let name = format!("`{}` ({}{})", top.label, top.kind, if top.inferred { ", inferred" } else { "" });
     let victim = top.comm.as_deref().unwrap_or("the target");
     let of_one_thread = share(top.harm_ns, q.duration_ns);
     let at_least = if q.incomplete { "at least " } else { "" };

@@ -49,6 +49,7 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
     ConditionEntry {
         condition: places.id(lock.process, lock.addr),
         name: name.to_owned(),
+        label: places.label(lock.process, name),
         kind: "condvar".to_owned(),
         pid,
         comm,
@@ -75,6 +76,7 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
     FutexEntry {
         futex: places.id(lock.process, lock.addr),
         name: name.to_owned(),
+        label: places.label(lock.process, name),
         kind: "futex".to_owned(),
         purpose: "unknown".to_owned(),
         pid,
