@@ -4,6 +4,7 @@ use crate::harness::exact::assert_locks;
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::workload::Workload;
+use std::time::Duration;
 
 #[test]
 fn processes_old_and_new_but_not_itself() {
@@ -12,6 +13,8 @@ fn processes_old_and_new_but_not_itself() {
     let observer = Observer::start(&["--system-wide", "--format", "json"]);
     let mut new = Workload::start("counter 2 1 300");
     old.iter_mut().for_each(Workload::go);
+    // What names need is read while a process lives: one that is gone within milliseconds keeps its numbers only.
+    std::thread::sleep(Duration::from_secs(1));
     new.go();
     let mut truths = old.iter_mut().map(Workload::finish).collect::<Vec<_>>();
     truths.push(new.finish());

@@ -4,15 +4,43 @@ use super::CaptureError;
 use aya::Ebpf;
 use aya::maps::{ArrayOfMaps, Map, MapData, RingBuf};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_RINGBUF;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use tokio::io::unix::AsyncFd;
 
 /// Memory for all ring buffers together, bytes.
 const TOTAL_BYTES: usize = 32 << 20;
 /// Bounds for one of them, bytes.
 const MIN_BYTES: usize = 256 << 10;
 const MAX_BYTES: usize = 8 << 20;
+
+/// Rings when a ring buffer's reader is woken, which only a new process does.
+pub struct Bell(AsyncFd<Instance>);
+
+/// An epoll instance that can be waited for itself.
+struct Instance(Epoll);
+
+impl AsRawFd for Instance {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.0.as_raw_fd()
+    }
+}
+
+impl Bell {
+    /// Waits until it rings.
+    ///
+    /// # Errors
+    /// When the runtime is shutting down.
+    pub async fn rung(&self) -> io::Result<()> {
+        let mut ready = self.0.readable().await?;
+        // Taken, so that the next one is an edge again.
+        let mut events = [EpollEvent::empty(); 64];
+        while self.0.get_ref().0.wait(&mut events, EpollTimeout::ZERO)? == events.len() {}
+        ready.clear_ready();
+        Ok(())
+    }
+}
 
 /// The ring buffers of all CPUs.
 pub(super) struct Rings {
@@ -46,15 +74,16 @@ impl Rings {
         }
     }
 
-    /// A descriptor that becomes readable when the kernel side wakes its reader.
-    pub(super) fn wake_up(&self) -> io::Result<OwnedFd> {
+    /// Rings when the kernel side wakes its reader.
+    pub(super) fn bell(&self) -> io::Result<Bell> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for ring in &self.rings {
             // SAFETY: the ring buffer owns this descriptor and outlives the borrow, which ends with the statement.
             let ring = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
             epoll.add(ring, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0))?;
         }
-        Ok(epoll.0)
+        // SAFETY: the `AsyncFd` owns the epoll instance, whose descriptor stays open as long.
+        Ok(Bell(unsafe { AsyncFd::register(Instance(epoll)) }?))
     }
 
     /// Memory of all of them, bytes.

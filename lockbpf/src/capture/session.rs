@@ -3,7 +3,7 @@
 use super::CaptureError;
 use super::attach::{self, FutexTier, Mechanism, ProbeSite, Probes};
 use super::object;
-use super::rings::Rings;
+use super::rings::{Bell, Rings};
 use crate::decode::{Decoded, decode, thread_totals};
 use crate::event::{ProcessSeen, ThreadTotals};
 use crate::id::{Lock, Process, Site, StackId, Tid};
@@ -21,9 +21,7 @@ use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
 
 /// Whom to observe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,13 +160,12 @@ impl Session {
         }
     }
 
-    /// Something to wait on for what cannot wait until the next poll: a process that was seen for the first time.
+    /// Rings for what cannot wait until the next poll: a process that was seen for the first time.
     ///
     /// # Errors
     /// When no descriptor is left for it, or outside a tokio runtime.
-    pub fn wake_up(&self) -> std::io::Result<AsyncFd<OwnedFd>> {
-        // SAFETY: the descriptor is owned, open, and stays so as long as the `AsyncFd` that owns it.
-        unsafe { AsyncFd::register(self.rings.wake_up()?) }.map_err(std::io::Error::from)
+    pub fn bell(&self) -> std::io::Result<Bell> {
+        self.rings.bell()
     }
 
     /// How the futex calls are watched.

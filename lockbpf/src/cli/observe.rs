@@ -17,6 +17,7 @@ use crate::report::{self, Report};
 use crate::symbol::Symbols;
 use crate::units::{Nanos, Time};
 use anyhow::{Context, Result};
+use lockbpf_common::config::MAX_PROCESSES;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -74,12 +75,13 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     let common = &plan.common;
     let sites =
         if common.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, common.placement) };
-    let known = known(&ready);
+    let known = known(&ready.targets, &ready.pids);
+    let there: Vec<u32> = known.iter().map(|seen| seen.pid).collect();
     let mut session = Session::start(&options(plan, &ready, known.clone())?, &sites)?;
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut collector = Collector::new(known);
     let mut liveness = Liveness::of(&ready.pids);
-    let before = Snapshot::take(&ready.pids);
+    let before = Snapshot::take(&there);
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let start = session.activate()?;
@@ -88,7 +90,7 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     }
     let began = Instant::now();
     eprintln!("observing {}: {}", ready.description, placement::summary(&session, &attached, common.futex_only));
-    let wake_up = session.wake_up()?;
+    let bell = session.bell()?;
     let progress = Progress::start(common.duration);
     let mut poll = interval_at(began + POLL, POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -99,8 +101,8 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
             _ = signals.1.recv() => break,
             () = tokio::time::sleep_until(began + common.duration.unwrap_or(Duration::MAX / 4)),
                 if common.duration.is_some() => break,
-            ready = wake_up.readable() => {
-                ready?.clear_ready();
+            rung = bell.rung() => {
+                rung?;
                 session.drain(|event| collector.take(event));
             }
             _ = poll.tick() => {
@@ -111,10 +113,11 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;
                 }
-                if Instant::now() >= rescan_at {
+                // Not for the whole system: reading the maps of every process each second would be dear.
+                if Instant::now() >= rescan_at && !ready.pids.is_empty() {
                     rescan_at = Instant::now() + RESCAN;
                     collector.refresh();
-                    if !common.futex_only && !ready.pids.is_empty() {
+                    if !common.futex_only {
                         attach_later(&mut session, &ready.pids, common, &mut attached)?;
                     }
                 }
@@ -128,7 +131,7 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     collector.refresh();
     let harvest = session.harvest(end)?;
     drop(session);
-    let earlier = before.still_waiting(&collector.numbers(&ready.pids), start, &harvest.open_waits);
+    let earlier = before.still_waiting(&collector.numbers(&there), start, &harvest.open_waits);
     let (mut observation, symbols) = collector.finish(harvest, &ready.description, start, end);
     observation.open_waits.extend(earlier);
     observation.futex_only = common.futex_only;
@@ -200,18 +203,24 @@ fn describe(plan: &Plan, targets: &Targets, pids: &[u32]) -> String {
     }
 }
 
-/// The target processes, numbered: their names are taken before the first event, as they may be gone after the last.
-fn known(ready: &Prepared) -> Vec<ProcessSeen> {
+/// The processes that are there at the start, numbered: what their names need is taken before the first event, since they
+/// may be gone after the last.
+fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
     let name =
         |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
-    let number = |(i, &pid): (usize, &u32)| ProcessSeen {
+    let number = |(i, pid): (usize, u32)| ProcessSeen {
         time: now(),
         process: Process(i as u32 + 1),
         pid,
         start: Time(0),
         comm: name(pid),
     };
-    ready.pids.iter().enumerate().map(number).collect()
+    let all = targets.processes.iter().filter_map(|p| p.pid).take(MAX_PROCESSES as usize / 2);
+    if pids.is_empty() {
+        all.enumerate().map(number).collect()
+    } else {
+        pids.iter().copied().enumerate().map(number).collect()
+    }
 }
 
 fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
