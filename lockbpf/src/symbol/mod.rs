@@ -179,8 +179,17 @@ impl Symbols {
 
     /// The return address into the program's own code that comes first among the words at the top of a stack: the caller
     /// of the C library's function that sleeps there. A word left over from an earlier call may be mistaken for it.
-    pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
-        words.iter().copied().find(|&word| word != 0 && self.role(process, word) == Role::Program)
+    ///
+    /// Called for every event, so it looks at mappings only: reading the symbols of a large file takes seconds.
+    #[must_use]
+    pub fn caller_among(&self, process: Process, words: &[u64]) -> Option<u64> {
+        let known = self.processes.get(&process)?;
+        words.iter().copied().find(|word| match known.space.place(word.wrapping_sub(1), &self.files) {
+            Some(Place::File(id, addr)) => {
+                self.files.get(id).is_some_and(|file| !stack::is_libc(&file.name) && file.layout.is_code(addr))
+            }
+            Some(Place::Region(..)) | None => false,
+        })
     }
 
     /// What a return address on a stack is to a reader. Without a snapshot of the process every address may be code.
