@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 mod arch;
+mod bench;
 mod bpf_linker;
 mod build_ebpf;
 mod compile;
@@ -18,7 +19,7 @@ mod strip;
 mod test;
 mod workspace;
 
-/// Builds lockbpf's eBPF objects and runs its tests.
+/// Builds lockbpf's eBPF objects, runs its tests and its benchmarks.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Args {
@@ -32,6 +33,8 @@ enum Task {
     BuildEbpf(build_ebpf::Args),
     /// Install what the tests need and run all of them.
     Test(test::Args),
+    /// Measure what observing costs.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,5 +52,6 @@ fn run(args: Args) -> Result<ExitCode> {
     match args.task {
         Task::BuildEbpf(args) => build_ebpf::run(&args),
         Task::Test(args) => test::run(&args),
+        Task::Bench(args) => bench::run(&args),
     }
 }

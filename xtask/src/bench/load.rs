@@ -1,0 +1,173 @@
+//! A closed load on memcached: connections that each ask again as soon as they are answered.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::{Ipv4Addr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// Distinct keys, shared by all connections.
+const KEYS: u64 = 10_000;
+/// Bytes of a value.
+const VALUE_BYTES: usize = 100;
+/// Of so many requests one sets, the others get.
+const SET_EVERY: u64 = 10;
+/// How long an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A running load. Stopped when dropped.
+pub(super) struct Load {
+    shared: Arc<Shared>,
+    connections: Vec<JoinHandle<Result<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    answered: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Load {
+    /// Fills the server with every key, then puts load on it over so many connections.
+    ///
+    /// # Errors
+    /// The server cannot be connected to, or does not store.
+    pub(super) fn start(port: u16, connections: u64) -> Result<Self> {
+        let mut client = Client::connect(port)?;
+        (0..KEYS).try_for_each(|key| client.set(key))?;
+        let shared = Arc::new(Shared::default());
+        let mut load = Self { shared, connections: Vec::new() };
+        for seed in 1..=connections {
+            let (client, shared) = (Client::connect(port)?, Arc::clone(&load.shared));
+            load.connections.push(thread::spawn(move || client.work(seed, &shared)));
+        }
+        Ok(load)
+    }
+
+    /// Requests answered so far.
+    ///
+    /// # Errors
+    /// A connection has failed.
+    pub(super) fn answered(&mut self) -> Result<u64> {
+        if let Some(failed) = self.connections.iter().position(JoinHandle::is_finished) {
+            match self.connections.swap_remove(failed).join() {
+                Ok(Err(error)) => return Err(error.context("a connection to memcached failed")),
+                Ok(Ok(())) | Err(_) => bail!("a connection to memcached ended"),
+            }
+        }
+        Ok(self.shared.answered.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for connection in self.connections.drain(..) {
+            // Whatever went wrong in it was told before, or does not matter any more.
+            let _ = connection.join();
+        }
+    }
+}
+
+/// One connection that speaks memcached's text protocol.
+struct Client {
+    stream: BufReader<TcpStream>,
+    line: String,
+    value: String,
+}
+
+impl Client {
+    fn connect(port: u16) -> Result<Self> {
+        let stream =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("failed to connect to the server's port")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+        Ok(Self { stream: BufReader::new(stream), line: String::new(), value: "v".repeat(VALUE_BYTES) })
+    }
+
+    fn work(mut self, seed: u64, shared: &Shared) -> Result<()> {
+        let mut random = Random(seed);
+        while !shared.stop.load(Ordering::Relaxed) {
+            let key = random.next() % KEYS;
+            if random.next().is_multiple_of(SET_EVERY) {
+                self.set(key)?
+            } else {
+                self.get(key)?
+            }
+            shared.answered.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: u64) -> Result<()> {
+        let request = format!("set key{key} 0 0 {VALUE_BYTES}\r\n{}\r\n", self.value);
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let answer = self.answer()?;
+        ensure!(answer == "STORED", "it answered {answer:?} to a set");
+        Ok(())
+    }
+
+    fn get(&mut self, key: u64) -> Result<()> {
+        self.stream.get_mut().write_all(format!("get key{key}\r\n").as_bytes())?;
+        let answer = self.answer()?;
+        ensure!(answer.starts_with("VALUE key"), "it answered {answer:?} to a get");
+        ensure!(self.answer()?.len() == VALUE_BYTES, "it answered with a value of another length");
+        let end = self.answer()?;
+        ensure!(end == "END", "it answered {end:?} after a value");
+        Ok(())
+    }
+
+    fn answer(&mut self) -> Result<&str> {
+        self.line.clear();
+        ensure!(self.stream.read_line(&mut self.line)? > 0, "it closed the connection");
+        Ok(self.line.trim_end())
+    }
+}
+
+/// Xorshift: numbers that need be neither good nor secret, only cheap. The seed must not be 0.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn random_keys_differ() {
+        let mut random = Random(1);
+        let keys: std::collections::BTreeSet<u64> = (0..1000).map(|_| random.next() % KEYS).collect();
+        assert!(keys.len() > 900, "{}", keys.len());
+    }
+
+    #[test]
+    fn a_server_that_does_not_store_is_an_error_with_its_answer() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"SERVER_ERROR out of memory\r\n").unwrap();
+            // Until the client goes away.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        });
+        let error = Load::start(port, 1).err().unwrap();
+        assert!(error.to_string().contains("out of memory"), "{error}");
+        server.join().unwrap();
+    }
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask bench`: what observing costs, measured on this machine.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+mod bpf_stats;
+mod bpftrace;
+mod child;
+mod interrupt;
+mod load;
+mod machine;
+mod mariadb;
+mod memcached;
+mod observer;
+mod overhead;
+mod pairs;
+mod result;
+mod server;
+mod stats;
+mod table;
+mod usage;
+mod verdict;
+
+/// Arguments of `bench`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(clap::Subcommand)]
+enum Bench {
+    /// What lockbpf costs an uncontended lock and real servers, beside a bpftrace script.
+    Overhead(overhead::Args),
+}
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// It could not be run. A target that is not reached is a result, not an error.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    match &args.bench {
+        Bench::Overhead(args) => overhead::run(args),
+    }
+}

@@ -1,0 +1,229 @@
+//! One observation of a running process, from its start to its report, and what the observer itself used meanwhile.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use nix::unistd::Pid;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    bpftrace,
+    child::Child,
+    usage::{Objects, cpu_time, peak_rss},
+};
+
+/// How a process is observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Mode {
+    /// `lockbpf --pid P`.
+    Full,
+    /// As on kernels before 6.13: perf-event uprobes instead of sessions.
+    PlainUprobes,
+    /// Probes at the first instruction of each function.
+    EntryPlacement,
+    /// Every section recorded.
+    AllEvents,
+    /// No uprobes.
+    FutexOnly,
+    /// Probes in place, but every thread filtered out: what a probe costs that does nothing.
+    Empty,
+    /// The classic script.
+    Bpftrace,
+}
+
+impl Mode {
+    /// How a table names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Full => "lockbpf",
+            Self::PlainUprobes => "lockbpf --plain-uprobes",
+            Self::EntryPlacement => "lockbpf --placement entry",
+            Self::AllEvents => "lockbpf --all-events",
+            Self::FutexOnly => "lockbpf --futex-only",
+            Self::Empty => "lockbpf --tid 1 (empty probes)",
+            Self::Bpftrace => "bpftrace script",
+        }
+    }
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Full | Self::Bpftrace => &[],
+            Self::PlainUprobes => &["--plain-uprobes"],
+            Self::EntryPlacement => &["--placement", "entry"],
+            Self::AllEvents => &["--all-events"],
+            Self::FutexOnly => &["--futex-only"],
+            Self::Empty => &["--tid", "1"],
+        }
+    }
+}
+
+/// The programs that observe.
+pub(super) struct Observers {
+    /// The freshly built lockbpf.
+    pub(super) lockbpf: PathBuf,
+    /// bpftrace, if installed.
+    pub(super) bpftrace: Option<PathBuf>,
+}
+
+impl Observers {
+    /// Whether a mode is possible here.
+    pub(super) fn can(&self, mode: Mode) -> bool {
+        mode != Mode::Bpftrace || self.bpftrace.is_some()
+    }
+
+    fn command(&self, mode: Mode, pid: Pid) -> Result<Command> {
+        let number = pid.to_string();
+        if mode == Mode::Bpftrace {
+            let mut command = Command::new(self.bpftrace.as_deref().unwrap_or(Path::new("bpftrace")));
+            command.args(["-p", &number, "-e", &bpftrace::script(pid)?]);
+            return Ok(command);
+        }
+        let mut command = Command::new(&self.lockbpf);
+        // The sums are over all locks, however few are listed.
+        command.args(["--pid", &number, "--format", "json", "--top", "1"]).args(mode.options());
+        Ok(command)
+    }
+}
+
+/// A running observation. Ended when dropped.
+pub(super) struct Observation {
+    child: Child,
+    mode: Mode,
+    attach: Duration,
+}
+
+/// How much an observer has used so far.
+pub(super) struct Reading {
+    at: Instant,
+    cpu: Duration,
+}
+
+/// What one observation cost beside the target's time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    /// The observer's own CPU time while it observed, % of one core.
+    pub(super) cpu_percent: f64,
+    /// Its resident memory at most, bytes.
+    pub(super) rss_bytes: u64,
+    /// Kernel memory of its maps, bytes.
+    pub(super) map_bytes: u64,
+    /// From its start until it observed, s.
+    pub(super) attach_s: f64,
+    /// From its interruption until its exit, s.
+    pub(super) detach_s: f64,
+}
+
+/// What lockbpf saw, out of its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Seen {
+    /// How long it observed, ns.
+    pub(super) duration_ns: u64,
+    /// Completed acquisitions.
+    pub(super) acquisitions: u64,
+    /// Contended ones.
+    pub(super) contended: u64,
+    /// Records that reached it.
+    pub(super) events: u64,
+    /// What was lost, over all causes.
+    pub(super) lost: u64,
+}
+
+impl Observation {
+    /// Starts observing a process, and returns when the probes are in place.
+    ///
+    /// # Errors
+    /// The observer cannot be started or gives up, or the benchmark was interrupted.
+    pub(super) fn start(observers: &Observers, mode: Mode, pid: Pid) -> Result<Self> {
+        let begin = Instant::now();
+        let mut child = Child::start(&mut observers.command(mode, pid)?)?;
+        if mode == Mode::Bpftrace {
+            child.expect_out(|line| bpftrace::sees_sections(line).then_some(()))?;
+        } else {
+            child.expect_err(|line| line.starts_with("observing ").then_some(()))?;
+        }
+        Ok(Self { child, mode, attach: begin.elapsed() })
+    }
+
+    /// Reads what the observer has used.
+    ///
+    /// # Errors
+    /// It has exited.
+    pub(super) fn read(&self) -> Result<Reading> {
+        Ok(Reading { at: Instant::now(), cpu: cpu_time(self.child.pid())? })
+    }
+
+    /// Its eBPF objects.
+    ///
+    /// # Errors
+    /// It has exited.
+    pub(super) fn objects(&self) -> Result<Objects> {
+        Objects::of(self.child.pid())
+    }
+
+    /// Ends the observation. Its cost is counted from `since` on; what it saw is known of lockbpf alone.
+    ///
+    /// # Errors
+    /// The observer fails, or its report cannot be understood.
+    pub(super) fn stop(mut self, since: &Reading) -> Result<(Cost, Option<Seen>)> {
+        let now = self.read()?;
+        let used = now.cpu.saturating_sub(since.cpu).as_secs_f64() / (now.at - since.at).as_secs_f64();
+        let (rss_bytes, map_bytes) = (peak_rss(self.child.pid())?, self.objects()?.map_bytes());
+        let begin = Instant::now();
+        self.child.interrupt()?;
+        let cost = Cost {
+            cpu_percent: 100.0 * used,
+            rss_bytes,
+            map_bytes,
+            attach_s: self.attach.as_secs_f64(),
+            detach_s: begin.elapsed().as_secs_f64(),
+        };
+        let seen = match self.mode {
+            Mode::Bpftrace => None,
+            _ => Some(seen(&self.child.out.rest())?),
+        };
+        Ok((cost, seen))
+    }
+}
+
+/// What lockbpf says in a report that it saw.
+fn seen(report: &str) -> Result<Seen> {
+    let report: Value = serde_json::from_str(report).context("failed to read lockbpf's report")?;
+    let number = |pointer: &str| {
+        let found = report.pointer(pointer).and_then(Value::as_u64);
+        found.with_context(|| format!("lockbpf's report has no number at {pointer}"))
+    };
+    let lost = report.pointer("/quality/lost").and_then(Value::as_object);
+    Ok(Seen {
+        duration_ns: number("/quality/duration_ns")?,
+        acquisitions: number("/totals/acquisitions")?,
+        contended: number("/totals/contended")?,
+        events: number("/quality/events")?,
+        lost: lost.into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_tells_what_was_seen() {
+        let report = r#"{"schema": "lockbpf.report/1", "totals": {"acquisitions": 20, "contended": 3},
+            "quality": {"duration_ns": 1000, "events": 9, "lost": {"ring_full": 4, "sums_full": 1}}}"#;
+        let expected = Seen { duration_ns: 1000, acquisitions: 20, contended: 3, events: 9, lost: 5 };
+        assert_eq!(seen(report).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_report_without_its_totals_is_an_error_that_names_them() {
+        let error = seen(r#"{"quality": {"duration_ns": 1}}"#).unwrap_err();
+        assert!(error.to_string().contains("/totals/acquisitions"), "{error}");
+        assert!(seen("").is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! `cargo xtask bench overhead`: what lockbpf costs an uncontended lock and real servers.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use super::{
+    interrupt,
+    machine::Machine,
+    mariadb::{self, Mariadb},
+    memcached::{self, Memcached},
+    observer::Observers,
+    pairs,
+    result::{Results, SCHEMA},
+    server::{self, Loaded},
+    table, verdict,
+};
+use crate::{process, workspace};
+
+/// Arguments of `bench overhead`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Write the figures to this file, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Take about a minute instead of seven; enough to see that everything works, too few windows for small effects
+    #[arg(long)]
+    quick: bool,
+    /// Measure only this part (repeatable)
+    #[arg(long, value_enum, value_name = "NAME")]
+    only: Vec<Part>,
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// An uncontended lock/unlock pair
+    Pairs,
+    /// memcached under load
+    Memcached,
+    /// MariaDB under sysbench
+    Mariadb,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pairs => "the uncontended pair",
+            Self::Memcached => memcached::NAME,
+            Self::Mariadb => mariadb::NAME,
+        }
+    }
+
+    /// A program that the part needs and that is not installed.
+    fn missing(self) -> Option<&'static str> {
+        let needed: &[&str] = match self {
+            Self::Pairs => &["cc"],
+            Self::Memcached => &memcached::PROGRAMS,
+            Self::Mariadb => &mariadb::PROGRAMS,
+        };
+        needed.iter().copied().find(|program| workspace::find_program(program).is_none())
+    }
+}
+
+/// How long windows are and how long each part goes on measuring. An observer comes and goes between two windows, which
+/// takes about as long as a window.
+struct Plan {
+    pair_window: Duration,
+    pairs: Duration,
+    server_window: Duration,
+    server: Duration,
+}
+
+impl Plan {
+    fn new(quick: bool) -> Self {
+        let seconds = Duration::from_secs;
+        if quick {
+            Self {
+                pair_window: Duration::from_millis(50),
+                pairs: seconds(20),
+                server_window: Duration::from_millis(400),
+                server: seconds(22),
+            }
+        } else {
+            Self {
+                pair_window: Duration::from_millis(100),
+                pairs: seconds(75),
+                server_window: seconds(1),
+                server: seconds(180),
+            }
+        }
+    }
+}
+
+/// Runs every part that is asked for and possible. A part that fails does not hide the others.
+///
+/// # Errors
+/// lockbpf cannot be built, the benchmark was interrupted, or the figures cannot be written.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
+    // Before the build, which is a load of its own.
+    let machine = Machine::look();
+    println!("{machine}");
+    if let Some(warning) = machine.warning() {
+        println!("{warning}");
+    }
+    let observers = Observers { lockbpf: build()?, bpftrace: workspace::find_program("bpftrace") };
+    interrupt::watch()?;
+    let plan = Plan::new(args.quick);
+    let wanted = |part| args.only.is_empty() || args.only.contains(&part);
+    let mut results = Results {
+        schema: SCHEMA,
+        machine,
+        quick: args.quick,
+        pairs: None,
+        servers: Vec::new(),
+        skipped: Vec::new(),
+        failed: Vec::new(),
+        verdicts: Vec::new(),
+    };
+    if observers.bpftrace.is_none() {
+        results.skipped.push("the bpftrace script: bpftrace is not installed".to_owned());
+    }
+    for part in [Part::Pairs, Part::Memcached, Part::Mariadb].into_iter().filter(|&part| wanted(part)) {
+        println!();
+        if let Err(error) = measure(part, &mut results, &observers, &plan) {
+            interrupt::check()?;
+            println!("failed: {error:#}");
+            results.failed.push(format!("{}: {error:#}", part.name()));
+        }
+    }
+    conclude(&results, args)
+}
+
+fn measure(part: Part, results: &mut Results, observers: &Observers, plan: &Plan) -> Result<()> {
+    if let Some(missing) = part.missing() {
+        println!("=== {}: skipped, {missing} is not installed", part.name());
+        results.skipped.push(format!("{}: {missing} is not installed", part.name()));
+        return Ok(());
+    }
+    match part {
+        Part::Pairs => measure_pairs(results, observers, plan),
+        Part::Memcached => measure_server(Memcached::start()?, results, observers, plan),
+        Part::Mariadb => measure_server(Mariadb::start()?, results, observers, plan),
+    }
+}
+
+fn measure_pairs(results: &mut Results, observers: &Observers, plan: &Plan) -> Result<()> {
+    println!("=== an uncontended pthread mutex, a second thread idle; CPU time, as other load distorts wall time");
+    let pairs = pairs::measure(observers, plan.pair_window, plan.pairs)?;
+    println!("{}", table::pairs(&pairs));
+    verdict::explain_pairs(&pairs).iter().for_each(|line| println!("{line}"));
+    results.verdicts.extend(verdict::on_pairs(&pairs));
+    results.pairs = Some(pairs);
+    Ok(())
+}
+
+fn measure_server(mut server: impl Loaded, results: &mut Results, observers: &Observers, plan: &Plan) -> Result<()> {
+    println!("=== {}: {}; windows of {} s", server.name(), server.load(), plan.server_window.as_secs_f64());
+    let server = server::measure(&mut server, observers, plan.server_window, plan.server)?;
+    println!("{}", table::server(&server));
+    verdict::explain_server(&server, results.pairs.as_ref()).iter().for_each(|line| println!("{line}"));
+    results.verdicts.extend(verdict::on_server(&server));
+    results.servers.push(server);
+    Ok(())
+}
+
+fn conclude(results: &Results, args: &Args) -> Result<ExitCode> {
+    println!();
+    results.skipped.iter().for_each(|skipped| println!("skipped: {skipped}"));
+    results.failed.iter().for_each(|failed| println!("failed: {failed}"));
+    results.verdicts.iter().for_each(|verdict| println!("{verdict}"));
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(results)? + "\n";
+        fs::write(path, json).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    Ok(if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Builds lockbpf as users do, and returns the program.
+fn build() -> Result<PathBuf> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--quiet", "--release", "--package", "lockbpf", "--bin", "lockbpf"]);
+    cargo.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = cargo.output().with_context(|| describe_failure(&cargo))?;
+    if !output.status.success() {
+        bail!("{}", describe_failure(&cargo));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    executable(&messages).with_context(|| format!("`{}` names no program", process::describe(&cargo)))
+}
+
+fn describe_failure(command: &Command) -> String {
+    format!("failed to build lockbpf with `{}`", process::describe(command))
+}
+
+/// The program that cargo's messages name last.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from)).next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargos_messages_name_the_program() {
+        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\nnot json\n\
+                        {\"reason\":\"compiler-artifact\",\"executable\":\"/t/release/lockbpf\"}\n\
+                        {\"reason\":\"build-finished\",\"success\":true}\n";
+        assert_eq!(executable(messages), Some(PathBuf::from("/t/release/lockbpf")));
+        assert_eq!(executable("{}"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What a running process uses: CPU time, memory, kernel memory of its eBPF maps, run time of its eBPF programs.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use anyhow::{Context as _, Result};
+use nix::{
+    time::{clock_getcpuclockid, clock_gettime},
+    unistd::Pid,
+};
+
+/// CPU time that all threads of a process have used, user and system, to the nanosecond.
+///
+/// # Errors
+/// There is no such process.
+pub(super) fn cpu_time(pid: Pid) -> Result<Duration> {
+    let clock = clock_getcpuclockid(pid).with_context(|| format!("failed to find the CPU clock of process {pid}"))?;
+    let time = clock_gettime(clock).with_context(|| format!("failed to read the CPU clock of process {pid}"))?;
+    Ok(time.into())
+}
+
+/// The most memory that a process has had resident, bytes.
+///
+/// # Errors
+/// There is no such process.
+pub(super) fn peak_rss(pid: Pid) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
+    field(&status, "VmHWM").map(|kilobytes| kilobytes * 1024).with_context(|| format!("{path} has no VmHWM"))
+}
+
+/// The eBPF objects that a process has open.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Objects {
+    /// Kernel memory of each map by its number, bytes.
+    maps: BTreeMap<u64, u64>,
+    /// Run time in ns and runs of each program by its number. The kernel counts while its statistics are on.
+    programs: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Objects {
+    /// The objects of a process.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(super) fn of(pid: Pid) -> Result<Self> {
+        let dir = format!("/proc/{pid}/fdinfo");
+        let mut objects = Self::default();
+        for entry in fs::read_dir(&dir).with_context(|| format!("failed to read {dir}"))?.flatten() {
+            // A descriptor may be closed in the meantime.
+            objects.add(&fs::read_to_string(entry.path()).unwrap_or_default());
+        }
+        Ok(objects)
+    }
+
+    /// Takes note of what one descriptor refers to. Several may refer to the same object.
+    fn add(&mut self, fdinfo: &str) {
+        if let (Some(id), Some(bytes)) = (field(fdinfo, "map_id"), field(fdinfo, "memlock")) {
+            self.maps.insert(id, bytes);
+        } else if let (Some(id), Some(time), Some(runs)) =
+            (field(fdinfo, "prog_id"), field(fdinfo, "run_time_ns"), field(fdinfo, "run_cnt"))
+        {
+            self.programs.insert(id, (time, runs));
+        }
+    }
+
+    /// Kernel memory of the maps, bytes.
+    pub(super) fn map_bytes(&self) -> u64 {
+        self.maps.values().sum()
+    }
+
+    /// Run time in ns and runs of all programs.
+    pub(super) fn program_runs(&self) -> (u64, u64) {
+        self.programs.values().fold((0, 0), |sum, runs| (sum.0 + runs.0, sum.1 + runs.1))
+    }
+}
+
+/// The number in a line `NAME: NUMBER …`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let value = line.strip_prefix(name)?.strip_prefix(':')?;
+        value.split_whitespace().next()?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAP: &str = "pos:\t0\nmap_type:\t2\nmax_entries:\t1\nmemlock:\t4096\nmap_id:\t7\nfrozen:\t0\n";
+    const PROGRAM: &str = "prog_type:\t2\nmemlock:\t20480\nprog_id:\t9\nrun_time_ns:\t1500\nrun_cnt:\t3\n";
+    const LINK: &str = "link_type:\tuprobe_multi\nlink_id:\t11\nprog_id:\t9\n";
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        assert_eq!(field("VmHWMx:\t1 kB\nVmHWM:\t  123 kB\n", "VmHWM"), Some(123));
+        assert_eq!(field("VmHWM: much", "VmHWM"), None);
+        assert_eq!(field("", "VmHWM"), None);
+    }
+
+    #[test]
+    fn objects_count_once_however_many_descriptors_they_have() {
+        let mut objects = Objects::default();
+        [MAP, PROGRAM, LINK, MAP, PROGRAM, "pos:\t0\n"].into_iter().for_each(|text| objects.add(text));
+        assert_eq!(objects.map_bytes(), 4096);
+        assert_eq!(objects.program_runs(), (1500, 3));
+    }
+
+    #[test]
+    fn ones_own_usage_can_be_read_and_no_ones_not() {
+        let own = Pid::this();
+        assert!(cpu_time(own).unwrap() > Duration::ZERO);
+        assert!(peak_rss(own).unwrap() > 100_000);
+        assert_eq!(Objects::of(own).unwrap(), Objects::default());
+        assert!(peak_rss(Pid::from_raw(i32::MAX)).is_err());
+    }
+}
