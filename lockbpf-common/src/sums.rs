@@ -97,6 +97,29 @@ pub struct Sums {
     pub hold_hist: [u32; BUCKETS],
 }
 
+impl Sums {
+    /// Nothing summed yet.
+    pub const EMPTY: Self = Self {
+        first_ns: 0,
+        acquisitions: 0,
+        contended: 0,
+        try_failures: 0,
+        timeouts: 0,
+        timeout_ns: 0,
+        errors: 0,
+        wakes: 0,
+        wakes_of_none: 0,
+        wait_ns: 0,
+        wait_max_ns: 0,
+        hold_ns: 0,
+        hold_max_ns: 0,
+        kind: 0,
+        stack: -1,
+        wait_hist: [0; BUCKETS],
+        hold_hist: [0; BUCKETS],
+    };
+}
+
 /// What one thread did, over all its locks. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

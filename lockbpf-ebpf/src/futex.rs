@@ -32,6 +32,17 @@ const NR_FUTEX: u64 = 202;
 /// Number of the futex system call (arm64).
 #[cfg(bpf_target_arch = "aarch64")]
 const NR_FUTEX: u64 = 98;
+/// Offsets of the stack pointer and of the first three system call arguments in the saved user registers.
+#[cfg(bpf_target_arch = "x86_64")]
+const STACK_POINTER: usize = offset_of!(pt_regs, rsp);
+#[cfg(bpf_target_arch = "x86_64")]
+const ARGUMENTS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs, rsi), offset_of!(pt_regs, rdx)];
+#[cfg(bpf_target_arch = "aarch64")]
+const STACK_POINTER: usize = offset_of!(pt_regs, sp);
+#[cfg(bpf_target_arch = "aarch64")]
+const ARGUMENTS: [usize; 3] =
+    [offset_of!(pt_regs, regs), offset_of!(pt_regs, regs) + 8, offset_of!(pt_regs, regs) + 16];
+
 /// `futex_waitv` (5.16), `futex_wake` and `futex_wait` (6.7): the same number on every architecture.
 const NR_FUTEX_WAITV: u64 = 449;
 const NR_FUTEX_WAKE: u64 = 454;
@@ -241,24 +252,21 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
 /// `top` is valid for writing.
 #[inline(always)]
 unsafe fn copy_top_of_stack(top: *mut [u64; TOP_WORDS]) {
-    // SAFETY: task() is the trusted current task; the helper returns its saved user registers.
-    let sp = unsafe { stack_pointer(bpf_task_pt_regs(task()) as *const pt_regs) };
+    // SAFETY: task() is the trusted current task, whose saved user registers the helper returns; a faulting address is an
+    // error from the helper.
+    let sp = unsafe { read_register(bpf_task_pt_regs(task()) as *const pt_regs, STACK_POINTER) };
     // SAFETY: the caller's `top` has this size. A faulting address zeroes it.
     unsafe { bpf_probe_read_user(top.cast(), size_of::<[u64; TOP_WORDS]>() as u32, sp as *const core::ffi::c_void) };
 }
 
-#[cfg(bpf_target_arch = "x86_64")]
+/// A register of a saved set, by its offset; 0 if it cannot be read.
+///
+/// # Safety
+/// `regs` comes from the kernel; the offset is one of `pt_regs`.
 #[inline(always)]
-unsafe fn stack_pointer(regs: *const pt_regs) -> u64 {
-    // SAFETY: the caller's regs are the current task's saved registers.
-    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset_of!(pt_regs, rsp)).cast::<u64>()) }.unwrap_or(0)
-}
-
-#[cfg(bpf_target_arch = "aarch64")]
-#[inline(always)]
-unsafe fn stack_pointer(regs: *const pt_regs) -> u64 {
-    // SAFETY: the caller's regs are the current task's saved registers.
-    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset_of!(pt_regs, sp)).cast::<u64>()) }.unwrap_or(0)
+unsafe fn read_register(regs: *const pt_regs, offset: usize) -> u64 {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset).cast::<u64>()) }.unwrap_or(0)
 }
 
 #[inline(always)]
@@ -346,18 +354,9 @@ pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-#[cfg(bpf_target_arch = "x86_64")]
+/// One of the first three arguments of the system call that is being entered.
 #[inline(always)]
 fn system_call_argument(regs: *const pt_regs, n: usize) -> u64 {
-    const OFFSETS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs, rsi), offset_of!(pt_regs, rdx)];
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(OFFSETS[n]).cast::<u64>()) }.unwrap_or(0)
-}
-
-#[cfg(bpf_target_arch = "aarch64")]
-#[inline(always)]
-fn system_call_argument(regs: *const pt_regs, n: usize) -> u64 {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset_of!(pt_regs, regs) + 8 * n).cast::<u64>()) }
-        .unwrap_or(0)
+    // SAFETY: regs is the tracepoint's own argument.
+    unsafe { read_register(regs, ARGUMENTS[n]) }
 }

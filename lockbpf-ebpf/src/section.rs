@@ -13,25 +13,7 @@ use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
 
 /// A fresh entry of the sums map: too large for the eBPF stack, so it is inserted from here.
-static EMPTY: Sums = Sums {
-    first_ns: 0,
-    acquisitions: 0,
-    contended: 0,
-    try_failures: 0,
-    timeouts: 0,
-    timeout_ns: 0,
-    errors: 0,
-    wakes: 0,
-    wakes_of_none: 0,
-    wait_ns: 0,
-    wait_max_ns: 0,
-    hold_ns: 0,
-    hold_max_ns: 0,
-    kind: 0,
-    stack: -1,
-    wait_hist: [0; BUCKETS],
-    hold_hist: [0; BUCKETS],
-};
+static EMPTY: Sums = Sums::EMPTY;
 
 /// The sums of a key, made if missing; a full map is counted.
 #[inline(always)]

@@ -6,7 +6,7 @@ use crate::names::{Frame, Names};
 use crate::observation::{Observation, OpenWait, SiteSums};
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::mutex_kind;
-use lockbpf_common::sums::{BUCKETS, Sums, bucket};
+use lockbpf_common::sums::{Sums, bucket};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const P: Process = Process(1);
@@ -56,25 +56,7 @@ pub(super) fn observation() -> Observation {
 }
 
 pub(super) fn zero_sums() -> Sums {
-    Sums {
-        first_ns: u64::MAX,
-        acquisitions: 0,
-        contended: 0,
-        try_failures: 0,
-        timeouts: 0,
-        timeout_ns: 0,
-        errors: 0,
-        wakes: 0,
-        wakes_of_none: 0,
-        wait_ns: 0,
-        wait_max_ns: 0,
-        hold_ns: 0,
-        hold_max_ns: 0,
-        kind: 0,
-        stack: -1,
-        wait_hist: [0; BUCKETS],
-        hold_hist: [0; BUCKETS],
-    }
+    Sums { first_ns: u64::MAX, ..Sums::EMPTY }
 }
 
 /// Times in ms: attempt, acquire, release.
