@@ -31,7 +31,7 @@ impl Mutex {
     }
 }
 
-/// Held for two milliseconds at a time by [`flush_log`], wanted by everyone.
+/// Held for two milliseconds at a time by `flush_log`, wanted by everyone.
 #[unsafe(no_mangle)]
 pub static log_lock: Mutex = Mutex::new();
 /// Taken often, by one thread.
