@@ -90,12 +90,20 @@ impl Child {
         anyhow!("{}: {error}; it said last: {said}", self.name)
     }
 
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        kill(self.pid(), signal).with_context(|| format!("failed to send {signal} to {}", self.name))
+    }
+
     /// Interrupts it as Ctrl-C does, and waits for its exit.
     ///
     /// # Errors
     /// It does not exit, not with status 0, or the benchmark was interrupted.
     pub(super) fn interrupt(&mut self) -> Result<()> {
-        kill(self.pid(), Signal::SIGINT).with_context(|| format!("failed to interrupt {}", self.name))?;
+        self.signal(Signal::SIGINT)?;
         let begin = Instant::now();
         loop {
             match self.child.try_wait().with_context(|| format!("failed to wait for {}", self.name))? {

@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{Ipv4Addr, TcpStream},
     sync::{
-        Arc,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -31,11 +31,33 @@ pub(super) struct Load {
 #[derive(Default)]
 struct Shared {
     answered: AtomicU64,
-    stop: AtomicBool,
+    /// Whether connections are to go on; looked at without the lock.
+    flowing: AtomicBool,
+    stop: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn set(&self, flowing: bool, stop: bool) {
+        let mut stopped = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        *stopped = stop;
+        self.flowing.store(flowing, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Waits while the load rests. Returns whether to go on at all.
+    fn may_go_on(&self) -> bool {
+        if self.flowing.load(Ordering::Relaxed) {
+            return true;
+        }
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        let resting = |stop: &mut bool| !*stop && !self.flowing.load(Ordering::Relaxed);
+        !*self.changed.wait_while(stop, resting).unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Load {
-    /// Fills the server with every key, then puts load on it over so many connections.
+    /// Fills the server with every key and opens so many connections, which rest at first.
     ///
     /// # Errors
     /// The server cannot be connected to, or does not store.
@@ -49,6 +71,16 @@ impl Load {
             load.connections.push(thread::spawn(move || client.work(seed, &shared)));
         }
         Ok(load)
+    }
+
+    /// Begins, or goes on.
+    pub(super) fn resume(&self) {
+        self.shared.set(true, false);
+    }
+
+    /// Rests, once what was asked is answered.
+    pub(super) fn pause(&self) {
+        self.shared.set(false, false);
     }
 
     /// Requests answered so far.
@@ -68,7 +100,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.set(false, true);
         for connection in self.connections.drain(..) {
             // Whatever went wrong in it was told before, or does not matter any more.
             let _ = connection.join();
@@ -94,7 +126,7 @@ impl Client {
 
     fn work(mut self, seed: u64, shared: &Shared) -> Result<()> {
         let mut random = Random(seed);
-        while !shared.stop.load(Ordering::Relaxed) {
+        while shared.may_go_on() {
             let key = random.next() % KEYS;
             if random.next().is_multiple_of(SET_EVERY) {
                 self.set(key)?

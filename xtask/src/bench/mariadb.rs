@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use nix::unistd::Pid;
+use nix::{sys::signal::Signal, unistd::Pid};
 use tempfile::TempDir;
 
 use super::{child::Child, interrupt, server::Loaded};
@@ -80,6 +80,14 @@ impl Loaded for Mariadb {
 
     fn pid(&self) -> Pid {
         self.server.pid()
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        self.load.signal(Signal::SIGCONT)
+    }
+
+    fn pause(&mut self) -> Result<()> {
+        self.load.signal(Signal::SIGSTOP)
     }
 
     fn requests(&mut self) -> Result<u64> {

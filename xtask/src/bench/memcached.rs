@@ -63,6 +63,16 @@ impl Loaded for Memcached {
         self.server.pid()
     }
 
+    fn resume(&mut self) -> Result<()> {
+        self.load.resume();
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<()> {
+        self.load.pause();
+        Ok(())
+    }
+
     fn requests(&mut self) -> Result<u64> {
         self.server.check_alive()?;
         self.load.answered()

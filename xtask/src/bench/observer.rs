@@ -51,6 +51,11 @@ impl Mode {
         }
     }
 
+    /// Whether it can be told only by the locks taken that its probes are in place.
+    pub(super) fn shows_by_locks(self) -> bool {
+        self == Self::Bpftrace
+    }
+
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Full | Self::Bpftrace => &[],
@@ -122,8 +127,6 @@ pub(super) struct Cost {
 /// What lockbpf saw, out of its report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Seen {
-    /// How long it observed, ns.
-    pub(super) duration_ns: u64,
     /// Completed acquisitions.
     pub(super) acquisitions: u64,
     /// Contended ones.
@@ -135,14 +138,15 @@ pub(super) struct Seen {
 }
 
 impl Observation {
-    /// Starts observing a process, and returns when the probes are in place.
+    /// Starts observing a process, and returns when the probes are in place. Where that [shows by locks](Mode::shows_by_locks)
+    /// the process must be at work.
     ///
     /// # Errors
     /// The observer cannot be started or gives up, or the benchmark was interrupted.
     pub(super) fn start(observers: &Observers, mode: Mode, pid: Pid) -> Result<Self> {
         let begin = Instant::now();
         let mut child = Child::start(&mut observers.command(mode, pid)?)?;
-        if mode == Mode::Bpftrace {
+        if mode.shows_by_locks() {
             child.expect_out(|line| bpftrace::sees_sections(line).then_some(()))?;
         } else {
             child.expect_err(|line| line.starts_with("observing ").then_some(()))?;
@@ -166,28 +170,28 @@ impl Observation {
         Objects::of(self.child.pid())
     }
 
-    /// Ends the observation. Its cost is counted from `since` on; what it saw is known of lockbpf alone.
+    /// Ends the observation; `cpu_percent` is what the observer used while it observed. What it saw is known of lockbpf
+    /// alone.
     ///
     /// # Errors
     /// The observer fails, or its report cannot be understood.
-    pub(super) fn stop(mut self, since: &Reading) -> Result<(Cost, Option<Seen>)> {
-        let now = self.read()?;
-        let used = now.cpu.saturating_sub(since.cpu).as_secs_f64() / (now.at - since.at).as_secs_f64();
+    pub(super) fn stop(mut self, cpu_percent: f64) -> Result<(Cost, Option<Seen>)> {
         let (rss_bytes, map_bytes) = (peak_rss(self.child.pid())?, self.objects()?.map_bytes());
         let begin = Instant::now();
         self.child.interrupt()?;
-        let cost = Cost {
-            cpu_percent: 100.0 * used,
-            rss_bytes,
-            map_bytes,
-            attach_s: self.attach.as_secs_f64(),
-            detach_s: begin.elapsed().as_secs_f64(),
-        };
+        let (attach_s, detach_s) = (self.attach.as_secs_f64(), begin.elapsed().as_secs_f64());
         let seen = match self.mode {
             Mode::Bpftrace => None,
             _ => Some(seen(&self.child.out.rest())?),
         };
-        Ok((cost, seen))
+        Ok((Cost { cpu_percent, rss_bytes, map_bytes, attach_s, detach_s }, seen))
+    }
+}
+
+impl Reading {
+    /// CPU time used until a later reading, % of one core.
+    pub(super) fn percent_until(&self, later: &Self) -> f64 {
+        100.0 * later.cpu.saturating_sub(self.cpu).as_secs_f64() / (later.at - self.at).as_secs_f64()
     }
 }
 
@@ -200,7 +204,6 @@ fn seen(report: &str) -> Result<Seen> {
     };
     let lost = report.pointer("/quality/lost").and_then(Value::as_object);
     Ok(Seen {
-        duration_ns: number("/quality/duration_ns")?,
         acquisitions: number("/totals/acquisitions")?,
         contended: number("/totals/contended")?,
         events: number("/quality/events")?,
@@ -215,14 +218,14 @@ mod tests {
     #[test]
     fn a_report_tells_what_was_seen() {
         let report = r#"{"schema": "lockbpf.report/1", "totals": {"acquisitions": 20, "contended": 3},
-            "quality": {"duration_ns": 1000, "events": 9, "lost": {"ring_full": 4, "sums_full": 1}}}"#;
-        let expected = Seen { duration_ns: 1000, acquisitions: 20, contended: 3, events: 9, lost: 5 };
+            "quality": {"events": 9, "lost": {"ring_full": 4, "sums_full": 1}}}"#;
+        let expected = Seen { acquisitions: 20, contended: 3, events: 9, lost: 5 };
         assert_eq!(seen(report).unwrap(), expected);
     }
 
     #[test]
     fn a_report_without_its_totals_is_an_error_that_names_them() {
-        let error = seen(r#"{"quality": {"duration_ns": 1}}"#).unwrap_err();
+        let error = seen(r#"{"quality": {"events": 1}}"#).unwrap_err();
         assert!(error.to_string().contains("/totals/acquisitions"), "{error}");
         assert!(seen("").is_err());
     }

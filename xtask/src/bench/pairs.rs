@@ -110,7 +110,8 @@ pub(super) fn measure(observers: &Observers, window: Duration, time: Duration) -
             let observation = Observation::start(observers, *mode, workload.child.pid())?;
             let reading = observation.read()?;
             workload.visit(samples)?;
-            let (cost, _) = observation.stop(&reading)?;
+            let used = reading.percent_until(&observation.read()?);
+            let (cost, _) = observation.stop(used)?;
             samples.costs.push(cost);
             longest = longest.max(begin.elapsed());
         }

@@ -1,5 +1,6 @@
 //! How much of its throughput a real server keeps while it is observed: short windows on one running server, each
-//! observed one between two bare ones, so that slow drifts of the machine cancel.
+//! observed one between two bare ones, so that slow drifts of the machine cancel. The load rests while observers come and
+//! go: on a busy machine they would be long about it.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +22,7 @@ use super::{
 /// Modes of a round. The futex tier, whose cost is the smallest, needs the most windows to be told from noise.
 const ROUND: [Mode; 6] =
     [Mode::FutexOnly, Mode::Full, Mode::FutexOnly, Mode::AllEvents, Mode::FutexOnly, Mode::Bpftrace];
-/// What a server gets to settle in after an observer has come or gone.
+/// What a server gets to settle in after its load has begun anew.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// A server under load.
@@ -34,6 +35,18 @@ pub(super) trait Loaded {
 
     /// The server's process.
     fn pid(&self) -> Pid;
+
+    /// Begins the load, or goes on with it.
+    ///
+    /// # Errors
+    /// Its programs are gone.
+    fn resume(&mut self) -> Result<()>;
+
+    /// Lets the load rest.
+    ///
+    /// # Errors
+    /// Its programs are gone.
+    fn pause(&mut self) -> Result<()>;
 
     /// Requests that it has answered so far.
     ///
@@ -96,6 +109,10 @@ pub(super) struct Observed {
 struct Window {
     throughput: f64,
     cpu_ns: f64,
+    /// Requests answered while there was load, also before the window itself.
+    answered: f64,
+    /// How long there was load, s.
+    loaded_s: f64,
 }
 
 /// One observed window and the bare one before it.
@@ -135,26 +152,35 @@ pub(super) fn measure(
 
 fn visit(server: &mut dyn Loaded, observers: &Observers, mode: Mode, length: Duration) -> Result<Visit> {
     let before = window(server, length)?;
+    if mode.shows_by_locks() {
+        server.resume()?;
+    }
     let observation = Observation::start(observers, mode, server.pid())?;
-    interrupt::sleep(SETTLE)?;
     let reading = observation.read()?;
     let window = window(server, length)?;
-    let (cost, seen) = observation.stop(&reading)?;
-    interrupt::sleep(SETTLE)?;
+    let used = reading.percent_until(&observation.read()?);
+    let (cost, seen) = observation.stop(used)?;
     Ok(Visit { before, window, cost, seen })
 }
 
+/// Measures for `length` under load; the load rests afterwards.
 fn window(server: &mut dyn Loaded, length: Duration) -> Result<Window> {
+    let (resumed, answered_before) = (Instant::now(), server.requests()?);
+    server.resume()?;
+    interrupt::sleep(SETTLE)?;
     let read =
         |server: &mut dyn Loaded| -> Result<_> { Ok((Instant::now(), server.requests()?, cpu_time(server.pid())?)) };
     let (begin, requests_before, cpu_before) = read(server)?;
     interrupt::sleep(length)?;
     let (end, requests, cpu) = read(server)?;
-    let requests = requests.saturating_sub(requests_before) as f64;
-    ensure!(requests > 0.0, "the server answered no request in {} s", length.as_secs_f64());
+    server.pause()?;
+    let made = requests.saturating_sub(requests_before) as f64;
+    ensure!(made > 0.0, "the server answered no request in {} s", length.as_secs_f64());
     Ok(Window {
-        throughput: requests / (end - begin).as_secs_f64(),
-        cpu_ns: cpu.saturating_sub(cpu_before).as_nanos() as f64 / requests,
+        throughput: made / (end - begin).as_secs_f64(),
+        cpu_ns: cpu.saturating_sub(cpu_before).as_nanos() as f64 / made,
+        answered: requests.saturating_sub(answered_before) as f64,
+        loaded_s: (end - resumed).as_secs_f64(),
     })
 }
 
@@ -202,16 +228,12 @@ fn observed(visits: &[(&Visit, Window)]) -> Option<Observed> {
         ratio: compared(|window| window.throughput)?,
         cpu_ns: Spread::of(visits.iter().map(|(visit, _)| visit.window.cpu_ns))?,
         cpu_ratio: compared(|window| window.cpu_ns)?,
-        acquisitions_per_request: seen(|seen, window| ratio(per_second(seen, seen.acquisitions)?, window.throughput)),
-        contended_per_request: seen(|seen, window| ratio(per_second(seen, seen.contended)?, window.throughput)),
-        events_per_s: seen(|seen, _| per_second(seen, seen.events)),
+        acquisitions_per_request: seen(|seen, window| ratio(seen.acquisitions as f64, window.answered)),
+        contended_per_request: seen(|seen, window| ratio(seen.contended as f64, window.answered)),
+        events_per_s: seen(|seen, window| ratio(seen.events as f64, window.loaded_s)),
         lost: visits.iter().filter_map(|(visit, _)| Some(visit.seen?.lost)).reduce(|sum, lost| sum + lost),
         observer: ObserverUse::of(&costs)?,
     })
-}
-
-fn per_second(seen: &Seen, count: u64) -> Option<f64> {
-    ratio(count as f64 * 1e9, seen.duration_ns as f64)
 }
 
 #[cfg(test)]
@@ -221,11 +243,11 @@ mod tests {
     const COST: Cost = Cost { cpu_percent: 1.0, rss_bytes: 10, map_bytes: 20, attach_s: 0.5, detach_s: 0.5 };
 
     fn window(throughput: f64) -> Window {
-        Window { throughput, cpu_ns: 1e9 / throughput }
+        Window { throughput, cpu_ns: 1e9 / throughput, answered: 2.0 * throughput, loaded_s: 2.0 }
     }
 
     fn visit(before: f64, during: f64, acquisitions: u64) -> Visit {
-        let seen = Seen { duration_ns: 2_000_000_000, acquisitions, lost: 1, ..Seen::default() };
+        let seen = Seen { acquisitions, lost: 1, ..Seen::default() };
         Visit { before: window(before), window: window(during), cost: COST, seen: Some(seen) }
     }
 
@@ -243,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn acquisitions_are_told_per_request_though_the_window_is_only_a_part_of_the_observation() {
+    fn acquisitions_are_told_per_request_of_the_whole_time_under_load() {
         let visits = [(Mode::Full, visit(100.0, 50.0, 700))];
         let server = summary("s", "l", Duration::from_secs(1), &visits, window(100.0)).unwrap();
         assert_eq!(server.observed[0].row.acquisitions_per_request.unwrap().median, 7.0);

@@ -115,6 +115,14 @@ pub(super) fn explain_pairs(pairs: &Pairs) -> Vec<String> {
             (empty - bare) / 2.0,
             full - empty
         ));
+        if let Some(entry) = pair(Mode::EntryPlacement) {
+            lines.push(format!(
+                "at the entry the kernel single-steps: {:.0} ns more for each hit; if lockbpf's programs did nothing, \
+                 entry placement would cost {:.1} times as much, which is a ceiling",
+                (entry - full) / 2.0,
+                entry / empty
+            ));
+        }
     }
     if let Some(programs) = pairs.programs {
         lines.push(format!(
