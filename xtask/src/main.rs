@@ -5,6 +5,7 @@ use std::{env, process::ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod apt;
 mod arch;
 mod bpf_linker;
 mod build_ebpf;
@@ -16,6 +17,7 @@ mod rust_src;
 mod rustc_wrapper;
 mod strip;
 mod test;
+mod vm;
 mod workspace;
 
 /// Builds lockbpf's eBPF objects and runs its tests.
@@ -32,6 +34,8 @@ enum Task {
     BuildEbpf(build_ebpf::Args),
     /// Install what the tests need and run all of them.
     Test(test::Args),
+    /// Boot other kernels in virtual machines and run lockbpf's core tests in them.
+    VmTest(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,5 +53,6 @@ fn run(args: Args) -> Result<ExitCode> {
     match args.task {
         Task::BuildEbpf(args) => build_ebpf::run(&args),
         Task::Test(args) => test::run(&args),
+        Task::VmTest(args) => vm::run(&args),
     }
 }
