@@ -14,8 +14,17 @@ pub struct Config {
     pub task_group_leader: u32,
     /// Offset of `task_struct::start_boottime`.
     pub task_start_boottime: u32,
-    /// Only threads of this name (NUL-padded), if [`mode::COMM`].
-    pub comm: [u8; 16],
+    /// Only threads of this name, if [`mode::COMM`]: see [`comm_words`]. As words, since programs read the whole of this,
+    /// and each byte would cost them a read and eight bytes of their stack.
+    pub comm: [u64; 2],
+}
+
+/// A thread's name (NUL-padded) as words, to be compared at once.
+#[inline(always)]
+#[must_use]
+pub fn comm_words(comm: &[u8; 16]) -> [u64; 2] {
+    let whole = u128::from_ne_bytes(*comm);
+    [whole as u64, (whole >> 64) as u64]
 }
 
 /// Bits of [`Config::mode`].

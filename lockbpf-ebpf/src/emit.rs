@@ -7,37 +7,43 @@ use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::maps::ring_buf::RingBufEntry;
 use lockbpf_common::counter::Counter;
 
-/// Reserves room for one record in this CPU's ring buffer; counts it as `volume`, or as lost. The caller must write all
-/// of it and [`submit`] it.
+/// Reserves room for one record in this CPU's ring buffer, or counts the record as lost. The caller must write all of it
+/// and [`submit`] it.
 #[inline(always)]
-pub fn reserve<T: 'static>(volume: Counter) -> Option<RingBufEntry<T>> {
+pub fn reserve<T: 'static>() -> Option<RingBufEntry<T>> {
     // SAFETY: no arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() } as u32;
     let entry = RINGS.get(cpu).and_then(|ring| ring.reserve_untyped::<T>(0));
-    count(if entry.is_some() { volume } else { Counter::RingFull });
+    // Nothing else is done here with what was reserved: verifiers before 6.3 do not remember that it is not null, and
+    // take a second test of it for a way to leak it.
+    if entry.is_none() {
+        count(Counter::RingFull);
+    }
     entry
 }
 
-/// Hands a record over, without waking the reader.
+/// Hands a record over, without waking the reader, and counts it as `volume`.
 #[inline(always)]
-pub fn submit<T>(entry: RingBufEntry<T>) {
+pub fn submit<T>(entry: RingBufEntry<T>, volume: Counter) {
     entry.submit(u64::from(BPF_RB_NO_WAKEUP));
+    count(volume);
 }
 
 /// Writes one record.
 #[inline(always)]
 pub fn emit<T: Copy + 'static>(record: &T, volume: Counter) {
-    if let Some(mut entry) = reserve::<T>(volume) {
+    if let Some(mut entry) = reserve::<T>() {
         entry.write(*record);
-        submit(entry);
+        submit(entry, volume);
     }
 }
 
 /// Writes one record and wakes the reader.
 #[inline(always)]
 pub fn emit_and_wake<T: Copy + 'static>(record: &T, volume: Counter) {
-    if let Some(mut entry) = reserve::<T>(volume) {
+    if let Some(mut entry) = reserve::<T>() {
         entry.write(*record);
         entry.submit(u64::from(BPF_RB_FORCE_WAKEUP));
+        count(volume);
     }
 }

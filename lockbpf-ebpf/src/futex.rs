@@ -233,14 +233,14 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
                 stack: user_stack(ctx),
                 result: result as u8,
             };
-            if let Some(mut entry) = reserve::<FutexRecord>(Counter::FutexRecords) {
+            if let Some(mut entry) = reserve::<FutexRecord>() {
                 let record = entry.as_mut_ptr();
                 // SAFETY: record points to the reserved room; both fields are written in full.
                 unsafe {
                     (*record).fields = FutexRecord::pack(&fields);
                     copy_top_of_stack(&raw mut (*record).top);
                 }
-                submit(entry);
+                submit(entry, Counter::FutexRecords);
             }
         }
     }

@@ -24,7 +24,7 @@ pub static CONFIG: Global<Config> = Global::new(Config {
     mode: 0,
     task_group_leader: 0,
     task_start_boottime: 0,
-    comm: [0; 16],
+    comm: [0; 2],
 });
 
 /// Changed by user space while running: one entry.

@@ -5,7 +5,7 @@ use crate::process;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_storage_get};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
-use lockbpf_common::config::{MAX_HELD, mode};
+use lockbpf_common::config::{MAX_HELD, comm_words, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::process::SERIAL_SLOT;
 use lockbpf_common::sums::ThreadSums;
@@ -195,7 +195,7 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     let comm = bpf_get_current_comm().unwrap_or_default();
     // SAFETY: only the key's presence matters.
     let tid_excluded = config.mode & mode::TIDS != 0 && unsafe { TIDS.get(tid) }.is_none();
-    if tid_excluded || config.mode & mode::COMM != 0 && !same(&comm, &config.comm) {
+    if tid_excluded || config.mode & mode::COMM != 0 && comm_words(&comm) != config.comm {
         t.decision = IGNORED;
         return None;
     }
@@ -213,12 +213,6 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     }
     t.decision = OBSERVED;
     Some(t)
-}
-
-/// Whether two thread names are equal: as words, since a byte loop is long in eBPF.
-#[inline(always)]
-fn same(a: &[u8; 16], b: &[u8; 16]) -> bool {
-    u128::from_ne_bytes(*a) == u128::from_ne_bytes(*b)
 }
 
 impl Thread {

@@ -5,6 +5,7 @@ use std::{env, process::ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod apt;
 mod arch;
 mod bench;
 mod bpf_linker;
@@ -17,6 +18,7 @@ mod rust_src;
 mod rustc_wrapper;
 mod strip;
 mod test;
+mod vm;
 mod workspace;
 
 /// Builds lockbpf's eBPF objects, runs its tests and its benchmarks.
@@ -35,6 +37,8 @@ enum Task {
     Test(test::Args),
     /// Measure what observing costs.
     Bench(bench::Args),
+    /// Boot other kernels in virtual machines and run lockbpf's core tests in them.
+    VmTest(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,5 +57,6 @@ fn run(args: Args) -> Result<ExitCode> {
         Task::BuildEbpf(args) => build_ebpf::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::VmTest(args) => vm::run(&args),
     }
 }

@@ -13,7 +13,7 @@ use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya_log::EbpfLogger;
-use lockbpf_common::config::{Config, Control, mode};
+use lockbpf_common::config::{Config, Control, comm_words, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
@@ -271,7 +271,7 @@ fn config(options: &Options) -> Config {
         mode: bits,
         task_group_leader: options.task_offsets.0,
         task_start_boottime: options.task_offsets.1,
-        comm,
+        comm: comm_words(&comm),
     }
 }
 

@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result};
 use crate::{build_ebpf, compile::Toolchain, process, workspace};
 
 mod packages;
-mod report;
-mod step;
+pub(crate) mod report;
+pub(crate) mod step;
 
 use report::Report;
 use step::Outcome;

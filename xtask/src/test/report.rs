@@ -13,33 +13,33 @@ use super::step::{Counts, Outcome, Verdict};
 
 /// The steps run so far.
 #[derive(Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     steps: Vec<Step>,
 }
 
 struct Step {
-    name: &'static str,
+    name: String,
     took: Duration,
     outcome: Outcome,
 }
 
 impl Report {
     /// Runs a step and keeps how it ended; an error is a failure of the step.
-    pub(super) fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<Outcome>) {
+    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<Outcome>) {
         eprintln!("\n=== {name}");
         let started = Instant::now();
         let outcome = step().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
         if !outcome.note.is_empty() {
             eprintln!("{}: {}", word(outcome.verdict), outcome.note);
         }
-        self.steps.push(Step { name, took: started.elapsed(), outcome });
+        self.steps.push(Step { name: name.to_owned(), took: started.elapsed(), outcome });
     }
 
     /// Writes the summary to `out`, with `also_not_run` beside the skipped steps; the exit code tells whether a step failed.
     ///
     /// # Errors
     /// `out` cannot be written to.
-    pub(super) fn write(&self, also_not_run: &[String], out: &mut impl Write) -> Result<ExitCode> {
+    pub(crate) fn write(&self, also_not_run: &[String], out: &mut impl Write) -> Result<ExitCode> {
         writeln!(out, "\n{}", self.table())?;
         let skipped = self.steps.iter().filter(|step| step.outcome.verdict == Verdict::Skipped);
         let skipped = skipped.map(|step| format!("{}: {}", step.name, step.outcome.note));
@@ -70,7 +70,7 @@ impl Report {
         for step in &self.steps {
             let Counts { passed, failed, skipped } = step.outcome.counts;
             let first_line = step.outcome.note.lines().next().unwrap_or_default().to_owned();
-            let mut row = vec![step.name.to_owned(), word(step.outcome.verdict).to_owned(), seconds(step.took)];
+            let mut row = vec![step.name.clone(), word(step.outcome.verdict).to_owned(), seconds(step.took)];
             row.extend([passed, failed, skipped].map(|count| count.to_string()));
             row.push(first_line);
             table.add_row(row);

@@ -12,7 +12,7 @@ use crate::{process, workspace};
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Passed,
     Failed,
     Skipped,
@@ -20,10 +20,10 @@ pub(super) enum Verdict {
 
 /// How many tests passed, failed and were not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) passed: u64,
-    pub(super) failed: u64,
-    pub(super) skipped: u64,
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
 }
 
 impl AddAssign for Counts {
@@ -36,11 +36,11 @@ impl AddAssign for Counts {
 
 /// How a step ended, and why.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) verdict: Verdict,
+pub(crate) struct Outcome {
+    pub(crate) verdict: Verdict,
     /// The reason of a failure or of a skip, else a remark.
-    pub(super) note: String,
-    pub(super) counts: Counts,
+    pub(crate) note: String,
+    pub(crate) counts: Counts,
 }
 
 impl Outcome {
@@ -49,22 +49,22 @@ impl Outcome {
     }
 
     /// The step did what it should.
-    pub(super) fn passed(note: impl Into<String>) -> Self {
+    pub(crate) fn passed(note: impl Into<String>) -> Self {
         Self::new(Verdict::Passed, note)
     }
 
     /// The step found a fault.
-    pub(super) fn failed(reason: impl Into<String>) -> Self {
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
         Self::new(Verdict::Failed, reason)
     }
 
     /// The step does not apply here.
-    pub(super) fn skipped(reason: impl Into<String>) -> Self {
+    pub(crate) fn skipped(reason: impl Into<String>) -> Self {
         Self::new(Verdict::Skipped, reason)
     }
 
     /// What the step needs could not be had: a skip on a user's machine, a failure where the tests are the gate.
-    pub(super) fn unavailable(reason: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
         if workspace::is_ci() { Self::failed(reason) } else { Self::skipped(reason) }
     }
 }
@@ -73,7 +73,7 @@ impl Outcome {
 ///
 /// # Errors
 /// It cannot be started.
-pub(super) fn run(command: &mut Command) -> Result<Outcome> {
+pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     let status = command
         .stdin(Stdio::null())
         .status()
@@ -85,7 +85,7 @@ pub(super) fn run(command: &mut Command) -> Result<Outcome> {
 ///
 /// # Errors
 /// It cannot be started, or `out` cannot be written to.
-pub(super) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<Outcome> {
+pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<Outcome> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,0 +1,119 @@
+//! lockbpf, run as a user runs it.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use vm_tests::place::LOCKBPF;
+
+/// What of a report is compared.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) quality: Quality,
+}
+
+/// A lock in the report.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Lock {
+    /// `PID:0xADDR`
+    pub(crate) lock: String,
+    pub(crate) name: String,
+    pub(crate) acquisitions: u64,
+    pub(crate) contended: u64,
+    pub(crate) try_failures: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) errors: u64,
+}
+
+/// How complete the report is.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Quality {
+    pub(crate) lost: BTreeMap<String, u64>,
+    pub(crate) late: u64,
+    pub(crate) impossible: BTreeMap<String, u64>,
+    pub(crate) failed_probes: Vec<Value>,
+}
+
+/// What a finished run left.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs `lockbpf ARGS…` to its end.
+pub(crate) fn run(args: &[&str]) -> Result<Finished> {
+    let output = command(args).output().with_context(|| format!("failed to run {LOCKBPF}"))?;
+    Ok(Finished {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(LOCKBPF);
+    command.args(args).stdin(Stdio::null()).env("RUST_BACKTRACE", "1");
+    command
+}
+
+/// A lockbpf that observes.
+pub(crate) struct Observer {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    said: String,
+}
+
+impl Observer {
+    /// Starts `lockbpf --format json ARGS…` and returns when its probes are in place.
+    pub(crate) fn start(args: &[&str]) -> Result<Self> {
+        let mut command = command(&["--format", "json"]);
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("failed to start {LOCKBPF}"))?;
+        let stderr = BufReader::new(child.stderr.take().context("lockbpf has no stderr")?);
+        let mut observer = Self { child, stderr, said: String::new() };
+        while !observer.summary().is_some_and(|line| line.ends_with('\n')) {
+            if observer.stderr.read_line(&mut observer.said).context("failed to read what lockbpf says")? == 0 {
+                bail!("lockbpf ended before it observed ({}): {}", observer.child.wait()?, observer.said.trim_end());
+            }
+        }
+        Ok(observer)
+    }
+
+    /// The line in which it tells what it observes, and how.
+    pub(crate) fn summary(&self) -> Option<&str> {
+        self.said.split_inclusive('\n').find(|line| line.starts_with("observing "))
+    }
+
+    /// Everything that it has said so far.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// Ctrl-C.
+    pub(crate) fn interrupt(&self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).context("a process id is out of range")?);
+        kill(pid, Signal::SIGINT).context("failed to interrupt lockbpf")
+    }
+
+    /// Waits for the end of the observation and its report.
+    pub(crate) fn report(mut self) -> Result<Report> {
+        let mut stdout = String::new();
+        self.child.stdout.take().context("lockbpf has no stdout")?.read_to_string(&mut stdout)?;
+        self.stderr.read_to_string(&mut self.said)?;
+        let status = self.child.wait().context("failed to wait for lockbpf")?;
+        ensure!(status.success(), "lockbpf ended with {status}: {}", self.said.trim_end());
+        serde_json::from_str(&stdout).with_context(|| format!("failed to read the report {stdout:?}"))
+    }
+}

@@ -1,0 +1,177 @@
+//! The tests, by what is expected of the kernel.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use vm_tests::expectation::Expectation;
+
+use crate::{
+    check,
+    lockbpf::{self, Observer},
+    machine,
+    workload::Workload,
+};
+
+/// The oldest kernel that lockbpf supports, as its refusal of an older one must name it.
+const MINIMUM: &str = "5.15";
+/// Where lockbpf mounts tracefs.
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+/// A named test.
+pub(crate) struct Test {
+    pub(crate) name: String,
+    pub(crate) run: Box<dyn FnOnce() -> Result<()>>,
+}
+
+/// A workload, and whether its contention is exact, too.
+struct Case {
+    line: &'static str,
+    contention: bool,
+}
+
+const CASES: [Case; 8] = [
+    Case { line: "counter 4 3 500", contention: false },
+    Case { line: "counter 4 2 500 try", contention: false },
+    Case { line: "threads 4 10 100", contention: false },
+    Case { line: "trylock 100 50", contention: true },
+    Case { line: "timeouts 6 4", contention: false },
+    Case { line: "nesting 8 5", contention: true },
+    Case { line: "hold 5 3 2000", contention: true },
+    Case { line: "condvar 5 5 3", contention: true },
+];
+
+/// How lockbpf says that it places probes.
+const PERF_EVENTS: &str = "(uprobes as perf events)";
+const SESSIONS: &str = "(uprobe sessions)";
+
+/// The tests for a kernel.
+pub(crate) fn of(expectation: Expectation) -> Vec<Test> {
+    match expectation {
+        Expectation::Refused => vec![
+            test("an observation is refused", || refused(&["--pid", "1"])),
+            test("futex-only is refused", || refused(&["--futex-only", "--pid", "1"])),
+            test("doctor tells why", doctor_tells_why),
+        ],
+        Expectation::PerfEvents => supported(&[(PERF_EVENTS, &[])]),
+        Expectation::Sessions => supported(&[(SESSIONS, &[]), (PERF_EVENTS, &["--plain-uprobes"])]),
+    }
+}
+
+/// How probes are placed, as lockbpf tells it, and the options that make it so.
+type Way = (&'static str, &'static [&'static str]);
+
+fn supported(ways: &[Way]) -> Vec<Test> {
+    let mut tests = vec![test("doctor is content", doctor_is_content), test("tracefs is mounted", tracefs_is_mounted)];
+    for &way in ways {
+        tests.extend(CASES.iter().map(|case| test(format!("{} {}", case.line, way.0), move || exact(case, way))));
+        tests.push(test(format!("system-wide {}", way.0), move || system_wide(way)));
+    }
+    tests.push(test("futex-only", futex_only));
+    tests
+}
+
+fn test(name: impl Into<String>, run: impl FnOnce() -> Result<()> + 'static) -> Test {
+    Test { name: name.into(), run: Box::new(run) }
+}
+
+fn refused(args: &[&str]) -> Result<()> {
+    let run = lockbpf::run(args)?;
+    ensure!(run.status.code() == Some(2), "exit status is not 2 but {}: {}", run.status, run.stderr);
+    ensure!(run.stdout.is_empty(), "a refusal prints a report: {}", run.stdout);
+    ensure!(run.stderr.contains(MINIMUM), "the refusal does not name {MINIMUM}: {}", run.stderr);
+    Ok(())
+}
+
+fn doctor() -> Result<Vec<String>> {
+    let run = lockbpf::run(&["doctor", "--format", "json"])?;
+    ensure!(run.status.success(), "doctor ended with {}: {}", run.status, run.stderr);
+    let told: serde_json::Value = serde_json::from_str(&run.stdout).context("failed to read what doctor says")?;
+    serde_json::from_value(told["obstacles"].clone()).context("doctor names no obstacles")
+}
+
+fn doctor_tells_why() -> Result<()> {
+    let obstacles = doctor()?;
+    ensure!(obstacles.iter().any(|obstacle| obstacle.contains(MINIMUM)), "{MINIMUM} is not in {obstacles:?}");
+    Ok(())
+}
+
+fn doctor_is_content() -> Result<()> {
+    let obstacles = doctor()?;
+    ensure!(obstacles.is_empty(), "{obstacles:?}");
+    Ok(())
+}
+
+/// Nobody has mounted tracefs before the first observation, and lockbpf says that it does.
+fn tracefs_is_mounted() -> Result<()> {
+    let place = Path::new(TRACEFS);
+    ensure!(!machine::is_mounted("tracefs", place)?, "it is mounted before lockbpf ran");
+    let workload = Workload::start("counter 1 1 1")?;
+    let observer = Observer::start(&["--pid", &workload.pid().to_string()])?;
+    ensure!(machine::is_mounted("tracefs", place)?, "lockbpf did not mount it: {}", observer.said());
+    ensure!(observer.said().contains(TRACEFS), "lockbpf did not say that it mounted it: {}", observer.said());
+    check::exact(&workload.finish()?, &observer.report()?, false)
+}
+
+fn exact(case: &Case, way: Way) -> Result<()> {
+    let workload = Workload::start(case.line)?;
+    let pid = workload.pid().to_string();
+    let observer = observe(&["--pid", &pid], way)?;
+    check::exact(&workload.finish()?, &observer.report()?, case.contention)
+}
+
+fn system_wide(way: Way) -> Result<()> {
+    let workloads = [Workload::start("counter 2 2 300")?, Workload::start("hold 3 2 2000")?];
+    let observer = observe(&["--system-wide"], way)?;
+    let truths = workloads.map(Workload::finish);
+    observer.interrupt()?;
+    let report = observer.report()?;
+    truths.into_iter().try_for_each(|truth| check::exact(&truth?, &report, false))
+}
+
+/// Starts lockbpf, which must place its probes in the way expected.
+fn observe(target: &[&str], (told, options): Way) -> Result<Observer> {
+    let observer = Observer::start(&[target, options].concat())?;
+    let summary = observer.summary().unwrap_or_default();
+    ensure!(summary.contains(told), "probes are not placed as expected {told}, but: {summary}");
+    Ok(observer)
+}
+
+/// Without uprobes only waits are seen; how many is exact here.
+fn futex_only() -> Result<()> {
+    let workload = Workload::start("hold 5 3 2000")?;
+    let observer = Observer::start(&["--futex-only", "--pid", &workload.pid().to_string()])?;
+    let truth = workload.finish()?;
+    let report = observer.report()?;
+    for lock in &truth.locks {
+        let id = format!("{}:{}", truth.pid, lock.addr);
+        let told = report.locks.iter().find(|told| told.lock == id).with_context(|| format!("no lock {id}"))?;
+        ensure!(told.contended == lock.contended, "{} waits were made, {} are told", lock.contended, told.contended);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use vm_tests::place::WORKLOAD_NAMES;
+
+    use super::*;
+
+    #[test]
+    fn the_machine_has_every_workload() {
+        for case in CASES {
+            let name = case.line.split(' ').next().unwrap();
+            assert!(WORKLOAD_NAMES.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for expectation in ["refused", "perf-events", "sessions"] {
+            let mut names: Vec<_> = of(expectation.parse().unwrap()).into_iter().map(|test| test.name).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count);
+        }
+    }
+}
