@@ -105,11 +105,11 @@ pub(super) fn on_server(server: &Server) -> Option<Verdict> {
 /// Where the time of a pair goes, in sentences.
 pub(super) fn explain_pairs(pairs: &Pairs) -> Vec<String> {
     let mut lines = Vec::new();
-    let pair = |mode| of_mode(&pairs.observed, mode).map(|row| row.row.pair_cpu_ns.median);
-    let bare = pairs.bare.pair_cpu_ns.median;
+    let pair = |mode| of_mode(&pairs.observed, mode).map(|row| row.row.pair_least_cpu_ns);
+    let bare = pairs.bare.pair_least_cpu_ns;
     if let (Some(full), Some(empty)) = (pair(Mode::Full), pair(Mode::Empty)) {
         lines.push(format!(
-            "of {full:.0} ns for an observed pair, {bare:.0} are the pair itself, {:.0} two probe hits that do nothing \
+            "where least disturbed: of {full:.0} ns for an observed pair, {bare:.0} are the pair itself, {:.0} two probe hits that do nothing \
              ({:.0} each: the kernel's part, a floor for any uprobe), {:.0} lockbpf's own work",
             empty - bare,
             (empty - bare) / 2.0,
