@@ -46,8 +46,8 @@ pub(super) struct Pairs {
 pub(super) struct Row {
     /// CPU time of a lock/unlock pair, ns.
     pub(super) pair_cpu_ns: Spread,
-    /// The same in the window that other programs disturbed least, ns: they share caches and cores, so they cost CPU time,
-    /// too.
+    /// The same in the window that other programs disturbed least, ns: they share caches and cores, so they cost CPU
+    /// time, too.
     pub(super) pair_least_cpu_ns: f64,
     /// Wall time of the same, ns.
     pub(super) pair_wall_ns: Spread,

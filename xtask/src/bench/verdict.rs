@@ -110,7 +110,7 @@ pub(super) fn explain_pairs(pairs: &Pairs) -> Vec<String> {
     if let (Some(full), Some(empty)) = (pair(Mode::Full), pair(Mode::Empty)) {
         lines.push(format!(
             "where least disturbed: of {full:.0} ns for an observed pair, {bare:.0} are the pair itself, {:.0} two \
-             probe hits whose programs return at once ({:.0} each, nearly all of it the kernel's), {:.0} lockbpf's work",
+             probe hits whose programs return at once ({:.0} each, nearly all the kernel's), {:.0} lockbpf's work",
             empty - bare,
             (empty - bare) / 2.0,
             full - empty
