@@ -1,5 +1,5 @@
-//! The script that lock waits and holds are usually measured with, as its many copies on the net have it: a uprobe and a
-//! uretprobe at the entry of `pthread_mutex_lock`, a uprobe at `pthread_mutex_unlock`, times in maps by thread.
+//! The script that lock waits and holds are usually measured with, as its many copies on the net have it: a uprobe
+//! and a uretprobe at the entry of `pthread_mutex_lock`, a uprobe at `pthread_mutex_unlock`, times in maps by thread.
 
 use std::fs;
 

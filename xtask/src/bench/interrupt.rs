@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 static INTERRUPTED: Mutex<bool> = Mutex::new(false);
 static CHANGED: Condvar = Condvar::new();
 
-/// From now on the signals that end a program are only noted, and [`sleep`] returns an error once one has come. They are
-/// handled, not blocked: a blocked signal would stay blocked in children.
+/// From now on the signals that end a program are only noted, and [`sleep`] returns an error once one has come. They
+/// are handled, not blocked: a blocked signal would stay blocked in children.
 ///
 /// # Errors
 /// The signals cannot be handled.

@@ -40,8 +40,8 @@ impl Machine {
         let now = *self.load_average.first()?;
         (now > HIGH_LOAD * self.cores as f64).then(|| {
             format!(
-                "warning: the load average is {now:.2} on {} cores: other programs distort what follows, throughput more \
-                 than CPU time",
+                "warning: the load average is {now:.2} on {} cores: other programs distort what follows, throughput \
+                 more than CPU time",
                 self.cores
             )
         })

@@ -138,8 +138,8 @@ pub(super) struct Seen {
 }
 
 impl Observation {
-    /// Starts observing a process, and returns when the probes are in place. Where that [shows by locks](Mode::shows_by_locks)
-    /// the process must be at work.
+    /// Starts observing a process, and returns when the probes are in place. Where that [shows by
+    /// locks](Mode::shows_by_locks) the process must be at work.
     ///
     /// # Errors
     /// The observer cannot be started or gives up, or the benchmark was interrupted.

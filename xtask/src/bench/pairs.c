@@ -1,6 +1,6 @@
-// Locks and unlocks a mutex that nobody else wants while a second thread sleeps, so that glibc does not skip its atomics.
-// A command a line on stdin: "pairs MS" or "calls MS" (a cheap system call instead). The answer is a line with how many
-// were made, how long that took in ns, and the thread's CPU time for it in ns.
+// Locks and unlocks a mutex that nobody else wants while a second thread sleeps, so that glibc does not skip its
+// atomics. A command a line on stdin: "pairs MS" or "calls MS" (a cheap system call instead). The answer is a line
+// with how many were made, how long that took in ns, and the thread's CPU time for it in ns.
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

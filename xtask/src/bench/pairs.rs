@@ -46,6 +46,9 @@ pub(super) struct Pairs {
 pub(super) struct Row {
     /// CPU time of a lock/unlock pair, ns.
     pub(super) pair_cpu_ns: Spread,
+    /// The same in the window that other programs disturbed least, ns: they share caches and cores, so they cost CPU
+    /// time, too.
+    pub(super) pair_least_cpu_ns: f64,
     /// Wall time of the same, ns.
     pub(super) pair_wall_ns: Spread,
     /// CPU time of a cheap system call that is not futex, ns.
@@ -125,8 +128,10 @@ pub(super) fn measure(observers: &Observers, window: Duration, time: Duration) -
 
 impl Samples {
     fn row(&self) -> Option<Row> {
+        let pairs = self.pairs.iter().map(|window| window.cpu_ns / window.made);
         Some(Row {
-            pair_cpu_ns: Spread::of(self.pairs.iter().map(|window| window.cpu_ns / window.made))?,
+            pair_cpu_ns: Spread::of(pairs.clone())?,
+            pair_least_cpu_ns: pairs.min_by(f64::total_cmp)?,
             pair_wall_ns: Spread::of(self.pairs.iter().map(|window| window.wall_ns / window.made))?,
             call_cpu_ns: Spread::of(self.calls.iter().map(|window| window.cpu_ns / window.made))?,
         })

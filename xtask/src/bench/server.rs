@@ -1,6 +1,6 @@
 //! How much of its throughput a real server keeps while it is observed: short windows on one running server, each
-//! observed one between two bare ones, so that slow drifts of the machine cancel. The load rests while observers come and
-//! go: on a busy machine they would be long about it.
+//! observed one between two bare ones, so that slow drifts of the machine cancel. The load rests while observers come
+//! and go: on a busy machine they would be long about it.
 
 use std::{
     collections::BTreeMap,

@@ -5,8 +5,9 @@ use serde::Serialize;
 /// Two-sided 95 % of the normal distribution, in standard deviations.
 const Z95: f64 = 1.96;
 
-/// The median of some samples, and the interval that holds the true median with a confidence of about 95 %, found from
-/// the order of the samples alone, whatever their distribution. Of five or fewer it is their range, with less confidence.
+/// The median of some samples, and the interval that holds the true median with a confidence of about 95 %, found
+/// from the order of the samples alone, whatever their distribution. Of five or fewer it is their range, with less
+/// confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Spread {
     /// The median.

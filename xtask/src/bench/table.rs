@@ -22,6 +22,7 @@ pub(super) fn pairs(pairs: &Pairs) -> String {
         vec![
             name.to_owned(),
             with_interval(row.pair_cpu_ns, digits),
+            format!("{:.digits$}", row.pair_least_cpu_ns),
             format!("{:.digits$}", row.pair_wall_ns.median),
             format!("{:.1}", row.pair_cpu_ns.median / bare.pair_cpu_ns.median),
             format!("{:.0}", row.call_cpu_ns.median),
@@ -34,7 +35,14 @@ pub(super) fn pairs(pairs: &Pairs) -> String {
     });
     let rows = iter::once(cells("none", bare)).chain(observed).collect();
     render(
-        &["Observer", "Pair, ns of CPU\n(95 %)", "Pair, ns\nof wall time", "× bare", "System call,\nns of CPU"],
+        &[
+            "Observer",
+            "Pair, ns of CPU\n(95 %)",
+            "Least\nof all",
+            "Pair, ns\nof wall time",
+            "× bare",
+            "System call,\nns of CPU",
+        ],
         rows,
     )
 }

@@ -105,19 +105,19 @@ pub(super) fn on_server(server: &Server) -> Option<Verdict> {
 /// Where the time of a pair goes, in sentences.
 pub(super) fn explain_pairs(pairs: &Pairs) -> Vec<String> {
     let mut lines = Vec::new();
-    let pair = |mode| of_mode(&pairs.observed, mode).map(|row| row.row.pair_cpu_ns.median);
-    let bare = pairs.bare.pair_cpu_ns.median;
+    let pair = |mode| of_mode(&pairs.observed, mode).map(|row| row.row.pair_least_cpu_ns);
+    let bare = pairs.bare.pair_least_cpu_ns;
     if let (Some(full), Some(empty)) = (pair(Mode::Full), pair(Mode::Empty)) {
         lines.push(format!(
-            "of {full:.0} ns for an observed pair, {bare:.0} are the pair itself, {:.0} two probe hits that do nothing \
-             ({:.0} each: the kernel's part, a floor for any uprobe), {:.0} lockbpf's own work",
+            "where least disturbed: of {full:.0} ns for an observed pair, {bare:.0} are the pair itself, {:.0} two \
+             probe hits whose programs return at once ({:.0} each, nearly all the kernel's), {:.0} lockbpf's work",
             empty - bare,
             (empty - bare) / 2.0,
             full - empty
         ));
         if let Some(entry) = pair(Mode::EntryPlacement) {
             lines.push(format!(
-                "at the entry the kernel single-steps: {:.0} ns more for each hit; if lockbpf's programs did nothing, \
+                "at the entry the kernel single-steps: {:.0} ns more for each hit; if its programs returned at once, \
                  entry placement would cost {:.1} times as much, which is a ceiling",
                 (entry - full) / 2.0,
                 entry / empty
