@@ -106,18 +106,20 @@ pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32) {
     p.flags |= u32::from(flag::CONTENDED);
     p.owner = owner;
     p.stack = user_stack(ctx);
-    mark_outer(t, t.depth as usize);
+    mark_outer(t);
 }
 
 /// Held lock `i`, counted as acquired at its attempt, is contended: it is acquired when its last sleep ends.
 #[inline(always)]
 pub fn contend_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, owner: u32) {
     let stack = user_stack(ctx);
+    let flags = t.held[i & (MAX_HELD - 1)].flags;
+    mark_outer(t);
     let h = &mut t.held[i & (MAX_HELD - 1)];
-    h.flags |= u32::from(flag::CONTENDED);
+    // It is not held yet.
+    h.flags = flags | u32::from(flag::CONTENDED);
     h.owner = owner;
     h.stack = stack;
-    mark_outer(t, i);
 }
 
 /// A sleep for held lock `i` has ended: it is acquired now, unless a further sleep follows.
@@ -132,13 +134,12 @@ pub fn reacquire_held(t: &mut Thread, i: usize, now: u64) {
     }
 }
 
-/// The first `depth` locks held are those under which this thread waits.
+/// The locks held are those under which this thread waits. Marks the vacant places, too, which are overwritten when they
+/// are taken: verifiers before 6.8 cannot follow a loop whose end is not a constant.
 #[inline(always)]
-fn mark_outer(t: &mut Thread, depth: usize) {
-    let mut i = 0;
-    while i < MAX_HELD && i < depth {
-        t.held[i].flags |= u32::from(flag::OUTER);
-        i += 1;
+fn mark_outer(t: &mut Thread) {
+    for held in &mut t.held {
+        held.flags |= u32::from(flag::OUTER);
     }
 }
 

@@ -35,14 +35,6 @@ pub struct TaskOffsets {
     pub start_boottime: u32,
 }
 
-/// Offsets in the running kernel's `task_struct`.
-///
-/// # Errors
-/// If the kernel shows no BTF, or its `task_struct` lacks one of the members.
-pub fn task_offsets() -> Result<TaskOffsets, BtfError> {
-    Btf::kernel()?.task_offsets()
-}
-
 /// A member of a structure or union.
 #[derive(Clone, Copy, Debug)]
 struct Member {
@@ -194,6 +186,13 @@ impl Btf {
             .iter()
             .filter(|(name, _)| self.is(*name, enumeration))
             .any(|(_, names)| names.iter().any(|&name| self.is(name, enumerator)))
+    }
+
+    /// Whether the kernel has uprobe sessions (6.13). To be asked first: an older one may well load a program that is meant
+    /// for them, and refuses only its link.
+    #[must_use]
+    pub fn has_uprobe_sessions(&self) -> bool {
+        self.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_SESSION")
     }
 
     fn is(&self, name: u32, text: &str) -> bool {

@@ -133,8 +133,8 @@ const UPROBES: &str = "uprobes";
 #[must_use]
 pub fn survey() -> Vec<Feature> {
     let types = Btf::kernel();
-    let attach_type = |name| match &types {
-        Ok(types) => Support::when(types.has_enumerator("bpf_attach_type", name), "this kernel is older"),
+    let offers = |question: fn(&Btf) -> bool| match &types {
+        Ok(types) => Support::when(question(types), "this kernel is older"),
         Err(error) => Support::NotSupported(error.to_string()),
     };
     let btf = match &types {
@@ -171,13 +171,13 @@ pub fn survey() -> Vec<Feature> {
         feature(
             "uprobe_multi links",
             false,
-            attach_type("BPF_TRACE_UPROBE_MULTI"),
+            offers(|types| types.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_MULTI")),
             "attach and detach all probes at once (6.6 and later); else one by one",
         ),
         feature(
             "uprobe sessions",
             false,
-            attach_type("BPF_TRACE_UPROBE_SESSION"),
+            offers(Btf::has_uprobe_sessions),
             "uncontended locks do not pay for a return probe (6.13 and later)",
         ),
         feature(

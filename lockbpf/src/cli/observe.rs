@@ -4,12 +4,13 @@ use super::args::{CommonArgs, Format, Plan, Target};
 use super::collect::Collector;
 use super::progress::Progress;
 use super::{output, placement};
+use crate::capture::btf::Btf;
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
-use crate::capture::{btf, feature, privilege};
+use crate::capture::{feature, privilege};
 use crate::event::ProcessSeen;
 use crate::id::Process;
 use crate::observation::Observation;
@@ -224,7 +225,8 @@ fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
 }
 
 fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
-    let offsets = btf::task_offsets()?;
+    let types = Btf::kernel()?;
+    let offsets = types.task_offsets()?;
     let common = &plan.common;
     Ok(Options {
         scope: plan.target.scope(&ready.pids),
@@ -236,7 +238,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         kernel_log: common.verbose > 0,
         task_offsets: (offsets.group_leader, offsets.start_boottime),
         tracefs: ready.tracefs,
-        plain_uprobes: common.plain_uprobes,
+        plain_uprobes: common.plain_uprobes || !types.has_uprobe_sessions(),
     })
 }
 
