@@ -34,13 +34,13 @@ pub enum Mechanism {
     PerfEvents,
 }
 
-/// The attached uprobes. Detached when dropped, all at once: each detach waits for the kernel's grace period, and side by
+/// The attached probes and tracepoints. Detached when dropped, all at once: each detach waits for the kernel's grace period, and side by
 /// side they share it.
 #[derive(Default)]
 pub(super) struct Probes {
     session: Option<multi::Program>,
-    session_links: Vec<multi::Link>,
-    perf_links: Vec<UProbeLink>,
+    /// Each is removed by being dropped.
+    links: Vec<Box<dyn Send>>,
     placed: usize,
 }
 
@@ -91,7 +91,7 @@ impl Probes {
             for &pid in pids.unwrap_or(&[0]) {
                 match program.attach(&sites[0].path, &offsets, &cookies, pid) {
                     Ok(link) => {
-                        self.session_links.push(link);
+                        self.links.push(Box::new(link));
                         self.placed += sites.len();
                     }
                     Err(error) => failed.extend(sites.iter().map(|site| site.failed(reason(&error)))),
@@ -118,7 +118,7 @@ impl Probes {
                 for &scope in &scopes {
                     match attach_one(program, site, scope) {
                         Ok(link) => {
-                            self.perf_links.push(link);
+                            self.links.push(Box::new(link));
                             self.placed += 1;
                         }
                         Err(error) => failed.push(site.failed(reason(&error))),
@@ -138,10 +138,7 @@ impl Probes {
 impl Drop for Probes {
     fn drop(&mut self) {
         std::thread::scope(|scope| {
-            for link in self.session_links.drain(..) {
-                scope.spawn(move || drop(link));
-            }
-            for link in self.perf_links.drain(..) {
+            for link in self.links.drain(..) {
                 scope.spawn(move || drop(link));
             }
         });
@@ -173,41 +170,55 @@ pub enum FutexTier {
     RawSyscalls,
 }
 
-/// Attaches the futex tracepoints. Without tracefs, the raw tracepoints of all system calls take their place.
-pub(super) fn attach_futex(ebpf: &mut Ebpf, tracefs: bool) -> Result<(FutexTier, Vec<FailedProbe>), CaptureError> {
-    if !tracefs {
-        for name in ["sys_enter", "sys_exit"] {
-            attach_raw(ebpf, name, name)?;
+impl Probes {
+    /// Attaches the futex tracepoints. Without tracefs, the raw tracepoints of all system calls take their place.
+    pub(super) fn attach_futex(
+        &mut self,
+        ebpf: &mut Ebpf,
+        tracefs: bool,
+    ) -> Result<(FutexTier, Vec<FailedProbe>), CaptureError> {
+        if !tracefs {
+            for name in ["sys_enter", "sys_exit"] {
+                self.attach_raw(ebpf, name, name)?;
+            }
+            return Ok((FutexTier::RawSyscalls, Vec::new()));
         }
-        return Ok((FutexTier::RawSyscalls, Vec::new()));
+        let mut failed = Vec::new();
+        for tracepoint in TRACEPOINTS {
+            let program: &mut TracePoint = program(ebpf, tracepoint.program)?;
+            if program.fd().is_err() {
+                program
+                    .load()
+                    .map_err(|source| CaptureError::Program { name: tracepoint.program.to_owned(), source })?;
+            }
+            // A kernel without the system call has no tracepoint for it either.
+            match program.attach("syscalls", tracepoint.name).and_then(|id| program.take_link(id)) {
+                Ok(link) => self.links.push(Box::new(link)),
+                Err(_) if tracepoint.optional && !super::has_tracepoint("syscalls", tracepoint.name) => {}
+                Err(error) => failed.push(FailedProbe {
+                    probe: format!("syscalls:{}", tracepoint.name),
+                    file: None,
+                    reason: reason(&error),
+                }),
+            }
+        }
+        Ok((FutexTier::Tracepoints, failed))
     }
-    let mut failed = Vec::new();
-    for tracepoint in TRACEPOINTS {
-        let program: &mut TracePoint = program(ebpf, tracepoint.program)?;
-        if program.fd().is_err() {
-            program.load().map_err(|source| CaptureError::Program { name: tracepoint.program.to_owned(), source })?;
-        }
-        // A kernel without the system call has no tracepoint for it either.
-        match program.attach("syscalls", tracepoint.name) {
-            Ok(_) => {}
-            Err(_) if tracepoint.optional && !super::has_tracepoint("syscalls", tracepoint.name) => {}
-            Err(error) => failed.push(FailedProbe {
-                probe: format!("syscalls:{}", tracepoint.name),
-                file: None,
-                reason: reason(&error),
-            }),
-        }
-    }
-    Ok((FutexTier::Tracepoints, failed))
-}
 
-/// Loads and attaches a raw tracepoint program.
-pub(super) fn attach_raw(ebpf: &mut Ebpf, name: &'static str, tracepoint: &str) -> Result<(), CaptureError> {
-    let program: &mut RawTracePoint = program(ebpf, name)?;
-    let error = |source| CaptureError::Program { name: name.to_owned(), source };
-    program.load().map_err(error)?;
-    program.attach(tracepoint).map_err(error)?;
-    Ok(())
+    /// Loads and attaches a raw tracepoint program.
+    pub(super) fn attach_raw(
+        &mut self,
+        ebpf: &mut Ebpf,
+        name: &'static str,
+        tracepoint: &str,
+    ) -> Result<(), CaptureError> {
+        let program: &mut RawTracePoint = program(ebpf, name)?;
+        let error = |source| CaptureError::Program { name: name.to_owned(), source };
+        program.load().map_err(error)?;
+        let id = program.attach(tracepoint).map_err(error)?;
+        self.links.push(Box::new(program.take_link(id).map_err(error)?));
+        Ok(())
+    }
 }
 
 fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, CaptureError>

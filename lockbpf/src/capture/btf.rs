@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Where the kernel shows its types.
 pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
@@ -61,8 +62,14 @@ impl Btf {
     ///
     /// # Errors
     /// If the kernel shows none, or they are malformed.
-    pub fn kernel() -> Result<Self, BtfError> {
-        Self::parse(&std::fs::read(Path::new(KERNEL)).map_err(BtfError::Read)?)
+    pub fn kernel() -> Result<&'static Self, BtfError> {
+        // Several megabytes that do not change: parsed once.
+        static TYPES: OnceLock<Btf> = OnceLock::new();
+        if let Some(types) = TYPES.get() {
+            return Ok(types);
+        }
+        let types = Self::parse(&std::fs::read(Path::new(KERNEL)).map_err(BtfError::Read)?)?;
+        Ok(TYPES.get_or_init(|| types))
     }
 
     /// Parses the format of `Documentation/bpf/btf.rst`, of either byte order.

@@ -1,7 +1,7 @@
 //! One observation's kernel side, from loading to the last sum: load, attach, activate, drain, stop, harvest.
 
 use super::CaptureError;
-use super::attach::{self, FutexTier, Mechanism, ProbeSite, Probes};
+use super::attach::{FutexTier, Mechanism, ProbeSite, Probes};
 use super::object;
 use super::rings::{Bell, Rings};
 use crate::decode::{Decoded, decode, thread_totals};
@@ -13,10 +13,10 @@ use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya_log::EbpfLogger;
-use lockbpf_common::config::{Config, Control, comm_words, mode};
+use lockbpf_common::config::{Config, Control, MAX_THREADS, comm_words, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
-use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
+use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS, SERIAL_SLOT};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 use nix::time::{ClockId, clock_gettime};
@@ -92,7 +92,8 @@ impl Session {
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
         // Before the kernel log takes its map: the session program is relocated against every map.
-        let probes = Probes::load(&mut ebpf, !options.plain_uprobes)?;
+        let mut probes =
+            if sites.is_empty() { Probes::default() } else { Probes::load(&mut ebpf, !options.plain_uprobes)? };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
         let mut quality = Quality::default();
         for (program, tracepoint) in [
@@ -101,10 +102,10 @@ impl Session {
             ("task_rename", "task_rename"),
         ] {
             if program != "task_rename" || options.comm.is_some() {
-                attach::attach_raw(&mut ebpf, program, tracepoint)?;
+                probes.attach_raw(&mut ebpf, program, tracepoint)?;
             }
         }
-        let (futex_tier, failed) = attach::attach_futex(&mut ebpf, options.tracefs)?;
+        let (futex_tier, failed) = probes.attach_futex(&mut ebpf, options.tracefs)?;
         quality.failed_probes.extend(failed);
         let mut session = Self { ebpf, probes, rings, scope: options.scope.clone(), futex_tier, quality, kernel_log };
         session.attach(sites)?;
@@ -199,9 +200,14 @@ impl Session {
     pub fn harvest(&mut self, end: Time) -> Result<Harvest, CaptureError> {
         let sums: BpfHashMap<_, SumKey, Sums> = self.map("SUMS")?.try_into()?;
         let sums: Vec<SiteSums> = sums.iter().filter_map(Result::ok).filter_map(|(k, s)| site_sums(&k, s)).collect();
+        let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
+        let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
         let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
-        let threads =
-            slots.iter().filter_map(Result::ok).filter(|s| s.tid != 0).map(|s| thread_totals(end, &s)).collect();
+        let threads = (0..used)
+            .filter_map(|slot| slots.get(&slot, 0).ok())
+            .filter(|s| s.tid != 0)
+            .map(|s| thread_totals(end, &s))
+            .collect();
         let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
         let open_waits = waits.iter().filter_map(Result::ok).filter_map(|(tid, w)| open_wait(tid, &w)).collect();
         let stacks = self.stacks()?;
