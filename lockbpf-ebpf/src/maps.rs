@@ -43,7 +43,7 @@ pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new()
 #[btf_map]
 pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 
-/// Sums by process, lock and site. Preallocated (18 MB): allocating in a uprobe while the target holds a lock would
+/// Sums by process, lock and site. Preallocated (13 MB): allocating in a uprobe while the target holds a lock would
 /// make it hold the lock longer.
 #[btf_map]
 pub static SUMS: HashMap<SumKey, Sums, { MAX_SUMS as usize }> = HashMap::new();
