@@ -3,7 +3,7 @@
 use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
 use crate::process;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
-use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_task_storage_get};
+use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_tail_call, bpf_task_storage_get};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use lockbpf_common::config::{MAX_HELD, comm_words, mode};
 use lockbpf_common::counter::Counter;
@@ -143,9 +143,23 @@ pub fn task() -> *mut task_struct {
 /// The current thread's state if it exists, whether observed or not.
 #[inline(always)]
 pub fn existing(task: *mut task_struct) -> Option<&'static mut Thread> {
+    stay_on_own_stack();
     // SAFETY: STATE is a task-storage map of `Thread`, task is the trusted current task; the storage lives as long as the
     // task, and only the task itself reaches it.
     unsafe { bpf_task_storage_get(STATE.as_ptr(), task.cast(), core::ptr::null_mut(), 0).cast::<Thread>().as_mut() }
+}
+
+/// Does nothing, but keeps the program that includes it on the stack of the thread it runs in, by a tail call that the
+/// verifier sees and then finds to be dead. Kernels since 6.13 give other programs a stack per CPU; where the kernel is
+/// preemptible, a thread preempted in a uprobe's program then has its variables overwritten by the next one there: wrong
+/// counts, or an oops (seen on 7.x).
+#[inline(always)]
+fn stay_on_own_stack() {
+    // lockbpf's process id is never 0, and the verifier knows it.
+    if CONFIG.load().self_pid == 0 {
+        // SAFETY: never reached.
+        unsafe { bpf_tail_call(core::ptr::null_mut(), core::ptr::null_mut(), 0) };
+    }
 }
 
 /// The current thread's state if the observation is on and the thread is part of it.
