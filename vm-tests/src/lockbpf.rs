@@ -28,7 +28,8 @@ pub(crate) struct Lock {
     /// `PID:0xADDR`
     pub(crate) lock: String,
     pub(crate) name: String,
-    pub(crate) acquisitions: u64,
+    /// `None` where only waits were watched.
+    pub(crate) acquisitions: Option<u64>,
     pub(crate) contended: u64,
     pub(crate) try_failures: u64,
     pub(crate) timeouts: u64,

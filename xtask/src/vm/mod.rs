@@ -1,11 +1,6 @@
 //! `cargo xtask vm-test`: boots other kernels in virtual machines and runs lockbpf's core tests in them.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::builder::PossibleValuesParser;
@@ -20,6 +15,7 @@ use crate::{
 };
 
 mod cache;
+mod console;
 mod cpio;
 mod kernel;
 mod machine;
@@ -35,8 +31,6 @@ use qemu::{Boot, Qemu};
 /// Boots that do not get to the init are repeated, for emulators crash; anything later is a result.
 const BOOTS: u32 = 3;
 const LIMITS: Limits = Limits { boot: Duration::from_secs(60), whole: Duration::from_secs(180) };
-/// How much of a failed machine's console is repeated.
-const CONSOLE_LINES: usize = 12;
 
 /// Arguments of `vm-test`.
 #[derive(clap::Args)]
@@ -130,11 +124,12 @@ impl Bench {
             if log.started() || boots == BOOTS {
                 break outcome;
             }
-            eprintln!("boot {boots} of {BOOTS} failed: {}; once more\n{}", outcome.note, tail(&console));
+            eprintln!("boot {boots} of {BOOTS} failed: {}; once more\n{}", outcome.note, console::excerpt(&console));
             boots += 1;
         };
         if outcome.verdict == Verdict::Failed {
-            outcome.note = format!("{}\nthe end of {}:\n{}", outcome.note, console.display(), tail(&console));
+            let note = console::shortened(&outcome.note);
+            outcome.note = format!("{note}\nfrom {}:\n{}", console.display(), console::excerpt(&console));
         } else if boots > 1 {
             outcome.note = format!("{}, at boot {boots}", outcome.note);
         }
@@ -147,16 +142,9 @@ fn show(event: &Event) {
     match event {
         Event::Init { kernel } => eprintln!("booted {kernel}"),
         Event::End { test, took_ms, failure: None } => eprintln!("  ok    {test} ({took_ms} ms)"),
-        Event::End { test, took_ms, failure: Some(reason) } => eprintln!("  FAIL  {test} ({took_ms} ms): {reason}"),
+        Event::End { test, took_ms, failure: Some(reason) } => {
+            eprintln!("  FAIL  {test} ({took_ms} ms): {}", console::shortened(reason));
+        }
         Event::Begin { .. } | Event::Done { .. } => {}
     }
-}
-
-/// The last lines of a console.
-fn tail(console: &Path) -> String {
-    let text = fs::read(console).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    let first = lines.len().saturating_sub(CONSOLE_LINES);
-    lines.get(first..).unwrap_or_default().join("\n")
 }

@@ -104,7 +104,9 @@ impl Qemu {
         command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024"]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initramfs);
-        command.args(["-append", &format!("console=ttyS0 quiet panic=-1 -- {}", boot.argument)]);
+        // A kernel that is broken ends the machine at once.
+        let kernel = "console=ttyS0 quiet oops=panic panic=-1";
+        command.args(["-append", &format!("{kernel} -- {}", boot.argument)]);
         for file in [boot.console, boot.results] {
             let mut port = OsString::from("file:");
             port.push(file);
