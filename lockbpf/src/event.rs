@@ -1,6 +1,7 @@
 //! Domain events: what live capture, trace files and synthetic input all deliver, and the analysis consumes.
 
 use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::op::{OffReason, Op};
 use crate::units::{Nanos, Time};
 pub use lockbpf_common::kind::{Outcome, Via, flag};
 pub use lockbpf_common::record::FutexResult;
@@ -14,8 +15,12 @@ pub enum Event {
     FutexWait(FutexWait),
     /// A process was seen for the first time.
     Process(ProcessSeen),
+    /// A thread that held a lock was off the CPU.
+    OffCpu(OffCpu),
     /// A thread exited.
     ThreadExit(ThreadTotals),
+    /// One step of a lock operation: what event lines consist of, already in order.
+    Op(Op),
 }
 
 impl Event {
@@ -26,7 +31,9 @@ impl Event {
             Self::Section(s) => s.end,
             Self::FutexWait(w) => w.end,
             Self::Process(p) => p.time,
+            Self::OffCpu(o) => o.end,
             Self::ThreadExit(t) => t.time,
+            Self::Op(op) => op.time,
         }
     }
 }
@@ -111,6 +118,25 @@ pub struct FutexWait {
     pub stack: Option<StackId>,
     /// How it ended.
     pub result: FutexResult,
+}
+
+/// A thread that held a lock left the CPU and came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffCpu {
+    /// When it was on the CPU again.
+    pub end: Time,
+    /// How long it was off.
+    pub off: Nanos,
+    /// The last part of `off`, in which it could have run but waited for a CPU; all of it if it was preempted.
+    pub runnable: Nanos,
+    /// Its process.
+    pub process: Process,
+    /// The thread.
+    pub tid: Tid,
+    /// Why it left.
+    pub reason: OffReason,
+    /// Its stack when it left.
+    pub stack: Option<StackId>,
 }
 
 /// A process image got its number.

@@ -6,17 +6,24 @@
 //! [`report`]; beside them [`capture`] (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does
 //! not know; [`cli`] on top joins them.
 
+pub mod analysis;
 pub mod blame;
 pub mod capture;
 pub mod cli;
+pub mod deadlock;
 pub mod decode;
 pub mod event;
+pub mod graph;
 pub mod histogram;
 pub mod id;
 pub mod names;
 pub mod observation;
+pub mod op;
 pub mod order;
 pub mod quality;
 pub mod report;
+pub mod state;
+pub mod sums;
 pub mod symbol;
+pub mod tally;
 pub mod units;

@@ -1,7 +1,7 @@
 //! Names for addresses, as the report asks for them. The answers come from [`crate::symbol`] when capture is live, and
 //! from tables in tests: the report itself reads no file.
 
-use crate::id::{Lock, Process, Site};
+use crate::id::{Lock, Process, Site, Tid};
 
 /// One function on a stack; inlined functions are frames of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,6 +29,26 @@ pub trait Names {
     /// A stack as the kernel walked it, innermost first, as return addresses from `site` (the place that requested the
     /// lock, if it is known) outwards.
     fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64>;
+
+    /// What the input itself calls a lock, if its locks have identities of their own (event lines).
+    fn lock_id(&mut self, _lock: Lock) -> Option<String> {
+        None
+    }
+
+    /// What the input itself calls a static critical section.
+    fn site_id(&mut self, _site: Site) -> Option<String> {
+        None
+    }
+
+    /// What the input itself calls a thread, where that is not its number.
+    fn thread_id(&mut self, _tid: Tid) -> Option<String> {
+        None
+    }
+
+    /// The name of a lock's kind, where it is none that this crate knows.
+    fn kind(&mut self, _lock: Lock) -> Option<String> {
+        None
+    }
 
     /// The function that a site lies in, without inlining, as a short label: `assoc_insert`.
     fn function(&mut self, site: Site) -> Option<String> {

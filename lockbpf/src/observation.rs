@@ -1,26 +1,15 @@
 //! Everything an observation yielded, before names are given to addresses: the input of every report.
 
 use crate::blame::Blame;
+use crate::deadlock::{Deadlock, LockOrder};
 use crate::event::{ProcessSeen, ThreadTotals};
+use crate::graph::findings::Findings;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::quality::Quality;
+use crate::sums::{KernelSums, SiteSums};
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::Via;
-use lockbpf_common::sums::Sums;
 use std::collections::HashMap;
-
-/// The sums of one lock at one call site.
-#[derive(Clone, Debug)]
-pub struct SiteSums {
-    /// The lock, condition variable or futex word.
-    pub lock: Lock,
-    /// Where it was requested; address 0 for [`Via::Futex`].
-    pub site: Site,
-    /// By which call.
-    pub via: Via,
-    /// The sums.
-    pub sums: Sums,
-}
 
 /// A wait that had not ended when the observation did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +53,38 @@ pub struct Observation {
     pub threads: Vec<ThreadTotals>,
     /// Who held what while others waited, from the section records.
     pub blame: Blame,
+    /// Who waited because of whom.
+    pub findings: Findings,
+    /// Threads that wait for one another in a circle, found while observing.
+    pub deadlocks: Vec<Deadlock>,
+    /// Which locks were taken while which were held.
+    pub orders: Vec<LockOrder>,
     /// Waits in progress at the end.
     pub open_waits: Vec<OpenWait>,
     /// Stacks named by records and sums: return addresses, innermost first.
     pub stacks: HashMap<StackId, Vec<u64>>,
     /// Losses, failures, and what they mean.
+    pub quality: Quality,
+    /// Units of time per ns: 1,000 where the input has decimals, else 1 (or 0, which means the same).
+    pub ticks_per_ns: u64,
+}
+
+/// What is read once, at the end of an observation (or at each checkpoint of a recording).
+#[derive(Clone, Debug, Default)]
+pub struct Harvest {
+    /// Sums by lock and site.
+    pub sums: Vec<KernelSums>,
+    /// Threads still alive.
+    pub threads: Vec<ThreadTotals>,
+    /// Waits in progress.
+    pub open_waits: Vec<OpenWait>,
+    /// Which locks were taken while which were held.
+    pub orders: Vec<LockOrder>,
+    /// Deadlocks found so far.
+    pub deadlocks: Vec<Deadlock>,
+    /// Stacks that records name.
+    pub stacks: HashMap<StackId, Vec<u64>>,
+    /// Losses so far.
     pub quality: Quality,
 }
 

@@ -1,10 +1,10 @@
 //! Waits that only the kernel's futex calls show: the futex tier alone, or locks that are not pthread mutexes.
 
 use super::shares::Stacks;
-use super::tally::{Tally, TopTallies};
 use crate::event::{FutexResult, FutexWait};
 use crate::histogram::Histogram;
 use crate::id::{Site, Tid};
+use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
 
 /// What glibc's low-level lock holds while it is locked and waited for.

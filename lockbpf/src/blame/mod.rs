@@ -12,16 +12,15 @@ mod futex;
 mod history;
 mod lock;
 mod shares;
-mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner};
 pub use shares::{Holder, Pairs, Shares, Stacks, Waiter, Who};
-pub use tally::{Tally, TopTallies};
 
 use crate::event::{FutexWait, Section};
 use crate::id::Lock;
+use crate::tally::Tally;
 use lock::LockBlame;
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! What is known about the waiting for one lock: who waited, who held it meanwhile.
 
-use super::tally::{Tally, TopTallies};
 use crate::histogram::Histogram;
 use crate::id::{Site, StackId, Tid};
+use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
 use std::collections::HashSet;
 

@@ -5,10 +5,11 @@ use super::attach::{FutexTier, Mechanism, ProbeSite, Probes};
 use super::object;
 use super::rings::{Bell, Rings};
 use crate::decode::{Decoded, decode, thread_totals};
-use crate::event::{ProcessSeen, ThreadTotals};
+use crate::event::ProcessSeen;
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::observation::{OpenWait, SiteSums};
+use crate::observation::{Harvest, OpenWait};
 use crate::quality::Quality;
+use crate::sums::KernelSums;
 use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
@@ -66,20 +67,6 @@ pub struct Session {
     futex_tier: FutexTier,
     quality: Quality,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
-}
-
-/// What the kernel side had summed when the observation stopped.
-pub struct Harvest {
-    /// Sums by lock and site.
-    pub sums: Vec<SiteSums>,
-    /// Threads alive at the end.
-    pub threads: Vec<ThreadTotals>,
-    /// Waits in progress.
-    pub open_waits: Vec<OpenWait>,
-    /// Stacks by number.
-    pub stacks: HashMap<StackId, Vec<u64>>,
-    /// Counters and failed probes.
-    pub quality: Quality,
 }
 
 impl Session {
@@ -199,7 +186,7 @@ impl Session {
     /// When a map cannot be read.
     pub fn harvest(&mut self, end: Time) -> Result<Harvest, CaptureError> {
         let sums: BpfHashMap<_, SumKey, Sums> = self.map("SUMS")?.try_into()?;
-        let sums: Vec<SiteSums> = sums.iter().filter_map(Result::ok).filter_map(|(k, s)| site_sums(&k, s)).collect();
+        let sums = sums.iter().filter_map(Result::ok).filter_map(|(k, s)| KernelSums::new(&k, s)).collect();
         let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
         let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
         let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
@@ -219,7 +206,7 @@ impl Session {
                 quality.counters.insert(counter.name(), total);
             }
         }
-        Ok(Harvest { sums, threads, open_waits, stacks, quality })
+        Ok(Harvest { sums, threads, open_waits, stacks, quality, ..Harvest::default() })
     }
 
     fn stacks(&self) -> Result<HashMap<StackId, Vec<u64>>, CaptureError> {
@@ -309,16 +296,6 @@ fn fill(ebpf: &mut Ebpf, name: &'static str, keys: &[u32]) -> Result<(), Capture
 /// Forwards the kernel side's log to the `log` facade. Diagnostics only: a failure is logged itself.
 fn kernel_log(ebpf: &mut Ebpf) -> Option<EbpfLogger<&'static dyn log::Log>> {
     EbpfLogger::init(ebpf).inspect_err(|error| log::warn!("no kernel-side log: {error}")).ok()
-}
-
-fn site_sums(key: &SumKey, sums: Sums) -> Option<SiteSums> {
-    let process = Process(key.process);
-    Some(SiteSums {
-        lock: Lock { process, addr: key.lock },
-        site: Site { process, addr: key.site },
-        via: Via::from_u8(u8::try_from(key.via).ok()?)?,
-        sums,
-    })
 }
 
 fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {

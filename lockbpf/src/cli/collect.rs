@@ -2,12 +2,12 @@
 //! while they live.
 
 use crate::blame::Blame;
-use crate::capture::session::Harvest;
 use crate::decode::Decoded;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::id::{Process, Site, Tid};
-use crate::observation::Observation;
+use crate::observation::{Harvest, Observation};
 use crate::order::Merger;
+use crate::sums::SiteSums;
 use crate::symbol::Symbols;
 use crate::units::{Nanos, Time};
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl Collector {
                 let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
             }
-            Event::Section(_) | Event::ThreadExit(_) => {}
+            Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) => {}
         }
         self.merger.push(event);
     }
@@ -107,12 +107,16 @@ impl Collector {
             end,
             futex_only: false,
             processes: self.processes,
-            sums: harvest.sums,
+            sums: harvest.sums.iter().map(SiteSums::from).collect(),
             threads,
             blame: self.blame,
             open_waits: harvest.open_waits,
             stacks: harvest.stacks,
             quality,
+            deadlocks: harvest.deadlocks,
+            orders: harvest.orders,
+            ticks_per_ns: 1,
+            ..Observation::default()
         };
         (observation, self.symbols)
     }
@@ -123,7 +127,7 @@ fn analyse(blame: &mut Blame, exited: &mut Vec<ThreadTotals>, event: Event) {
         Event::Section(section) => blame.section(&section),
         Event::FutexWait(wait) => blame.futex_wait(&wait),
         Event::ThreadExit(totals) => list_exited(exited, totals),
-        Event::Process(_) => {}
+        Event::Process(_) | Event::OffCpu(_) | Event::Op(_) => {}
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::event::{FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{Frame, Names};
-use crate::observation::{Observation, OpenWait, SiteSums};
+use crate::observation::{Observation, OpenWait};
+use crate::sums::SiteSums;
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::mutex_kind;
-use lockbpf_common::sums::{Sums, bucket};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const P: Process = Process(1);
@@ -55,10 +55,6 @@ pub(super) fn observation() -> Observation {
     }
 }
 
-pub(super) fn zero_sums() -> Sums {
-    Sums { first_ns: u64::MAX, ..Sums::EMPTY }
-}
-
 /// Times in ms: attempt, acquire, release.
 pub(super) fn section(lock_addr: u64, tid: u32, at: u64, [attempt, acquire, release]: [u64; 3]) -> Section {
     Section {
@@ -79,32 +75,28 @@ pub(super) fn section(lock_addr: u64, tid: u32, at: u64, [attempt, acquire, rele
 }
 
 /// The row of sums for a key, new if need be.
-pub(super) fn sums(o: &mut Observation, lock: Lock, site: Site, via: Via) -> &mut Sums {
+pub(super) fn sums(o: &mut Observation, lock: Lock, site: Site, via: Via) -> &mut SiteSums {
     let at = o.sums.iter().position(|s| (s.lock, s.site, s.via) == (lock, site, via)).unwrap_or_else(|| {
-        o.sums.push(SiteSums { lock, site, via, sums: zero_sums() });
+        o.sums.push(SiteSums::new(lock, site, via, Time(u64::MAX)));
         o.sums.len() - 1
     });
-    &mut o.sums[at].sums
+    &mut o.sums[at]
 }
 
 /// Sums a section, and records it if `recorded`.
 pub(super) fn feed(o: &mut Observation, s: &Section, recorded: bool) {
     let row = sums(o, s.lock, s.site, s.via);
-    row.first_ns = row.first_ns.min(s.attempt().0);
-    row.kind = s.mutex_kind.into();
+    row.first = row.first.min(s.attempt());
+    row.mutex_kind = s.mutex_kind.into();
     if s.outcome == Outcome::TimedOut {
         row.timeouts += 1;
-        row.timeout_ns += s.wait.0;
+        row.timed_out += s.wait;
     } else {
         row.acquisitions += 1;
-        row.hold_ns += s.hold.0;
-        row.hold_max_ns = row.hold_max_ns.max(s.hold.0);
-        row.hold_hist[bucket(s.hold.0)] += 1;
+        row.hold.add(s.hold);
         if s.has(flag::CONTENDED) {
             row.contended += 1;
-            row.wait_ns += s.wait.0;
-            row.wait_max_ns = row.wait_max_ns.max(s.wait.0);
-            row.wait_hist[bucket(s.wait.0)] += 1;
+            row.wait.add(s.wait);
         }
     }
     let site = s.site.addr;
@@ -159,14 +151,13 @@ pub(super) fn server() -> Observation {
     let timed_out = Section { outcome: Outcome::TimedOut, ..section(0x9000, 13, 0x600, [101, 102, 102]) };
     feed(&mut o, &timed_out, true);
     let idle = sums(&mut o, lock(0x9100), site(0x500), Via::CondWait);
-    (idle.acquisitions, idle.wait_ns, idle.wait_max_ns, idle.kind) =
-        (3, 9_000 * MS, 4_000 * MS, mutex_kind::IS_CONDVAR);
-    idle.wait_hist[31] = 3;
+    (idle.acquisitions, idle.mutex_kind) = (3, mutex_kind::IS_CONDVAR);
+    [2_500, 2_500, 4_000].into_iter().for_each(|ms| idle.wait.add(Nanos(ms * MS)));
     let inside = sums(&mut o, lock(0x9128), site(0), Via::Futex);
-    (inside.wakes, inside.kind) = (3, mutex_kind::IS_FUTEX);
+    (inside.wakes, inside.mutex_kind) = (3, mutex_kind::IS_FUTEX);
     let word = sums(&mut o, lock(0xa000), site(0), Via::Futex);
-    (word.acquisitions, word.wait_ns, word.wait_max_ns, word.kind) = (1, 700 * MS, 700 * MS, mutex_kind::IS_FUTEX);
-    word.wait_hist[bucket(700 * MS)] = 1;
+    (word.acquisitions, word.mutex_kind) = (1, mutex_kind::IS_FUTEX);
+    word.wait.add(Nanos(700 * MS));
     o.blame.futex_wait(&futex_wait(0xa000, 14, 0, 13, 700));
     for (tid, wait) in [(11, 0), (12, 3_003), (13, 4_201)] {
         o.threads.push(ThreadTotals {

@@ -2,7 +2,8 @@
 
 use crate::blame::{FutexWaits, Shares, plausible_owner};
 use crate::id::{Lock, Site};
-use crate::observation::{Observation, OpenWait, SiteSums};
+use crate::observation::{Observation, OpenWait};
+use crate::sums::SiteSums;
 use lockbpf_common::kind::{Via, mutex_kind};
 use std::collections::BTreeMap;
 
@@ -44,8 +45,8 @@ impl Gathered<'_> {
     /// Where it was first used, as far as that was seen, and when.
     pub(super) fn first(&self) -> (u64, Option<Site>) {
         let sums = || self.mutex.iter().chain(&self.condvar).chain(&self.futex);
-        let time = sums().map(|s| s.sums.first_ns).min().unwrap_or(u64::MAX);
-        let called = sums().filter(|s| s.site.addr != 0).min_by_key(|s| (s.sums.first_ns, s.site)).map(|s| s.site);
+        let time = sums().map(|s| s.first.0).min().unwrap_or(u64::MAX);
+        let called = sums().filter(|s| s.site.addr != 0).min_by_key(|s| (s.first, s.site)).map(|s| s.site);
         let recorded = || self.shares.iter().flat_map(|s| &s.waiters).find_map(|w| w.site);
         let slept = || self.waits.iter().flat_map(|w| &w.sites).find_map(|s| s.site);
         let waiting = || self.open.iter().find_map(|w| w.site);
@@ -58,9 +59,9 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
     let mut all: BTreeMap<Lock, Gathered<'_>> = BTreeMap::new();
     for s in &observation.sums {
         let entry = all.entry(s.lock).or_default();
-        if s.via == Via::CondWait || s.sums.kind & mutex_kind::IS_CONDVAR != 0 {
+        if s.via == Via::CondWait || s.mutex_kind & mutex_kind::IS_CONDVAR != 0 {
             entry.condvar.push(s);
-        } else if s.via == Via::Futex || s.sums.kind & mutex_kind::IS_FUTEX != 0 {
+        } else if s.via == Via::Futex || s.mutex_kind & mutex_kind::IS_FUTEX != 0 {
             entry.futex.push(s);
         } else {
             entry.mutex.push(s);

@@ -1,6 +1,6 @@
 //! One lock's entry: counts from the sums, who and where from the records.
 
-use super::durations::{Measure, Total};
+use super::durations::{Total, over};
 use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{
@@ -10,6 +10,7 @@ use super::text::share;
 use super::word;
 use crate::blame::{Holder, Shares, Stacks, Who};
 use crate::id::{Lock, Site, StackId};
+use crate::sums::Measure;
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::mutex_kind;
 use std::cmp::Reverse;
@@ -61,14 +62,14 @@ impl<'a> Ranked<'a> {
         let Self { lock, gathered, total, .. } = self;
         let called = !gathered.mutex.is_empty();
         let (pid, comm) = places.process(lock.process);
-        let kind = (called && total.kind & mutex_kind::IS_FUTEX == 0).then_some(total.kind);
+        let kind = (called && total.mutex_kind & mutex_kind::IS_FUTEX == 0).then_some(total.mutex_kind);
         let bit = |bit| kind.map(|kind| kind & bit != 0);
         let shares = gathered.shares.as_ref();
         let mut entry = LockEntry {
             lock: places.id(lock.process, lock.addr),
             name: self.name.clone(),
             label: places.label(lock.process, &self.name),
-            kind: "mutex".to_owned(),
+            kind: total.kind.name().to_owned(),
             inferred: !gathered.is_lock(),
             mutex_type: kind.map(|kind| mutex_type(kind).to_owned()),
             pi: bit(mutex_kind::PRIO_INHERIT),
@@ -83,9 +84,9 @@ impl<'a> Ranked<'a> {
             timed_out_wait_ns: if called { total.timed_out.0 } else { 0 },
             errors: total.errors,
             harm_ns: self.harm.0,
-            wait_ns: self.wait.over(if called { total.acquisitions } else { self.contended }),
-            contended_wait_ns: self.wait.over(self.contended),
-            hold_ns: called.then(|| total.hold.over(total.acquisitions)),
+            wait_ns: over(&self.wait, if called { total.acquisitions } else { self.contended }),
+            contended_wait_ns: over(&self.wait, self.contended),
+            hold_ns: called.then(|| over(&total.hold, total.acquisitions)),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),
             waiting_now: self.waiting_now(places, end),
             futex: word::counts(gathered),
@@ -189,9 +190,9 @@ impl<'a> Ranked<'a> {
         let mut sites: BTreeMap<Site, SiteEntry> = BTreeMap::new();
         for s in &self.gathered.mutex {
             let site = sites.entry(s.site).or_default();
-            site.instances += s.sums.acquisitions;
-            site.wait_ns += s.sums.wait_ns;
-            site.hold_ns = Some(site.hold_ns.unwrap_or(0) + s.sums.hold_ns);
+            site.instances += s.acquisitions;
+            site.wait_ns += s.wait.sum.0;
+            site.hold_ns = Some(site.hold_ns.unwrap_or(0) + s.hold.sum.0);
         }
         if let Some(shares) = &self.gathered.shares {
             for holder in &shares.holders {

@@ -1,12 +1,13 @@
 //! Entries of what is no lock, or not known to be one: condition variables and futex words.
 
-use super::durations::{Measure, Total};
+use super::durations::{Total, durations};
 use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Place, ThreadWait, WaiterEntry};
 use super::text::share;
 use crate::blame::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
+use crate::sums::Measure;
 
 /// Threads listed per word.
 const MAX_THREADS: usize = 10;
@@ -56,7 +57,7 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
         waits: total.acquisitions,
         timeouts: total.timeouts,
         errors: total.errors,
-        idle_ns: total.wait.durations(),
+        idle_ns: durations(&total.wait),
         wakes: futex.wakes,
         wakes_of_none: futex.wakes_of_none,
         waiting_now: g.open_idle,
@@ -69,9 +70,9 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
     let (pid, comm) = places.process(lock.process);
     let wait = match g.waits {
         Some(w) if g.futex.is_empty() => {
-            Measure { sum: w.waits.time, max: w.max, histogram: w.histogram.clone() }.durations()
+            durations(&Measure { sum: w.waits.time, max: w.max, histogram: w.histogram.clone() })
         }
-        _ => Total::of(&g.futex).wait.durations(),
+        _ => durations(&Total::of(&g.futex).wait),
     };
     FutexEntry {
         futex: places.id(lock.process, lock.addr),
@@ -99,7 +100,7 @@ pub(super) fn divide(process: Process, waits: &FutexWaits, entry: &mut LockEntry
     entry.aplt_ns = owned;
     entry.waiting_threads = waits.threads.top().len() as u64;
     entry.waiters = waiters(process, waits, places);
-    let holder = |place, tid, sum: crate::blame::Tally| HolderEntry {
+    let holder = |place, tid, sum: crate::tally::Tally| HolderEntry {
         place,
         tid,
         wait_ns: sum.time.0,

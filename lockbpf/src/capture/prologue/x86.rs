@@ -38,6 +38,10 @@ fn disturbs(instruction: &Instruction, facts: &mut InstructionInfoFactory, args:
     if instruction.flow_control() != FlowControl::Next {
         return Some(Reason::Branch);
     }
+    // They move the registers of the first two arguments, used or not; no prologue has them.
+    if instruction.is_string_instruction() {
+        return Some(Reason::ArgumentWrite);
+    }
     if instruction.is_stack_instruction() {
         return Some(Reason::Stack);
     }
@@ -165,6 +169,7 @@ mod tests {
             (&[0x31, 0xff, 0x53, 0xc3], Reason::ArgumentWrite),                                 // xor %edi,%edi; push
             (&[0x40, 0xb7, 0x01, 0x53, 0xc3], Reason::ArgumentWrite),                           // mov $1,%dil; push
             (&[0xf3, 0xa6, 0x53, 0xc3], Reason::ArgumentWrite),                                 // repe cmpsb; push
+            (&[0xac, 0x53, 0xc3], Reason::ArgumentWrite),                                       // lodsb; push
             (&[0xff, 0xd0, 0x53, 0xc3], Reason::Branch),                                        // call *%rax; push
             (&[0x0f, 0x05, 0x53, 0xc3], Reason::Branch),                                        // syscall; push
             (&[0xc3, 0x53], Reason::Branch),                                                    // ret; push

@@ -1,0 +1,287 @@
+//! What the wait graph tells: the input of every report.
+
+use crate::histogram::Histogram;
+use crate::id::{Lock, Site, StackId, Tid};
+use crate::tally::{Tally, TopTallies};
+use crate::units::{Nanos, Time};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Stacks kept per site.
+pub type Stacks = TopTallies<StackId, 8>;
+/// Pairs (waiter, holder) kept per lock.
+pub type Pairs = TopTallies<(Tid, Tid), 64>;
+
+/// Everything that the graph tells.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// By lock that was waited for.
+    pub locks: HashMap<Lock, Shares>,
+    /// By static critical section, over all its locks.
+    pub sites: BTreeMap<Site, SiteBlame>,
+    /// Waiting that a lock's holders caused, of other locks' waiters too: APLT.
+    pub aplt: HashMap<Lock, Nanos>,
+    /// The thread of the last event.
+    pub last_thread: Option<Tid>,
+    /// Nodes and edges, if they were asked for.
+    pub detail: Option<Detail>,
+    /// The longest dependent chain.
+    pub path: CriticalPath,
+    /// Transitions that a well-formed program cannot make, by kind.
+    pub impossible: BTreeMap<&'static str, u64>,
+    /// What a recording that starts or ends in the middle brings about, by kind.
+    pub cut: BTreeMap<&'static str, u64>,
+    /// Waits for locks beyond the number that is followed.
+    pub beyond: Tally,
+    /// Whether it is known when holders were off the CPU; if not, all causes are unknown.
+    pub scheduling_known: bool,
+}
+
+/// Who is blamed for waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Who {
+    /// Whoever held `lock` having requested it at `site`; with nesting, not the lock that was waited for.
+    Section {
+        /// The lock held.
+        lock: Lock,
+        /// The static critical section.
+        site: Site,
+    },
+    /// A thread named by the owner word, or as the waker; where it took the lock was not seen.
+    Thread(Tid),
+    /// Holders beyond the number that is told apart.
+    Others,
+}
+
+/// What a holder's thread was doing while others waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// On the CPU.
+    Running,
+    /// Runnable, but another thread had the CPU.
+    Runnable,
+    /// Blocked in I/O.
+    Blocked,
+    /// Asleep.
+    Sleeping,
+    /// Waiting for another lock whose holder is not known.
+    Lock,
+    /// The lock was free again: from its release until the next thread had it.
+    HandOff,
+    /// Not known.
+    Unknown,
+}
+
+impl Cause {
+    /// All of them, in the order of [`Causes`].
+    pub const ALL: [Self; 7] =
+        [Self::Running, Self::Runnable, Self::Blocked, Self::Sleeping, Self::Lock, Self::HandOff, Self::Unknown];
+}
+
+/// Waiting by [`Cause`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Causes(pub [Nanos; Cause::ALL.len()]);
+
+impl Causes {
+    /// Adds waiting of one cause.
+    pub fn add(&mut self, cause: Cause, wait: Nanos) {
+        self.0[cause as usize] += wait;
+    }
+
+    /// Waiting of one cause.
+    #[must_use]
+    pub fn of(&self, cause: Cause) -> Nanos {
+        self.0[cause as usize]
+    }
+
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Self) {
+        for (sum, add) in self.0.iter_mut().zip(other.0) {
+            *sum += add;
+        }
+    }
+}
+
+/// One static critical section, over all its instances and locks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteBlame {
+    /// All-path wait time: Σ cost of the out-edges of its instances.
+    pub apwt: Nanos,
+    /// Critical-path wait time; `None` if it has no instance in a critical component.
+    pub cpwt: Option<Nanos>,
+}
+
+/// All waiting for one lock. Σ `wait` of the holders + `unattributed` = `waits.time`.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    /// Contended acquisitions, timed-out attempts and waits still open at the end, and Σ wait.
+    pub waits: Tally,
+    /// Of these, the timed-out attempts.
+    pub timed_out: Tally,
+    /// Of these, the waits still open at the end.
+    pub open: Tally,
+    /// The longest wait of an acquisition.
+    pub max: Nanos,
+    /// Waits of the acquisitions.
+    pub histogram: Histogram,
+    /// Waiting for which nobody is to blame, or nobody is known.
+    pub unattributed: Nanos,
+    /// By site, in the order in which they were first seen.
+    pub waiters: Vec<Waiter>,
+    /// In the order in which they were first seen.
+    pub holders: Vec<Holder>,
+    /// Through which locks the waiting comes about, longest first, bounded: only those of more than one link.
+    pub chains: Vec<Chain>,
+    /// Which thread waited for which.
+    pub pairs: Pairs,
+    /// Attributed waiting that `pairs` does not list: beyond the first holders of a long queue.
+    pub unpaired: Nanos,
+    /// Distinct threads that waited, counted up to 1,024.
+    pub threads: HashSet<Tid>,
+}
+
+/// Waiting at one call site.
+#[derive(Clone, Debug, Default)]
+pub struct Waiter {
+    /// The site; `None` for all sites beyond the number that is told apart.
+    pub site: Option<Site>,
+    /// Waits and their sum.
+    pub waits: Tally,
+    /// The longest.
+    pub max: Nanos,
+    /// The part of the sum for which nobody is to blame, or nobody is known.
+    pub unattributed: Nanos,
+    /// What each holder is blamed for, by row in [`Shares::holders`]; missing rows are 0.
+    pub blamed: Vec<Nanos>,
+    /// Stacks at the attempt, and the waits of each.
+    pub stacks: Stacks,
+}
+
+/// One holder, of the lock or, with nesting, of one that the lock's holder waited for.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// Who.
+    pub who: Who,
+    /// Waiting that it caused.
+    pub wait: Nanos,
+    /// The part of `wait` that comes about through nesting.
+    pub nested: Nanos,
+    /// `wait` by what its thread was doing.
+    pub causes: Causes,
+    /// Waits that it prolonged.
+    pub victims: u64,
+    /// Whether an edge of it is inferred (owner word, waker, several readers, permits).
+    pub inferred: bool,
+    /// Its sections and their holds, for a holder of this lock.
+    pub sections: Tally,
+    /// Stacks at its attempts (or releases), and the waiting that each caused.
+    pub stacks: Stacks,
+    /// Stacks with which its thread left the CPU, and the waiting meanwhile.
+    pub off_stacks: TopTallies<(Cause, StackId), 8>,
+}
+
+/// How waiting for a lock comes about through others: the lock's holder waits for the next link's lock, and so on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// From the lock that is waited for to the one whose holder is to blame; at least two.
+    pub links: Vec<Link>,
+    /// Waiting that comes about in this way.
+    pub wait: Nanos,
+}
+
+/// One link of a [`Chain`]: a lock and where its holder requested it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Link {
+    /// The lock.
+    pub lock: Lock,
+    /// Where its holder had requested it; `None` if that was not seen.
+    pub site: Option<Site>,
+    /// A thread that held it (the last one seen).
+    pub tid: Tid,
+}
+
+/// The graph itself.
+#[derive(Clone, Debug, Default)]
+pub struct Detail {
+    /// In the order of their attempts.
+    pub nodes: Vec<Node>,
+    /// By target, then in the order in which they came about. No cost is zero.
+    pub edges: Vec<Edge>,
+    /// Waiting without anybody to blame, by node; zeros are left out.
+    pub unattributed: BTreeMap<u64, Nanos>,
+    /// The components that [`SiteBlame::cpwt`] counts, each by node number.
+    pub critical_components: Vec<Vec<u64>>,
+}
+
+/// A dynamic critical section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// d1, d2, … in the order of attempts; a thread of which no section is known gets a node when it is first blamed.
+    pub number: u64,
+    /// Static critical section; `None` if that was not seen.
+    pub site: Option<Site>,
+    /// The thread.
+    pub tid: Tid,
+    /// The lock or barrier.
+    pub lock: Lock,
+    /// `None` if it was before the recording.
+    pub attempt: Option<Time>,
+    /// `None` if it was not obtained (yet).
+    pub acquire: Option<Time>,
+    /// `None` if it was not given back (yet).
+    pub release: Option<Time>,
+}
+
+/// One waits because of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Node number of the one to blame.
+    pub from: u64,
+    /// Node number of the waiter.
+    pub to: u64,
+    /// How.
+    pub kind: EdgeKind,
+    /// For how long.
+    pub cost: Nanos,
+    /// Whether it rests on something less than the lock's own order of holders.
+    pub inferred: bool,
+}
+
+/// How waiting came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EdgeKind {
+    /// The holder at the attempt, or the first that overtook.
+    Direct,
+    /// A later holder.
+    Indirect,
+    /// The holder of a lock that a holder waited for.
+    Nested,
+    /// A later arrival at the same barrier.
+    Barrier,
+}
+
+/// The longest dependent chain through the recording: from its end back, on the last thread until it had waited for a
+/// lock, then on the thread that gave it the lock, and so on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CriticalPath {
+    /// Where it begins: the start of the recording, or of the part whose waits are still remembered.
+    pub start: Time,
+    /// The last event.
+    pub end: Time,
+    /// Its length is `end − start`; this part of it passed while the thread that follows on the path waited for a lock.
+    pub waiting: Vec<PathWait>,
+    /// Changes of thread.
+    pub hops: u64,
+    /// Whether earlier waits were forgotten.
+    pub truncated: bool,
+}
+
+/// The part of the critical path that passed in waiting for one lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathWait {
+    /// The lock.
+    pub lock: Lock,
+    /// How long.
+    pub wait: Nanos,
+    /// How often.
+    pub hops: u64,
+}

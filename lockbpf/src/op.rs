@@ -1,0 +1,176 @@
+//! The steps of lock operations, in order of time: what every source of events comes down to before it is analysed.
+//!
+//! Event lines are such steps already. Live capture and binary traces deliver whole sections at their end
+//! ([`crate::event::Section`]), which [`crate::order`] takes apart and puts in order.
+
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::units::Time;
+
+/// One step of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// When. Steps of equal time count in the order in which they come.
+    pub time: Time,
+    /// Who.
+    pub tid: Tid,
+    /// The process of the thread.
+    pub process: Process,
+    /// What.
+    pub action: Action,
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Asks for a lock.
+    Attempt(Attempt),
+    /// Gets it.
+    Acquire {
+        /// The lock.
+        lock: Lock,
+        /// Who woke this thread last while it waited.
+        waker: Option<Tid>,
+    },
+    /// Gives it back.
+    Release {
+        /// The lock.
+        lock: Lock,
+        /// By unlocking, by waiting for a condition, or by exiting.
+        how: Released,
+    },
+    /// The attempt failed.
+    Fail {
+        /// The lock.
+        lock: Lock,
+        /// Why.
+        how: Failure,
+    },
+    /// Arrives at a barrier.
+    Barrier(Arrival),
+    /// Begins to wait for a condition: idle, not contended.
+    CondWait {
+        /// The condition variable.
+        condition: Lock,
+        /// Where.
+        site: Site,
+    },
+    /// The wait for the condition ended; what follows is an ordinary attempt on the mutex.
+    CondWake {
+        /// The condition variable.
+        condition: Lock,
+    },
+    /// Left the CPU.
+    Off {
+        /// Why.
+        reason: OffReason,
+        /// Its stack then.
+        stack: Option<StackId>,
+    },
+    /// Is on the CPU again.
+    On,
+    /// Exited.
+    Exit,
+}
+
+/// A request for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The lock.
+    pub lock: Lock,
+    /// Where: the static critical section.
+    pub site: Site,
+    /// Whether a shared (read) acquisition is asked for.
+    pub shared: bool,
+    /// What sort of lock it is.
+    pub kind: LockKind,
+    /// Owner word of the lock at the attempt, a tid in the target's own pid namespace.
+    pub owner: Option<Tid>,
+    /// Stack at the attempt.
+    pub stack: Option<StackId>,
+    /// Whether the source itself says that the thread waited for a holder; `None` where that follows from the steps.
+    pub contended: Option<bool>,
+}
+
+/// An arrival at a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The barrier.
+    pub barrier: Lock,
+    /// Number of participants.
+    pub participants: u32,
+    /// Static region that the arrival ends.
+    pub site: Site,
+    /// Static region that it begins.
+    pub post: Site,
+}
+
+/// Sorts of locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LockKind {
+    /// One holder.
+    #[default]
+    Mutex,
+    /// One writer or many readers.
+    Rwlock,
+    /// One holder; its waiters stay on the CPU.
+    Spin,
+    /// Permits; may be given back by another thread.
+    Semaphore,
+    /// All wait for the last.
+    Barrier,
+    /// A futex word without an owner.
+    Futex,
+    /// Of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name.
+    Other,
+}
+
+impl LockKind {
+    /// Its name in event lines and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Rwlock => "rwlock",
+            Self::Spin => "spin",
+            Self::Semaphore => "semaphore",
+            Self::Barrier => "barrier",
+            Self::Futex => "futex",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// How a held lock was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// By an unlock.
+    Unlock,
+    /// By waiting on a condition variable.
+    CondWait,
+    /// Not at all: its holder exited.
+    ExitedHolding,
+}
+
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A trylock found the lock held.
+    TryFailed,
+    /// The deadline passed.
+    TimedOut,
+    /// The call returned an error.
+    Error,
+}
+
+/// Why a thread was off the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OffReason {
+    /// Could have run, but another thread did.
+    Runnable,
+    /// Waited for I/O or otherwise uninterruptibly.
+    Blocked,
+    /// Slept: a timer, a socket, a pipe.
+    Sleeping,
+    /// Slept in a futex call: another lock, a condition.
+    Futex,
+}

@@ -1,0 +1,154 @@
+//! Sums of sections, lock by lock and site by site: what the kernel side kept, or what was added up from steps.
+
+use crate::histogram::Histogram;
+use crate::id::{Lock, Process, Site, StackId};
+use crate::op::LockKind;
+use crate::units::{Nanos, Time};
+use lockbpf_common::kind::Via;
+use lockbpf_common::sums::{BUCKETS, SumKey, Sums};
+
+/// Durations, as far as sums keep them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measure {
+    /// Their sum.
+    pub sum: Nanos,
+    /// The longest.
+    pub max: Nanos,
+    /// How they are distributed.
+    pub histogram: Histogram,
+}
+
+impl Measure {
+    /// Counts one duration.
+    pub fn add(&mut self, duration: Nanos) {
+        self.sum += duration;
+        self.max = self.max.max(duration);
+        self.histogram.add(duration);
+    }
+
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Self) {
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+        self.histogram.merge(&other.histogram);
+    }
+
+    fn from_raw(sum: u64, max: u64, raw: &[u32; BUCKETS]) -> Self {
+        let mut histogram = Histogram::default();
+        histogram.merge_raw(raw);
+        Self { sum: Nanos(sum), max: Nanos(max), histogram }
+    }
+}
+
+/// The sums of one lock at one call site, as the kernel side kept them.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelSums {
+    /// The lock, condition variable or futex word.
+    pub lock: Lock,
+    /// Where it was requested; address 0 for [`Via::Futex`].
+    pub site: Site,
+    /// By which call.
+    pub via: Via,
+    /// The sums.
+    pub sums: Sums,
+}
+
+impl KernelSums {
+    /// An entry of the kernel's map; `None` if its numbers stand for nothing.
+    #[must_use]
+    pub fn new(key: &SumKey, sums: Sums) -> Option<Self> {
+        let process = Process(key.process);
+        Some(Self {
+            lock: Lock { process, addr: key.lock },
+            site: Site { process, addr: key.site },
+            via: Via::from_u8(u8::try_from(key.via).ok()?)?,
+            sums,
+        })
+    }
+}
+
+/// The sums of one lock at one call site.
+#[derive(Clone, Debug)]
+pub struct SiteSums {
+    /// The lock, condition variable or futex word.
+    pub lock: Lock,
+    /// Where it was requested; address 0 for [`Via::Futex`].
+    pub site: Site,
+    /// By which call.
+    pub via: Via,
+    /// What sort of lock.
+    pub kind: LockKind,
+    /// glibc's mutex kind, or one of lockbpf's own marks ([`lockbpf_common::kind::mutex_kind`]).
+    pub mutex_kind: u32,
+    /// Time of the first operation.
+    pub first: Time,
+    /// Sections completed (condition variable: waits; futex: waits that slept and were woken).
+    pub acquisitions: u64,
+    /// Of these, contended.
+    pub contended: u64,
+    /// Failed trylocks (futex: waits that returned at once, `EAGAIN`).
+    pub try_failures: u64,
+    /// Attempts that timed out.
+    pub timeouts: u64,
+    /// Σ wait of those.
+    pub timed_out: Nanos,
+    /// Attempts that failed otherwise (futex: interrupted).
+    pub errors: u64,
+    /// Futex only: wake calls that woke at least one thread.
+    pub wakes: u64,
+    /// Futex only: wake calls that woke nobody.
+    pub wakes_of_none: u64,
+    /// Waits of the contended ones; an uncontended one waits 0.
+    pub wait: Measure,
+    /// Holds.
+    pub hold: Measure,
+    /// Stack of a representative section.
+    pub stack: Option<StackId>,
+}
+
+impl SiteSums {
+    /// Nothing summed yet.
+    #[must_use]
+    pub fn new(lock: Lock, site: Site, via: Via, first: Time) -> Self {
+        Self {
+            lock,
+            site,
+            via,
+            kind: LockKind::Mutex,
+            mutex_kind: 0,
+            first,
+            acquisitions: 0,
+            contended: 0,
+            try_failures: 0,
+            timeouts: 0,
+            timed_out: Nanos(0),
+            errors: 0,
+            wakes: 0,
+            wakes_of_none: 0,
+            wait: Measure::default(),
+            hold: Measure::default(),
+            stack: None,
+        }
+    }
+}
+
+impl From<&KernelSums> for SiteSums {
+    fn from(k: &KernelSums) -> Self {
+        let s = &k.sums;
+        Self {
+            mutex_kind: s.kind,
+            acquisitions: s.acquisitions,
+            contended: s.contended,
+            try_failures: s.try_failures,
+            timeouts: s.timeouts,
+            timed_out: Nanos(s.timeout_ns),
+            errors: s.errors,
+            wakes: s.wakes,
+            wakes_of_none: s.wakes_of_none,
+            wait: Measure::from_raw(s.wait_ns, s.wait_max_ns, &s.wait_hist),
+            hold: Measure::from_raw(s.hold_ns, s.hold_max_ns, &s.hold_hist),
+            stack: StackId::from_raw(s.stack),
+            ..Self::new(k.lock, k.site, k.via, Time(s.first_ns))
+        }
+    }
+}
