@@ -8,14 +8,13 @@
 //! Conservation, for every lock: Σ blame of its holders + unattributed = Σ recorded wait.
 #![forbid(unsafe_code)]
 
-mod futex;
 mod history;
 mod lock;
 mod shares;
 #[cfg(test)]
 mod tests;
 
-pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner};
+pub use crate::graph::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner};
 pub use shares::{Holder, Pairs, Shares, Stacks, Waiter, Who};
 
 use crate::event::{FutexWait, Section};
