@@ -13,6 +13,7 @@ mod object;
 pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
+mod raw_program;
 mod rings;
 pub mod session;
 pub mod target;

@@ -2,6 +2,7 @@
 
 use super::CaptureError;
 use super::attach::{FutexTier, Mechanism, ProbeSite, Probes};
+use super::btf::{Btf, TaskOffsets};
 use super::object;
 use super::rings::{Bell, Rings};
 use crate::decode::{Decoded, decode, thread_totals};
@@ -50,10 +51,14 @@ pub struct Options {
     pub min_wait: Duration,
     /// Let the kernel side log its rare paths.
     pub kernel_log: bool,
-    /// Offsets of `task_struct::group_leader` and `::start_boottime`.
-    pub task_offsets: (u32, u32),
+    /// The kernel's types.
+    pub types: &'static Btf,
+    /// Offsets in its `task_struct`.
+    pub task_offsets: TaskOffsets,
     /// Whether tracefs can be read.
     pub tracefs: bool,
+    /// Whether to do without uprobes: only the futex calls are watched.
+    pub futex_only: bool,
     /// Whether to do without uprobe sessions.
     pub plain_uprobes: bool,
 }
@@ -81,8 +86,10 @@ impl Session {
         // Before the kernel log takes its map: the session program is relocated against every map.
         let mut probes =
             if sites.is_empty() { Probes::default() } else { Probes::load(&mut ebpf, !options.plain_uprobes)? };
+        // Holders are known only where uprobes are, but a library may come later.
+        let failed = if options.futex_only { Vec::new() } else { probes.attach_sched(&ebpf, options.types) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
-        let mut quality = Quality::default();
+        let mut quality = Quality { failed_probes: failed, ..Quality::default() };
         for (program, tracepoint) in [
             ("process_exec", "sched_process_exec"),
             ("process_exit", "sched_process_exit"),
@@ -262,8 +269,10 @@ fn config(options: &Options) -> Config {
         min_wait_ns: u64::try_from(options.min_wait.as_nanos()).unwrap_or(u64::MAX),
         self_pid: std::process::id(),
         mode: bits,
-        task_group_leader: options.task_offsets.0,
-        task_start_boottime: options.task_offsets.1,
+        task_group_leader: options.task_offsets.group_leader,
+        task_start_boottime: options.task_offsets.start_boottime,
+        task_state: options.task_offsets.state,
+        reserved: 0,
         comm: comm_words(&comm),
     }
 }

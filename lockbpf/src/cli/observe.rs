@@ -226,7 +226,6 @@ fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
 
 fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
     let types = Btf::kernel()?;
-    let offsets = types.task_offsets()?;
     let common = &plan.common;
     Ok(Options {
         scope: plan.target.scope(&ready.pids),
@@ -236,7 +235,9 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         all_events: common.all_events,
         min_wait: common.min_wait.unwrap_or_default(),
         kernel_log: common.verbose > 0,
-        task_offsets: (offsets.group_leader, offsets.start_boottime),
+        types,
+        task_offsets: types.task_offsets()?,
+        futex_only: common.futex_only,
         tracefs: ready.tracefs,
         plain_uprobes: common.plain_uprobes || !types.has_uprobe_sessions(),
     })
