@@ -9,7 +9,8 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::{EbpfContext, Global};
 use core::marker::PhantomData;
 use lockbpf_common::config::{
-    Config, Control, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS, STACK_DEPTH,
+    Config, Control, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS,
+    STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
 use lockbpf_common::order::{OrderKey, OrderSums};

@@ -215,11 +215,9 @@ impl Probes {
         for &name in SCHED_TRACEPOINTS {
             match attach_typed(ebpf, types, name) {
                 Ok(link) => self.links.push(Box::new(link)),
-                Err(error) => failed.push(FailedProbe {
-                    probe: format!("sched:{name}"),
-                    file: None,
-                    reason: reason(&error),
-                }),
+                Err(error) => {
+                    failed.push(FailedProbe { probe: format!("sched:{name}"), file: None, reason: reason(&error) })
+                }
             }
         }
         failed

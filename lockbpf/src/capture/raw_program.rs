@@ -42,7 +42,11 @@ pub(super) enum RawError {
 }
 
 fn log_tail(log: &str) -> String {
-    log.trim_end().lines().rev().find(|line| !line.starts_with("processed ")).map_or_else(String::new, |l| format!(": {l}"))
+    log.trim_end()
+        .lines()
+        .rev()
+        .find(|line| !line.starts_with("processed "))
+        .map_or_else(String::new, |l| format!(": {l}"))
 }
 
 /// What sort of program it is.

@@ -2,6 +2,7 @@
 
 use super::args::{CommonArgs, Format, Plan, Target};
 use super::collect::Collector;
+use super::deadlocks::Deadlocks;
 use super::progress::Progress;
 use super::{output, placement};
 use crate::capture::btf::Btf;
@@ -95,6 +96,7 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     let progress = Progress::start(common.duration);
     let mut poll = interval_at(began + POLL, POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut deadlocks = Deadlocks::new(&before, start);
     let mut rescan_at = began + RESCAN / 10;
     loop {
         tokio::select! {
@@ -110,6 +112,9 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
                 let seen = now();
                 session.drain(|event| collector.take(event));
                 collector.advance(seen);
+                if let Some(text) = deadlocks.look(&session, &mut collector) {
+                    progress.tell(&text);
+                }
                 progress.update(began.elapsed(), collector.events());
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;
@@ -130,7 +135,8 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     let end = session.deactivate()?;
     session.drain(|event| collector.take(event));
     collector.refresh();
-    let harvest = session.harvest(end)?;
+    let mut harvest = session.harvest(end)?;
+    harvest.deadlocks = deadlocks.finish();
     drop(session);
     let earlier = before.still_waiting(&collector.numbers(&there), start, &harvest.open_waits);
     let (mut observation, symbols) = collector.finish(harvest, &ready.description, start, end);
