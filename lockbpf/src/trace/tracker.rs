@@ -64,7 +64,7 @@ impl Tracker {
             }
             Event::OffCpu(o) => self.stack(o.process, o.stack),
             Event::ThreadExit(totals) => self.thread(totals.tid),
-            Event::Op(op) => {
+            Event::Op(op) | Event::Step(op) => {
                 self.thread(op.tid);
                 self.action(op.process, &op.action);
             }
