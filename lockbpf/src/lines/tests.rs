@@ -173,13 +173,24 @@ fn what_is_wrong_is_told_with_its_line() {
         (r#"{"t":5,"tid":1,"op":"release","lock":7}"#, "expected a string"),
         (r#"{"t":5,"tid":1,"op":"barrier","lock":"B","n":-1,"site":"s"}"#, "expected u32"),
         (r#"{"t":5,"tid":1,"op":"barrier","lock":"B","n":4294967296,"site":"s"}"#, "expected u32"),
-        (r#"{"t":5,"tid":1,"pid":"x","op":"exit"}"#, "expected u32"),
+        (r#"{"t":5,"tid":1,"pid":"x","op":"exit"}"#, "`pid` is not a process id"),
+        (r#"{"t":5,"tid":1,"pid":-1,"op":"exit"}"#, "invalid type"),
     ] {
         let error = error(line);
         assert!(error.starts_with("line 1: ") && error.contains(says), "{line}: {error}");
     }
     let invalid = Reader::new(&b"{\"t\":5,\"tid\":\"\xff\",\"op\":\"exit\"}"[..], 1).next();
     assert!(matches!(invalid, Some(Err(LineError::Invalid { line: 1, .. }))));
+}
+
+#[test]
+fn fields_of_other_programs_are_ignored_whatever_lockbpf_calls_by_their_names() {
+    let plain = r#"{"t":5,"tid":1,"op":"attempt","lock":"L","site":"s"}"#;
+    let more = r#","name":7,"symbol":[],"stack":"0x5","owner":{},"contended":"no","how":2,"reason":[],"waker":1.5}"#;
+    assert_eq!(ops(&plain.replace('}', more)), ops(plain));
+    let release = r#"{"t":5,"tid":1,"op":"release","lock":"L","how":"quickly"}"#;
+    assert!(matches!(ops(release)[0].action, Action::Release { how: Released::Unlock, .. }));
+    assert_eq!(ops(r#"{"t":5,"tid":1,"pid":"7","op":"exit"}"#)[0].process, Process(1));
 }
 
 #[test]
@@ -292,7 +303,7 @@ fn live_steps_are_written_with_addresses_and_names() {
     writer.process(&seen);
     writer.process(&ProcessSeen { process: Process(4), ..seen });
     let stacks: Stacks = [(StackId(8), vec![0x99, 0x10, 0x20])].into();
-    let mut op = |time, process, action| {
+    let mut op = |time, process: Process, action| {
         let tid = Tid(40 + process.0);
         writer.op(&Op { time: Time(time), tid, process, action }, &mut Symbols, &stacks).unwrap();
     };
