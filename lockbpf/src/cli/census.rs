@@ -37,7 +37,7 @@ impl Census {
                 let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
             }
-            Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) => {}
+            Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
         }
         event
     }

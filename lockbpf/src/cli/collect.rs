@@ -79,7 +79,7 @@ fn analyse(blame: &mut Blame, exited: &mut Vec<ThreadTotals>, event: Event) {
         Event::Section(section) => blame.section(&section),
         Event::FutexWait(wait) => blame.futex_wait(&wait),
         Event::ThreadExit(totals) => list_exited(exited, totals),
-        Event::Process(_) | Event::OffCpu(_) | Event::Op(_) => {}
+        Event::Process(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
     let captured = live::observe(plan, name, &mut collector)?;
     let (mut observation, mut symbols) = collector.finish(captured);
     observation.futex_only = plan.capture.futex_only;
-    let mut report = report::build(&observation, &mut symbols, &report_options(common));
+    let mut report = report::build(&observation, &mut symbols, &report_options(common))?;
     report.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
     print(&report, common)?;
     let failed = plan.capture.strict && observation.quality.incomplete();
@@ -30,7 +30,11 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
 fn report_options(common: &CommonArgs) -> report::Options {
     let min_wait = common.capture.min_wait.unwrap_or_default();
     let default = (common.format == Format::Table).then_some(TABLE_TOP);
-    report::Options { top: common.top.or(default), min_wait: Nanos(min_wait.as_nanos() as u64) }
+    report::Options {
+        top: common.top.or(default),
+        min_wait: Nanos(min_wait.as_nanos() as u64),
+        ..report::Options::default()
+    }
 }
 
 fn print(report: &Report, common: &CommonArgs) -> Result<()> {

@@ -115,7 +115,7 @@ impl<W: Write> Sink for Recorder<W> {
         let process = match &event {
             Event::Section(s) => Some(s.lock.process),
             Event::FutexWait(w) => Some(w.word.process),
-            Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) => None,
+            Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
         };
         if let Some(process) = process {
             self.modules.entry(process).or_insert(0);

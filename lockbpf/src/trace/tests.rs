@@ -157,8 +157,10 @@ fn event() -> impl Strategy<Value = Event> {
             })
         ),
         1 => totals().prop_map(Event::ThreadExit),
-        6 => (number(), tid(), process(), action())
-            .prop_map(|(time, tid, process, action)| Event::Op(Op { time: Time(time), tid, process, action })),
+        6 => (number(), tid(), process(), action(), any::<bool>()).prop_map(|(time, tid, process, action, ordered)| {
+            let op = Op { time: Time(time), tid, process, action };
+            if ordered { Event::Op(op) } else { Event::Step(op) }
+        }),
     ]
 }
 

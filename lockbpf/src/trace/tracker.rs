@@ -69,7 +69,7 @@ impl Tracker {
             }
             Event::OffCpu(o) => self.stack(o.process, o.stack),
             Event::ThreadExit(totals) => self.thread(totals.tid),
-            Event::Op(op) => {
+            Event::Op(op) | Event::Step(op) => {
                 self.thread(op.tid);
                 self.action(op.process, &op.action);
             }
@@ -82,6 +82,8 @@ impl Tracker {
             Action::Attempt(a) => {
                 self.lock(a.lock);
                 self.site(a.site);
+                self.stack(a.lock.process, a.stack);
+                // Locks of event lines belong to no process, their threads may.
                 self.stack(process, a.stack);
             }
             Action::Acquire { lock, .. } | Action::Release { lock, .. } | Action::Fail { lock, .. } => self.lock(lock),

@@ -161,8 +161,8 @@ impl Dictionary {
                 put_stack(out, *stack);
                 None
             }
-            Shape::Op { process, action } => {
-                out.push(3);
+            Shape::Op { ordered, process, action } => {
+                out.push(if *ordered { 3 } else { 4 });
                 put(out, u64::from(process.0));
                 out.push(action_code(action));
                 let lock = shape.lock().map(|lock| self.put_lock(out, lock));
