@@ -11,6 +11,7 @@ mod containers;
 mod contention;
 mod errors;
 mod exact;
+mod export;
 mod lifecycle;
 mod safety;
 mod servers;
