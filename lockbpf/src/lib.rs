@@ -22,6 +22,7 @@ pub mod op;
 pub mod order;
 pub mod quality;
 pub mod report;
+pub mod select;
 pub mod state;
 pub mod sums;
 pub mod symbol;

@@ -16,7 +16,7 @@ pub mod schema;
 pub mod table;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 mod verdict;
 mod word;
 

@@ -14,7 +14,7 @@ const WORDS: usize = 5;
 /// Characters of a lock's name.
 const NAME: usize = 64;
 /// What stands for a figure that the observation cannot know.
-pub(super) const UNKNOWN: &str = "–";
+pub(crate) const UNKNOWN: &str = "–";
 
 /// How to lay the text out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn render(report: &Report, layout: &Layout) -> String {
 }
 
 /// A table of which the columns in `left` hold text, the others numbers.
-pub(super) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
+pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
     let align = |column| if left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
     let cells = |row: Vec<String>| {
         row.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(align(i))).collect::<Vec<_>>()
