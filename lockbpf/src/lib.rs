@@ -12,6 +12,7 @@ pub mod capture;
 pub mod cli;
 pub mod deadlock;
 pub mod decode;
+pub mod diff;
 pub mod event;
 pub mod graph;
 pub mod histogram;
