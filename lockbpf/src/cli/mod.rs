@@ -7,6 +7,7 @@ mod observe;
 mod output;
 mod placement;
 mod progress;
+mod select;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command, Format, Plan, Target};
@@ -53,6 +54,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             output::write(&text)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
     }
 }

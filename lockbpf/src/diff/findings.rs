@@ -106,8 +106,11 @@ fn came_or_went(lock: &LockDiff) -> Option<String> {
     Some(format!("`{}` {verb} {wait} of waiting{}.", lock.name, held.unwrap_or_default()))
 }
 
+/// A quantity's name, its values and how they are shown.
+pub(super) type Quantity<'a> = (&'static str, &'a Change, fn(f64) -> String);
+
 fn whole_program(overall: &Overall) -> Vec<String> {
-    let quantities: [(&str, &Change, fn(f64) -> String); 5] = [
+    let quantities: [Quantity<'_>; 5] = [
         ("lock time", &overall.lock_time_share, percent),
         ("held time", &overall.held_share, percent),
         ("average hold", &overall.mean_hold_ns, time),

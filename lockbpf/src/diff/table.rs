@@ -1,7 +1,7 @@
 //! The comparison as text: what to notice first, then the program as a whole, locks and sites.
 
 use super::change::Change;
-use super::findings::{frequency, from_to, per_second, time, times};
+use super::findings::{Quantity, frequency, from_to, per_second, time, times};
 use super::schema::{Diff, LockDiff, Presence, RecordingEntry, SiteDiff};
 use crate::report::table::{UNKNOWN, table};
 use crate::report::text::{clip, count, counted, percent, wrap};
@@ -41,7 +41,7 @@ fn recording(entry: &RecordingEntry) -> String {
 
 fn overall(diff: &Diff, width: u16) -> String {
     let o = &diff.overall;
-    let rows: [(&str, &Change, fn(f64) -> String); 8] = [
+    let rows: [Quantity<'_>; 8] = [
         ("Lock time, of all threads' time", &o.lock_time_share, percent),
         ("Threads waiting on average", &o.waiting_threads, decimal),
         ("Held time, of all threads' time", &o.held_share, percent),
