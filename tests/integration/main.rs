@@ -12,6 +12,7 @@ mod errors;
 mod exact;
 mod lifecycle;
 mod safety;
+mod select;
 mod servers;
 mod stuck;
 mod system_wide;
