@@ -2,7 +2,7 @@
 
 use super::schema::{Place, StackFrame};
 use crate::id::{Lock, Process, Site, StackId};
-use crate::names::{Frame, Names};
+use crate::names::{self, Frame, Names};
 use crate::observation::Observation;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -67,11 +67,11 @@ impl<'a> Places<'a> {
             return Place { symbol: "unknown site".to_owned(), ..Place::default() };
         }
         let frames = self.frames(site.process, site.addr);
-        let frame = frames.iter().find(|f| !is_wrapper(f)).or(frames.last());
+        let frame = names::place(&frames);
         let (file, line) = frame.and_then(|f| f.location.clone()).unzip();
         Place {
             site: Some(self.id(site.process, site.addr)),
-            symbol: frame.map_or_else(|| format!("{:#x}", site.addr), symbol),
+            symbol: frame.map_or_else(|| format!("{:#x}", site.addr), Frame::symbol),
             function: frame.and_then(|f| f.function.clone()),
             file,
             line,
@@ -91,27 +91,6 @@ impl<'a> Places<'a> {
     fn frames(&mut self, process: Process, addr: u64) -> Rc<[Frame]> {
         let names = &mut self.names;
         self.frames.entry((process, addr)).or_insert_with(|| names.frames(process, addr).into()).clone()
-    }
-}
-
-/// Whether a frame is a lock call's wrapper that was inlined where the reader's own code stands (`lock_guard`,
-/// `inline_mysql_mutex_lock` and the like), or a closure that has no name to go by.
-fn is_wrapper(frame: &Frame) -> bool {
-    let name = frame.function.as_deref().unwrap_or_default().to_ascii_lowercase();
-    let name = name.replace("block", "").replace("clock", "");
-    frame.inlined && (name.starts_with('{') || name.contains("lock") || name.contains("mutex"))
-}
-
-/// `function (file:line)`, or the best that is known instead.
-fn symbol(frame: &Frame) -> String {
-    let name = match (&frame.function, &frame.module) {
-        (Some(function), _) => function.clone(),
-        (None, Some((module, offset))) => format!("{module}+{offset:#x}"),
-        (None, None) => format!("{:#x}", frame.addr),
-    };
-    match &frame.location {
-        Some((file, line)) => format!("{name} ({}:{line})", file.rsplit('/').next().unwrap_or(file)),
-        None => name,
     }
 }
 
