@@ -40,7 +40,7 @@ const RESCAN: Duration = Duration::from_secs(1);
 pub(super) fn run(plan: &Plan, name: Option<&str>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (observation, mut symbols) = runtime.block_on(observe(plan, name))?;
-    let mut report = report::build(&observation, &mut symbols, &report_options(&plan.common));
+    let mut report = report::build(&observation, &mut symbols, &report_options(&plan.common))?;
     report.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
     print(&report, &plan.common)?;
     let failed = plan.common.strict && observation.quality.incomplete();
@@ -50,7 +50,11 @@ pub(super) fn run(plan: &Plan, name: Option<&str>) -> Result<ExitCode> {
 fn report_options(common: &CommonArgs) -> report::Options {
     let min_wait = common.min_wait.unwrap_or_default();
     let default = (common.format == Format::Table).then_some(TABLE_TOP);
-    report::Options { top: common.top.or(default), min_wait: Nanos(min_wait.as_nanos() as u64) }
+    report::Options {
+        top: common.top.or(default),
+        min_wait: Nanos(min_wait.as_nanos() as u64),
+        ..report::Options::default()
+    }
 }
 
 fn print(report: &Report, common: &CommonArgs) -> Result<()> {

@@ -29,9 +29,8 @@ pub fn diff(a: &Report, b: &Report, thresholds: Thresholds) -> Result<Diff, Diff
         let ((wait_x, held_x), (wait_y, held_y)) = (key(x), key(y));
         wait_y.total_cmp(&wait_x).then(held_y.total_cmp(&held_x)).then_with(|| x.name.cmp(&y.name))
     });
-    let loose_site = |(key, symbol): &(Key, String)| (loose_key(key), without_line(symbol));
     let mut sites: Vec<_> =
-        pairs(&ra.sites, &rb.sites, loose_site).into_iter().map(|pair| compare.site(&pair)).collect();
+        pairs(&ra.sites, &rb.sites, loose_key).into_iter().map(|pair| compare.site(&pair)).collect();
     sites.sort_by(|x, y| {
         let key = |s: &SiteDiff| s.apwt_ns_per_s.difference().abs();
         key(y).total_cmp(&key(x)).then_with(|| (&x.symbol, &x.lock).cmp(&(&y.symbol, &y.lock)))
@@ -123,7 +122,7 @@ impl Compare<'_> {
         }
     }
 
-    fn site(&self, pair: &Pair<'_, (Key, String), SiteSums>) -> SiteDiff {
+    fn site(&self, pair: &Pair<'_, Key, SiteSums>) -> SiteDiff {
         let (a, b) = (pair.a.map(|(_, v)| v), pair.b.map(|(_, v)| v));
         let share = self.thresholds.share;
         let wait_ns_per_s =
@@ -135,12 +134,12 @@ impl Compare<'_> {
         let instances_per_s =
             self.change(self.both(a, b, |s, t| Some(Estimate::rate(s.instances, t).times(SECOND))), |_, _| counts);
         let rate = instances_per_s.greater();
-        let symbol = |side: Option<(&(Key, String), &SiteSums)>| side.map(|((_, symbol), _)| symbol.clone());
+        let symbol = |side: Option<(&Key, &SiteSums)>| side.map(|(key, _)| key.name.clone());
         let (symbol, symbol_a) = names(symbol(pair.a), symbol(pair.b));
         SiteDiff {
             symbol,
             symbol_a,
-            lock: pair.b.or(pair.a).map(|((lock, _), _)| lock.label()).unwrap_or_default(),
+            lock: b.or(a).map(|s| s.lock.clone()).unwrap_or_default(),
             presence: presence(a.is_some(), b.is_some()),
             instances_per_s,
             wait_ns_per_s,

@@ -4,7 +4,7 @@ use crate::report::Report;
 use crate::report::schema::LockEntry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What identifies a lock across recordings: its process's name (nothing where there is only one process) and its own.
+/// What identifies a lock or a site across recordings: its process's name (nothing where there is only one process) and its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) comm: String,
@@ -34,9 +34,11 @@ pub(super) struct LockSums {
     pub(super) aplt: f64,
 }
 
-/// Sums of the sections of one lock and symbol.
+/// Sums of the sections of one symbol.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SiteSums {
+    /// Its lock; of several, the one whose holding causes most waiting.
+    pub(super) lock: String,
     pub(super) instances: f64,
     pub(super) wait: f64,
     /// Nothing where holds were not seen.
@@ -57,8 +59,8 @@ pub(super) struct Recording {
     pub(super) longest_hold: f64,
     pub(super) longest_wait: f64,
     pub(super) locks: BTreeMap<Key, LockSums>,
-    /// By lock and symbol.
-    pub(super) sites: BTreeMap<(Key, String), SiteSums>,
+    /// By symbol: a site may request several locks.
+    pub(super) sites: BTreeMap<Key, SiteSums>,
 }
 
 impl Recording {
@@ -69,9 +71,9 @@ impl Recording {
             name: lock.name.clone(),
         };
         let mut recording = Self {
-            time: report.quality.duration_ns as f64 * report.quality.observed_share,
+            time: report.quality.duration_ns.as_f64() * report.quality.observed_share,
             threads: report.threads.len() as f64,
-            held_union: report.threads.iter().map(|t| t.held_union_ns as f64).sum(),
+            held_union: report.threads.iter().map(|t| t.held_union_ns.as_f64()).sum(),
             ..Self::default()
         };
         let mut by_id = BTreeMap::new();
@@ -80,21 +82,24 @@ impl Recording {
             sums.add(lock);
             recording.longest_wait = recording.longest_wait.max(sums.longest_wait);
             recording.longest_hold = recording.longest_hold.max(sums.longest_hold);
-            by_id.insert(lock.lock.as_str(), lock);
+            by_id.insert(lock.lock.as_str(), key(lock));
         }
         for site in &report.sites {
-            let Some(lock) = by_id.get(site.lock.as_str()) else { continue };
-            let key = key(lock);
-            let of_lock = recording.locks.get(&key).cloned().unwrap_or_default();
-            let sums = recording.sites.entry((key, site.symbol.clone())).or_default();
-            sums.instances += site.instances as f64;
-            sums.wait += site.wait_ns as f64;
-            sums.apwt += site.apwt_ns as f64;
-            if let Some(hold) = site.hold_ns {
-                *sums.hold.get_or_insert(0.0) += hold as f64;
+            let lock = by_id.get(site.lock.as_str()).cloned().unwrap_or_default();
+            let of_lock = recording.locks.get(&lock);
+            let own = Key { comm: lock.comm.clone(), name: site.symbol.clone() };
+            let sums = recording.sites.entry(own).or_default();
+            if site.apwt_ns.as_f64() >= sums.apwt {
+                sums.lock = lock.label();
             }
-            sums.longest_wait = of_lock.longest_wait;
-            sums.longest_hold = of_lock.longest_hold;
+            sums.instances += site.instances as f64;
+            sums.wait += site.wait_ns.as_f64();
+            sums.apwt += site.apwt_ns.as_f64();
+            if let Some(hold) = site.hold_ns {
+                *sums.hold.get_or_insert(0.0) += hold.as_f64();
+            }
+            sums.longest_wait = sums.longest_wait.max(of_lock.map_or(0.0, |l| l.longest_wait));
+            sums.longest_hold = sums.longest_hold.max(of_lock.map_or(0.0, |l| l.longest_hold));
         }
         recording
     }
@@ -105,17 +110,17 @@ impl LockSums {
         self.kind.clone_from(&lock.kind);
         self.instances += 1;
         self.contended += lock.contended as f64;
-        self.wait += lock.harm_ns as f64;
-        self.aplt += lock.aplt_ns as f64;
+        self.wait += lock.harm_ns.as_f64();
+        self.aplt += lock.aplt_ns.as_f64();
         // No more is known of timed-out attempts than their sum.
-        let timed_out = lock.timed_out_wait_ns.checked_div(lock.timeouts).unwrap_or(0);
+        let timed_out = lock.timed_out_wait_ns.per(lock.timeouts);
         let longest = lock.contended_wait_ns.max.max(lock.waiting_now.longest_ns).max(timed_out);
-        self.longest_wait = self.longest_wait.max(longest as f64);
+        self.longest_wait = self.longest_wait.max(longest.as_f64());
         if let (Some(acquisitions), Some(hold)) = (lock.acquisitions, lock.hold_ns) {
             self.complete = true;
             self.acquisitions += acquisitions as f64;
-            self.hold += hold.sum as f64;
-            self.longest_hold = self.longest_hold.max(hold.max as f64);
+            self.hold += hold.sum.as_f64();
+            self.longest_hold = self.longest_hold.max(hold.max.as_f64());
         }
     }
 }

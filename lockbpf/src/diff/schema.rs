@@ -122,7 +122,7 @@ pub struct SiteDiff {
     /// A's symbol, where it differs: matched without line numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub symbol_a: Option<String>,
-    /// Name of its lock.
+    /// Name of its lock; of several, the one whose holding here causes most waiting.
     pub lock: String,
     /// Where it was seen.
     pub presence: Presence,

@@ -1,28 +1,33 @@
 use super::schema::{Diff, LockDiff, Presence};
 use super::*;
 use crate::report::Report;
-use crate::report::schema::{Durations, LockEntry, SiteEntry, ThreadEntry};
+use crate::report::schema::{Durations, LockEntry, Ns, SiteEntry, ThreadEntry, ThreadId};
 use proptest::prelude::*;
 
 /// A recording of so many seconds.
 fn recording(seconds: u64, locks: Vec<LockEntry>) -> Report {
     let mut report = Report { locks, ..Report::default() };
-    report.quality.duration_ns = seconds * 1_000_000_000;
+    report.quality.duration_ns = Ns::new(seconds * 1_000_000_000);
     report.quality.observed_share = 1.0;
     report.quality.target = format!("{seconds} s of work");
     let held = report.locks.iter().filter_map(|l| l.hold_ns).map(|h| h.sum).sum();
-    report.threads = vec![ThreadEntry { tid: 1, held_union_ns: held, held_sum_ns: held, ..ThreadEntry::default() }];
+    report.threads = vec![ThreadEntry {
+        tid: ThreadId::Number(1),
+        held_union_ns: held,
+        held_sum_ns: held,
+        ..ThreadEntry::default()
+    }];
     report
 }
 
 /// A lock with so many acquisitions, of which a part waited, each `wait` ns; each held `hold` ns.
 fn lock(name: &str, acquisitions: u64, contended: u64, wait: u64, hold: u64) -> LockEntry {
     let durations = |count: u64, each: u64| Durations {
-        sum: count * each,
-        mean: each,
-        max: if count == 0 { 0 } else { each },
-        p50: each,
-        p99: each,
+        sum: Ns::new(count * each),
+        mean: Ns::new(each),
+        max: Ns::new(if count == 0 { 0 } else { each }),
+        p50: Ns::new(each),
+        p99: Ns::new(each),
     };
     LockEntry {
         lock: format!("7:{name}"),
@@ -32,8 +37,8 @@ fn lock(name: &str, acquisitions: u64, contended: u64, wait: u64, hold: u64) -> 
         comm: Some("work".to_owned()),
         acquisitions: Some(acquisitions),
         contended,
-        harm_ns: contended * wait,
-        aplt_ns: contended * wait,
+        harm_ns: Ns::new(contended * wait),
+        aplt_ns: Ns::new(contended * wait),
         contended_wait_ns: durations(contended, wait),
         hold_ns: Some(durations(acquisitions, hold)),
         ..LockEntry::default()
@@ -45,8 +50,8 @@ fn site(lock: &str, symbol: &str, instances: u64, apwt_ns: u64) -> SiteEntry {
         lock: format!("7:{lock}"),
         symbol: symbol.to_owned(),
         instances,
-        apwt_ns,
-        hold_ns: Some(instances * 10),
+        apwt_ns: Ns::new(apwt_ns),
+        hold_ns: Some(Ns::new(instances * 10)),
         ..SiteEntry::default()
     }
 }
@@ -126,9 +131,9 @@ fn changes_without_waiting() {
 fn one_long_wait_is_chance() {
     let a = recording(10, vec![lock("l", 10_000, 100, 10_000, 1_000)]);
     let mut other = lock("l", 10_000, 100, 10_000, 1_000);
-    other.harm_ns += 90_000_000;
-    other.contended_wait_ns.sum += 90_000_000;
-    other.contended_wait_ns.max = 90_000_000;
+    other.harm_ns += Ns::new(90_000_000);
+    other.contended_wait_ns.sum += Ns::new(90_000_000);
+    other.contended_wait_ns.max = Ns::new(90_000_000);
     let diff = compare(&a, &recording(10, vec![other]));
     assert!(diff.locks[0].wait_ns_per_s.ratio.unwrap() > 10.0);
     assert_eq!(texts(&diff), Vec::<&str>::new());

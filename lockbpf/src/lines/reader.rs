@@ -69,7 +69,9 @@ impl<R: BufRead> Reader<R> {
                 return self.parser.line(&rest);
             }
             let (event, used) = match memchr::memchr(b'\n', buffer) {
-                Some(end) if self.partial.is_empty() => (self.parser.line(buffer.get(..end).unwrap_or(buffer))?, end + 1),
+                Some(end) if self.partial.is_empty() => {
+                    (self.parser.line(buffer.get(..end).unwrap_or(buffer))?, end + 1)
+                }
                 Some(end) => {
                     self.partial.extend_from_slice(buffer.get(..end).unwrap_or(buffer));
                     let event = self.parser.line(&self.partial)?;
@@ -182,10 +184,12 @@ impl Parser {
         let ticks = match stamp {
             Stamp::Whole(ns) => ns.checked_mul(self.ticks_per_ns).ok_or(Problem::TooLarge)?,
             Stamp::Negative => return Err(Problem::NegativeTime.into()),
-            Stamp::Number => match time::parse(serde_json::from_slice::<RawTime<'_>>(line)?.t.get(), self.ticks_per_ns)? {
-                Ticks::Are(ticks) => ticks,
-                Ticks::HaveDecimals => return Err(Refusal::Decimal),
-            },
+            Stamp::Number => {
+                match time::parse(serde_json::from_slice::<RawTime<'_>>(line)?.t.get(), self.ticks_per_ns)? {
+                    Ticks::Are(ticks) => ticks,
+                    Ticks::HaveDecimals => return Err(Refusal::Decimal),
+                }
+            }
         };
         if ticks < self.last {
             let [from, to] = [self.last, ticks].map(|ticks| time::text(ticks, self.ticks_per_ns));

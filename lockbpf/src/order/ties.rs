@@ -171,7 +171,9 @@ fn compare(a: &Entry, b: &Entry, items: &[Item]) -> Ordering {
 fn canonical(item: &Item) -> impl Ord + use<> {
     match item {
         Item::Section(s) => section(s),
-        Item::Off(o) => ([o.end.0, o.off.0, o.runnable.0, 0, 0], [o.reason as u32, o.stack.map_or(0, |s| s.0), 0, 0, 0]),
+        Item::Off(o) => {
+            ([o.end.0, o.off.0, o.runnable.0, 0, 0], [o.reason as u32, o.stack.map_or(0, |s| s.0), 0, 0, 0])
+        }
         Item::Exit { time: Time(time), .. } => ([*time, 0, 0, 0, 0], [0; 5]),
     }
 }

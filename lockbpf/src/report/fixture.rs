@@ -107,6 +107,65 @@ pub(super) fn feed(o: &mut Observation, s: &Section, recorded: bool) {
     }
 }
 
+/// Findings from the old blame.
+pub(super) fn found(o: &Observation) -> Observation {
+    use crate::graph::findings::{Cause, Causes, Holder, Shares, Waiter, Who};
+    let mut o = o.clone();
+    for lock in o.blame.locks().collect::<Vec<_>>() {
+        let old = o.blame.shares(lock).unwrap();
+        let mut shares = Shares {
+            waits: old.waits,
+            timed_out: old.timed_out,
+            max: old.max,
+            histogram: old.histogram.clone(),
+            unattributed: old.unattributed,
+            pairs: old.pairs.clone(),
+            unpaired: old.unpaired,
+            threads: old.threads.clone(),
+            ..Shares::default()
+        };
+        for w in &old.waiters {
+            let waits = w.waits;
+            let stacks = w.stacks.clone();
+            shares.waiters.push(Waiter {
+                site: w.site,
+                waits,
+                max: w.max,
+                unattributed: w.unattributed,
+                blamed: w.blamed.clone(),
+                stacks,
+            });
+        }
+        for h in &old.holders {
+            let who = match h.who {
+                crate::blame::Who::Site(site) => Who::Section { lock, site },
+                crate::blame::Who::Thread(tid) => Who::Thread(tid),
+                crate::blame::Who::Others => Who::Others,
+            };
+            if let Who::Section { site, .. } = who {
+                o.findings.sites.entry(site).or_default().apwt += h.wait;
+            }
+            *o.findings.aplt.entry(lock).or_default() += h.wait;
+            let mut causes = Causes::default();
+            causes.add(Cause::HandOff, h.handoff);
+            causes.add(Cause::Unknown, h.wait - h.handoff);
+            shares.holders.push(Holder {
+                who,
+                wait: h.wait,
+                nested: Nanos(0),
+                causes,
+                victims: h.victims,
+                inferred: !matches!(who, Who::Section { .. }),
+                sections: h.sections,
+                stacks: h.stacks.clone(),
+                off_stacks: Default::default(),
+            });
+        }
+        o.findings.locks.insert(lock, shares);
+    }
+    o
+}
+
 pub(super) fn futex_wait(word: u64, tid: u32, expected: u32, owner: u32, wait: u64) -> FutexWait {
     FutexWait {
         end: Time(5_000 * MS),
