@@ -75,6 +75,16 @@ impl Collector {
         }
     }
 
+    /// The observed processes, with their pids.
+    pub(super) fn pids(&self) -> HashMap<Process, u32> {
+        self.processes.values().map(|seen| (seen.process, seen.pid)).collect()
+    }
+
+    /// Names for what was observed.
+    pub(super) fn symbols(&mut self) -> &mut Symbols {
+        &mut self.symbols
+    }
+
     /// Events so far.
     pub(super) fn events(&self) -> u64 {
         self.events
