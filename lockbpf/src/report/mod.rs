@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod combine;
 mod culprit;
 mod danger;
 mod details;
 mod divide;
 mod doing;
+pub mod dot;
 mod durations;
 #[cfg(test)]
 mod fixture;

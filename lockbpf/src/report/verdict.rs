@@ -128,6 +128,7 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
         sentences.push(cheap(report, top));
         sentences.extend(blame(report, threads));
     }
+    sentences.extend(inconclusive(report));
     sentences.extend(waiting_now(top));
     if !holds_back {
         sentences.extend(unexplained(report));
@@ -135,6 +136,23 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
     if report.quality.incomplete {
         sentences.push("The data is incomplete: see the quality line.".to_owned());
     }
+}
+
+/// That several runs disagree on the section that causes most waiting.
+fn inconclusive(report: &Report) -> Option<String> {
+    let runs = report.runs.as_ref()?;
+    let top = report.sites.first()?;
+    let spread = top.spread.filter(|spread| spread.inconclusive)?;
+    let deviation = spread.apwt_sd_ns.share_of(top.apwt_ns).max(
+        // The site may be inconclusive by what it caused on the critical paths alone.
+        spread.cpwt_sd_ns.unwrap_or_default().share_of(top.cpwt_ns.unwrap_or_default()),
+    );
+    Some(format!(
+        "Inconclusive: over {} the waiting that {} caused deviates by {} of its mean.",
+        counted(runs.count, "run"),
+        clip(&top.symbol, FUNCTION),
+        percent(deviation),
+    ))
 }
 
 /// The most waited-for lock, where it holds the target back.

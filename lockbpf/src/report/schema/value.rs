@@ -64,6 +64,13 @@ impl Ns {
         if whole == Self::default() { 0.0 } else { self.as_f64() / whole.as_f64() }
     }
 
+    /// Divided by a number of runs, rounded to the thousandth; 0 without any.
+    #[must_use]
+    pub fn mean_of(self, runs: u64) -> Self {
+        let runs = u128::from(runs.max(1));
+        Self::from_thousandths((self.thousandths() + runs / 2) / runs)
+    }
+
     /// Divided by a count, rounded down to a whole ns where it was whole; 0 without any.
     #[must_use]
     pub fn per(self, count: u64) -> Self {
