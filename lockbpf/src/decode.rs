@@ -82,7 +82,7 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
         }
         Tag::Barrier => {
             let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
-            Ok((Event::Op(arrival(BarrierRecord(words))), None))
+            Ok((Event::Step(arrival(BarrierRecord(words))), None))
         }
     }
 }

@@ -53,7 +53,14 @@ fn a_long_section_begins_where_it_began() {
     let ops = sorted(&[Event::Section(inner), Event::Section(outer)]);
     assert_eq!(
         words(&ops),
-        ["0 T1 attempt 5", "2 T1 acquire 5", "10 T1 attempt 6", "10 T1 acquire 6", "20 T1 release 6", "90 T1 release 5"]
+        [
+            "0 T1 attempt 5",
+            "2 T1 acquire 5",
+            "10 T1 attempt 6",
+            "10 T1 acquire 6",
+            "20 T1 release 6",
+            "90 T1 release 5"
+        ]
     );
     let Action::Attempt(a) = ops[0].action else { panic!("an attempt") };
     assert_eq!((a.contended, a.shared), (Some(true), false));
@@ -96,9 +103,13 @@ fn sections_without_extent_are_whole_and_hand_over() {
 #[test]
 fn a_thread_does_one_thing_after_the_other() {
     // At 10, T1 gets lock 5, gives back lock 6, and takes 7; T2 gets 6 from it.
-    let events =
-        [section(1, 5, [2, 10, 30]), section(1, 6, [0, 0, 10]), section(1, 7, [10, 10, 20]), section(2, 6, [1, 10, 40])]
-            .map(Event::Section);
+    let events = [
+        section(1, 5, [2, 10, 30]),
+        section(1, 6, [0, 0, 10]),
+        section(1, 7, [10, 10, 20]),
+        section(2, 6, [1, 10, 40]),
+    ]
+    .map(Event::Section);
     let ops = words(&sorted(&events));
     assert_eq!(
         ops[4..],
@@ -187,9 +198,7 @@ fn what_comes_too_late_is_counted_and_moved() {
 
 #[test]
 fn steps_pass_as_they_come() {
-    let step = |time, tid| {
-        Event::Op(Op { time: Time(time), tid: Tid(tid), process: PROCESS, action: Action::On })
-    };
+    let step = |time, tid| Event::Op(Op { time: Time(time), tid: Tid(tid), process: PROCESS, action: Action::On });
     let ops = sorted(&[step(5, 2), step(5, 1), Event::Section(section(3, 5, [6, 7, 9])), step(7, 4), step(8, 1)]);
     assert_eq!(
         words(&ops),

@@ -155,7 +155,12 @@ impl<W: Write> Writer<W> {
         self.write_events()?;
         self.tracker.harvest(harvest);
         self.write_rows(harvest)?;
-        let quality = Losses::from(&harvest.quality);
+        let mut quality = Losses::from(&harvest.quality);
+        if self.tracker.beyond() > 0 {
+            let beyond = self.tracker.beyond();
+            quality
+                .note(format!("there are too many locks or places to name them all: {beyond} mentions lack a name."));
+        }
         self.json(Kind::Checkpoint, &Checkpoint { time: now.0, events: self.events.events(), quality })?;
         self.write_names(harvest, names, limit)
     }
@@ -224,7 +229,7 @@ fn steps(event: &Event) -> u64 {
     match event {
         Event::Section(s) if s.acquired() => 3,
         Event::Section(_) | Event::OffCpu(_) | Event::FutexWait(_) => 2,
-        Event::Op(_) | Event::ThreadExit(_) => 1,
+        Event::Op(_) | Event::Step(_) | Event::ThreadExit(_) => 1,
         Event::Process(_) => 0,
     }
 }

@@ -156,12 +156,16 @@ impl Dictionary {
                 let process = Process(from.number32()?);
                 (Shape::OffCpu { process, reason: code_in(&OFF_REASONS, from)?, stack: stack(from)? }, None)
             }
-            3 => {
+            kind @ (3 | 4) => {
+                let ordered = kind == 3;
                 let process = Process(from.number32()?);
                 let code = from.byte()?;
                 let lock = if code < ACTIONS_WITH_LOCK { Some(self.lock(from)?) } else { None };
                 let (number, lock) = lock.unzip();
-                (Shape::Op { process, action: self.near.action(code, lock.unwrap_or_default(), from)? }, number)
+                (
+                    Shape::Op { ordered, process, action: self.near.action(code, lock.unwrap_or_default(), from)? },
+                    number,
+                )
             }
             _ => return Err(Malformed::Unknown("shape")),
         };

@@ -49,14 +49,14 @@ impl Parts {
                 let shape = Shape::OffCpu { process: o.process, reason: o.reason, stack: o.stack };
                 Self { durations: [o.off.0, o.runnable.0], ..alone(shape, o.tid, o.end) }
             }
-            Event::Op(op) => {
+            Event::Op(op) | Event::Step(op) => {
                 let (mut action, mut owner, mut waker) = (op.action, None, None);
                 match &mut action {
                     Action::Attempt(a) => owner = a.owner.take(),
                     Action::Acquire { waker: w, .. } => waker = w.take(),
                     _ => {}
                 }
-                let shape = Shape::Op { process: op.process, action };
+                let shape = Shape::Op { ordered: matches!(event, Event::Op(_)), process: op.process, action };
                 Self { owner, waker, ..alone(shape, op.tid, op.time) }
             }
             Event::Process(_) | Event::ThreadExit(_) => return None,
@@ -94,13 +94,14 @@ impl Parts {
             Shape::OffCpu { process, reason, stack } => {
                 Event::OffCpu(OffCpu { end, off: Nanos(first), runnable: Nanos(second), process, tid, reason, stack })
             }
-            Shape::Op { process, mut action } => {
+            Shape::Op { ordered, process, mut action } => {
                 match &mut action {
                     Action::Attempt(Attempt { owner: slot, .. }) => *slot = owner,
                     Action::Acquire { waker: slot, .. } => *slot = waker,
                     _ => {}
                 }
-                Event::Op(Op { time: end, tid, process, action })
+                let op = Op { time: end, tid, process, action };
+                if ordered { Event::Op(op) } else { Event::Step(op) }
             }
         }
     }

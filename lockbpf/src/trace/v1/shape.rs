@@ -28,6 +28,8 @@ pub(super) enum Shape {
     },
     /// The owner and the waker in the action are `None`.
     Op {
+        /// Whether it is in order with the steps before it ([`crate::event::Event::Op`]).
+        ordered: bool,
         process: Process,
         action: Action,
     },
