@@ -157,7 +157,7 @@ fn renamed(ops: &[Op]) -> Vec<Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn agrees_with_the_reference(ops in program()) {
