@@ -14,6 +14,7 @@ mod exact;
 mod export;
 mod lifecycle;
 mod safety;
+mod select;
 mod servers;
 mod stuck;
 mod system_wide;

@@ -18,8 +18,7 @@ const TABLE_TOP: usize = 10;
 pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Result<ExitCode> {
     let mut collector = Collector::default();
     let captured = live::observe(plan, name, &mut collector)?;
-    let (mut observation, mut symbols) = collector.finish(captured);
-    observation.futex_only = plan.capture.futex_only;
+    let (observation, mut symbols) = collector.finish(captured, plan.capture.futex_only);
     let mut report = report::build(&observation, &mut symbols, &report_options(common))?;
     report.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
     print(&report, common)?;

@@ -54,7 +54,7 @@ fn a_contended_server() {
 Lock                    Kind   Acquired  Contended     %     Wait     Wait     Wait     Wait     Hold     Hold     Hold
                                                             total     mean      p99      max     mean      p99      max
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-global_1000             mutex       300        200  67 %   7.20 s  36.0 ms  41.8 ms  42.0 ms  22.7 ms  39.8 ms  40.0 ms
+global_1000             mutex       300        200  67 %   7.20 s  36.0 ms  42.0 ms  42.0 ms  22.7 ms  40.0 ms  40.0 ms
 lock in fn6 (work.c:6)  mutex         2          1  50 %  3.00 ms  3.00 ms  3.00 ms  3.00 ms  2.00 ms  3.00 ms  3.00 ms
 lock in fn6 (work.c:6)  mutex         1          0   0 %     0 ns     0 ns     0 ns     0 ns  1.00 ms  1.00 ms  1.00 ms
 #2
