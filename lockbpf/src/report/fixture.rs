@@ -19,6 +19,10 @@ pub(super) fn site(addr: u64) -> Site {
     Site { process: P, addr }
 }
 
+/// Innermost addresses of stacks on which a thread left the CPU.
+pub(super) const FDATASYNC: u64 = 0xfd00;
+pub(super) const NANOSLEEP: u64 = 0xfe00;
+
 /// Names: sites 0xNN00 are `fnNN (work.c:NN)`, addresses below 0x2000 are globals, site 0xdead has no symbol.
 #[derive(Debug, Default)]
 pub(super) struct FakeNames;
@@ -27,6 +31,14 @@ impl Names for FakeNames {
     fn frames(&mut self, _: Process, addr: u64) -> Vec<Frame> {
         if addr == 0xdead {
             return vec![Frame { module: Some(("lib.so".into(), 0xad)), addr, ..Frame::default() }];
+        }
+        let in_libc = match addr {
+            FDATASYNC => Some("__GI_fdatasync"),
+            NANOSLEEP => Some("clock_nanosleep@@GLIBC_2.17"),
+            _ => None,
+        };
+        if let Some(function) = in_libc {
+            return vec![Frame { function: Some(function.to_owned()), addr, ..Frame::default() }];
         }
         let n = addr >> 8;
         let location = Some(("/src/work.c".to_owned(), n as u32));

@@ -1,3 +1,6 @@
+mod contract;
+mod story;
+
 use super::fixture::*;
 use super::schema::{Ns, SCHEMA, ThreadId};
 use super::table::{Layout, render};
@@ -31,12 +34,17 @@ fn assert_conserved(r: &Report) {
     for lock in &r.locks {
         let blamed: Ns = lock.holders.iter().map(|h| h.wait_ns).sum();
         assert_eq!(blamed + lock.unattributed_ns, lock.recorded_wait_ns, "{}", lock.name);
-        assert_eq!(lock.aplt_ns, blamed);
         assert_eq!(lock.waiters.iter().map(|w| w.wait_ns).sum::<Ns>(), lock.recorded_wait_ns);
         for w in &lock.waiters {
             assert_eq!(w.blamed.iter().map(|b| b.wait_ns).sum::<Ns>() + w.unattributed_ns, w.wait_ns);
         }
     }
+    let aplt: Ns = r.locks.iter().map(|l| l.aplt_ns).sum();
+    assert_eq!(
+        aplt,
+        r.locks.iter().flat_map(|l| &l.holders).map(|h| h.wait_ns).sum::<Ns>(),
+        "nesting only passes it on"
+    );
     let apwt: Ns = r.sites.iter().map(|s| s.apwt_ns).sum();
     let by_site = |h: &&schema::HolderEntry| h.place.site.is_some();
     let holders = r.locks.iter().flat_map(|l| &l.holders);
