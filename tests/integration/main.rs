@@ -4,6 +4,7 @@
 
 mod harness;
 
+mod causes;
 mod cli;
 mod condvar;
 mod containers;

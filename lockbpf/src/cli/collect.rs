@@ -56,7 +56,7 @@ impl Collector {
                 let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
             }
-            Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) => {}
+            Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
         }
         self.merger.push(event);
     }
@@ -73,6 +73,16 @@ impl Collector {
         for &process in self.processes.keys() {
             self.symbols.refresh(process);
         }
+    }
+
+    /// The observed processes, with their pids.
+    pub(super) fn pids(&self) -> HashMap<Process, u32> {
+        self.processes.values().map(|seen| (seen.process, seen.pid)).collect()
+    }
+
+    /// Names for what was observed.
+    pub(super) fn symbols(&mut self) -> &mut Symbols {
+        &mut self.symbols
     }
 
     /// Events so far.
@@ -127,7 +137,7 @@ fn analyse(blame: &mut Blame, exited: &mut Vec<ThreadTotals>, event: Event) {
         Event::Section(section) => blame.section(&section),
         Event::FutexWait(wait) => blame.futex_wait(&wait),
         Event::ThreadExit(totals) => list_exited(exited, totals),
-        Event::Process(_) | Event::OffCpu(_) | Event::Op(_) => {}
+        Event::Process(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod collect;
+mod deadlocks;
 mod doctor;
 mod observe;
 mod output;

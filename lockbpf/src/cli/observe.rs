@@ -2,6 +2,7 @@
 
 use super::args::{CommonArgs, Format, Plan, Target};
 use super::collect::Collector;
+use super::deadlocks::Deadlocks;
 use super::progress::Progress;
 use super::{output, placement};
 use crate::capture::btf::Btf;
@@ -99,6 +100,7 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     let progress = Progress::start(common.duration);
     let mut poll = interval_at(began + POLL, POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut deadlocks = Deadlocks::new(&before, start);
     let mut rescan_at = began + RESCAN / 10;
     loop {
         tokio::select! {
@@ -114,6 +116,9 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
                 let seen = now();
                 session.drain(|event| collector.take(event));
                 collector.advance(seen);
+                if let Some(text) = deadlocks.look(&session, &mut collector) {
+                    progress.tell(&text);
+                }
                 progress.update(began.elapsed(), collector.events());
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;
@@ -134,7 +139,8 @@ async fn observe(plan: &Plan, name: Option<&str>) -> Result<(Observation, Symbol
     let end = session.deactivate()?;
     session.drain(|event| collector.take(event));
     collector.refresh();
-    let harvest = session.harvest(end)?;
+    let mut harvest = session.harvest(end)?;
+    harvest.deadlocks = deadlocks.finish();
     drop(session);
     let earlier = before.still_waiting(&collector.numbers(&there), start, &harvest.open_waits);
     let (mut observation, symbols) = collector.finish(harvest, &ready.description, start, end);
@@ -230,7 +236,6 @@ fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
 
 fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
     let types = Btf::kernel()?;
-    let offsets = types.task_offsets()?;
     let common = &plan.common;
     Ok(Options {
         scope: plan.target.scope(&ready.pids),
@@ -240,7 +245,9 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         all_events: common.all_events,
         min_wait: common.min_wait.unwrap_or_default(),
         kernel_log: common.verbose > 0,
-        task_offsets: (offsets.group_leader, offsets.start_boottime),
+        types,
+        task_offsets: types.task_offsets()?,
+        futex_only: common.futex_only,
         tracefs: ready.tracefs,
         plain_uprobes: common.plain_uprobes || !types.has_uprobe_sessions(),
     })

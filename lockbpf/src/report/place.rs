@@ -2,7 +2,7 @@
 
 use super::schema::{Ns, Place, StackFrame, ThreadId, Unit};
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::names::{Frame, Names};
+use crate::names::{self, Frame, Names};
 use crate::observation::Observation;
 use crate::units::{Nanos, Time};
 use std::collections::{BTreeSet, HashMap};
@@ -137,12 +137,11 @@ impl<'a> Places<'a> {
         };
         let own = self.names.site_id(site).is_some();
         let frames = self.frames(site.process, site.addr);
-        let frame = frames.iter().find(|f| !is_wrapper(f)).or(frames.last());
-        let frame = frame.filter(|f| !own || f.function.is_some());
+        let frame = names::place(&frames).filter(|f| !own || f.function.is_some());
         let (file, line) = frame.and_then(|f| f.location.clone()).unzip();
         let unnamed = || if own { id.clone() } else { format!("{:#x}", site.addr) };
         Place {
-            symbol: frame.map_or_else(unnamed, symbol),
+            symbol: frame.map_or_else(unnamed, Frame::symbol),
             function: frame.and_then(|f| f.function.clone()),
             file,
             line,
@@ -163,27 +162,6 @@ impl<'a> Places<'a> {
     fn frames(&mut self, process: Process, addr: u64) -> Rc<[Frame]> {
         let names = &mut self.names;
         self.frames.entry((process, addr)).or_insert_with(|| names.frames(process, addr).into()).clone()
-    }
-}
-
-/// Whether a frame is a lock call's wrapper that was inlined where the reader's own code stands (`lock_guard`,
-/// `inline_mysql_mutex_lock` and the like), or a closure that has no name to go by.
-fn is_wrapper(frame: &Frame) -> bool {
-    let name = frame.function.as_deref().unwrap_or_default().to_ascii_lowercase();
-    let name = name.replace("block", "").replace("clock", "");
-    frame.inlined && (name.starts_with('{') || name.contains("lock") || name.contains("mutex"))
-}
-
-/// `function (file:line)`, or the best that is known instead.
-fn symbol(frame: &Frame) -> String {
-    let name = match (&frame.function, &frame.module) {
-        (Some(function), _) => function.clone(),
-        (None, Some((module, offset))) => format!("{module}+{offset:#x}"),
-        (None, None) => format!("{:#x}", frame.addr),
-    };
-    match &frame.location {
-        Some((file, line)) => format!("{name} ({}:{line})", file.rsplit('/').next().unwrap_or(file)),
-        None => name,
     }
 }
 

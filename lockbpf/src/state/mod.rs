@@ -35,6 +35,8 @@ pub struct Instance {
 
 /// Follows the machines: what the totals and the wait graph are built from.
 pub trait Observer {
+    /// A lock was acquired; the instance has its `acquire`.
+    fn acquired(&mut self, _instance: &Instance) {}
     /// A section ended. `acquire` is `None` only if that was before the recording.
     fn released(&mut self, instance: &Instance, at: Time, how: Released);
     /// An attempt failed.

@@ -12,18 +12,17 @@ mod globals;
 mod maps;
 mod perf_map;
 mod resolver;
+mod runtime;
 mod space;
-mod stack;
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod tests;
 
-pub use stack::{Role, call_stack};
-
 use crate::id::{Lock, Process};
 use crate::names::{Frame, Names};
+use crate::stack::{Role, call_stack};
 use files::{FileId, Files};
 use globals::Globals;
 use maps::Mapping;
@@ -186,32 +185,10 @@ impl Symbols {
         let known = self.processes.get(&process)?;
         words.iter().copied().find(|word| match known.space.place(word.wrapping_sub(1), &self.files) {
             Some(Place::File(id, addr)) => {
-                self.files.get(id).is_some_and(|file| !stack::is_libc(&file.name) && file.layout.is_code(addr))
+                self.files.get(id).is_some_and(|file| !runtime::is_libc(&file.name) && file.layout.is_code(addr))
             }
             Some(Place::Region(..)) | None => false,
         })
-    }
-
-    /// What a return address on a stack is to a reader. Without a snapshot of the process every address may be code.
-    fn role(&mut self, process: Process, return_addr: u64) -> Role {
-        let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
-            return Role::Program;
-        };
-        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
-            Some(Place::File(id, addr)) => {
-                let Some(file) = self.files.get(id) else { return Role::Nothing };
-                let frames = self.resolver.frames(id, file, addr);
-                match frames.last().and_then(|frame| frame.function.as_deref()) {
-                    Some(function) if stack::is_locking(function) => Role::Locking,
-                    _ if stack::is_libc(&file.name) => Role::Libc,
-                    _ if file.layout.is_code(addr) => Role::Program,
-                    _ => Role::Nothing,
-                }
-            }
-            Some(Place::Region(..)) => Role::Program,
-            None if known.generated.function(return_addr.wrapping_sub(1)).is_some() => Role::Program,
-            None => Role::Nothing,
-        }
     }
 
     fn problem(&mut self, problem: &ProcessError) {
@@ -228,6 +205,28 @@ fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
 impl Names for Symbols {
     fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
         call_stack(raw, site, |addr| self.role(process, addr))
+    }
+
+    /// Without a snapshot of the process every address may be code.
+    fn role(&mut self, process: Process, return_addr: u64) -> Role {
+        let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
+            return Role::Program;
+        };
+        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
+            Some(Place::File(id, addr)) => {
+                let Some(file) = self.files.get(id) else { return Role::Nothing };
+                let frames = self.resolver.frames(id, file, addr);
+                match frames.last().and_then(|frame| frame.function.as_deref()) {
+                    Some(function) if runtime::is_locking(function) => Role::Locking,
+                    _ if runtime::is_libc(&file.name) => Role::Libc,
+                    _ if file.layout.is_code(addr) => Role::Program,
+                    _ => Role::Nothing,
+                }
+            }
+            Some(Place::Region(..)) => Role::Program,
+            None if known.generated.function(return_addr.wrapping_sub(1)).is_some() => Role::Program,
+            None => Role::Nothing,
+        }
     }
 
     fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame> {

@@ -1,4 +1,4 @@
-//! Merging the per-CPU streams by time. Each CPU's records come in its own order; across CPUs they are held back for a
+//! Merging the per-CPU streams of whole events by the time of their ends. Each CPU's records come in its own order; across CPUs they are held back for a
 //! stated window and released in order of time.
 
 use crate::event::Event;

@@ -1,6 +1,14 @@
 //! Threads that wait for one another in a circle, and orders of locking that could lead there.
 #![forbid(unsafe_code)]
 
+mod cycle;
+mod inversion;
+mod watch;
+
+pub use cycle::find;
+pub use inversion::{Inversion, MAX_INVERSIONS, inversions};
+pub use watch::{Wait, Watch};
+
 use crate::id::{Lock, Site, StackId, Tid};
 use crate::units::Time;
 
