@@ -7,7 +7,6 @@
 //! not know; [`cli`] on top joins them.
 
 pub mod analysis;
-pub mod blame;
 pub mod capture;
 pub mod cli;
 pub mod deadlock;

@@ -1,6 +1,6 @@
 //! Deadlocks are told at once, not at the end: whoever observes a program that hangs wants to know why, now.
 
-use super::collect::Collector;
+use super::census::Census;
 use crate::capture::inflight::Snapshot;
 use crate::capture::session::{Session, now};
 use crate::capture::waits::{self, Waits};
@@ -34,39 +34,39 @@ impl Deadlocks {
     }
 
     /// Looks, if it is time to; returns what there is to be told.
-    pub(super) fn look(&mut self, session: &Session, collector: &mut Collector) -> Option<String> {
+    pub(super) fn look(&mut self, session: &Session, census: &mut Census) -> Option<String> {
         let began = Instant::now();
         if began < self.next {
             return None;
         }
-        let pids = collector.pids();
+        let pids = census.pids();
         // A map that cannot be read now cannot be read at the end either, and then it is an error.
         let seen = session.waits().unwrap_or_default();
         let waits = self.waits.look(now(), &seen, &pids);
         let mut text = String::new();
         for mut deadlock in self.watch.look(now(), &waits) {
             for member in &mut deadlock.members {
-                complete(member, &pids, collector);
+                complete(member, &pids, census);
             }
             let stack = |id| session.stack(id).unwrap_or_default();
-            text.push_str(&describe(&deadlock, &pids, collector.symbols(), stack));
+            text.push_str(&describe(&deadlock, &pids, census.symbols(), stack));
             self.found.push(deadlock);
         }
         self.next = Instant::now() + INTERVAL.max(began.elapsed() * SHARE);
         (!text.is_empty()).then_some(text)
     }
 
-    /// What was found.
-    pub(super) fn finish(self) -> Vec<Deadlock> {
-        self.found
+    /// What was found so far.
+    pub(super) fn found(&self) -> &[Deadlock] {
+        &self.found
     }
 }
 
 /// Finds where a member came from, if no probe saw it.
-fn complete(member: &mut Blocked, pids: &HashMap<Process, u32>, collector: &mut Collector) {
+fn complete(member: &mut Blocked, pids: &HashMap<Process, u32>, census: &mut Census) {
     let process = member.lock.process;
     if let (None, Some(&pid)) = (member.site, pids.get(&process)) {
-        member.site = waits::caller(pid, member, |words| collector.symbols().caller_among(process, words));
+        member.site = waits::caller(pid, member, |words| census.symbols().caller_among(process, words));
     }
 }
 

@@ -25,22 +25,25 @@ pub(super) struct Fields<'a> {
     pub(super) n: Option<u32>,
     #[serde(borrow)]
     pub(super) post: Option<Text<'a>>,
-    pub(super) pid: Option<u32>,
+    pub(super) pid: Option<Pid>,
     #[serde(borrow)]
     pub(super) comm: Option<Text<'a>>,
-    pub(super) contended: Option<bool>,
+    // What follows is lockbpf's own. Other programs may give these names a meaning of theirs, which is ignored like that
+    // of any other name.
+    pub(super) contended: Option<Own<bool>>,
     #[serde(borrow)]
-    pub(super) owner: Option<ThreadId<'a>>,
+    pub(super) owner: Option<Own<ThreadId<'a>>>,
     #[serde(borrow)]
-    pub(super) waker: Option<ThreadId<'a>>,
-    pub(super) how: Option<How>,
-    pub(super) reason: Option<Reason>,
+    pub(super) waker: Option<Own<ThreadId<'a>>>,
+    pub(super) how: Option<Own<How>>,
     #[serde(borrow)]
-    pub(super) name: Option<Text<'a>>,
+    pub(super) reason: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) symbol: Option<Text<'a>>,
+    pub(super) name: Option<Own<Text<'a>>>,
     #[serde(borrow)]
-    pub(super) stack: Option<Vec<Text<'a>>>,
+    pub(super) symbol: Option<Own<Text<'a>>>,
+    #[serde(borrow)]
+    pub(super) stack: Option<Own<Vec<Text<'a>>>>,
 }
 
 /// The time alone, as it is written.
@@ -110,6 +113,29 @@ impl From<Reason> for OffReason {
             Reason::Sleeping => Self::Sleeping,
             Reason::Futex => Self::Futex,
         }
+    }
+}
+
+/// A value of the given type, or one that means nothing here.
+pub(super) struct Own<T>(pub(super) Option<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Own<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        Ok(Self(serde_json::from_str(raw.get()).ok()))
+    }
+}
+
+/// A process id.
+pub(super) struct Pid(pub(super) u32);
+
+impl<'de> Deserialize<'de> for Pid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = match ThreadId::deserialize(deserializer)? {
+            ThreadId::Number(n) => u32::try_from(n).ok(),
+            ThreadId::Text(text) => text.parse().ok(),
+        };
+        number.map(Self).ok_or_else(|| Error::custom("`pid` is not a process id"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines to events.
 
 use super::error::{LineError, Problem};
-use super::fields::{Fields, Mode, Operation, RawTime, Stamp, Text, ThreadId};
+use super::fields::{Fields, Mode, Operation, Own, RawTime, Reason, Stamp, Text, ThreadId};
 use super::labels::Labels;
 use super::time::{self, Ticks};
 use crate::event::{Event, ProcessSeen};
@@ -134,10 +134,16 @@ impl From<Problem> for Refusal {
 
 impl From<serde_json::Error> for Refusal {
     fn from(error: serde_json::Error) -> Self {
+        Self::Because(error.into())
+    }
+}
+
+impl From<serde_json::Error> for Problem {
+    fn from(error: serde_json::Error) -> Self {
         let text = error.to_string();
         // The parser counts lines, too, but sees only one.
         let what = text.split_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned();
-        Self::Because(Problem::Json { what, column: error.column() })
+        Self::Json { what, column: error.column() }
     }
 }
 
@@ -164,13 +170,14 @@ impl Parser {
         let fields: Fields<'_> = serde_json::from_slice(line)?;
         let time = self.time(fields.t.ok_or(Problem::Missing("t"))?, line)?;
         let tid = self.labels.thread(fields.tid.as_ref().ok_or(Problem::Missing("tid"))?)?;
-        let (process, new) = self.labels.process(tid, fields.pid)?;
+        let pid = fields.pid.as_ref().map(|pid| pid.0);
+        let (process, new) = self.labels.process(tid, pid)?;
         if let Some(comm) = &fields.comm {
             self.labels.set_comm(tid, &comm.0);
         }
         let action = self.action(&fields)?;
         let op = Event::Op(Op { time, tid, process, action });
-        match fields.pid {
+        match pid {
             Some(pid) if new => {
                 self.queued = Some(op);
                 let comm = fields.comm.map(|comm| comm.0.into_owned()).unwrap_or_default();
@@ -210,13 +217,14 @@ impl Parser {
                     kind: f.kind.as_ref().map_or(LockKind::Mutex, |kind| self.labels.kind_of(lock, &kind.0)),
                     owner: self.thread(f.owner.as_ref())?,
                     stack: self.stack(f)?,
-                    contended: f.contended,
+                    contended: own(f.contended.as_ref()).copied(),
                 })
             }
             Operation::Acquire => Action::Acquire { lock: self.lock(f)?, waker: self.thread(f.waker.as_ref())? },
-            Operation::Release => {
-                Action::Release { lock: self.lock(f)?, how: f.how.map_or(Released::Unlock, Released::from) }
-            }
+            Operation::Release => Action::Release {
+                lock: self.lock(f)?,
+                how: own(f.how.as_ref()).map_or(Released::Unlock, |&how| how.into()),
+            },
             Operation::TryFail => Action::Fail { lock: self.lock(f)?, how: Failure::TryFailed },
             Operation::Timeout => Action::Fail { lock: self.lock(f)?, how: Failure::TimedOut },
             Operation::Error => Action::Fail { lock: self.lock(f)?, how: Failure::Error },
@@ -237,7 +245,8 @@ impl Parser {
             Operation::CondWait => Action::CondWait { condition: self.lock(f)?, site: self.site(f)? },
             Operation::CondWake => Action::CondWake { condition: self.lock(f)? },
             Operation::Off => {
-                Action::Off { reason: f.reason.ok_or(Problem::Missing("reason"))?.into(), stack: self.stack(f)? }
+                let reason: Reason = serde_json::from_str(f.reason.ok_or(Problem::Missing("reason"))?.get())?;
+                Action::Off { reason: reason.into(), stack: self.stack(f)? }
             }
             Operation::On => Action::On,
             Operation::Exit => Action::Exit,
@@ -246,7 +255,7 @@ impl Parser {
 
     fn lock(&mut self, f: &Fields<'_>) -> Result<Lock, Problem> {
         let lock = self.labels.lock(text(f.lock.as_ref(), "lock")?)?;
-        if let Some(name) = &f.name {
+        if let Some(name) = own(f.name.as_ref()) {
             self.labels.set_lock_name(lock, &name.0);
         }
         Ok(lock)
@@ -254,21 +263,25 @@ impl Parser {
 
     fn site(&mut self, f: &Fields<'_>) -> Result<Site, Problem> {
         let site = self.labels.site(text(f.site.as_ref(), "site")?)?;
-        if let Some(symbol) = &f.symbol {
+        if let Some(symbol) = own(f.symbol.as_ref()) {
             self.labels.set_symbol(site, &symbol.0);
         }
         Ok(site)
     }
 
-    fn thread(&mut self, id: Option<&ThreadId<'_>>) -> Result<Option<Tid>, Problem> {
-        id.map(|id| self.labels.thread(id)).transpose()
+    fn thread(&mut self, id: Option<&Own<ThreadId<'_>>>) -> Result<Option<Tid>, Problem> {
+        own(id).map(|id| self.labels.thread(id)).transpose()
     }
 
     fn stack(&mut self, f: &Fields<'_>) -> Result<Option<StackId>, Problem> {
-        f.stack.as_ref().map(|stack| self.labels.stack(stack.iter().map(|text| &*text.0))).transpose()
+        own(f.stack.as_ref()).map(|stack| self.labels.stack(stack.iter().map(|text| &*text.0))).transpose()
     }
 }
 
 fn text<'f>(field: Option<&'f Text<'_>>, name: &'static str) -> Result<&'f str, Problem> {
     field.map(|text| &*text.0).ok_or(Problem::Missing(name))
+}
+
+fn own<T>(field: Option<&Own<T>>) -> Option<&T> {
+    field.and_then(|own| own.0.as_ref())
 }

@@ -1,7 +1,7 @@
 //! Everything that an observation knows about one address, brought together and classed.
 
-use crate::blame::{FutexWaits, plausible_owner};
 use crate::graph::findings::Shares;
+use crate::graph::{FutexWaits, plausible_owner};
 use crate::id::{Lock, Site};
 use crate::observation::{Observation, OpenWait};
 use crate::sums::SiteSums;
@@ -71,7 +71,7 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
     for (&lock, shares) in &observation.findings.locks {
         all.entry(lock).or_default().shares = Some(shares);
     }
-    for (word, waits) in observation.blame.words() {
+    for (&word, waits) in &observation.findings.words {
         all.entry(word).or_default().waits = Some(waits);
     }
     for wait in &observation.open_waits {

@@ -5,7 +5,7 @@ use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Place, ThreadWait, WaiterEntry};
 use super::text::share;
-use crate::blame::{FutexWaits, Threads};
+use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
 use crate::sums::Measure;
 use crate::units::Nanos;

@@ -31,6 +31,7 @@ use resolver::Resolver;
 use space::{AddressSpace, Image, Place, Region};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Process images known at one time, as many as the kernel side can number.
@@ -61,6 +62,19 @@ impl Identity {
         let start = stat(pid)?.starttime;
         Some(Self { start, stack: stat(tid)?.startstack })
     }
+}
+
+/// A file in the memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Last component of its path.
+    pub name: String,
+    /// GNU build id.
+    pub build_id: Option<Vec<u8>>,
+    /// Where it lies.
+    pub range: Range<u64>,
+    /// What is added to an address in the file to get one in memory; it may wrap around.
+    pub bias: u64,
 }
 
 /// What is known of one process.
@@ -169,6 +183,15 @@ impl Symbols {
             }
         }
         (images, regions)
+    }
+
+    /// The files that a process has or had in memory.
+    pub fn loaded(&self, process: Process) -> impl Iterator<Item = Loaded> {
+        let images = self.processes.get(&process).into_iter().flat_map(|known| known.space.images());
+        images.filter_map(|(range, bias, id)| {
+            let file = self.files.get(id)?;
+            Some(Loaded { name: file.name.clone(), build_id: file.layout.build_id.clone(), range, bias })
+        })
     }
 
     /// What could not be read, each a sentence for the reader of a report.

@@ -139,6 +139,11 @@ impl From<&Quality> for Losses {
 }
 
 impl Losses {
+    /// Adds a remark.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
     /// The losses as they were told. What this version has no name for is put in words.
     pub(super) fn quality(self) -> Quality {
         let mut quality =

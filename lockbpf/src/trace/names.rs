@@ -6,10 +6,10 @@ use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
 use std::collections::HashMap;
 
-/// Names of one sort at most; more than any recorder asks for.
-const MAX_NAMES: usize = 1 << 20;
-/// Bytes of names at most, about, over all sorts.
+/// Bytes of memory for names at most, about.
 const MAX_BYTES: usize = 1 << 30;
+/// Bytes that a name takes beside its texts, about.
+const ENTRY: usize = 64;
 
 /// What a lock is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,13 +22,24 @@ pub(super) struct Named {
     pub kind: Option<String>,
 }
 
+/// What a thread is called in the input itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NamedThread {
+    /// Where that is not its number.
+    pub id: Option<String>,
+    /// Where that is a number too large for [`Tid`].
+    pub number: Option<u64>,
+    /// Its name.
+    pub comm: Option<String>,
+}
+
 /// The names in a recording.
 #[derive(Clone, Debug, Default)]
 pub struct TraceNames {
     addresses: HashMap<(Process, u64), (Role, Vec<Frame>)>,
     locks: HashMap<Lock, Named>,
     sites: HashMap<Site, String>,
-    threads: HashMap<Tid, String>,
+    threads: HashMap<Tid, NamedThread>,
     bytes: usize,
 }
 
@@ -45,33 +56,33 @@ impl TraceNames {
             let (location, module) = (f.location.as_ref().map(|l| &l.0), f.module.as_ref().map(|m| &m.0));
             length(f.function.as_ref()) + length(location) + length(module) + size_of::<Frame>()
         };
-        self.spend(self.addresses.len(), frames.iter().map(texts).sum())?;
+        self.spend(frames.iter().map(texts).sum())?;
         self.addresses.insert((process, addr), (role, frames));
         Ok(())
     }
 
     pub(super) fn add_lock(&mut self, lock: Lock, named: Named) -> Result<(), Malformed> {
         let texts = [&named.global, &named.id, &named.kind].into_iter().flatten().map(String::len).sum();
-        self.spend(self.locks.len(), texts)?;
+        self.spend(texts)?;
         self.locks.insert(lock, named);
         Ok(())
     }
 
     pub(super) fn add_site(&mut self, site: Site, id: String) -> Result<(), Malformed> {
-        self.spend(self.sites.len(), id.len())?;
+        self.spend(id.len())?;
         self.sites.insert(site, id);
         Ok(())
     }
 
-    pub(super) fn add_thread(&mut self, tid: Tid, id: String) -> Result<(), Malformed> {
-        self.spend(self.threads.len(), id.len())?;
-        self.threads.insert(tid, id);
+    pub(super) fn add_thread(&mut self, tid: Tid, named: NamedThread) -> Result<(), Malformed> {
+        self.spend([&named.id, &named.comm].into_iter().flatten().map(String::len).sum())?;
+        self.threads.insert(tid, named);
         Ok(())
     }
 
-    fn spend(&mut self, names: usize, bytes: usize) -> Result<(), Malformed> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if names >= MAX_NAMES || self.bytes > MAX_BYTES { Err(Malformed::TooMany) } else { Ok(()) }
+    fn spend(&mut self, bytes: usize) -> Result<(), Malformed> {
+        self.bytes = self.bytes.saturating_add(bytes).saturating_add(ENTRY);
+        if self.bytes > MAX_BYTES { Err(Malformed::TooMany) } else { Ok(()) }
     }
 }
 
@@ -103,7 +114,15 @@ impl Names for TraceNames {
     }
 
     fn thread_id(&mut self, tid: Tid) -> Option<String> {
-        self.threads.get(&tid).cloned()
+        self.threads.get(&tid)?.id.clone()
+    }
+
+    fn thread_number(&mut self, tid: Tid) -> Option<u64> {
+        self.threads.get(&tid)?.number
+    }
+
+    fn comm(&mut self, tid: Tid) -> Option<String> {
+        self.threads.get(&tid)?.comm.clone()
     }
 
     fn kind(&mut self, lock: Lock) -> Option<String> {

@@ -302,6 +302,14 @@ impl Names for Told {
         (tid.0 % 2 == 0).then(|| format!("T{}", tid.0))
     }
 
+    fn thread_number(&mut self, tid: Tid) -> Option<u64> {
+        (tid.0 % 4 == 0).then_some(u64::from(tid.0) << 32)
+    }
+
+    fn comm(&mut self, tid: Tid) -> Option<String> {
+        (tid.0 % 5 == 0).then(|| format!("comm{}", tid.0))
+    }
+
     fn kind(&mut self, lock: Lock) -> Option<String> {
         (lock.addr % 2 == 0).then(|| "delegation".to_owned())
     }
@@ -389,6 +397,8 @@ proptest! {
                 prop_assert_eq!(names.kind(s.lock), Told.kind(s.lock));
                 prop_assert_eq!(names.site_id(s.site), Told.site_id(s.site));
                 prop_assert_eq!(names.thread_id(s.tid), Told.thread_id(s.tid));
+                prop_assert_eq!(names.thread_number(s.tid), Told.thread_number(s.tid));
+                prop_assert_eq!(names.comm(s.tid), Told.comm(s.tid));
                 if let Some(raw) = s.stack.and_then(|stack| harvest.stacks.get(&stack)) {
                     let process = s.lock.process;
                     prop_assert_eq!(names.call_stack(process, raw, None), Told.call_stack(process, raw, None));

@@ -1,34 +1,39 @@
 //! What a recording has to name: every address, lock, site and thread that was mentioned, each once.
 
-use super::names::Named;
+use super::names::{Named, NamedThread};
 use super::v1::names::NamesEncoder;
 use crate::event::Event;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::Names;
 use crate::observation::Harvest;
 use crate::op::Action;
+use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// Things of one sort that are named; later ones keep their numbers.
-const MAX_TRACKED: usize = 1 << 20;
+/// Things of one sort that are named; later ones are counted.
+const MAX_TRACKED: usize = 1 << 23;
 
 /// Things of one sort: which were mentioned, and which of these are to be named yet.
 #[derive(Debug)]
 struct Mentioned<T> {
-    seen: HashSet<T>,
+    seen: HashSet<T, RandomState>,
     waiting: Vec<T>,
+    /// Mentions of what was too much.
+    beyond: u64,
 }
 
 impl<T> Default for Mentioned<T> {
     fn default() -> Self {
-        Self { seen: HashSet::new(), waiting: Vec::new() }
+        Self { seen: HashSet::default(), waiting: Vec::new(), beyond: 0 }
     }
 }
 
 impl<T: Copy + Eq + Hash> Mentioned<T> {
     fn mention(&mut self, thing: T) {
-        if self.seen.len() < MAX_TRACKED && self.seen.insert(thing) {
+        if self.seen.len() >= MAX_TRACKED {
+            self.beyond += u64::from(!self.seen.contains(&thing));
+        } else if self.seen.insert(thing) {
             self.waiting.push(thing);
         }
     }
@@ -143,6 +148,12 @@ impl Tracker {
         }
     }
 
+    /// Mentions of things that stay without names, because there are too many.
+    pub(super) fn beyond(&self) -> u64 {
+        let Self { addresses, locks, sites, threads, stacks, .. } = self;
+        addresses.beyond + locks.beyond + sites.beyond + threads.beyond + stacks.beyond
+    }
+
     /// Whether a stack was mentioned.
     pub(super) fn mentions(&self, stack: StackId) -> bool {
         self.numbers.contains(&stack)
@@ -180,8 +191,10 @@ impl Tracker {
             }
         }
         for tid in self.threads.waiting.drain(..) {
-            if let Some(id) = names.thread_id(tid) {
-                out.thread(tid, &id);
+            let (id, number) = (names.thread_id(tid), names.thread_number(tid));
+            let named = NamedThread { id, number, comm: names.comm(tid) };
+            if named != NamedThread::default() {
+                out.thread(tid, &named);
                 full(out)?;
             }
         }

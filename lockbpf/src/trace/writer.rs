@@ -155,7 +155,12 @@ impl<W: Write> Writer<W> {
         self.write_events()?;
         self.tracker.harvest(harvest);
         self.write_rows(harvest)?;
-        let quality = Losses::from(&harvest.quality);
+        let mut quality = Losses::from(&harvest.quality);
+        if self.tracker.beyond() > 0 {
+            let beyond = self.tracker.beyond();
+            quality
+                .note(format!("there are too many locks or places to name them all: {beyond} mentions lack a name."));
+        }
         self.json(Kind::Checkpoint, &Checkpoint { time: now.0, events: self.events.events(), quality })?;
         self.write_names(harvest, names, limit)
     }

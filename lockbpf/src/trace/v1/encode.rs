@@ -6,6 +6,7 @@ use super::shape::{Near, OFF_REASONS, Place, Shape, action_code, put_code, put_s
 use super::{MAX_DICTIONARY, NEW_SHAPE, PROCESS, SHAPES, THREAD_EXIT, reference};
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::id::{Lock, Tid};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Event frames until definitions begin anew: a damaged frame costs those up to the next fresh one.
@@ -25,10 +26,10 @@ pub(in super::super) struct Encoder {
 #[derive(Debug, Default)]
 struct Dictionary {
     /// Number of the shape, and of its lock.
-    shapes: HashMap<Shape, (u64, Option<usize>)>,
-    places: HashMap<Place, u64>,
-    locks: HashMap<Lock, usize>,
-    tids: HashMap<Tid, u64>,
+    shapes: HashMap<Shape, (u64, Option<usize>), RandomState>,
+    places: HashMap<Place, u64, RandomState>,
+    locks: HashMap<Lock, usize, RandomState>,
+    tids: HashMap<Tid, u64, RandomState>,
     /// By number of the lock: the thread that had it last, and the owner named last.
     holders: Vec<(Option<Tid>, Option<Tid>)>,
     near: Near,

@@ -2,7 +2,7 @@
 //! frame stands alone; text that recurs in it is told once.
 
 use super::super::Malformed;
-use super::super::names::{Named, TraceNames};
+use super::super::names::{Named, NamedThread, TraceNames};
 use super::super::varint::{Cursor, put, put_delta, put_text};
 use super::shape::{code_in, put_code};
 use crate::id::{Lock, Process, Site, Tid};
@@ -56,9 +56,14 @@ impl NamesEncoder {
         self.text(Some(id));
     }
 
-    pub(in super::super) fn thread(&mut self, tid: Tid, id: &str) {
+    pub(in super::super) fn thread(&mut self, tid: Tid, named: &NamedThread) {
         self.begin(THREAD, Process(0), u64::from(tid.0));
-        self.text(Some(id));
+        self.text(named.id.as_deref());
+        self.text(named.comm.as_deref());
+        self.out.push(u8::from(named.number.is_some()));
+        if let Some(number) = named.number {
+            put(&mut self.out, number);
+        }
     }
 
     fn begin(&mut self, tag: u8, process: Process, addr: u64) {
@@ -121,7 +126,10 @@ pub(in super::super) fn read(payload: &[u8], names: &mut TraceNames) -> Result<(
             SITE => names.add_site(Site { process, addr: near }, from.owned()?.unwrap_or_default())?,
             THREAD => {
                 let tid = Tid(u32::try_from(near).map_err(|_| Malformed::TooLarge)?);
-                names.add_thread(tid, from.owned()?.unwrap_or_default())?;
+                let (id, comm) = (from.owned()?, from.owned()?);
+                let has_number = code_in(&[false, true], &mut from.cursor)?;
+                let number = if has_number { Some(from.cursor.number()?) } else { None };
+                names.add_thread(tid, NamedThread { id, number, comm })?;
             }
             _ => return Err(Malformed::Unknown("sort of name")),
         }

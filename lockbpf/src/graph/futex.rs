@@ -1,6 +1,6 @@
 //! Waits that only the kernel's futex calls show: the futex tier alone, or locks that are not pthread mutexes.
 
-use super::shares::Stacks;
+use super::findings::Stacks;
 use crate::event::{FutexResult, FutexWait};
 use crate::histogram::Histogram;
 use crate::id::{Site, Tid};
@@ -76,7 +76,7 @@ impl FutexWaits {
         owned > 0 && self.contended.count * 2 > self.waits.count && owned * 2 > self.contended.count
     }
 
-    pub(super) fn add(&mut self, w: &FutexWait) {
+    pub(crate) fn add(&mut self, w: &FutexWait) {
         let outcome = match w.result {
             FutexResult::Slept => &mut self.slept,
             FutexResult::Again => &mut self.again,
