@@ -40,19 +40,20 @@ impl Names for Lines {
 }
 
 /// Two sections of one lock, and their graph, in thousandths of a ns.
-fn lines() -> Observation {
+fn lines() -> Run {
     let mut o = observation();
     o.processes.clear();
     o.ticks_per_ns = 1_000;
-    feed(&mut o, &section(0x1000, 11, 0x100, [0, 0, 15]), true);
-    feed(&mut o, &section(0x1000, 12, 0x200, [5, 15, 20]), true);
+    feed(&mut o, &section(0x1000, 11, 0x100, [0, 0, 15]), false);
+    feed(&mut o, &section(0x1000, 12, 0x200, [5, 15, 20]), false);
     o.sums.iter_mut().for_each(|s| s.kind = LockKind::Other);
-    o.threads = server().threads;
+    o.threads = server().threads.clone();
     let node = |number, tid, at, times: [u64; 3]| {
         let [attempt, acquire, release] = times.map(|t| Some(Time(t)));
         Node { number, site: Some(site(at)), tid: Tid(tid), lock: lock(0x1000), attempt, acquire, release }
     };
     let edge = |cost| Edge { from: 1, to: 2, kind: EdgeKind::Direct, cost: Nanos(cost), inferred: false };
+    o.findings.sites.entry(site(0x100)).or_default().apwt = Nanos(1_250);
     o.findings.last_thread = Some(Tid(12));
     o.findings.detail = Some(Detail {
         nodes: vec![node(1, 11, 0x100, [0, 0, 1_500]), node(2, 12, 0x200, [500, 2_000, 3_000])],
@@ -124,12 +125,12 @@ fn identities_and_decimals_are_those_of_the_input() {
     assert_eq!(graph["unattributed_ns"].to_string(), r#"{"d2":0.25}"#);
     assert_eq!(graph["critical_components"].to_string(), r#"[["d1","d2"]]"#);
     assert_eq!(graph["last_thread"], 12);
-    assert_eq!((&lock["wait_ns"]["sum"], &json["sites"][0]["apwt_ns"]), (&10_000.into(), &10_000.into()));
+    assert_eq!((&lock["wait_ns"]["sum"], &json["sites"][0]["apwt_ns"]), (&10_000.into(), &1.25.into()));
 }
 
 #[test]
 fn the_graph_is_there_only_if_it_was_asked_for() {
-    let json = json(&report(&server()));
+    let json = json(&report(&observation()));
     assert!(json.get("graph").is_none() && json.get("runs").is_none() && json.get("selection").is_none());
     assert!(json["critical_path"].is_null());
     let empty = ["deadlocks", "inversions"].map(|name| json[name].as_array().map(Vec::len));
@@ -138,12 +139,12 @@ fn the_graph_is_there_only_if_it_was_asked_for() {
 
 #[test]
 fn what_the_analysis_counted_is_in_the_quality() {
-    let mut o = server();
+    let mut o = found(&server());
     o.findings.impossible.insert("release_without_hold", 2);
     o.findings.cut.insert("held_at_start", 3);
     o.findings.cut.insert("held_at_end", 0);
     o.quality.counters.insert("exited_holding", 1);
-    let q = report(&o).quality;
+    let q = build(&o, &mut FakeNames, &Options::default()).unwrap().quality;
     assert_eq!(q.impossible, [("release_without_hold".to_owned(), 2)].into());
     assert_eq!(q.edges.get("held_at_start"), Some(&3));
     assert!(!q.edges.contains_key("held_at_end") && !q.incomplete);

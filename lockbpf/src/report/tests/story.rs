@@ -1,7 +1,7 @@
 //! What the report makes of what the graph found: nesting, causes, barriers, deadlocks.
 
 use super::*;
-use crate::deadlock::{Blocked, Deadlock};
+use crate::deadlock::{Blocked, Deadlock, LockOrder};
 use crate::graph::findings::{
     Cause, Causes, Chain, CriticalPath, Holder, Link, PathWait, Shares, SiteBlame, Waiter, Who,
 };
@@ -17,7 +17,7 @@ const INNER: Lock = Lock { process: P, addr: 0x1008 };
 type Doing<'a> = &'a [(Cause, u64, Option<u64>)];
 
 /// A row of a lock's holders; everything is in ms.
-fn holder(o: &mut Observation, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> Holder {
+fn holder(o: &mut Run, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> Holder {
     let mut causes = Causes::default();
     let mut row = Holder {
         who: Who::Section { lock, site: site(at) },
@@ -47,7 +47,7 @@ fn holder(o: &mut Observation, lock: Lock, at: u64, nested: bool, doing: Doing<'
 }
 
 /// Threads that waited for a lock at one place, and whom they waited for.
-fn waits(o: &mut Observation, lock: Lock, at: u64, holders: Vec<Holder>) {
+fn waits(o: &mut Run, lock: Lock, at: u64, holders: Vec<Holder>) {
     let wait: Nanos = holders.iter().map(|h| h.wait).sum();
     let waits = Tally { count: 10, time: wait };
     let blamed = holders.iter().map(|h| h.wait).collect();
@@ -61,7 +61,7 @@ fn waits(o: &mut Observation, lock: Lock, at: u64, holders: Vec<Holder>) {
 }
 
 /// One lock, held at fn3 while 6 s were waited for it at fn4.
-fn held(doing: Doing<'_>) -> Observation {
+fn held(doing: Doing<'_>) -> Run {
     let mut o = observation();
     o.findings.scheduling_known = true;
     let row = holder(&mut o, OUTER, 0x300, false, doing);
@@ -70,7 +70,7 @@ fn held(doing: Doing<'_>) -> Observation {
 }
 
 /// fn4 waits for the outer lock, whose holder in fn3 waits for the inner one, which fn5 holds while it writes.
-fn nested() -> Observation {
+fn nested() -> Run {
     let mut o = observation();
     o.findings.scheduling_known = true;
     let writing: Doing<'_> = &[(Cause::Blocked, 3_000, Some(FDATASYNC)), (Cause::Running, 1_000, None)];
@@ -93,15 +93,15 @@ fn nested() -> Observation {
         hops: 9,
         truncated: false,
     };
-    o.threads = server().threads;
+    o.threads = server().threads.clone();
     o
 }
 
-fn told(o: &Observation) -> Report {
+fn told(o: &Run) -> Report {
     build(o, &mut FakeNames, &Options::default()).unwrap()
 }
 
-fn says(o: &Observation) -> String {
+fn says(o: &Run) -> String {
     told(o).verdict.join(" ")
 }
 
@@ -228,7 +228,7 @@ fn a_deadlock_comes_first() {
         "{text}"
     );
     let mut alone = observation();
-    alone.deadlocks = o.deadlocks;
+    alone.deadlocks = o.deadlocks.clone();
     assert_eq!(told(&alone).verdict.len(), 1, "that no lock was seen would mislead");
 }
 
@@ -255,4 +255,30 @@ fn a_report_can_be_restricted() {
     assert_eq!(unmatched.to_string(), "no site matches `fn9`; there is fn3 (work.c:3), fn4 (work.c:4), fn5 (work.c:5)");
     assert!(only(Some("1008"), Some("fn4")).is_err());
     assert_eq!(only(Some("nix"), None).unwrap_err().candidates, ["global_1000", "global_1008"]);
+}
+
+#[test]
+fn lock_orders_that_could_deadlock_are_told() {
+    let mut o = nested();
+    let order = |outer, inner, tid, count| LockOrder {
+        outer,
+        outer_site: site(0x300),
+        inner,
+        inner_site: site(0x500),
+        tid: Tid(tid),
+        others: false,
+        count,
+    };
+    o.orders = vec![order(OUTER, INNER, 11, 1), order(INNER, OUTER, 12, 1_000)];
+    let report = told(&o);
+    let orders = &report.inversions[0].orders;
+    assert_eq!((report.inversions.len(), orders.len(), orders[1].count), (1, 2, 1_000));
+    assert_eq!((orders[0].outer.as_str(), orders[0].inner_symbol.as_str()), ("1234:0x1000", "fn5 (work.c:5)"));
+    let expected = "
+Lock orders that could deadlock: each lock was held while the next one was taken
+  `global_1000` → `global_1008` → `global_1000`
+    `global_1000` (in fn3 (work.c:3)), then `global_1008` (in fn5 (work.c:5)): once, by thread 11 (worker11)
+    `global_1008` (in fn3 (work.c:3)), then `global_1000` (in fn5 (work.c:5)): 1,000 times, by thread 12 (worker12)
+";
+    assert!(text(&report).contains(expected), "{}", text(&report));
 }
