@@ -1,5 +1,6 @@
 //! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
 
+use super::select::SelectArgs;
 use crate::capture::session::Scope;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -26,6 +27,8 @@ const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
   lockbpf export --pid 1234 --to t.bin   record to a file
   lockbpf export --from t.bin --to t.jsonl   convert it to text
+  lockbpf select --sizes 1,2,4 -- ./bench {size}
+                                         at which sizes locks hold a program back
   lockbpf doctor                         what this machine allows, and what probes cost on it
 
 Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
@@ -50,6 +53,8 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
+    /// Find the sizes of a workload at which locks hold it back, and observe those.
+    Select(SelectArgs),
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,

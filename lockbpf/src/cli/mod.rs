@@ -14,6 +14,7 @@ mod output;
 mod placement;
 mod progress;
 mod record;
+mod select;
 mod source;
 
 use anyhow::{Context, Result};
@@ -67,6 +68,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             output::write(&text)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
     }
 }
