@@ -16,8 +16,8 @@ pub struct Config {
     pub task_start_boottime: u32,
     /// Offset of `task_struct::__state`.
     pub task_state: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// Offset of `task_struct::sched_info.run_delay`; 0 where the kernel does not keep it.
+    pub task_run_delay: u32,
     /// Only threads of this name, if [`mode::COMM`]: see [`comm_words`]. As words, since programs read the whole of this,
     /// and each byte would cost them a read and eight bytes of their stack.
     pub comm: [u64; 2],
@@ -58,7 +58,7 @@ pub const MAX_PROCESSES: u32 = 8_192;
 /// Waits in progress at one time.
 pub const MAX_WAITS: u32 = 16_384;
 /// Pairs of locks of which one was taken while the other was held.
-pub const MAX_ORDERS: u32 = 8_192;
+pub const MAX_ORDERS: u32 = 16_384;
 /// Distinct stacks.
 pub const MAX_STACKS: u32 = 16_384;
 /// Frames kept of a stack.

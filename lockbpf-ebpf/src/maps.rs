@@ -27,7 +27,7 @@ pub static CONFIG: Global<Config> = Global::new(Config {
     task_group_leader: 0,
     task_start_boottime: 0,
     task_state: 0,
-    reserved: 0,
+    task_run_delay: 0,
     comm: [0; 2],
 });
 
@@ -52,7 +52,7 @@ pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 #[btf_map]
 pub static SUMS: HashMap<SumKey, Sums, { MAX_SUMS as usize }> = HashMap::new();
 
-/// Which locks are taken while which are held. Preallocated (0.8 MB), as above.
+/// Which locks are taken while which are held. Preallocated (1.9 MB), as above.
 #[btf_map]
 pub static ORDERS: HashMap<OrderKey, OrderSums, { MAX_ORDERS as usize }> = HashMap::new();
 

@@ -2,14 +2,13 @@
 //! passes here, so whoever is not involved must be gone after one look into the task's storage, which costs nothing to
 //! speak of for a task that has none.
 //!
-//! These programs run with interrupts off, under the lock of a run queue: nothing can preempt them, so they need not
-//! [stay on the thread's own stack](crate::thread). They reach the state of threads other than the current one; what they
-//! touch of it (`Thread::off`) is touched by nobody else.
+//! This program runs with interrupts off, under the lock of a run queue: nothing can preempt it, so it need not
+//! [stay on the thread's own stack](crate::thread).
 
 use crate::emit::emit;
 use crate::futex::WAIT;
 use crate::maps::{CONFIG, CONTROL, STATE, user_stack};
-use crate::thread::{Thread, now};
+use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::bpf_task_storage_get;
@@ -22,22 +21,22 @@ use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 2;
 
-/// An absence that has not ended.
+/// An absence, until it is recorded: by the thread itself, once it is back and does something with a lock, or leaves again.
+/// How long it waited for a CPU is known only then, from what the scheduler adds up for each thread; to watch each thread's
+/// wake-ups for it would cost all of them.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Absence {
-    /// When it began; 0 while there is none.
+    /// When it began.
     pub since_ns: u64,
-    /// When the thread could have run again; 0 as long as it cannot.
-    pub runnable_ns: u64,
+    /// When it ended; 0 while it lasts, and while there is none.
+    pub end_ns: u64,
+    /// The scheduler's sum of the thread's waiting for CPUs at its beginning.
+    pub run_delay_ns: u64,
     /// Stack at its beginning.
     pub stack: i32,
-    /// `Reason`.
+    /// `Reason`; 0 while there is none.
     pub reason: u32,
-    /// The thread, which is not the current one when it comes back.
-    pub tid: u32,
-    /// Explicit padding.
-    pub reserved: u32,
 }
 
 /// The state of a task, if it has any.
@@ -61,22 +60,8 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(t) = state(ctx.arg(2)) {
         // SAFETY: as above; the thread does not run yet.
         let off = unsafe { &mut (*t).off };
-        if off.since_ns != 0 {
-            // SAFETY: written once, before the absence began.
-            come_back(off, unsafe { (*t).process });
-        }
-    }
-    0
-}
-
-/// A thread becomes runnable.
-#[btf_tracepoint(function = "sched_wakeup")]
-pub fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
-    if let Some(t) = state(ctx.arg(0)) {
-        // SAFETY: as above.
-        let off = unsafe { &mut (*t).off };
-        if off.since_ns != 0 && off.runnable_ns == 0 {
-            off.runnable_ns = now();
+        if off.reason != 0 && off.end_ns == 0 {
+            off.end_ns = now();
         }
     }
     0
@@ -88,6 +73,7 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
     if !t.observed() || CONTROL.get(0).is_none_or(|c| c.active == 0) {
         return;
     }
+    record_absence(t);
     let preempted: u32 = ctx.arg(0);
     let task: *mut task_struct = ctx.arg(1);
     let state = if preempted & 1 != 0 { 0 } else { task_state(task) };
@@ -105,12 +91,11 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
     };
     t.off = Absence {
         since_ns: now(),
-        runnable_ns: 0,
+        end_ns: 0,
+        run_delay_ns: run_delay(task),
         // Where it was preempted says nothing: it could have been anywhere.
         stack: if matches!(reason, Reason::Runnable) { -1 } else { user_stack(ctx) },
         reason: reason as u32,
-        tid: crate::thread::tid(),
-        reserved: 0,
     };
 }
 
@@ -133,22 +118,42 @@ fn task_state(task: *mut task_struct) -> u32 {
     unsafe { bpf_probe_read_kernel(task.add(CONFIG.load().task_state as usize).cast::<u32>()) }.unwrap_or(0)
 }
 
-/// The thread has a CPU again.
+/// How long a task has waited for CPUs since it exists, ns, as far as is known; 0 where the kernel does not keep it.
 #[inline(always)]
-fn come_back(off: &mut Absence, process: u32) {
-    let now = now();
-    let off_ns = now.saturating_sub(off.since_ns);
-    let could_run_ns = if off.reason == Reason::Runnable as u32 { off.since_ns } else { off.runnable_ns };
-    off.since_ns = 0;
+fn run_delay(task: *mut task_struct) -> u64 {
+    let offset = CONFIG.load().task_run_delay;
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_kernel(task.cast::<u8>().cast_const().add(offset as usize).cast::<u64>()) }.unwrap_or(0)
+}
+
+/// Records the current thread's last absence, if it has ended and is not recorded yet.
+#[inline(always)]
+pub fn record_absence(t: &mut Thread) {
+    if t.off.reason != 0 {
+        record(t);
+    }
+}
+
+/// A function of its own, so that its instructions are not repeated in every program.
+#[inline(never)]
+fn record(t: &mut Thread) {
+    let off = t.off;
+    t.off.reason = 0;
+    let off_ns = off.end_ns.saturating_sub(off.since_ns);
     if off_ns < MIN_OFF_NS {
         return;
     }
+    let runnable_ns =
+        if off.reason == Reason::Runnable as u32 { off_ns } else { run_delay(task()).saturating_sub(off.run_delay_ns) };
     let record = OffCpuRecord::pack(&OffCpuFields {
-        end_ns: now,
+        end_ns: off.end_ns,
         off_ns,
-        runnable_ns: if could_run_ns == 0 { 0 } else { now.saturating_sub(could_run_ns) },
-        process,
-        tid: off.tid,
+        runnable_ns,
+        process: t.process,
+        tid: tid(),
         stack: off.stack,
         reason: off.reason as u8,
     });

@@ -1,4 +1,5 @@
 //! How fast event lines are read, and sections taken apart and put in order.
+#![allow(missing_docs, reason = "`criterion_group!` makes a public function")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use lockbpf::event::{Event, Outcome, Section, Via, flag};
@@ -36,7 +37,7 @@ fn lines() -> String {
 fn sections() -> Vec<Event> {
     let process = Process(1);
     let section = |n: u64| {
-        let long = if n % 256 == 0 { 1_000_000 } else { 1 };
+        let long = if n.is_multiple_of(256) { 1_000_000 } else { 1 };
         Section {
             end: Time(10_000_000 + n * 100 + scatter(n) % 500),
             wait: Nanos(scatter(n + 1) % 2_000 * long),

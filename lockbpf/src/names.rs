@@ -82,6 +82,11 @@ pub trait Names {
         Role::Program
     }
 
+    /// A stack as the kernel walked it, innermost first, with the C library's own frames: in what a thread slept.
+    fn whole_stack(&mut self, process: Process, raw: &[u64]) -> Vec<u64> {
+        raw.iter().copied().take_while(|&addr| self.role(process, addr) != Role::Nothing).collect()
+    }
+
     /// What the input itself calls a lock, if its locks have identities of their own (event lines).
     fn lock_id(&mut self, _lock: Lock) -> Option<String> {
         None

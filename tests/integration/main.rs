@@ -12,6 +12,7 @@ mod contention;
 mod errors;
 mod exact;
 mod examples;
+mod export;
 mod lifecycle;
 mod recordings;
 mod safety;

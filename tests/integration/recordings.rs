@@ -45,8 +45,8 @@ fn a_bad_line_is_named() {
 #[test]
 fn the_message_is_one_line() {
     let dir = dir();
-    let bad = r#"{"t":4,"tid":1,"op":"foo","lock":"L"}"#;
-    let file = file(dir.path(), "trace.jsonl", format!("{GOOD}{GOOD}{bad}\n"));
+    let bad = r#"{"t":9,"tid":1,"op":"foo","lock":"L"}"#;
+    let file = file(dir.path(), "trace.jsonl", format!("{GOOD}{}{bad}\n", GOOD.replace("\"t\":", "\"t\":1")));
     let outcome = run(&["report", "--from", &file]);
     assert_eq!(outcome.stderr.trim_end(), format!("lockbpf: failed to read {file}: line 7: unknown op \"foo\""));
 }

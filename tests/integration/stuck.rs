@@ -88,15 +88,49 @@ fn a_deadlock_that_was_there_before_is_told_at_once() {
 }
 
 #[test]
+fn robust_mutexes_name_their_owners_in_their_words() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("stuck robust");
+    let mut observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    assert_told(&told_at_once(&mut observer, "deadlock in process"));
+    observer.interrupt();
+    observer.report();
+    for options in [&[][..], &["--futex-only"]] {
+        let mut observer = Observer::of(workload.pid(), options);
+        assert_told(&told_at_once(&mut observer, "there before"));
+        observer.interrupt();
+        observer.report();
+    }
+}
+
+#[test]
+fn a_thread_that_waits_for_itself() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("stuck self");
+    let mut observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    let told = observer.running.err.find(|line| line.ends_with(" waits for lock_a, held by itself"));
+    assert!(told.is_some());
+    observer.interrupt();
+    observer.report();
+}
+
+/// A thread that may go on is in no deadlock, even if it does not for a long time.
+#[test]
 fn waiting_is_no_deadlock() {
     let Some(_turn) = may_observe() else { return };
-    let mut workload = Workload::start("stuck hang 3");
-    let observer = Observer::of(workload.pid(), &["--duration", "1500ms"]);
-    workload.go();
-    workload.truth();
-    let outcome = observer.outcome();
-    outcome.report();
-    assert!(!outcome.stderr.contains("deadlock"), "{}", outcome.stderr);
+    for line in ["stuck hang 3", "stuck timed"] {
+        for options in [&[][..], &["--futex-only"]] {
+            let mut workload = Workload::start(line);
+            let observer = Observer::of(workload.pid(), &[options, &["--duration", "1500ms"]].concat());
+            workload.go();
+            workload.truth();
+            let outcome = observer.outcome();
+            outcome.report();
+            assert!(!outcome.stderr.contains("deadlock"), "{line} {options:?}: {}", outcome.stderr);
+        }
+    }
 }
 
 #[test]

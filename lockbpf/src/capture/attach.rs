@@ -3,7 +3,7 @@
 use super::CaptureError;
 use super::btf::Btf;
 use super::multi;
-use super::probe_table::{FUNCTIONS, Function, SCHED_TRACEPOINTS, TRACEPOINTS};
+use super::probe_table::{FUNCTIONS, Function, SCHED_SWITCH, TRACEPOINTS};
 use super::raw_program::{self, Kind, RawError};
 use crate::quality::FailedProbe;
 use aya::Ebpf;
@@ -208,19 +208,18 @@ impl Probes {
         Ok((FutexTier::Tracepoints, failed))
     }
 
-    /// Attaches the scheduler's tracepoints, which tell what a holder does instead of running. Returns what failed: without
-    /// them only that is missing.
-    pub(super) fn attach_sched(&mut self, ebpf: &Ebpf, types: &Btf) -> Vec<FailedProbe> {
-        let mut failed = Vec::new();
-        for &name in SCHED_TRACEPOINTS {
-            match attach_typed(ebpf, types, name) {
-                Ok(link) => self.links.push(Box::new(link)),
-                Err(error) => {
-                    failed.push(FailedProbe { probe: format!("sched:{name}"), file: None, reason: reason(&error) })
-                }
+    /// Attaches the scheduler's tracepoint, which tells what a holder does instead of running. Returns it if that failed:
+    /// without it, only that is missing.
+    pub(super) fn attach_sched(&mut self, ebpf: &Ebpf, types: &Btf) -> Option<FailedProbe> {
+        match attach_typed(ebpf, types, SCHED_SWITCH) {
+            Ok(link) => {
+                self.links.push(Box::new(link));
+                None
+            }
+            Err(error) => {
+                Some(FailedProbe { probe: format!("sched:{SCHED_SWITCH}"), file: None, reason: reason(&error) })
             }
         }
-        failed
     }
 
     /// Loads and attaches a raw tracepoint program.

@@ -36,6 +36,8 @@ pub struct TaskOffsets {
     pub start_boottime: u32,
     /// Of `__state`; before 5.14, `state`.
     pub state: u32,
+    /// Of `sched_info.run_delay`; `None` where the kernel does not keep it.
+    pub run_delay: Option<u32>,
 }
 
 /// A member of a structure or union.
@@ -164,6 +166,10 @@ impl Btf {
             group_leader: offset("group_leader")?,
             start_boottime: offset("start_boottime")?,
             state: offset("__state").or_else(|_| offset("state"))?,
+            run_delay: offset("sched_info")
+                .ok()
+                .zip(self.member_offset("sched_info", "run_delay"))
+                .and_then(|(outer, inner)| outer.checked_add(inner)),
         })
     }
 

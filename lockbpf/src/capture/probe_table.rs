@@ -70,5 +70,5 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
     Tracepoint { name: "sys_enter_futex_wait", program: "futex_wait_enter", optional: true },
 ];
 
-/// The scheduler's tracepoints, each with a program of the same name: what a holder does instead of running.
-pub const SCHED_TRACEPOINTS: &[&str] = &["sched_switch", "sched_wakeup"];
+/// The scheduler's tracepoint, and the program of the same name: what a holder does instead of running.
+pub const SCHED_SWITCH: &str = "sched_switch";

@@ -89,9 +89,9 @@ impl Session {
         let mut probes =
             if sites.is_empty() { Probes::default() } else { Probes::load(&mut ebpf, !options.plain_uprobes)? };
         // Holders are known only where uprobes are, but a library may come later.
-        let failed = if options.futex_only { Vec::new() } else { probes.attach_sched(&ebpf, options.types) };
+        let failed = if options.futex_only { None } else { probes.attach_sched(&ebpf, options.types) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
-        let mut quality = Quality { failed_probes: failed, ..Quality::default() };
+        let mut quality = Quality { failed_probes: failed.into_iter().collect(), ..Quality::default() };
         for (program, tracepoint) in [
             ("process_exec", "sched_process_exec"),
             ("process_exit", "sched_process_exit"),
@@ -297,7 +297,7 @@ fn config(options: &Options) -> Config {
         task_group_leader: options.task_offsets.group_leader,
         task_start_boottime: options.task_offsets.start_boottime,
         task_state: options.task_offsets.state,
-        reserved: 0,
+        task_run_delay: options.task_offsets.run_delay.unwrap_or(0),
         comm: comm_words(&comm),
     }
 }

@@ -9,6 +9,7 @@ use super::source::{Format, Input};
 use crate::quality::Quality;
 use crate::trace::{Capture, Compression, Written};
 use anyhow::{Context, Result, bail};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -23,9 +24,14 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
         destination::format(&args.to, args.format)?
     };
     let compression = if args.zstd && !args.no_zstd { Compression::Zstd } else { Compression::None };
-    match &args.from {
-        Some(from) => convert(from, &args.to, format, compression, args.capture.strict),
+    let to = args.to.clone();
+    let done = match &args.from {
+        Some(from) => convert(from, &to, format, compression, args.capture.strict),
         None => capture(args, format, compression),
+    };
+    match done {
+        Err(error) if had_enough(&error, &to) => Ok(ExitCode::SUCCESS),
+        done => done,
     }
 }
 
@@ -59,6 +65,12 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
     }
     out.finish()?;
     Ok(done.incomplete)
+}
+
+/// A reader of standard output that has gone away has had enough: that is no error.
+fn had_enough(error: &anyhow::Error, to: &Path) -> bool {
+    let broken = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+    to == Path::new("-") && error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
 }
 
 fn tell_left_out(done: &Converted, format: Format) {
@@ -102,7 +114,7 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
 }
 
 /// Observes, and writes a trace of it.
-fn record(plan: &Plan, out: impl std::io::Write, to: &Path, compression: Compression) -> Result<Quality> {
+fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: Compression) -> Result<Quality> {
     let c = &plan.capture;
     let capture = Capture {
         min_wait_ns: c.min_wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),

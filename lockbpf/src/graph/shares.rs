@@ -99,12 +99,9 @@ impl LockShares {
         if let Some(&row) = self.holders.get(&who) {
             return row as usize;
         }
-        let rows = &mut self.shares.holders;
-        let threads = || rows.iter().filter(|h| matches!(h.who, Who::Thread(_))).count();
-        let full = match who {
-            Who::Thread(_) => threads() >= MAX_THREADS,
-            _ => rows.len() >= MAX_SITES + MAX_THREADS || rows.len() - threads() >= MAX_SITES,
-        };
+        let alike = |h: &&Holder| std::mem::discriminant(&h.who) == std::mem::discriminant(&who);
+        let known = self.shares.holders.iter().filter(alike).count();
+        let full = known >= if matches!(who, Who::Thread(_)) { MAX_THREADS } else { MAX_SITES };
         if full {
             return self.holder_row(Who::Others);
         }

@@ -18,7 +18,13 @@ impl Engine {
         let phase = self.sections[node as usize].phase;
         let wait = m.now.since(n.instance.attempt.unwrap_or(m.now));
         let contended = match phase {
-            Phase::Idle => return false,
+            Phase::Idle => {
+                // The source says that it did not wait for a holder.
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.leave(self.sections[node as usize].key, wait);
+                }
+                return false;
+            }
             Phase::Blocked => {
                 let open = lock.kind == LockKind::Semaphore || n.instance.shared;
                 wait > Nanos(0) || !open || n.told == Some(true)
@@ -124,7 +130,9 @@ impl Engine {
             if unattributed > Nanos(0) {
                 self.stores[own as usize].leave(row, unattributed);
             }
-            let listed = self.pair(own, n.lock, i.tid, self.sections[node as usize].start) + paired;
+            let section = &self.sections[node as usize];
+            let blocked = section.phase == Phase::Blocked;
+            let listed = if blocked { self.pair(own, n.lock, i.tid, section.start) } else { Nanos(0) } + paired;
             self.stores[own as usize].shares.unpaired += wait - unattributed - listed;
         }
     }

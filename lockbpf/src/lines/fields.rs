@@ -9,7 +9,7 @@ use std::fmt;
 
 /// Every field that means something, with what is optional or depends on the operation left open. Others are ignored; a
 /// field given twice is an error.
-#[derive(Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Fields<'a> {
     pub(super) t: Option<Stamp>,
     #[serde(borrow)]
@@ -117,6 +117,7 @@ impl From<Reason> for OffReason {
 }
 
 /// A value of the given type, or one that means nothing here.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Own<T>(pub(super) Option<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Own<T> {
@@ -127,6 +128,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Own<T> {
 }
 
 /// A process id.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pid(pub(super) u32);
 
 impl<'de> Deserialize<'de> for Pid {

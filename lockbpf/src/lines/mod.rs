@@ -6,6 +6,7 @@
 mod error;
 mod fields;
 mod labels;
+mod plain;
 mod reader;
 #[cfg(test)]
 mod tests;

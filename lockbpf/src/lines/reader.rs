@@ -3,6 +3,7 @@
 use super::error::{LineError, Problem};
 use super::fields::{Fields, Mode, Operation, Own, RawTime, Reason, Stamp, Text, ThreadId};
 use super::labels::Labels;
+use super::plain;
 use super::time::{self, Ticks};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Site, StackId, Tid};
@@ -167,7 +168,10 @@ impl Parser {
             // Arrays could pass for fields without names.
             Some(_) => return Err(Problem::NotAnObject.into()),
         }
-        let fields: Fields<'_> = serde_json::from_slice(line)?;
+        let fields = match plain::parse(line) {
+            Some(fields) => fields,
+            None => serde_json::from_slice(line)?,
+        };
         let time = self.time(fields.t.ok_or(Problem::Missing("t"))?, line)?;
         let tid = self.labels.thread(fields.tid.as_ref().ok_or(Problem::Missing("tid"))?)?;
         let pid = fields.pid.as_ref().map(|pid| pid.0);

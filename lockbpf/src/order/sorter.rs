@@ -181,18 +181,30 @@ impl Sorter {
     /// Moves the next steps of equal time to the queue; `false` if there are none.
     fn expand(&mut self) -> bool {
         let ready = self.sorted.get(self.taken..self.ready).unwrap_or_default();
-        let Some(first) = ready.first() else { return false };
+        let Some(&first) = ready.first() else { return false };
+        if ready.get(1).is_none_or(|next| next.time != first.time) {
+            self.taken += 1;
+            self.give(first);
+            return true;
+        }
         let equal = ready.iter().take_while(|key| key.time == first.time).count();
         self.group.order(ready.get(..equal).unwrap_or_default(), &self.items);
         self.taken += equal;
-        for key in self.group.keys() {
-            let Some(item) = self.items.get(key.slot as usize) else { continue };
-            self.queue.push_back(item.step(key.step, key.time));
-            if key.step == LAST {
-                self.free.push_back(key.slot);
+        for i in 0..equal {
+            if let Some(key) = self.group.key(i) {
+                self.give(key);
             }
         }
         true
+    }
+
+    /// Moves one step to the queue.
+    fn give(&mut self, key: Key) {
+        let Some(item) = self.items.get(key.slot as usize) else { return };
+        self.queue.push_back(item.step(key.step, key.time));
+        if key.step == LAST {
+            self.free.push_back(key.slot);
+        }
     }
 }
 

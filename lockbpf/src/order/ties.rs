@@ -74,9 +74,9 @@ impl Group {
         self.merge();
     }
 
-    /// The steps in order.
-    pub(super) fn keys(&self) -> impl Iterator<Item = Key> + '_ {
-        self.keys.iter().copied()
+    /// A step by its place in the order.
+    pub(super) fn key(&self, place: usize) -> Option<Key> {
+        self.keys.get(place).copied()
     }
 
     fn collect(&mut self, items: &[Item]) {

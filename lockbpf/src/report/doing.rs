@@ -64,7 +64,7 @@ impl Doing {
         all.sort_unstable_by_key(|&(&key, &wait)| (Reverse(wait), key));
         let mut entries = Vec::new();
         for (&(cause, process, stack), &wait) in all.into_iter().take(MAX_STACKS) {
-            let stack = places.stack(process, None, Some(stack));
+            let stack = places.off_stack(process, stack);
             entries.push(OffStackEntry {
                 cause: name(cause).to_owned(),
                 function: stack.iter().find_map(|f| f.function.as_deref()).map(plain),
@@ -78,7 +78,7 @@ impl Doing {
     /// The function in which the threads were mostly off the CPU, if that is known and they were.
     pub(super) fn off_in(&self, places: &mut Places<'_>) -> Option<String> {
         let (&(_, process, stack), _) = self.off.iter().max_by_key(|&(&key, &wait)| (wait, Reverse(key)))?;
-        places.stack(process, None, Some(stack)).iter().find_map(|f| f.function.as_deref()).map(plain)
+        places.off_stack(process, stack).iter().find_map(|f| f.function.as_deref()).map(plain)
     }
 }
 

@@ -152,8 +152,20 @@ impl<'a> Places<'a> {
     /// The functions of a stack, innermost first; empty if it was not kept.
     pub(super) fn stack(&mut self, process: Process, site: Option<u64>, stack: Option<StackId>) -> Vec<StackFrame> {
         let Some(raw) = stack.and_then(|id| self.observation.stacks.get(&id)) else { return Vec::new() };
-        let mut stack = Vec::with_capacity(raw.len());
-        for addr in self.names.call_stack(process, raw, site) {
+        let addrs = self.names.call_stack(process, raw, site);
+        self.named(process, addrs)
+    }
+
+    /// The stack with which a thread left the CPU, from the function that it slept in.
+    pub(super) fn off_stack(&mut self, process: Process, stack: StackId) -> Vec<StackFrame> {
+        let Some(raw) = self.observation.stacks.get(&stack) else { return Vec::new() };
+        let addrs = self.names.whole_stack(process, raw);
+        self.named(process, addrs)
+    }
+
+    fn named(&mut self, process: Process, addrs: Vec<u64>) -> Vec<StackFrame> {
+        let mut stack = Vec::with_capacity(addrs.len());
+        for addr in addrs {
             stack.extend(self.frames(process, addr).iter().map(|f| stack_frame(f, addr)));
         }
         stack

@@ -82,6 +82,8 @@ impl Tracker {
             Action::Attempt(a) => {
                 self.lock(a.lock);
                 self.site(a.site);
+                self.stack(a.lock.process, a.stack);
+                // Locks of event lines belong to no process, their threads may.
                 self.stack(process, a.stack);
             }
             Action::Acquire { lock, .. } | Action::Release { lock, .. } | Action::Fail { lock, .. } => self.lock(lock),
