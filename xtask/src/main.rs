@@ -12,6 +12,7 @@ mod bpf_linker;
 mod build_ebpf;
 mod compile;
 mod debian;
+mod fuzz;
 mod process;
 mod provenance;
 mod rust_src;
@@ -35,6 +36,8 @@ enum Task {
     BuildEbpf(build_ebpf::Args),
     /// Install what the tests need and run all of them.
     Test(test::Args),
+    /// Feed the readers of files with arbitrary bytes.
+    Fuzz(fuzz::Args),
     /// Measure what observing costs.
     Bench(bench::Args),
     /// Boot other kernels in virtual machines and run lockbpf's core tests in them.
@@ -56,6 +59,7 @@ fn run(args: Args) -> Result<ExitCode> {
     match args.task {
         Task::BuildEbpf(args) => build_ebpf::run(&args),
         Task::Test(args) => test::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::VmTest(args) => vm::run(&args),
     }

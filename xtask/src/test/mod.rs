@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{build_ebpf, compile::Toolchain, process, workspace};
+use crate::{build_ebpf, compile::Toolchain, fuzz, process, workspace};
 
 mod packages;
 pub(crate) mod report;
@@ -21,10 +21,13 @@ use step::Outcome;
 /// How long a question to cargo may take, which may have to wait for a lock.
 const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
+/// How long each fuzz target runs, in s.
+const FUZZ_TIME: u64 = 20;
+
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Install no Debian packages and do not recompile the eBPF objects
+    /// Install no Debian packages, do not recompile the eBPF objects, do not fuzz
     #[arg(long)]
     quick: bool,
 }
@@ -66,6 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     report.run("documentation tests", || {
         tests(&mut cargo(&["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "lockbpf-ebpf", "--doc"]))
     });
+    report.run("fuzzing", || if args.quick { Ok(Outcome::skipped("--quick")) } else { fuzz::step(FUZZ_TIME) });
     report.run("integration tests", integration_tests);
     report.run("eBPF objects", || ebpf_objects(args.quick));
     report.write(&packages::missing_reasons(), &mut io::stdout())
