@@ -14,6 +14,10 @@ pub struct Config {
     pub task_group_leader: u32,
     /// Offset of `task_struct::start_boottime`.
     pub task_start_boottime: u32,
+    /// Offset of `task_struct::__state`.
+    pub task_state: u32,
+    /// Offset of `task_struct::sched_info.run_delay`; 0 where the kernel does not keep it.
+    pub task_run_delay: u32,
     /// Only threads of this name, if [`mode::COMM`]: see [`comm_words`]. As words, since programs read the whole of this,
     /// and each byte would cost them a read and eight bytes of their stack.
     pub comm: [u64; 2],
@@ -39,7 +43,7 @@ pub mod mode {
     pub const TIDS: u32 = 1 << 3;
 }
 
-const _: () = assert!(size_of::<Config>() == 40);
+const _: () = assert!(size_of::<Config>() == 48);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]
@@ -53,6 +57,8 @@ pub const MAX_SUMS: u32 = 32_768;
 pub const MAX_PROCESSES: u32 = 8_192;
 /// Waits in progress at one time.
 pub const MAX_WAITS: u32 = 16_384;
+/// Pairs of locks of which one was taken while the other was held.
+pub const MAX_ORDERS: u32 = 16_384;
 /// Distinct stacks.
 pub const MAX_STACKS: u32 = 16_384;
 /// Frames kept of a stack.

@@ -49,6 +49,10 @@ counters! {
     FutexRecords => "futex_records", Volume;
     /// Process and thread-exit records written to a ring buffer.
     LifeRecords => "life_records", Volume;
+    /// Records of absences from the CPU while holding a lock, written to a ring buffer.
+    OffCpuRecords => "off_cpu_records", Volume;
+    /// Records of arrivals at barriers, written to a ring buffer.
+    BarrierRecords => "barrier_records", Volume;
     /// A record did not fit: ring buffer full.
     RingFull => "ring_full", Lost;
     /// A lock × site pair did not fit: sums map full.
@@ -59,6 +63,8 @@ counters! {
     ProcessesFull => "processes_full", Lost;
     /// A wait in progress could not be listed: waits map full.
     WaitsFull => "waits_full", Lost;
+    /// A pair of locks did not fit: orders map full; an inversion may be missing.
+    OrdersFull => "orders_full", Lost;
     /// Task storage could not be allocated for a thread: its operation was not seen.
     StateFull => "state_full", Lost;
     /// More locks held at once than are tracked per thread.

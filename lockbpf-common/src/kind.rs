@@ -18,6 +18,8 @@ pub enum Via {
     CondWait = 6,
     /// A futex word as the kernel sees it; its purpose is not known from the word alone.
     Futex = 7,
+    /// `pthread_barrier_wait`: only in the kernel side's own state, in no record and no sum.
+    Barrier = 8,
 }
 
 impl Via {
@@ -32,6 +34,7 @@ impl Via {
             5 => Self::CondReacquire,
             6 => Self::CondWait,
             7 => Self::Futex,
+            8 => Self::Barrier,
             _ => return None,
         })
     }
@@ -51,6 +54,8 @@ pub mod cookie {
     pub const UNLOCK: u64 = 5;
     /// `pthread_cond_wait` and its timed forms.
     pub const COND_WAIT: u64 = 6;
+    /// `pthread_barrier_wait`.
+    pub const BARRIER_WAIT: u64 = 7;
 }
 
 /// How a section (or an attempt that never became one) ended.

@@ -2,9 +2,12 @@
 //! and values, loss counters and the configuration. `no_std`, no padding, sizes asserted at compile time.
 #![no_std]
 
+pub mod barrier;
 pub mod config;
 pub mod counter;
 pub mod kind;
+pub mod off_cpu;
+pub mod order;
 pub mod process;
 pub mod record;
 pub mod sums;

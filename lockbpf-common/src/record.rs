@@ -20,6 +20,10 @@ pub enum Tag {
     Process = 3,
     /// [`ThreadExitRecord`].
     ThreadExit = 4,
+    /// [`crate::off_cpu::OffCpuRecord`].
+    OffCpu = 5,
+    /// [`crate::barrier::BarrierRecord`].
+    Barrier = 6,
 }
 
 impl Tag {
@@ -31,6 +35,8 @@ impl Tag {
             2 => Self::Futex,
             3 => Self::Process,
             4 => Self::ThreadExit,
+            5 => Self::OffCpu,
+            6 => Self::Barrier,
             _ => return None,
         })
     }

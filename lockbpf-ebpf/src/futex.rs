@@ -2,6 +2,7 @@
 //! other is summed and recorded by itself, since only it is known (runtimes with locks of their own, futex-only mode).
 
 use crate::atomic::add;
+use crate::barrier::waits_at;
 use crate::emit::{reserve, submit};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
 use crate::section::{contend, contend_held, reacquire_held, sums, tally};
@@ -21,7 +22,8 @@ use lockbpf_common::sums::SumKey;
 use lockbpf_common::waiting::Waiting;
 
 const NONE: u32 = 0;
-const WAIT: u32 = 1;
+/// A wait (or a lock of the kernel's own, with priority inheritance).
+pub const WAIT: u32 = 1;
 const WAKE: u32 = 2;
 /// A wait that a signal ended: restarted at once, unless the signal kills the thread.
 const INTERRUPTED: u32 = 3;
@@ -91,7 +93,9 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         kind: mutex_kind::IS_FUTEX,
         expected,
     };
-    if t.pending.via != 0 && t.pending.lock == word {
+    if waits_at(t, word) {
+        (waiting.site, waiting.stack) = (t.pending.site, t.pending.stack);
+    } else if t.pending.via != 0 && t.pending.lock == word {
         if t.pending.flags & u32::from(flag::CONTENDED) == 0 {
             // Free at the attempt, but another thread was faster; or the mutex of a condition wait is taken.
             contend(ctx, t, owner_of(word));
@@ -122,7 +126,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
 /// Index of the held lock in whose call the thread still is, if that is this word: it counts as held from its attempt
 /// on, and only the most recent one can be.
 #[inline(always)]
-fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
+pub fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
     let top = (t.depth as usize).checked_sub(1)?;
     (t.pending.via == 0 && t.held[top & (MAX_HELD - 1)].lock == word).then_some(top)
 }
@@ -155,6 +159,9 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
         WAIT => waited(ctx, t, &call, ret, now),
         WAKE => {
             t.futex.role = NONE;
+            if waits_at(t, call.word) {
+                return;
+            }
             let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
             if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
                 add(if ret > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
@@ -176,6 +183,10 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         _ => FutexResult::Failed,
     };
     t.futex.role = if matches!(result, FutexResult::Interrupted) { INTERRUPTED } else { NONE };
+    if waits_at(t, call.word) {
+        let _ = WAITS.remove(tid());
+        return;
+    }
     let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
     if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
         match result {

@@ -9,11 +9,14 @@
 #![expect(internal_features, reason = "the only way to an atomic addition on this target")]
 
 mod atomic;
+mod barrier;
 mod cond;
 mod emit;
 mod futex;
 mod maps;
 mod mutex;
+mod off_cpu;
+mod orders;
 mod probes;
 mod process;
 mod sched;

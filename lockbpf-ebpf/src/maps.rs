@@ -9,9 +9,11 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::{EbpfContext, Global};
 use core::marker::PhantomData;
 use lockbpf_common::config::{
-    Config, Control, MAX_CPUS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS, STACK_DEPTH,
+    Config, Control, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS,
+    STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
+use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
@@ -24,6 +26,8 @@ pub static CONFIG: Global<Config> = Global::new(Config {
     mode: 0,
     task_group_leader: 0,
     task_start_boottime: 0,
+    task_state: 0,
+    task_run_delay: 0,
     comm: [0; 2],
 });
 
@@ -47,6 +51,10 @@ pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 /// make it hold the lock longer.
 #[btf_map]
 pub static SUMS: HashMap<SumKey, Sums, { MAX_SUMS as usize }> = HashMap::new();
+
+/// Which locks are taken while which are held. Preallocated (1.9 MB), as above.
+#[btf_map]
+pub static ORDERS: HashMap<OrderKey, OrderSums, { MAX_ORDERS as usize }> = HashMap::new();
 
 /// Sums by thread: slots, so that the hot path needs no hash.
 #[btf_map]

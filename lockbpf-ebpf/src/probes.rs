@@ -1,6 +1,7 @@
 //! The uprobe programs. Two forms of the same: one session program that serves every function by its cookie and declines
 //! the return half where it is not needed (kernel 6.13), and a pair of plain programs per function for older kernels.
 
+use crate::barrier;
 use crate::cond;
 use crate::mutex::{attempt_lock, attempt_returned, attempt_timed, attempt_trylock, release};
 use crate::thread::{current, now};
@@ -41,6 +42,10 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         cookie::TRYLOCK => attempt_trylock(&ctx),
         cookie::TIMEDLOCK => attempt_timed(&ctx, Via::TimedLock),
         cookie::CLOCKLOCK => attempt_timed(&ctx, Via::ClockLock),
+        cookie::BARRIER_WAIT => {
+            barrier::arrive(&ctx);
+            false
+        }
         _ => {
             cond::wait(&ctx);
             false
@@ -96,6 +101,12 @@ pub fn mutex_unlock(ctx: ProbeContext) -> u32 {
 #[uprobe]
 pub fn cond_wait(ctx: ProbeContext) -> u32 {
     cond::wait(&ctx);
+    0
+}
+
+#[uprobe]
+pub fn barrier_wait(ctx: ProbeContext) -> u32 {
+    barrier::arrive(&ctx);
     0
 }
 

@@ -32,6 +32,7 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     t.overflow = 0;
     t.pending.via = 0;
     t.futex.role = 0;
+    t.off.reason = 0;
     t.reconsider();
     0
 }

@@ -3,6 +3,8 @@
 use crate::atomic::add;
 use crate::emit::emit;
 use crate::maps::{CONFIG, SUMS, count, user_stack};
+use crate::off_cpu::record_absence;
+use crate::orders::nested;
 use crate::thread::{Held, Pending, Thread, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_NOEXIST;
@@ -81,6 +83,7 @@ pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> &mut
 /// cancelled `pthread_cond_wait`, for one). What they waited for is known from their futex calls.
 #[inline(always)]
 pub fn settle(t: &mut Thread) {
+    record_absence(t);
     match t.pending.via {
         0 => {}
         via if via == Via::Lock as u32 || via == Via::CondReacquire as u32 => {
@@ -91,6 +94,7 @@ pub fn settle(t: &mut Thread) {
             let acquire_ns = p.acquire_ns.max(attempt_ns);
             acquired(t, attempt_ns, acquire_ns);
         }
+        via if via == Via::Barrier as u32 => t.pending.via = 0,
         _ => {
             count(Counter::AttemptWhileAttempting);
             t.pending.via = 0;
@@ -189,6 +193,8 @@ pub fn hold(t: &mut Thread, kind: u32, held: Held, known: Option<usize>) -> Opti
     }
     if t.depth == 0 {
         t.union_start_ns = held.acquire_ns;
+    } else {
+        nested(t, &held);
     }
     let i = t.depth as usize & (MAX_HELD - 1);
     t.held[i] = held;

@@ -1,6 +1,7 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
 use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
+use crate::off_cpu::Absence;
 use crate::process;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_tail_call, bpf_task_storage_get};
@@ -34,6 +35,8 @@ pub struct Thread {
     pub reserved: u32,
     /// When the first of the held locks was acquired.
     pub union_start_ns: u64,
+    /// The absence from the CPU in progress.
+    pub off: Absence,
     /// The lock call in progress.
     pub pending: Pending,
     /// The futex call in progress.

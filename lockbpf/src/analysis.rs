@@ -1,12 +1,263 @@
 //! One iterator of events in, one observation out: the same for live capture, trace files and synthetic events.
 #![forbid(unsafe_code)]
 
+use crate::deadlock::Deadlock;
+use crate::event::{Event, ProcessSeen, ThreadTotals};
+use crate::graph::WaitGraph;
+use crate::id::{Process, Tid};
+use crate::observation::{Harvest, Observation, OpenWait};
+use crate::op::{Action, Attempt, Failure, LockKind, Op, Released};
+use crate::order::Sorter;
+use crate::state::{Instance, Observer};
+use crate::sums::SiteSums;
+use crate::totals::Totals;
+use crate::units::{Nanos, Time};
+use lockbpf_common::kind::Via;
+use std::collections::HashMap;
+
+/// Exited threads listed one by one; what later ones did is added up in one entry.
+const MAX_EXITED: usize = 16_384;
+/// Waits still open at the end that are listed.
+const MAX_OPEN: usize = 16_384;
+
 /// How to analyse.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether to keep every node and edge ([`crate::graph::findings::Detail`]): memory grows with the input.
     pub detail: bool,
     /// Charge each arrival at a barrier with the whole time since the earlier arrival (SyncProf's overlapping costs) and
     /// not only with the time since the previous one (exclusive, conserving).
     pub overlapping_barriers: bool,
+    /// Whether to add up sums from the steps; the kernel's own are used where there are any.
+    pub totals: bool,
+    /// Steps that the sorter holds back.
+    pub hold_back: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { detail: false, overlapping_barriers: false, totals: true, hold_back: crate::order::CAPACITY }
+    }
+}
+
+/// What is known of an observation besides its events.
+#[derive(Clone, Debug, Default)]
+pub struct Closing {
+    /// What was observed, in words.
+    pub target: String,
+    /// When it began and ended; `None`: with its first and last event.
+    pub period: Option<(Time, Time)>,
+    /// Whether only the futex tier was on.
+    pub futex_only: bool,
+    /// Units of time per ns.
+    pub ticks_per_ns: u64,
+    /// Sums, threads, waits, stacks and losses, as far as somebody kept them.
+    pub harvest: Harvest,
+}
+
+/// Turns events into an observation.
+#[derive(Debug)]
+pub struct Analyst {
+    sorter: Sorter,
+    graph: WaitGraph,
+    sums: Sums,
+    processes: HashMap<Process, ProcessSeen>,
+    exited: Vec<ThreadTotals>,
+    events: u64,
+    period: Option<(Time, Time)>,
+}
+
+/// What is added up from steps, if it is wanted.
+#[derive(Debug, Default)]
+struct Sums {
+    totals: Option<Totals>,
+    open: Vec<OpenWait>,
+}
+
+impl Analyst {
+    /// Nothing analysed yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            sorter: Sorter::new(options.hold_back),
+            graph: WaitGraph::new(options),
+            sums: Sums { totals: options.totals.then(Totals::default), open: Vec::new() },
+            processes: HashMap::new(),
+            exited: Vec::new(),
+            events: 0,
+            period: None,
+        }
+    }
+
+    /// Takes one event.
+    pub fn take(&mut self, event: Event) {
+        self.events += 1;
+        let time = event.time();
+        let (from, to) = self.period.get_or_insert((time, time));
+        (*from, *to) = ((*from).min(time), (*to).max(time));
+        self.sorter.push(&event);
+        match event {
+            Event::Process(seen) => drop(self.processes.insert(seen.process, seen)),
+            Event::FutexWait(wait) => self.graph.futex_wait(&wait),
+            Event::ThreadExit(totals) => list_exited(&mut self.exited, totals),
+            Event::Section(_) | Event::OffCpu(_) | Event::Step(_) | Event::Op(_) => {}
+        }
+        for op in self.sorter.pop_ready() {
+            step(&mut self.graph, &mut self.sums, &op);
+        }
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Knows a process that no event tells of.
+    pub fn meet(&mut self, seen: ProcessSeen) {
+        self.processes.insert(seen.process, seen);
+    }
+
+    /// Ends the observation.
+    #[must_use]
+    pub fn finish(mut self, closing: Closing) -> Observation {
+        let Closing { target, period, futex_only, ticks_per_ns, harvest } = closing;
+        let (start, end) = period.or(self.period).unwrap_or_default();
+        // A wait that goes on has no record yet, but whom it blames is known as for any other.
+        for wait in &harvest.open_waits {
+            if let Some(op) = attempt(wait) {
+                self.sorter.push(&Event::Step(op));
+            }
+        }
+        for op in self.sorter.finish() {
+            step(&mut self.graph, &mut self.sums, &op);
+        }
+        let mut deadlocks = harvest.deadlocks;
+        for found in self.graph.deadlocks() {
+            if !deadlocks.iter().any(|known| same(known, found)) {
+                deadlocks.push(found.clone());
+            }
+        }
+        let orders = if harvest.orders.is_empty() { self.graph.orders() } else { harvest.orders };
+        let findings = self.graph.finish(end, &mut self.sums);
+        let Sums { totals, open } = self.sums;
+        let mut quality = harvest.quality;
+        quality.events = self.events;
+        quality.late += self.sorter.late();
+        let mut threads = self.exited;
+        threads.extend(harvest.threads);
+        let mut sums: Vec<SiteSums> = harvest.sums.iter().map(SiteSums::from).collect();
+        let open_waits = if harvest.open_waits.is_empty() { open } else { harvest.open_waits };
+        if let Some(totals) = totals.filter(|_| sums.is_empty()) {
+            sums = totals.sites();
+            threads = totals.threads();
+            let beyond = totals.beyond().count;
+            if beyond > 0 {
+                quality.counters.insert(lockbpf_common::counter::Counter::SumsFull.name(), beyond);
+            }
+        }
+        Observation {
+            target,
+            start,
+            end,
+            futex_only,
+            processes: self.processes,
+            sums,
+            threads,
+            findings,
+            deadlocks,
+            orders,
+            open_waits,
+            stacks: harvest.stacks,
+            quality,
+            ticks_per_ns,
+        }
+    }
+}
+
+fn step(graph: &mut WaitGraph, sums: &mut Sums, op: &Op) {
+    match &mut sums.totals {
+        Some(totals) => {
+            totals.step(op);
+            graph.op(op, totals);
+        }
+        None => graph.op(op, &mut ()),
+    }
+}
+
+impl Observer for Sums {
+    fn released(&mut self, instance: &Instance, at: Time, how: Released) {
+        if let Some(totals) = &mut self.totals {
+            totals.released(instance, at, how);
+        }
+    }
+
+    fn failed(&mut self, instance: &Instance, at: Time, how: Failure) {
+        if let Some(totals) = &mut self.totals {
+            totals.failed(instance, at, how);
+        }
+    }
+
+    fn open(&mut self, instance: &Instance, end: Time) {
+        if instance.acquire.is_none() && self.open.len() < MAX_OPEN {
+            self.open.push(OpenWait {
+                tid: instance.tid,
+                lock: instance.lock,
+                site: instance.site,
+                since: instance.attempt.unwrap_or(end),
+                owner: None,
+                stack: instance.stack,
+                via: Via::Lock,
+                expected: None,
+                before_start: instance.attempt.is_none(),
+            });
+        }
+        if let Some(totals) = &mut self.totals {
+            totals.open(instance, end);
+        }
+    }
+}
+
+/// The attempt of a wait that goes on, if it is for a lock.
+fn attempt(wait: &OpenWait) -> Option<Op> {
+    if matches!(wait.via, Via::Futex | Via::CondWait) {
+        return None;
+    }
+    let attempt = Attempt {
+        lock: wait.lock,
+        site: wait.site?,
+        shared: false,
+        kind: LockKind::Mutex,
+        owner: wait.owner,
+        stack: wait.stack,
+        contended: Some(true),
+    };
+    Some(Op { time: wait.since, tid: wait.tid, process: wait.lock.process, action: Action::Attempt(attempt) })
+}
+
+/// Whether two deadlocks are of the same threads.
+fn same(a: &Deadlock, b: &Deadlock) -> bool {
+    let tids = |d: &Deadlock| {
+        let mut tids: Vec<Tid> = d.members.iter().map(|m| m.tid).collect();
+        tids.sort_unstable();
+        tids
+    };
+    tids(a) == tids(b)
+}
+
+fn list_exited(exited: &mut Vec<ThreadTotals>, totals: ThreadTotals) {
+    if exited.len() < MAX_EXITED {
+        exited.push(totals);
+    } else if let Some(last) = exited.last_mut() {
+        last.tid = Tid(0);
+        last.comm = "(more that exited)".to_owned();
+        last.acquisitions += totals.acquisitions;
+        for (sum, add) in [
+            (&mut last.wait, totals.wait),
+            (&mut last.held_sum, totals.held_sum),
+            (&mut last.held_union, totals.held_union),
+        ] {
+            *sum = Nanos(sum.0.saturating_add(add.0));
+        }
+    }
 }

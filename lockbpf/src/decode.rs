@@ -1,10 +1,13 @@
 //! Ring-buffer records to events. Bytes come from the kernel side, but also from files: every number is checked, and what
 //! makes no sense is an error of a named kind, which the caller counts.
 
-use crate::event::{Event, FutexResult, FutexWait, ProcessSeen, Section, ThreadTotals};
+use crate::event::{Event, FutexResult, FutexWait, OffCpu, ProcessSeen, Section, ThreadTotals};
 use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::op::{Action, Arrival, OffReason, Op};
 use crate::units::{Nanos, Time};
 use bytes::Buf;
+use lockbpf_common::barrier::BarrierRecord;
+use lockbpf_common::off_cpu::{OffCpuRecord, Reason};
 use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag};
 use lockbpf_common::sums::ThreadSums;
 
@@ -73,6 +76,14 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
             };
             Ok((Event::ThreadExit(thread_totals(Time(time), &sums)), None))
         }
+        Tag::OffCpu => {
+            let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
+            Ok((Event::OffCpu(off_cpu(OffCpuRecord(words))?), None))
+        }
+        Tag::Barrier => {
+            let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
+            Ok((Event::Step(arrival(BarrierRecord(words))), None))
+        }
     }
 }
 
@@ -131,6 +142,45 @@ fn futex_wait(fields: &[u64; 6]) -> Result<FutexWait, DecodeError> {
         stack: StackId::from_raw(f.stack),
         result,
     })
+}
+
+fn off_cpu(record: OffCpuRecord) -> Result<OffCpu, DecodeError> {
+    let f = record.unpack();
+    let reason = match Reason::from_u8(f.reason).ok_or(DecodeError::UnknownValue)? {
+        Reason::Runnable => OffReason::Runnable,
+        Reason::Blocked => OffReason::Blocked,
+        Reason::Sleeping => OffReason::Sleeping,
+        Reason::Futex => OffReason::Futex,
+    };
+    let off = Nanos(f.off_ns);
+    Ok(OffCpu {
+        end: Time(f.end_ns),
+        off,
+        runnable: Nanos(f.runnable_ns).min(off),
+        process: Process(f.process),
+        tid: Tid(f.tid),
+        reason,
+        stack: StackId::from_raw(f.stack),
+    })
+}
+
+/// An arrival. The region that it begins has no call of its own: it goes by the same return address as the one it ends,
+/// which is where its code begins.
+fn arrival(record: BarrierRecord) -> Op {
+    let f = record.unpack();
+    let process = Process(f.process);
+    let site = Site { process, addr: f.site };
+    Op {
+        time: Time(f.time_ns),
+        tid: Tid(f.tid),
+        process,
+        action: Action::Barrier(Arrival {
+            barrier: Lock { process, addr: f.barrier },
+            participants: f.participants,
+            site,
+            post: site,
+        }),
+    }
 }
 
 /// A tid of a record, where 0 means unknown.

@@ -19,6 +19,8 @@ pub enum Event {
     OffCpu(OffCpu),
     /// A thread exited.
     ThreadExit(ThreadTotals),
+    /// One step as live capture tells it, in order with nothing else: an arrival at a barrier.
+    Step(Op),
     /// One step of a lock operation: what event lines consist of, already in order.
     Op(Op),
 }
@@ -33,7 +35,7 @@ impl Event {
             Self::Process(p) => p.time,
             Self::OffCpu(o) => o.end,
             Self::ThreadExit(t) => t.time,
-            Self::Op(op) => op.time,
+            Self::Step(op) | Self::Op(op) => op.time,
         }
     }
 }

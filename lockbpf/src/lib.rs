@@ -7,11 +7,11 @@
 //! not know; [`cli`] on top joins them.
 
 pub mod analysis;
-pub mod blame;
 pub mod capture;
 pub mod cli;
 pub mod deadlock;
 pub mod decode;
+pub mod diff;
 pub mod event;
 pub mod graph;
 pub mod histogram;
@@ -23,9 +23,12 @@ pub mod op;
 pub mod order;
 pub mod quality;
 pub mod report;
+pub mod select;
+pub mod stack;
 pub mod state;
 pub mod sums;
 pub mod symbol;
 pub mod tally;
 pub mod totals;
+pub mod trace;
 pub mod units;

@@ -2,6 +2,7 @@
 //! from tables in tests: the report itself reads no file.
 
 use crate::id::{Lock, Process, Site, Tid};
+use crate::stack::Role;
 
 /// One function on a stack; inlined functions are frames of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -75,6 +76,16 @@ pub trait Names {
     /// A stack as the kernel walked it, innermost first, as return addresses from `site` (the place that requested the
     /// lock, if it is known) outwards.
     fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64>;
+
+    /// What a return address on a stack is to a reader: what [`Names::call_stack`] goes by.
+    fn role(&mut self, _process: Process, _return_addr: u64) -> Role {
+        Role::Program
+    }
+
+    /// A stack as the kernel walked it, innermost first, with the C library's own frames: in what a thread slept.
+    fn whole_stack(&mut self, process: Process, raw: &[u64]) -> Vec<u64> {
+        raw.iter().copied().take_while(|&addr| self.role(process, addr) != Role::Nothing).collect()
+    }
 
     /// What the input itself calls a lock, if its locks have identities of their own (event lines).
     fn lock_id(&mut self, _lock: Lock) -> Option<String> {

@@ -1,6 +1,5 @@
 //! Everything an observation yielded, before names are given to addresses: the input of every report.
 
-use crate::blame::Blame;
 use crate::deadlock::{Deadlock, LockOrder};
 use crate::event::{ProcessSeen, ThreadTotals};
 use crate::graph::findings::Findings;
@@ -51,8 +50,6 @@ pub struct Observation {
     pub sums: Vec<SiteSums>,
     /// Threads, living and exited.
     pub threads: Vec<ThreadTotals>,
-    /// Who held what while others waited, from the section records.
-    pub blame: Blame,
     /// Who waited because of whom.
     pub findings: Findings,
     /// Threads that wait for one another in a circle, found while observing.

@@ -20,7 +20,7 @@ pub struct Op {
 }
 
 /// What a thread did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Asks for a lock.
     Attempt(Attempt),
@@ -73,7 +73,7 @@ pub enum Action {
 }
 
 /// A request for a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attempt {
     /// The lock.
     pub lock: Lock,
@@ -92,7 +92,7 @@ pub struct Attempt {
 }
 
 /// An arrival at a barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Arrival {
     /// The barrier.
     pub barrier: Lock,
@@ -141,7 +141,7 @@ impl LockKind {
 }
 
 /// How a held lock was given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
     /// By an unlock.
     Unlock,
@@ -152,7 +152,7 @@ pub enum Released {
 }
 
 /// How an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// A trylock found the lock held.
     TryFailed,

@@ -4,14 +4,19 @@
 
 mod harness;
 
+mod causes;
 mod cli;
 mod condvar;
 mod containers;
 mod contention;
 mod errors;
 mod exact;
+mod examples;
+mod export;
 mod lifecycle;
+mod recordings;
 mod safety;
+mod select;
 mod servers;
 mod stuck;
 mod system_wide;

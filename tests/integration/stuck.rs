@@ -43,6 +43,96 @@ fn a_deadlock_shows_both_locks() {
     }
 }
 
+/// What lockbpf says of a deadlock, while it still observes: the lines after the first, which must contain `first`.
+fn told_at_once(observer: &mut Observer, first: &str) -> String {
+    let told = observer.running.err.find(|line| line.starts_with("lockbpf: deadlock"));
+    let told = told.unwrap_or_else(|| panic!("lockbpf ended without a word of the deadlock"));
+    assert!(told.contains(first), "{told}");
+    // Two threads, each with its lock and its own function.
+    (0..4).map(|_| observer.running.err.next().expect("half a deadlock") + "\n").collect()
+}
+
+fn assert_told(text: &str) {
+    for (waiter, lock) in [("a_then_b", "lock_b"), ("b_then_a", "lock_a")] {
+        assert!(text.contains(&format!(" waits for {lock}, held by thread ")), "no {lock}: {text}");
+        assert!(text.contains(&format!("{waiter} (")), "no {waiter}: {text}");
+    }
+}
+
+#[test]
+fn a_deadlock_is_told_at_once() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&[][..], &["--futex-only"]] {
+        let mut workload = Workload::start("stuck deadlock");
+        let mut observer = Observer::of(workload.pid(), options);
+        workload.go();
+        assert_told(&told_at_once(&mut observer, &format!("deadlock in process {}:", workload.pid())));
+        assert!(observer.running.is_alive());
+        observer.interrupt();
+        observer.report();
+    }
+}
+
+#[test]
+fn a_deadlock_that_was_there_before_is_told_at_once() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("stuck deadlock");
+    workload.go();
+    workload.truth();
+    for options in [&[][..], &["--futex-only"]] {
+        let mut observer = Observer::of(workload.pid(), options);
+        assert_told(&told_at_once(&mut observer, "there before the observation began:"));
+        observer.interrupt();
+        observer.report();
+    }
+}
+
+#[test]
+fn robust_mutexes_name_their_owners_in_their_words() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("stuck robust");
+    let mut observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    assert_told(&told_at_once(&mut observer, "deadlock in process"));
+    observer.interrupt();
+    observer.report();
+    for options in [&[][..], &["--futex-only"]] {
+        let mut observer = Observer::of(workload.pid(), options);
+        assert_told(&told_at_once(&mut observer, "there before"));
+        observer.interrupt();
+        observer.report();
+    }
+}
+
+#[test]
+fn a_thread_that_waits_for_itself() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("stuck self");
+    let mut observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    let told = observer.running.err.find(|line| line.ends_with(" waits for lock_a, held by itself"));
+    assert!(told.is_some());
+    observer.interrupt();
+    observer.report();
+}
+
+/// A thread that may go on is in no deadlock, even if it does not for a long time.
+#[test]
+fn waiting_is_no_deadlock() {
+    let Some(_turn) = may_observe() else { return };
+    for line in ["stuck hang 3", "stuck timed"] {
+        for options in [&[][..], &["--futex-only"]] {
+            let mut workload = Workload::start(line);
+            let observer = Observer::of(workload.pid(), &[options, &["--duration", "1500ms"]].concat());
+            workload.go();
+            workload.truth();
+            let outcome = observer.outcome();
+            outcome.report();
+            assert!(!outcome.stderr.contains("deadlock"), "{line} {options:?}: {}", outcome.stderr);
+        }
+    }
+}
+
 #[test]
 fn attaching_to_a_program_that_hangs_already() {
     let Some(_turn) = may_observe() else { return };

@@ -202,3 +202,15 @@ fn speed() {
     workload.running.close_stdin();
     assert!(workload.running.wait().success());
 }
+
+#[test]
+fn task_queues() {
+    let truth = check_alone("taskqueues 4 500 10 10");
+    assert_eq!((truth.fact("tasks"), truth.fact("updates")), (500, 500));
+    assert_eq!(truth.lock("patch_lock").acquisitions, 3 * 500);
+    let split = check_alone("taskqueues 4 500 10 10 sleep split");
+    assert_eq!(split.lock("patch_lock").acquisitions, 0);
+    assert_eq!(split.lock("free_lock").acquisitions, 2 * 500);
+    let patches = split.locks.iter().filter(|l| l.symbol.as_deref().is_some_and(|s| s.starts_with("patch_locks")));
+    assert_eq!(patches.map(|l| l.acquisitions).sum::<u64>(), 500);
+}

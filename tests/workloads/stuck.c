@@ -1,5 +1,8 @@
 // stuck hang WAITERS: after "go" a holder takes `hung_lock` and sleeps for ever, and WAITERS threads wait for it.
 // stuck deadlock: two threads hold `lock_a` and `lock_b` and each waits for the other's.
+// stuck robust: the same with robust mutexes, whose owners stand in their lock words.
+// stuck timed: the same with deadlines an hour ahead, which is no deadlock.
+// stuck self: one thread waits for `lock_a`, which it holds.
 // The truth is printed when everybody sleeps; nothing moves any more until stdin is closed.
 #include "truth.h"
 
@@ -12,6 +15,7 @@ pthread_mutex_t lock_b = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t held;
 static _Atomic pid_t tid[MAX_WAITERS];
 static _Atomic pid_t holder_tid;
+static bool timed;
 
 NAMED static void *sleepy_holder(void *arg)
 {
@@ -30,12 +34,30 @@ NAMED static void *hopeless_waiter(void *arg)
     return NULL;
 }
 
+static struct timespec in_an_hour(void)
+{
+    struct timespec deadline;
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += 3600;
+    return deadline;
+}
+
+// A macro, so that the call site is in the function that uses it.
+#define TAKE(mutex)                                          \
+    do {                                                     \
+        struct timespec deadline = in_an_hour();             \
+        if (timed)                                           \
+            MUST(pthread_mutex_timedlock(mutex, &deadline)); \
+        else                                                 \
+            MUST(pthread_mutex_lock(mutex));                 \
+    } while (0)
+
 NAMED static void *a_then_b(void *arg)
 {
     tid[0] = my_tid();
     MUST(pthread_mutex_lock(&lock_a));
     pthread_barrier_wait(&held);
-    MUST(pthread_mutex_lock(&lock_b));
+    TAKE(&lock_b);
     return arg;
 }
 
@@ -44,6 +66,14 @@ NAMED static void *b_then_a(void *arg)
     tid[1] = my_tid();
     MUST(pthread_mutex_lock(&lock_b));
     pthread_barrier_wait(&held);
+    TAKE(&lock_a);
+    return arg;
+}
+
+NAMED static void *a_twice(void *arg)
+{
+    tid[0] = my_tid();
+    MUST(pthread_mutex_lock(&lock_a));
     MUST(pthread_mutex_lock(&lock_a));
     return arg;
 }
@@ -72,18 +102,41 @@ static void deadlock(void)
     await_blocked(&tid[1], &lock_a, sizeof lock_a);
 }
 
+static void deadlock_alone(void)
+{
+    pthread_t thread;
+    truth_of("lock_a", &lock_a);
+    MUST(pthread_create(&thread, NULL, a_twice, NULL));
+    await_blocked(&tid[0], &lock_a, sizeof lock_a);
+}
+
+static void make_robust(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t robust;
+    MUST(pthread_mutexattr_init(&robust));
+    MUST(pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST));
+    MUST(pthread_mutex_init(mutex, &robust));
+}
+
 int main(int argc, char **argv)
 {
-    bool deadly = argc > 1 && strcmp(argv[1], "deadlock") == 0;
+    const char *how = argc > 1 ? argv[1] : "";
     long waiters = number(argc, argv, 2, 3);
     if (waiters < 1 || waiters > MAX_WAITERS)
         die("stuck", EINVAL);
     MUST(pthread_barrier_init(&held, NULL, 2));
     ready_and_go();
-    if (deadly)
-        deadlock();
-    else
+    timed = strcmp(how, "timed") == 0;
+    if (strcmp(how, "robust") == 0) {
+        make_robust(&lock_a);
+        make_robust(&lock_b);
+    }
+    if (strcmp(how, "hang") == 0)
         hang(waiters);
+    else if (strcmp(how, "self") == 0)
+        deadlock_alone();
+    else
+        deadlock();
     fact("all_wait_at_ns", now_ns());
     print_truth("stuck");
     char byte;

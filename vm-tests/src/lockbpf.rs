@@ -84,12 +84,18 @@ impl Observer {
         let mut child = command.spawn().with_context(|| format!("failed to start {LOCKBPF}"))?;
         let stderr = BufReader::new(child.stderr.take().context("lockbpf has no stderr")?);
         let mut observer = Self { child, stderr, said: String::new() };
-        while !observer.summary().is_some_and(|line| line.ends_with('\n')) {
-            if observer.stderr.read_line(&mut observer.said).context("failed to read what lockbpf says")? == 0 {
-                bail!("lockbpf ended before it observed ({}): {}", observer.child.wait()?, observer.said.trim_end());
+        observer.listen_for("observing ")?;
+        Ok(observer)
+    }
+
+    /// Returns when it has said a line that begins like this.
+    pub(crate) fn listen_for(&mut self, beginning: &str) -> Result<()> {
+        while !self.said.lines().any(|line| line.starts_with(beginning)) {
+            if self.stderr.read_line(&mut self.said).context("failed to read what lockbpf says")? == 0 {
+                bail!("lockbpf ended ({}) without {beginning:?}: {}", self.child.wait()?, self.said.trim_end());
             }
         }
-        Ok(observer)
+        Ok(())
     }
 
     /// The line in which it tells what it observes, and how.

@@ -29,7 +29,7 @@ struct Case {
     contention: bool,
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 12] = [
     Case { line: "counter 4 3 500", contention: false },
     Case { line: "counter 4 2 500 try", contention: false },
     Case { line: "threads 4 10 100", contention: false },
@@ -38,6 +38,10 @@ const CASES: [Case; 8] = [
     Case { line: "nesting 8 5", contention: true },
     Case { line: "hold 5 3 2000", contention: true },
     Case { line: "condvar 5 5 3", contention: true },
+    Case { line: "holder sleep 3", contention: true },
+    Case { line: "holder preempted 2", contention: true },
+    Case { line: "orders 10", contention: true },
+    Case { line: "late 4 3", contention: true },
 ];
 
 /// How lockbpf says that it places probes.
@@ -67,6 +71,8 @@ fn supported(ways: &[Way]) -> Vec<Test> {
         tests.push(test(format!("exact counts, system-wide {}", way.0), move || system_wide(way)));
     }
     tests.push(test("exact waits, futex-only", futex_only));
+    tests.push(test("a deadlock is told at once", || deadlock(&[])));
+    tests.push(test("a deadlock is told at once, futex-only", || deadlock(&["--futex-only"])));
     tests
 }
 
@@ -154,6 +160,21 @@ fn futex_only() -> Result<()> {
         ensure!(told.contended == lock.contended, "{} waits were made, {} are told", lock.contended, told.contended);
     }
     Ok(())
+}
+
+/// One that forms while it is observed, and one that is there already.
+fn deadlock(options: &[&str]) -> Result<()> {
+    let (mut early, mut late) = (Workload::start("stuck deadlock")?, Workload::start("stuck deadlock")?);
+    early.work()?;
+    let pids = [&early, &late].map(|workload| workload.pid().to_string());
+    let mut observer = Observer::start(&[&["--pid", &pids[0], "--pid", &pids[1]], options].concat())?;
+    observer.listen_for(&format!("lockbpf: deadlock in process {}, there before", pids[0]))?;
+    late.work()?;
+    observer.listen_for(&format!("lockbpf: deadlock in process {}:", pids[1]))?;
+    observer.interrupt()?;
+    observer.report()?;
+    early.dismiss()?;
+    late.dismiss()
 }
 
 #[cfg(test)]

@@ -56,19 +56,30 @@ impl Workload {
         self.child.id()
     }
 
-    /// Lets it work until its exit, and returns its truth.
-    pub(crate) fn finish(mut self) -> Result<Truth> {
+    /// Lets it work, and returns its truth.
+    pub(crate) fn work(&mut self) -> Result<Truth> {
         self.stdin.write_all(b"g").context("failed to start a workload's work")?;
-        let truth = loop {
+        loop {
             let line = self.line()?;
             if line.starts_with("{\"workload\"") {
-                break serde_json::from_str(&line).with_context(|| format!("failed to read the truth {line}"))?;
+                return serde_json::from_str(&line).with_context(|| format!("failed to read the truth {line}"));
             }
-        };
+        }
+    }
+
+    /// Lets it work until its exit, and returns its truth.
+    pub(crate) fn finish(mut self) -> Result<Truth> {
+        let truth = self.work()?;
+        self.dismiss()?;
+        Ok(truth)
+    }
+
+    /// Waits for its exit.
+    pub(crate) fn dismiss(mut self) -> Result<()> {
         drop(self.stdin);
         let status = self.child.wait().context("failed to wait for a workload")?;
         ensure!(status.success(), "a workload ended with {status}");
-        Ok(truth)
+        Ok(())
     }
 
     fn line(&mut self) -> Result<String> {

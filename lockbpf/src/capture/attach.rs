@@ -1,13 +1,16 @@
 //! Placing the programs: uprobes at the sites that were chosen, tracepoints, and what failed.
 
 use super::CaptureError;
+use super::btf::Btf;
 use super::multi;
-use super::probe_table::{FUNCTIONS, Function, TRACEPOINTS};
+use super::probe_table::{FUNCTIONS, Function, SCHED_SWITCH, TRACEPOINTS};
+use super::raw_program::{self, Kind, RawError};
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::uprobe::{UProbeLink, UProbeLinkId, UProbeScope};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint, UProbe};
 use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// A function of a file, and where in it the probe goes.
@@ -205,6 +208,20 @@ impl Probes {
         Ok((FutexTier::Tracepoints, failed))
     }
 
+    /// Attaches the scheduler's tracepoint, which tells what a holder does instead of running. Returns it if that failed:
+    /// without it, only that is missing.
+    pub(super) fn attach_sched(&mut self, ebpf: &Ebpf, types: &Btf) -> Option<FailedProbe> {
+        match attach_typed(ebpf, types, SCHED_SWITCH) {
+            Ok(link) => {
+                self.links.push(Box::new(link));
+                None
+            }
+            Err(error) => {
+                Some(FailedProbe { probe: format!("sched:{SCHED_SWITCH}"), file: None, reason: reason(&error) })
+            }
+        }
+    }
+
     /// Loads and attaches a raw tracepoint program.
     pub(super) fn attach_raw(
         &mut self,
@@ -219,6 +236,16 @@ impl Probes {
         self.links.push(Box::new(program.take_link(id).map_err(error)?));
         Ok(())
     }
+}
+
+/// Loads the program of this name and attaches it to the tracepoint of this name.
+fn attach_typed(ebpf: &Ebpf, types: &Btf, name: &'static str) -> Result<OwnedFd, RawError> {
+    let id = types.tracepoint(name).ok_or_else(|| RawError::Object {
+        program: name,
+        reason: "the kernel's types have no such tracepoint".to_owned(),
+    })?;
+    let program = raw_program::load(super::object::BYTES, ebpf.maps(), name, Kind::Tracepoint(id))?;
+    raw_program::attach_tracepoint(&program)
 }
 
 fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, CaptureError>

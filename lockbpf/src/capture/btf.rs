@@ -34,6 +34,10 @@ pub struct TaskOffsets {
     pub group_leader: u32,
     /// Of `start_boottime`.
     pub start_boottime: u32,
+    /// Of `__state`; before 5.14, `state`.
+    pub state: u32,
+    /// Of `sched_info.run_delay`; `None` where the kernel does not keep it.
+    pub run_delay: Option<u32>,
 }
 
 /// A member of a structure or union.
@@ -53,6 +57,8 @@ pub struct Btf {
     members: HashMap<u32, Vec<Member>>,
     /// Names of structures and unions that have one.
     named: Vec<(u32, u32)>,
+    /// Names of the type definitions.
+    typedefs: Vec<(u32, u32)>,
     /// Enumerations: name, and names of the enumerators.
     enums: Vec<(u32, Vec<u32>)>,
 }
@@ -109,8 +115,10 @@ impl Btf {
         match kind {
             // int, var, decl_tag: one word more
             1 | 14 | 17 => reader.skip(4)?,
-            // pointer, forward, typedef, volatile, const, restrict, function, float, type_tag
-            2 | 7..=12 | 16 | 18 => {}
+            // typedef
+            8 => self.typedefs.push((name, id)),
+            // pointer, forward, volatile, const, restrict, function, float, type_tag
+            2 | 7 | 9..=12 | 16 | 18 => {}
             // array
             3 => reader.skip(12)?,
             // structure, union
@@ -154,7 +162,22 @@ impl Btf {
         let offset = |member| {
             self.member_offset("task_struct", member).ok_or(BtfError::NoMember { structure: "task_struct", member })
         };
-        Ok(TaskOffsets { group_leader: offset("group_leader")?, start_boottime: offset("start_boottime")? })
+        Ok(TaskOffsets {
+            group_leader: offset("group_leader")?,
+            start_boottime: offset("start_boottime")?,
+            state: offset("__state").or_else(|_| offset("state"))?,
+            run_delay: offset("sched_info")
+                .ok()
+                .zip(self.member_offset("sched_info", "run_delay"))
+                .and_then(|(outer, inner)| outer.checked_add(inner)),
+        })
+    }
+
+    /// Number of the type of a tracepoint's arguments; `None` if the kernel has no such tracepoint.
+    #[must_use]
+    pub fn tracepoint(&self, name: &str) -> Option<u32> {
+        let name = format!("btf_trace_{name}");
+        self.typedefs.iter().find(|&&(n, _)| self.is(n, &name)).map(|&(_, id)| id)
     }
 
     /// Offset in bytes of a member of a structure, also of one inside anonymous structures and unions; `None` if there
@@ -302,6 +325,7 @@ mod tests {
         let offsets = btf.task_offsets().unwrap();
         assert!(offsets.group_leader.is_multiple_of(8) && offsets.start_boottime.is_multiple_of(8));
         assert_ne!(offsets.group_leader, offsets.start_boottime);
+        assert!(btf.tracepoint("sched_switch").is_some() && btf.tracepoint("no_such_tracepoint").is_none());
         assert!(btf.has_enumerator("bpf_attach_type", "BPF_PERF_EVENT"));
         assert_eq!(btf.member_offset("list_head", "prev"), Some(8));
 
@@ -310,10 +334,16 @@ mod tests {
             _ => return eprintln!("no bpftool: its answer is not compared"),
         };
         let task = raw.split("STRUCT 'task_struct'").nth(1).unwrap().split("\n[").next().unwrap();
-        for (member, offset) in [("group_leader", offsets.group_leader), ("start_boottime", offsets.start_boottime)] {
+        for (member, offset) in [
+            ("group_leader", offsets.group_leader),
+            ("start_boottime", offsets.start_boottime),
+            ("__state", offsets.state),
+        ] {
             let line = task.lines().find(|l| l.contains(&format!("'{member}' "))).unwrap();
             assert!(line.ends_with(&format!("bits_offset={}", offset * 8)), "{line}: {offset}");
         }
+        let id = btf.tracepoint("sched_switch").unwrap();
+        assert!(raw.contains(&format!("[{id}] TYPEDEF 'btf_trace_sched_switch' ")), "{id}");
     }
 
     proptest! {

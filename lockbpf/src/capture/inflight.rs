@@ -18,9 +18,20 @@ const NR_FUTEX: u64 = 98;
 
 /// A futex wait as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Blocked {
-    word: u64,
-    expected: u32,
+pub(super) struct Blocked {
+    /// Address of the word.
+    pub(super) word: u64,
+    /// The value that it expects in the word.
+    pub(super) expected: u32,
+    /// Whether it ends by itself at some time.
+    pub(super) has_deadline: bool,
+    /// Where the thread's stack ended when it entered the system call.
+    pub(super) stack_pointer: u64,
+}
+
+/// The futex wait in which a thread sleeps at this moment, if it does.
+pub(super) fn sleep(pid: u32, tid: Tid) -> Option<Blocked> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", tid.0)).ok()?)
 }
 
 /// The threads of some processes that were blocked in futex wait at one moment.
@@ -38,12 +49,17 @@ impl Snapshot {
             let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
             for task in tasks.flatten() {
                 let Some(tid) = task.file_name().to_str().and_then(|t| t.parse().ok()) else { continue };
-                if let Some(wait) = fs::read_to_string(task.path().join("syscall")).ok().and_then(|s| parse(&s)) {
+                if let Some(wait) = sleep(pid, Tid(tid)) {
                     blocked.insert((pid, Tid(tid)), wait);
                 }
             }
         }
         Self { blocked }
+    }
+
+    /// Each thread that slept, by process and thread, and in which wait.
+    pub(super) fn sleeps(&self) -> impl Iterator<Item = ((u32, Tid), Blocked)> + '_ {
+        self.blocked.iter().map(|(&key, &wait)| (key, wait))
     }
 
     /// The waits for locks that were there at the start (`self`) and still are, unless a probe saw them begin (`seen`).
@@ -85,9 +101,11 @@ fn parse(line: &str) -> Option<Blocked> {
         return None;
     }
     let mut argument = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
-    let (word, op, expected) = (argument()?, argument()?, argument()?);
-    // FUTEX_WAIT and FUTEX_WAIT_BITSET, whatever their flags.
-    matches!(op & 0x7f, 0 | 9).then_some(Blocked { word, expected: expected as u32 })
+    let (word, op, expected, timeout) = (argument()?, argument()?, argument()?, argument()?);
+    let (_, _, stack_pointer) = (argument()?, argument()?, argument()?);
+    // FUTEX_WAIT, LOCK_PI, WAIT_BITSET and LOCK_PI2, whatever their flags.
+    let waits = matches!(op & 0x7f, 0 | 6 | 9 | 13);
+    waits.then_some(Blocked { word, expected: expected as u32, has_deadline: timeout != 0, stack_pointer })
 }
 
 /// What stands where glibc's mutex has its owner.
@@ -109,7 +127,10 @@ mod tests {
     #[test]
     fn only_futex_waits_are_taken() {
         let wait = format!("{NR_FUTEX} 0x7f12 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f00");
-        assert_eq!(parse(&wait), Some(Blocked { word: 0x7f12, expected: 2 }));
+        let blocked = Blocked { word: 0x7f12, expected: 2, has_deadline: false, stack_pointer: 0x7ffe };
+        assert_eq!(parse(&wait), Some(blocked));
+        let timed = format!("{NR_FUTEX} 0x7f12 0x89 0x2 0x7ffd 0x0 0xffffffff 0x7ffe 0x7f00");
+        assert_eq!(parse(&timed), Some(Blocked { has_deadline: true, ..blocked }));
         let wake = format!("{NR_FUTEX} 0x7f12 0x81 0x1 0x0 0x0 0x0 0x7ffe 0x7f00");
         for line in [&wake, "running", "-1 0x7ffe 0x7f00", "", "202", "0 0x1 0x2 0x3", "202 7f12 80 2"] {
             assert_eq!(parse(line), None, "{line}");

@@ -10,12 +10,15 @@ pub mod launch;
 pub mod liveness;
 mod multi;
 mod object;
+mod owner;
 pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
+mod raw_program;
 mod rings;
 pub mod session;
 pub mod target;
+pub mod waits;
 
 use aya::EbpfError;
 use aya::maps::MapError;

@@ -29,6 +29,7 @@ pub const FUNCTIONS: &[Function] = &[
     row("pthread_cond_wait", 2, cookie::COND_WAIT, "cond_wait", None, true),
     row("pthread_cond_timedwait", 2, cookie::COND_WAIT, "cond_wait", None, true),
     row("pthread_cond_clockwait", 2, cookie::COND_WAIT, "cond_wait", None, false),
+    row("pthread_barrier_wait", 1, cookie::BARRIER_WAIT, "barrier_wait", None, false),
 ];
 
 /// The plain program at the return of the calls that may fail. No others are watched to their return: a return probe
@@ -68,3 +69,6 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
     Tracepoint { name: "sys_exit_futex_wait", program: "futex_exit", optional: true },
     Tracepoint { name: "sys_enter_futex_wait", program: "futex_wait_enter", optional: true },
 ];
+
+/// The scheduler's tracepoint, and the program of the same name: what a holder does instead of running.
+pub const SCHED_SWITCH: &str = "sched_switch";

@@ -2,8 +2,10 @@
 
 use super::CaptureError;
 use super::attach::{FutexTier, Mechanism, ProbeSite, Probes};
+use super::btf::{Btf, TaskOffsets};
 use super::object;
 use super::rings::{Bell, Rings};
+use crate::deadlock::LockOrder;
 use crate::decode::{Decoded, decode, thread_totals};
 use crate::event::ProcessSeen;
 use crate::id::{Lock, Process, Site, StackId, Tid};
@@ -17,6 +19,7 @@ use aya_log::EbpfLogger;
 use lockbpf_common::config::{Config, Control, MAX_THREADS, comm_words, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
+use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS, SERIAL_SLOT};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
@@ -50,10 +53,14 @@ pub struct Options {
     pub min_wait: Duration,
     /// Let the kernel side log its rare paths.
     pub kernel_log: bool,
-    /// Offsets of `task_struct::group_leader` and `::start_boottime`.
-    pub task_offsets: (u32, u32),
+    /// The kernel's types.
+    pub types: &'static Btf,
+    /// Offsets in its `task_struct`.
+    pub task_offsets: TaskOffsets,
     /// Whether tracefs can be read.
     pub tracefs: bool,
+    /// Whether to do without uprobes: only the futex calls are watched.
+    pub futex_only: bool,
     /// Whether to do without uprobe sessions.
     pub plain_uprobes: bool,
 }
@@ -81,8 +88,10 @@ impl Session {
         // Before the kernel log takes its map: the session program is relocated against every map.
         let mut probes =
             if sites.is_empty() { Probes::default() } else { Probes::load(&mut ebpf, !options.plain_uprobes)? };
+        // Holders are known only where uprobes are, but a library may come later.
+        let failed = if options.futex_only { None } else { probes.attach_sched(&ebpf, options.types) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
-        let mut quality = Quality::default();
+        let mut quality = Quality { failed_probes: failed.into_iter().collect(), ..Quality::default() };
         for (program, tracepoint) in [
             ("process_exec", "sched_process_exec"),
             ("process_exit", "sched_process_exit"),
@@ -195,8 +204,8 @@ impl Session {
             .filter(|s| s.tid != 0)
             .map(|s| thread_totals(end, &s))
             .collect();
-        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
-        let open_waits = waits.iter().filter_map(Result::ok).filter_map(|(tid, w)| open_wait(tid, &w)).collect();
+        let open_waits = self.waits()?;
+        let orders = self.orders()?;
         let stacks = self.stacks()?;
         let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
         let mut quality = self.quality.clone();
@@ -206,7 +215,30 @@ impl Session {
                 quality.counters.insert(counter.name(), total);
             }
         }
-        Ok(Harvest { sums, threads, open_waits, stacks, quality, ..Harvest::default() })
+        Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new() })
+    }
+
+    /// The waits in progress whose beginning was seen.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn waits(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
+        Ok(waits.iter().filter_map(Result::ok).filter_map(|(tid, w)| open_wait(tid, &w)).collect())
+    }
+
+    /// The return addresses of one stack, innermost first; empty if it is not there.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    pub fn stack(&self, id: StackId) -> Result<Vec<u64>, CaptureError> {
+        let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
+        Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
+    }
+
+    fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
+        let map: BpfHashMap<_, OrderKey, OrderSums> = self.map("ORDERS")?.try_into()?;
+        Ok(map.iter().filter_map(Result::ok).map(|(key, sums)| lock_order(&key, &sums)).collect())
     }
 
     fn stacks(&self) -> Result<HashMap<StackId, Vec<u64>>, CaptureError> {
@@ -262,8 +294,10 @@ fn config(options: &Options) -> Config {
         min_wait_ns: u64::try_from(options.min_wait.as_nanos()).unwrap_or(u64::MAX),
         self_pid: std::process::id(),
         mode: bits,
-        task_group_leader: options.task_offsets.0,
-        task_start_boottime: options.task_offsets.1,
+        task_group_leader: options.task_offsets.group_leader,
+        task_start_boottime: options.task_offsets.start_boottime,
+        task_state: options.task_offsets.state,
+        task_run_delay: options.task_offsets.run_delay.unwrap_or(0),
         comm: comm_words(&comm),
     }
 }
@@ -296,6 +330,19 @@ fn fill(ebpf: &mut Ebpf, name: &'static str, keys: &[u32]) -> Result<(), Capture
 /// Forwards the kernel side's log to the `log` facade. Diagnostics only: a failure is logged itself.
 fn kernel_log(ebpf: &mut Ebpf) -> Option<EbpfLogger<&'static dyn log::Log>> {
     EbpfLogger::init(ebpf).inspect_err(|error| log::warn!("no kernel-side log: {error}")).ok()
+}
+
+fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {
+    let process = Process(key.process);
+    LockOrder {
+        outer: Lock { process, addr: key.outer },
+        outer_site: Site { process, addr: sums.outer_site },
+        inner: Lock { process, addr: key.inner },
+        inner_site: Site { process, addr: sums.inner_site },
+        tid: Tid(sums.tid),
+        others: sums.others != 0,
+        count: sums.count,
+    }
 }
 
 fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {

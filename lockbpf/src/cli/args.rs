@@ -1,9 +1,13 @@
 //! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
 
+use super::diff::DiffArgs;
+use super::report::ReportArgs;
+use super::select::SelectArgs;
 use crate::capture::session::Scope;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Observe the locks of running programs: which lock holds them back, who blocks whom, and why.
@@ -23,6 +27,12 @@ const EXAMPLES: &str = "Examples:
   lockbpf --system-wide --duration 10s   every process that uses a C library found now
   lockbpf -- ./server --port 8080        a command, from its first instruction
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
+  lockbpf export --pid 1234 --to t.bin   record to a file
+  lockbpf export --from t.bin --to t.jsonl   convert it to text
+  lockbpf report --from t.bin            what a recording tells
+  lockbpf diff old.bin new.bin           what changed from one recording to another
+  lockbpf select --sizes 1,2,4 -- ./bench {size}
+                                         at which sizes locks hold a program back
   lockbpf doctor                         what this machine allows, and what probes cost on it
 
 Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
@@ -36,6 +46,8 @@ pub(super) enum Command {
         #[command(flatten)]
         common: CommonArgs,
     },
+    /// Record to a file, or convert a recording.
+    Export(Box<ExportArgs>),
     /// Tell what this machine allows: kernel features, capabilities, and the cost of each probe in each library found.
     Doctor {
         /// Look at the libraries of this process only (repeatable).
@@ -45,31 +57,82 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
+    /// Analyse recordings and print the report; of several, their means and how far they agree.
+    Report(ReportArgs),
+    /// Tell what changed from one recording to another: rates by lock and site, with what exceeds chance called out.
+    Diff(DiffArgs),
+    /// Find the sizes of a workload at which locks hold it back, and observe those.
+    Select(SelectArgs),
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,
 }
 
-/// Whom to observe, and how.
+/// Whom to observe.
 #[derive(Debug, Args)]
-pub(super) struct ObserveArgs {
+pub(super) struct TargetArgs {
     /// Observe this process, all its threads, later ones too (repeatable).
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<u32>,
     /// Observe every process but lockbpf itself.
     #[arg(short = 'a', long, conflicts_with = "pid")]
     pub system_wide: bool,
-    /// How to observe and report.
-    #[command(flatten)]
-    pub common: CommonArgs,
     /// Start this command and observe it until it exits.
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "system_wide"])]
     pub cmd: Vec<OsString>,
 }
 
-/// How to observe and report.
+/// Whom to observe, and how.
+#[derive(Debug, Args)]
+pub(super) struct ObserveArgs {
+    /// Whom.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// How to observe and report.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// What to record, or convert.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("source").required(true).multiple(true).args(["from", "pid", "system_wide", "cmd"]))]
+pub(super) struct ExportArgs {
+    /// Write the recording to this file; `-` is standard output. The suffix tells the format: `.jsonl` is event lines,
+    /// `.bin` and `.trace` are traces.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+    /// Convert this recording instead of observing; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events"])]
+    pub from: Option<PathBuf>,
+    /// Write in this format, whatever the suffix.
+    #[arg(long = "as", value_enum, value_name = "FORMAT")]
+    pub format: Option<ExportFormat>,
+    /// Compress a trace: less to store, at some cost in time while observing.
+    #[arg(long, overrides_with = "no_zstd")]
+    pub zstd: bool,
+    /// Do not compress a trace (the default).
+    #[arg(long, overrides_with = "zstd")]
+    pub no_zstd: bool,
+    /// Whom to observe.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// How to observe.
+    #[command(flatten)]
+    pub capture: CaptureArgs,
+}
+
+/// Formats of recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExportFormat {
+    /// A trace: everything, in little space.
+    Bin,
+    /// Event lines: one JSON object a step, for other programs.
+    Jsonl,
+}
+
+/// How to observe.
 #[derive(Clone, Debug, Args)]
-pub(super) struct CommonArgs {
+pub(super) struct CaptureArgs {
     /// Stop after this time, e.g. 30s, 500ms, 2m. Without it: until Ctrl-C, or until the target exits.
     #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,
@@ -94,18 +157,26 @@ pub(super) struct CommonArgs {
     /// Use no uprobe sessions even if the kernel has them, as on older ones.
     #[arg(long, hide = true)]
     pub plain_uprobes: bool,
-    /// Output format.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
-    /// Show at most this many locks, the most harmful ones. Default: 10 in the table, all of them in JSON.
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
     /// Exit with status 1 if anything was lost.
     #[arg(long)]
     pub strict: bool,
     /// Say more on stderr, the kernel side's log included; twice for all of it.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// How to observe and report.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CommonArgs {
+    /// How to observe.
+    #[command(flatten)]
+    pub capture: CaptureArgs,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Show at most this many locks, the most harmful ones. Default: 10 in the table, all of them in JSON.
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
 }
 
 /// Output formats.
@@ -154,7 +225,7 @@ pub(super) struct Plan {
     /// Whom.
     pub target: Target,
     /// How.
-    pub common: CommonArgs,
+    pub capture: CaptureArgs,
 }
 
 impl Plan {
@@ -162,8 +233,8 @@ impl Plan {
     ///
     /// # Errors
     /// When it names nobody to observe.
-    pub fn from_args(args: ObserveArgs) -> Result<Self> {
-        let ObserveArgs { mut pid, system_wide, common, cmd } = args;
+    pub fn from_args(target: TargetArgs, capture: CaptureArgs) -> Result<Self> {
+        let TargetArgs { mut pid, system_wide, cmd } = target;
         pid.sort_unstable();
         pid.dedup();
         let target = if system_wide {
@@ -175,7 +246,7 @@ impl Plan {
         } else {
             bail!("nothing to observe: name a process with --pid, a command after --, or --system-wide");
         };
-        Ok(Self { target, common })
+        Ok(Self { target, capture })
     }
 }
 
@@ -195,10 +266,10 @@ mod tests {
             assert!(Cli::try_parse_from(args).is_err());
         }
         let cli = Cli::try_parse_from(["lockbpf", "-p", "7", "-p", "3", "-p", "7", "-d", "500ms"]).unwrap();
-        let plan = Plan::from_args(cli.observe).unwrap();
+        let plan = Plan::from_args(cli.observe.target, cli.observe.common.capture).unwrap();
         assert!(matches!(plan.target, Target::Pids(pids) if pids == [3, 7]));
-        assert_eq!(plan.common.duration, Some(Duration::from_millis(500)));
+        assert_eq!(plan.capture.duration, Some(Duration::from_millis(500)));
         let cli = Cli::try_parse_from(["lockbpf", "--duration", "1s"]).unwrap();
-        assert!(Plan::from_args(cli.observe).is_err());
+        assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_err());
     }
 }

@@ -1,15 +1,26 @@
 //! The command line tool: parses, observes, prints. The only place that writes to stdout and stderr, and the only exit.
 
 mod args;
+mod census;
 mod collect;
+mod convert;
+mod deadlocks;
+mod destination;
+mod diff;
 mod doctor;
+mod export;
+mod live;
 mod observe;
 mod output;
 mod placement;
 mod progress;
+mod record;
+mod report;
+mod select;
+mod source;
 
 use anyhow::{Context, Result};
-use args::{Cli, Command, Format, Plan, Target};
+use args::{Cli, Command, Format, ObserveArgs, Plan, Target};
 use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,9 +34,10 @@ const DEMO_DURATION: Duration = Duration::from_secs(5);
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let verbose = match &cli.command {
-        Some(Command::Demo { common }) => common.verbose,
+        Some(Command::Demo { common }) => common.capture.verbose,
+        Some(Command::Export(args)) => args.capture.verbose,
         Some(_) => 0,
-        None => cli.observe.common.verbose,
+        None => cli.observe.common.capture.verbose,
     };
     let level = ["warn", "info,lockbpf=debug", "trace"][usize::from(verbose.min(2))];
     env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level)).format_timestamp(None).init();
@@ -37,13 +49,18 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        None => observe::run(&Plan::from_args(cli.observe)?, None),
+        None => {
+            let ObserveArgs { target, common } = cli.observe;
+            observe::run(&Plan::from_args(target, common.capture.clone())?, &common, None)
+        }
         Some(Command::Demo { mut common }) => {
-            common.duration = Some(common.duration.unwrap_or(DEMO_DURATION));
+            common.capture.duration = Some(common.capture.duration.unwrap_or(DEMO_DURATION));
             let program = std::env::current_exe().context("failed to find the program itself")?;
             let command = vec![program.into_os_string(), OsString::from("demo-target")];
-            observe::run(&Plan { target: Target::Command(command), common }, Some("the demo's program"))
+            let plan = Plan { target: Target::Command(command), capture: common.capture.clone() };
+            observe::run(&plan, &common, Some("the demo's program"))
         }
+        Some(Command::Export(args)) => export::run(*args),
         Some(Command::Doctor { pid, format }) => {
             let doctor = doctor::run(&pid)?;
             let text = match format {
@@ -53,6 +70,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
             output::write(&text)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Report(args)) => report::run(&args),
+        Some(Command::Diff(args)) => diff::run(&args),
+        Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
     }
 }

@@ -1,7 +1,7 @@
 //! What a person sees on a terminal while an observation runs.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
 /// A line on stderr that moves; nothing where stderr is no terminal.
@@ -25,6 +25,12 @@ impl Progress {
             bar.set_style(style);
         }
         Self { bar }
+    }
+
+    /// Prints on stderr what cannot wait for the end.
+    pub(super) fn tell(&self, text: &str) {
+        // Whoever has closed stderr does not want to know.
+        self.bar.suspend(|| _ = std::io::stderr().write_all(text.as_bytes()));
     }
 
     /// Shows how far it is.

@@ -1,5 +1,6 @@
 //! What the wait graph tells: the input of every report.
 
+use super::futex::FutexWaits;
 use crate::histogram::Histogram;
 use crate::id::{Lock, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
@@ -28,9 +29,12 @@ pub struct Findings {
     pub path: CriticalPath,
     /// Transitions that a well-formed program cannot make, by kind.
     pub impossible: BTreeMap<&'static str, u64>,
-    /// What a recording that starts or ends in the middle brings about, by kind.
+    /// What a recording that starts or ends in the middle brings about, by kind; and `overlap`: sections of live sources
+    /// that overlap because a release is stamped before it takes effect.
     pub cut: BTreeMap<&'static str, u64>,
-    /// Waits for locks beyond the number that is followed.
+    /// Futex words that no lock call explains.
+    pub words: HashMap<Lock, FutexWaits>,
+    /// Waits for locks and words beyond the number that is followed.
     pub beyond: Tally,
     /// Whether it is known when holders were off the CPU; if not, all causes are unknown.
     pub scheduling_known: bool,
@@ -133,10 +137,18 @@ pub struct Shares {
     pub chains: Vec<Chain>,
     /// Which thread waited for which.
     pub pairs: Pairs,
-    /// Attributed waiting that `pairs` does not list: beyond the first holders of a long queue.
+    /// Attributed waiting that `pairs` does not list: before the last eight holders of a long queue.
     pub unpaired: Nanos,
     /// Distinct threads that waited, counted up to 1,024.
     pub threads: HashSet<Tid>,
+}
+
+impl Shares {
+    /// What a holder is blamed for by one waiting site.
+    #[must_use]
+    pub fn blamed(&self, waiter: usize, holder: usize) -> Nanos {
+        self.waiters.get(waiter).and_then(|w| w.blamed.get(holder)).copied().unwrap_or_default()
+    }
 }
 
 /// Waiting at one call site.
@@ -195,7 +207,7 @@ pub struct Link {
     pub lock: Lock,
     /// Where its holder had requested it; `None` if that was not seen.
     pub site: Option<Site>,
-    /// A thread that held it (the last one seen).
+    /// The thread that held it, in the first chain of this kind.
     pub tid: Tid,
 }
 
@@ -215,7 +227,8 @@ pub struct Detail {
 /// A dynamic critical section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// d1, d2, … in the order of attempts; a thread of which no section is known gets a node when it is first blamed.
+    /// d1, d2, … in the order of attempts. Sections without an attempt in the recording follow after all others, and
+    /// those of which only the thread is known: one for each wait that is charged to such a thread.
     pub number: u64,
     /// Static critical section; `None` if that was not seen.
     pub site: Option<Site>,

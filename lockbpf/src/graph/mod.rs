@@ -1,4 +1,141 @@
-//! The synchronization dependence graph: each nanosecond of waiting charged to the critical section that caused it.
+//! The synchronization dependence graph: each nanosecond of waiting charged to the critical section that caused it
+//! (SyncProf §3.2).
+//!
+//! The graph is built online, from steps in order of time, and is exact: a lock's time is charged to its present culprits
+//! whenever they or its waiters change, and a wait's costs are the differences between its beginning and its end.
+//!
+//! * **Time**: a step costs O(1), and besides: a contended attempt or the end of its wait, the distinct culprits of its lock
+//!   since it is waited for without a break (sites × causes, at most 1,024), never the length of the queue; a change of a
+//!   lock's holder, the locks whose holders wait for it; a piece with several readers, the readers. With
+//!   [`Options::detail`] each piece costs as much as there are waiters.
+//! * **Memory**: live threads, locks and sections; 32,768 locks with at most 128 waiting sites, 128 + 64 holders, 256 chains
+//!   each; sites; a million waits for the critical path. Components are folded when no live section can extend them.
+//! * **Inner trylocks**: an attempt that a trylock fails makes no edges; but as long as it lasts, the waiters of locks that
+//!   its thread holds blame whom it waits for.
 #![forbid(unsafe_code)]
 
+mod barrier;
+mod blame;
+mod component;
+mod detail;
+mod engine;
 pub mod findings;
+mod futex;
+mod path;
+mod shares;
+mod split;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner};
+
+use crate::analysis::Options;
+use crate::deadlock::{Deadlock, LockOrder};
+use crate::event::FutexWait;
+use crate::id::Lock;
+use crate::op::Op;
+use crate::state::{Observer, State};
+use crate::tally::Tally;
+use crate::units::Time;
+use engine::Engine;
+use findings::{Findings, SiteBlame};
+use rustc_hash::FxHashMap;
+
+/// Futex words that are followed.
+const MAX_WORDS: usize = 32_768;
+
+/// The machines and the graph built from them.
+#[derive(Debug, Default)]
+pub struct WaitGraph {
+    state: State,
+    engine: Engine,
+    start: Option<Time>,
+    words: FxHashMap<Lock, FutexWaits>,
+    beyond: Tally,
+}
+
+impl WaitGraph {
+    /// An empty graph.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { engine: Engine::new(options), ..Self::default() }
+    }
+
+    /// Takes one step. Steps come in order of time.
+    pub fn op(&mut self, op: &Op, observer: &mut impl Observer) {
+        self.start.get_or_insert(op.time);
+        self.state.op(op, &mut self.engine, observer);
+    }
+
+    /// Takes in a futex wait that no lock call explains.
+    pub fn futex_wait(&mut self, w: &FutexWait) {
+        if self.words.len() >= MAX_WORDS && !self.words.contains_key(&w.word) {
+            return self.beyond.add(w.wait);
+        }
+        self.words.entry(w.word).or_default().add(w);
+    }
+
+    /// Threads that wait for one another in a circle, as of the last step.
+    #[must_use]
+    pub fn deadlocks(&self) -> &[Deadlock] {
+        self.state.deadlocks()
+    }
+
+    /// Which locks were taken while which were held.
+    #[must_use]
+    pub fn orders(&self) -> Vec<LockOrder> {
+        self.state.orders()
+    }
+
+    /// The machines.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Ends the recording, at the last step or at `end` if that is later.
+    pub fn finish(mut self, end: Time, observer: &mut impl Observer) -> Findings {
+        let last_thread = self.state.last_thread();
+        let path_end = self.state.now();
+        let known = self.state.scheduling_known();
+        self.state.finish(end, &mut self.engine, observer);
+        let mut engine = self.engine;
+        for lock in 0..engine.locks.len() as u32 {
+            engine.drop_past(lock);
+            engine.drop_round(lock);
+        }
+        let critical = last_thread.map(|tid| engine.comps.of_thread(tid)).unwrap_or_default();
+        let mut findings = Findings {
+            last_thread,
+            detail: engine.keeper.map(|keeper| keeper.finish(critical.members)),
+            path: engine.hops.walk(last_thread, self.start.unwrap_or_default(), path_end),
+            impossible: self.state.impossible().clone(),
+            cut: self.state.cut().clone(),
+            words: self.words.into_iter().collect(),
+            beyond: engine.beyond,
+            scheduling_known: known,
+            ..Findings::default()
+        };
+        findings.beyond += self.beyond;
+        for &(site, apwt) in &engine.sites.list {
+            findings.sites.insert(site, SiteBlame { apwt, cpwt: None });
+        }
+        for (site, cost) in critical.costs.iter() {
+            if let Some(&(site, _)) = engine.sites.list.get(site as usize)
+                && let Some(blame) = findings.sites.get_mut(&site)
+            {
+                blame.cpwt = Some(crate::units::Nanos(cost));
+            }
+        }
+        for store in engine.stores {
+            let (lock, aplt, shares) = store.finish(known);
+            findings.aplt.insert(lock, aplt);
+            // Locks that were waited for; the others only gave their name to a section that was blamed.
+            if shares.waits.count > 0 {
+                findings.locks.insert(lock, shares);
+            }
+        }
+        findings
+    }
+}

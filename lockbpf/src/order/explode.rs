@@ -20,6 +20,8 @@ pub(super) enum Item {
     Off(OffCpu),
     /// Exit (2).
     Exit { time: Time, process: Process, tid: Tid },
+    /// A step that came as such (2).
+    Step(Op),
 }
 
 impl Item {
@@ -31,6 +33,7 @@ impl Item {
             Event::ThreadExit(totals) => {
                 Some(Self::Exit { time: totals.time, process: totals.process, tid: totals.tid })
             }
+            Event::Step(op) => Some(Self::Step(*op)),
             Event::FutexWait(_) | Event::Process(_) | Event::Op(_) => None,
         }
     }
@@ -47,7 +50,7 @@ impl Item {
                 let tail = (runnable.0 > 0 && runnable < o.off).then(|| o.end - runnable);
                 [Some(o.end - o.off), tail, Some(o.end)]
             }
-            Self::Exit { time, .. } => [None, None, Some(*time)],
+            Self::Exit { time, .. } | Self::Step(Op { time, .. }) => [None, None, Some(*time)],
         }
     }
 
@@ -55,7 +58,7 @@ impl Item {
         match self {
             Self::Section(s) => (s.lock.process, s.tid),
             Self::Off(o) => (o.process, o.tid),
-            Self::Exit { process, tid, .. } => (*process, *tid),
+            Self::Exit { process, tid, .. } | Self::Step(Op { process, tid, .. }) => (*process, *tid),
         }
     }
 
@@ -71,6 +74,7 @@ impl Item {
             Self::Section(s) => section_step(s, step),
             Self::Off(o) => off_step(o, step),
             Self::Exit { .. } => Action::Exit,
+            Self::Step(op) => op.action,
         };
         Op { time, tid, process, action }
     }

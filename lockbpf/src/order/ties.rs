@@ -8,6 +8,7 @@ use super::explode::{Item, LAST};
 use super::sorter::Key;
 use crate::event::Section;
 use crate::id::{Process, Tid};
+use crate::op::{Action, Op};
 use crate::units::Time;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -134,6 +135,8 @@ fn phase(item: &Item, step: u8, present: u8) -> u8 {
         (Item::Exit { .. }, _) => phase::EXIT,
         (Item::Off(_), LAST) if present == END => phase::AT_ONCE,
         (Item::Off(_), _) => phase::OFF,
+        // An arrival: asks to pass.
+        (Item::Step(_), _) => phase::ATTEMPT,
         (Item::Section(_), 0) => phase::ATTEMPT,
         (Item::Section(_), 1) if present & END != 0 => phase::BRIEF_ACQUIRE,
         (Item::Section(_), 1) => phase::ACQUIRE,
@@ -151,7 +154,7 @@ fn place(item: &Item, present: u8) -> u8 {
         (Item::Section(_), END) => 2,
         (Item::Section(_), bits) if bits & END != 0 => 3,
         (Item::Section(_), bits) if bits & MIDDLE != 0 => 4,
-        (Item::Section(_), _) => 5,
+        (Item::Section(_), _) | (Item::Step(_), _) => 5,
         (Item::Off(_), _) => 6,
         (Item::Exit { .. }, _) => 7,
     }
@@ -174,7 +177,16 @@ fn canonical(item: &Item) -> impl Ord + use<> {
         Item::Off(o) => {
             ([o.end.0, o.off.0, o.runnable.0, 0, 0], [o.reason as u32, o.stack.map_or(0, |s| s.0), 0, 0, 0])
         }
+        Item::Step(op) => (step(op), [0; 5]),
         Item::Exit { time: Time(time), .. } => ([*time, 0, 0, 0, 0], [0; 5]),
+    }
+}
+
+/// Only arrivals come as steps.
+fn step(op: &Op) -> [u64; 5] {
+    match op.action {
+        Action::Barrier(a) => [op.time.0, a.barrier.addr, a.site.addr, a.post.addr, u64::from(a.participants)],
+        _ => [op.time.0, 0, 0, 0, 0],
     }
 }
 

@@ -1,11 +1,10 @@
 //! One lock in the text report: who waited for it, and who held it meanwhile.
 
-use super::schema::{LockEntry, PairEntry, Place, Report, StackFrame};
+use super::phrase::{Threads, label, remark};
+use super::schema::{HolderEntry, LockEntry, Ns, PairEntry, Place, Report, StackFrame};
 use super::table::{UNKNOWN, table};
-use super::text::{clip, count, counted, percent, share, wrap};
+use super::text::{clip, count, counted, percent, wrap};
 use super::verdict;
-use crate::units::Nanos;
-use std::collections::BTreeMap;
 
 /// Waiting sites shown, and holders per waiting site.
 const SITES: usize = 3;
@@ -13,14 +12,13 @@ const SITES: usize = 3;
 const PAIRS: usize = 3;
 /// Callers shown of a stack.
 const CALLERS: usize = 3;
-/// Characters of a function's name, and of a caller's.
-const FUNCTION: usize = 56;
+/// Characters of a caller's name.
 const CALLER: usize = 28;
 
 /// Renders the details of a lock, without a newline at the end.
 pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
     let mut lines = vec![lock.label.clone()];
-    if lock.recorded_wait_ns > 0 {
+    if lock.recorded_wait_ns > Ns::default() {
         lines[0] += ": who waited, and who held it meanwhile";
         lines.push(blame(lock, width));
     }
@@ -34,16 +32,16 @@ pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
     }
     if lock.timeouts > 0 {
         let waited = match lock.timed_out_wait_ns {
-            0 => String::new(),
-            ns => format!(" after {} of waiting in all", Nanos(ns)),
+            ns if ns == 0 => String::new(),
+            ns => format!(" after {ns} of waiting in all"),
         };
         remarks.push(format!("{} timed out{waited}.", counted(lock.timeouts, "attempt")));
     }
     let covered = verdict::coverage(lock);
     if covered < 0.99 {
         let why = match report.quality.min_wait_ns {
-            0 => "the records of the rest are missing".to_owned(),
-            min => format!("waits below {} were not recorded, or records were lost", Nanos(min)),
+            min if min == 0 => "the records of the rest are missing".to_owned(),
+            min => format!("waits below {min} were not recorded, or records were lost"),
         };
         remarks.push(format!("Who waited and who held it is known for {} of the waiting: {why}.", percent(covered)));
     }
@@ -56,9 +54,9 @@ struct Block {
     /// The site, and its callers on a second line.
     site: Vec<String>,
     waits: u64,
-    waited: u64,
-    holders: Vec<(String, u64)>,
-    nobody: u64,
+    waited: Ns,
+    holders: Vec<(String, Ns)>,
+    nobody: Ns,
 }
 
 /// A block of rows per waiting site, and one over all of them if there are several.
@@ -68,14 +66,7 @@ fn blame(lock: &LockEntry, width: u16) -> String {
         site: vec![format!("all {}", counted(lock.waiters.len() as u64, "site"))],
         waits: lock.waiters.iter().map(|w| w.count).sum(),
         waited: all,
-        holders: lock
-            .holders
-            .iter()
-            .map(|h| match share(h.handoff_ns, h.wait_ns) {
-                handoff if handoff < 0.1 => (label(&h.place), h.wait_ns),
-                handoff => (format!("{}, {} of it in hand-off", label(&h.place), percent(handoff)), h.wait_ns),
-            })
-            .collect(),
+        holders: lock.holders.iter().map(|h| (holder(h), h.wait_ns)).collect(),
         nobody: lock.unattributed_ns,
     };
     let site = |w: &super::schema::WaiterEntry| {
@@ -96,27 +87,39 @@ fn blame(lock: &LockEntry, width: u16) -> String {
     table(&["Waited at", "Waits", "Waited", "Share", "Held meanwhile by", "Share"], &[0, 4], rows, width)
 }
 
+/// A holder, the other lock that it held if it is one, and what it was doing if that is worth a word.
+fn holder(h: &HolderEntry) -> String {
+    let held = h.lock_name.as_ref().map(|name| format!(" holding `{name}`")).unwrap_or_default();
+    let handoff = h.handoff_ns.share_of(h.wait_ns);
+    let doing = match remark(h.causes.as_ref(), &h.off_stacks) {
+        _ if handoff >= 0.1 => format!(", {} of it in hand-off", percent(handoff)),
+        Some(remark) => format!(", {remark}"),
+        None => String::new(),
+    };
+    format!("{}{held}{doing}", label(&h.place))
+}
+
 impl Block {
     /// One row per holder with its share of this block's wait; the first carries the site's figures.
-    fn rows(mut self, all: u64, rows: &mut Vec<Vec<String>>) {
+    fn rows(mut self, all: Ns, rows: &mut Vec<Vec<String>>) {
         let rest = self.holders.split_off(self.holders.len().min(SITES));
-        let others: u64 = rest.iter().map(|(_, wait)| wait).sum();
-        if others > 0 {
+        let others: Ns = rest.iter().map(|&(_, wait)| wait).sum();
+        if others > Ns::default() {
             self.holders.push((counted(rest.len() as u64, "other"), others));
         }
-        if self.nobody > 0 {
+        if self.nobody > Ns::default() {
             self.holders.push(("nobody known".to_owned(), self.nobody));
         }
         for row in 0..self.site.len().max(self.holders.len()).max(1) {
             let mut cells = vec![self.site.get(row).cloned().unwrap_or_default()];
             if row == 0 {
-                let figures = [count(self.waits), Nanos(self.waited).to_string(), percent(share(self.waited, all))];
+                let figures = [count(self.waits), self.waited.to_string(), percent(self.waited.share_of(all))];
                 cells.extend(figures);
             } else {
                 cells.resize(4, String::new());
             }
             cells.extend(match self.holders.get(row) {
-                Some((holder, wait)) => [holder.clone(), percent(share(*wait, self.waited))],
+                Some((holder, wait)) => [holder.clone(), percent(wait.share_of(self.waited))],
                 None if row == 0 => [UNKNOWN.to_owned(), String::new()],
                 None => [String::new(), String::new()],
             });
@@ -127,21 +130,11 @@ impl Block {
 
 /// The threads that waited longest for one another.
 fn pairs(lock: &LockEntry, report: &Report) -> Option<String> {
-    let comms: BTreeMap<u32, &str> = report.threads.iter().map(|t| (t.tid, t.comm.as_str())).collect();
-    let thread = |tid| comms.get(&tid).map_or_else(|| format!("{tid}"), |comm| format!("{tid} ({comm})"));
-    let pair = |p: &PairEntry| format!("{} waited {} for {}", thread(p.waiter), Nanos(p.wait_ns), thread(p.holder));
+    let threads = Threads::of(report);
+    let pair =
+        |p: &PairEntry| format!("{} waited {} for {}", threads.short(&p.waiter), p.wait_ns, threads.short(&p.holder));
     let pairs: Vec<_> = lock.thread_pairs.iter().take(PAIRS).map(pair).collect();
     (!pairs.is_empty()).then(|| format!("Threads: {}.", pairs.join("; ")))
-}
-
-/// A place with a function name of bounded length.
-pub(super) fn label(place: &Place) -> String {
-    match (&place.function, &place.file, place.line) {
-        (Some(function), Some(file), Some(line)) => {
-            format!("{} ({}:{line})", clip(function, FUNCTION), file.rsplit('/').next().unwrap_or(file))
-        }
-        _ => clip(&place.symbol, FUNCTION),
-    }
 }
 
 /// The callers of a place, nearest first; `None` if they are not known.

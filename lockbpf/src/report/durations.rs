@@ -1,29 +1,30 @@
 //! Sums of several sites put together, and the statistics that a report shows of them.
 
-use super::schema::Durations;
+use super::schema::{Durations, Unit};
 use crate::op::LockKind;
 use crate::sums::{Measure, SiteSums};
 use crate::units::Nanos;
 
 /// Statistics over `count` occurrences, of which those that were not measured took no time.
-pub(super) fn over(measure: &Measure, count: u64) -> Durations {
+pub(super) fn over(measure: &Measure, count: u64, unit: Unit) -> Durations {
     let zeros = count.saturating_sub(measure.histogram.count());
     let quantile = |q: f64| {
         let rank = (q * count as f64).ceil() - zeros as f64;
-        if rank <= 0.0 { 0 } else { measure.histogram.quantile(rank / measure.histogram.count() as f64, measure.max).0 }
+        let measured = measure.histogram.count() as f64;
+        if rank <= 0.0 { Nanos(0) } else { measure.histogram.quantile(rank / measured, measure.max) }
     };
     Durations {
-        sum: measure.sum.0,
-        mean: measure.sum.0.checked_div(count).unwrap_or(0),
-        max: measure.max.0,
-        p50: quantile(0.5),
-        p99: quantile(0.99),
+        sum: unit.ns(measure.sum),
+        mean: unit.ns(Nanos(measure.sum.0.checked_div(count).unwrap_or(0))),
+        max: unit.ns(measure.max),
+        p50: unit.ns(quantile(0.5)),
+        p99: unit.ns(quantile(0.99)),
     }
 }
 
 /// Statistics over what was measured.
-pub(super) fn durations(measure: &Measure) -> Durations {
-    over(measure, measure.histogram.count())
+pub(super) fn durations(measure: &Measure, unit: Unit) -> Durations {
+    over(measure, measure.histogram.count(), unit)
 }
 
 /// The sums of all sites of one lock, condition variable or futex word.
@@ -71,19 +72,22 @@ impl Total {
 
 #[cfg(test)]
 mod tests {
+    use super::super::schema::Ns;
     use super::*;
 
     #[test]
     fn uncontended_acquisitions_wait_nothing() {
         let mut wait = Measure::default();
         (0..3).for_each(|_| wait.add(Nanos(1_000)));
-        let all = over(&wait, 100);
-        assert_eq!((all.sum, all.mean, all.max, all.p50), (3_000, 30, 1_000, 0));
-        assert!(all.p99 >= 512, "{all:?}");
-        assert_eq!(over(&wait, 1_000).p99, 0);
-        let contended = durations(&wait);
+        let unit = Unit::per_ns(1);
+        let all = over(&wait, 100, unit);
+        assert_eq!(all, Durations { sum: Ns::new(3_000), mean: Ns::new(30), max: Ns::new(1_000), ..all });
+        assert!(all.p50 == 0 && all.p99.whole() >= 512, "{all:?}");
+        assert_eq!(over(&wait, 1_000, unit).p99, 0);
+        let contended = durations(&wait, unit);
         assert_eq!(contended.mean, 1_000);
-        assert!((512..=1_000).contains(&contended.p50));
-        assert_eq!(over(&Measure::default(), 0), Durations::default());
+        assert!((512..=1_000).contains(&contended.p50.whole()));
+        assert_eq!(durations(&wait, Unit::per_ns(1_000)).mean, 1);
+        assert_eq!(over(&Measure::default(), 0, unit), Durations::default());
     }
 }

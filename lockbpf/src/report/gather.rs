@@ -1,6 +1,7 @@
 //! Everything that an observation knows about one address, brought together and classed.
 
-use crate::blame::{FutexWaits, Shares, plausible_owner};
+use crate::graph::findings::Shares;
+use crate::graph::{FutexWaits, plausible_owner};
 use crate::id::{Lock, Site};
 use crate::observation::{Observation, OpenWait};
 use crate::sums::SiteSums;
@@ -16,7 +17,7 @@ pub(super) struct Gathered<'a> {
     pub(super) mutex: Vec<&'a SiteSums>,
     pub(super) condvar: Vec<&'a SiteSums>,
     pub(super) futex: Vec<&'a SiteSums>,
-    pub(super) shares: Option<Shares>,
+    pub(super) shares: Option<&'a Shares>,
     pub(super) waits: Option<&'a FutexWaits>,
     /// Waits for the lock or word that had not ended.
     pub(super) open: Vec<&'a OpenWait>,
@@ -67,10 +68,10 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
             entry.mutex.push(s);
         }
     }
-    for lock in observation.blame.locks() {
-        all.entry(lock).or_default().shares = observation.blame.shares(lock);
+    for (&lock, shares) in &observation.findings.locks {
+        all.entry(lock).or_default().shares = Some(shares);
     }
-    for (word, waits) in observation.blame.words() {
+    for (&word, waits) in &observation.findings.words {
         all.entry(word).or_default().waits = Some(waits);
     }
     for wait in &observation.open_waits {

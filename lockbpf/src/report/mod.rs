@@ -4,21 +4,35 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod combine;
+mod culprit;
+mod danger;
 mod details;
+mod divide;
+mod doing;
+pub mod dot;
 mod durations;
 #[cfg(test)]
 mod fixture;
 mod gather;
+mod graph;
 mod lock;
 mod naming;
+mod phrase;
 mod place;
+mod quality;
 pub mod schema;
+mod select;
+mod site;
 pub mod table;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 mod verdict;
+mod warnings;
+mod wide;
 mod word;
 
 pub use build::{Options, build};
-pub use schema::Report;
+pub use schema::{Report, Selection};
+pub use select::Unmatched;

@@ -1,4 +1,4 @@
-//! Names of locks: the symbol of a global one, else its first call site; equal names are numbered by first use.
+//! Names of locks: the symbol of a global one, else what the input calls it, else its first call site; equal names are numbered by first use.
 
 use super::gather::Gathered;
 use super::place::Places;
@@ -24,6 +24,9 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
 fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
     if let Some(symbol) = places.global(lock) {
         return symbol;
+    }
+    if let Some(id) = places.own_id(lock) {
+        return id;
     }
     let what = match gathered {
         g if g.is_lock() || g.is_inferred_lock() => "lock",

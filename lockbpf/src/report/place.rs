@@ -1,9 +1,10 @@
 //! Addresses to names of places, stacks and processes; each address is asked for once.
 
-use super::schema::{Place, StackFrame};
-use crate::id::{Lock, Process, Site, StackId};
+use super::schema::{Ns, Place, StackFrame, ThreadId, Unit};
+use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{self, Frame, Names};
 use crate::observation::Observation;
+use crate::units::{Nanos, Time};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -13,6 +14,8 @@ pub(super) struct Places<'a> {
     names: &'a mut dyn Names,
     frames: HashMap<(Process, u64), Rc<[Frame]>>,
     ids: HashMap<Process, String>,
+    locks: HashMap<Lock, String>,
+    unit: Unit,
 }
 
 impl<'a> Places<'a> {
@@ -32,11 +35,82 @@ impl<'a> Places<'a> {
             };
             ids.insert(process, id);
         }
-        Self { observation, names, frames: HashMap::new(), ids }
+        let unit = Unit::per_ns(observation.ticks_per_ns);
+        Self { observation, names, frames: HashMap::new(), ids, locks: HashMap::new(), unit }
     }
 
-    /// `PID:0xaddress`.
-    pub(super) fn id(&self, process: Process, addr: u64) -> String {
+    /// Takes the names that locks were given.
+    pub(super) fn set_names(&mut self, locks: HashMap<Lock, String>) {
+        self.locks = locks;
+    }
+
+    /// Whether it is known when holders were off the CPU.
+    pub(super) fn scheduling_known(&self) -> bool {
+        self.observation.findings.scheduling_known
+    }
+
+    /// The unit of the observation's times.
+    pub(super) fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// A duration of the observation.
+    pub(super) fn ns(&self, time: Nanos) -> Ns {
+        self.unit.ns(time)
+    }
+
+    /// A point in time on the observation's clock.
+    pub(super) fn at(&self, time: Time) -> Ns {
+        self.unit.ns(Nanos(time.0))
+    }
+
+    /// A thread as the input calls it.
+    pub(super) fn thread(&mut self, tid: Tid) -> ThreadId {
+        ThreadId::new(tid, self.names)
+    }
+
+    /// The name of a thread: what the input calls it, else what was seen.
+    pub(super) fn comm(&mut self, tid: Tid, seen: &str) -> String {
+        self.names.comm(tid).unwrap_or_else(|| seen.to_owned())
+    }
+
+    /// What the input calls a lock, else `PID:0xaddress`.
+    pub(super) fn lock_id(&mut self, lock: Lock) -> String {
+        self.names.lock_id(lock).unwrap_or_else(|| self.address(lock.process, lock.addr))
+    }
+
+    /// What the input calls a lock, if its locks have identities of their own.
+    pub(super) fn own_id(&mut self, lock: Lock) -> Option<String> {
+        self.names.lock_id(lock)
+    }
+
+    /// What the input calls the kind of a lock that is of none of the known ones.
+    pub(super) fn kind(&mut self, lock: Lock) -> Option<String> {
+        self.names.kind(lock)
+    }
+
+    /// What the input calls a site, else `PID:0xaddress`; `None` for the site 0 of the kernel's own sums.
+    pub(super) fn site_id(&mut self, site: Site) -> Option<String> {
+        let own = self.names.site_id(site);
+        own.or_else(|| (site.addr != 0).then(|| self.address(site.process, site.addr)))
+    }
+
+    /// The name of a lock.
+    pub(super) fn lock_name(&mut self, lock: Lock) -> String {
+        let known = self.locks.get(&lock).cloned();
+        known
+            .or_else(|| self.global(lock))
+            .or_else(|| self.own_id(lock))
+            .unwrap_or_else(|| format!("lock {:#x}", lock.addr))
+    }
+
+    /// The name of a lock as the table shows it.
+    pub(super) fn lock_label(&mut self, lock: Lock) -> String {
+        let name = self.lock_name(lock);
+        self.label(lock.process, &name)
+    }
+
+    fn address(&self, process: Process, addr: u64) -> String {
         let pid = self.ids.get(&process).map_or_else(|| format!("process-{}", process.0), Clone::clone);
         format!("{pid}:{addr:#x}")
     }
@@ -63,26 +137,40 @@ impl<'a> Places<'a> {
 
     /// The place of a site.
     pub(super) fn place(&mut self, site: Site) -> Place {
-        if site.addr == 0 {
+        let Some(id) = self.site_id(site) else {
             return Place { symbol: "unknown site".to_owned(), ..Place::default() };
-        }
+        };
+        let own = self.names.site_id(site).is_some();
         let frames = self.frames(site.process, site.addr);
-        let frame = names::place(&frames);
+        let frame = names::place(&frames).filter(|f| !own || f.function.is_some());
         let (file, line) = frame.and_then(|f| f.location.clone()).unzip();
+        let unnamed = || if own { id.clone() } else { format!("{:#x}", site.addr) };
         Place {
-            site: Some(self.id(site.process, site.addr)),
-            symbol: frame.map_or_else(|| format!("{:#x}", site.addr), Frame::symbol),
+            symbol: frame.map_or_else(unnamed, Frame::symbol),
             function: frame.and_then(|f| f.function.clone()),
             file,
             line,
+            site: Some(id),
         }
     }
 
     /// The functions of a stack, innermost first; empty if it was not kept.
     pub(super) fn stack(&mut self, process: Process, site: Option<u64>, stack: Option<StackId>) -> Vec<StackFrame> {
         let Some(raw) = stack.and_then(|id| self.observation.stacks.get(&id)) else { return Vec::new() };
-        let mut stack = Vec::with_capacity(raw.len());
-        for addr in self.names.call_stack(process, raw, site) {
+        let addrs = self.names.call_stack(process, raw, site);
+        self.named(process, addrs)
+    }
+
+    /// The stack with which a thread left the CPU, from the function that it slept in.
+    pub(super) fn off_stack(&mut self, process: Process, stack: StackId) -> Vec<StackFrame> {
+        let Some(raw) = self.observation.stacks.get(&stack) else { return Vec::new() };
+        let addrs = self.names.whole_stack(process, raw);
+        self.named(process, addrs)
+    }
+
+    fn named(&mut self, process: Process, addrs: Vec<u64>) -> Vec<StackFrame> {
+        let mut stack = Vec::with_capacity(addrs.len());
+        for addr in addrs {
             stack.extend(self.frames(process, addr).iter().map(|f| stack_frame(f, addr)));
         }
         stack

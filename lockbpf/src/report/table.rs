@@ -1,20 +1,18 @@
 //! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
 //! it. No colours.
 
-use super::details;
-use super::schema::{LockEntry, QualityEntry, Report};
+use super::schema::{LockEntry, Ns, QualityEntry, Report};
 use super::text::{clip, count, counted, percent, share, wrap};
-use super::verdict;
-use crate::units::Nanos;
+use super::{details, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets};
 use std::collections::BTreeMap;
 
 /// Condition variables and futex words shown.
 const WORDS: usize = 5;
 /// Characters of a lock's name.
-const NAME: usize = 64;
+pub(super) const NAME: usize = 64;
 /// What stands for a figure that the observation cannot know.
-pub(super) const UNKNOWN: &str = "–";
+pub(crate) const UNKNOWN: &str = "–";
 
 /// How to lay the text out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +21,15 @@ pub struct Layout {
     pub width: u16,
     /// Locks for which waiters and holders are shown.
     pub details: usize,
+    /// Critical sections shown.
+    pub sites: usize,
+    /// Chains and threads shown, of each.
+    pub rest: usize,
 }
 
 impl Default for Layout {
     fn default() -> Self {
-        Self { width: 120, details: 5 }
+        Self { width: 120, details: 5, sites: 8, rest: 5 }
     }
 }
 
@@ -35,12 +37,19 @@ impl Default for Layout {
 #[must_use]
 pub fn render(report: &Report, layout: &Layout) -> String {
     let width = layout.width.max(40);
-    let mut paragraphs = vec![wrap(&verdict::sentences(report).join("\n"), width.into())];
+    let mut paragraphs = vec![wrap(&report.verdict.join("\n"), width.into())];
+    paragraphs.extend(warnings::deadlocks(report, width));
+    paragraphs.extend(wide::runs(report, width));
     if !report.locks.is_empty() {
         paragraphs.push(locks(report, width));
     }
-    let waited_for = report.locks.iter().filter(|l| l.recorded_wait_ns > 0 || l.waiting_now.count > 0);
+    paragraphs.extend(wide::sites(report, layout.sites, width));
+    paragraphs.extend(wide::chains(report, layout.rest, width));
+    paragraphs.extend(wide::critical_path(report, width));
+    let waited_for = report.locks.iter().filter(|l| l.recorded_wait_ns > Ns::default() || l.waiting_now.count > 0);
     paragraphs.extend(waited_for.take(layout.details).map(|lock| details::render(lock, report, width)));
+    paragraphs.extend(wide::threads(report, layout.rest, width));
+    paragraphs.extend(warnings::inversions(report, layout.rest, width));
     paragraphs.extend(conditions(report, width));
     paragraphs.extend(futexes(report, width));
     paragraphs.push(wrap(&quality(&report.quality), width.into()));
@@ -48,7 +57,7 @@ pub fn render(report: &Report, layout: &Layout) -> String {
 }
 
 /// A table of which the columns in `left` hold text, the others numbers.
-pub(super) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
+pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
     let align = |column| if left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
     let cells = |row: Vec<String>| {
         row.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(align(i))).collect::<Vec<_>>()
@@ -87,13 +96,13 @@ const COLUMNS: &[Column] = &[
     ("Contended", 100, |l| count(l.contended)),
     ("%", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n)))),
     ("Waiting\nnow", 0, |l| if l.waiting_now.count == 0 { String::new() } else { count(l.waiting_now.count) }),
-    ("Wait\ntotal", 0, |l| Nanos(l.wait_ns.sum).to_string()),
-    ("Wait\nmean", 0, |l| Nanos(l.contended_wait_ns.mean).to_string()),
-    ("Wait\np99", 110, |l| Nanos(l.contended_wait_ns.p99).to_string()),
-    ("Wait\nmax", 0, |l| Nanos(l.contended_wait_ns.max).to_string()),
-    ("Hold\nmean", 0, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| Nanos(h.mean).to_string())),
-    ("Hold\np99", 110, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| Nanos(h.p99).to_string())),
-    ("Hold\nmax", 100, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| Nanos(h.max).to_string())),
+    ("Wait\ntotal", 0, |l| l.wait_ns.sum.to_string()),
+    ("Wait\nmean", 0, |l| l.contended_wait_ns.mean.to_string()),
+    ("Wait\np99", 110, |l| l.contended_wait_ns.p99.to_string()),
+    ("Wait\nmax", 0, |l| l.contended_wait_ns.max.to_string()),
+    ("Hold\nmean", 0, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.mean.to_string())),
+    ("Hold\np99", 110, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.p99.to_string())),
+    ("Hold\nmax", 100, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.max.to_string())),
 ];
 
 /// What is particular about a lock, if anything.
@@ -117,17 +126,17 @@ fn locks(report: &Report, width: u16) -> String {
     let mut text = table(&headers, &left, rows, width);
     let totals = &report.totals;
     if totals.locks_omitted > 0 {
-        let shown: u64 = report.locks.iter().map(|l| l.harm_ns).sum();
-        let rest = Nanos(totals.harm_ns.saturating_sub(shown));
+        let rest = totals.harm_ns - report.locks.iter().map(|l| l.harm_ns).sum();
         text += &format!("\nand {} with {rest} of waiting", counted(totals.locks_omitted, "more lock"));
     }
     text
 }
 
 fn conditions(report: &Report, width: u16) -> Option<String> {
-    let used: Vec<_> = report.conditions.iter().filter(|c| c.idle_ns.sum > 0 || c.waiting_now > 0).collect();
+    let used: Vec<_> =
+        report.conditions.iter().filter(|c| c.idle_ns.sum > Ns::default() || c.waiting_now > 0).collect();
     let rows = used.iter().take(WORDS).map(|c| {
-        let durations = [c.idle_ns.sum, c.idle_ns.mean, c.idle_ns.max].map(|ns| Nanos(ns).to_string());
+        let durations = [c.idle_ns.sum, c.idle_ns.mean, c.idle_ns.max].map(|ns| ns.to_string());
         let counts = [c.waits, c.timeouts, c.waiting_now].map(count);
         [clip(&c.label, NAME)].into_iter().chain(counts).chain(durations).collect()
     });
@@ -137,10 +146,10 @@ fn conditions(report: &Report, width: u16) -> Option<String> {
 }
 
 fn futexes(report: &Report, width: u16) -> Option<String> {
-    let used: Vec<_> = report.futexes.iter().filter(|f| f.wait_ns.sum > 0 || f.waiting_now > 0).collect();
+    let used: Vec<_> = report.futexes.iter().filter(|f| f.wait_ns.sum > Ns::default() || f.waiting_now > 0).collect();
     let rows = used.iter().take(WORDS).map(|f| {
         let counts = [f.counts.slept, f.counts.again, f.counts.timed_out, f.waiting_now].map(count);
-        let durations = [f.wait_ns.sum, f.wait_ns.max].map(|ns| Nanos(ns).to_string());
+        let durations = [f.wait_ns.sum, f.wait_ns.max].map(|ns| ns.to_string());
         let waker = f.wakers.first().map_or_else(|| UNKNOWN.to_owned(), |w| w.tid.to_string());
         [clip(&f.label, NAME)].into_iter().chain(counts).chain(durations).chain([waker]).collect()
     });
@@ -178,7 +187,7 @@ fn quality(q: &QualityEntry) -> String {
         0 => "every probe in place".to_owned(),
         n => format!("{} failed", counted(n, "probe")),
     });
-    parts.push(format!("observed {} of {}", percent(q.observed_share), Nanos(q.duration_ns)));
+    parts.push(format!("observed {} of {}", percent(q.observed_share), q.duration_ns));
     let mut lines = vec![format!("Quality: {}.", parts.join("; "))];
     lines.extend(q.failed_probes.iter().map(|p| {
         let file = p.file.as_ref().map(|file| format!(" in {file}")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 
 /// `1,234,567`.
-pub(super) fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -14,13 +14,13 @@ pub(super) fn count(n: u64) -> String {
 }
 
 /// `1 thread`, `1,000 threads`.
-pub(super) fn counted(n: u64, what: &str) -> String {
+pub(crate) fn counted(n: u64, what: &str) -> String {
     let ending = if n == 1 { "" } else { "s" };
     format!("{} {what}{ending}", count(n))
 }
 
 /// A share of 1 as `83 %`; small ones with a decimal, and never rounded to nothing or to everything.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         p if p <= 0.0 => "0 %".to_owned(),
@@ -32,12 +32,12 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// `part` of `whole`; 0 of nothing.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// A name in at most `max` characters: template arguments go first, then its beginning.
-pub(super) fn clip(name: &str, max: usize) -> String {
+pub(crate) fn clip(name: &str, max: usize) -> String {
     let length = |text: &str| text.chars().count();
     if length(name) <= max {
         return name.to_owned();
@@ -70,7 +70,7 @@ fn without_arguments(name: &str) -> String {
 }
 
 /// Breaks lines at spaces so that they fit `width` columns where words allow; continuation lines keep the indent.
-pub(super) fn wrap(text: &str, width: usize) -> String {
+pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
         let indent = &line[..line.len() - line.trim_start().len()];

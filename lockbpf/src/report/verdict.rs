@@ -1,28 +1,49 @@
-//! The report in one or two sentences, no surer of itself than the data allows.
+//! The report in a few sentences, no surer of itself than the data allows.
 
-use super::details::label;
-use super::schema::{LockEntry, Report};
-use super::text::{count, counted, percent, share};
-use crate::units::Nanos;
+use super::phrase::{self, FUNCTION, Threads, label, location};
+use super::schema::{BlockedEntry, CulpritEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
+use super::text::{clip, count, counted, percent};
 
 /// Waiting below this part of one thread's time holds nothing back.
 const SIGNIFICANT: f64 = 0.01;
 /// Blame that covers less than this of the waiting is said to do so.
 const COVERED: f64 = 0.9;
+/// A part of the waiting below which it is not worth a sentence.
+const NOTABLE: f64 = 0.1;
 
 /// What to tell first.
 pub(super) fn sentences(report: &Report) -> Vec<String> {
+    let threads = Threads::of(report);
+    let mut sentences: Vec<_> = report.deadlocks.iter().map(|d| deadlock(d, &threads)).collect();
     match report.locks.first() {
-        None => vec![without_locks(report)],
-        Some(top) if top.harm_ns > 0 => contended(report, top),
-        Some(_) => std::iter::once(uncontended(report)).chain(unexplained(report)).collect(),
+        None if !sentences.is_empty() => {}
+        None => sentences.push(without_locks(report)),
+        Some(top) if top.harm_ns > Ns::default() => contended(report, top, &threads, &mut sentences),
+        Some(_) => sentences.extend(std::iter::once(uncontended(report)).chain(unexplained(report))),
     }
+    sentences
 }
 
-/// The part of a lock's waiting that is divided among holders.
+/// Who waits for whom, for ever.
+fn deadlock(deadlock: &DeadlockEntry, threads: &Threads<'_>) -> String {
+    let member = |b: &BlockedEntry| {
+        let place = b.symbol.as_deref().map(|s| format!(" in {}", clip(s, FUNCTION))).unwrap_or_default();
+        format!("{} holds `{}` and waits for `{}`{place}", threads.long(&b.tid), b.holds_name, b.name)
+    };
+    let members: Vec<_> = deadlock.threads.iter().map(member).collect();
+    let who = match deadlock.threads.len() as u64 {
+        1 => "1 thread waits for itself and will never go on".to_owned(),
+        n => format!("{} wait for one another and will never go on", counted(n, "thread")),
+    };
+    let before = if deadlock.before_start { " It was there before the observation began." } else { "" };
+    format!("DEADLOCK: {who}: {}.{before}", members.join("; "))
+}
+
+/// The part of a lock's waiting that is divided among those to blame.
 pub(super) fn coverage(lock: &LockEntry) -> f64 {
-    let ended = lock.harm_ns.saturating_sub(lock.waiting_now.sum_ns);
-    if ended == 0 { 1.0 } else { share(lock.recorded_wait_ns, ended).min(1.0) }
+    let ended = lock.harm_ns - lock.waiting_now.sum_ns;
+    let recorded = lock.recorded_wait_ns - lock.open_wait_ns;
+    if ended == 0 { 1.0 } else { recorded.share_of(ended).min(1.0) }
 }
 
 /// Who waits for a lock now, as a sentence.
@@ -38,26 +59,26 @@ pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
         [tid] => format!("held by tid {tid}"),
         tids => format!("held by tids {} when they asked", list(tids)),
     };
-    let longest = Nanos(now.longest_ns);
+    let longest = now.longest_ns;
     Some(format!("{} {waits} for it now, longest {at_least}{longest}; {held_by}.", counted(now.count, "thread")))
 }
 
-fn list(tids: &[u32]) -> String {
-    tids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+fn list(tids: &[ThreadId]) -> String {
+    tids.iter().map(ThreadId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Waiting that may or may not be for a lock, if there is enough of it to matter.
 fn unexplained(report: &Report) -> Option<String> {
-    let slept: u64 = report.futexes.iter().map(|f| f.wait_ns.sum).sum();
+    let slept: Ns = report.futexes.iter().map(|f| f.wait_ns.sum).sum();
     let waiting: u64 = report.futexes.iter().map(|f| f.waiting_now).sum();
-    let words = report.futexes.iter().filter(|f| f.wait_ns.sum > 0 || f.waiting_now > 0).count() as u64;
-    let matters = waiting > 0 || share(slept, report.quality.duration_ns) >= SIGNIFICANT;
+    let words = report.futexes.iter().filter(|f| f.wait_ns.sum > Ns::default() || f.waiting_now > 0).count() as u64;
+    let matters = waiting > 0 || slept.share_of(report.quality.duration_ns) >= SIGNIFICANT;
     matters.then(|| {
         let threads = counted(waiting, "thread");
-        let slept = match (Nanos(slept), waiting) {
-            (slept, 0) => format!("Threads slept {slept}"),
-            (Nanos(0), _) => format!("Asleep at the end: {threads}"),
-            (slept, _) => format!("Threads slept {slept} ({threads} still do)"),
+        let slept = match waiting {
+            0 => format!("Threads slept {slept}"),
+            _ if slept == 0 => format!("Asleep at the end: {threads}"),
+            _ => format!("Threads slept {slept} ({threads} still do)"),
         };
         format!(
             "{slept} on {}, whose purpose cannot be told from here: locks of another kind (Rust, Go, pthread_rwlock, …), \
@@ -69,7 +90,7 @@ fn unexplained(report: &Report) -> Option<String> {
 
 fn without_locks(report: &Report) -> String {
     let q = &report.quality;
-    let time = Nanos(q.duration_ns);
+    let time = q.duration_ns;
     if let Some(unexplained) = unexplained(report) {
         return format!("No pthread lock was seen in use in {time}. {unexplained}");
     }
@@ -89,7 +110,7 @@ fn without_locks(report: &Report) -> String {
 }
 
 fn uncontended(report: &Report) -> String {
-    let (totals, time) = (&report.totals, Nanos(report.quality.duration_ns));
+    let (totals, time) = (&report.totals, report.quality.duration_ns);
     let doubt = if report.quality.incomplete { ", as far as the incomplete data tells" } else { "" };
     format!(
         "No thread waited for a lock{doubt}: {} of {} in {time}, none contended.",
@@ -98,54 +119,150 @@ fn uncontended(report: &Report) -> String {
     )
 }
 
-fn contended(report: &Report, top: &LockEntry) -> Vec<String> {
-    let q = &report.quality;
-    let (waited, time) = (Nanos(top.harm_ns), Nanos(q.duration_ns));
-    let name = format!("`{}` ({}{})", top.label, top.kind, if top.inferred { ", inferred" } else { "" });
-    let victim = top.comm.as_deref().unwrap_or("the target");
-    let of_one_thread = share(top.harm_ns, q.duration_ns);
-    let at_least = if q.incomplete { "at least " } else { "" };
-    let holds_back = of_one_thread >= SIGNIFICANT;
-    let first = if !holds_back {
-        format!(
-            "No lock holds {victim} back{}: the most waited-for one, {name}, cost {at_least}{waited} of waiting in {time} \
-             ({} of one thread's time)",
-            if q.incomplete { ", as far as the incomplete data tells" } else { "" },
-            percent(of_one_thread),
-        )
+fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences: &mut Vec<String>) {
+    let holds_back = top.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
+    if holds_back {
+        sentences.extend(blame(report, threads));
+        sentences.push(cost(report, top));
     } else {
-        let now = top.waiting_now.count;
-        let threads = match top.waiting_threads.max(now) {
-            0 => "threads".to_owned(),
-            1_024.. => format!("{} threads or more", count(1_024)),
-            n => counted(n, "thread"),
-        };
-        format!("{name} holds {victim} back: {threads} waited {at_least}{waited} for it in {time}")
-    };
-    let mut sentences = vec![format!("{first}{}.", holder(top))];
+        sentences.push(cheap(report, top));
+        sentences.extend(blame(report, threads));
+    }
+    sentences.extend(inconclusive(report));
     sentences.extend(waiting_now(top));
     if !holds_back {
         sentences.extend(unexplained(report));
     }
-    if q.incomplete {
+    if report.quality.incomplete {
         sentences.push("The data is incomplete: see the quality line.".to_owned());
+    }
+}
+
+/// That several runs disagree on the section that causes most waiting.
+fn inconclusive(report: &Report) -> Option<String> {
+    let runs = report.runs.as_ref()?;
+    let top = report.sites.first()?;
+    let spread = top.spread.filter(|spread| spread.inconclusive)?;
+    let deviation = spread.apwt_sd_ns.share_of(top.apwt_ns).max(
+        // The site may be inconclusive by what it caused on the critical paths alone.
+        spread.cpwt_sd_ns.unwrap_or_default().share_of(top.cpwt_ns.unwrap_or_default()),
+    );
+    Some(format!(
+        "Inconclusive: over {} the waiting that {} caused deviates by {} of its mean.",
+        counted(runs.count, "run"),
+        clip(&top.symbol, FUNCTION),
+        percent(deviation),
+    ))
+}
+
+/// The most waited-for lock, where it holds the target back.
+fn cost(report: &Report, top: &LockEntry) -> String {
+    let (waited, q) = (top.harm_ns, &report.quality);
+    let at_least = if q.incomplete { "at least " } else { "" };
+    let threads = match top.waiting_threads.max(top.waiting_now.count) {
+        0 => "threads".to_owned(),
+        1_024.. => format!("{} threads or more", count(1_024)),
+        n => counted(n, "thread"),
+    };
+    let waited = format!("{threads} waited {at_least}{waited} for it in {}", q.duration_ns);
+    // Through nesting, the lock to blame may be another one.
+    if report.culprits.first().is_none_or(|c| c.lock == top.lock) {
+        format!("{} holds {} back: {waited}.", named(top), victim(top))
+    } else {
+        format!("Most waited for is {}: {waited}.", named(top))
+    }
+}
+
+/// The most waited-for lock, where it does not hold the target back.
+fn cheap(report: &Report, top: &LockEntry) -> String {
+    let q = &report.quality;
+    let (doubt, at_least) =
+        if q.incomplete { (", as far as the incomplete data tells", "at least ") } else { ("", "") };
+    format!(
+        "No lock holds {} back{doubt}: the most waited-for one, {}, cost {at_least}{} of waiting in {} ({} of one \
+         thread's time).",
+        victim(top),
+        named(top),
+        top.harm_ns,
+        q.duration_ns,
+        percent(top.harm_ns.share_of(q.duration_ns)),
+    )
+}
+
+fn named(lock: &LockEntry) -> String {
+    format!("`{}` ({}{})", lock.label, lock.kind, if lock.inferred { ", inferred" } else { "" })
+}
+
+fn victim(lock: &LockEntry) -> &str {
+    lock.comm.as_deref().unwrap_or("the target")
+}
+
+/// Who causes most waiting, and how; nothing where no waiting was recorded.
+fn blame(report: &Report, threads: &Threads<'_>) -> Vec<String> {
+    let totals = &report.totals;
+    if totals.recorded_wait_ns == 0 {
+        return Vec::new();
+    }
+    let covered = totals.recorded_wait_ns.share_of(totals.harm_ns);
+    let of = match (covered < COVERED, report.selection.is_some()) {
+        (true, _) => format!("the recorded waiting ({} of all)", percent(covered)),
+        (false, true) => "the selected locks' waiting".to_owned(),
+        (false, false) => "all waiting".to_owned(),
+    };
+    let unknown = totals.unattributed_ns.share_of(totals.recorded_wait_ns);
+    let mut sentences = Vec::new();
+    let culprit = report.culprits.first();
+    if culprit.is_none_or(|c| c.share < unknown) {
+        sentences.push(format!("Who is to blame for {} of {of} is not known.", percent(unknown)));
+    }
+    if let Some(culprit) = culprit.filter(|c| c.share >= unknown || c.share >= NOTABLE) {
+        sentences.push(caused(culprit, &of, report));
+        sentences.extend(nested(culprit, threads));
     }
     sentences
 }
 
-/// Who held it meanwhile, as the end of a sentence.
-fn holder(top: &LockEntry) -> String {
-    if top.recorded_wait_ns == 0 {
-        return String::new();
-    }
-    let covered = coverage(top);
-    let of =
-        if covered < COVERED { format!("the {} of it that was recorded", percent(covered)) } else { "it".to_owned() };
-    let unknown = share(top.unattributed_ns, top.recorded_wait_ns);
-    match top.holders.first() {
-        Some(h) if h.share >= unknown => {
-            format!("; {} of {of} while {} held it", percent(h.share), label(&h.place))
+/// `72 % of all waiting is caused by `flush` holding `log_lock` at wal.c:210; 61 % of that while blocked in fdatasync.`
+fn caused(culprit: &CulpritEntry, of: &str, report: &Report) -> String {
+    let part = percent(culprit.share);
+    let who = if culprit.kind == "barrier" {
+        let barrier = report.locks.iter().find(|l| l.lock == culprit.lock);
+        let threads = match barrier.map_or(0, |l| l.waiting_threads) {
+            0 => "threads wait".to_owned(),
+            1 => "1 thread waits".to_owned(),
+            n => format!("{} wait", counted(n, "thread")),
+        };
+        let for_whom = label(&culprit.place);
+        format!("{part} of {of}: {threads} at barrier `{}` for {for_whom}, the last to arrive", culprit.name)
+    } else {
+        let lock = &culprit.name;
+        let holder = match (&culprit.place.function, location(&culprit.place)) {
+            _ if culprit.tid.is_some() => format!("{} holding `{lock}`", culprit.place.symbol),
+            (Some(function), Some(location)) => {
+                format!("`{}` holding `{lock}` at {location}", clip(function, FUNCTION))
+            }
+            _ => format!("`{}` holding `{lock}`", clip(&culprit.place.symbol, FUNCTION)),
+        };
+        format!("{part} of {of} is caused by {holder}")
+    };
+    let doing = phrase::causes(culprit.causes.as_ref(), &culprit.off_stacks);
+    let how = match doing.as_slice() {
+        [] => String::new(),
+        [(share, what), ..] if what == phrase::PREEMPTED => {
+            format!("; its holder was {what} for {} of it: not a long section but a missing CPU", percent(*share))
         }
-        _ => format!("; who held it meanwhile is not known for {} of {of}", percent(unknown)),
-    }
+        [(share, what), rest @ ..] => {
+            let rest = rest.iter().map(|(share, what)| format!(", {} while {what}", percent(*share)));
+            format!("; {} of that while {what}{}", percent(*share), rest.collect::<String>())
+        }
+    };
+    format!("{who}{how}.")
+}
+
+/// How a culprit's waiting reaches the waiters of other locks, if much of it does.
+fn nested(culprit: &CulpritEntry, threads: &Threads<'_>) -> Option<String> {
+    let share = culprit.nested_ns.share_of(culprit.wait_ns);
+    let chain = culprit.chain.as_ref().filter(|_| share >= NOTABLE)?;
+    let how = phrase::chain(chain, culprit.waiter.as_deref(), threads);
+    Some(format!("{} of that reaches waiters of other locks: {how}.", percent(share)))
 }

@@ -5,9 +5,10 @@ use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Place, ThreadWait, WaiterEntry};
 use super::text::share;
-use crate::blame::{FutexWaits, Threads};
+use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
 use crate::sums::Measure;
+use crate::units::Nanos;
 
 /// Threads listed per word.
 const MAX_THREADS: usize = 10;
@@ -18,7 +19,7 @@ pub(super) fn elsewhere(symbol: &str) -> Place {
 }
 
 /// The futex calls on an address that no lock call explains: counts from the sums, else from the records.
-pub(super) fn counts(gathered: &Gathered<'_>) -> Option<FutexCounts> {
+pub(super) fn counts(gathered: &Gathered<'_>, places: &Places<'_>) -> Option<FutexCounts> {
     let total = Total::of(&gathered.futex);
     match gathered.waits {
         _ if !gathered.futex.is_empty() => Some(FutexCounts {
@@ -28,14 +29,14 @@ pub(super) fn counts(gathered: &Gathered<'_>) -> Option<FutexCounts> {
             interrupted: total.errors,
             wakes: total.wakes,
             wakes_of_none: total.wakes_of_none,
-            wait_sum_ns: total.wait.sum.0,
+            wait_sum_ns: places.ns(total.wait.sum),
         }),
         Some(w) => Some(FutexCounts {
             slept: w.slept,
             again: w.again,
             timed_out: w.timed_out,
             interrupted: w.interrupted + w.failed,
-            wait_sum_ns: w.waits.time.0,
+            wait_sum_ns: places.ns(w.waits.time),
             ..FutexCounts::default()
         }),
         None => None,
@@ -48,7 +49,7 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
     let futex = Total::of(&g.futex);
     let (pid, comm) = places.process(lock.process);
     ConditionEntry {
-        condition: places.id(lock.process, lock.addr),
+        condition: places.lock_id(lock),
         name: name.to_owned(),
         label: places.label(lock.process, name),
         kind: "condvar".to_owned(),
@@ -57,7 +58,7 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
         waits: total.acquisitions,
         timeouts: total.timeouts,
         errors: total.errors,
-        idle_ns: durations(&total.wait),
+        idle_ns: durations(&total.wait, places.unit()),
         wakes: futex.wakes,
         wakes_of_none: futex.wakes_of_none,
         waiting_now: g.open_idle,
@@ -70,52 +71,49 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
     let (pid, comm) = places.process(lock.process);
     let wait = match g.waits {
         Some(w) if g.futex.is_empty() => {
-            durations(&Measure { sum: w.waits.time, max: w.max, histogram: w.histogram.clone() })
+            durations(&Measure { sum: w.waits.time, max: w.max, histogram: w.histogram.clone() }, places.unit())
         }
-        _ => durations(&Total::of(&g.futex).wait),
+        _ => durations(&Total::of(&g.futex).wait, places.unit()),
     };
     FutexEntry {
-        futex: places.id(lock.process, lock.addr),
+        futex: places.lock_id(lock),
         name: name.to_owned(),
         label: places.label(lock.process, name),
         kind: "futex".to_owned(),
         purpose: "unknown".to_owned(),
         pid,
         comm,
-        counts: counts(g).unwrap_or_default(),
+        counts: counts(g, places).unwrap_or_default(),
         wait_ns: wait,
         waiting_now: g.open.len() as u64,
-        owners: g.waits.map(|w| threads(&w.owners)).unwrap_or_default(),
-        wakers: g.waits.map(|w| threads(&w.wakers)).unwrap_or_default(),
+        owners: g.waits.map(|w| threads(&w.owners, places)).unwrap_or_default(),
+        wakers: g.waits.map(|w| threads(&w.wakers, places)).unwrap_or_default(),
         waiters: g.waits.map(|w| waiters(lock.process, w, places)).unwrap_or_default(),
     }
 }
 
 /// Fills in who waited for a lock that is known by its futex word only, and which threads its owner word named.
 pub(super) fn divide(process: Process, waits: &FutexWaits, entry: &mut LockEntry, places: &mut Places<'_>) {
-    let all = waits.waits.time.0;
-    let owned = waits.owners.total().time.0;
-    entry.recorded_wait_ns = all;
-    entry.unattributed_ns = all.saturating_sub(owned);
-    entry.aplt_ns = owned;
+    let all = waits.waits.time;
+    let owned = waits.owners.total().time;
+    entry.recorded_wait_ns = places.ns(all);
+    entry.unattributed_ns = places.ns(all - owned);
+    entry.aplt_ns = places.ns(owned);
     entry.waiting_threads = waits.threads.top().len() as u64;
     entry.waiters = waiters(process, waits, places);
-    let holder = |place, tid, sum: crate::tally::Tally| HolderEntry {
-        place,
-        tid,
-        wait_ns: sum.time.0,
-        share: share(sum.time.0, all),
-        victims: sum.count,
-        inferred: true,
-        ..HolderEntry::default()
-    };
-    let named = waits.owners.top();
-    entry.holders = named
-        .into_iter()
-        .map(|(tid, sum)| holder(elsewhere(&format!("thread {}", tid.0)), Some(tid.0), sum))
-        .chain([holder(elsewhere("other threads"), None, waits.owners.rest())])
-        .filter(|h| h.wait_ns > 0)
-        .collect();
+    let named = waits.owners.top().into_iter().map(|(tid, sum)| (Some(tid), sum));
+    for (tid, sum) in named.chain([(None, waits.owners.rest())]).filter(|(_, sum)| sum.time > Nanos(0)) {
+        let tid = tid.map(|tid| places.thread(tid));
+        entry.holders.push(HolderEntry {
+            place: tid.as_ref().map_or_else(|| elsewhere("other threads"), |tid| elsewhere(&format!("thread {tid}"))),
+            tid,
+            wait_ns: places.ns(sum.time),
+            share: share(sum.time.0, all.0),
+            victims: sum.count,
+            inferred: true,
+            ..HolderEntry::default()
+        });
+    }
 }
 
 fn waiters(process: Process, waits: &FutexWaits, places: &mut Places<'_>) -> Vec<WaiterEntry> {
@@ -125,8 +123,8 @@ fn waiters(process: Process, waits: &FutexWaits, places: &mut Places<'_>) -> Vec
         entries.push(WaiterEntry {
             place: s.site.map_or_else(|| elsewhere("unknown site"), |site| places.place(site)),
             count: s.waits.count,
-            wait_ns: s.waits.time.0,
-            max_ns: s.max.0,
+            wait_ns: places.ns(s.waits.time),
+            max_ns: places.ns(s.max),
             share: share(s.waits.time.0, all),
             stack: places.stack(process, s.site.map(|s| s.addr), s.stacks.top().first().map(|&(stack, _)| stack)),
             ..WaiterEntry::default()
@@ -136,7 +134,8 @@ fn waiters(process: Process, waits: &FutexWaits, places: &mut Places<'_>) -> Vec
     entries
 }
 
-fn threads(tallies: &Threads) -> Vec<ThreadWait> {
+fn threads(tallies: &Threads, places: &mut Places<'_>) -> Vec<ThreadWait> {
     let top = tallies.top().into_iter().take(MAX_THREADS);
-    top.map(|(tid, sum)| ThreadWait { tid: tid.0, count: sum.count, wait_ns: sum.time.0 }).collect()
+    top.map(|(tid, sum)| ThreadWait { tid: places.thread(tid), count: sum.count, wait_ns: places.ns(sum.time) })
+        .collect()
 }

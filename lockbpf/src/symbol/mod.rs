@@ -12,18 +12,17 @@ mod globals;
 mod maps;
 mod perf_map;
 mod resolver;
+mod runtime;
 mod space;
-mod stack;
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod tests;
 
-pub use stack::{Role, call_stack};
-
 use crate::id::{Lock, Process};
 use crate::names::{Frame, Names};
+use crate::stack::{Role, call_stack};
 use files::{FileId, Files};
 use globals::Globals;
 use maps::Mapping;
@@ -32,6 +31,7 @@ use resolver::Resolver;
 use space::{AddressSpace, Image, Place, Region};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Process images known at one time, as many as the kernel side can number.
@@ -62,6 +62,19 @@ impl Identity {
         let start = stat(pid)?.starttime;
         Some(Self { start, stack: stat(tid)?.startstack })
     }
+}
+
+/// A file in the memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Last component of its path.
+    pub name: String,
+    /// GNU build id.
+    pub build_id: Option<Vec<u8>>,
+    /// Where it lies.
+    pub range: Range<u64>,
+    /// What is added to an address in the file to get one in memory; it may wrap around.
+    pub bias: u64,
 }
 
 /// What is known of one process.
@@ -172,6 +185,15 @@ impl Symbols {
         (images, regions)
     }
 
+    /// The files that a process has or had in memory.
+    pub fn loaded(&self, process: Process) -> impl Iterator<Item = Loaded> {
+        let images = self.processes.get(&process).into_iter().flat_map(|known| known.space.images());
+        images.filter_map(|(range, bias, id)| {
+            let file = self.files.get(id)?;
+            Some(Loaded { name: file.name.clone(), build_id: file.layout.build_id.clone(), range, bias })
+        })
+    }
+
     /// What could not be read, each a sentence for the reader of a report.
     pub fn problems(&self) -> impl Iterator<Item = &str> {
         self.problems.iter().map(String::as_str)
@@ -186,32 +208,10 @@ impl Symbols {
         let known = self.processes.get(&process)?;
         words.iter().copied().find(|word| match known.space.place(word.wrapping_sub(1), &self.files) {
             Some(Place::File(id, addr)) => {
-                self.files.get(id).is_some_and(|file| !stack::is_libc(&file.name) && file.layout.is_code(addr))
+                self.files.get(id).is_some_and(|file| !runtime::is_libc(&file.name) && file.layout.is_code(addr))
             }
             Some(Place::Region(..)) | None => false,
         })
-    }
-
-    /// What a return address on a stack is to a reader. Without a snapshot of the process every address may be code.
-    fn role(&mut self, process: Process, return_addr: u64) -> Role {
-        let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
-            return Role::Program;
-        };
-        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
-            Some(Place::File(id, addr)) => {
-                let Some(file) = self.files.get(id) else { return Role::Nothing };
-                let frames = self.resolver.frames(id, file, addr);
-                match frames.last().and_then(|frame| frame.function.as_deref()) {
-                    Some(function) if stack::is_locking(function) => Role::Locking,
-                    _ if stack::is_libc(&file.name) => Role::Libc,
-                    _ if file.layout.is_code(addr) => Role::Program,
-                    _ => Role::Nothing,
-                }
-            }
-            Some(Place::Region(..)) => Role::Program,
-            None if known.generated.function(return_addr.wrapping_sub(1)).is_some() => Role::Program,
-            None => Role::Nothing,
-        }
     }
 
     fn problem(&mut self, problem: &ProcessError) {
@@ -228,6 +228,28 @@ fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
 impl Names for Symbols {
     fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
         call_stack(raw, site, |addr| self.role(process, addr))
+    }
+
+    /// Without a snapshot of the process every address may be code.
+    fn role(&mut self, process: Process, return_addr: u64) -> Role {
+        let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
+            return Role::Program;
+        };
+        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
+            Some(Place::File(id, addr)) => {
+                let Some(file) = self.files.get(id) else { return Role::Nothing };
+                let frames = self.resolver.frames(id, file, addr);
+                match frames.last().and_then(|frame| frame.function.as_deref()) {
+                    Some(function) if runtime::is_locking(function) => Role::Locking,
+                    _ if runtime::is_libc(&file.name) => Role::Libc,
+                    _ if file.layout.is_code(addr) => Role::Program,
+                    _ => Role::Nothing,
+                }
+            }
+            Some(Place::Region(..)) => Role::Program,
+            None if known.generated.function(return_addr.wrapping_sub(1)).is_some() => Role::Program,
+            None => Role::Nothing,
+        }
     }
 
     fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame> {

@@ -74,6 +74,11 @@ impl AddressSpace {
         self.images.is_empty()
     }
 
+    /// Every image: where it lies, what is added to its file's addresses, and the file.
+    pub(super) fn images(&self) -> impl Iterator<Item = (Range<u64>, u64, FileId)> + '_ {
+        self.images.iter().map(|image| (image.range.clone(), image.bias, image.file))
+    }
+
     /// Where an address lies; `None` for heaps and stacks.
     pub(super) fn place(&self, addr: u64, files: &Files) -> Option<Place<'_>> {
         let covers = |file, addr| files.get(file).is_some_and(|f| f.layout.covers(addr));

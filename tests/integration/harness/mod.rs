@@ -2,6 +2,7 @@
 //! for every report.
 
 pub(crate) mod build;
+pub(crate) mod capture;
 pub(crate) mod exact;
 pub(crate) mod observer;
 pub(crate) mod privilege;

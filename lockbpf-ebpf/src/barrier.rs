@@ -1,0 +1,43 @@
+//! pthread barriers (glibc): each arrival is recorded at the entry of `pthread_barrier_wait`. The wait that follows is that
+//! for the last one to arrive, which the arrivals themselves tell: its futex calls count neither as waits nor as sums.
+
+use crate::emit::emit;
+use crate::maps::user_stack;
+use crate::mutex::return_address;
+use crate::section::{attempt, fits, settle};
+use crate::thread::{Thread, current, now, tid};
+use aya_ebpf::helpers::bpf_probe_read_user;
+use aya_ebpf::programs::ProbeContext;
+use lockbpf_common::barrier::{BarrierFields, BarrierRecord};
+use lockbpf_common::counter::Counter;
+use lockbpf_common::kind::Via;
+
+/// Offset of `count` in glibc's `struct pthread_barrier` (2.25 and later: `in`, `current_round`, `count`, `shared`, `out`).
+const COUNT: u64 = 8;
+/// Size of that structure.
+const SIZE: u64 = 20;
+
+/// Entry of `pthread_barrier_wait`.
+#[inline(always)]
+pub fn arrive(ctx: &ProbeContext) {
+    let now = now();
+    let Some(t) = current() else { return };
+    settle(t);
+    let barrier: u64 = ctx.arg(0).unwrap_or(0);
+    let site = return_address(ctx);
+    if !fits(barrier, site) {
+        return;
+    }
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    let participants = unsafe { bpf_probe_read_user(barrier.wrapping_add(COUNT) as *const u32) }.unwrap_or(0);
+    let stack = user_stack(ctx);
+    attempt(t, Via::Barrier, barrier, site, now).stack = stack;
+    let fields = BarrierFields { time_ns: now, barrier, site, process: t.process, tid: tid(), participants, stack };
+    emit(&BarrierRecord::pack(&fields), Counter::BarrierRecords);
+}
+
+/// Whether a futex word is one of the barrier at which the thread waits.
+#[inline(always)]
+pub fn waits_at(t: &Thread, word: u64) -> bool {
+    t.pending.via == Via::Barrier as u32 && word.wrapping_sub(t.pending.lock) < SIZE
+}

@@ -1,0 +1,161 @@
+//! What a holder does instead of running: its absences from the CPU while it holds a lock. Every switch of every thread
+//! passes here, so whoever is not involved must be gone after one look into the task's storage, which costs nothing to
+//! speak of for a task that has none.
+//!
+//! This program runs with interrupts off, under the lock of a run queue: nothing can preempt it, so it need not
+//! [stay on the thread's own stack](crate::thread).
+
+use crate::emit::emit;
+use crate::futex::WAIT;
+use crate::maps::{CONFIG, CONTROL, STATE, user_stack};
+use crate::thread::{Thread, now, task, tid};
+use aya_ebpf::bindings::task_struct;
+use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::generated::bpf_task_storage_get;
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::kind::Via;
+use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
+
+/// `TASK_UNINTERRUPTIBLE`.
+const UNINTERRUPTIBLE: u32 = 2;
+
+/// An absence, until it is recorded: by the thread itself, once it is back and does something with a lock, or leaves again.
+/// How long it waited for a CPU is known only then, from what the scheduler adds up for each thread; to watch each thread's
+/// wake-ups for it would cost all of them.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Absence {
+    /// When it began.
+    pub since_ns: u64,
+    /// When it ended; 0 while it lasts, and while there is none.
+    pub end_ns: u64,
+    /// The scheduler's sum of the thread's waiting for CPUs at its beginning.
+    pub run_delay_ns: u64,
+    /// Stack at its beginning.
+    pub stack: i32,
+    /// `Reason`; 0 while there is none.
+    pub reason: u32,
+}
+
+/// The state of a task, if it has any.
+#[inline(always)]
+fn state(task: *mut task_struct) -> Option<*mut Thread> {
+    // SAFETY: STATE is a task-storage map of `Thread`; the task is an argument of the tracepoint, hence trusted.
+    let state = unsafe { bpf_task_storage_get(STATE.as_ptr(), task.cast(), core::ptr::null_mut(), 0) };
+    if state.is_null() { None } else { Some(state.cast()) }
+}
+
+/// `prev` leaves the CPU (it is still the current thread), `next` takes it.
+#[btf_tracepoint(function = "sched_switch")]
+pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
+    if let Some(t) = state(ctx.arg(1)) {
+        // SAFETY: the storage of a live task.
+        let t = unsafe { &mut *t };
+        if t.depth > 0 {
+            leave(&ctx, t);
+        }
+    }
+    if let Some(t) = state(ctx.arg(2)) {
+        // SAFETY: as above; the thread does not run yet.
+        let off = unsafe { &mut (*t).off };
+        if off.reason != 0 && off.end_ns == 0 {
+            off.end_ns = now();
+        }
+    }
+    0
+}
+
+/// A thread that holds a lock leaves the CPU.
+#[inline(always)]
+fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
+    if !t.observed() || CONTROL.get(0).is_none_or(|c| c.active == 0) {
+        return;
+    }
+    record_absence(t);
+    let preempted: u32 = ctx.arg(0);
+    let task: *mut task_struct = ctx.arg(1);
+    let state = if preempted & 1 != 0 { 0 } else { task_state(task) };
+    let reason = if state == 0 {
+        Reason::Runnable
+    } else if state & UNINTERRUPTIBLE != 0 {
+        Reason::Blocked
+    } else if t.futex.role != WAIT {
+        Reason::Sleeping
+    } else if in_lock_call(t) {
+        // That wait is told by the section of that lock.
+        return;
+    } else {
+        Reason::Futex
+    };
+    t.off = Absence {
+        since_ns: now(),
+        end_ns: 0,
+        run_delay_ns: run_delay(task),
+        // Where it was preempted says nothing: it could have been anywhere.
+        stack: if matches!(reason, Reason::Runnable) { -1 } else { user_stack(ctx) },
+        reason: reason as u32,
+    };
+}
+
+/// Whether the futex call in progress is the sleep of a probed lock call.
+#[inline(always)]
+fn in_lock_call(t: &Thread) -> bool {
+    let p = &t.pending;
+    if p.via == 0 {
+        return crate::futex::in_call_of(t, t.futex.word).is_some();
+    }
+    p.via != Via::Barrier as u32 && p.lock == t.futex.word
+}
+
+/// `task_struct::__state`; 0 if it cannot be read. Somebody may have woken the thread since it decided to sleep: then it
+/// counts as runnable, and comes back at once.
+#[inline(always)]
+fn task_state(task: *mut task_struct) -> u32 {
+    let task = task.cast::<u8>().cast_const();
+    // SAFETY: a faulting address is an error from the helper, not a fault; the offset comes from the kernel's BTF.
+    unsafe { bpf_probe_read_kernel(task.add(CONFIG.load().task_state as usize).cast::<u32>()) }.unwrap_or(0)
+}
+
+/// How long a task has waited for CPUs since it exists, ns, as far as is known; 0 where the kernel does not keep it.
+#[inline(always)]
+fn run_delay(task: *mut task_struct) -> u64 {
+    let offset = CONFIG.load().task_run_delay;
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_kernel(task.cast::<u8>().cast_const().add(offset as usize).cast::<u64>()) }.unwrap_or(0)
+}
+
+/// Records the current thread's last absence, if it has ended and is not recorded yet.
+#[inline(always)]
+pub fn record_absence(t: &mut Thread) {
+    if t.off.reason != 0 {
+        record(t);
+    }
+}
+
+/// A function of its own, so that its instructions are not repeated in every program.
+#[inline(never)]
+fn record(t: &mut Thread) {
+    let off = t.off;
+    t.off.reason = 0;
+    let off_ns = off.end_ns.saturating_sub(off.since_ns);
+    if off_ns < MIN_OFF_NS {
+        return;
+    }
+    let runnable_ns =
+        if off.reason == Reason::Runnable as u32 { off_ns } else { run_delay(task()).saturating_sub(off.run_delay_ns) };
+    let record = OffCpuRecord::pack(&OffCpuFields {
+        end_ns: off.end_ns,
+        off_ns,
+        runnable_ns,
+        process: t.process,
+        tid: tid(),
+        stack: off.stack,
+        reason: off.reason as u8,
+    });
+    emit(&record, Counter::OffCpuRecords);
+}

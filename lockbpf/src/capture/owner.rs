@@ -1,0 +1,161 @@
+//! Who holds a lock: glibc's mutex names its owner in its own memory, in the numbers of its pid namespace.
+
+use crate::id::Tid;
+use lockbpf_common::kind::{FUTEX_OWNER_DIED, FUTEX_WAITERS, mutex_kind};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+use std::collections::HashMap;
+use std::fs;
+use std::io::IoSliceMut;
+use std::path::Path;
+
+/// The part of a lock word that carries a tid, where it does.
+const TID_MASK: u32 = !(FUTEX_WAITERS | FUTEX_OWNER_DIED);
+/// What glibc's lock word is while somebody (perhaps) waits, if it carries no tid.
+const CONTENDED: u32 = 2;
+
+/// Reads from another process's memory; `None` if it is not there, or not permitted.
+pub(super) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let remote = RemoteIoVec { base: usize::try_from(addr).ok()?, len: N };
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?);
+    let got = process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes)], &[remote]).ok()?;
+    (got == N).then_some(bytes)
+}
+
+/// The head of a glibc mutex: lock word, owner and kind.
+fn mutex(pid: u32, addr: u64) -> Option<(u32, u32, u32)> {
+    let bytes = read::<20>(pid, addr)?;
+    let field = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|f| u32::from_ne_bytes(*f));
+    Some((field(0)?, field(8)?, field(16)?))
+}
+
+/// The owner as a mutex of a known kind names it.
+fn owner_of_mutex((word, owner, kind): (u32, u32, u32)) -> Option<u32> {
+    let in_word = kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0;
+    let owner = match in_word {
+        // Its holder died: whoever comes next gets it.
+        true if word & FUTEX_OWNER_DIED != 0 => 0,
+        true => word & TID_MASK,
+        false if word == 0 => 0,
+        false => owner,
+    };
+    (owner != 0).then_some(owner)
+}
+
+/// The owner as a futex word names it that may be a mutex's, or anything.
+fn owner_of_word((word, owner, _): (u32, u32, u32)) -> Option<u32> {
+    let owner = match word {
+        CONTENDED => owner,
+        _ if word & FUTEX_WAITERS != 0 && word & FUTEX_OWNER_DIED == 0 => word & TID_MASK,
+        _ => 0,
+    };
+    (owner != 0).then_some(owner)
+}
+
+/// Names owners as the initial pid namespace numbers them.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    /// Of the processes in a pid namespace of their own: their threads by the number that they have in there. `None` for a
+    /// process whose threads have one number only.
+    inner: HashMap<u32, Option<HashMap<u32, Tid>>>,
+}
+
+impl Owners {
+    /// Forgets the threads: some may have ended.
+    pub(super) fn forget(&mut self) {
+        self.inner.clear();
+    }
+
+    /// The thread that holds a mutex.
+    pub(super) fn of_mutex(&mut self, pid: u32, addr: u64) -> Option<Tid> {
+        let owner = owner_of_mutex(mutex(pid, addr)?)?;
+        self.thread(pid, owner)
+    }
+
+    /// The thread that holds the mutex which this futex word may be.
+    pub(super) fn of_word(&mut self, pid: u32, addr: u64) -> Option<Tid> {
+        let owner = owner_of_word(mutex(pid, addr)?)?;
+        self.thread(pid, owner)
+    }
+
+    /// The living thread of a process with this number in the process's own pid namespace.
+    fn thread(&mut self, pid: u32, number: u32) -> Option<Tid> {
+        match self.inner.entry(pid).or_insert_with(|| inner_numbers(pid)) {
+            Some(threads) => threads.get(&number).copied(),
+            None => Path::new(&format!("/proc/{pid}/task/{number}")).is_dir().then_some(Tid(number)),
+        }
+    }
+}
+
+/// The threads of a process by their numbers in its pid namespace; `None` if that is the one of `/proc`.
+fn inner_numbers(pid: u32) -> Option<HashMap<u32, Tid>> {
+    let of = |tid: u32| numbers(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?);
+    let (outer, inner) = of(pid)?;
+    if outer == inner {
+        return None;
+    }
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let tids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok());
+    Some(tids.filter_map(|tid| Some((of(tid)?.1, Tid(tid)))).collect())
+}
+
+/// A thread's outermost and innermost number, from the line `NSpid:` of its status.
+fn numbers(status: &str) -> Option<(u32, u32)> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let mut numbers = line.split_ascii_whitespace().map(str::parse);
+    let outer = numbers.next()?.ok()?;
+    Some((outer, numbers.next_back().unwrap_or(Ok(outer)).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_or_it_is_not() {
+        let pid = std::process::id();
+        let word = 0x0123_4567_89ab_cdefu64;
+        let addr = std::ptr::from_ref(&word) as u64;
+        assert_eq!(read(pid, addr), Some(word.to_ne_bytes()));
+        for addr in [0, 1, u64::MAX, 1 << 63] {
+            assert_eq!(read::<8>(pid, addr), None, "{addr:#x}");
+            assert_eq!(Owners::default().of_mutex(pid, addr), None, "{addr:#x}");
+        }
+        assert_eq!(read::<8>(u32::MAX, addr), None);
+    }
+
+    #[test]
+    fn owners_of_all_kinds() {
+        assert_eq!(owner_of_mutex((2, 77, 0)), Some(77));
+        assert_eq!(owner_of_mutex((1, 77, 1)), Some(77));
+        assert_eq!(owner_of_mutex((0, 77, 0)), None, "it is free; the owner is left over");
+        assert_eq!(owner_of_mutex((FUTEX_WAITERS | 77, 5, mutex_kind::ROBUST)), Some(77));
+        assert_eq!(owner_of_mutex((77, 5, mutex_kind::PRIO_INHERIT)), Some(77));
+        assert_eq!(owner_of_mutex((FUTEX_OWNER_DIED | 77, 5, mutex_kind::ROBUST)), None);
+    }
+
+    #[test]
+    fn owners_of_words_that_may_be_anything() {
+        assert_eq!(owner_of_word((2, 77, 0)), Some(77));
+        assert_eq!(owner_of_word((FUTEX_WAITERS | 77, 0, 0)), Some(77));
+        for word in [0, 1, 3, 77, FUTEX_WAITERS | FUTEX_OWNER_DIED | 77] {
+            assert_eq!(owner_of_word((word, 77, 0)), None, "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn threads_are_known_by_two_numbers() {
+        assert_eq!(numbers("Name:\tx\nNSpid:\t4242\t7\t3\nThreads:\t1\n"), Some((4242, 3)));
+        assert_eq!(numbers("NSpid:\t4242\n"), Some((4242, 4242)));
+        for bad in ["", "NSpid:\n", "NSpid:\tx\n", "Pid:\t1\n"] {
+            assert_eq!(numbers(bad), None, "{bad:?}");
+        }
+        let pid = std::process::id();
+        let mut owners = Owners::default();
+        if inner_numbers(pid).is_none() {
+            assert_eq!(owners.thread(pid, pid), Some(Tid(pid)));
+        }
+        assert_eq!(owners.thread(pid, u32::MAX), None);
+    }
+}

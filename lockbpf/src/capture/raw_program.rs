@@ -1,0 +1,180 @@
+//! Programs that aya 0.14 cannot load (uprobe sessions) or only at the price of reading the kernel's types a second time
+//! (BTF tracepoints): prepared from the same object, loaded with the system call itself, on the maps that aya has made.
+
+use aya::maps::Map;
+use aya_obj::Object;
+use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type};
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// `BPF_TRACE_UPROBE_SESSION` of `enum bpf_attach_type` (kernel 6.13).
+pub(super) const UPROBE_SESSION: u32 = 57;
+/// Room for the verifier's log when it refuses the program.
+const LOG_BYTES: usize = 64 << 10;
+
+/// Why a program could not be loaded or attached.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RawError {
+    /// The object could not be prepared.
+    #[error("failed to prepare program {program}: {reason}")]
+    Object {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The kernel refused the program.
+    #[error("failed to load program {program}: {source}{}", log_tail(.log))]
+    Load {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+        /// What the verifier said.
+        log: String,
+    },
+    /// The kernel refused the link.
+    #[error("failed to attach: {0}")]
+    Link(#[from] io::Error),
+}
+
+fn log_tail(log: &str) -> String {
+    log.trim_end()
+        .lines()
+        .rev()
+        .find(|line| !line.starts_with("processed "))
+        .map_or_else(String::new, |l| format!(": {l}"))
+}
+
+/// What sort of program it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// On uprobe sessions.
+    UprobeSession,
+    /// On a tracepoint, with typed arguments: the number of the tracepoint's type among the kernel's.
+    Tracepoint(u32),
+}
+
+/// A prefix of `union bpf_attr` for `BPF_PROG_LOAD`.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+    prog_btf_fd: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    func_info_cnt: u32,
+    line_info_rec_size: u32,
+    line_info: u64,
+    line_info_cnt: u32,
+    attach_btf_id: u32,
+}
+
+/// A prefix of `union bpf_attr` for `BPF_RAW_TRACEPOINT_OPEN`.
+#[repr(C)]
+#[derive(Default)]
+struct RawTracepointOpen {
+    name: u64,
+    prog_fd: u32,
+    reserved: u32,
+}
+
+/// Loads one program of `object`, using the maps that aya has created from the same object.
+pub(super) fn load<'a>(
+    object: &[u8],
+    maps: impl Iterator<Item = (&'a str, &'a Map)>,
+    program: &'static str,
+    kind: Kind,
+) -> Result<OwnedFd, RawError> {
+    let unprepared = |error: &dyn std::error::Error| RawError::Object { program, reason: error.to_string() };
+    let mut object = Object::parse(object).map_err(|e| unprepared(&e))?;
+    let fds: Vec<(&str, RawFd)> = maps.filter_map(|(name, map)| Some((name, fd(map)?))).collect();
+    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let definitions = object.maps.clone();
+    let named = fds.iter().filter_map(|&(name, fd)| Some((name, fd, definitions.get(name)?)));
+    object.relocate_maps(named, &text).map_err(|e| unprepared(&e))?;
+    object.relocate_calls(&text).map_err(|e| unprepared(&e))?;
+    let code = object
+        .programs
+        .get(program)
+        .and_then(|p| object.functions.get(&p.function_key()))
+        .ok_or_else(|| RawError::Object { program, reason: "the object lacks it".to_owned() })?;
+    let license: CString = object.license.clone();
+    let (prog_type, expected_attach_type, attach_btf_id) = match kind {
+        Kind::UprobeSession => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, 0),
+        Kind::Tracepoint(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_RAW_TP as u32, id),
+    };
+    let mut attr = ProgLoad {
+        prog_type: prog_type as u32,
+        insn_cnt: code.instructions.len() as u32,
+        insns: code.instructions.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        expected_attach_type,
+        attach_btf_id,
+        ..ProgLoad::default()
+    };
+    for (to, from) in attr.prog_name.iter_mut().take(15).zip(program.bytes()) {
+        *to = from;
+    }
+    bpf(bpf_cmd::BPF_PROG_LOAD, &attr).or_else(|_| {
+        // Once more, to learn why.
+        let mut log = vec![0u8; LOG_BYTES];
+        attr.log_level = 1;
+        attr.log_size = LOG_BYTES as u32;
+        attr.log_buf = log.as_mut_ptr() as u64;
+        bpf(bpf_cmd::BPF_PROG_LOAD, &attr).map_err(|source| {
+            let end = log.iter().position(|&b| b == 0).unwrap_or(log.len());
+            RawError::Load { program, source, log: String::from_utf8_lossy(&log[..end]).into_owned() }
+        })
+    })
+}
+
+/// Attaches a loaded program of [`Kind::Tracepoint`] to its tracepoint, until the descriptor is closed.
+pub(super) fn attach_tracepoint(program: &OwnedFd) -> Result<OwnedFd, RawError> {
+    // Without a name: the program knows its tracepoint by the type.
+    let attr = RawTracepointOpen { prog_fd: program.as_raw_fd() as u32, ..RawTracepointOpen::default() };
+    Ok(bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &attr)?)
+}
+
+/// The `bpf` system call for commands that return a file descriptor.
+pub(super) fn bpf<T>(command: bpf_cmd, attr: &T) -> io::Result<OwnedFd> {
+    // SAFETY: attr is a live, zero-padded prefix of `union bpf_attr` for this command, its size is given, and every
+    // pointer in it outlives the call.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_ref(attr), size_of::<T>()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Descriptor of a map of any of the kinds that the object has.
+fn fd(map: &Map) -> Option<RawFd> {
+    let data = match map {
+        Map::Array(data)
+        | Map::ArrayOfMaps(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::Queue(data)
+        | Map::RingBuf(data)
+        | Map::StackTraceMap(data)
+        | Map::Unsupported(data) => data,
+        _ => return None,
+    };
+    Some(data.fd().as_fd().as_raw_fd())
+}

@@ -1,0 +1,96 @@
+//! Who waits for whom right now: the waits in progress, as probes saw them begin or as `/proc` shows those that began
+//! before, and the holders, as the locks' own memory names them. Everything is read from a running target and may be gone
+//! or nonsense at any moment: what cannot be read, or cannot be a lock, is left out.
+
+use super::inflight::{self, Blocked as Sleep, Snapshot};
+use super::owner::{Owners, read};
+use crate::deadlock::{Blocked, Wait};
+use crate::id::{Lock, Process, Site, Tid};
+use crate::observation::OpenWait;
+use crate::units::{Nanos, Time};
+use lockbpf_common::kind::Via;
+use lockbpf_common::record::TOP_WORDS;
+use std::collections::{HashMap, HashSet};
+
+/// Waits that began less than this before are left out: nearly all of them end by themselves.
+const MIN_AGE: Nanos = Nanos(100_000_000);
+/// Waits looked at, at most.
+const MAX_WAITS: usize = 4_096;
+
+/// Looks at waits again and again.
+#[derive(Debug)]
+pub struct Waits {
+    /// Threads that slept in futex calls, perhaps for a lock, when the observation began.
+    before: HashMap<(u32, Tid), Sleep>,
+    start: Time,
+    owners: Owners,
+}
+
+impl Waits {
+    /// Begins with those that were in progress at `start`.
+    #[must_use]
+    pub fn new(before: &Snapshot, start: Time) -> Self {
+        Self { before: before.sleeps().take(MAX_WAITS).collect(), start, owners: Owners::default() }
+    }
+
+    /// The waits without a deadline that have lasted for some time, and who holds what they wait for. `seen` are those whose
+    /// beginning a probe saw, `pids` the processes observed, with their numbers.
+    pub fn look(&mut self, now: Time, seen: &[OpenWait], pids: &HashMap<Process, u32>) -> Vec<Wait> {
+        self.owners.forget();
+        let seen_tids: HashSet<Tid> = seen.iter().map(|w| w.tid).collect();
+        let mut waits = Vec::new();
+        for wait in seen.iter().filter(|w| w.since + MIN_AGE <= now).take(MAX_WAITS) {
+            let Some(&pid) = pids.get(&wait.lock.process) else { continue };
+            let holder = match wait.via {
+                Via::Lock | Via::CondReacquire => self.owners.of_mutex(pid, wait.lock.addr),
+                Via::Futex => self.owners.of_word(pid, wait.lock.addr).filter(|_| {
+                    inflight::sleep(pid, wait.tid).is_some_and(|s| s.word == wait.lock.addr && !s.has_deadline)
+                }),
+                Via::TryLock | Via::TimedLock | Via::ClockLock | Via::CondWait | Via::Barrier => None,
+            };
+            if let Some(holder) = holder {
+                let OpenWait { tid, lock, site, since, stack, .. } = *wait;
+                waits.push(Wait { blocked: Blocked { tid, lock, site, since, stack }, holder, before_start: false });
+            }
+        }
+        let mut numbers: HashMap<u32, Process> = HashMap::new();
+        for (&process, &pid) in pids {
+            // After exec a pid has a second number: the later one.
+            let latest = numbers.entry(pid).or_insert(process);
+            *latest = process.max(*latest);
+        }
+        self.before.retain(|&(pid, tid), sleep| {
+            !seen_tids.contains(&tid) && numbers.contains_key(&pid) && !sleep.has_deadline
+        });
+        for (&(pid, tid), sleep) in &self.before {
+            let Some(&process) = numbers.get(&pid) else { continue };
+            let Some(holder) = self.owners.of_word(pid, sleep.word) else { continue };
+            if inflight::sleep(pid, tid) != Some(*sleep) {
+                continue;
+            }
+            let lock = Lock { process, addr: sleep.word };
+            let blocked = Blocked { tid, lock, site: None, since: self.start, stack: None };
+            waits.push(Wait { blocked, holder, before_start: true });
+        }
+        waits
+    }
+}
+
+/// The words at the top of the stack of a thread that sleeps in a futex call, among which its caller can be found.
+#[must_use]
+pub fn top_of_stack(pid: u32, tid: Tid) -> Option<[u64; TOP_WORDS]> {
+    read::<{ TOP_WORDS * 8 }>(pid, inflight::sleep(pid, tid)?.stack_pointer).map(|bytes| {
+        let mut words = [0; TOP_WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_ne_bytes(*chunk);
+        }
+        words
+    })
+}
+
+/// The place from which a thread that sleeps in a futex call came there, if no probe saw that.
+#[must_use]
+pub fn caller(pid: u32, blocked: &Blocked, find: impl FnOnce(&[u64]) -> Option<u64>) -> Option<Site> {
+    let addr = find(&top_of_stack(pid, blocked.tid)?)?;
+    Some(Site { process: blocked.lock.process, addr })
+}

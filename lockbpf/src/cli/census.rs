@@ -1,0 +1,87 @@
+//! Who is observed: processes are taken note of while they live, so that there are names for them later.
+
+use crate::decode::Decoded;
+use crate::event::{Event, ProcessSeen};
+use crate::id::{Process, Site};
+use crate::symbol::Symbols;
+use std::collections::HashMap;
+
+/// The processes observed, and names for what they do.
+pub(super) struct Census {
+    symbols: Symbols,
+    processes: HashMap<Process, ProcessSeen>,
+    events: u64,
+}
+
+impl Census {
+    /// Knows these processes from the start.
+    pub(super) fn new(known: Vec<ProcessSeen>) -> Self {
+        let mut census = Self { symbols: Symbols::new(), processes: HashMap::new(), events: 0 };
+        known.into_iter().for_each(|seen| census.meet(seen));
+        census
+    }
+
+    /// Takes what names need from a process, at once, while it lives.
+    fn meet(&mut self, seen: ProcessSeen) {
+        self.symbols.observe(seen.process, seen.pid);
+        self.processes.insert(seen.process, seen);
+    }
+
+    /// Takes note of a record; returns its event, with what can only be found out now.
+    pub(super) fn complete(&mut self, (mut event, top): Decoded) -> Event {
+        self.events += 1;
+        match &mut event {
+            Event::Process(seen) => self.meet(seen.clone()),
+            Event::FutexWait(wait) => {
+                let process = wait.word.process;
+                let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
+                wait.site = caller.map(|addr| Site { process, addr });
+            }
+            Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
+        }
+        event
+    }
+
+    /// Takes note of what the observed processes have loaded since.
+    pub(super) fn refresh(&mut self) {
+        for &process in self.processes.keys() {
+            self.symbols.refresh(process);
+        }
+    }
+
+    /// The observed processes, with their pids.
+    pub(super) fn pids(&self) -> HashMap<Process, u32> {
+        self.processes.values().map(|seen| (seen.process, seen.pid)).collect()
+    }
+
+    /// Names for what was observed.
+    pub(super) fn symbols(&mut self) -> &mut Symbols {
+        &mut self.symbols
+    }
+
+    /// Events so far.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The observed processes among these, with the numbers they were given.
+    pub(super) fn numbers(&self, pids: &[u32]) -> Vec<(u32, Process)> {
+        pids.iter()
+            .filter_map(|&pid| {
+                // After exec a pid has a second number: the later one.
+                let latest = self.processes.values().filter(|p| p.pid == pid).max_by_key(|p| p.process)?;
+                Some((pid, latest.process))
+            })
+            .collect()
+    }
+
+    /// The processes observed.
+    pub(super) fn processes(&self) -> &HashMap<Process, ProcessSeen> {
+        &self.processes
+    }
+
+    /// The processes observed, and names for what they did.
+    pub(super) fn into_parts(self) -> (HashMap<Process, ProcessSeen>, Symbols) {
+        (self.processes, self.symbols)
+    }
+}

@@ -1,0 +1,94 @@
+//! From one format of recordings to another.
+
+use super::source::{Ending, Input};
+use crate::event::Event;
+use crate::lines;
+use crate::order::{CAPACITY, Sorter};
+use crate::trace::{Compression, Writer, Written};
+use crate::units::Time;
+use anyhow::Result;
+use std::io::Write;
+
+/// What became of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Converted {
+    /// Events read.
+    pub events: u64,
+    /// Lines written.
+    pub lines: u64,
+    /// Events that event lines have no word for: futex waits of which no lock is known.
+    pub left_out: u64,
+    /// Events that came too late for their place.
+    pub late: u64,
+    /// What is known of the recording.
+    pub losses: Vec<String>,
+    /// Whether it is incomplete.
+    pub incomplete: bool,
+}
+
+/// Writes a recording as event lines.
+///
+/// # Errors
+/// When the one cannot be read, or the other not written.
+pub(super) fn to_lines(input: &Input, out: impl Write) -> Result<Converted> {
+    // Names come last in a trace, but are wanted with the first line.
+    let Ending { header, harvest, mut names, .. } = input.ending()?;
+    let mut done = Converted { incomplete: harvest.quality.incomplete(), ..Converted::default() };
+    let mut writer = lines::Writer::new(out, header.ticks_per_ns.max(1));
+    let mut sorter = Sorter::new(CAPACITY);
+    let stacks = harvest.stacks;
+    let mut events = input.source(header.ticks_per_ns)?;
+    loop {
+        let event = events.next().transpose()?;
+        let ready = match &event {
+            None => sorter.finish(),
+            Some(event) => {
+                done.events += 1;
+                match event {
+                    Event::Process(seen) => writer.process(seen),
+                    Event::FutexWait(_) => done.left_out += 1,
+                    _ => sorter.push(event),
+                }
+                sorter.pop_ready()
+            }
+        };
+        for op in ready {
+            writer.op(&op, &mut *names, &stacks)?;
+            done.lines += 1;
+        }
+        if event.is_none() {
+            break;
+        }
+    }
+    done.late = sorter.late();
+    done.losses = harvest.quality.notes;
+    writer.finish()?;
+    Ok(done)
+}
+
+/// Writes a recording as a trace.
+///
+/// # Errors
+/// When the one cannot be read, or the other not written.
+pub(super) fn to_trace(input: &Input, out: impl Write, compression: Compression) -> Result<(Converted, Written)> {
+    // Of what the recording says of itself, event lines show at their end whether their times have decimals.
+    let Ending { mut header, harvest, mut names, modules, end } = input.ending()?;
+    let mut done = Converted { incomplete: harvest.quality.incomplete(), ..Converted::default() };
+    if header.lockbpf.is_empty() {
+        header.lockbpf = env!("CARGO_PKG_VERSION").to_owned();
+    }
+    let mut writer = Writer::new(out, &header, compression)?;
+    let mut last = Time(0);
+    for event in input.source(header.ticks_per_ns)? {
+        let event = event?;
+        done.events += 1;
+        last = last.max(event.time());
+        writer.event(&event)?;
+    }
+    for modules in &modules {
+        writer.modules(modules)?;
+    }
+    done.losses.clone_from(&harvest.quality.notes);
+    let (_, written) = writer.finish(&harvest, &mut *names, end.unwrap_or(last))?;
+    Ok((done, written))
+}

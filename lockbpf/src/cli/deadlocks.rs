@@ -1,0 +1,171 @@
+//! Deadlocks are told at once, not at the end: whoever observes a program that hangs wants to know why, now.
+
+use super::census::Census;
+use crate::capture::inflight::Snapshot;
+use crate::capture::session::{Session, now};
+use crate::capture::waits::{self, Waits};
+use crate::deadlock::{Blocked, Deadlock, Watch};
+use crate::id::{Process, StackId};
+use crate::names::{Frame, Names};
+use crate::units::Time;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// How often it is looked who waits for whom.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Where many threads wait, looking takes longer; it may take one part in so many of the time.
+const SHARE: u32 = 50;
+/// Frames printed of a stack.
+const MAX_FRAMES: usize = 12;
+
+/// Watches for deadlocks while an observation runs.
+pub(super) struct Deadlocks {
+    waits: Waits,
+    watch: Watch,
+    next: Instant,
+    found: Vec<Deadlock>,
+}
+
+impl Deadlocks {
+    /// Begins, with the waits that were in progress at `start`.
+    pub(super) fn new(before: &Snapshot, start: Time) -> Self {
+        Self { waits: Waits::new(before, start), watch: Watch::default(), next: Instant::now(), found: Vec::new() }
+    }
+
+    /// Looks, if it is time to; returns what there is to be told.
+    pub(super) fn look(&mut self, session: &Session, census: &mut Census) -> Option<String> {
+        let began = Instant::now();
+        if began < self.next {
+            return None;
+        }
+        let pids = census.pids();
+        // A map that cannot be read now cannot be read at the end either, and then it is an error.
+        let seen = session.waits().unwrap_or_default();
+        let waits = self.waits.look(now(), &seen, &pids);
+        let mut text = String::new();
+        for mut deadlock in self.watch.look(now(), &waits) {
+            for member in &mut deadlock.members {
+                complete(member, &pids, census);
+            }
+            let stack = |id| session.stack(id).unwrap_or_default();
+            text.push_str(&describe(&deadlock, &pids, census.symbols(), stack));
+            self.found.push(deadlock);
+        }
+        self.next = Instant::now() + INTERVAL.max(began.elapsed() * SHARE);
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// What was found so far.
+    pub(super) fn found(&self) -> &[Deadlock] {
+        &self.found
+    }
+}
+
+/// Finds where a member came from, if no probe saw it.
+fn complete(member: &mut Blocked, pids: &HashMap<Process, u32>, census: &mut Census) {
+    let process = member.lock.process;
+    if let (None, Some(&pid)) = (member.site, pids.get(&process)) {
+        member.site = waits::caller(pid, member, |words| census.symbols().caller_among(process, words));
+    }
+}
+
+/// A deadlock in words: every thread, what it waits for, who holds that, and how it got there.
+fn describe(
+    deadlock: &Deadlock,
+    pids: &HashMap<Process, u32>,
+    names: &mut impl Names,
+    stack: impl Fn(StackId) -> Vec<u64>,
+) -> String {
+    let mut text = String::from("lockbpf: deadlock");
+    if let Some(pid) = deadlock.members.first().and_then(|m| pids.get(&m.lock.process)) {
+        _ = write!(text, " in process {pid}");
+    }
+    if deadlock.before_start {
+        text.push_str(", there before the observation began");
+    }
+    text.push_str(":\n");
+    for (i, member) in deadlock.members.iter().enumerate() {
+        let holder = deadlock.members.get(i + 1).or(deadlock.members.first()).unwrap_or(member);
+        let lock = names.global(member.lock).unwrap_or_else(|| format!("the lock at {:#x}", member.lock.addr));
+        let held_by = if holder.tid == member.tid { "itself".to_owned() } else { format!("thread {}", holder.tid.0) };
+        _ = writeln!(text, "  thread {} waits for {lock}, held by {held_by}", member.tid.0);
+        let raw = member.stack.map(&stack).unwrap_or_default();
+        let process = member.lock.process;
+        for addr in names.call_stack(process, &raw, member.site.map(|s| s.addr)).into_iter().take(MAX_FRAMES) {
+            for frame in names.frames(process, addr) {
+                _ = writeln!(text, "      {}", place(&frame));
+            }
+        }
+    }
+    text
+}
+
+fn place(frame: &Frame) -> String {
+    let function = match (&frame.function, &frame.module) {
+        (Some(function), _) => function.clone(),
+        (None, Some((module, offset))) => format!("{module}+{offset:#x}"),
+        (None, None) => format!("{:#x}", frame.addr),
+    };
+    match &frame.location {
+        Some((file, line)) => format!("{function} ({file}:{line})"),
+        None => function,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Lock, Site, Tid};
+
+    /// Global locks below 0x100; functions named by their address.
+    struct Table;
+
+    impl Names for Table {
+        fn frames(&mut self, _: Process, addr: u64) -> Vec<Frame> {
+            let location = (addr == 0x10).then(|| ("wal.c".to_owned(), 210));
+            vec![Frame { function: (addr < 0x1000).then(|| format!("f{addr:x}")), location, addr, ..Frame::default() }]
+        }
+
+        fn global(&mut self, lock: Lock) -> Option<String> {
+            (lock.addr < 0x100).then(|| format!("lock_{:x}", lock.addr))
+        }
+
+        fn call_stack(&mut self, _: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
+            site.into_iter().chain(raw.iter().copied()).collect()
+        }
+    }
+
+    fn member(tid: u32, addr: u64, site: u64) -> Blocked {
+        let process = Process(1);
+        Blocked {
+            tid: Tid(tid),
+            lock: Lock { process, addr },
+            site: Some(Site { process, addr: site }),
+            since: Time(0),
+            stack: (tid == 7).then_some(StackId(3)),
+        }
+    }
+
+    #[test]
+    fn every_thread_is_told_with_its_lock_and_its_stack() {
+        let deadlock = Deadlock {
+            found: Time(9),
+            members: vec![member(7, 0xa, 0x10), member(8, 0x5000, 0x20)],
+            before_start: true,
+        };
+        let pids = HashMap::from([(Process(1), 42)]);
+        let text = describe(&deadlock, &pids, &mut Table, |id| if id.0 == 3 { vec![0x30, 0x9999] } else { Vec::new() });
+        let expected = "lockbpf: deadlock in process 42, there before the observation began:\n  \
+                        thread 7 waits for lock_a, held by thread 8\n      f10 (wal.c:210)\n      f30\n      0x9999\n  \
+                        thread 8 waits for the lock at 0x5000, held by thread 7\n      f20\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_thread_can_wait_for_itself() {
+        let deadlock = Deadlock { found: Time(9), members: vec![member(8, 0xa, 0x20)], before_start: false };
+        let text = describe(&deadlock, &HashMap::new(), &mut Table, |_| Vec::new());
+        assert_eq!(text, "lockbpf: deadlock:\n  thread 8 waits for lock_a, held by itself\n      f20\n");
+    }
+}

@@ -1,0 +1,142 @@
+//! `lockbpf export`: record to a file, or convert a recording.
+
+use super::args::{ExportArgs, ExportFormat, Plan};
+use super::convert::{self, Converted};
+use super::destination::{self, Growing, Whole};
+use super::live;
+use super::record::Recorder;
+use super::source::{Format, Input};
+use crate::quality::Quality;
+use crate::trace::{Capture, Compression, Written};
+use anyhow::{Context, Result, bail};
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Records or converts.
+///
+/// # Errors
+/// When the source cannot be observed or read, or the file not be written.
+pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
+    let format = if args.to == Path::new("-") && args.format.is_none() {
+        bail!("standard output has no suffix that tells a format: name it with --as bin or --as jsonl");
+    } else {
+        destination::format(&args.to, args.format)?
+    };
+    let compression = if args.zstd && !args.no_zstd { Compression::Zstd } else { Compression::None };
+    let to = args.to.clone();
+    let done = match &args.from {
+        Some(from) => convert(from, &to, format, compression, args.capture.strict),
+        None => capture(args, format, compression),
+    };
+    match done {
+        Err(error) if had_enough(&error, &to) => Ok(ExitCode::SUCCESS),
+        done => done,
+    }
+}
+
+fn convert(from: &Path, to: &Path, format: ExportFormat, compression: Compression, strict: bool) -> Result<ExitCode> {
+    if from == to && from != Path::new("-") || destination::same(from, to) {
+        bail!("{} would be replaced while it is read: name another file with --to", to.display());
+    }
+    let incomplete = translate(&Input::open(from)?, to, format, compression)?;
+    Ok(ExitCode::from(u8::from(strict && incomplete)))
+}
+
+/// Converts, and tells what became of it. Returns whether the recording is incomplete.
+fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compression) -> Result<bool> {
+    let mut out = Whole::create(to)?;
+    let failed = || format!("failed to convert {} to {}", input.name(), to.display());
+    let done = match format {
+        ExportFormat::Jsonl => {
+            let done = convert::to_lines(input, &mut out).with_context(failed)?;
+            eprintln!("lockbpf: {} events, {} lines to {}", done.events, done.lines, to.display());
+            tell_left_out(&done, input.format());
+            done
+        }
+        ExportFormat::Bin => {
+            let (done, written) = convert::to_trace(input, &mut out, compression).with_context(failed)?;
+            tell_written(&written, to);
+            done
+        }
+    };
+    for loss in &done.losses {
+        eprintln!("lockbpf: {loss}");
+    }
+    out.finish()?;
+    Ok(done.incomplete)
+}
+
+/// A reader of standard output that has gone away has had enough: that is no error.
+fn had_enough(error: &anyhow::Error, to: &Path) -> bool {
+    let broken = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+    to == Path::new("-") && error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
+}
+
+fn tell_left_out(done: &Converted, format: Format) {
+    if format == Format::Trace {
+        eprintln!("lockbpf: event lines have no place for sums: what the trace tells only in sums is left out");
+    }
+    if done.left_out > 0 {
+        eprintln!("lockbpf: {} futex waits outside lock calls are left out", done.left_out);
+    }
+    if done.late > 0 {
+        eprintln!("lockbpf: {} events came too late for their place and were put as early as possible", done.late);
+    }
+}
+
+fn tell_written(written: &Written, to: &Path) {
+    let Written { events, steps, event_bytes, bytes } = *written;
+    let per = |n: u64| if n == 0 { 0.0 } else { event_bytes as f64 / n as f64 };
+    eprintln!(
+        "lockbpf: {events} events in {bytes} bytes to {}: {:.2} bytes an event, {:.2} a step; {} bytes of sums and names",
+        to.display(),
+        per(events),
+        per(steps),
+        bytes - event_bytes
+    );
+}
+
+fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> Result<ExitCode> {
+    let ExportArgs { to, target, capture, .. } = args;
+    let plan = Plan::from_args(target, capture)?;
+    let quality = match format {
+        ExportFormat::Bin => record(&plan, Growing::open(&to)?, &to, compression)?,
+        ExportFormat::Jsonl => {
+            // Lines want names first and everything in order: both are known at the end.
+            let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
+            let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
+            translate(&Input::open(trace.path())?, &to, format, compression)?;
+            quality
+        }
+    };
+    Ok(ExitCode::from(u8::from(plan.capture.strict && quality.incomplete())))
+}
+
+/// Observes, and writes a trace of it.
+fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: Compression) -> Result<Quality> {
+    let c = &plan.capture;
+    let capture = Capture {
+        min_wait_ns: c.min_wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
+        all_events: c.all_events,
+        futex_only: c.futex_only,
+        comm: c.comm.clone(),
+        tids: c.tid.clone(),
+        probes: Vec::new(),
+    };
+    let mut recorder = Recorder::new(out, compression, capture);
+    let captured = live::observe(plan, None, &mut recorder)?;
+    let quality = captured.harvest.quality.clone();
+    let (_, written) = recorder.finish(captured).with_context(|| format!("failed to write {}", to.display()))?;
+    tell_written(&written, to);
+    for (name, count) in quality.of_class(lockbpf_common::counter::Class::Lost) {
+        eprintln!("lockbpf: lost: {count} {name}");
+    }
+    for (name, count) in &quality.undecodable {
+        eprintln!("lockbpf: lost: {count} records ({name})");
+    }
+    for failed in &quality.failed_probes {
+        eprintln!("lockbpf: not probed: {} ({})", failed.probe, failed.reason);
+    }
+    Ok(quality)
+}

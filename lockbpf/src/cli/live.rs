@@ -1,0 +1,324 @@
+//! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
+//! is the business of a [`Sink`].
+
+use super::args::{CaptureArgs, Plan, Target};
+use super::census::Census;
+use super::deadlocks::Deadlocks;
+use super::placement;
+use super::progress::Progress;
+use crate::capture::attach::ProbeSite;
+use crate::capture::btf::Btf;
+use crate::capture::inflight::Snapshot;
+use crate::capture::launch::Launched;
+use crate::capture::liveness::Liveness;
+use crate::capture::session::{Options, Session, now};
+use crate::capture::target::{self, Targets};
+use crate::capture::{feature, privilege};
+use crate::deadlock::Deadlock;
+use crate::event::{Event, ProcessSeen};
+use crate::id::Process;
+use crate::observation::Harvest;
+use crate::units::Time;
+use anyhow::Result;
+use lockbpf_common::config::MAX_PROCESSES;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::HashSet;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+/// How often the ring buffers are emptied. They are not waited for: a wake-up costs the target as much as a probe.
+const POLL: Duration = Duration::from_millis(50);
+/// How often it is looked whether a target has loaded a C library, or generated code, since.
+const RESCAN: Duration = Duration::from_secs(1);
+
+/// Where events go while an observation runs.
+pub(super) trait Sink {
+    /// It begins.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn begin(&mut self, live: &mut Live<'_>) -> Result<()>;
+
+    /// Takes one event; across CPUs they are not in order.
+    fn take(&mut self, event: Event);
+
+    /// Every event known at this time has been taken.
+    ///
+    /// # Errors
+    /// When the sink has failed.
+    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<()>;
+}
+
+/// An observation under way.
+pub(super) struct Live<'a> {
+    /// The kernel side.
+    pub session: &'a mut Session,
+    /// Who is observed.
+    pub census: &'a mut Census,
+    /// Probes in place.
+    pub sites: &'a [ProbeSite],
+    /// What is observed, in words.
+    pub target: &'a str,
+    /// When it began.
+    pub start: Time,
+    /// Remarks so far.
+    pub notes: &'a [String],
+    /// Deadlocks found so far.
+    pub deadlocks: &'a [Deadlock],
+}
+
+/// What an observation yielded beside its events.
+pub(super) struct Captured {
+    /// Sums, threads, waits, losses.
+    pub harvest: Harvest,
+    /// Who was observed, and names for it.
+    pub census: Census,
+    /// What was observed, in words.
+    pub target: String,
+    /// When it began.
+    pub start: Time,
+    /// When it ended.
+    pub end: Time,
+}
+
+/// Observes until the time is over, the targets have exited, or Ctrl-C; `name` describes the target if its command line
+/// would not.
+///
+/// # Errors
+/// When it cannot begin or go on, or the sink fails.
+pub(super) fn observe(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Captured> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(plan, name, sink))
+}
+
+/// What is observed, made ready.
+struct Prepared {
+    targets: Targets,
+    launched: Option<Launched>,
+    /// Empty for the whole system.
+    pids: Vec<u32>,
+    description: String,
+    tracefs: bool,
+    notes: Vec<String>,
+}
+
+async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Captured> {
+    let mut ready = prepare(plan, name)?;
+    let capture = &plan.capture;
+    let mut sites =
+        if capture.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, capture.placement) };
+    let known = known(&ready.targets, &ready.pids);
+    let there: Vec<u32> = known.iter().map(|seen| seen.pid).collect();
+    let mut session = Session::start(&options(plan, &ready, known.clone())?, &sites)?;
+    let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
+    let mut census = Census::new(known);
+    let mut liveness = Liveness::of(&ready.pids);
+    let before = Snapshot::take(&there);
+    let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+
+    let start = session.activate()?;
+    if let Some(child) = &mut ready.launched {
+        child.release()?;
+    }
+    let began = Instant::now();
+    eprintln!("observing {}: {}", ready.description, placement::summary(&session, &attached, capture.futex_only));
+    let bell = session.bell()?;
+    let progress = Progress::start(capture.duration);
+    let mut poll = interval_at(began + POLL, POLL);
+    poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut deadlocks = Deadlocks::new(&before, start);
+    let mut rescan_at = began + RESCAN / 10;
+    let target = ready.description.as_str();
+    let notes = ready.notes.as_slice();
+    sink.begin(&mut Live {
+        session: &mut session,
+        census: &mut census,
+        sites: &sites,
+        target,
+        start,
+        notes,
+        deadlocks: deadlocks.found(),
+    })?;
+    loop {
+        tokio::select! {
+            _ = signals.0.recv() => break,
+            _ = signals.1.recv() => break,
+            () = tokio::time::sleep_until(began + capture.duration.unwrap_or(Duration::MAX / 4)),
+                if capture.duration.is_some() => break,
+            rung = bell.rung() => {
+                rung?;
+                session.drain(|record| sink.take(census.complete(record)));
+            }
+            _ = poll.tick() => {
+                let seen = now();
+                session.drain(|record| sink.take(census.complete(record)));
+                if let Some(text) = deadlocks.look(&session, &mut census) {
+                    progress.tell(&text);
+                }
+                sink.poll(seen, &mut Live {
+                    session: &mut session,
+                    census: &mut census,
+                    sites: &sites,
+                    target,
+                    start,
+                    notes,
+                    deadlocks: deadlocks.found(),
+                })?;
+                progress.update(began.elapsed(), census.events());
+                if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
+                    break;
+                }
+                // Not for the whole system: reading the maps of every process each second would be dear.
+                if Instant::now() >= rescan_at && !ready.pids.is_empty() {
+                    rescan_at = Instant::now() + RESCAN;
+                    census.refresh();
+                    if !capture.futex_only {
+                        sites.extend(attach_later(&mut session, &ready.pids, capture, &mut attached)?);
+                    }
+                }
+            }
+        }
+    }
+    drop(progress);
+
+    let end = session.deactivate()?;
+    session.drain(|record| sink.take(census.complete(record)));
+    census.refresh();
+    let mut harvest = session.harvest(end)?;
+    harvest.deadlocks = deadlocks.found().to_vec();
+    drop(session);
+    let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
+    harvest.open_waits.extend(earlier);
+    if let Some(status) = ready.launched.as_mut().and_then(Launched::end)
+        && !status.success()
+    {
+        ready.notes.push(format!("the command ended with {status}."));
+    }
+    harvest.quality.notes.splice(0..0, ready.notes);
+    Ok(Captured { harvest, census, target: ready.description, start, end })
+}
+
+/// Checks rights and features, finds the targets, starts the command.
+fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
+    privilege::require()?;
+    feature::require(!plan.capture.futex_only)?;
+    raise_file_limit();
+    let mut notes = Vec::new();
+    let tracefs = match feature::ensure_tracefs() {
+        Ok(tracefs) => {
+            if tracefs.mounted_now {
+                eprintln!("lockbpf: mounted tracefs at {}, which stays", tracefs.dir.display());
+            }
+            true
+        }
+        Err(error) => {
+            notes.push(format!("{error}; futex calls are watched among all system calls, at a cost to each of them."));
+            false
+        }
+    };
+    let (targets, launched) = match &plan.target {
+        Target::Pids(pids) => (target::of_pids(pids)?, None),
+        Target::SystemWide => (target::system_wide(std::process::id())?, None),
+        Target::Command(command) => {
+            let targets = target::of_command(command.first().map(AsRef::as_ref).unwrap_or_default())?;
+            (targets, Some(command))
+        }
+    };
+    if !plan.capture.futex_only {
+        match plan.target {
+            Target::SystemWide => targets.check_any()?,
+            Target::Pids(_) | Target::Command(_) => targets.check_full_tier()?,
+        }
+        notes.extend(placement::remarks(&targets));
+    }
+    notes.extend(targets.notes.iter().map(|note| format!("{note}.")));
+    // Last: it waits at its exec until the probes are there.
+    let launched = launched.map(|command| Launched::stopped(command)).transpose()?;
+    let pids = match (&plan.target, &launched) {
+        (Target::SystemWide, _) => Vec::new(),
+        (_, Some(child)) => vec![child.id()],
+        (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
+    };
+    let description = name.map_or_else(|| describe(plan, &targets, &pids), str::to_owned);
+    Ok(Prepared { targets, launched, pids, description, tracefs, notes })
+}
+
+fn describe(plan: &Plan, targets: &Targets, pids: &[u32]) -> String {
+    match &plan.target {
+        Target::SystemWide => "the whole system".to_owned(),
+        Target::Command(command) => {
+            let name = command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
+            format!("{name} (pid {})", pids.first().copied().unwrap_or_default())
+        }
+        Target::Pids(_) => {
+            let named = |p: &target::Process| format!("pid {} ({})", p.pid.unwrap_or_default(), p.name);
+            targets.processes.iter().map(named).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// The processes that are there at the start, numbered: what their names need is taken before the first event, since they
+/// may be gone after the last.
+fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
+    let name =
+        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
+    let number = |(i, pid): (usize, u32)| ProcessSeen {
+        time: now(),
+        process: Process(i as u32 + 1),
+        pid,
+        start: Time(0),
+        comm: name(pid),
+    };
+    let all = targets.processes.iter().filter_map(|p| p.pid).take(MAX_PROCESSES as usize / 2);
+    if pids.is_empty() {
+        all.enumerate().map(number).collect()
+    } else {
+        pids.iter().copied().enumerate().map(number).collect()
+    }
+}
+
+fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
+    let types = Btf::kernel()?;
+    let capture = &plan.capture;
+    Ok(Options {
+        scope: plan.target.scope(&ready.pids),
+        known,
+        comm: capture.comm.clone(),
+        tids: capture.tid.clone(),
+        all_events: capture.all_events,
+        min_wait: capture.min_wait.unwrap_or_default(),
+        kernel_log: capture.verbose > 0,
+        types,
+        task_offsets: types.task_offsets()?,
+        futex_only: capture.futex_only,
+        tracefs: ready.tracefs,
+        plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
+    })
+}
+
+/// Places probes in C libraries that the targets have loaded meanwhile: a dlopen, or a command's exec of another program.
+/// Returns them.
+fn attach_later(
+    session: &mut Session,
+    pids: &[u32],
+    capture: &CaptureArgs,
+    attached: &mut HashSet<(u64, u64)>,
+) -> Result<Vec<ProbeSite>> {
+    // A target that is just exiting has nothing to add.
+    let Ok(targets) = target::of_pids(pids) else { return Ok(Vec::new()) };
+    let mut new = placement::sites(&targets.libraries, capture.placement);
+    new.retain(|site| !attached.contains(&site.file));
+    if !new.is_empty() {
+        session.attach(&new)?;
+        attached.extend(new.iter().map(|site| site.file));
+    }
+    Ok(new)
+}
+
+/// Symbols keep the files of observed processes open: use as many descriptors as the hard limit allows.
+fn raise_file_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A refusal only means fewer names.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

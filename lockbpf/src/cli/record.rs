@@ -1,0 +1,177 @@
+//! A trace written while the observation runs.
+
+use super::live::{Captured, Live, Sink};
+use crate::capture::attach::{Mechanism, ProbeSite};
+use crate::capture::session;
+use crate::event::Event;
+use crate::id::Process;
+use crate::symbol::{Loaded, Symbols};
+use crate::trace::{Capture, Compression, Header, Module, Modules, Probe, Writer, Written};
+use crate::units::{Nanos, Time};
+use anyhow::{Context, Result, anyhow};
+use nix::sys::utsname::uname;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// How often sums, losses and names are written: a bit less than the second that may be lost.
+const CHECKPOINT: Nanos = Nanos(900_000_000);
+
+/// Writes what is observed to a trace.
+pub(super) struct Recorder<W: Write> {
+    /// Until it begins.
+    sink: Option<W>,
+    compression: Compression,
+    capture: Capture,
+    writer: Option<Writer<W>>,
+    failed: Option<io::Error>,
+    header: Header,
+    checkpoint: Time,
+    /// Modules written, by process that events name.
+    modules: BTreeMap<Process, usize>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Will write to `sink` once the observation begins. The probes in `capture` are filled in.
+    pub(super) fn new(sink: W, compression: Compression, capture: Capture) -> Self {
+        Self {
+            sink: Some(sink),
+            compression,
+            capture,
+            writer: None,
+            failed: None,
+            header: Header::default(),
+            checkpoint: Time(0),
+            modules: BTreeMap::new(),
+        }
+    }
+
+    /// Writes the end.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn finish(mut self, captured: Captured) -> Result<(W, Written)> {
+        let Captured { mut harvest, census, end, .. } = captured;
+        let (_, mut symbols) = census.into_parts();
+        self.result()?;
+        let mut writer = self.writer.take().ok_or_else(|| anyhow!("the observation has not begun"))?;
+        modules(&mut writer, &symbols, &mut self.modules)?;
+        // Names are looked up here, and what goes wrong with them is known after that; most problems are known before.
+        harvest.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
+        Ok(writer.finish(&harvest, &mut symbols, end)?)
+    }
+
+    fn result(&mut self) -> Result<()> {
+        match self.failed.take() {
+            Some(error) => Err(error).context("failed to write the trace"),
+            None => Ok(()),
+        }
+    }
+
+    fn describe(&self, live: &Live<'_>) -> Header {
+        let how = match live.session.mechanism() {
+            Mechanism::Session => "session",
+            Mechanism::PerfEvents => "perf_event",
+        };
+        let probe = |site: &ProbeSite| Probe {
+            function: site.function.symbol.to_owned(),
+            file: site.display.clone(),
+            offset: site.file_offset,
+            how: how.to_owned(),
+        };
+        let probes = live.sites.iter().map(probe).collect();
+        Header { capture: Some(Capture { probes, ..self.capture.clone() }), ..self.header.clone() }
+    }
+}
+
+impl<W: Write> Sink for Recorder<W> {
+    fn begin(&mut self, live: &mut Live<'_>) -> Result<()> {
+        let machine = uname().context("failed to read the kernel's name")?;
+        let text = |s: &std::ffi::OsStr| s.to_string_lossy().into_owned();
+        self.header = Header {
+            lockbpf: env!("CARGO_PKG_VERSION").to_owned(),
+            host: text(machine.nodename()),
+            kernel: text(machine.release()),
+            arch: text(machine.machine()),
+            target: live.target.to_owned(),
+            clock: "CLOCK_MONOTONIC".to_owned(),
+            start: live.start.0,
+            wall_ns: wall_time(live.start),
+            ticks_per_ns: 1,
+            capture: None,
+        };
+        self.header = self.describe(live);
+        let sink = self.sink.take().ok_or_else(|| anyhow!("the observation has begun already"))?;
+        let mut writer = Writer::new(sink, &self.header, self.compression)?;
+        // Those that were there before the observation are told by no event.
+        for seen in live.census.processes().values() {
+            writer.event(&Event::Process(seen.clone()))?;
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) {
+        let process = match &event {
+            Event::Section(s) => Some(s.lock.process),
+            Event::FutexWait(w) => Some(w.word.process),
+            Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
+        };
+        if let Some(process) = process {
+            self.modules.entry(process).or_insert(0);
+        }
+        // After a failure nothing more is written; the next poll tells it.
+        if let (Some(writer), None) = (&mut self.writer, &self.failed) {
+            self.failed = writer.event(&event).err();
+        }
+    }
+
+    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<()> {
+        self.result()?;
+        let header = self.describe(live);
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        if header != self.header {
+            writer.header(&header).context("failed to write the trace")?;
+            self.header = header;
+        }
+        writer.tick(now).context("failed to write the trace")?;
+        if now.since(self.checkpoint) < CHECKPOINT {
+            return Ok(());
+        }
+        self.checkpoint = now;
+        let mut harvest = live.session.harvest(now)?;
+        harvest.deadlocks = live.deadlocks.to_vec();
+        harvest.quality.notes.extend_from_slice(live.notes);
+        let symbols = live.census.symbols();
+        modules(writer, symbols, &mut self.modules).context("failed to write the trace")?;
+        writer.checkpoint(&harvest, symbols, now).context("failed to write the trace")
+    }
+}
+
+/// Writes which files processes have mapped, where that is more than was written.
+fn modules<W: Write>(
+    writer: &mut Writer<W>,
+    symbols: &Symbols,
+    written: &mut BTreeMap<Process, usize>,
+) -> io::Result<()> {
+    for (&process, known) in written {
+        let modules: Vec<Module> = symbols.loaded(process).map(module).collect();
+        if modules.len() > *known {
+            *known = modules.len();
+            writer.modules(&Modules { process: process.0, modules })?;
+        }
+    }
+    Ok(())
+}
+
+fn module(loaded: Loaded) -> Module {
+    let build_id = loaded.build_id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
+    Module { file: loaded.name, build_id, start: loaded.range.start, end: loaded.range.end, bias: loaded.bias }
+}
+
+/// A time of the monotonic clock in ns since 1970.
+fn wall_time(time: Time) -> Option<u64> {
+    let real = clock_gettime(ClockId::CLOCK_REALTIME).ok()?;
+    let ns = u64::try_from(real.tv_sec()).ok()?.checked_mul(1_000_000_000)?.checked_add(real.tv_nsec() as u64)?;
+    ns.checked_sub(session::now().since(time).0)
+}

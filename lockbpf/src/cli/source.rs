@@ -1,0 +1,196 @@
+//! Recordings as input: traces and event lines, told apart by their first bytes.
+
+use crate::event::Event;
+use crate::lines::{self, LineError};
+use crate::names::Names;
+use crate::observation::Harvest;
+use crate::trace::{self, Closing, Header, Modules};
+use crate::units::Time;
+use anyhow::{Context, Error, Result};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// Formats of recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// [`crate::trace`].
+    Trace,
+    /// [`crate::lines`].
+    Lines,
+}
+
+/// A recording that can be read, more than once.
+pub(super) struct Input {
+    name: String,
+    file: File,
+    format: Format,
+}
+
+/// What a recording is read from.
+pub(super) enum Source {
+    /// A trace.
+    Trace(Box<trace::Reader<File>>),
+    /// Event lines, whose times are counted in so many ticks per ns.
+    Lines(Box<lines::Reader<BufReader<File>>>, u64),
+}
+
+/// What is known when the events have been read.
+pub(super) struct Ending {
+    /// What the recording says of itself. Event lines say nothing.
+    pub header: Header,
+    /// Sums, threads, waits, stacks and losses. Of event lines: stacks.
+    pub harvest: Harvest,
+    /// Names.
+    pub names: Box<dyn Names>,
+    /// Files that processes had mapped.
+    pub modules: Vec<Modules>,
+    /// When the recording ended, if it says so.
+    pub end: Option<Time>,
+}
+
+impl Input {
+    /// Opens a recording; `-` is standard input, which is copied to a temporary file, since recordings are read twice.
+    ///
+    /// # Errors
+    /// When it cannot be opened or read.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+        let opened = if path == Path::new("-") { spool() } else { File::open(path).and_then(regular) };
+        let mut file = opened.with_context(|| format!("failed to open {name}"))?;
+        let mut first = Vec::new();
+        let sniffed = file.by_ref().take(trace::MAGIC_BYTES as u64).read_to_end(&mut first);
+        sniffed.with_context(|| format!("failed to read {name}"))?;
+        let format = if trace::is_trace(&first) { Format::Trace } else { Format::Lines };
+        Ok(Self { name, file, format })
+    }
+
+    /// What it is.
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What messages call it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads it from the beginning, and gives every event to a `T` made for a source of so many ticks per ns. Event
+    /// lines that turn out to have decimals are read again, with a new `T`.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not what its first bytes say, or `take` fails.
+    pub(super) fn read<T>(
+        &self,
+        mut begin: impl FnMut(&Header) -> T,
+        mut take: impl FnMut(&mut T, Event) -> Result<()>,
+    ) -> Result<(T, Ending)> {
+        let mut ticks = 1;
+        loop {
+            let mut source = self.source(ticks)?;
+            let mut taker = begin(&source.header());
+            let outcome = loop {
+                match source.next() {
+                    None => break Ok(()),
+                    Some(Ok(event)) => take(&mut taker, event)?,
+                    Some(Err(error)) => break Err(error),
+                }
+            };
+            match outcome {
+                Ok(()) => return Ok((taker, source.ending().with_context(|| self.failed())?)),
+                Err(error) if ticks == 1 && is_decimal(&error) => ticks = 1_000,
+                Err(error) => return Err(error.context(self.failed())),
+            }
+        }
+    }
+
+    /// Reads it for everything but its events.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn ending(&self) -> Result<Ending> {
+        Ok(self.read(|_| (), |(), _| Ok(()))?.1)
+    }
+
+    fn failed(&self) -> String {
+        format!("failed to read {}", self.name)
+    }
+
+    /// Its events, from the beginning; times of event lines are counted in so many ticks per ns (0 means 1).
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what its first bytes say.
+    pub(super) fn source(&self, ticks: u64) -> Result<Source> {
+        let mut file = self.file.try_clone().with_context(|| self.failed())?;
+        file.seek(SeekFrom::Start(0)).with_context(|| self.failed())?;
+        Ok(match self.format {
+            Format::Trace => Source::Trace(Box::new(trace::Reader::new(file).with_context(|| self.failed())?)),
+            Format::Lines => {
+                let file = BufReader::with_capacity(256 << 10, file);
+                Source::Lines(Box::new(lines::Reader::new(file, ticks)), ticks)
+            }
+        })
+    }
+}
+
+impl Source {
+    /// What the recording says of itself. Event lines say nothing.
+    pub(super) fn header(&self) -> Header {
+        match self {
+            Self::Trace(reader) => reader.header(),
+            Self::Lines(_, ticks_per_ns) => Header { ticks_per_ns: *ticks_per_ns, ..Header::default() },
+        }
+    }
+
+    fn ending(self) -> Result<Ending> {
+        let header = self.header();
+        Ok(match self {
+            Self::Trace(reader) => {
+                let Closing { header, harvest, names, modules, end, .. } = reader.into_closing()?;
+                Ending { header, harvest, names: Box::new(names), modules, end: Some(end) }
+            }
+            Self::Lines(reader, _) => {
+                let labels = reader.into_labels();
+                let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
+                Ending { header, harvest, names: Box::new(labels), modules: Vec::new(), end: None }
+            }
+        })
+    }
+}
+
+impl Iterator for Source {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Trace(reader) => Some(reader.next()?.map_err(Error::new)),
+            Self::Lines(reader, _) => Some(reader.next()?.map_err(Error::new)),
+        }
+    }
+}
+
+fn is_decimal(error: &Error) -> bool {
+    matches!(error.downcast_ref(), Some(LineError::Decimal { .. }))
+}
+
+/// A pipe can be read only once: its contents in a file that has no name.
+fn spool() -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    io::copy(&mut io::stdin().lock(), &mut file)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+fn regular(mut file: File) -> io::Result<File> {
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if kind.is_file() {
+        return Ok(file);
+    }
+    let mut copy = tempfile::tempfile()?;
+    io::copy(&mut file, &mut copy)?;
+    copy.seek(SeekFrom::Start(0))?;
+    Ok(copy)
+}

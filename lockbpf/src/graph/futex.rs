@@ -1,0 +1,122 @@
+//! Waits that only the kernel's futex calls show: the futex tier alone, or locks that are not pthread mutexes.
+
+use super::findings::Stacks;
+use crate::event::{FutexResult, FutexWait};
+use crate::histogram::Histogram;
+use crate::id::{Site, Tid};
+use crate::tally::{Tally, TopTallies};
+use crate::units::Nanos;
+
+/// What glibc's low-level lock holds while it is locked and waited for.
+pub const CONTENDED_VALUE: u32 = 2;
+/// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
+const MAX_TID: u32 = 1 << 22;
+/// Sites told apart per word; further ones share one row.
+const MAX_SITES: usize = 64;
+
+/// Threads and their waits.
+pub type Threads = TopTallies<Tid, 32>;
+
+/// Whether a word that a thread waited for, and what stood where a mutex has its owner, look like a glibc mutex.
+#[must_use]
+pub fn plausible_owner(expected: u32, owner: Option<Tid>, waiter: Tid) -> Option<Tid> {
+    owner.filter(|&o| expected == CONTENDED_VALUE && (1..=MAX_TID).contains(&o.0) && o != waiter)
+}
+
+/// Waiting for a futex word at one call site.
+#[derive(Clone, Debug, Default)]
+pub struct FutexSite {
+    /// The site; `None` if unknown, or beyond the number that is told apart.
+    pub site: Option<Site>,
+    /// Waits and their sum.
+    pub waits: Tally,
+    /// The longest.
+    pub max: Nanos,
+    /// Stacks, and the waits of each.
+    pub stacks: Stacks,
+}
+
+/// All recorded waiting for one futex word.
+#[derive(Clone, Debug, Default)]
+pub struct FutexWaits {
+    /// Waits that slept and were woken.
+    pub slept: u64,
+    /// Waits that returned at once because the word had changed.
+    pub again: u64,
+    /// Waits that timed out.
+    pub timed_out: u64,
+    /// Waits that a signal interrupted.
+    pub interrupted: u64,
+    /// Waits that failed otherwise.
+    pub failed: u64,
+    /// The waits that took time: woken, timed out or interrupted.
+    pub waits: Tally,
+    /// The longest.
+    pub max: Nanos,
+    /// How long they took.
+    pub histogram: Histogram,
+    /// Those that expected [`CONTENDED_VALUE`].
+    pub contended: Tally,
+    /// Of these, by the owner word, those where it is plausible.
+    pub owners: Threads,
+    /// By the thread that woke the waiter.
+    pub wakers: Threads,
+    /// By the waiting thread.
+    pub threads: Threads,
+    /// By site, in the order in which they were first seen.
+    pub sites: Vec<FutexSite>,
+}
+
+impl FutexWaits {
+    /// Whether the word behaves like a glibc mutex: most waits expect its contended value, and most of those found a
+    /// thread id where it keeps the owner.
+    #[must_use]
+    pub fn looks_like_mutex(&self) -> bool {
+        let owned = self.owners.total().count;
+        owned > 0 && self.contended.count * 2 > self.waits.count && owned * 2 > self.contended.count
+    }
+
+    pub(crate) fn add(&mut self, w: &FutexWait) {
+        let outcome = match w.result {
+            FutexResult::Slept => &mut self.slept,
+            FutexResult::Again => &mut self.again,
+            FutexResult::TimedOut => &mut self.timed_out,
+            FutexResult::Interrupted => &mut self.interrupted,
+            FutexResult::Failed => &mut self.failed,
+        };
+        *outcome += 1;
+        if matches!(w.result, FutexResult::Again | FutexResult::Failed) {
+            return;
+        }
+        self.waits.add(w.wait);
+        self.max = self.max.max(w.wait);
+        self.histogram.add(w.wait);
+        self.threads.add(w.tid, w.wait);
+        if w.expected == CONTENDED_VALUE {
+            self.contended.add(w.wait);
+        }
+        if let Some(owner) = plausible_owner(w.expected, w.owner, w.tid) {
+            self.owners.add(owner, w.wait);
+        }
+        if let Some(waker) = w.waker {
+            self.wakers.add(waker, w.wait);
+        }
+        let site = self.site(w.site);
+        site.waits.add(w.wait);
+        site.max = site.max.max(w.wait);
+        if let Some(stack) = w.stack {
+            site.stacks.add(stack, w.wait);
+        }
+    }
+
+    fn site(&mut self, site: Option<Site>) -> &mut FutexSite {
+        let full = self.sites.len() >= MAX_SITES;
+        let row = self.sites.iter().position(|s| s.site == site);
+        let row = row.or_else(|| self.sites.iter().position(|s| full && s.site.is_none()));
+        let row = row.unwrap_or_else(|| {
+            self.sites.push(FutexSite { site: site.filter(|_| !full), ..FutexSite::default() });
+            self.sites.len() - 1
+        });
+        &mut self.sites[row]
+    }
+}

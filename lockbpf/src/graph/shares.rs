@@ -1,0 +1,240 @@
+//! The waiting for one lock as it adds up: rows of waiting sites and of holders, bounded in number.
+
+use super::findings::{Cause, Chain, Holder, Link, Shares, Waiter, Who};
+use crate::id::{Lock, Site, StackId, Tid};
+use crate::tally::{Tally, TopTallies};
+use crate::units::Nanos;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Sites told apart per lock, as waiters and as holders; further ones share one row.
+const MAX_SITES: usize = 128;
+/// Holders per lock of which only the thread is known; further ones share the row of the other holders.
+const MAX_THREADS: usize = 64;
+/// Waiting threads counted per lock.
+const MAX_WAITING_THREADS: usize = 1_024;
+/// Chains told apart per lock while they add up.
+const MAX_CHAINS: usize = 256;
+/// Chains listed per lock.
+const LISTED_CHAINS: usize = 16;
+
+/// A wait to be counted.
+pub(super) struct Waited {
+    pub(super) site: Option<Site>,
+    pub(super) tid: Tid,
+    pub(super) wait: Nanos,
+    pub(super) stack: Option<StackId>,
+    pub(super) how: Ended,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With the lock.
+    Acquired,
+    /// At its deadline.
+    TimedOut,
+    /// Not before the recording did.
+    Open,
+}
+
+/// Part of a wait, and whom it is charged to.
+#[derive(Clone, Copy)]
+pub(super) struct Charge {
+    pub(super) who: Who,
+    pub(super) cause: Cause,
+    pub(super) nested: bool,
+    pub(super) inferred: bool,
+    pub(super) wait: Nanos,
+}
+
+/// The shares of one lock, and the rows by key.
+#[derive(Clone, Debug)]
+pub(super) struct LockShares {
+    pub(super) lock: Lock,
+    pub(super) shares: Shares,
+    /// What its holders are blamed for, by waiters of any lock.
+    pub(super) aplt: Nanos,
+    waiters: FxHashMap<Option<Site>, u32>,
+    holders: FxHashMap<Who, u32>,
+    /// The last wait that each holder prolonged, so that each counts once.
+    victims: Vec<u64>,
+    waits: u64,
+    threads: FxHashSet<Tid>,
+    /// By links without their threads.
+    chains: FxHashMap<Vec<Link>, (Nanos, Vec<Link>)>,
+    key: Vec<Link>,
+}
+
+impl LockShares {
+    pub(super) fn new(lock: Lock) -> Self {
+        Self {
+            lock,
+            shares: Shares::default(),
+            aplt: Nanos(0),
+            waiters: FxHashMap::default(),
+            holders: FxHashMap::default(),
+            victims: Vec::new(),
+            waits: 0,
+            threads: FxHashSet::default(),
+            chains: FxHashMap::default(),
+            key: Vec::new(),
+        }
+    }
+
+    /// Row of the waiting site, new if need be.
+    pub(super) fn waiter(&mut self, site: Option<Site>) -> usize {
+        if let Some(&row) = self.waiters.get(&site) {
+            return row as usize;
+        }
+        let site = site.filter(|_| self.shares.waiters.len() < MAX_SITES);
+        let rows = &mut self.shares.waiters;
+        *self.waiters.entry(site).or_insert_with(|| {
+            rows.push(Waiter { site, ..Waiter::default() });
+            rows.len() as u32 - 1
+        }) as usize
+    }
+
+    /// Row of the holder, new if need be.
+    pub(super) fn holder(&mut self, who: Who) -> usize {
+        if let Some(&row) = self.holders.get(&who) {
+            return row as usize;
+        }
+        let alike = |h: &&Holder| std::mem::discriminant(&h.who) == std::mem::discriminant(&who);
+        let known = self.shares.holders.iter().filter(alike).count();
+        let full = known >= if matches!(who, Who::Thread(_)) { MAX_THREADS } else { MAX_SITES };
+        if full {
+            return self.holder_row(Who::Others);
+        }
+        self.holder_row(who)
+    }
+
+    fn holder_row(&mut self, who: Who) -> usize {
+        let rows = &mut self.shares.holders;
+        let victims = &mut self.victims;
+        *self.holders.entry(who).or_insert_with(|| {
+            rows.push(Holder {
+                who,
+                wait: Nanos(0),
+                nested: Nanos(0),
+                causes: Default::default(),
+                victims: 0,
+                inferred: false,
+                sections: Tally::default(),
+                stacks: TopTallies::default(),
+                off_stacks: TopTallies::default(),
+            });
+            victims.push(0);
+            rows.len() as u32 - 1
+        }) as usize
+    }
+
+    /// Counts a wait, before it is charged; its row.
+    pub(super) fn add_wait(&mut self, w: &Waited) -> usize {
+        let row = self.waiter(w.site);
+        let shares = &mut self.shares;
+        self.waits += 1;
+        shares.waits.add(w.wait);
+        match w.how {
+            Ended::Acquired => {
+                shares.max = shares.max.max(w.wait);
+                shares.histogram.add(w.wait);
+            }
+            Ended::TimedOut => shares.timed_out.add(w.wait),
+            Ended::Open => shares.open.add(w.wait),
+        }
+        let waiter = &mut shares.waiters[row];
+        waiter.waits.add(w.wait);
+        waiter.max = waiter.max.max(w.wait);
+        if let Some(stack) = w.stack {
+            waiter.stacks.add(stack, w.wait);
+        }
+        if self.threads.len() < MAX_WAITING_THREADS {
+            self.threads.insert(w.tid);
+        }
+        row
+    }
+
+    /// Charges a part of the wait counted last.
+    pub(super) fn charge(&mut self, waiter: usize, c: &Charge) {
+        let row = self.holder(c.who);
+        let holder = &mut self.shares.holders[row];
+        holder.wait += c.wait;
+        if c.nested {
+            holder.nested += c.wait;
+        }
+        holder.causes.add(c.cause, c.wait);
+        holder.inferred |= c.inferred;
+        if self.victims[row] != self.waits {
+            self.victims[row] = self.waits;
+            holder.victims += 1;
+        }
+        let blamed = &mut self.shares.waiters[waiter].blamed;
+        if blamed.len() <= row {
+            blamed.resize(row + 1, Nanos(0));
+        }
+        blamed[row] += c.wait;
+    }
+
+    /// Charges what an arrival at a barrier adds to the waits of one site.
+    pub(super) fn charge_arrival(&mut self, waiter: usize, c: &Charge, victims: u64) {
+        self.waits += 1;
+        self.charge(waiter, c);
+        if let Some(&row) = self.holders.get(&c.who) {
+            self.shares.holders[row as usize].victims += victims.saturating_sub(1);
+        }
+    }
+
+    /// Leaves a part of a wait without anybody to blame.
+    pub(super) fn leave(&mut self, waiter: usize, wait: Nanos) {
+        self.shares.unattributed += wait;
+        self.shares.waiters[waiter].unattributed += wait;
+    }
+
+    /// Counts a section of a holder.
+    pub(super) fn section(&mut self, who: Who, hold: Nanos) {
+        let row = self.holder(who);
+        self.shares.holders[row].sections.add(hold);
+    }
+
+    /// Counts waiting for the stacks of a holder.
+    pub(super) fn stacks(&mut self, who: Who, wait: Nanos, at_attempt: Option<StackId>, off: Option<(Cause, StackId)>) {
+        if at_attempt.is_none() && off.is_none() {
+            return;
+        }
+        let row = self.holder(who);
+        let holder = &mut self.shares.holders[row];
+        if let Some(stack) = at_attempt {
+            holder.stacks.add(stack, wait);
+        }
+        if let Some(off) = off {
+            holder.off_stacks.add(off, wait);
+        }
+    }
+
+    /// Counts waiting that comes about through other locks.
+    pub(super) fn chain(&mut self, links: &[Link], wait: Nanos) {
+        self.key.clear();
+        self.key.extend(links.iter().map(|link| Link { tid: Tid::default(), ..*link }));
+        if let Some((sum, _)) = self.chains.get_mut(&self.key) {
+            *sum += wait;
+        } else if self.chains.len() < MAX_CHAINS {
+            self.chains.insert(self.key.clone(), (wait, links.to_vec()));
+        }
+    }
+
+    /// The shares, complete. Without any scheduling step, it is not known what holders did while they seemed to run.
+    pub(super) fn finish(mut self, scheduling_known: bool) -> (Lock, Nanos, Shares) {
+        self.shares.threads = self.threads.into_iter().collect();
+        if !scheduling_known {
+            for holder in &mut self.shares.holders {
+                let ran = std::mem::take(&mut holder.causes.0[Cause::Running as usize]);
+                holder.causes.add(Cause::Unknown, ran);
+            }
+        }
+        let chains = self.chains.into_values().map(|(wait, links)| Chain { links, wait });
+        self.shares.chains = chains.collect();
+        self.shares.chains.sort_unstable_by(|a, b| (b.wait, &a.links).cmp(&(a.wait, &b.links)));
+        self.shares.chains.truncate(LISTED_CHAINS);
+        (self.lock, self.aplt, self.shares)
+    }
+}

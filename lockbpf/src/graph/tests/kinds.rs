@@ -1,0 +1,370 @@
+//! Kinds of locks, ways of waiting, and recordings that begin or end in the middle.
+
+use super::*;
+use EdgeKind::{Direct, Indirect, Nested};
+
+fn inferred(f: &Findings) -> Vec<bool> {
+    detail(f).edges.iter().map(|e| e.inferred).collect()
+}
+
+#[test]
+fn readers_share_the_blame() {
+    use LockKind::Rwlock;
+    let f = findings(&[
+        attempt_of(0, 1, 1, 1, Rwlock, true),
+        acquire(0, 1, 1),
+        attempt_of(0, 2, 1, 2, Rwlock, true),
+        acquire(0, 2, 1),
+        attempt_of(10, 3, 1, 3, Rwlock, false),
+        release(21, 1, 1),
+        release(30, 2, 1),
+        acquire(32, 3, 1),
+        release(40, 3, 1),
+    ]);
+    // 11 ns for two: 6 and 5; then the second alone, and the hand-off.
+    assert_eq!(edges(&f), [(1, 3, 6, Direct), (2, 3, 5 + 9 + 2, Direct)]);
+    assert_eq!(inferred(&f), [true, true]);
+    assert_eq!(f.locks[&lock(1)].waits.count, 1);
+}
+
+#[test]
+fn a_semaphore_blames_who_took_the_last_permit() {
+    use LockKind::Semaphore;
+    let ask = |t, tid, at| attempt_of(t, tid, 1, at, Semaphore, false);
+    let f = findings(&[
+        ask(0, 1, 1),
+        acquire(0, 1, 1),
+        ask(2, 2, 2),
+        acquire(2, 2, 1),
+        ask(5, 3, 3),
+        // The other one gives its permit back.
+        release(9, 1, 1),
+        acquire(10, 3, 1),
+        release(20, 3, 1),
+        release(21, 2, 1),
+    ]);
+    assert_eq!(edges(&f), [(1, 3, 1, Direct), (2, 3, 4, Direct)]);
+    assert_eq!(inferred(&f), [true, true]);
+    assert_eq!(f.impossible, BTreeMap::new());
+}
+
+#[test]
+fn a_semaphore_that_nobody_held_blames_who_posts() {
+    let f = findings(&[attempt_of(5, 1, 1, 1, LockKind::Semaphore, false), release(9, 2, 1), acquire(10, 1, 1)]);
+    assert_eq!(cause(&f, 1, Who::Thread(Tid(2))), 5);
+    assert_eq!(inferred(&f), [true]);
+    assert_eq!((f.impossible.len(), f.cut["held_at_end"]), (0, 1));
+}
+
+#[test]
+fn overtaken_while_free() {
+    let f = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        release(5, 1, 1),
+        attempt(10, 2, 1, 2),
+        attempt(14, 3, 1, 3),
+        acquire(16, 3, 1),
+        release(20, 3, 1),
+        acquire(21, 2, 1),
+        release(30, 2, 1),
+    ]);
+    assert_eq!(edges(&f), [(3, 2, 5, Direct)]);
+    assert_eq!(detail(&f).unattributed, BTreeMap::from([(2, Nanos(6)), (3, Nanos(2))]));
+    // Only the one that was overtaken has waited for a holder.
+    let shares = &f.locks[&lock(1)];
+    assert_eq!((shares.waits, shares.unattributed), (Tally { count: 1, time: Nanos(11) }, Nanos(6)));
+}
+
+#[test]
+fn three_levels() {
+    let f = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(0, 2, 2, 2),
+        acquire(0, 2, 2),
+        attempt(0, 3, 3, 3),
+        acquire(0, 3, 3),
+        attempt(10, 4, 3, 4),
+        attempt(20, 3, 2, 5),
+        attempt(30, 2, 1, 6),
+        release(40, 1, 1),
+        acquire(41, 2, 1),
+        release(50, 2, 1),
+        release(60, 2, 2),
+        acquire(60, 3, 2),
+        release(70, 3, 2),
+        release(80, 3, 3),
+        acquire(80, 4, 3),
+    ]);
+    // d4 waits for d3: while that waits for d2, and d2 for d1, they are to blame.
+    let expected = [
+        (1, 4, 11, Nested),
+        (1, 5, 11, Nested),
+        (1, 6, 11, Direct),
+        (2, 4, 29, Nested),
+        (2, 5, 29, Direct),
+        (3, 4, 30, Direct),
+    ];
+    assert_eq!(edges(&f), expected);
+    assert_eq!(
+        f.locks[&lock(3)].chains.iter().map(|c| (c.links.len(), c.wait.0)).collect::<Vec<_>>(),
+        [(2, 29), (3, 11)]
+    );
+}
+
+#[test]
+fn lock_coupling() {
+    // The outer lock goes before the inner one.
+    let f = findings(&[
+        attempt(0, 1, 2, 1),
+        acquire(0, 1, 2),
+        attempt(0, 2, 1, 2),
+        acquire(0, 2, 1),
+        attempt(3, 3, 1, 3),
+        attempt(5, 2, 2, 4),
+        release(8, 1, 2),
+        acquire(8, 2, 2),
+        release(9, 2, 1),
+        acquire(9, 3, 1),
+        attempt(10, 3, 2, 5),
+        release(14, 2, 2),
+        acquire(14, 3, 2),
+        release(15, 3, 1),
+        release(16, 3, 2),
+    ]);
+    let expected = [(1, 3, 3, Nested), (1, 4, 3, Direct), (2, 3, 3, Direct), (4, 5, 4, Direct)];
+    assert_eq!(edges(&f), expected);
+}
+
+#[test]
+fn recursion_belongs_to_the_outermost_instance() {
+    let mut graph = WaitGraph::new(DETAIL);
+    let ops = [
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(1, 1, 1, 7),
+        acquire(1, 1, 1),
+        attempt(2, 2, 1, 2),
+        release(3, 1, 1),
+        release(9, 1, 1),
+        acquire(9, 2, 1),
+        release(10, 2, 1),
+    ];
+    ops.iter().for_each(|op| graph.op(op, &mut ()));
+    let f = graph.finish(Time(0), &mut ());
+    assert_eq!(edges(&f), [(1, 2, 7, Direct)]);
+    assert_eq!((detail(&f).nodes.len(), f.impossible.len(), f.cut.len()), (2, 0, 0));
+}
+
+#[test]
+fn a_time_out_has_waited_and_a_trylock_has_not() {
+    let f = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(2, 2, 1, 2),
+        attempt(3, 3, 1, 3),
+        fails(4, 3, 1, Failure::TryFailed),
+        fails(7, 2, 1, Failure::TimedOut),
+        release(9, 1, 1),
+    ]);
+    assert_eq!(edges(&f), [(1, 2, 5, Direct)]);
+    let shares = &f.locks[&lock(1)];
+    assert_eq!(
+        (shares.waits, shares.timed_out),
+        (Tally { count: 1, time: Nanos(5) }, Tally { count: 1, time: Nanos(5) })
+    );
+    assert_eq!(shares.holders[0].victims, 1);
+    let failed = &detail(&f).nodes[1];
+    assert_eq!((failed.acquire, failed.release), (None, None));
+}
+
+#[test]
+fn a_trylock_does_not_join_those_it_saw() {
+    let f = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(2, 3, 1, 3),
+        release(4, 1, 1),
+        attempt(4, 2, 1, 2),
+        acquire(5, 2, 1),
+        fails(6, 3, 1, Failure::TryFailed),
+        release(9, 2, 1),
+    ]);
+    assert_eq!(edges(&f), []);
+    assert_eq!(detail(&f).critical_components, [[3]]);
+    assert_eq!((apwt(&f, 1), apwt(&f, 2), f.locks.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_recording_that_begins_in_the_middle() {
+    // T1 holds the lock from before the recording: its release tells.
+    let f = findings(&[
+        attempt(5, 2, 1, 2),
+        release(9, 1, 1),
+        acquire(10, 2, 1),
+        release(12, 2, 1),
+        acquire(13, 3, 1),
+        release(14, 3, 1),
+    ]);
+    assert_eq!(edges(&f), [(2, 1, 5, Direct)]);
+    assert_eq!(f.cut, BTreeMap::from([("acquire_without_attempt", 1), ("release_without_acquire", 1)]));
+    assert_eq!(f.impossible, BTreeMap::new());
+    let nodes: Vec<_> = detail(&f).nodes.iter().map(|n| (n.number, n.tid.0, n.site, n.attempt.is_some())).collect();
+    assert_eq!(nodes, [(1, 2, Some(site(2)), true), (2, 1, None, false), (3, 3, None, false)]);
+}
+
+#[test]
+fn a_recording_that_ends_in_the_middle() {
+    let f = findings(&[attempt(0, 1, 1, 1), acquire(0, 1, 1), attempt(4, 2, 1, 2), attempt(9, 3, 2, 3)]);
+    assert_eq!(edges(&f), [(1, 2, 5, Direct)]);
+    assert_eq!(f.cut, BTreeMap::from([("held_at_end", 1), ("waiting_at_end", 2)]));
+    assert_eq!(f.locks[&lock(1)].open, Tally { count: 1, time: Nanos(5) });
+}
+
+#[test]
+fn impossible_steps_are_counted_by_kind() {
+    let f = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(1, 2, 1, 2),
+        acquire(2, 2, 1),
+        release(3, 2, 1),
+        release(4, 2, 1),
+        acquire(5, 2, 2),
+        attempt(6, 2, 3, 2),
+        attempt(7, 2, 4, 2),
+        exits(8, 2),
+        release(8, 2, 1),
+        fails(9, 2, 3, Failure::TimedOut),
+        arrives(10, 1, 5, 0, 1, 2),
+        op(11, 1, Action::CondWake { condition: lock(9) }),
+    ]);
+    let expected = [
+        ("acquire_of_held", 1),
+        ("acquire_without_attempt", 1),
+        ("attempt_while_waiting", 1),
+        ("barrier_without_participants", 1),
+        ("exit_while_waiting", 1),
+        ("fail_without_attempt", 1),
+        ("release_not_held", 2),
+        ("step_after_exit", 1),
+        ("wake_without_wait", 1),
+    ];
+    assert_eq!(f.impossible, BTreeMap::from(expected));
+}
+
+#[test]
+fn a_thread_that_exits_holding() {
+    let f = findings(&[attempt(0, 1, 1, 1), acquire(0, 1, 1), attempt(4, 2, 1, 2), exits(5, 1), exits(9, 2)]);
+    // Nobody has taken the lock since: its last holder is to blame.
+    assert_eq!(f.impossible, BTreeMap::from([("exit_while_waiting", 1)]));
+    let f2 = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(4, 2, 1, 2),
+        exits(5, 1),
+        fails(9, 2, 1, Failure::TimedOut),
+    ]);
+    assert_eq!((edges(&f).len(), edges(&f2)), (0, vec![(1, 2, 5, Direct)]));
+}
+
+#[test]
+fn a_deadlock_is_a_circle() {
+    let mut graph = WaitGraph::new(Options::default());
+    let ops = [
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(0, 2, 2, 2),
+        acquire(0, 2, 2),
+        attempt(5, 1, 2, 3),
+        attempt(7, 2, 1, 4),
+        fails(8, 2, 1, Failure::TryFailed),
+    ];
+    ops.iter().for_each(|op| graph.op(op, &mut ()));
+    assert!(graph.deadlocks().is_empty());
+    graph.op(&attempt(9, 2, 1, 5), &mut ());
+    graph.op(&attempt(12, 3, 1, 6), &mut ());
+    let [deadlock] = graph.deadlocks() else { panic!("{:?}", graph.deadlocks()) };
+    let members: Vec<_> = deadlock.members.iter().map(|b| (b.tid, b.lock, b.site, b.since)).collect();
+    let expected = [(Tid(2), lock(1), Some(site(5)), Time(9)), (Tid(1), lock(2), Some(site(3)), Time(5))];
+    assert_eq!((members, deadlock.found), (expected.to_vec(), Time(9)));
+    let f = graph.finish(Time(20), &mut ());
+    assert_conserved(&f, Options::default());
+}
+
+#[test]
+fn orders_of_locking() {
+    let mut graph = WaitGraph::default();
+    for tid in [1, 2] {
+        for (t, outer, inner) in [(0, 1, 2), (5, 1, 2), (10, 2, 1)] {
+            let t = t + u64::from(tid) * 100;
+            let ops =
+                [attempt(t, tid, outer, 7), acquire(t, tid, outer), attempt(t, tid, inner, 8), acquire(t, tid, inner)];
+            let ends = [release(t + 1, tid, inner), release(t + 1, tid, outer)];
+            ops.iter().chain(&ends).for_each(|op| graph.op(op, &mut ()));
+        }
+    }
+    let orders: Vec<_> =
+        graph.orders().iter().map(|o| (o.outer.addr, o.inner.addr, o.tid.0, o.others, o.count)).collect();
+    assert_eq!(orders, [(1, 2, 1, true, 4), (2, 1, 1, true, 2)]);
+}
+
+#[test]
+fn what_the_holder_did() {
+    use crate::op::OffReason::{Blocked, Runnable};
+    let off = |t, reason| op(t, 1, Action::Off { reason, stack: Some(crate::id::StackId(4)) });
+    let f = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(10, 2, 1, 2),
+        off(20, Blocked),
+        off(50, Runnable),
+        op(60, 1, Action::On),
+        release(65, 1, 1),
+        acquire(67, 2, 1),
+    ]);
+    let holder = &f.locks[&lock(1)].holders[0];
+    assert_eq!(holder.causes.0.map(|n| n.0), [15, 10, 30, 0, 0, 2, 0]);
+    assert_eq!(holder.victims, 1);
+    let off: Vec<_> = holder.off_stacks.top().iter().map(|(k, t)| (k.0, t.time.0)).collect();
+    assert_eq!(off, [(findings::Cause::Blocked, 30), (findings::Cause::Runnable, 10)]);
+    let unknown =
+        findings(&[attempt(0, 1, 1, 1), acquire(0, 1, 1), attempt(1, 2, 1, 2), release(5, 1, 1), acquire(6, 2, 1)]);
+    assert_eq!(unknown.locks[&lock(1)].holders[0].causes.0.map(|n| n.0), [0, 0, 0, 0, 0, 1, 4]);
+}
+
+#[test]
+fn the_critical_path() {
+    let f = findings(&[
+        attempt(0, 1, 1, 1),
+        acquire(0, 1, 1),
+        attempt(5, 2, 2, 2),
+        acquire(5, 2, 2),
+        attempt(10, 2, 1, 3),
+        attempt(12, 3, 2, 4),
+        release(20, 1, 1),
+        acquire(20, 2, 1),
+        release(25, 2, 1),
+        release(30, 2, 2),
+        acquire(30, 3, 2),
+        release(40, 3, 2),
+    ]);
+    // T3 from 30 to 40, T2 from 20 to 30 while T3 waited, T1 before: while T2 waited, from 10 on.
+    assert_eq!((f.path.start, f.path.end, f.path.hops, f.path.truncated), (Time(0), Time(40), 2, false));
+    let waiting: Vec<_> = f.path.waiting.iter().map(|w| (w.lock.addr, w.wait.0, w.hops)).collect();
+    assert_eq!(waiting, [(1, 10, 1), (2, 10, 1)]);
+}
+
+#[test]
+fn indirect_after_the_hand_off() {
+    let mut ops = vec![attempt(0, 1, 1, 1), acquire(0, 1, 1)];
+    ops.extend((2..5).map(|tid| attempt(u64::from(tid), tid, 1, 2)));
+    for tid in 1..4 {
+        ops.extend([release(u64::from(tid) * 10, tid, 1), acquire(u64::from(tid) * 10 + 1, tid + 1, 1)]);
+    }
+    ops.push(release(50, 4, 1));
+    let f = findings(&ops);
+    let into_last: Vec<_> = edges(&f).into_iter().filter(|e| e.1 == 4).collect();
+    assert_eq!(into_last, [(1, 4, 7, Direct), (2, 4, 10, Indirect), (3, 4, 10, Indirect)]);
+}

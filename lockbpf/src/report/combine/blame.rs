@@ -1,0 +1,150 @@
+//! Who waited and who is to blame, over several runs.
+
+use super::super::schema::{
+    BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LockEntry, Ns, Place, Report, ThreadId, WaiterEntry,
+};
+use super::over::{Key, LockIds, Over, by_key, grouped};
+
+/// Culprits and chains listed.
+const MAX_CULPRITS: usize = 5;
+const MAX_CHAINS: usize = 10;
+
+/// A place from run to run: threads are told apart by it where they are all that is known.
+fn place(place: &Place) -> String {
+    place.symbol.clone()
+}
+
+fn thread(tid: Option<&ThreadId>) -> String {
+    tid.map(ThreadId::to_string).unwrap_or_default()
+}
+
+/// Mean causes, of the runs that know any.
+pub(super) fn causes<T>(all: &Over<'_, T>, of: impl Fn(&T) -> Option<CausesEntry>) -> Option<CausesEntry> {
+    let mean = |part: fn(&CausesEntry) -> Ns| all.ns(|thing| of(thing).as_ref().map(part).unwrap_or_default());
+    all.any(|thing| of(thing).is_some()).then(|| CausesEntry {
+        running: mean(|c| c.running),
+        runnable: mean(|c| c.runnable),
+        blocked: mean(|c| c.blocked),
+        sleeping: mean(|c| c.sleeping),
+        lock: mean(|c| c.lock),
+        handoff: mean(|c| c.handoff),
+        unknown: mean(|c| c.unknown),
+    })
+}
+
+/// What `of` finds in each of several, put together by key.
+fn within<'a, T, U: 'a, R>(
+    all: &Over<'a, T>,
+    of: impl Fn(&'a T) -> &'a [U],
+    key: impl Fn(&U) -> Key,
+    combine: impl Fn(&Over<'_, U>) -> R,
+) -> Vec<R> {
+    let things = all.things().flat_map(|(run, thing)| of(thing).iter().map(move |inner| (run, inner)));
+    let groups = by_key(things, key);
+    groups.iter().filter_map(|group| Over::new(group, all.runs())).map(|over| combine(&over)).collect()
+}
+
+/// The waiting sites of a lock.
+pub(super) fn waiters(all: &Over<'_, LockEntry>) -> Vec<WaiterEntry> {
+    let recorded = all.ns(|l| l.recorded_wait_ns);
+    let mut waiters = within(
+        all,
+        |l| &l.waiters,
+        |w| vec![place(&w.place)],
+        |all| {
+            let wait = all.ns(|w| w.wait_ns);
+            let mut blamed = within(
+                all,
+                |w| &w.blamed,
+                |b| vec![place(&b.place), thread(b.tid.as_ref())],
+                |all| {
+                    let blame = all.ns(|b| b.wait_ns);
+                    BlameEntry { wait_ns: blame, share: blame.share_of(wait), ..all.largest(|b| b.wait_ns).clone() }
+                },
+            );
+            blamed.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
+            WaiterEntry {
+                count: all.count(|w| w.count),
+                wait_ns: wait,
+                share: wait.share_of(recorded),
+                unattributed_ns: all.ns(|w| w.unattributed_ns),
+                blamed,
+                // The one with the longest wait of all.
+                ..all.largest(|w| w.max_ns).clone()
+            }
+        },
+    );
+    waiters.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
+    waiters
+}
+
+/// Those to blame for the waiting for a lock.
+pub(super) fn holders(all: &Over<'_, LockEntry>) -> Vec<HolderEntry> {
+    let recorded = all.ns(|l| l.recorded_wait_ns);
+    let mut holders = within(
+        all,
+        |l| &l.holders,
+        |h| vec![place(&h.place), thread(h.tid.as_ref()), h.lock_name.clone().unwrap_or_default()],
+        |all| {
+            let wait = all.ns(|h| h.wait_ns);
+            HolderEntry {
+                wait_ns: wait,
+                nested_ns: all.ns(|h| h.nested_ns),
+                handoff_ns: all.ns(|h| h.handoff_ns),
+                share: wait.share_of(recorded),
+                victims: all.count(|h| h.victims),
+                sections: all.count(|h| h.sections),
+                inferred: all.any(|h| h.inferred),
+                causes: causes(all, |h| h.causes),
+                ..all.largest(|h| h.wait_ns).clone()
+            }
+        },
+    );
+    holders.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
+    holders
+}
+
+/// The chains of waiting of a lock.
+pub(super) fn chains(all: &Over<'_, LockEntry>) -> Vec<ChainEntry> {
+    let recorded = all.ns(|l| l.recorded_wait_ns);
+    let links = |c: &ChainEntry| -> Key {
+        c.links.iter().flat_map(|l| [l.name.clone(), l.symbol.clone().unwrap_or_default()]).collect()
+    };
+    let mut chains = within(
+        all,
+        |l| &l.chains,
+        links,
+        |all| {
+            let wait = all.ns(|c| c.wait_ns);
+            ChainEntry { wait_ns: wait, share: wait.share_of(recorded), ..all.largest(|c| c.wait_ns).clone() }
+        },
+    );
+    chains.sort_by_key(|c| (std::cmp::Reverse(c.wait_ns), links(c)));
+    chains.truncate(MAX_CHAINS);
+    chains
+}
+
+/// Those who cause most waiting, of `recorded` in the mean.
+pub(super) fn culprits(reports: &[Report], recorded: Ns, ids: &LockIds<'_>) -> Vec<CulpritEntry> {
+    let key = |c: &CulpritEntry| vec![place(&c.place), thread(c.tid.as_ref()), c.name.clone()];
+    let groups = grouped(reports, |r| &r.culprits, key);
+    let mut culprits: Vec<CulpritEntry> = groups
+        .iter()
+        .filter_map(|group| Over::new(group, reports.len()))
+        .map(|all| {
+            let wait = all.ns(|c| c.wait_ns);
+            let (run, like) = all.largest_run(|c| c.wait_ns);
+            CulpritEntry {
+                lock: ids.of(run, &like.lock),
+                wait_ns: wait,
+                nested_ns: all.ns(|c| c.nested_ns),
+                share: wait.share_of(recorded),
+                causes: causes(&all, |c| c.causes),
+                ..like.clone()
+            }
+        })
+        .collect();
+    culprits.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
+    culprits.truncate(MAX_CULPRITS);
+    culprits
+}

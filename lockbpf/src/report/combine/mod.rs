@@ -1,0 +1,153 @@
+//! Reports on several runs of the same program as one report.
+//!
+//! Every figure is the mean over all runs; what a run did not see counts 0 there (SyncProf ranks by the mean over the
+//! runs). Locks and critical sections are matched by what the input calls them; those that only have an address
+//! (`PID:0xaddress`), which differs from run to run, by name and symbol, and several of one name count together. Longest
+//! durations are the longest of any run, quantiles the mean of the runs' own, weighted by occurrences. A deviation above
+//! the bound makes a figure inconclusive.
+
+mod blame;
+mod over;
+#[cfg(test)]
+mod tests;
+mod whole;
+
+use super::schema::{LockEntry, LockSpread, Report, RunsEntry, SCHEMA, SiteEntry, SiteSpread};
+use super::{site, verdict};
+use over::{LockIds, Over, grouped};
+
+/// How to combine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Standard deviation as part of the mean above which a figure is inconclusive.
+    pub bound: f64,
+    /// Only so many locks, the most harmful ones; `None` for all.
+    pub top: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { bound: 0.5, top: None }
+    }
+}
+
+/// Combines reports that were built alike, each with all its locks. A single one stays as it is, but for the number of
+/// locks.
+#[must_use]
+pub fn combine(mut reports: Vec<Report>, options: &Options) -> Report {
+    let mut report = match (reports.pop(), reports.len()) {
+        (None, _) => Report { schema: SCHEMA.to_owned(), ..Report::default() },
+        (Some(only), 0) => only,
+        (Some(last), _) => {
+            reports.push(last);
+            several(&reports, options.bound)
+        }
+    };
+    cut(&mut report, options.top);
+    report
+}
+
+fn several(reports: &[Report], bound: f64) -> Report {
+    let runs = reports.len();
+    let mut ids = LockIds::default();
+    let mut locks = Vec::new();
+    let groups = grouped(reports, |r| &r.locks, over::lock_key);
+    for group in &groups {
+        let Some(all) = Over::new(group, runs) else { continue };
+        ids.insert(group, &all.largest(|l| l.harm_ns).lock);
+        locks.push(lock(&all, bound));
+    }
+    locks.sort_by(|a, b| (b.harm_ns, &a.name, &a.lock).cmp(&(a.harm_ns, &b.name, &b.lock)));
+    let groups = grouped(reports, |r| &r.sites, over::site_key);
+    let sites = groups.iter().filter_map(|g| Over::new(g, runs));
+    let mut sites: Vec<_> = sites.map(|all| section(&all, bound, &ids)).collect();
+    site::rank(&mut sites);
+    let inconclusive = |s: &SiteEntry| s.spread.is_some_and(|spread| spread.inconclusive);
+    let mut report = Report {
+        runs: Some(RunsEntry {
+            count: runs as u64,
+            bound,
+            inconclusive: sites.iter().any(inconclusive),
+            targets: reports.iter().map(|r| r.quality.target.clone()).collect(),
+        }),
+        locks,
+        sites,
+        ..whole::report(reports, &ids)
+    };
+    report.verdict = verdict::sentences(&report);
+    report
+}
+
+/// Leaves only the most harmful locks, and their critical sections.
+fn cut(report: &mut Report, top: Option<usize>) {
+    let omitted = report.locks.len().saturating_sub(top.unwrap_or(usize::MAX));
+    if omitted > 0 {
+        report.locks.truncate(report.locks.len() - omitted);
+        report.totals.locks_omitted += omitted as u64;
+        let shown: std::collections::HashSet<&str> = report.locks.iter().map(|l| l.lock.as_str()).collect();
+        report.sites.retain(|s| shown.contains(s.lock.as_str()));
+        site::rank(&mut report.sites);
+    }
+}
+
+fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
+    let like = all.largest(|l| l.harm_ns);
+    let (aplt, aplt_sd) = all.spread(|l| l.aplt_ns);
+    let (wait, wait_sd) = all.spread(|l| l.wait_ns.sum);
+    LockEntry {
+        acquisitions: all.some_count(|l| l.acquisitions),
+        contended: all.count(|l| l.contended),
+        try_failures: all.count(|l| l.try_failures),
+        timeouts: all.count(|l| l.timeouts),
+        errors: all.count(|l| l.errors),
+        timed_out_wait_ns: all.ns(|l| l.timed_out_wait_ns),
+        harm_ns: all.ns(|l| l.harm_ns),
+        wait_ns: all.durations(|l| Some((l.wait_ns, l.acquisitions.unwrap_or(l.contended)))).unwrap_or_default(),
+        contended_wait_ns: all.durations(|l| Some((l.contended_wait_ns, l.contended))).unwrap_or_default(),
+        hold_ns: all.durations(|l| Some((l.hold_ns?, l.acquisitions?))),
+        aplt_ns: aplt,
+        recorded_wait_ns: all.ns(|l| l.recorded_wait_ns),
+        unattributed_ns: all.ns(|l| l.unattributed_ns),
+        open_wait_ns: all.ns(|l| l.open_wait_ns),
+        causes: blame::causes(all, |l| l.causes),
+        waiting_threads: all.most(|l| l.waiting_threads),
+        waiters: blame::waiters(all),
+        holders: blame::holders(all),
+        chains: blame::chains(all),
+        // Threads are others in each run.
+        thread_pairs: Vec::new(),
+        spread: Some(LockSpread {
+            runs: all.seen(),
+            aplt_sd_ns: aplt_sd,
+            wait_sd_ns: wait_sd,
+            inconclusive: aplt_sd.share_of(aplt) > bound || wait_sd.share_of(wait) > bound,
+        }),
+        ..like.clone()
+    }
+}
+
+fn section(all: &Over<'_, SiteEntry>, bound: f64, ids: &LockIds<'_>) -> SiteEntry {
+    let (run, like) = all.largest_run(|s| s.apwt_ns);
+    let (apwt, apwt_sd) = all.spread(|s| s.apwt_ns);
+    let (cpwt, cpwt_sd) = all.spread(|s| s.cpwt_ns.unwrap_or_default());
+    let (wait, wait_sd) = all.spread(|s| s.wait_ns);
+    let critical = all.any(|s| s.cpwt_ns.is_some());
+    SiteEntry {
+        lock: ids.of(run, &like.lock),
+        instances: all.count(|s| s.instances),
+        locks: all.most(|s| s.locks),
+        wait_ns: wait,
+        hold_ns: all.any(|s| s.hold_ns.is_some()).then(|| all.ns(|s| s.hold_ns.unwrap_or_default())),
+        apwt_ns: apwt,
+        cpwt_ns: critical.then_some(cpwt),
+        causes: blame::causes(all, |s| s.causes),
+        spread: Some(SiteSpread {
+            runs: all.seen(),
+            apwt_sd_ns: apwt_sd,
+            cpwt_sd_ns: critical.then_some(cpwt_sd),
+            wait_sd_ns: wait_sd,
+            inconclusive: apwt_sd.share_of(apwt) > bound || cpwt_sd.share_of(cpwt) > bound,
+        }),
+        ..like.clone()
+    }
+}

@@ -1,0 +1,200 @@
+//! What is said of a whole recording, over several runs.
+
+use super::super::schema::{
+    ConditionEntry, CriticalPathEntry, FutexCounts, FutexEntry, InversionEntry, Ns, PathLockEntry, QualityEntry,
+    Report, SCHEMA, ThreadEntry, Totals,
+};
+use super::blame;
+use super::over::{Key, LockIds, Over, grouped};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything but locks, critical sections and the verdict.
+pub(super) fn report(reports: &[Report], ids: &LockIds<'_>) -> Report {
+    let things: Vec<_> = reports.iter().enumerate().collect();
+    let Some(all) = Over::new(&things, reports.len()) else { return Report::default() };
+    let totals = totals(&all);
+    let mut quality = quality(&all);
+    if reports.iter().any(|r| r.graph.is_some()) {
+        quality.notes.push("The graph is not shown for several runs.".to_owned());
+    }
+    Report {
+        schema: SCHEMA.to_owned(),
+        selection: reports.first().and_then(|r| r.selection.clone()),
+        deadlocks: reports.iter().flat_map(|r| r.deadlocks.iter().cloned()).collect(),
+        culprits: blame::culprits(reports, totals.recorded_wait_ns, ids),
+        threads: threads(reports),
+        critical_path: critical_path(&all),
+        inversions: inversions(reports),
+        conditions: conditions(reports),
+        futexes: futexes(reports),
+        totals,
+        quality,
+        ..Report::default()
+    }
+}
+
+fn totals(all: &Over<'_, Report>) -> Totals {
+    let names: BTreeSet<Key> = all.things().flat_map(|(_, r)| r.locks.iter().map(super::over::lock_key)).collect();
+    Totals {
+        locks: names.len() as u64 + all.most(|r| r.totals.locks_omitted),
+        locks_omitted: all.most(|r| r.totals.locks_omitted),
+        acquisitions: all.count(|r| r.totals.acquisitions),
+        contended: all.count(|r| r.totals.contended),
+        wait_ns: all.ns(|r| r.totals.wait_ns),
+        harm_ns: all.ns(|r| r.totals.harm_ns),
+        recorded_wait_ns: all.ns(|r| r.totals.recorded_wait_ns),
+        unattributed_ns: all.ns(|r| r.totals.unattributed_ns),
+        waiting_now: all.count(|r| r.totals.waiting_now),
+    }
+}
+
+/// Threads of one id and name are one.
+fn threads(reports: &[Report]) -> Vec<ThreadEntry> {
+    let groups = grouped(reports, |r| &r.threads, |t| vec![t.tid.to_string(), t.comm.clone()]);
+    let mut threads: Vec<_> = groups
+        .iter()
+        .filter_map(|group| Over::new(group, reports.len()))
+        .map(|all| ThreadEntry {
+            wait_ns: all.ns(|t| t.wait_ns),
+            held_union_ns: all.ns(|t| t.held_union_ns),
+            held_sum_ns: all.ns(|t| t.held_sum_ns),
+            acquisitions: all.count(|t| t.acquisitions),
+            ..all.largest(|t| t.wait_ns).clone()
+        })
+        .collect();
+    threads.sort_by(|a, b| (b.wait_ns, &a.tid, &a.comm).cmp(&(a.wait_ns, &b.tid, &b.comm)));
+    threads
+}
+
+/// The mean path: it begins at 0, since each run has its own clock.
+fn critical_path(all: &Over<'_, Report>) -> Option<CriticalPathEntry> {
+    let of = |r: &Report, part: fn(&CriticalPathEntry) -> Ns| r.critical_path.as_ref().map(part).unwrap_or_default();
+    let length = all.ns(|r| of(r, |p| p.length_ns));
+    let waiting = all.ns(|r| of(r, |p| p.waiting_ns));
+    let mut by_name: BTreeMap<&str, Vec<(usize, &PathLockEntry)>> = BTreeMap::new();
+    for (run, path) in all.things().filter_map(|(run, r)| Some((run, r.critical_path.as_ref()?))) {
+        for lock in &path.locks {
+            by_name.entry(&lock.name).or_default().push((run, lock));
+        }
+    }
+    let overs = by_name.values().filter_map(|group| Over::new(group, all.runs()));
+    let mut locks: Vec<_> = overs
+        .map(|all| {
+            let wait = all.ns(|l| l.wait_ns);
+            let hops = all.count(|l| l.hops);
+            PathLockEntry { wait_ns: wait, share: wait.share_of(length), hops, ..all.largest(|l| l.wait_ns).clone() }
+        })
+        .collect();
+    locks.sort_by(|a, b| (b.wait_ns, &a.name).cmp(&(a.wait_ns, &b.name)));
+    all.any(|r| r.critical_path.is_some()).then(|| CriticalPathEntry {
+        start_ns: Ns::default(),
+        end_ns: length,
+        length_ns: length,
+        waiting_ns: waiting,
+        waiting_share: waiting.share_of(length),
+        locks,
+        hops: all.count(|r| r.critical_path.as_ref().map_or(0, |p| p.hops)),
+        truncated: all.any(|r| r.critical_path.as_ref().is_some_and(|p| p.truncated)),
+    })
+}
+
+/// Each circle of lock orders once.
+fn inversions(reports: &[Report]) -> Vec<InversionEntry> {
+    let mut seen = BTreeSet::new();
+    let names = |i: &InversionEntry| -> Vec<[String; 4]> {
+        i.orders
+            .iter()
+            .map(|o| [&o.outer_name, &o.outer_symbol, &o.inner_name, &o.inner_symbol].map(String::clone))
+            .collect()
+    };
+    reports.iter().flat_map(|r| &r.inversions).filter(|i| seen.insert(names(i))).cloned().collect()
+}
+
+fn conditions(reports: &[Report]) -> Vec<ConditionEntry> {
+    let key = |c: &ConditionEntry| vec![c.comm.clone().unwrap_or_default(), c.name.clone()];
+    let groups = grouped(reports, |r| &r.conditions, key);
+    let mut conditions: Vec<_> = groups
+        .iter()
+        .filter_map(|group| Over::new(group, reports.len()))
+        .map(|all| ConditionEntry {
+            waits: all.count(|c| c.waits),
+            timeouts: all.count(|c| c.timeouts),
+            errors: all.count(|c| c.errors),
+            idle_ns: all.durations(|c| Some((c.idle_ns, c.waits))).unwrap_or_default(),
+            wakes: all.count(|c| c.wakes),
+            wakes_of_none: all.count(|c| c.wakes_of_none),
+            waiting_now: all.count(|c| c.waiting_now),
+            ..all.largest(|c| c.idle_ns.sum).clone()
+        })
+        .collect();
+    conditions.sort_by(|a, b| (b.idle_ns.sum, &a.name).cmp(&(a.idle_ns.sum, &b.name)));
+    conditions
+}
+
+fn futexes(reports: &[Report]) -> Vec<FutexEntry> {
+    let key = |f: &FutexEntry| vec![f.comm.clone().unwrap_or_default(), f.name.clone()];
+    let groups = grouped(reports, |r| &r.futexes, key);
+    let mut futexes: Vec<_> = groups
+        .iter()
+        .filter_map(|group| Over::new(group, reports.len()))
+        .map(|all| FutexEntry {
+            counts: FutexCounts {
+                slept: all.count(|f| f.counts.slept),
+                again: all.count(|f| f.counts.again),
+                timed_out: all.count(|f| f.counts.timed_out),
+                interrupted: all.count(|f| f.counts.interrupted),
+                wakes: all.count(|f| f.counts.wakes),
+                wakes_of_none: all.count(|f| f.counts.wakes_of_none),
+                wait_sum_ns: all.ns(|f| f.counts.wait_sum_ns),
+            },
+            wait_ns: all.durations(|f| Some((f.wait_ns, f.counts.slept))).unwrap_or_default(),
+            waiting_now: all.count(|f| f.waiting_now),
+            ..all.largest(|f| f.wait_ns.sum).clone()
+        })
+        .collect();
+    futexes.sort_by(|a, b| (b.wait_ns.sum, &a.name).cmp(&(a.wait_ns.sum, &b.name)));
+    futexes
+}
+
+/// Events and losses of all runs together; times are means.
+fn quality(all: &Over<'_, Report>) -> QualityEntry {
+    let entries = || all.things().map(|(_, r)| &r.quality);
+    let sums = |of: fn(&QualityEntry) -> &BTreeMap<String, u64>| {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for (cause, n) in entries().flat_map(of) {
+            *sums.entry(cause.clone()).or_default() += n;
+        }
+        sums
+    };
+    let mut targets: Vec<_> = entries().map(|q| q.target.clone()).collect();
+    targets.dedup();
+    let mut failed_probes = Vec::new();
+    let mut notes = Vec::new();
+    for q in entries() {
+        failed_probes.extend(q.failed_probes.iter().cloned());
+        notes.extend(q.notes.iter().cloned());
+    }
+    let mut seen = BTreeSet::new();
+    failed_probes.retain(|p| seen.insert((p.probe.clone(), p.file.clone(), p.reason.clone())));
+    let mut seen = BTreeSet::new();
+    notes.retain(|note| seen.insert(note.clone()));
+    let time = all.ns(|r| r.quality.duration_ns);
+    let observed: f64 = entries().map(|q| q.observed_share).sum();
+    QualityEntry {
+        target: targets.join(", "),
+        duration_ns: time,
+        observed_share: observed / all.runs() as f64,
+        futex_only: all.any(|r| r.quality.futex_only),
+        processes: all.most(|r| r.quality.processes),
+        min_wait_ns: all.largest(|r| r.quality.min_wait_ns).quality.min_wait_ns,
+        events: entries().map(|q| q.events).sum(),
+        lost: sums(|q| &q.lost),
+        late: entries().map(|q| q.late).sum(),
+        impossible: sums(|q| &q.impossible),
+        edges: sums(|q| &q.edges),
+        open_at_end: entries().map(|q| q.open_at_end).sum(),
+        failed_probes,
+        notes,
+        incomplete: all.any(|r| r.quality.incomplete),
+    }
+}

@@ -1,0 +1,129 @@
+//! Who causes most waiting, over all locks.
+
+use super::divide::{chain, holder_place};
+use super::doing::Doing;
+use super::gather::Gathered;
+use super::lock::{Ranked, kind};
+use super::place::Places;
+use super::schema::CulpritEntry;
+use super::text::share;
+use super::word::elsewhere;
+use crate::graph::findings::{Chain, Shares, Who};
+use crate::id::{Lock, Tid};
+use crate::op::LockKind;
+use crate::units::Nanos;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// Culprits listed.
+const MAX: usize = 5;
+
+/// What one holder of one lock did to the waiters of all locks.
+#[derive(Debug, Default)]
+struct Harm {
+    wait: Nanos,
+    nested: Nanos,
+    doing: Doing,
+}
+
+/// All waiting that is divided among those to blame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Divided {
+    /// Recorded waiting.
+    pub(super) all: Nanos,
+    /// The part of it without anybody to blame.
+    pub(super) unattributed: Nanos,
+}
+
+impl Divided {
+    /// That of some locks.
+    pub(super) fn of(locks: &[Ranked<'_>]) -> Self {
+        let mut divided = Self::default();
+        for gathered in locks.iter().map(|r| r.gathered) {
+            if let Some(shares) = gathered.shares {
+                divided.all += shares.waits.time;
+                divided.unattributed += shares.unattributed;
+            } else if let Some(waits) = gathered.waits.filter(|_| gathered.is_inferred_lock()) {
+                divided.all += waits.waits.time;
+                divided.unattributed += waits.waits.time - waits.owners.total().time;
+            }
+        }
+        divided
+    }
+}
+
+/// Those who made the waiters of `locks` wait most; holders that are not told apart are left out.
+pub(super) fn culprits(
+    locks: &[Ranked<'_>],
+    all: &BTreeMap<Lock, Gathered<'_>>,
+    divided: Divided,
+    places: &mut Places<'_>,
+) -> Vec<CulpritEntry> {
+    let mut harms: HashMap<(Lock, Who), Harm> = HashMap::new();
+    for Ranked { lock, gathered, .. } in locks {
+        for holder in gathered.shares.iter().flat_map(|s| &s.holders) {
+            let held = match holder.who {
+                Who::Section { lock, .. } => lock,
+                Who::Thread(_) => *lock,
+                Who::Others => continue,
+            };
+            let harm = harms.entry((held, holder.who)).or_default();
+            harm.wait += holder.wait;
+            harm.nested += holder.nested;
+            harm.doing.add(holder, *lock);
+        }
+        for (tid, sum) in owners(gathered) {
+            harms.entry((*lock, Who::Thread(tid))).or_default().wait += sum;
+        }
+    }
+    let mut harms: Vec<_> = harms.into_iter().filter(|(_, harm)| harm.wait > Nanos(0)).collect();
+    harms.sort_unstable_by_key(|&(key, ref harm)| (Reverse(harm.wait), key));
+    let mut entries = Vec::new();
+    for ((lock, who), harm) in harms.into_iter().take(MAX) {
+        let (place, tid) = match who {
+            Who::Thread(tid) if all.get(&lock).is_some_and(|g| !g.is_lock()) => {
+                let tid = places.thread(tid);
+                (elsewhere(&format!("thread {tid}")), Some(tid))
+            }
+            _ => holder_place(who, places),
+        };
+        let heaviest = heaviest_chain(locks, lock, who);
+        let waiting_at = heaviest.and_then(|(shares, _)| shares.waiters.iter().max_by_key(|w| w.waits.time)?.site);
+        let of_kind = all.get(&lock).and_then(|g| g.mutex.first()).map_or(LockKind::Mutex, |s| s.kind);
+        entries.push(CulpritEntry {
+            place,
+            tid,
+            lock: places.lock_id(lock),
+            name: places.lock_label(lock),
+            kind: kind(lock, of_kind, places),
+            wait_ns: places.ns(harm.wait),
+            share: share(harm.wait.0, divided.all.0),
+            nested_ns: places.ns(harm.nested),
+            causes: harm.doing.causes(places),
+            off_stacks: harm.doing.off_stacks(places),
+            waiter: waiting_at.map(|site| places.place(site).symbol),
+            chain: heaviest.map(|(shares, heaviest)| chain(heaviest, shares.waits.time, places)),
+        });
+    }
+    entries
+}
+
+/// The threads that the owner word of an inferred lock named.
+fn owners(gathered: &Gathered<'_>) -> impl Iterator<Item = (Tid, Nanos)> {
+    let waits = gathered.waits.filter(|_| gathered.shares.is_none() && gathered.is_inferred_lock());
+    waits.into_iter().flat_map(|w| w.owners.top()).map(|(tid, sum)| (tid, sum.time))
+}
+
+/// The heaviest chain that ends at this holder, and the waiting that it is part of.
+fn heaviest_chain<'a>(locks: &[Ranked<'a>], held: Lock, who: Who) -> Option<(&'a Shares, &'a Chain)> {
+    let ends_here = |chain: &&Chain| {
+        chain.links.last().is_some_and(|last| match who {
+            Who::Section { site, .. } => last.lock == held && last.site == Some(site),
+            Who::Thread(tid) => last.lock == held && last.site.is_none() && last.tid == tid,
+            Who::Others => false,
+        })
+    };
+    let shares = locks.iter().filter_map(|r| r.gathered.shares);
+    let chains = shares.flat_map(|s| s.chains.iter().map(move |c| (s, c)));
+    chains.filter(|(_, c)| ends_here(c)).max_by(|(_, a), (_, b)| (a.wait, &b.links).cmp(&(b.wait, &a.links)))
+}

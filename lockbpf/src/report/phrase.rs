@@ -1,0 +1,93 @@
+//! Parts of sentences that several parts of the text share.
+
+use super::schema::{CausesEntry, ChainEntry, OffStackEntry, Place, Report, ThreadId};
+use super::text::{clip, percent};
+use std::collections::BTreeMap;
+
+/// Characters of a function's name.
+pub(super) const FUNCTION: usize = 56;
+/// A cause of less than this part of the waiting is not worth a word.
+const NOTABLE: f64 = 0.25;
+
+/// A place with a function name of bounded length: `flush (wal.c:210)`.
+pub(super) fn label(place: &Place) -> String {
+    match (&place.function, location(place)) {
+        (Some(function), Some(location)) => format!("{} ({location})", clip(function, FUNCTION)),
+        _ => clip(&place.symbol, FUNCTION),
+    }
+}
+
+/// Base name of the file and the line of a place: `wal.c:210`.
+pub(super) fn location(place: &Place) -> Option<String> {
+    let (file, line) = (place.file.as_ref()?, place.line?);
+    Some(format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)))
+}
+
+/// The threads of a report, as a reader knows them.
+#[derive(Debug)]
+pub(super) struct Threads<'a>(BTreeMap<&'a ThreadId, &'a str>);
+
+impl<'a> Threads<'a> {
+    pub(super) fn of(report: &'a Report) -> Self {
+        Self(report.threads.iter().map(|t| (&t.tid, t.comm.as_str())).collect())
+    }
+
+    /// `12 (worker)`.
+    pub(super) fn short(&self, tid: &ThreadId) -> String {
+        match self.0.get(tid) {
+            Some(&comm) if !comm.is_empty() && tid.to_string() != comm => format!("{tid} ({comm})"),
+            _ => tid.to_string(),
+        }
+    }
+
+    /// `thread 12 (worker)`; one that has a name of its own: `T12`.
+    pub(super) fn long(&self, tid: &ThreadId) -> String {
+        match tid {
+            ThreadId::Number(_) => format!("thread {}", self.short(tid)),
+            ThreadId::Name(_) => self.short(tid),
+        }
+    }
+}
+
+/// What those to blame were doing, the most notable first: each as a part of the waiting and in words that follow
+/// `while`. Nothing where it is not known, or spread thin.
+pub(super) fn causes(causes: Option<&CausesEntry>, off: &[OffStackEntry]) -> Vec<(f64, String)> {
+    let Some(c) = causes else { return Vec::new() };
+    let all = [c.running, c.runnable, c.blocked, c.sleeping, c.lock, c.handoff, c.unknown].into_iter().sum();
+    let function = |cause: &str| off.iter().find(|o| o.cause == cause).and_then(|o| o.function.as_deref());
+    let named = |what: &str, cause: &str, otherwise: &str| match function(cause) {
+        Some(function) => format!("{what} in {}", clip(function, FUNCTION)),
+        None => otherwise.to_owned(),
+    };
+    let mut parts = vec![
+        (c.running.share_of(all), "running".to_owned()),
+        (c.runnable.share_of(all), PREEMPTED.to_owned()),
+        (c.blocked.share_of(all), named("blocked", "blocked", "blocked in I/O")),
+        (c.sleeping.share_of(all), named("asleep", "sleeping", "asleep")),
+        (c.lock.share_of(all), "waiting for another lock".to_owned()),
+        (c.handoff.share_of(all), "handing the lock over".to_owned()),
+    ];
+    parts.retain(|&(share, _)| share >= NOTABLE);
+    parts.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    parts
+}
+
+/// In words that follow `while`: it could have run, but had no CPU.
+pub(super) const PREEMPTED: &str = "preempted (runnable, not running)";
+
+/// `61 % blocked in fdatasync`: what a holder was mostly doing, if it was not running.
+pub(super) fn remark(known: Option<&CausesEntry>, off: &[OffStackEntry]) -> Option<String> {
+    let (share, doing) = causes(known, off).into_iter().find(|(_, doing)| doing != "running")?;
+    Some(format!("{} {}", percent(share), if doing == PREEMPTED { "preempted" } else { &doing }))
+}
+
+/// `f waits for `A`, held by T2 in g, which waits for `B`, held by T3 in h`.
+pub(super) fn chain(chain: &ChainEntry, waiter: Option<&str>, threads: &Threads<'_>) -> String {
+    let mut text = waiter.map_or_else(|| "a thread".to_owned(), |w| clip(w, FUNCTION));
+    for (i, link) in chain.links.iter().enumerate() {
+        let place = link.symbol.as_deref().map(|s| format!(" in {}", clip(s, FUNCTION))).unwrap_or_default();
+        let which = if i == 0 { "" } else { ", which" };
+        text += &format!("{which} waits for `{}`, held by {}{place}", link.name, threads.long(&link.tid));
+    }
+    text
+}

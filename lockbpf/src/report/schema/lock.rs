@@ -1,0 +1,138 @@
+//! Locks, who waits for them and who holds them meanwhile.
+
+use super::blame::{CausesEntry, ChainEntry, HolderEntry, WaiterEntry};
+use super::place::{Place, StackFrame};
+use super::runs::LockSpread;
+use super::value::{Durations, Ns, ThreadId};
+use super::word::FutexCounts;
+use serde::{Deserialize, Serialize};
+
+/// One lock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LockEntry {
+    /// `PID:0xaddress`, or what the input calls it.
+    pub lock: String,
+    /// Symbol of a global lock, else what the input calls it, else by its first call site.
+    pub name: String,
+    /// The name as the table shows it: with its process in front if the report has several.
+    pub label: String,
+    /// `mutex`, `rwlock`, `spin`, `semaphore`, `barrier`, `futex`, or what the input says.
+    pub kind: String,
+    /// Of a barrier: how many threads a round takes, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub participants: Option<u64>,
+    /// Whether that it is a lock was inferred from how its futex word is used: no lock call was seen.
+    pub inferred: bool,
+    /// `normal`, `recursive`, `errorcheck` or `adaptive`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mutex_type: Option<String>,
+    /// Priority inheritance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pi: Option<bool>,
+    /// Robust.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robust: Option<bool>,
+    /// Shared between processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared: Option<bool>,
+    /// Process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Process name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
+    /// Completed sections; left out where acquisitions were not seen (futex tier).
+    pub acquisitions: Option<u64>,
+    /// Contended ones; in the futex tier, those that slept.
+    pub contended: u64,
+    /// Failed trylocks.
+    pub try_failures: u64,
+    /// Attempts that timed out.
+    pub timeouts: u64,
+    /// Σ wait of those that were recorded.
+    pub timed_out_wait_ns: Ns,
+    /// Attempts that failed otherwise.
+    pub errors: u64,
+    /// What the lock costs: Σ wait, of timed-out attempts and of waits that had not ended too.
+    pub harm_ns: Ns,
+    /// acquire − attempt over all acquisitions, where an uncontended one waits 0 (futex tier: over those that slept).
+    pub wait_ns: Durations,
+    /// acquire − attempt over the contended acquisitions only.
+    pub contended_wait_ns: Durations,
+    /// release − acquire.
+    pub hold_ns: Option<Durations>,
+    /// All-path lock time: Σ recorded waiting that this lock's holders caused, directly, indirectly and, through
+    /// nesting, to waiters of other locks.
+    pub aplt_ns: Ns,
+    /// Σ wait of the records that `holders` and `unattributed_ns` divide; less than the total where records were lost
+    /// or a minimum wait was set.
+    pub recorded_wait_ns: Ns,
+    /// Recorded waiting for which nobody is to blame, or nobody is known.
+    pub unattributed_ns: Ns,
+    /// The part of `recorded_wait_ns` of waits that had not ended.
+    pub open_wait_ns: Ns,
+    /// What those were doing whom the waiting for this lock is charged to; left out where that is not known at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub causes: Option<CausesEntry>,
+    /// Distinct threads among the recorded waits, counted up to 1,024.
+    pub waiting_threads: u64,
+    /// Where it was first requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_site: Option<String>,
+    /// Waits that had not ended.
+    pub waiting_now: WaitingNow,
+    /// Who waited, longest first.
+    pub waiters: Vec<WaiterEntry>,
+    /// Who is to blame, most harmful first: held it meanwhile, or held a lock that its holder waited for.
+    pub holders: Vec<HolderEntry>,
+    /// Through which other locks the waiting comes about, longest first.
+    pub chains: Vec<ChainEntry>,
+    /// Which thread waited for which, longest first; not complete for long queues.
+    pub thread_pairs: Vec<PairEntry>,
+    /// Futex calls on the lock's word that no lock call explains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub futex: Option<FutexCounts>,
+    /// In a report on several runs, how far they agree.
+    #[serde(flatten)]
+    pub spread: Option<LockSpread>,
+}
+
+/// Waits that had not ended when the observation did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WaitingNow {
+    /// How many threads.
+    pub count: u64,
+    /// The longest so far.
+    pub longest_ns: Ns,
+    /// Sum so far.
+    pub sum_ns: Ns,
+    /// Threads that held the lock when they asked, as the target's pid namespace numbers them.
+    pub held_by: Vec<ThreadId>,
+    /// Whether one of them waited already when the observation began.
+    pub before_start: bool,
+    /// Where they asked, and the stack of each place.
+    pub places: Vec<WaitingPlace>,
+}
+
+/// Where threads wait now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WaitingPlace {
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+    /// How many threads.
+    pub count: u64,
+    /// Callers, innermost first.
+    pub stack: Vec<StackFrame>,
+}
+
+/// One thread's waiting for another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PairEntry {
+    /// Tid of the waiter.
+    pub waiter: ThreadId,
+    /// Tid of the holder.
+    pub holder: ThreadId,
+    /// Sum.
+    pub wait_ns: Ns,
+}

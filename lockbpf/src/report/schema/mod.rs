@@ -1,0 +1,106 @@
+//! The report as JSON, schema `lockbpf.report/1`. Times are in ns, as decimals only where the input had them; a field that
+//! an observation cannot know is left out or `null`, never guessed. Shares are fractions of 1.
+
+mod blame;
+mod danger;
+mod graph;
+mod lock;
+mod place;
+mod quality;
+mod runs;
+mod section;
+mod value;
+mod word;
+
+pub use blame::{
+    BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LinkEntry, OffStackEntry, WaiterEntry,
+};
+pub use danger::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
+pub use graph::{CriticalPathEntry, EdgeEntry, GraphEntry, NodeEntry, PathLockEntry};
+pub use lock::{LockEntry, PairEntry, WaitingNow, WaitingPlace};
+pub use place::{Place, StackFrame};
+pub use quality::{FailedProbeEntry, QualityEntry};
+pub use runs::{LockSpread, RunsEntry, SiteSpread};
+pub use section::{SiteEntry, ThreadEntry};
+pub(crate) use value::Unit;
+pub use value::{Durations, Ns, ThreadId};
+pub use word::{ConditionEntry, FutexCounts, FutexEntry, ThreadWait};
+
+use serde::{Deserialize, Serialize};
+
+/// Value of [`Report::schema`]: changes when a field changes its meaning or goes away.
+pub const SCHEMA: &str = "lockbpf.report/1";
+
+/// Everything that an observation says about the locks of its target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The report in a few sentences, no surer of itself than the data allows.
+    pub verdict: Vec<String>,
+    /// In a report on several runs, what they are. Figures are then means over the runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<RunsEntry>,
+    /// What the report was restricted to, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
+    /// Over all locks (of the selection), those left out of `locks` included.
+    pub totals: Totals,
+    /// Threads that wait for one another in a circle.
+    pub deadlocks: Vec<DeadlockEntry>,
+    /// Who causes most waiting, over all locks (of the selection).
+    pub culprits: Vec<CulpritEntry>,
+    /// Most harmful first: by `harm_ns`, then by name.
+    pub locks: Vec<LockEntry>,
+    /// Static critical sections of `locks`, by rank.
+    pub sites: Vec<SiteEntry>,
+    /// Longest wait first, then by tid.
+    pub threads: Vec<ThreadEntry>,
+    /// The longest dependent chain; `null` if no wait is known.
+    pub critical_path: Option<CriticalPathEntry>,
+    /// Lock orders that could deadlock.
+    pub inversions: Vec<InversionEntry>,
+    /// The wait graph, if it was asked for; always the whole of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphEntry>,
+    /// Condition variables: waiting for a condition is idleness, not contention.
+    pub conditions: Vec<ConditionEntry>,
+    /// Futex words that are no known lock.
+    pub futexes: Vec<FutexEntry>,
+    /// How far all this can be trusted.
+    pub quality: QualityEntry,
+}
+
+/// What a report is restricted to: parts of names, symbols or identities.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// Of locks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<String>,
+    /// Of static critical sections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+}
+
+/// Sums over all locks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Locks seen.
+    pub locks: u64,
+    /// Of these, left out of [`Report::locks`] because fewer were asked for.
+    pub locks_omitted: u64,
+    /// Acquisitions seen.
+    pub acquisitions: u64,
+    /// Contended ones.
+    pub contended: u64,
+    /// Σ wait of the contended acquisitions.
+    pub wait_ns: Ns,
+    /// Σ harm, of the omitted locks too.
+    pub harm_ns: Ns,
+    /// Σ recorded wait: what is divided among those to blame.
+    pub recorded_wait_ns: Ns,
+    /// The part of `recorded_wait_ns` for which nobody is to blame, or nobody is known.
+    pub unattributed_ns: Ns,
+    /// Waits that had not ended.
+    pub waiting_now: u64,
+}

@@ -1,0 +1,61 @@
+//! Static critical sections and threads.
+
+use super::blame::CausesEntry;
+use super::runs::SiteSpread;
+use super::value::{Ns, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// One static critical section.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SiteEntry {
+    /// `PID:0xaddress` of the requesting call's return, or what the input calls it.
+    pub site: String,
+    /// Its lock, as in [`super::LockEntry::lock`]; of several, the one whose holding here caused most waiting.
+    pub lock: String,
+    /// How many locks are requested here.
+    pub locks: u64,
+    /// `function (file:line)`.
+    pub symbol: String,
+    /// Completed sections (futex tier: waits that slept).
+    pub instances: u64,
+    /// Σ wait of the contended ones.
+    pub wait_ns: Ns,
+    /// Σ hold.
+    pub hold_ns: Option<Ns>,
+    /// All-path wait time: Σ recorded waiting that its sections caused, directly, indirectly and through nesting.
+    pub apwt_ns: Ns,
+    /// Critical-path wait time: the part of `apwt_ns` in the components that end on the thread that finished last; `null`
+    /// if the site has no section there.
+    pub cpwt_ns: Option<Ns>,
+    /// What its threads were doing while others waited for them; left out where that is not known at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub causes: Option<CausesEntry>,
+    /// The function that its threads were mostly off the CPU in meanwhile, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_in: Option<String>,
+    /// By `apwt_ns`, then `wait_ns`, then name; from 1.
+    pub rank: u64,
+    /// In a report on several runs, how far they agree.
+    #[serde(flatten)]
+    pub spread: Option<SiteSpread>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadEntry {
+    /// Thread id.
+    pub tid: ThreadId,
+    /// Process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Thread name.
+    pub comm: String,
+    /// Σ wait, of timed-out attempts too.
+    pub wait_ns: Ns,
+    /// Time with at least one lock held.
+    pub held_union_ns: Ns,
+    /// Σ hold over locks: nesting counts twice.
+    pub held_sum_ns: Ns,
+    /// Completed sections.
+    pub acquisitions: u64,
+}

@@ -1,0 +1,105 @@
+//! What is no lock, or not known to be one: condition variables and futex words.
+
+use super::blame::WaiterEntry;
+use super::value::{Durations, Ns, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// One condition variable.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConditionEntry {
+    /// `PID:0xaddress`.
+    pub condition: String,
+    /// Symbol, else by its first call site.
+    pub name: String,
+    /// The name as the table shows it: with its process in front if the report has several.
+    pub label: String,
+    /// `condvar`.
+    pub kind: String,
+    /// Process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Process name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
+    /// Waits that ended with a wake-up.
+    pub waits: u64,
+    /// Waits whose deadline passed.
+    pub timeouts: u64,
+    /// Waits that failed otherwise.
+    pub errors: u64,
+    /// Time spent waiting for the condition: idle, not contended.
+    pub idle_ns: Durations,
+    /// Wake-ups in the kernel that woke somebody.
+    pub wakes: u64,
+    /// Wake-ups in the kernel that woke nobody.
+    pub wakes_of_none: u64,
+    /// Threads that wait now.
+    pub waiting_now: u64,
+    /// Where it was first waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_site: Option<String>,
+}
+
+/// Futex calls on one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FutexCounts {
+    /// Waits that slept and were woken.
+    pub slept: u64,
+    /// Waits that returned at once because the word had changed.
+    pub again: u64,
+    /// Waits whose deadline passed.
+    pub timed_out: u64,
+    /// Waits that a signal interrupted, or that failed.
+    pub interrupted: u64,
+    /// Wake calls that woke somebody.
+    pub wakes: u64,
+    /// Wake calls that woke nobody.
+    pub wakes_of_none: u64,
+    /// Σ wait of those that slept.
+    pub wait_sum_ns: Ns,
+}
+
+/// A futex word of unknown purpose.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FutexEntry {
+    /// `PID:0xaddress`.
+    pub futex: String,
+    /// Symbol, else by its first call site or its address.
+    pub name: String,
+    /// The name as the table shows it: with its process in front if the report has several.
+    pub label: String,
+    /// `futex`.
+    pub kind: String,
+    /// `unknown`: idle waiting and contention look alike from here.
+    pub purpose: String,
+    /// Process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Process name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
+    /// The calls.
+    #[serde(flatten)]
+    pub counts: FutexCounts,
+    /// The waits of those that slept.
+    pub wait_ns: Durations,
+    /// Threads that wait now.
+    pub waiting_now: u64,
+    /// By the owner word, where it looks like one, longest wait first.
+    pub owners: Vec<ThreadWait>,
+    /// By the thread that ended the wait, longest wait first.
+    pub wakers: Vec<ThreadWait>,
+    /// By call site, longest first.
+    pub waiters: Vec<WaiterEntry>,
+}
+
+/// A thread, and waits that have to do with it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadWait {
+    /// The thread.
+    pub tid: ThreadId,
+    /// Waits.
+    pub count: u64,
+    /// Their sum.
+    pub wait_ns: Ns,
+}

@@ -1,0 +1,110 @@
+//! Static critical sections over all their locks, ranked by the waiting that they cause.
+
+use super::doing::Doing;
+use super::lock::Ranked;
+use super::place::Places;
+use super::schema::SiteEntry;
+use crate::graph::findings::{Findings, Who};
+use crate::id::{Lock, Site};
+use crate::units::Nanos;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// One static critical section.
+#[derive(Debug, Default)]
+struct Section {
+    instances: u64,
+    wait: Nanos,
+    hold: Option<Nanos>,
+    /// By lock: the waiting that holding it here caused, the waiting for it here.
+    locks: HashMap<Lock, (Nanos, Nanos)>,
+}
+
+/// The entries of all sections of the locks shown that `wanted` lets pass, in the order of their rank.
+pub(super) fn sites(
+    shown: &[Ranked<'_>],
+    findings: &Findings,
+    wanted: &dyn Fn(Site) -> bool,
+    places: &mut Places<'_>,
+) -> Vec<SiteEntry> {
+    let mut sections = collect(shown);
+    let mut doing: HashMap<Site, Doing> = HashMap::new();
+    for (&lock, holder) in findings.locks.iter().flat_map(|(lock, s)| s.holders.iter().map(move |h| (lock, h))) {
+        if let Who::Section { lock: held, site } = holder.who
+            && let Some(section) = sections.get_mut(&site)
+        {
+            section.locks.entry(held).or_default().0 += holder.wait;
+            doing.entry(site).or_default().add(holder, lock);
+        }
+    }
+    let mut entries = Vec::with_capacity(sections.len());
+    for (site, section) in sections.into_iter().filter(|&(site, _)| wanted(site)) {
+        let Some(id) = places.site_id(site) else { continue };
+        let blame = findings.sites.get(&site).cloned().unwrap_or_default();
+        let doing = doing.get(&site).filter(|_| blame.apwt > Nanos(0));
+        let lock = section.locks.iter().max_by_key(|&(&lock, &harm)| (harm, Reverse(lock))).map(|(&lock, _)| lock);
+        entries.push(SiteEntry {
+            site: id,
+            lock: lock.map(|lock| places.lock_id(lock)).unwrap_or_default(),
+            locks: section.locks.len() as u64,
+            symbol: places.place(site).symbol,
+            instances: section.instances,
+            wait_ns: places.ns(section.wait),
+            hold_ns: section.hold.map(|hold| places.ns(hold)),
+            apwt_ns: places.ns(blame.apwt),
+            cpwt_ns: blame.cpwt.map(|cpwt| places.ns(cpwt)),
+            causes: doing.and_then(|d| d.causes(places)),
+            off_in: doing.and_then(|d| d.off_in(places)),
+            ..SiteEntry::default()
+        });
+    }
+    rank(&mut entries);
+    entries
+}
+
+/// Puts sections in the order of their rank: those that made others wait most come first.
+pub(super) fn rank(sites: &mut [SiteEntry]) {
+    sites.sort_by(|a, b| (b.apwt_ns, b.wait_ns, &a.symbol, &a.site).cmp(&(a.apwt_ns, a.wait_ns, &b.symbol, &b.site)));
+    for (rank, site) in (1..).zip(sites) {
+        site.rank = rank;
+    }
+}
+
+fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
+    let mut sections: BTreeMap<Site, Section> = BTreeMap::new();
+    for Ranked { lock, gathered, .. } in shown {
+        for s in &gathered.mutex {
+            let section = sections.entry(s.site).or_default();
+            section.instances += s.acquisitions;
+            section.wait += s.wait.sum;
+            section.hold = Some(section.hold.unwrap_or_default() + s.hold.sum);
+            section.locks.entry(*lock).or_default().1 += s.wait.sum;
+        }
+        if let Some(shares) = gathered.shares {
+            // Whatever the sums lack: lost, or never summed.
+            let waiting = shares.waiters.iter().filter_map(|w| Some((w.site?, w.waits)));
+            for (site, waits) in waiting.filter(|_| gathered.mutex.is_empty()) {
+                let section = sections.entry(site).or_default();
+                section.instances += waits.count;
+                section.wait += waits.time;
+                section.locks.entry(*lock).or_default().1 += waits.time;
+            }
+            for holder in &shares.holders {
+                if let Who::Section { lock: held, site } = holder.who
+                    && held == *lock
+                {
+                    sections.entry(site).or_default().locks.entry(held).or_default();
+                }
+            }
+        } else if let Some(waits) = gathered.waits.filter(|_| gathered.is_inferred_lock()) {
+            for s in &waits.sites {
+                let Some(site) = s.site else { continue };
+                let section = sections.entry(site).or_default();
+                section.instances += s.waits.count;
+                section.wait += s.waits.time;
+                section.locks.entry(*lock).or_default().1 += s.waits.time;
+            }
+        }
+    }
+    sections
+}

@@ -1,0 +1,153 @@
+//! What spans several locks, as text: critical sections, chains of waiting, the critical path, threads, runs.
+
+use super::phrase::{self, Threads};
+use super::schema::{ChainEntry, LockEntry, Ns, Report, SiteEntry};
+use super::table::{NAME, UNKNOWN, table};
+use super::text::{clip, count, counted, percent, wrap};
+use std::collections::BTreeMap;
+
+/// Locks of the critical path that are named.
+const PATH_LOCKS: usize = 3;
+/// Characters of a critical section's symbol.
+const SYMBOL: usize = 56;
+
+/// A column of the table of critical sections: header, terminal width from which on it is shown, text.
+type Column<'a> = (&'static str, u16, Box<dyn Fn(&SiteEntry) -> String + 'a>);
+
+/// The critical sections that others waited for, if there are any.
+pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> {
+    let labels: BTreeMap<&str, &str> = report.locks.iter().map(|l| (l.lock.as_str(), l.label.as_str())).collect();
+    let lock = |s: &SiteEntry| {
+        let name = clip(labels.get(s.lock.as_str()).copied().unwrap_or(&s.lock), NAME);
+        if s.locks > 1 { format!("{name} and {}", counted(s.locks - 1, "other")) } else { name }
+    };
+    let deviation = |sd: Option<Ns>| sd.map(|sd| format!(" ± {sd}")).unwrap_or_default();
+    let apwt = |s: &SiteEntry| format!("{}{}", s.apwt_ns, deviation(s.spread.map(|d| d.apwt_sd_ns)));
+    let cpwt = |s: &SiteEntry| {
+        let sd = deviation(s.spread.and_then(|d| d.cpwt_sd_ns));
+        s.cpwt_ns.map_or_else(|| UNKNOWN.to_owned(), |cpwt| format!("{cpwt}{sd}"))
+    };
+    let doubt = |s: &SiteEntry| if s.spread.is_some_and(|d| d.inconclusive) { "inconclusive" } else { "" }.to_owned();
+    let columns: [Column<'_>; 9] = [
+        ("Critical section", 0, Box::new(|s| clip(&s.symbol, SYMBOL))),
+        ("Lock", 100, Box::new(lock)),
+        ("Sections", 100, Box::new(|s| count(s.instances))),
+        ("Waited", 0, Box::new(|s| s.wait_ns.to_string())),
+        ("Held", 110, Box::new(|s| s.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.to_string()))),
+        ("APWT", 0, Box::new(apwt)),
+        ("CPWT", 0, Box::new(cpwt)),
+        ("Meanwhile", 110, Box::new(meanwhile)),
+        ("Runs", 0, Box::new(doubt)),
+    ];
+    let harmful: Vec<_> = report.sites.iter().filter(|s| s.apwt_ns > Ns::default()).collect();
+    let shown = &harmful[..most.min(harmful.len())];
+    let used = |(header, from, text): &&Column<'_>| {
+        let empty = |text: &str| text.is_empty() || text == UNKNOWN;
+        let optional = matches!(*header, "CPWT" | "Meanwhile" | "Runs");
+        width >= *from && (!optional || shown.iter().any(|s| !empty(&text(s))))
+    };
+    let columns: Vec<_> = columns.iter().filter(used).collect();
+    let headers: Vec<_> = columns.iter().map(|&&(header, ..)| header).collect();
+    let left: Vec<_> = (0..headers.len())
+        .filter(|&i| matches!(headers[i], "Critical section" | "Lock" | "Meanwhile" | "Runs"))
+        .collect();
+    let rows = shown.iter().map(|s| columns.iter().map(|(_, _, text)| text(s)).collect()).collect();
+    let rest = harmful.len() - shown.len();
+    let more = if rest > 0 { format!("\nand {} more", count(rest as u64)) } else { String::new() };
+    (!shown.is_empty()).then(|| {
+        let cpwt = if headers.contains(&"CPWT") { "; CPWT: on the critical paths" } else { "" };
+        let title = format!("Critical sections by the waiting that they caused (APWT{cpwt})");
+        format!("{}\n{}{more}", wrap(&title, width.into()), table(&headers, &left, rows, width))
+    })
+}
+
+/// What the threads of a section were mostly doing while others waited for them.
+fn meanwhile(site: &SiteEntry) -> String {
+    let Some((share, doing)) = phrase::causes(site.causes.as_ref(), &[]).into_iter().next() else {
+        return String::new();
+    };
+    let doing = match (doing.as_str(), &site.off_in) {
+        (phrase::PREEMPTED, _) => "preempted".to_owned(),
+        ("blocked in I/O", Some(function)) => format!("blocked in {}", clip(function, SYMBOL)),
+        ("asleep", Some(function)) => format!("asleep in {}", clip(function, SYMBOL)),
+        _ => doing,
+    };
+    format!("{} {doing}", percent(share))
+}
+
+/// Through which locks waiting comes about, the most of it first.
+pub(super) fn chains(report: &Report, most: usize, width: u16) -> Option<String> {
+    let mut chains: Vec<(&LockEntry, &ChainEntry)> =
+        report.locks.iter().flat_map(|l| l.chains.iter().map(move |c| (l, c))).collect();
+    chains.sort_by(|(_, a), (_, b)| b.wait_ns.cmp(&a.wait_ns));
+    let threads = Threads::of(report);
+    let mut lines = vec!["Chains: locks waited for by the holder of another one".to_owned()];
+    for (lock, chain) in chains.iter().take(most) {
+        let waiter = lock.waiters.first().map(|w| w.place.symbol.as_str());
+        let how = phrase::chain(chain, waiter, &threads);
+        let share = percent(chain.share);
+        lines.push(format!("  {} ({share} of the waiting for `{}`): {how}", chain.wait_ns, lock.label));
+    }
+    (lines.len() > 1).then(|| lines.iter().map(|line| wrap(line, width.into())).collect::<Vec<_>>().join("\n"))
+}
+
+/// The critical path, if some of it is waiting.
+pub(super) fn critical_path(report: &Report, width: u16) -> Option<String> {
+    let path = report.critical_path.as_ref().filter(|p| p.waiting_ns > Ns::default())?;
+    let locks: Vec<_> = path
+        .locks
+        .iter()
+        .take(PATH_LOCKS)
+        .map(|l| format!("`{}` {} ({})", l.name, percent(l.share), l.wait_ns))
+        .collect();
+    let more = match path.locks.len().saturating_sub(PATH_LOCKS) as u64 {
+        0 => String::new(),
+        n => format!(", {}", counted(n, "other lock")),
+    };
+    let truncated = if path.truncated { ", as far back as waits are remembered" } else { "" };
+    let text = format!(
+        "Critical path: {}{truncated}, {} from thread to thread; {} of it spent waiting: {}{more}.",
+        path.length_ns,
+        counted(path.hops, "hop"),
+        percent(path.waiting_share),
+        locks.join(", "),
+    );
+    Some(wrap(&text, width.into()))
+}
+
+/// The threads that waited longest.
+pub(super) fn threads(report: &Report, most: usize, width: u16) -> Option<String> {
+    let waited: Vec<_> = report.threads.iter().filter(|t| t.wait_ns > Ns::default()).collect();
+    let time = report.quality.duration_ns;
+    let rows = waited.iter().take(most).map(|t| {
+        vec![
+            t.tid.to_string(),
+            clip(&t.comm, NAME),
+            t.wait_ns.to_string(),
+            percent(t.wait_ns.share_of(time)),
+            t.held_union_ns.to_string(),
+            count(t.acquisitions),
+        ]
+    });
+    let headers = ["Thread", "Name", "Waited", "%", "Held a lock", "Acquired"];
+    let more = match waited.len().saturating_sub(most) as u64 {
+        0 => String::new(),
+        n => format!("\nand {}", counted(n, "more thread")),
+    };
+    (!waited.is_empty()).then(|| format!("{}{more}", table(&headers, &[0, 1], rows.collect(), width)))
+}
+
+/// What the figures are means of, in a report on several runs.
+pub(super) fn runs(report: &Report, width: u16) -> Option<String> {
+    let runs = report.runs.as_ref()?;
+    let inconclusive = report.sites.iter().filter(|s| s.spread.is_some_and(|d| d.inconclusive)).count() as u64;
+    let doubt = match inconclusive {
+        0 => String::new(),
+        n => {
+            let bound = percent(runs.bound);
+            format!(" {} deviates by more than {bound} of its mean: inconclusive.", counted(n, "critical section"))
+        }
+    };
+    let text = format!("Means over {} ± standard deviation.{doubt}", counted(runs.count, "run"));
+    Some(wrap(&text, width.into()))
+}

@@ -1,0 +1,86 @@
+//! Which files are the C library, and which functions are part of locking.
+
+/// Whether a file is the C library, its thread library or its dynamic linker, by its base name.
+pub(super) fn is_libc(module: &str) -> bool {
+    let versioned = |stem| module.strip_prefix(stem).is_some_and(|v: &str| v.starts_with(|c: char| c.is_ascii_digit()));
+    ["libc.so", "libpthread.so", "ld-linux", "ld-musl", "libc.musl", "ld.so", "ld64.so"]
+        .iter()
+        .any(|stem| module.starts_with(stem))
+        || ["libc-", "libpthread-", "ld-"].into_iter().any(versioned)
+}
+
+/// Beginnings of the names of locking functions, without leading underscores. A runtime is added as a row.
+const LOCKING: &[&[&str]] = &[
+    // glibc and musl, also linked statically
+    &["pthread_mutex_", "pthread_cond_", "pthread_rwlock_", "pthread_spin_", "pthread_barrier_", "pthread_once"],
+    &["lll_", "futex_", "sem_wait", "sem_timedwait", "sem_clockwait"],
+    &["mtx_lock", "mtx_timedlock", "mtx_trylock", "cnd_wait", "cnd_timedwait"],
+    // libstdc++
+    &["gthread_", "std::mutex::", "std::timed_mutex::", "std::recursive_mutex::", "std::recursive_timed_mutex::"],
+    &["std::shared_mutex::", "std::shared_timed_mutex::", "std::__shared_mutex_", "std::condition_variable"],
+    &["std::__condvar::", "std::__atomic_", "std::unique_lock<", "std::shared_lock<", "std::scoped_lock<"],
+    &["std::lock_guard<", "std::lock<", "std::_V2::condition_variable"],
+    // libc++
+    &["std::__1::mutex::", "std::__1::recursive_mutex::", "std::__1::shared_mutex::", "std::__1::unique_lock<"],
+    &["std::__1::lock_guard<", "std::__1::condition_variable", "std::__1::__libcpp_"],
+    // Rust
+    &["std::sys::", "std::sync::", "std::thread::park", "std::thread::Thread::park", "parking_lot", "lock_api::"],
+    // Go
+    &["runtime.", "sync.(*", "internal/sync.(*", "internal/runtime/"],
+];
+
+/// Whole names that are too short to be beginnings: musl's internals, and the way into the kernel.
+const LOCKING_WHOLE: &[&str] =
+    &["__lock", "__wait", "__timedwait", "__timedwait_cp", "syscall", "__syscall_cp", "futex"];
+
+/// Whether a function is part of locking, by its demangled name.
+pub(super) fn is_locking(function: &str) -> bool {
+    let name = function.trim_start_matches(['_', '<']);
+    let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
+    let name = name.strip_prefix("new_").unwrap_or(name);
+    LOCKING_WHOLE.contains(&function) || LOCKING.iter().flat_map(|row| *row).any(|&start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_of_the_c_library() {
+        for name in [
+            "libc.so.6",
+            "libc-2.31.so",
+            "libpthread.so.0",
+            "ld-linux-x86-64.so.2",
+            "ld-2.31.so",
+            "libc.musl-x86_64.so.1",
+        ] {
+            assert!(is_libc(name), "{name}");
+        }
+        for name in ["libc-client.so.2007e", "libcrypto.so.3", "ld-tool", "memcached", ""] {
+            assert!(!is_libc(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn functions_that_lock() {
+        for name in [
+            "___pthread_mutex_lock",
+            "__GI___pthread_mutex_lock",
+            "__pthread_mutex_lock_full",
+            "__lll_lock_wait_private",
+            "__futex_abstimed_wait_common64",
+            "__new_sem_wait_slow64.constprop.0",
+            "std::mutex::lock",
+            "<parking_lot::raw_mutex::RawMutex>::lock_slow",
+            "std::sys::sync::mutex::futex::Mutex::lock_contended",
+            "runtime.futex",
+            "__lock",
+        ] {
+            assert!(is_locking(name), "{name}");
+        }
+        for name in ["lock", "main", "pthread_pool_run", "std::vector<int>::push_back", "mtx_table_find", "syscalls"] {
+            assert!(!is_locking(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a recording says of itself.
+
+use crate::quality::{FailedProbe, Quality};
+use crate::units::Nanos;
+use lockbpf_common::counter::Counter;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Who recorded what, where, when and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// Version of lockbpf that wrote it.
+    pub lockbpf: String,
+    /// Name of the machine.
+    pub host: String,
+    /// Release of its kernel.
+    pub kernel: String,
+    /// Its architecture.
+    pub arch: String,
+    /// What was observed, in words.
+    pub target: String,
+    /// The clock of all times: `CLOCK_MONOTONIC`, or empty if they came from elsewhere.
+    pub clock: String,
+    /// When the recording began, on that clock, in units of 1/`ticks_per_ns` ns.
+    pub start: u64,
+    /// The same moment in ns since 1970 (UTC), if known.
+    pub wall_ns: Option<u64>,
+    /// Units of time per ns; 0 means 1.
+    pub ticks_per_ns: u64,
+    /// How it was captured; `None` if it was converted from event lines.
+    pub capture: Option<Capture>,
+}
+
+/// How a recording was captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capture {
+    /// Contended sections that waited less, ns, were summed up but not recorded.
+    pub min_wait_ns: u64,
+    /// Whether every section was recorded, and not only contended ones and those that made them wait.
+    pub all_events: bool,
+    /// Whether no uprobes were placed.
+    pub futex_only: bool,
+    /// Only threads with this name.
+    pub comm: Option<String>,
+    /// Only these threads, if any.
+    pub tids: Vec<u32>,
+    /// The uprobes.
+    pub probes: Vec<Probe>,
+}
+
+/// A uprobe in place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Probe {
+    /// The function.
+    pub function: String,
+    /// The file, as its users see it.
+    pub file: String,
+    /// Offset of the probed instruction in the file.
+    pub offset: u64,
+    /// How it was placed: `session` or `perf_event`.
+    pub how: String,
+}
+
+/// The files that a process has mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Modules {
+    /// Number of the process.
+    pub process: u32,
+    /// Its files.
+    pub modules: Vec<Module>,
+}
+
+/// A file in the memory of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Module {
+    /// Last component of its path.
+    pub file: String,
+    /// GNU build id, in hexadecimal.
+    pub build_id: Option<String>,
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// What is added to an address in the file to get one in memory.
+    pub bias: u64,
+}
+
+/// A complete snapshot: when, and the losses up to then.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Checkpoint {
+    pub time: u64,
+    pub events: u64,
+    pub quality: Losses,
+}
+
+/// [`Quality`] as it is written.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Losses {
+    counters: BTreeMap<String, u64>,
+    undecodable: BTreeMap<String, u64>,
+    late: u64,
+    paused_ns: u64,
+    failed_probes: Vec<Failed>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Failed {
+    probe: String,
+    file: Option<String>,
+    reason: String,
+}
+
+/// Names of defects of records ([`crate::decode::DecodeError::name`]).
+const UNDECODABLE: [&str; 3] = ["truncated", "unknown_tag", "unknown_value"];
+
+impl From<&Quality> for Losses {
+    fn from(q: &Quality) -> Self {
+        let named = |counts: &BTreeMap<&'static str, u64>| counts.iter().map(|(&k, &n)| (k.to_owned(), n)).collect();
+        let failed =
+            |f: &FailedProbe| Failed { probe: f.probe.clone(), file: f.file.clone(), reason: f.reason.clone() };
+        Self {
+            counters: named(&q.counters),
+            undecodable: named(&q.undecodable),
+            late: q.late,
+            paused_ns: q.paused.0,
+            failed_probes: q.failed_probes.iter().map(failed).collect(),
+            notes: q.notes.clone(),
+        }
+    }
+}
+
+impl Losses {
+    /// Adds a remark.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// The losses as they were told. What this version has no name for is put in words.
+    pub(super) fn quality(self) -> Quality {
+        let mut quality =
+            Quality { late: self.late, paused: Nanos(self.paused_ns), notes: self.notes, ..Quality::default() };
+        for (name, count) in self.counters {
+            match Counter::ALL.iter().find(|c| c.name() == name) {
+                Some(counter) => drop(quality.counters.insert(counter.name(), count)),
+                None => quality.notes.push(format!("the recorder also counted {count} {name}.")),
+            }
+        }
+        for (name, count) in self.undecodable {
+            match UNDECODABLE.iter().find(|&&known| known == name) {
+                Some(&known) => drop(quality.undecodable.insert(known, count)),
+                None => *quality.undecodable.entry("other").or_default() += count,
+            }
+        }
+        let failed = self.failed_probes.into_iter();
+        quality.failed_probes.extend(failed.map(|f| FailedProbe { probe: f.probe, file: f.file, reason: f.reason }));
+        quality
+    }
+}

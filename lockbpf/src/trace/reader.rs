@@ -1,0 +1,284 @@
+//! Reading a recording.
+
+use super::damage::{Damage, Ended};
+use super::frame::{Frame, FrameReader, Kind, Step};
+use super::header::{Checkpoint, Header, Losses, Modules};
+use super::names::TraceNames;
+use super::v1::decode::Decoder;
+use super::v1::rows::Rows;
+use super::v1::{VERSION, names};
+use super::{Malformed, TraceError};
+use crate::event::Event;
+use crate::observation::Harvest;
+use crate::units::Time;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Bytes of a snapshot that is not complete yet, at most.
+const MAX_PENDING: usize = 256 << 20;
+/// Processes whose modules are kept.
+const MAX_MODULES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
+
+/// Reads a recording: an iterator of its events, in the order in which they were recorded, that passes over damage. Only
+/// a source that fails ends it with an error. Names and sums are kept, one frame of events at a time is.
+pub struct Reader<R: Read> {
+    frames: FrameReader<R>,
+    contents: Contents,
+    ended: Option<Ended>,
+}
+
+/// What a recording yields beside its events.
+#[derive(Debug)]
+pub struct Closing {
+    /// Who recorded what and how.
+    pub header: Header,
+    /// Sums, threads, waits, stacks and losses at the last complete snapshot, with what could not be read.
+    pub harvest: Harvest,
+    /// Names.
+    pub names: TraceNames,
+    /// Files that processes had mapped.
+    pub modules: Vec<Modules>,
+    /// When the recording ended, as far as it is readable.
+    pub end: Time,
+    /// How it ended.
+    pub ended: Ended,
+    /// What could not be read.
+    pub damage: Damage,
+    /// Events read.
+    pub events: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// When this is no trace, one of a later version, or unreadable.
+    pub fn new(source: R) -> Result<Self, TraceError> {
+        let opened = FrameReader::open(source).map_err(|source| TraceError::Read { at: 0, source })?;
+        let (frames, version) = opened.map_err(|malformed| match malformed {
+            Malformed::Truncated => TraceError::DamagedStart,
+            _ => TraceError::NotATrace,
+        })?;
+        // The one place that tells versions apart: each has a module that makes events, rows and names of its frames.
+        match version {
+            VERSION => {}
+            other => return Err(TraceError::Version(other)),
+        }
+        let mut reader = Self { frames, contents: Contents::default(), ended: None };
+        // What comes before the first events: the header.
+        while reader.ended.is_none() && reader.contents.header.is_none() && !reader.contents.has_events {
+            reader.advance()?;
+        }
+        Ok(reader)
+    }
+
+    /// What the recording says of itself; empty if that could not be read.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        self.contents.header.clone().unwrap_or_default()
+    }
+
+    /// How the recording ended; `None` until its end was reached.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// What could not be read so far.
+    #[must_use]
+    pub fn damage(&self) -> Damage {
+        self.contents.damage
+    }
+
+    /// The names read so far.
+    pub fn names(&mut self) -> &mut TraceNames {
+        &mut self.contents.names
+    }
+
+    /// Reads the rest, if any, and hands over everything but the events.
+    ///
+    /// # Errors
+    /// When the source fails.
+    pub fn into_closing(mut self) -> Result<Closing, TraceError> {
+        for event in &mut self {
+            event?;
+        }
+        let at = self.frames.position();
+        let ended = self.ended.unwrap_or(Ended::Torn { at, within_frame: false });
+        Ok(self.contents.close(ended))
+    }
+
+    /// Reads one frame.
+    fn advance(&mut self) -> Result<(), TraceError> {
+        let buffer = self.contents.decoder.take_buffer();
+        let step = self.frames.next(buffer);
+        let at = self.frames.position();
+        match step.map_err(|source| TraceError::Read { at, source })? {
+            Step::Frame(Frame { kind: Kind::End, .. }) => self.ended = Some(Ended::Clean),
+            Step::Frame(frame) => {
+                let kind = frame.kind;
+                if self.contents.take(frame).is_err() {
+                    self.contents.lost(Some(kind));
+                }
+            }
+            Step::Damaged => self.contents.lost(None),
+            Step::Foreign => self.contents.damage.foreign += 1,
+            Step::Passed(bytes) => self.contents.damage.bytes += bytes,
+            Step::Missing(frames) => {
+                self.contents.missing();
+                self.contents.damage.missing += u64::from(frames);
+            }
+            Step::End => self.ended = Some(Ended::Torn { at, within_frame: false }),
+            Step::Torn(at) => self.ended = Some(Ended::Torn { at, within_frame: true }),
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Event, TraceError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.contents.decoder.next() {
+                Some(Ok(event)) => {
+                    self.contents.read += 1;
+                    self.contents.latest = self.contents.latest.max(event.time());
+                    return Some(Ok(event));
+                }
+                Some(Err(_)) => self.contents.lost(Some(Kind::Events)),
+                None if self.ended.is_some() => return None,
+                None => {
+                    if let Err(error) = self.advance() {
+                        let at = self.frames.position();
+                        self.ended = Some(Ended::Torn { at, within_frame: true });
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was read, in version 1.
+#[derive(Default)]
+struct Contents {
+    header: Option<Header>,
+    decoder: Decoder,
+    has_events: bool,
+    read: u64,
+    latest: Time,
+    names: TraceNames,
+    modules: BTreeMap<u32, Modules>,
+    rows: Rows,
+    /// Rows of a snapshot that is not complete, and whether each frame begins a whole one.
+    pending: Vec<(bool, Vec<u8>)>,
+    pending_bytes: usize,
+    /// Whether a part of the pending snapshot was lost.
+    pending_damaged: bool,
+    checkpoint: Checkpoint,
+    damage: Damage,
+}
+
+impl Contents {
+    fn take(&mut self, frame: Frame) -> Result<(), Malformed> {
+        let Frame { kind, fresh, payload } = frame;
+        match kind {
+            Kind::Header => self.header = Some(json(&payload)?),
+            Kind::Events => {
+                self.has_events = true;
+                match self.decoder.load(payload, fresh) {
+                    Ok(unread) => self.damage.events += unread,
+                    Err(Malformed::Undefined) => self.damage.orphaned += 1,
+                    Err(other) => return Err(other),
+                }
+            }
+            Kind::Names => names::read(&payload, &mut self.names)?,
+            Kind::Modules => {
+                let modules: Modules = json(&payload)?;
+                if self.modules.len() >= MAX_MODULES && !self.modules.contains_key(&modules.process) {
+                    return Err(Malformed::TooMany);
+                }
+                self.modules.insert(modules.process, modules);
+            }
+            Kind::Rows => {
+                self.pending_bytes += payload.len();
+                if self.pending_bytes > MAX_PENDING {
+                    self.pending.clear();
+                    return Err(Malformed::TooMany);
+                }
+                self.pending.push((fresh, payload));
+            }
+            Kind::Checkpoint => {
+                self.checkpoint = json(&payload)?;
+                self.commit()?;
+            }
+            Kind::End => {}
+        }
+        Ok(())
+    }
+
+    /// A snapshot is complete.
+    fn commit(&mut self) -> Result<(), Malformed> {
+        let damaged = std::mem::take(&mut self.pending_damaged);
+        self.pending_bytes = 0;
+        let mut result = Ok(());
+        for (fresh, payload) in self.pending.drain(..) {
+            if fresh {
+                self.rows.clear();
+                self.damage.stale_sums = false;
+            }
+            result = result.and(self.rows.read(&payload));
+        }
+        self.damage.stale_sums |= damaged;
+        result
+    }
+
+    /// A frame could not be read; its kind, if that is known.
+    fn lost(&mut self, kind: Option<Kind>) {
+        self.damage.frames += 1;
+        match kind {
+            None => self.missing(),
+            Some(Kind::Events) => self.decoder.broken(),
+            Some(Kind::Rows) => self.pending_damaged = true,
+            Some(Kind::Checkpoint) => self.damage.stale_sums = true,
+            Some(Kind::Names) => self.damage.names = true,
+            Some(Kind::Header | Kind::Modules | Kind::End) => {}
+        }
+    }
+
+    /// A frame of unknown kind is not there.
+    fn missing(&mut self) {
+        self.decoder.broken();
+        self.pending_damaged = true;
+        self.damage.names = true;
+    }
+
+    fn close(mut self, ended: Ended) -> Closing {
+        self.damage.header |= self.header.is_none();
+        self.damage.stale_sums |= self.pending_damaged;
+        // Of events lost at the very end only a later snapshot knows.
+        self.damage.events += self.checkpoint.events.saturating_sub(self.decoder.ordinal());
+        let Checkpoint { time, quality, .. } = self.checkpoint;
+        let mut harvest = self.rows.harvest();
+        harvest.quality = Losses::quality(quality);
+        harvest.quality.events = self.read;
+        self.damage.report(ended, &mut harvest.quality);
+        Closing {
+            header: self.header.unwrap_or_default(),
+            harvest,
+            names: self.names,
+            modules: self.modules.into_values().collect(),
+            end: self.latest.max(Time(time)),
+            ended,
+            damage: self.damage,
+            events: self.read,
+        }
+    }
+}
+
+fn json<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
+    serde_json::from_slice(payload).map_err(|_| Malformed::Json)
+}

@@ -1,0 +1,235 @@
+//! Writing a recording.
+
+use super::frame::{FrameWriter, Kind};
+use super::header::{Checkpoint, Header, Losses, Modules};
+use super::tracker::Tracker;
+use super::v1::encode::Encoder;
+use super::v1::names::NamesEncoder;
+use super::v1::{VERSION, rows};
+use crate::event::Event;
+use crate::names::Names;
+use crate::observation::Harvest;
+use crate::units::{Nanos, Time};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+
+/// Bytes of a frame from which on it is written.
+const FRAME: usize = 256 << 10;
+/// Events do not wait longer than this to be written (by the times that the caller passes).
+pub const FLUSH_AFTER: Nanos = Nanos(250_000_000);
+/// Every so many snapshots, one tells everything: what a damaged one costs at most.
+const WHOLE_EVERY: u32 = 64;
+/// Addresses named in one snapshot at most (but at the end, all are): naming takes time, in which records pile up.
+const NAMES_AT_ONCE: usize = 1_024;
+
+/// Whether frames are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// They are not.
+    #[default]
+    None,
+    /// With zstd, where that makes them shorter.
+    Zstd,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Events.
+    pub events: u64,
+    /// Steps that the events stand for: attempts, acquisitions, releases, failures, departures from the CPU and returns.
+    pub steps: u64,
+    /// Bytes of frames of events, headers included.
+    pub event_bytes: u64,
+    /// All bytes.
+    pub bytes: u64,
+}
+
+/// Writes a recording as it comes. Frames are written whole, at once: what was written survives the writer.
+pub struct Writer<W: Write> {
+    frames: FrameWriter<W>,
+    events: Encoder,
+    tracker: Tracker,
+    names: NamesEncoder,
+    /// By key, a hash of the row as it was written last.
+    rows: HashMap<rows::Key, u64>,
+    checkpoints: u32,
+    flushed: Time,
+    written: Written,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn new(sink: W, header: &Header, compression: Compression) -> io::Result<Self> {
+        let level = match compression {
+            Compression::None => None,
+            Compression::Zstd => Some(zstd::DEFAULT_COMPRESSION_LEVEL),
+        };
+        let mut writer = Self {
+            frames: FrameWriter::new(sink, VERSION, level)?,
+            events: Encoder::default(),
+            tracker: Tracker::default(),
+            names: NamesEncoder::default(),
+            rows: HashMap::new(),
+            checkpoints: 0,
+            flushed: Time(0),
+            written: Written::default(),
+        };
+        writer.header(header)?;
+        Ok(writer)
+    }
+
+    /// Tells anew what the recording is of: the last header counts.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn header(&mut self, header: &Header) -> io::Result<()> {
+        self.json(Kind::Header, header)
+    }
+
+    /// Tells which files a process has mapped: the last ones told of it count.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn modules(&mut self, modules: &Modules) -> io::Result<()> {
+        self.json(Kind::Modules, modules)
+    }
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn event(&mut self, event: &Event) -> io::Result<()> {
+        if self.events.push(event) {
+            self.tracker.event(event);
+        }
+        self.written.steps += steps(event);
+        if self.events.waiting() >= FRAME { self.write_events() } else { Ok(()) }
+    }
+
+    /// Writes what has waited long enough, now that it is this late.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn tick(&mut self, now: Time) -> io::Result<()> {
+        if now.since(self.flushed) >= FLUSH_AFTER {
+            self.flushed = now;
+            self.write_events()?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything that waits, what of the harvest has changed since the last time, and names of what was
+    /// mentioned since. To be called once a second.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn checkpoint(&mut self, harvest: &Harvest, names: &mut dyn Names, now: Time) -> io::Result<()> {
+        self.snapshot(harvest, names, now, NAMES_AT_ONCE)
+    }
+
+    /// Writes the last snapshot, all names, and the end mark. Hands the sink back.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn finish(mut self, harvest: &Harvest, names: &mut dyn Names, now: Time) -> io::Result<(W, Written)> {
+        self.snapshot(harvest, names, now, usize::MAX)?;
+        self.frames.write(Kind::End, true, &[])?;
+        let written = self.written();
+        Ok((self.frames.finish()?, written))
+    }
+
+    /// What was written so far.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        Written { events: self.events.events(), bytes: self.frames.bytes(), ..self.written }
+    }
+
+    fn snapshot(&mut self, harvest: &Harvest, names: &mut dyn Names, now: Time, limit: usize) -> io::Result<()> {
+        self.flushed = now;
+        self.write_events()?;
+        self.tracker.harvest(harvest);
+        self.write_rows(harvest)?;
+        let mut quality = Losses::from(&harvest.quality);
+        if self.tracker.beyond() > 0 {
+            let beyond = self.tracker.beyond();
+            quality
+                .note(format!("there are too many locks or places to name them all: {beyond} mentions lack a name."));
+        }
+        self.json(Kind::Checkpoint, &Checkpoint { time: now.0, events: self.events.events(), quality })?;
+        self.write_names(harvest, names, limit)
+    }
+
+    fn write_events(&mut self) -> io::Result<()> {
+        if let Some((payload, fresh)) = self.events.payload() {
+            let before = self.frames.bytes();
+            self.frames.write(Kind::Events, fresh, payload)?;
+            self.written.event_bytes += self.frames.bytes() - before;
+            self.events.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes the rows that are not as they were written last, and those that are no more.
+    fn write_rows(&mut self, harvest: &Harvest) -> io::Result<()> {
+        let whole = self.checkpoints.is_multiple_of(WHOLE_EVERY);
+        self.checkpoints = self.checkpoints.wrapping_add(1);
+        let mut before = std::mem::take(&mut self.rows);
+        if whole {
+            before.clear();
+        }
+        let mut out = Vec::new();
+        let mut first = whole;
+        for (key, row) in rows::of(harvest, |stack| self.tracker.mentions(stack)) {
+            let begin = out.len();
+            rows::put_row(&mut out, &key, &row);
+            let mut hasher = DefaultHasher::new();
+            out.get(begin..).hash(&mut hasher);
+            let hash = hasher.finish();
+            if before.remove(&key) == Some(hash) {
+                out.truncate(begin);
+            } else if out.len() >= FRAME {
+                self.frames.write(Kind::Rows, first, &out)?;
+                first = false;
+                out.clear();
+            }
+            self.rows.insert(key, hash);
+        }
+        for key in before.keys() {
+            rows::put_gone(&mut out, key);
+        }
+        if first || !out.is_empty() { self.frames.write(Kind::Rows, first, &out) } else { Ok(()) }
+    }
+
+    fn write_names(&mut self, harvest: &Harvest, names: &mut dyn Names, limit: usize) -> io::Result<()> {
+        let frames = &mut self.frames;
+        let mut write = |out: &mut NamesEncoder, from: usize| {
+            if out.waiting() >= from {
+                frames.write(Kind::Names, true, out.payload())?;
+                out.clear();
+            }
+            io::Result::Ok(())
+        };
+        self.tracker.name(&harvest.stacks, names, limit, &mut self.names, |out| write(out, FRAME))?;
+        write(&mut self.names, 1)
+    }
+
+    fn json(&mut self, kind: Kind, value: &impl Serialize) -> io::Result<()> {
+        self.frames.write(kind, true, &serde_json::to_vec(value)?)
+    }
+}
+
+/// Steps that an event stands for.
+fn steps(event: &Event) -> u64 {
+    match event {
+        Event::Section(s) if s.acquired() => 3,
+        Event::Section(_) | Event::OffCpu(_) | Event::FutexWait(_) => 2,
+        Event::Op(_) | Event::Step(_) | Event::ThreadExit(_) => 1,
+        Event::Process(_) => 0,
+    }
+}

@@ -1,0 +1,73 @@
+//! Live capture without a command line: the events themselves, as they come out of the kernel.
+
+use super::build::Variant;
+use super::workload::{Truth, Workload};
+use lockbpf::capture::attach::ProbeSite;
+use lockbpf::capture::btf::Btf;
+use lockbpf::capture::feature;
+use lockbpf::capture::probe_table::FUNCTIONS;
+use lockbpf::capture::session::{Options, Scope, Session};
+use lockbpf::capture::target;
+use lockbpf::event::Event;
+use lockbpf::observation::Harvest;
+use std::time::Duration;
+
+/// What was captured of a workload.
+pub(crate) struct Captured {
+    pub(crate) truth: Truth,
+    /// In the order in which they were read: CPU by CPU.
+    pub(crate) events: Vec<Event>,
+    pub(crate) harvest: Harvest,
+}
+
+/// Captures a workload from before its work until after it.
+pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
+    let mut workload = Workload::start_as(line, Variant::Plain);
+    let pid = workload.pid();
+    let types = Btf::kernel().expect("no kernel types");
+    let options = Options {
+        scope: Scope::Pids(vec![pid]),
+        known: Vec::new(),
+        comm: None,
+        tids: Vec::new(),
+        all_events: false,
+        min_wait: Duration::ZERO,
+        kernel_log: false,
+        types,
+        task_offsets: types.task_offsets().expect("a kernel without task_struct"),
+        tracefs: feature::ensure_tracefs().is_ok(),
+        futex_only: false,
+        plain_uprobes: plain_uprobes || !types.has_uprobe_sessions(),
+    };
+    let mut session = Session::start(&options, &sites(pid)).expect("failed to start a capture");
+    session.activate().expect("failed to activate");
+    workload.go();
+    let truth = workload.finish();
+    let end = session.deactivate().expect("failed to deactivate");
+    let mut events = Vec::new();
+    session.drain(|(event, _)| events.push(event));
+    let harvest = session.harvest(end).expect("failed to harvest");
+    assert!(!harvest.quality.incomplete(), "incomplete: {:?}", harvest.quality);
+    Captured { truth, events, harvest }
+}
+
+fn sites(pid: u32) -> Vec<ProbeSite> {
+    let targets = target::of_pids(&[pid]).expect("failed to look at the workload");
+    let sites = targets.libraries.iter().flat_map(|library| library.sites.iter().map(move |site| (library, site)));
+    sites
+        .map(|(library, site)| ProbeSite {
+            path: library.path.clone(),
+            file: (library.dev, library.ino),
+            display: library.display.clone(),
+            function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol).expect("a function without a row"),
+            file_offset: site.file_offset,
+        })
+        .collect()
+}
+
+impl Captured {
+    /// How often the kernel side counted something.
+    pub(crate) fn counted(&self, counter: &str) -> u64 {
+        self.harvest.quality.counters.get(counter).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,90 @@
+//! Selection of workload sizes: a program that its locks hold back, and one that the CPUs do.
+
+use crate::harness::build::{Variant, compile};
+use crate::harness::observer::{Outcome, run};
+use crate::harness::turn;
+use serde_json::Value;
+
+/// Bound on CPU use that the sleeping program stays below and the computing one exceeds, on a busy machine too.
+const MAX_CPU: &str = "10%";
+
+/// `lockbpf select OPTIONS… -- COMMAND`, where the command is a workload with `{size}` in it.
+fn select(options: &[&str], line: &str) -> Outcome {
+    let (name, arguments) = line.split_once(' ').expect("a workload has arguments");
+    let program = compile(name, Variant::Plain);
+    let script = format!("echo g | exec {} {arguments}", program.display());
+    run(&[&["select"], options, &["--", "sh", "-c", &script]].concat())
+}
+
+fn selected(outcome: &Outcome) -> (Value, Vec<String>) {
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let selection: Value = serde_json::from_str(&outcome.stdout).expect("the selection is JSON");
+    assert_eq!(selection["schema"], "lockbpf.selection/1");
+    let sizes = selection["selected"].as_array().expect("sizes").iter();
+    let sizes = sizes.map(|size| size.as_str().expect("a size").to_owned()).collect();
+    (selection, sizes)
+}
+
+#[test]
+fn a_program_that_waits_for_a_lock() {
+    let _turn = turn();
+    // One thread sleeps for 20 ms a round while it holds the lock that the other waits for.
+    let options = ["--sizes", "1,6", "--runs", "5", "--max-cpu", MAX_CPU, "--observe-runs", "0", "--format", "json"];
+    let (selection, sizes) = selected(&select(&options, "hold {size} 1 20000"));
+    assert_eq!(sizes, ["6"], "{selection}");
+    let [first, second] = &selection["sizes"].as_array().expect("sizes")[..] else { panic!("{selection}") };
+    assert_eq!(first.get("longer_p"), None, "there is none before the first");
+    assert_eq!(second["longer_p"].as_f64(), Some(1.0 / 252.0), "each of five is longer than each of five others");
+    assert_eq!((&second["longer"], &second["cpu_larger"]), (&Value::from(true), &Value::from(false)));
+    assert_eq!(second["wall_ns"]["values"].as_array().map(Vec::len), Some(5));
+    assert!(second["wall_ns"]["median"].as_f64() >= Some(6.0 * 20e6), "{second}");
+}
+
+#[test]
+fn a_program_that_computes() {
+    let _turn = turn();
+    let options = ["--sizes", "50,2000", "--runs", "5", "--max-cpu", MAX_CPU, "--format", "json"];
+    let (selection, sizes) = selected(&select(&options, "taskqueues 2 {size} 100 0 split"));
+    assert!(sizes.is_empty(), "{selection}");
+    let larger = &selection["sizes"][1];
+    assert_eq!((&larger["longer"], &larger["cpu_idle"]), (&Value::from(true), &Value::from(false)), "{larger}");
+}
+
+#[test]
+fn the_table_tells_why() {
+    let _turn = turn();
+    let options = ["--sizes", "50,2000", "--runs", "3", "--max-cpu", MAX_CPU];
+    let outcome = select(&options, "taskqueues 2 {size} 100 0 split");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.starts_with("No size of `sh -c "), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("CPU use not below 10 %"), "{}", outcome.stdout);
+}
+
+#[test]
+fn a_run_that_fails_is_an_error() {
+    let _turn = turn();
+    let failing = ["select", "--sizes", "1,2", "--runs", "3"];
+    let command = ["--", "sh", "-c", "test {size} = 1"];
+    run(&[&failing[..], &command].concat()).assert_error(&["`sh -c test 2 = 1` failed", "exit status: 1"]);
+    let outcome = run(&[&failing[..], &["--allow-failures", "--format", "json"], &command].concat());
+    let (selection, _) = selected(&outcome);
+    let failed = |i: usize| selection["sizes"][i]["failed_runs"].as_u64();
+    assert_eq!((failed(0), failed(1)), (Some(0), Some(3)));
+    run(&["select", "--sizes", "1,2", "--", "/no/such/command", "{size}"]).assert_error(&["/no/such/command"]);
+}
+
+#[test]
+fn sizes_that_make_no_sense() {
+    for (arguments, named) in [
+        (&["--sizes", "1", "--", "true", "{size}"][..], "two sizes"),
+        (&["--sizes", "1,4,2", "--", "true", "{size}"], "must grow"),
+        (&["--sizes", "a,b,a", "--", "true", "{size}"], "twice"),
+        (&["--sizes", "1,2", "--", "true"], "{size}"),
+        (&["--sizes", "1,2", "--max-cpu", "200%", "--", "true", "{size}"], "200%"),
+        (&["--sizes", "1,2", "--runs", "2", "--", "true", "{size}"], "2"),
+        (&["--sizes", "1,2"], "CMD"),
+        (&["--", "true", "{size}"], "--sizes"),
+    ] {
+        run(&[&["select"], arguments].concat()).assert_error(&[named]);
+    }
+}
