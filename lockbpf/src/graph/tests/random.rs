@@ -188,7 +188,7 @@ proptest! {
 
     #[test]
     fn nonsense_is_conserved_and_counted(ops in nonsense(), overlapping_barriers in any::<bool>()) {
-        findings_of(&ops, Options { detail: true, overlapping_barriers });
+        findings_of(&ops, Options { overlapping_barriers, ..DETAIL });
     }
 }
 
