@@ -1,5 +1,7 @@
 //! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
 
+use super::diff::DiffArgs;
+use super::report::ReportArgs;
 use super::select::SelectArgs;
 use crate::capture::session::Scope;
 use anyhow::{Result, bail};
@@ -27,6 +29,8 @@ const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
   lockbpf export --pid 1234 --to t.bin   record to a file
   lockbpf export --from t.bin --to t.jsonl   convert it to text
+  lockbpf report --from t.bin            what a recording tells
+  lockbpf diff old.bin new.bin           what changed from one recording to another
   lockbpf select --sizes 1,2,4 -- ./bench {size}
                                          at which sizes locks hold a program back
   lockbpf doctor                         what this machine allows, and what probes cost on it
@@ -53,6 +57,10 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
+    /// Analyse recordings and print the report; of several, their means and how far they agree.
+    Report(ReportArgs),
+    /// Tell what changed from one recording to another: rates by lock and site, with what exceeds chance called out.
+    Diff(DiffArgs),
     /// Find the sizes of a workload at which locks hold it back, and observe those.
     Select(SelectArgs),
     /// The program that `demo` observes.
