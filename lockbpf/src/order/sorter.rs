@@ -7,7 +7,7 @@ use crate::op::Op;
 use crate::units::Time;
 use std::collections::VecDeque;
 
-/// Steps held back unless another number is asked for: about 55 MB of sections.
+/// Steps held back unless another number is asked for: about 80 MB of sections.
 pub const CAPACITY: usize = 1 << 20;
 
 /// One step of a kept event.
