@@ -33,7 +33,8 @@ const TABLE_TOP: usize = 10;
   lockbpf select --sizes 1,2,4,8 -- ./server-benchmark --clients {size}
 
 {size} is replaced in every argument. What the command prints on stdout is dropped. Times and CPU use are taken without
-probes; the sizes that expose a bottleneck are then run again under observation, which takes the rights for that.")]
+probes; the sizes that expose a bottleneck are then run again under observation, which takes the rights for that, and sees
+the command's own process, not those that it starts.")]
 pub(super) struct SelectArgs {
     /// The sizes, growing, e.g. 1,2,4,8.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', required = true)]
