@@ -5,8 +5,7 @@ use crate::harness::observer::{Outcome, lockbpf, run, run_command};
 use crate::harness::privilege::{skipped, unprivileged};
 use crate::harness::workload::Workload;
 use crate::harness::{may_observe, turn};
-use std::fs::{self, OpenOptions, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, OpenOptions};
 use std::process::Command;
 
 const PF_KTHREAD: u64 = 0x0020_0000;
