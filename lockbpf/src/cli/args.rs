@@ -1,5 +1,7 @@
 //! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
 
+use super::diff::DiffArgs;
+use super::report::ReportArgs;
 use super::select::SelectArgs;
 use crate::capture::session::Scope;
 use anyhow::{Result, bail};
@@ -27,6 +29,8 @@ const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
   lockbpf export --pid 1234 --to t.bin   record to a file
   lockbpf export --from t.bin --to t.jsonl   convert it to text
+  lockbpf report --from t.bin            what a recording tells
+  lockbpf diff old.bin new.bin           what changed from one recording to another
   lockbpf select --sizes 1,2,4 -- ./bench {size}
                                          at which sizes locks hold a program back
   lockbpf doctor                         what this machine allows, and what probes cost on it
@@ -53,6 +57,10 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
+    /// Analyse recordings and print the report; of several, their means and how far they agree.
+    Report(ReportArgs),
+    /// Tell what changed from one recording to another: rates by lock and site, with what exceeds chance called out.
+    Diff(DiffArgs),
     /// Find the sizes of a workload at which locks hold it back, and observe those.
     Select(SelectArgs),
     /// The program that `demo` observes.
@@ -123,7 +131,7 @@ pub(super) enum ExportFormat {
 }
 
 /// How to observe.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(super) struct CaptureArgs {
     /// Stop after this time, e.g. 30s, 500ms, 2m. Without it: until Ctrl-C, or until the target exits.
     #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -155,6 +163,9 @@ pub(super) struct CaptureArgs {
     /// Say more on stderr, the kernel side's log included; twice for all of it.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// The command reads nothing, and what it prints is dropped: for `select`.
+    #[arg(skip)]
+    pub silent: bool,
 }
 
 /// How to observe and report.
@@ -181,9 +192,10 @@ pub(super) enum Format {
 }
 
 /// Where probes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum PlacementChoice {
     /// The cheapest correct site.
+    #[default]
     Best,
     /// The entry of the function; to show what placement is worth.
     Entry,

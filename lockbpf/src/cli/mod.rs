@@ -6,6 +6,7 @@ mod collect;
 mod convert;
 mod deadlocks;
 mod destination;
+mod diff;
 mod doctor;
 mod export;
 mod live;
@@ -14,6 +15,7 @@ mod output;
 mod placement;
 mod progress;
 mod record;
+mod report;
 mod select;
 mod source;
 
@@ -68,6 +70,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
             output::write(&text)?;
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Report(args)) => report::run(&args),
+        Some(Command::Diff(args)) => diff::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
     }

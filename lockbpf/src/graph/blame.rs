@@ -280,9 +280,8 @@ impl Engine {
         if semaphore || !m.node(newest).instance.shared {
             return self.resolve_holder(m, lock, newest, split, inferred, s);
         }
-        let readers = || l.holders.iter().copied().filter(|&n| !m.node(n).overtaken);
-        let count = readers().count() as u32;
-        for (part, reader) in (0..).zip(readers()) {
+        let count = l.holders.len() as u32;
+        for (part, &reader) in (0..).zip(&l.holders) {
             match split.part(part, count) {
                 Some(split) => self.resolve_holder(m, lock, reader, split, inferred || count > 1, s),
                 // Readers of readers of …: the first stands for all.

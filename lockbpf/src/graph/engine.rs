@@ -511,6 +511,9 @@ impl Follower for Engine {
         if store != NONE {
             self.stores[store as usize].section(who, m.now.since(i.acquire.unwrap_or(m.now)));
         }
+        if n.overtaken {
+            return self.vanish(m, node, false);
+        }
         if lock.holders.is_empty() || lock.kind == LockKind::Semaphore {
             self.drop_past(n.lock);
             let last = self.last(m, node, false);

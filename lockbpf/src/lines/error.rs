@@ -57,14 +57,6 @@ pub enum Problem {
     /// A time that 64 bits cannot hold.
     #[error("`t` is too large")]
     TooLarge,
-    /// Lines must be in trace order.
-    #[error("time goes back from {from} to {to}")]
-    Back {
-        /// Time of the line before, in ns.
-        from: String,
-        /// Time of this line, in ns.
-        to: String,
-    },
     /// A barrier of nobody.
     #[error("`n` is 0: a barrier has at least one participant")]
     NoParticipants,

@@ -40,7 +40,7 @@ impl<R: BufRead> Reader<R> {
     /// A reader that counts `ticks_per_ns` ticks in a nanosecond: 1, or 1,000 for input with decimals.
     pub fn new(input: R, ticks_per_ns: u64) -> Self {
         let ticks_per_ns = if ticks_per_ns <= 1 { 1 } else { 1_000 };
-        let parser = Parser { ticks_per_ns, line: 0, last: 0, queued: None, labels: Labels::default() };
+        let parser = Parser { ticks_per_ns, line: 0, queued: None, labels: Labels::default() };
         Self { input, partial: Vec::new(), parser, ended: false }
     }
 
@@ -114,8 +114,6 @@ struct Parser {
     ticks_per_ns: u64,
     /// Lines so far.
     line: u64,
-    /// Time of the latest line.
-    last: u64,
     /// An event that comes after the one just given.
     queued: Option<Event>,
     labels: Labels,
@@ -192,7 +190,7 @@ impl Parser {
     }
 
     fn time(&mut self, stamp: Stamp, line: &[u8]) -> Result<Time, Refusal> {
-        let ticks = match stamp {
+        Ok(Time(match stamp {
             Stamp::Whole(ns) => ns.checked_mul(self.ticks_per_ns).ok_or(Problem::TooLarge)?,
             Stamp::Negative => return Err(Problem::NegativeTime.into()),
             Stamp::Number => {
@@ -201,13 +199,7 @@ impl Parser {
                     Ticks::HaveDecimals => return Err(Refusal::Decimal),
                 }
             }
-        };
-        if ticks < self.last {
-            let [from, to] = [self.last, ticks].map(|ticks| time::text(ticks, self.ticks_per_ns));
-            return Err(Problem::Back { from, to }.into());
-        }
-        self.last = ticks;
-        Ok(Time(ticks))
+        }))
     }
 
     fn action(&mut self, f: &Fields<'_>) -> Result<Action, Problem> {

@@ -66,6 +66,7 @@ pub(super) fn write(out: &mut Vec<u8>, ticks: u64, ticks_per_ns: u64) -> io::Res
 }
 
 /// Ticks as text in ns.
+#[cfg(test)]
 pub(super) fn text(ticks: u64, ticks_per_ns: u64) -> String {
     let mut out = Vec::new();
     match write(&mut out, ticks, ticks_per_ns) {

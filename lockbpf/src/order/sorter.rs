@@ -7,8 +7,11 @@ use crate::op::Op;
 use crate::units::Time;
 use std::collections::VecDeque;
 
-/// Steps held back unless another number is asked for: about 55 MB of sections.
+/// Steps held back unless another number is asked for: about 80 MB of sections.
 pub const CAPACITY: usize = 1 << 20;
+
+/// Steps of an input of steps among which a step finds its place; one that comes later still is late.
+pub const WINDOW: usize = 1 << 14;
 
 /// One step of a kept event.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +33,8 @@ pub(super) struct Key {
 /// steps stay in the order in which a thread can do them. The output does not depend on the order of the input, as long
 /// as that is within the buffer.
 ///
-/// Steps that come as such ([`Event::Op`]) are in order already and pass unchanged.
+/// Steps that come as such ([`Event::Op`]) are in order already, but for a few: each waits for [`WINDOW`] more, so that
+/// earlier ones can overtake it. Equal times keep their order.
 #[derive(Debug)]
 pub struct Sorter {
     capacity: usize,
@@ -43,6 +47,8 @@ pub struct Sorter {
     sorted: Vec<Key>,
     taken: usize,
     ready: usize,
+    /// Steps that came as such, in order.
+    window: VecDeque<Op>,
     /// Steps about to be given out.
     queue: VecDeque<Op>,
     group: ties::Group,
@@ -69,6 +75,7 @@ impl Sorter {
             sorted: Vec::new(),
             taken: 0,
             ready: 0,
+            window: VecDeque::new(),
             queue: VecDeque::new(),
             group: ties::Group::default(),
             watermark: Time(0),
@@ -80,7 +87,7 @@ impl Sorter {
     /// taken out before more is put in.
     pub fn push(&mut self, event: &Event) {
         if let Event::Op(op) = event {
-            return self.pass(*op);
+            return self.insert(*op);
         }
         let Some(item) = Item::of(event) else { return };
         let times = item.times();
@@ -106,6 +113,9 @@ impl Sorter {
 
     /// Takes out everything: nothing more will come.
     pub fn finish(&mut self) -> Ready<'_> {
+        while let Some(op) = self.window.pop_front() {
+            self.pass(op);
+        }
         self.settle();
         self.release(self.sorted.len() - self.ready);
         Ready(self)
@@ -115,6 +125,25 @@ impl Sorter {
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
+    }
+
+    /// A step among those that came as such.
+    fn insert(&mut self, mut op: Op) {
+        if op.time < self.watermark {
+            self.late += 1;
+            op.time = self.watermark;
+        }
+        if self.window.back().is_none_or(|last| last.time <= op.time) {
+            self.window.push_back(op);
+        } else {
+            let place = self.window.partition_point(|earlier| earlier.time <= op.time);
+            self.window.insert(place, op);
+        }
+        if self.window.len() > WINDOW
+            && let Some(oldest) = self.window.pop_front()
+        {
+            self.pass(oldest);
+        }
     }
 
     /// A step that is in order: after everything older.

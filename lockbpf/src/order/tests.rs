@@ -285,3 +285,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn steps_out_of_order_find_their_places_within_the_window() {
+    let exit = |time: u64, tid| Op { time: Time(time), tid: Tid(tid), process: Process(1), action: Action::Exit };
+    let mut sorter = Sorter::default();
+    for op in [exit(10, 1), exit(30, 2), exit(20, 3), exit(30, 4), exit(20, 5)] {
+        sorter.push(&Event::Op(op));
+    }
+    assert_eq!(sorter.pop_ready().count(), 0);
+    let order: Vec<(u64, u32)> = sorter.finish().map(|op| (op.time.0, op.tid.0)).collect();
+    assert_eq!((order, sorter.late()), (vec![(10, 1), (20, 3), (20, 5), (30, 2), (30, 4)], 0));
+    let mut sorter = Sorter::default();
+    let mut ops = Vec::new();
+    for time in (100..).take(sorter::WINDOW + 10) {
+        sorter.push(&Event::Op(exit(time, 1)));
+        ops.extend(sorter.pop_ready());
+    }
+    sorter.push(&Event::Op(exit(5, 2)));
+    ops.extend(sorter.finish());
+    assert_eq!(sorter.late(), 1);
+    assert_eq!(ops.len(), sorter::WINDOW + 11);
+    assert!(ops.is_sorted_by_key(|op| op.time));
+}

@@ -72,7 +72,7 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
         sites: site::sites(shown, findings, &|site| selected.site(site), &mut places),
         threads: threads(observation, &mut places),
         critical_path: graph::critical_path(&findings.path, &mut places),
-        inversions: Vec::new(),
+        inversions: danger::inversions(observation, &mut places),
         graph: findings.detail.as_ref().map(|detail| graph::graph(detail, findings.last_thread, &mut places)),
         conditions,
         futexes,
@@ -120,7 +120,7 @@ fn threads(observation: &Observation, places: &mut Places<'_>) -> Vec<ThreadEntr
         threads.push(ThreadEntry {
             tid: places.thread(t.tid),
             pid: observation.processes.get(&t.process).map(|p| p.pid),
-            comm: t.comm.clone(),
+            comm: places.comm(t.tid, &t.comm),
             wait_ns: places.ns(t.wait),
             held_union_ns: places.ns(t.held_union),
             held_sum_ns: places.ns(t.held_sum),

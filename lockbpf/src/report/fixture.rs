@@ -1,12 +1,14 @@
 //! A synthetic observation, fed section by section as the kernel side would sum and record it, and names for it.
 
-use crate::event::{FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
+use crate::analysis::{self, Analyst, Closing};
+use crate::event::{Event, FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{Frame, Names};
-use crate::observation::{Observation, OpenWait};
+use crate::observation::{Harvest, Observation, OpenWait};
 use crate::sums::SiteSums;
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::mutex_kind;
+use std::ops::{Deref, DerefMut};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const P: Process = Process(1);
@@ -19,6 +21,10 @@ pub(super) fn site(addr: u64) -> Site {
     Site { process: P, addr }
 }
 
+/// Innermost addresses of stacks on which a thread left the CPU.
+pub(super) const FDATASYNC: u64 = 0xfd00;
+pub(super) const NANOSLEEP: u64 = 0xfe00;
+
 /// Names: sites 0xNN00 are `fnNN (work.c:NN)`, addresses below 0x2000 are globals, site 0xdead has no symbol.
 #[derive(Debug, Default)]
 pub(super) struct FakeNames;
@@ -27,6 +33,14 @@ impl Names for FakeNames {
     fn frames(&mut self, _: Process, addr: u64) -> Vec<Frame> {
         if addr == 0xdead {
             return vec![Frame { module: Some(("lib.so".into(), 0xad)), addr, ..Frame::default() }];
+        }
+        let in_libc = match addr {
+            FDATASYNC => Some("__GI_fdatasync"),
+            NANOSLEEP => Some("clock_nanosleep@@GLIBC_2.17"),
+            _ => None,
+        };
+        if let Some(function) = in_libc {
+            return vec![Frame { function: Some(function.to_owned()), addr, ..Frame::default() }];
         }
         let n = addr >> 8;
         let location = Some(("/src/work.c".to_owned(), n as u32));
@@ -44,15 +58,52 @@ impl Names for FakeNames {
     }
 }
 
-pub(super) fn observation() -> Observation {
+pub(super) fn observation() -> Run {
     let seen = ProcessSeen { time: Time(0), process: P, pid: 1234, start: Time(1), comm: "server".into() };
-    Observation {
+    let observation = Observation {
         target: "pid 1234 (server)".into(),
         start: Time(0),
         end: Time(10_000 * MS),
         processes: [(P, seen)].into(),
         ..Observation::default()
+    };
+    Run { observation, events: Vec::new() }
+}
+
+/// An observation and the events that are still to be analysed.
+#[derive(Clone)]
+pub(super) struct Run {
+    observation: Observation,
+    pub(super) events: Vec<Event>,
+}
+
+impl Deref for Run {
+    type Target = Observation;
+    fn deref(&self) -> &Observation {
+        &self.observation
     }
+}
+
+impl DerefMut for Run {
+    fn deref_mut(&mut self) -> &mut Observation {
+        &mut self.observation
+    }
+}
+
+/// The observation with what the wait graph makes of its events.
+pub(super) fn found(run: &Run) -> Observation {
+    let Run { observation, events } = run;
+    if events.is_empty() {
+        return observation.clone();
+    }
+    let mut events = events.clone();
+    events.sort_by_key(Event::time);
+    let mut analyst = Analyst::new(analysis::Options { totals: false, ..analysis::Options::default() });
+    events.into_iter().for_each(|event| analyst.take(event));
+    let harvest = Harvest { open_waits: observation.open_waits.clone(), ..Harvest::default() };
+    let period = Some((observation.start, observation.end));
+    let closing = Closing { period, futex_only: observation.futex_only, harvest, ..Closing::default() };
+    Observation { findings: analyst.finish(closing).findings, ..observation.clone() }
 }
 
 /// Times in ms: attempt, acquire, release.
@@ -84,7 +135,7 @@ pub(super) fn sums(o: &mut Observation, lock: Lock, site: Site, via: Via) -> &mu
 }
 
 /// Sums a section, and records it if `recorded`.
-pub(super) fn feed(o: &mut Observation, s: &Section, recorded: bool) {
+pub(super) fn feed(o: &mut Run, s: &Section, recorded: bool) {
     let row = sums(o, s.lock, s.site, s.via);
     row.first = row.first.min(s.attempt());
     row.mutex_kind = s.mutex_kind.into();
@@ -103,67 +154,8 @@ pub(super) fn feed(o: &mut Observation, s: &Section, recorded: bool) {
     o.stacks.insert(StackId(site as u32), vec![site, site + 0x1000, site + 0x3000]);
     o.quality.events += u64::from(recorded);
     if recorded {
-        o.blame.section(s);
+        o.events.push(Event::Section(*s));
     }
-}
-
-/// Findings from the old blame.
-pub(super) fn found(o: &Observation) -> Observation {
-    use crate::graph::findings::{Cause, Causes, Holder, Shares, Waiter, Who};
-    let mut o = o.clone();
-    for lock in o.blame.locks().collect::<Vec<_>>() {
-        let old = o.blame.shares(lock).unwrap();
-        let mut shares = Shares {
-            waits: old.waits,
-            timed_out: old.timed_out,
-            max: old.max,
-            histogram: old.histogram.clone(),
-            unattributed: old.unattributed,
-            pairs: old.pairs.clone(),
-            unpaired: old.unpaired,
-            threads: old.threads.clone(),
-            ..Shares::default()
-        };
-        for w in &old.waiters {
-            let waits = w.waits;
-            let stacks = w.stacks.clone();
-            shares.waiters.push(Waiter {
-                site: w.site,
-                waits,
-                max: w.max,
-                unattributed: w.unattributed,
-                blamed: w.blamed.clone(),
-                stacks,
-            });
-        }
-        for h in &old.holders {
-            let who = match h.who {
-                crate::blame::Who::Site(site) => Who::Section { lock, site },
-                crate::blame::Who::Thread(tid) => Who::Thread(tid),
-                crate::blame::Who::Others => Who::Others,
-            };
-            if let Who::Section { site, .. } = who {
-                o.findings.sites.entry(site).or_default().apwt += h.wait;
-            }
-            *o.findings.aplt.entry(lock).or_default() += h.wait;
-            let mut causes = Causes::default();
-            causes.add(Cause::HandOff, h.handoff);
-            causes.add(Cause::Unknown, h.wait - h.handoff);
-            shares.holders.push(Holder {
-                who,
-                wait: h.wait,
-                nested: Nanos(0),
-                causes,
-                victims: h.victims,
-                inferred: !matches!(who, Who::Section { .. }),
-                sections: h.sections,
-                stacks: h.stacks.clone(),
-                off_stacks: Default::default(),
-            });
-        }
-        o.findings.locks.insert(lock, shares);
-    }
-    o
 }
 
 pub(super) fn futex_wait(word: u64, tid: u32, expected: u32, owner: u32, wait: u64) -> FutexWait {
@@ -196,7 +188,7 @@ pub(super) fn open_wait(lock_addr: u64, tid: u32, since_ms: u64, owner: u32) -> 
 }
 
 /// A hot global lock with two sites, a cool one on the heap, a cold one, a condition variable, a futex word.
-pub(super) fn server() -> Observation {
+pub(super) fn server() -> Run {
     let mut o = observation();
     for i in 0..100 {
         let t = i * 90;
@@ -204,10 +196,10 @@ pub(super) fn server() -> Observation {
         feed(&mut o, &section(0x1000, 12, 0x400, [t + 10, t + 40, t + 60]), true);
         feed(&mut o, &section(0x1000, 13, 0x400, [t + 20, t + 62, t + 70]), true);
     }
-    feed(&mut o, &section(0x9000, 11, 0x600, [100, 100, 103]), true);
-    feed(&mut o, &section(0x9000, 12, 0x600, [101, 104, 105]), true);
-    feed(&mut o, &Section { mutex_kind: 1, ..section(0x9040, 12, 0x600, [200, 200, 201]) }, false);
-    let timed_out = Section { outcome: Outcome::TimedOut, ..section(0x9000, 13, 0x600, [101, 102, 102]) };
+    feed(&mut o, &section(0x9000, 14, 0x600, [100, 100, 103]), true);
+    feed(&mut o, &section(0x9000, 15, 0x600, [101, 104, 105]), true);
+    feed(&mut o, &Section { mutex_kind: 1, ..section(0x9040, 15, 0x600, [200, 200, 201]) }, false);
+    let timed_out = Section { outcome: Outcome::TimedOut, ..section(0x9000, 16, 0x600, [101, 102, 102]) };
     feed(&mut o, &timed_out, true);
     let idle = sums(&mut o, lock(0x9100), site(0x500), Via::CondWait);
     (idle.acquisitions, idle.mutex_kind) = (3, mutex_kind::IS_CONDVAR);
@@ -217,10 +209,11 @@ pub(super) fn server() -> Observation {
     let word = sums(&mut o, lock(0xa000), site(0), Via::Futex);
     (word.acquisitions, word.mutex_kind) = (1, mutex_kind::IS_FUTEX);
     word.wait.add(Nanos(700 * MS));
-    o.blame.futex_wait(&futex_wait(0xa000, 14, 0, 13, 700));
+    o.events.push(Event::FutexWait(futex_wait(0xa000, 14, 0, 13, 700)));
+    let end = o.end;
     for (tid, wait) in [(11, 0), (12, 3_003), (13, 4_201)] {
         o.threads.push(ThreadTotals {
-            time: o.end,
+            time: end,
             tid: Tid(tid),
             process: P,
             comm: format!("worker{tid}"),

@@ -69,6 +69,11 @@ impl<'a> Places<'a> {
         ThreadId::new(tid, self.names)
     }
 
+    /// The name of a thread: what the input calls it, else what was seen.
+    pub(super) fn comm(&mut self, tid: Tid, seen: &str) -> String {
+        self.names.comm(tid).unwrap_or_else(|| seen.to_owned())
+    }
+
     /// What the input calls a lock, else `PID:0xaddress`.
     pub(super) fn lock_id(&mut self, lock: Lock) -> String {
         self.names.lock_id(lock).unwrap_or_else(|| self.address(lock.process, lock.addr))

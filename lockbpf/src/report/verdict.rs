@@ -264,5 +264,5 @@ fn nested(culprit: &CulpritEntry, threads: &Threads<'_>) -> Option<String> {
     let share = culprit.nested_ns.share_of(culprit.wait_ns);
     let chain = culprit.chain.as_ref().filter(|_| share >= NOTABLE)?;
     let how = phrase::chain(chain, culprit.waiter.as_deref(), threads);
-    Some(format!("{} of that is waited for other locks: {how}.", percent(share)))
+    Some(format!("{} of that reaches waiters of other locks: {how}.", percent(share)))
 }

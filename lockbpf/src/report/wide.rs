@@ -57,7 +57,7 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
     (!shown.is_empty()).then(|| {
         let cpwt = if headers.contains(&"CPWT") { "; CPWT: on the critical paths" } else { "" };
         let title = format!("Critical sections by the waiting that they caused (APWT{cpwt})");
-        format!("{title}\n{}{more}", table(&headers, &left, rows, width))
+        format!("{}\n{}{more}", wrap(&title, width.into()), table(&headers, &left, rows, width))
     })
 }
 

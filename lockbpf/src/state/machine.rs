@@ -54,8 +54,10 @@ pub struct LockState {
     pub lock: Lock,
     /// Sort, as the last attempt said.
     pub kind: LockKind,
-    /// Who holds it, in order of acquisition.
+    /// Who holds it, in order of acquisition, without those that were overtaken.
     pub holders: Vec<NodeIx>,
+    /// Holders that were overtaken: another thread has acquired the lock since, which they cannot hold any more.
+    pub(super) overtaken: u32,
     /// Attempts in progress.
     pub queued: u32,
     /// Permits known to be free: released and not taken since.
@@ -89,7 +91,7 @@ pub struct Node {
     pub owner: Option<Tid>,
     /// Re-acquisitions by its holder.
     pub(super) depth: u32,
-    /// Whether another thread took the exclusive lock since.
+    /// Whether another thread has acquired the lock since, so that it cannot hold it any more.
     pub overtaken: bool,
 }
 
@@ -156,6 +158,7 @@ impl Machines {
                 lock,
                 kind: LockKind::default(),
                 holders: Vec::new(),
+                overtaken: 0,
                 queued: 0,
                 free: 0,
                 poster: None,
@@ -195,7 +198,7 @@ impl Machines {
         &self.locks[ix as usize]
     }
 
-    /// Whether the newest holder holds the lock shared; then all holders do, or nearly.
+    /// Whether the newest holder holds the lock shared; then all holders do.
     #[must_use]
     pub fn shared(&self, lock: &LockState) -> bool {
         lock.holders.last().is_some_and(|&n| self.node(n).instance.shared)

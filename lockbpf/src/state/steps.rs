@@ -190,8 +190,8 @@ impl State {
             }
             self.unseen(thread, ix, f)
         };
-        self.overtake(ix, node);
         let derived = f.acquiring(&self.m, node, waker);
+        self.overtake(ix, node);
         let (now, step) = (self.m.now, self.m.step);
         let state = &mut self.m.locks[ix as usize];
         state.holders.push(node);
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// Marks the holders that an acquisition should have had to wait for.
+    /// Puts aside the holders that an acquisition should have had to wait for.
     fn overtake(&mut self, lock: u32, node: NodeIx) {
         let m = &mut self.m;
         let state = &m.locks[lock as usize];
@@ -232,14 +232,19 @@ impl State {
         }
         let (shared, mut live) = (m.node(node).instance.shared, m.node(node).told.is_some());
         let mut conflicts = false;
-        for &holder in &state.holders {
-            let holder = &mut m.nodes[holder as usize];
-            if !(shared && holder.instance.shared) && !holder.overtaken {
+        let state = &mut m.locks[lock as usize];
+        let (nodes, stale) = (&mut m.nodes, &mut state.overtaken);
+        state.holders.retain(|&ix| {
+            let holder = &mut nodes[ix as usize];
+            let compatible = ix == node || shared && holder.instance.shared;
+            if !compatible {
                 holder.overtaken = true;
+                *stale += 1;
                 live |= holder.told.is_some();
                 conflicts = true;
             }
-        }
+            compatible
+        });
         if conflicts {
             kind_of_gap(live, self, if live { "overlap" } else { "acquire_of_held" });
         }
@@ -286,7 +291,11 @@ impl State {
         f.releasing(&self.m, node);
         let state = *self.m.node(node);
         let lock = &mut self.m.locks[state.lock as usize];
-        remove(&mut lock.holders, node);
+        if state.overtaken {
+            lock.overtaken -= 1;
+        } else {
+            remove(&mut lock.holders, node);
+        }
         if lock.kind == LockKind::Semaphore {
             lock.free = lock.free.saturating_add(1);
         }
@@ -402,7 +411,7 @@ impl State {
 
     fn sweep(&mut self, f: &mut impl Follower) {
         let idle = |(ix, l): (usize, &super::LockState)| {
-            (l.holders.is_empty() && l.queued == 0 && l.round.is_none()).then_some(ix as u32)
+            (l.holders.is_empty() && l.overtaken == 0 && l.queued == 0 && l.round.is_none()).then_some(ix as u32)
         };
         let idle: Vec<u32> = self.m.locks.iter().filter_map(idle).collect();
         for ix in idle {

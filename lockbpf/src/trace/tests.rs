@@ -268,6 +268,23 @@ fn mentioned(harvests: &[Harvest]) -> Vec<u32> {
     sums.chain(waits).chain(members).map(|stack| stack.0).collect()
 }
 
+/// Threads that an event mentions.
+fn tids(event: &Event) -> Vec<Tid> {
+    let (tid, owner, waker) = match event {
+        Event::Section(s) => (Some(s.tid), s.owner, s.waker),
+        Event::FutexWait(w) => (Some(w.tid), w.owner, w.waker),
+        Event::OffCpu(o) => (Some(o.tid), None, None),
+        Event::ThreadExit(totals) => (Some(totals.tid), None, None),
+        Event::Process(_) => (None, None, None),
+        Event::Op(op) | Event::Step(op) => match op.action {
+            Action::Attempt(a) => (Some(op.tid), a.owner, None),
+            Action::Acquire { waker, .. } => (Some(op.tid), None, waker),
+            _ => (Some(op.tid), None, None),
+        },
+    };
+    [tid, owner, waker].into_iter().flatten().collect()
+}
+
 /// Names made of the numbers they name.
 struct Told;
 
@@ -395,6 +412,11 @@ proptest! {
         events.iter().for_each(|event| writer.event(event).unwrap());
         let (bytes, _) = writer.finish(&harvest, &mut Told, Time(4)).unwrap();
         let mut names = read(&bytes).unwrap().1.names;
+        for tid in events.iter().flat_map(tids) {
+            prop_assert_eq!(names.thread_id(tid), Told.thread_id(tid));
+            prop_assert_eq!(names.thread_number(tid), Told.thread_number(tid));
+            prop_assert_eq!(names.comm(tid), Told.comm(tid));
+        }
         for event in &events {
             if let Event::Section(s) = event {
                 let (process, site) = (s.site.process, s.site.addr);
@@ -403,9 +425,6 @@ proptest! {
                 prop_assert_eq!(names.lock_id(s.lock), Told.lock_id(s.lock));
                 prop_assert_eq!(names.kind(s.lock), Told.kind(s.lock));
                 prop_assert_eq!(names.site_id(s.site), Told.site_id(s.site));
-                prop_assert_eq!(names.thread_id(s.tid), Told.thread_id(s.tid));
-                prop_assert_eq!(names.thread_number(s.tid), Told.thread_number(s.tid));
-                prop_assert_eq!(names.comm(s.tid), Told.comm(s.tid));
                 if let Some(raw) = s.stack.and_then(|stack| harvest.stacks.get(&stack)) {
                     let process = s.lock.process;
                     prop_assert_eq!(names.call_stack(process, raw, None), Told.call_stack(process, raw, None));

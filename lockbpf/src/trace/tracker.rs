@@ -58,19 +58,22 @@ impl Tracker {
             Event::Section(s) => {
                 self.lock(s.lock);
                 self.site(s.site);
-                self.thread(s.tid);
+                self.threads([Some(s.tid), s.owner, s.waker]);
                 self.stack(s.lock.process, s.stack);
             }
             Event::FutexWait(w) => {
                 self.lock(w.word);
-                self.thread(w.tid);
+                self.threads([Some(w.tid), w.owner, w.waker]);
                 w.site.into_iter().for_each(|site| self.site(site));
                 self.stack(w.word.process, w.stack);
             }
-            Event::OffCpu(o) => self.stack(o.process, o.stack),
-            Event::ThreadExit(totals) => self.thread(totals.tid),
+            Event::OffCpu(o) => {
+                self.threads([Some(o.tid), None, None]);
+                self.stack(o.process, o.stack);
+            }
+            Event::ThreadExit(totals) => self.threads([Some(totals.tid), None, None]),
             Event::Op(op) | Event::Step(op) => {
-                self.thread(op.tid);
+                self.threads([Some(op.tid), None, None]);
                 self.action(op.process, &op.action);
             }
             Event::Process(_) => {}
@@ -82,11 +85,16 @@ impl Tracker {
             Action::Attempt(a) => {
                 self.lock(a.lock);
                 self.site(a.site);
+                self.threads([a.owner, None, None]);
                 self.stack(a.lock.process, a.stack);
                 // Locks of event lines belong to no process, their threads may.
                 self.stack(process, a.stack);
             }
-            Action::Acquire { lock, .. } | Action::Release { lock, .. } | Action::Fail { lock, .. } => self.lock(lock),
+            Action::Acquire { lock, waker } => {
+                self.lock(lock);
+                self.threads([waker, None, None]);
+            }
+            Action::Release { lock, .. } | Action::Fail { lock, .. } => self.lock(lock),
             Action::Barrier(a) => {
                 self.lock(a.barrier);
                 self.site(a.site);
@@ -139,8 +147,8 @@ impl Tracker {
         self.addresses.mention((site.process, site.addr));
     }
 
-    fn thread(&mut self, tid: Tid) {
-        self.threads.mention(tid);
+    fn threads(&mut self, tids: [Option<Tid>; 3]) {
+        tids.into_iter().flatten().for_each(|tid| self.threads.mention(tid));
     }
 
     fn stack(&mut self, process: Process, stack: Option<StackId>) {

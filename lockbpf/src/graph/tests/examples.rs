@@ -99,7 +99,7 @@ fn figure_2_barrier() {
     let expected = [(5, 2, 4, Barrier), (5, 4, 4, Barrier), (7, 2, 2, Barrier), (7, 4, 2, Barrier), (7, 6, 2, Barrier)];
     assert_eq!(edges(&exclusive), expected);
     assert_eq!([1, 4, 2, 3].map(|s| apwt(&exclusive, s)), [0, 0, 8, 6]);
-    let overlapping = findings_of(&figure_2(), Options { detail: true, overlapping_barriers: true });
+    let overlapping = findings_of(&figure_2(), Options { overlapping_barriers: true, ..DETAIL });
     let expected = [(5, 2, 4, Barrier), (5, 4, 4, Barrier), (7, 2, 6, Barrier), (7, 4, 6, Barrier), (7, 6, 2, Barrier)];
     assert_eq!(edges(&overlapping), expected);
     assert_eq!([1, 4, 2, 3].map(|s| apwt(&overlapping, s)), [0, 0, 8, 14]);

@@ -63,7 +63,7 @@ fn exits(time: u64, tid: u32) -> Op {
     op(time, tid, Action::Exit)
 }
 
-const DETAIL: Options = Options { detail: true, overlapping_barriers: false };
+const DETAIL: Options = Options { detail: true, overlapping_barriers: false, totals: false, hold_back: 0 };
 
 /// The findings, with everything checked that holds for each trace.
 fn findings_of(ops: &[Op], options: Options) -> Findings {

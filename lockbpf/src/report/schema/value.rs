@@ -208,7 +208,10 @@ pub enum ThreadId {
 impl ThreadId {
     /// What the input calls a thread.
     pub(crate) fn new(tid: Tid, names: &mut dyn Names) -> Self {
-        names.thread_id(tid).map_or(Self::Number(tid.0.into()), Self::Name)
+        match names.thread_number(tid) {
+            Some(number) => Self::Number(number),
+            None => names.thread_id(tid).map_or(Self::Number(tid.0.into()), Self::Name),
+        }
     }
 }
 

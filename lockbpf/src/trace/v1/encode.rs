@@ -89,7 +89,7 @@ impl Encoder {
 
 impl Dictionary {
     fn put(&mut self, out: &mut Vec<u8>, parts: &Parts) -> bool {
-        let known = self.shapes.get(&parts.shape).copied();
+        let (known, tids) = (self.shapes.get(&parts.shape).copied(), self.tids.len());
         let (number, lock) = known.unwrap_or_else(|| (NEW_SHAPE, self.define(out, &parts.shape)));
         if known.is_some() {
             put(out, number + SHAPES);
@@ -127,7 +127,7 @@ impl Dictionary {
                 slot.1 = parts.owner;
             }
         }
-        known.is_none()
+        known.is_none() || self.tids.len() > tids
     }
 
     /// Defines a shape; returns the number of its lock.
