@@ -1,8 +1,9 @@
 //! Selection of workload sizes: a program that its locks hold back, and one that the CPUs do.
 
 use crate::harness::build::{Variant, compile};
-use crate::harness::observer::{Outcome, run};
-use crate::harness::turn;
+use crate::harness::observer::{Outcome, run, run_command};
+use crate::harness::privilege::unprivileged;
+use crate::harness::{may_observe, turn};
 use serde_json::Value;
 
 /// Bound on CPU use that the sleeping program stays below and the computing one exceeds, on a busy machine too.
@@ -12,7 +13,10 @@ const MAX_CPU: &str = "10%";
 fn select(options: &[&str], line: &str) -> Outcome {
     let (name, arguments) = line.split_once(' ').expect("a workload has arguments");
     let program = compile(name, Variant::Plain);
-    let script = format!("echo g | exec {} {arguments}", program.display());
+    // The workload's signal to go; `exec`, since only the command's own process is observed.
+    let go = program.with_extension("go");
+    std::fs::write(&go, "g").expect("failed to write a workload's input");
+    let script = format!("exec {} {arguments} < {}", program.display(), go.display());
     run(&[&["select"], options, &["--", "sh", "-c", &script]].concat())
 }
 
@@ -48,6 +52,38 @@ fn a_program_that_computes() {
     assert!(sizes.is_empty(), "{selection}");
     let larger = &selection["sizes"][1];
     assert_eq!((&larger["longer"], &larger["cpu_idle"]), (&Value::from(true), &Value::from(false)), "{larger}");
+}
+
+#[test]
+fn the_selected_sizes_are_ranked() {
+    let Some(_turn) = may_observe() else { return };
+    let options = ["--sizes", "1,6", "--runs", "4", "--max-cpu", MAX_CPU, "--observe-runs", "2", "--format", "json"];
+    let (selection, sizes) = selected(&select(&options, "hold {size} 1 20000"));
+    assert_eq!(sizes, ["6"], "{selection}");
+    assert_eq!(selection.get("no_ranking"), None, "{selection}");
+    let ranking = &selection["ranking"];
+    assert_eq!(ranking["schema"], "lockbpf.report/1");
+    assert_eq!(ranking["runs"]["count"], 2, "{ranking}");
+    let symbol = ranking["sites"][0]["symbol"].as_str().unwrap_or_default();
+    assert!(symbol.starts_with("slow_holder"), "{ranking}");
+    let lock = &ranking["locks"][0];
+    // Only runs of the selected size were observed: 6 rounds each.
+    assert_eq!((&lock["name"], lock["acquisitions"].as_u64()), (&Value::from("cache_lock"), Some(12)), "{lock}");
+}
+
+#[test]
+fn without_rights_there_is_a_selection_but_no_ranking() {
+    let _turn = turn();
+    let Some((_dir, mut command)) = unprivileged() else { return };
+    let arguments = ["select", "--sizes", "0.05,0.2", "--runs", "4", "--max-cpu", MAX_CPU, "--", "sleep", "{size}"];
+    let outcome = run_command(command.args(arguments));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("exposes a synchronization bottleneck at size 0.2"), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("No ranking of locks: ") && outcome.stdout.contains("CAP_BPF"),
+        "{}",
+        outcome.stdout
+    );
 }
 
 #[test]
