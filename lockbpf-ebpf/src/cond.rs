@@ -4,6 +4,7 @@
 
 use crate::atomic::add;
 use crate::mutex::{GlibcMutex, return_address, unexpected_release};
+use crate::off_cpu::record_absence;
 use crate::section::{attempt, close, fits, settle, sums, tally};
 use crate::thread::{Thread, current, now};
 use aya_ebpf::programs::ProbeContext;
@@ -15,6 +16,7 @@ use lockbpf_common::sums::SumKey;
 pub fn wait(ctx: &ProbeContext) {
     let now = now();
     let Some(t) = current() else { return };
+    record_absence(t);
     settle(t);
     let cond: u64 = ctx.arg(0).unwrap_or(0);
     let lock: u64 = ctx.arg(1).unwrap_or(0);

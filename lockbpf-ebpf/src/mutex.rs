@@ -3,6 +3,7 @@
 
 use crate::atomic::add;
 use crate::maps::{CONTROL, count};
+use crate::off_cpu::record_absence;
 use crate::process::start_boottime;
 use crate::section::{acquired, attempt, close, contend, contend_held, failed, fits, hold, settle, sums};
 use crate::thread::{Held, Thread, current, now, task};
@@ -194,6 +195,7 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
 pub fn release(ctx: &ProbeContext) {
     let now = now();
     let Some(t) = current() else { return };
+    record_absence(t);
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let Some(i) = t.find(lock) else {

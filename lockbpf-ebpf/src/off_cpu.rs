@@ -21,7 +21,7 @@ use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 2;
 
-/// An absence, until it is recorded: by the thread itself, once it is back and does something with a lock, or leaves again.
+/// An absence, until it is recorded: by the thread itself, once it is back and gives back a lock, or leaves again.
 /// How long it waited for a CPU is known only then, from what the scheduler adds up for each thread; to watch each thread's
 /// wake-ups for it would cost all of them.
 #[derive(Clone, Copy)]

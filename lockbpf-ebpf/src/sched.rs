@@ -3,6 +3,7 @@
 use crate::emit::emit;
 use crate::futex::abandon_wait;
 use crate::maps::{CONTROL, WAITS, count};
+use crate::off_cpu::record_absence;
 use crate::process;
 use crate::section::{close, settle};
 use crate::thread::{existing, now, task, tid};
@@ -48,6 +49,7 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     let now = now();
+    record_absence(t);
     abandon_wait(t);
     settle(t);
     if t.depth > 0 {

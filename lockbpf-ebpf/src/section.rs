@@ -3,7 +3,6 @@
 use crate::atomic::add;
 use crate::emit::emit;
 use crate::maps::{CONFIG, SUMS, count, user_stack};
-use crate::off_cpu::record_absence;
 use crate::orders::nested;
 use crate::thread::{Held, Pending, Thread, tid};
 use aya_ebpf::EbpfContext;
@@ -83,7 +82,6 @@ pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> &mut
 /// cancelled `pthread_cond_wait`, for one). What they waited for is known from their futex calls.
 #[inline(always)]
 pub fn settle(t: &mut Thread) {
-    record_absence(t);
     match t.pending.via {
         0 => {}
         via if via == Via::Lock as u32 || via == Via::CondReacquire as u32 => {

@@ -1,10 +1,11 @@
 //! One iterator of events in, one observation out: the same for live capture, trace files and synthetic events.
 #![forbid(unsafe_code)]
 
+use crate::barriers::Barriers;
 use crate::deadlock::Deadlock;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::graph::WaitGraph;
-use crate::id::{Process, Tid};
+use crate::id::{Lock, Process, Site, Tid};
 use crate::observation::{Harvest, Observation, OpenWait};
 use crate::op::{Action, Attempt, Failure, LockKind, Op, Released};
 use crate::order::Sorter;
@@ -71,6 +72,7 @@ pub struct Analyst {
 #[derive(Debug, Default)]
 struct Sums {
     totals: Option<Totals>,
+    barriers: Barriers,
     open: Vec<OpenWait>,
 }
 
@@ -81,7 +83,7 @@ impl Analyst {
         Self {
             sorter: Sorter::new(options.hold_back),
             graph: WaitGraph::new(options),
-            sums: Sums { totals: options.totals.then(Totals::default), open: Vec::new() },
+            sums: Sums { totals: options.totals.then(Totals::default), ..Sums::default() },
             processes: HashMap::new(),
             exited: Vec::new(),
             events: 0,
@@ -140,7 +142,7 @@ impl Analyst {
         }
         let orders = if harvest.orders.is_empty() { self.graph.orders() } else { harvest.orders };
         let findings = self.graph.finish(end, &mut self.sums);
-        let Sums { totals, open } = self.sums;
+        let Sums { totals, barriers, open } = self.sums;
         let mut quality = harvest.quality;
         quality.events = self.events;
         quality.late += self.sorter.late();
@@ -156,6 +158,7 @@ impl Analyst {
                 quality.counters.insert(lockbpf_common::counter::Counter::SumsFull.name(), beyond);
             }
         }
+        sums.extend(barriers.sums());
         Observation {
             target,
             start,
@@ -176,16 +179,28 @@ impl Analyst {
 }
 
 fn step(graph: &mut WaitGraph, sums: &mut Sums, op: &Op) {
-    match &mut sums.totals {
-        Some(totals) => {
-            totals.step(op);
-            graph.op(op, totals);
-        }
-        None => graph.op(op, &mut ()),
+    if let Action::Barrier(arrival) = &op.action {
+        sums.barriers.arrive(arrival);
     }
+    if let Some(totals) = &mut sums.totals {
+        totals.step(op);
+    }
+    graph.op(op, sums);
 }
 
 impl Observer for Sums {
+    fn acquired(&mut self, instance: &Instance) {
+        if let Some(totals) = &mut self.totals {
+            totals.acquired(instance);
+        }
+    }
+
+    fn idled(&mut self, tid: Tid, condition: Lock, site: Site, since: Time, until: Time) {
+        if let Some(totals) = &mut self.totals {
+            totals.idled(tid, condition, site, since, until);
+        }
+    }
+
     fn released(&mut self, instance: &Instance, at: Time, how: Released) {
         if let Some(totals) = &mut self.totals {
             totals.released(instance, at, how);
@@ -195,6 +210,13 @@ impl Observer for Sums {
     fn failed(&mut self, instance: &Instance, at: Time, how: Failure) {
         if let Some(totals) = &mut self.totals {
             totals.failed(instance, at, how);
+        }
+    }
+
+    fn passed(&mut self, region: &Instance, successor: &Instance) {
+        self.barriers.passed(region, successor);
+        if let Some(totals) = &mut self.totals {
+            totals.passed(region, successor);
         }
     }
 

@@ -7,6 +7,7 @@
 //! not know; [`cli`] on top joins them.
 
 pub mod analysis;
+pub mod barriers;
 pub mod capture;
 pub mod cli;
 pub mod deadlock;

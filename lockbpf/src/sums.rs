@@ -80,6 +80,8 @@ pub struct SiteSums {
     pub kind: LockKind,
     /// glibc's mutex kind, or one of lockbpf's own marks ([`lockbpf_common::kind::mutex_kind`]).
     pub mutex_kind: u32,
+    /// Barrier only: how many threads a round takes; 0 elsewhere.
+    pub participants: u32,
     /// Time of the first operation.
     pub first: Time,
     /// Sections completed (condition variable: waits; futex: waits that slept and were woken).
@@ -116,6 +118,7 @@ impl SiteSums {
             via,
             kind: LockKind::Mutex,
             mutex_kind: 0,
+            participants: 0,
             first,
             acquisitions: 0,
             contended: 0,

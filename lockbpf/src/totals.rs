@@ -162,6 +162,15 @@ impl Totals {
 }
 
 impl Observer for Totals {
+    fn passed(&mut self, _region: &Instance, successor: &Instance) {
+        // Waiting for the others is the thread's; nothing is acquired and nothing held.
+        if let Some((attempt, acquire)) = successor.attempt.zip(successor.acquire)
+            && let Some(thread) = self.thread(successor.tid, successor.process)
+        {
+            thread.totals.wait += acquire.since(attempt);
+        }
+    }
+
     fn acquired(&mut self, i: &Instance) {
         if let Some((thread, at)) = self.thread(i.tid, i.process).zip(i.acquire) {
             if thread.depth == 0 {

@@ -149,7 +149,7 @@ fn orders_by_plain_uprobes() {
 fn arrivals(captured: &Captured, truth: &Truth) -> Vec<(Op, Arrival)> {
     let meeting = truth.fact("meeting");
     let arrival = |event: &Event| match event {
-        Event::Op(op) => match op.action {
+        Event::Step(op) => match op.action {
             Action::Barrier(arrival) if arrival.barrier.addr == meeting => Some((*op, arrival)),
             _ => None,
         },

@@ -94,3 +94,17 @@ fn waits_behind_a_nested_lock_blame_the_outer_holder() {
     assert_eq!(functions(&report.named("outer_lock").holders).first(), Some(&"middle_man"));
     assert_eq!(functions(&report.named("inner_lock").holders).first(), Some(&"root_cause"));
 }
+
+#[test]
+fn task_queues_blame_the_long_section() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe("taskqueues 4 400 10 1000 sleep");
+    let lock = report.named("patch_lock");
+    assert_eq!(lock.acquisitions, truth.lock("patch_lock").acquisitions);
+    assert_eq!(lock.lock, report.locks[0].lock, "{:?}", report.names());
+    // Most waiting happens where free tasks are taken, but the updates of patches cause it.
+    assert_eq!(functions(&lock.waiters).first(), Some(&"allocate_task"), "{lock:?}");
+    assert_eq!(functions(&lock.holders).first(), Some(&"update_patch"), "{lock:?}");
+    let split = observe("taskqueues 4 400 10 1000 sleep split").1;
+    assert!(split.locks.iter().all(|l| l.wait_ns.sum < lock.wait_ns.sum), "{:?}", split.names());
+}

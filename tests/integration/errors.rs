@@ -2,11 +2,10 @@
 
 use crate::harness::build::Variant;
 use crate::harness::observer::{Outcome, lockbpf, run, run_command};
-use crate::harness::privilege::{installed, is_root, skipped};
+use crate::harness::privilege::{skipped, unprivileged};
 use crate::harness::workload::Workload;
 use crate::harness::{may_observe, turn};
-use std::fs::{self, OpenOptions, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, OpenOptions};
 use std::process::Command;
 
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -88,23 +87,6 @@ fn bad_usage() {
     ] {
         run(arguments).assert_error(&[named]);
     }
-}
-
-/// lockbpf as the user `nobody`, without any capability, in a place where that user may execute it; `None`, with the
-/// proof printed, where it cannot be done.
-fn unprivileged() -> Option<(tempfile::TempDir, Command)> {
-    if !is_root() {
-        skipped("not root: cannot become another user");
-        return None;
-    }
-    let setpriv = installed("setpriv")?;
-    let dir = tempfile::tempdir().expect("failed to make a directory");
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("failed to open a directory to all");
-    let program = dir.path().join("lockbpf");
-    fs::copy(env!("CARGO_BIN_EXE_lockbpf"), &program).expect("failed to copy lockbpf");
-    let mut command = Command::new(setpriv);
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
-    Some((dir, command))
 }
 
 #[test]

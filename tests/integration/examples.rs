@@ -149,7 +149,8 @@ fn figure_2_exclusive() {
         let report = report("figure_2.jsonl", options);
         assert_eq!(edges(&report), wanted.map(str::to_owned).into());
         let apwt = column(&report["sites"], "site", "apwt_ns");
-        assert_eq!((apwt["region2"], apwt["region3"], apwt["region1"]), (Some(8), Some(6), Some(0)));
+        assert_eq!((apwt["region2"], apwt["region3"]), (Some(8), Some(6)));
+        assert!(apwt.iter().all(|(site, &sum)| matches!(site.as_str(), "region2" | "region3") || sum == Some(0)));
         assert_conserving(&report);
         let sites: BTreeSet<_> = nodes(&report).into_iter().map(|[id, site, ..]| format!("{id} {site}")).collect();
         let wanted_sites = [

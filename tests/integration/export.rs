@@ -2,7 +2,7 @@
 
 use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf, run};
-use crate::harness::workload::{Truth, Workload};
+use crate::harness::workload::{LockTruth, Truth, Workload};
 use lockbpf::event::{Event, Via};
 use lockbpf::names::Names;
 use lockbpf::trace::{Closing, Ended, Reader};
@@ -87,14 +87,14 @@ fn a_killed_recorder_loses_a_second_at_most() {
     let made: u64 = truth.locks.iter().map(|lock| lock.acquisitions).sum();
     let all_there = || {
         let Ok(file) = File::open(&path) else { return false };
-        let Ok(reader) = Reader::new(file) else { return false };
-        reader.into_closing().is_ok_and(|closing| {
-            let locks = closing.harvest.sums.iter().filter(|k| k.via != Via::Futex);
-            let sums: u64 = locks.map(|k| k.sums.acquisitions).sum();
-            sums >= made && closing.events >= made
+        let closing = Reader::new(file).and_then(Reader::into_closing);
+        closing.is_ok_and(|mut closing| {
+            let told = |lock: &LockTruth| lock.symbol.as_deref().map(|symbol| acquisitions(&mut closing, symbol));
+            let told: u64 = truth.locks.iter().filter_map(told).sum();
+            told == made && closing.events >= made
         })
     };
-    crate::harness::process::eventually("sums and events in the file of a recorder that goes on", all_there);
+    crate::harness::process::eventually("sums, names and events in the file of a recorder that goes on", all_there);
     observer.running.signal(Signal::SIGKILL);
     assert_eq!(observer.outcome().code, None);
     let (events, mut closing) = read(&path);

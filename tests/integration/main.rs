@@ -9,6 +9,7 @@ mod cli;
 mod condvar;
 mod containers;
 mod contention;
+mod diff;
 mod errors;
 mod exact;
 mod examples;

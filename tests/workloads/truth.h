@@ -2,7 +2,7 @@
 // printed at the end.
 //
 // Protocol: a workload prints "ready" on stdout, waits for one byte on stdin ("go"), works, prints its truth as one line
-// of JSON and exits; with LINGER in its environment it stays until stdin is closed.
+// of JSON and exits; with LINGER in its environment it stays until stdin is closed, with GO it does not wait.
 //
 // The times are bounds that hold for any correct observer, on a busy machine too, since the clock is read outside of
 // the calls that are probed:
@@ -226,6 +226,8 @@ static inline void ready(void)
 static inline void await_go(void)
 {
     char byte;
+    if (getenv("GO"))
+        return;
     if (read(STDIN_FILENO, &byte, 1) != 1)
         die("no go on stdin", EPIPE);
 }

@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Why a command could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -42,14 +42,18 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// Starts a command and stops it right after its exec. Must be let go by the same thread.
+    /// Starts a command and stops it right after its exec. Must be let go by the same thread. A `silent` one reads
+    /// nothing, and what it writes to standard output is dropped.
     ///
     /// # Errors
     /// When it cannot be executed, or does not stop.
-    pub fn stopped(command: &[OsString]) -> Result<Self, LaunchError> {
+    pub fn stopped(command: &[OsString], silent: bool) -> Result<Self, LaunchError> {
         let name = command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
         let mut child = Command::new(command.first().cloned().unwrap_or_default());
         child.args(command.iter().skip(1));
+        if silent {
+            child.stdin(Stdio::null()).stdout(Stdio::null());
+        }
         // SAFETY: ptrace(PTRACE_TRACEME) is async-signal-safe, which is all that may run between fork and exec.
         unsafe { child.pre_exec(|| ptrace::traceme().map_err(io::Error::from)) };
         let child = child.spawn().map_err(|source| LaunchError::Spawn { command: name.clone(), source })?;

@@ -131,7 +131,7 @@ pub(super) enum ExportFormat {
 }
 
 /// How to observe.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(super) struct CaptureArgs {
     /// Stop after this time, e.g. 30s, 500ms, 2m. Without it: until Ctrl-C, or until the target exits.
     #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -163,6 +163,9 @@ pub(super) struct CaptureArgs {
     /// Say more on stderr, the kernel side's log included; twice for all of it.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// The command reads nothing, and what it prints is dropped: for `select`.
+    #[arg(skip)]
+    pub silent: bool,
 }
 
 /// How to observe and report.
@@ -189,9 +192,10 @@ pub(super) enum Format {
 }
 
 /// Where probes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum PlacementChoice {
     /// The cheapest correct site.
+    #[default]
     Best,
     /// The entry of the function; to show what placement is worth.
     Entry,

@@ -233,7 +233,7 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
     }
     notes.extend(targets.notes.iter().map(|note| format!("{note}.")));
     // Last: it waits at its exec until the probes are there.
-    let launched = launched.map(|command| Launched::stopped(command)).transpose()?;
+    let launched = launched.map(|command| Launched::stopped(command, plan.capture.silent)).transpose()?;
     let pids = match (&plan.target, &launched) {
         (Target::SystemWide, _) => Vec::new(),
         (_, Some(child)) => vec![child.id()],

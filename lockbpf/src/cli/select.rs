@@ -1,8 +1,11 @@
 //! `lockbpf select`: runs a command at growing sizes, tells which of them expose a synchronization bottleneck, and
 //! observes those. Times and CPU use come from runs without probes.
 
-use super::args::Format;
-use super::output;
+use super::args::{CaptureArgs, Format, Plan, Target};
+use super::collect::Collector;
+use super::{live, output};
+use crate::report::combine::{self, combine};
+use crate::report::{self, Report};
 use crate::select::{self, Criteria, Run, Runs, Selection};
 use crate::units::Nanos;
 use anyhow::{Context, Result, bail};
@@ -10,7 +13,9 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use serde::Serialize;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
@@ -19,6 +24,8 @@ use std::time::Instant;
 const PLACEHOLDER: &str = "{size}";
 /// Level of significance.
 const ALPHA: f64 = 0.05;
+/// Locks of the observed runs in a table, if the user does not say.
+const TABLE_TOP: usize = 10;
 
 /// Which workload to run, and how often.
 #[derive(Clone, Debug, Args)]
@@ -26,7 +33,8 @@ const ALPHA: f64 = 0.05;
   lockbpf select --sizes 1,2,4,8 -- ./server-benchmark --clients {size}
 
 {size} is replaced in every argument. What the command prints on stdout is dropped. Times and CPU use are taken without
-probes; the sizes that expose a bottleneck are then run again under observation, which takes the rights for that.")]
+probes; the sizes that expose a bottleneck are then run again under observation, which takes the rights for that, and sees
+the command's own process, not those that it starts.")]
 pub(super) struct SelectArgs {
     /// The sizes, growing, e.g. 1,2,4,8.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', required = true)]
@@ -71,17 +79,72 @@ pub(super) fn run(args: &SelectArgs) -> Result<ExitCode> {
     let runs = measure(args)?;
     let criteria = Criteria { alpha: ALPHA, max_cpu_use: args.max_cpu, cores };
     let selection = select::select(args.cmd.clone(), &runs, criteria);
-    print(args, &selection)?;
+    let (ranking, no_ranking) = match rank(args, &selection) {
+        Ok(report) => (Some(report), None),
+        // The runs took their time: what they tell is printed all the same.
+        Err(error) => (None, Some(format!("{error:#}"))),
+    };
+    print(args, &Outcome { selection: &selection, ranking, no_ranking })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(args: &SelectArgs, selection: &Selection) -> Result<()> {
+/// What is printed.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    #[serde(flatten)]
+    selection: &'a Selection,
+    /// The report on the observed runs of the selected sizes, all of them together.
+    ranking: Option<Report>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_ranking: Option<String>,
+}
+
+fn print(args: &SelectArgs, outcome: &Outcome<'_>) -> Result<()> {
     output::write(&match args.format {
-        Format::Table => select::table::render(selection, output::layout().width),
-        Format::Json => {
-            serde_json::to_string_pretty(selection).context("failed to write the selection as JSON")? + "\n"
+        Format::Table => {
+            let layout = output::layout();
+            let selection = select::table::render(outcome.selection, layout.width);
+            let ranking = match (&outcome.ranking, &outcome.no_ranking) {
+                (Some(report), _) => {
+                    let sizes = outcome.selection.selected.join(", ");
+                    let runs = args.observe_runs;
+                    let body = report::table::render(report, &layout);
+                    format!("Observed: sizes {sizes}, {runs} runs each (not those timed above)\n\n{body}")
+                }
+                (None, reason) => format!("No ranking of locks: {}.\n", reason.as_deref().unwrap_or("none was made")),
+            };
+            format!("{selection}\n{ranking}")
         }
+        Format::Json => serde_json::to_string_pretty(outcome).context("failed to write the selection as JSON")? + "\n",
     })
+}
+
+/// Observes runs of the selected sizes, which are not the timed ones, and ranks what holds them back.
+fn rank(args: &SelectArgs, selection: &Selection) -> Result<Report> {
+    if selection.selected.is_empty() {
+        bail!("no size was selected");
+    }
+    if args.observe_runs == 0 {
+        bail!("no runs were to be observed");
+    }
+    let mut reports = Vec::new();
+    for size in &selection.selected {
+        for _ in 0..args.observe_runs {
+            let command = command_of(&args.cmd, size);
+            let name = command.join(" ");
+            let plan = Plan {
+                target: Target::Command(command.into_iter().map(OsString::from).collect()),
+                capture: CaptureArgs { silent: true, ..CaptureArgs::default() },
+            };
+            let mut collector = Collector::default();
+            let captured = live::observe(&plan, Some(&name), &mut collector)?;
+            let (observation, mut symbols) = collector.finish(captured, false);
+            reports.push(report::build(&observation, &mut symbols, &report::Options::default())?);
+        }
+    }
+    let default = (args.format == Format::Table).then_some(TABLE_TOP);
+    Ok(combine(reports, &combine::Options { top: args.top.or(default), ..combine::Options::default() }))
 }
 
 fn check(args: &SelectArgs) -> Result<()> {

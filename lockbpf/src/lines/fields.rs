@@ -54,8 +54,7 @@ pub(super) struct RawTime<'a> {
 }
 
 /// What a line says its thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Attempt,
     Acquire,
@@ -69,6 +68,37 @@ pub(super) enum Operation {
     Off,
     On,
     Exit,
+}
+
+impl Operation {
+    /// The operation that goes by this name.
+    pub(super) fn named(word: &str) -> Option<Self> {
+        Some(match word {
+            "attempt" => Self::Attempt,
+            "acquire" => Self::Acquire,
+            "release" => Self::Release,
+            "try_fail" => Self::TryFail,
+            "timeout" => Self::Timeout,
+            "error" => Self::Error,
+            "barrier" => Self::Barrier,
+            "cond_wait" => Self::CondWait,
+            "cond_wake" => Self::CondWake,
+            "off" => Self::Off,
+            "on" => Self::On,
+            "exit" => Self::Exit,
+            _ => return None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Operation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(word) = Text::deserialize(deserializer)?;
+        Self::named(&word).ok_or_else(|| {
+            let word: String = word.chars().take(40).collect();
+            D::Error::custom(format_args!("unknown op {word:?}"))
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -41,21 +41,9 @@ fn set<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
 }
 
+/// What a line without a reason can say.
 fn operation(word: &str) -> Option<Operation> {
-    Some(match word {
-        "attempt" => Operation::Attempt,
-        "acquire" => Operation::Acquire,
-        "release" => Operation::Release,
-        "try_fail" => Operation::TryFail,
-        "timeout" => Operation::Timeout,
-        "error" => Operation::Error,
-        "barrier" => Operation::Barrier,
-        "cond_wait" => Operation::CondWait,
-        "cond_wake" => Operation::CondWake,
-        "on" => Operation::On,
-        "exit" => Operation::Exit,
-        _ => return None,
-    })
+    Operation::named(word).filter(|&operation| operation != Operation::Off)
 }
 
 fn mode(word: &str) -> Option<Mode> {

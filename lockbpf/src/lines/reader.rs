@@ -114,7 +114,6 @@ struct Parser {
     ticks_per_ns: u64,
     /// Lines so far.
     line: u64,
-    /// Time of the latest line.
     /// An event that comes after the one just given.
     queued: Option<Event>,
     labels: Labels,

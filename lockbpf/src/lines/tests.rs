@@ -163,7 +163,7 @@ fn what_is_wrong_is_told_with_its_line() {
         assert_eq!(error(&format!("{good}\n\n{line}\n{good}")), format!("line 3: {says}"), "{line}");
     }
     for (line, says) in [
-        (r#"{"t":5,"tid":1,"op":"grab","lock":"L"}"#, "unknown variant `grab`"),
+        (r#"{"t":5,"tid":1,"op":"grab","lock":"L"}"#, "unknown op \"grab\""),
         (r#"{"t":5,"tid":1,"op":"off","reason":"tired"}"#, "unknown variant `tired`"),
         (r#"{"t":5,"tid":1,"op":"attempt","lock":"L","site":"s","mode":"mine"}"#, "unknown variant `mine`"),
         (r#"{"t":"5","tid":1,"op":"exit"}"#, "expected a time in ns as a number"),

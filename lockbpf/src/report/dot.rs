@@ -83,13 +83,26 @@ fn colour(kind: &str) -> &'static str {
     COLOURS.iter().find(|&&(name, _)| name == kind).map_or("#000000", |&(_, colour)| colour)
 }
 
-/// A line of an edge; the widest for the whole of `most`.
-fn edge(text: &mut String, from: &str, to: &str, kind: &str, cost: Ns, label: &[String], inferred: bool, most: Ns) {
-    let width = 1.0 + 4.0 * cost.share_of(most);
-    let dashed = if inferred { ", style=dashed" } else { "" };
-    let (label, colour) = (quoted(label), colour(kind));
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "  {from} -> {to} [label={label}, color=\"{colour}\", penwidth={width:.1}{dashed}];");
+/// An edge to be drawn: the identities of its ends as they stand in the text, its label.
+struct Arrow<'a> {
+    from: String,
+    to: String,
+    kind: &'a str,
+    cost: Ns,
+    label: String,
+    inferred: bool,
+}
+
+impl Arrow<'_> {
+    /// Its line; the widest for the whole of `most`.
+    fn draw(&self, most: Ns, text: &mut String) {
+        let Self { from, to, kind, cost, label, inferred } = self;
+        let width = 1.0 + 4.0 * cost.share_of(most);
+        let dashed = if *inferred { ", style=dashed" } else { "" };
+        let (label, colour) = (quoted(std::slice::from_ref(label)), colour(kind));
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {from} -> {to} [label={label}, color=\"{colour}\", penwidth={width:.1}{dashed}];");
+    }
 }
 
 fn one_by_one(graph: &GraphEntry, names: &Names<'_>) -> String {
@@ -120,7 +133,7 @@ fn one_by_one(graph: &GraphEntry, names: &Names<'_>) -> String {
     let most = graph.edges.iter().map(|e| e.cost_ns).max().unwrap_or_default();
     for EdgeEntry { from, to, kind, cost_ns, inferred } in &graph.edges {
         let (from, to) = (quoted(std::slice::from_ref(from)), quoted(std::slice::from_ref(to)));
-        edge(&mut text, &from, &to, kind, *cost_ns, &[cost_ns.to_string()], *inferred, most);
+        Arrow { from, to, kind, cost: *cost_ns, label: cost_ns.to_string(), inferred: *inferred }.draw(most, &mut text);
     }
     text
 }
@@ -166,8 +179,9 @@ fn by_site(graph: &GraphEntry, names: &Names<'_>) -> String {
     let most = bundles.values().map(|b| b.cost).max().unwrap_or_default();
     for ((from, to, kind), bundle) in &bundles {
         let id = |section| format!("s{}", numbers.get(section).copied().unwrap_or_default());
-        let label = [format!("{} ({}×)", bundle.cost, count(bundle.edges))];
-        edge(&mut text, &id(from), &id(to), kind, bundle.cost, &label, bundle.certain == 0, most);
+        let label = format!("{} ({}×)", bundle.cost, count(bundle.edges));
+        let (cost, inferred) = (bundle.cost, bundle.certain == 0);
+        Arrow { from: id(from), to: id(to), kind, cost, label, inferred }.draw(most, &mut text);
     }
     text
 }

@@ -33,6 +33,8 @@ pub(super) struct Total {
     /// glibc's kind at the first operation.
     pub(super) mutex_kind: u32,
     pub(super) kind: LockKind,
+    /// Of a barrier: how many threads a round takes.
+    pub(super) participants: u32,
     pub(super) acquisitions: u64,
     pub(super) contended: u64,
     pub(super) try_failures: u64,
@@ -52,6 +54,7 @@ impl Total {
         let mut total = Self {
             mutex_kind: first.map_or(0, |s| s.mutex_kind),
             kind: first.map_or(LockKind::Mutex, |s| s.kind),
+            participants: first.map_or(0, |s| s.participants),
             ..Self::default()
         };
         for s in all.iter().copied() {
@@ -65,6 +68,10 @@ impl Total {
             total.wakes_of_none += s.wakes_of_none;
             total.wait.merge(&s.wait);
             total.hold.merge(&s.hold);
+        }
+        if total.kind == LockKind::Barrier {
+            // An arrival has two sections: the region before it and the one after.
+            total.acquisitions /= 2;
         }
         total
     }

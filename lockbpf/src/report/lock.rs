@@ -67,6 +67,7 @@ impl<'a> Ranked<'a> {
             name: self.name.clone(),
             label: places.label(lock.process, &self.name),
             kind: kind(*lock, total.kind, places),
+            participants: (total.participants > 0).then_some(total.participants.into()),
             inferred: !gathered.is_lock(),
             mutex_type: mutex.map(|kind| mutex_type(kind).to_owned()),
             pi: bit(mutex_kind::PRIO_INHERIT),

@@ -79,7 +79,7 @@ fn meanwhile(site: &SiteEntry) -> String {
 pub(super) fn chains(report: &Report, most: usize, width: u16) -> Option<String> {
     let mut chains: Vec<(&LockEntry, &ChainEntry)> =
         report.locks.iter().flat_map(|l| l.chains.iter().map(move |c| (l, c))).collect();
-    chains.sort_by(|(_, a), (_, b)| b.wait_ns.cmp(&a.wait_ns));
+    chains.sort_by_key(|(_, chain)| std::cmp::Reverse(chain.wait_ns));
     let threads = Threads::of(report);
     let mut lines = vec!["Chains: locks waited for by the holder of another one".to_owned()];
     for (lock, chain) in chains.iter().take(most) {

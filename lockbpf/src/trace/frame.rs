@@ -112,16 +112,17 @@ pub(super) struct FrameWriter<W> {
     sink: W,
     sequence: u32,
     bytes: u64,
-    compressor: Option<zstd::bulk::Compressor<'static>>,
+    compressor: zstd::bulk::Compressor<'static>,
+    compress_events: bool,
     buffer: Vec<u8>,
 }
 
 impl<W: Write> FrameWriter<W> {
-    /// Begins a trace; `level` is zstd's, if frames are to be compressed.
-    pub(super) fn new(mut sink: W, version: u32, level: Option<i32>) -> io::Result<Self> {
-        let compressor = level.map(zstd::bulk::Compressor::new).transpose()?;
+    /// Begins a trace. Frames of events are compressed if wanted; others always are: they are few, and recur.
+    pub(super) fn new(mut sink: W, version: u32, compress_events: bool) -> io::Result<Self> {
+        let compressor = zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL)?;
         sink.write_all(&preamble(version))?;
-        Ok(Self { sink, sequence: 0, bytes: PREAMBLE as u64, compressor, buffer: Vec::new() })
+        Ok(Self { sink, sequence: 0, bytes: PREAMBLE as u64, compressor, compress_events, buffer: Vec::new() })
     }
 
     /// Writes one frame.
@@ -129,7 +130,8 @@ impl<W: Write> FrameWriter<W> {
         if payload.len() > MAX_PAYLOAD {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame of a trace would be too long"));
         }
-        let compressed = self.compressor.as_mut().map(|c| c.compress(payload)).transpose()?;
+        let compress = self.compress_events || kind != Kind::Events;
+        let compressed = compress.then(|| self.compressor.compress(payload)).transpose()?;
         let (stored, zstd) = match &compressed {
             Some(short) if short.len() < payload.len() => (short.as_slice(), ZSTD),
             _ => (payload, 0),

@@ -437,7 +437,7 @@ proptest! {
     fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..400), kind in 1u8..8, fresh in any::<bool>()) {
         prop_assert!(read(&bytes).is_none());
         // As the contents of a frame that is whole.
-        let mut frames = FrameWriter::new(Vec::new(), v1::VERSION, None).unwrap();
+        let mut frames = FrameWriter::new(Vec::new(), v1::VERSION, false).unwrap();
         let kind = [Kind::Header, Kind::Events, Kind::Names, Kind::Modules, Kind::Rows, Kind::Checkpoint, Kind::End]
             [usize::from(kind) - 1];
         frames.write(kind, fresh, &bytes).unwrap();
@@ -548,7 +548,7 @@ fn counts_and_lengths_are_not_believed() {
         (Kind::Rows, b"\x06\0\xff\xff\xff\xff\x0f"),
         (Kind::Rows, b"\x05\0\0\0\xff\xff\xff\xff\x0f"),
     ] {
-        let mut frames = FrameWriter::new(Vec::new(), v1::VERSION, None).unwrap();
+        let mut frames = FrameWriter::new(Vec::new(), v1::VERSION, false).unwrap();
         frames.write(kind, true, payload).unwrap();
         frames.write(Kind::Checkpoint, true, b"{}").unwrap();
         frames.write(Kind::End, true, b"").unwrap();
@@ -580,7 +580,7 @@ fn other_files_and_later_versions_are_refused() {
     assert!(matches!(refused(b"{\"t\":1,\"tid\":1,\"op\":\"exit\"}"), TraceError::NotATrace));
     let begin = &record(&[], 1, Compression::None)[..16];
     assert!(matches!(refused(&begin[..12]), TraceError::DamagedStart));
-    let later = FrameWriter::new(Vec::new(), 2, None).unwrap().finish().unwrap();
+    let later = FrameWriter::new(Vec::new(), 2, false).unwrap().finish().unwrap();
     assert!(matches!(refused(&later), TraceError::Version(2)));
     assert!(is_trace(begin) && !is_trace(b"\x89PNG\r\n\x1a\n"));
 }

@@ -24,7 +24,7 @@ const WHOLE_EVERY: u32 = 64;
 /// Addresses named in one snapshot at most (but at the end, all are): naming takes time, in which records pile up.
 const NAMES_AT_ONCE: usize = 1_024;
 
-/// Whether frames are compressed.
+/// Whether frames of events are compressed. Sums and names always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// They are not.
@@ -66,12 +66,8 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When the sink fails.
     pub fn new(sink: W, header: &Header, compression: Compression) -> io::Result<Self> {
-        let level = match compression {
-            Compression::None => None,
-            Compression::Zstd => Some(zstd::DEFAULT_COMPRESSION_LEVEL),
-        };
         let mut writer = Self {
-            frames: FrameWriter::new(sink, VERSION, level)?,
+            frames: FrameWriter::new(sink, VERSION, compression == Compression::Zstd)?,
             events: Encoder::default(),
             tracker: Tracker::default(),
             names: NamesEncoder::default(),

@@ -1,7 +1,10 @@
 //! Proof that a test cannot be run here: nothing is skipped without one.
 
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
@@ -9,7 +12,7 @@ const CAP_BPF: u32 = 39;
 
 /// Why this process may not load and attach eBPF programs, as the kernel tells it; `None` if it may.
 pub(crate) fn lacking() -> Option<String> {
-    let status = std::fs::read_to_string("/proc/self/status").expect("failed to read /proc/self/status");
+    let status = fs::read_to_string("/proc/self/status").expect("failed to read /proc/self/status");
     let line = status.lines().find(|line| line.starts_with("CapEff:")).expect("no CapEff in /proc/self/status");
     let bits = u64::from_str_radix(line["CapEff:".len()..].trim(), 16).expect("CapEff is not a number");
     let has = |cap: u32| bits >> cap & 1 == 1;
@@ -36,4 +39,21 @@ pub(crate) fn installed(program: &str) -> Option<std::path::PathBuf> {
         skipped(&format!("no {program} in {path}"));
     }
     found
+}
+
+/// lockbpf as the user `nobody`, without any capability, in a place where that user may execute it; `None`, with the
+/// proof printed, where it cannot be done.
+pub(crate) fn unprivileged() -> Option<(tempfile::TempDir, Command)> {
+    if !is_root() {
+        skipped("not root: cannot become another user");
+        return None;
+    }
+    let setpriv = installed("setpriv")?;
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("failed to open a directory to all");
+    let program = dir.path().join("lockbpf");
+    fs::copy(env!("CARGO_BIN_EXE_lockbpf"), &program).expect("failed to copy lockbpf");
+    let mut command = Command::new(setpriv);
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+    Some((dir, command))
 }

@@ -1,4 +1,5 @@
 mod contract;
+mod examples;
 mod story;
 
 use super::fixture::*;

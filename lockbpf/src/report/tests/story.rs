@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::deadlock::{Blocked, Deadlock, LockOrder};
-use crate::graph::findings::{
-    Cause, Causes, Chain, CriticalPath, Holder, Link, PathWait, Shares, SiteBlame, Waiter, Who,
-};
+use crate::graph::findings::{Cause, Causes, Chain, CriticalPath, Holder, Link, PathWait, Shares, Waiter, Who};
 use crate::id::StackId;
 use crate::op::LockKind;
 use crate::report::schema::Selection;
@@ -40,7 +38,7 @@ fn holder(o: &mut Run, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> H
         }
     }
     (row.causes, row.nested) = (causes, if nested { row.wait } else { Nanos(0) });
-    let known = o.findings.sites.entry(site(at)).or_insert_with(SiteBlame::default);
+    let known = o.findings.sites.entry(site(at)).or_default();
     known.apwt += row.wait;
     *o.findings.aplt.entry(lock).or_default() += row.wait;
     row
