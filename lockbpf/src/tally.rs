@@ -2,8 +2,8 @@
 //! is always complete.
 
 use crate::units::Nanos;
+use rustc_hash::FxHashMap;
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::AddAssign;
 
@@ -33,13 +33,13 @@ impl AddAssign for Tally {
 /// Tallies by key. Of more than `2 * N` keys the N largest survive; a key that returns after it was folded starts anew.
 #[derive(Clone, Debug)]
 pub struct TopTallies<K, const N: usize> {
-    kept: HashMap<K, Tally>,
+    kept: FxHashMap<K, Tally>,
     rest: Tally,
 }
 
 impl<K, const N: usize> Default for TopTallies<K, N> {
     fn default() -> Self {
-        Self { kept: HashMap::new(), rest: Tally::default() }
+        Self { kept: FxHashMap::default(), rest: Tally::default() }
     }
 }
 

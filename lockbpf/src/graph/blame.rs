@@ -185,7 +185,7 @@ impl Engine {
         }
         let at = found.unwrap_or_else(|| {
             let store = self.store_of.get(&culprit.lock).copied().unwrap_or(NONE);
-            state.cells.push(Cell { key, site, store, inferred: false, sum: 0 });
+            state.cells.push(Cell { key, site, store, row: NONE, inferred: false, sum: 0 });
             let at = state.cells.len() - 1;
             state.index.insert(key, at as u32);
             at

@@ -23,7 +23,7 @@ const MAX_LOCKS: usize = 32_768;
 /// Whom the waiters of a lock wait for, kept from one busy period to the next.
 const KEPT_CELLS: usize = 32;
 /// Pieces remembered per lock to tell which thread waited for which.
-pub(super) const PIECES: usize = 8;
+pub(super) const PIECES: usize = 4;
 
 /// Where a waiter is in its wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub(super) struct Cell {
     pub(super) site: u32,
     /// Index of the shares of the culprit's lock.
     pub(super) store: u32,
+    /// Its row in the shares of the lock that is waited for; [`NONE`] if it has none yet.
+    pub(super) row: u32,
     pub(super) inferred: bool,
     pub(super) sum: u64,
 }

@@ -137,7 +137,7 @@ pub struct Shares {
     pub chains: Vec<Chain>,
     /// Which thread waited for which.
     pub pairs: Pairs,
-    /// Attributed waiting that `pairs` does not list: before the last eight holders of a long queue.
+    /// Attributed waiting that `pairs` does not list: before the last four holders of a long queue.
     pub unpaired: Nanos,
     /// Distinct threads that waited, counted up to 1,024.
     pub threads: HashSet<Tid>,

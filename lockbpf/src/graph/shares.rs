@@ -59,6 +59,8 @@ pub(super) struct LockShares {
     /// The last wait that each holder prolonged, so that each counts once.
     victims: Vec<u64>,
     waits: u64,
+    recent_waiter: Option<(Option<Site>, u32)>,
+    recent_holder: Option<(Who, u32)>,
     threads: FxHashSet<Tid>,
     /// By links without their threads.
     chains: FxHashMap<Vec<Link>, (Nanos, Vec<Link>)>,
@@ -75,6 +77,8 @@ impl LockShares {
             holders: FxHashMap::default(),
             victims: Vec::new(),
             waits: 0,
+            recent_waiter: None,
+            recent_holder: None,
             threads: FxHashSet::default(),
             chains: FxHashMap::default(),
             key: Vec::new(),
@@ -83,22 +87,44 @@ impl LockShares {
 
     /// Row of the waiting site, new if need be.
     pub(super) fn waiter(&mut self, site: Option<Site>) -> usize {
-        if let Some(&row) = self.waiters.get(&site) {
+        if let Some((recent, row)) = self.recent_waiter
+            && recent == site
+        {
             return row as usize;
+        }
+        let row = self.waiter_row(site);
+        self.recent_waiter = Some((site, row));
+        row as usize
+    }
+
+    fn waiter_row(&mut self, site: Option<Site>) -> u32 {
+        if let Some(&row) = self.waiters.get(&site) {
+            return row;
         }
         let site = site.filter(|_| self.shares.waiters.len() < MAX_SITES);
         let rows = &mut self.shares.waiters;
         *self.waiters.entry(site).or_insert_with(|| {
             rows.push(Waiter { site, ..Waiter::default() });
             rows.len() as u32 - 1
-        }) as usize
+        })
     }
 
     /// Row of the holder, new if need be.
     pub(super) fn holder(&mut self, who: Who) -> usize {
-        if let Some(&row) = self.holders.get(&who) {
+        if let Some((recent, row)) = self.recent_holder
+            && recent == who
+        {
             return row as usize;
         }
+        let row = match self.holders.get(&who) {
+            Some(&row) => row,
+            None => self.new_holder(who),
+        };
+        self.recent_holder = Some((who, row));
+        row as usize
+    }
+
+    fn new_holder(&mut self, who: Who) -> u32 {
         let alike = |h: &&Holder| std::mem::discriminant(&h.who) == std::mem::discriminant(&who);
         let known = self.shares.holders.iter().filter(alike).count();
         let full = known >= if matches!(who, Who::Thread(_)) { MAX_THREADS } else { MAX_SITES };
@@ -108,7 +134,7 @@ impl LockShares {
         self.holder_row(who)
     }
 
-    fn holder_row(&mut self, who: Who) -> usize {
+    fn holder_row(&mut self, who: Who) -> u32 {
         let rows = &mut self.shares.holders;
         let victims = &mut self.victims;
         *self.holders.entry(who).or_insert_with(|| {
@@ -125,7 +151,7 @@ impl LockShares {
             });
             victims.push(0);
             rows.len() as u32 - 1
-        }) as usize
+        })
     }
 
     /// Counts a wait, before it is charged; its row.
@@ -157,6 +183,11 @@ impl LockShares {
     /// Charges a part of the wait counted last.
     pub(super) fn charge(&mut self, waiter: usize, c: &Charge) {
         let row = self.holder(c.who);
+        self.charge_row(waiter, row, c);
+    }
+
+    /// Charges a part of the wait counted last to a holder's row.
+    pub(super) fn charge_row(&mut self, waiter: usize, row: usize, c: &Charge) {
         let holder = &mut self.shares.holders[row];
         holder.wait += c.wait;
         if c.nested {

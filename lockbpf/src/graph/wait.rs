@@ -67,7 +67,7 @@ impl Engine {
     fn charge_wait(&mut self, m: &Machines, node: NodeIx, wait: Nanos, how: Ended) {
         let n = m.node(node);
         let i = &n.instance;
-        let state = &self.locks[n.lock as usize];
+        let state = &mut self.locks[n.lock as usize];
         let section = &mut self.sections[node as usize];
         let own = state.shares;
         let mut row = 0;
@@ -107,7 +107,7 @@ impl Engine {
         }
         let paired = section.head.filter(|h| h.who.is_some()).map_or(Nanos(0), |h| h.wait);
         if section.phase == Phase::Blocked {
-            for (at, cell) in state.cells.iter().enumerate() {
+            for (at, cell) in state.cells.iter_mut().enumerate() {
                 let cost = Nanos(cell.sum - section.before.get(at).copied().unwrap_or(0));
                 if cost == Nanos(0) {
                     continue;
@@ -122,7 +122,11 @@ impl Engine {
                 }
                 if own != NONE {
                     let (cause, nested, inferred) = (cell.key.cause, cell.key.nested, cell.inferred);
-                    self.stores[own as usize].charge(row, &Charge { who, cause, nested, inferred, wait: cost });
+                    let store = &mut self.stores[own as usize];
+                    if cell.row == NONE {
+                        cell.row = store.holder(who) as u32;
+                    }
+                    store.charge_row(row, cell.row as usize, &Charge { who, cause, nested, inferred, wait: cost });
                 }
             }
         }
