@@ -126,7 +126,10 @@ fn presence(presence: Presence) -> &'static str {
 fn cell(change: &Change, show: fn(f64) -> String) -> String {
     match (change.a, change.b) {
         (None, None) => UNKNOWN.to_owned(),
-        _ => format!("{} {}", from_to(change, show), mark(change)).trim_end().to_owned(),
+        _ => {
+            let values = from_to(change, show).replace("unknown", UNKNOWN);
+            format!("{values} {}", mark(change)).trim_end().to_owned()
+        }
     }
 }
 
