@@ -19,7 +19,7 @@ struct Program {
 
 fn kind_of(lock: u64) -> LockKind {
     match lock {
-        0 | 1 | 2 => LockKind::Mutex,
+        0..=2 => LockKind::Mutex,
         3 => LockKind::Rwlock,
         _ => LockKind::Semaphore,
     }
@@ -179,7 +179,7 @@ proptest! {
         prop_assert_eq!(&detail(&a).unattributed, &detail(&b).unattributed);
         prop_assert_eq!((a.impossible, a.cut), (b.impossible, b.cut));
         let costs = |f: &Findings| {
-            let mut all: Vec<_> = f.sites.values().cloned().map(|s| (s.apwt, s.cpwt)).collect();
+            let mut all: Vec<_> = f.sites.values().map(|s| (s.apwt, s.cpwt)).collect();
             all.sort_unstable();
             all
         };

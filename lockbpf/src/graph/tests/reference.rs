@@ -11,7 +11,6 @@ struct Node {
     lock: Lock,
     site: Site,
     shared: bool,
-    attempt: u64,
     acquire: Option<u64>,
     /// Its end, also of an attempt that failed; the end of the trace if it is open.
     end: Option<u64>,
@@ -97,7 +96,6 @@ impl Model {
                     lock: a.lock,
                     site: a.site,
                     shared: a.shared,
-                    attempt: now,
                     acquire: None,
                     end: None,
                     taken: 0,
