@@ -2,9 +2,10 @@
 //! why.
 //!
 //! Floors, from the ground up; a module uses lower floors only:
-//! [`units`], [`id`], [`histogram`], [`quality`] → [`event`], [`decode`] → [`blame`] → [`observation`], [`names`] →
-//! [`report`]; beside them [`capture`] (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does
-//! not know; [`cli`] on top joins them.
+//! [`units`], [`id`], [`histogram`], [`quality`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
+//! [`totals`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`]; beside them [`capture`]
+//! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know, and the formats of
+//! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them.
 
 pub mod analysis;
 pub mod barriers;

@@ -98,12 +98,14 @@ fn came_or_went(lock: &LockDiff) -> Option<String> {
         return None;
     }
     let (verb, side): (_, fn(&Change) -> Option<f64>) = match lock.presence {
-        Presence::Vanished => ("is gone: it had", |c| c.a),
+        Presence::Vanished => ("is gone:", |c| c.a),
         Presence::New | Presence::Both => ("is new:", |c| c.b),
     };
-    let wait = per_second(side(&lock.wait_ns_per_s).unwrap_or(0.0));
-    let held = side(&lock.held_share).map(|share| format!(", held {} of the time", percent(share)));
-    Some(format!("`{}` {verb} {wait} of waiting{}.", lock.name, held.unwrap_or_default()))
+    let wait = side(&lock.wait_ns_per_s).filter(|&wait| wait > 0.0);
+    let wait = wait.map(|wait| format!("{} of waiting", per_second(wait)));
+    let held = side(&lock.held_share).map(|share| format!("held {} of the time", percent(share)));
+    let parts: Vec<_> = wait.into_iter().chain(held).collect();
+    Some(format!("`{}` {verb} {}.", lock.name, parts.join(", ")))
 }
 
 /// A quantity's name, its values and how they are shown.
@@ -142,6 +144,8 @@ pub(super) fn from_to(change: &Change, show: fn(f64) -> String) -> String {
 /// `3.1x`.
 pub(super) fn times(ratio: f64) -> String {
     match ratio {
+        r if r < 0.01 => "<0.01x".to_owned(),
+        r if r < 0.095 => format!("{r:.2}x"),
         r if r < 9.95 => format!("{r:.1}x"),
         r => format!("{}x", count(r.round() as u64)),
     }

@@ -68,7 +68,7 @@ impl Recording {
         let processes: BTreeSet<_> = report.locks.iter().map(|lock| lock.pid).collect();
         let key = |lock: &LockEntry| Key {
             comm: lock.comm.clone().filter(|_| processes.len() > 1).unwrap_or_default(),
-            name: lock.name.clone(),
+            name: if lock.pid.is_some() { family(&lock.name).to_owned() } else { lock.name.clone() },
         };
         let mut recording = Self {
             time: report.quality.duration_ns.as_f64() * report.quality.observed_share,
@@ -102,6 +102,15 @@ impl Recording {
             sums.longest_hold = sums.longest_hold.max(of_lock.map_or(0.0, |l| l.longest_hold));
         }
         recording
+    }
+}
+
+/// A name without its number: locks without a symbol are called after their first call site and numbered by first use, which
+/// is another order in every recording. Those of one site are compared together.
+fn family(name: &str) -> &str {
+    match name.rsplit_once(" #") {
+        Some((family, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => family,
+        _ => name,
     }
 }
 

@@ -98,7 +98,8 @@ pub struct LockDiff {
     pub kind: String,
     /// Where it was seen.
     pub presence: Presence,
-    /// Locks of that name in A and in B: several where processes of one name have it.
+    /// Locks of that name in A and in B: several where processes of one name have it, and of locks without a symbol, all
+    /// that were first requested at one site.
     pub instances: [u64; 2],
     /// Completed sections per second.
     pub acquisitions_per_s: Change,

@@ -7,14 +7,20 @@ use crate::report::table::{UNKNOWN, table};
 use crate::report::text::{clip, count, counted, percent, wrap};
 use crate::units::Nanos;
 
+/// Changes told in words for each lock that is shown.
+const FINDINGS: usize = 2;
 /// Characters of a name.
 const NAME: usize = 48;
 
 /// Renders the comparison with at most `top` locks and sites, with a newline at its end.
 #[must_use]
 pub fn render(diff: &Diff, top: usize, width: u16) -> String {
-    let mut findings: Vec<_> = diff.findings.iter().map(|f| f.text.clone()).collect();
-    if findings.is_empty() {
+    let shown = FINDINGS * top;
+    let mut findings: Vec<_> = diff.findings.iter().take(shown).map(|f| f.text.clone()).collect();
+    if diff.findings.len() > shown {
+        findings.push(format!("and {}", counted((diff.findings.len() - shown) as u64, "more change")));
+    }
+    if diff.findings.is_empty() {
         findings.push("Nothing changed that exceeds the thresholds.".to_owned());
     }
     let mut paragraphs = vec![
@@ -67,7 +73,7 @@ fn locks(diff: &Diff, top: usize, width: u16) -> String {
 
 fn lock(lock: &LockDiff) -> Vec<String> {
     vec![
-        format!("{}{}", clip(&lock.name, NAME), presence(lock.presence)),
+        format!("{}{}{}", clip(&lock.name, NAME), locks_of(lock.instances), presence(lock.presence)),
         cell(&lock.acquisitions_per_s, frequency),
         cell(&lock.contended_share, percent),
         cell(&lock.wait_ns_per_s, time),
@@ -98,6 +104,16 @@ fn more(table: String, rows: usize, top: usize) -> String {
     }
 }
 
+/// How many locks go by one name, if there are several.
+fn locks_of([a, b]: [u64; 2]) -> String {
+    match (a, b) {
+        (0 | 1, 0 | 1) => String::new(),
+        (0, n) | (n, 0) => format!(" ({n} locks)"),
+        (a, b) if a == b => format!(" ({a} locks)"),
+        (a, b) => format!(" ({a} -> {b} locks)"),
+    }
+}
+
 fn presence(presence: Presence) -> &'static str {
     match presence {
         Presence::Both => "",
@@ -110,7 +126,10 @@ fn presence(presence: Presence) -> &'static str {
 fn cell(change: &Change, show: fn(f64) -> String) -> String {
     match (change.a, change.b) {
         (None, None) => UNKNOWN.to_owned(),
-        _ => format!("{} {}", from_to(change, show), mark(change)).trim_end().to_owned(),
+        _ => {
+            let values = from_to(change, show).replace("unknown", UNKNOWN);
+            format!("{values} {}", mark(change)).trim_end().to_owned()
+        }
     }
 }
 

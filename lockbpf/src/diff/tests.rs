@@ -148,7 +148,7 @@ fn new_and_vanished_locks() {
         texts(&diff)[..3],
         [
             "`new` is new: 200 ms per s of waiting, held 1.0 % of the time.",
-            "`old` is gone: it had 100 ms per s of waiting, held 1.0 % of the time.",
+            "`old` is gone: 100 ms per s of waiting, held 1.0 % of the time.",
             "1 lock new, 2 vanished.",
         ]
     );
@@ -189,6 +189,24 @@ fn processes_of_one_name_are_put_together() {
     // One process on each side: its name does not matter.
     let renamed = compare(&recording(1, vec![worker(1, "v1")]), &recording(1, vec![worker(9, "v2")]));
     assert_eq!(renamed.locks[0].presence, Presence::Both);
+}
+
+#[test]
+fn locks_without_a_symbol_are_compared_by_family() {
+    let numbered = |n: u64, hold| {
+        let names = (1..=n).map(|i| if i == 1 { "lock in f".to_owned() } else { format!("lock in f #{i}") });
+        names.map(|name| lock(&name, 1_000, 0, 0, hold)).collect::<Vec<_>>()
+    };
+    let diff = compare(&recording(10, numbered(2, 1_000_000)), &recording(10, numbered(3, 2_000_000)));
+    assert_eq!(diff.locks.len(), 1);
+    assert_eq!((diff.locks[0].name.as_str(), diff.locks[0].instances), ("lock in f", [2, 3]));
+    assert_eq!(diff.locks[0].mean_hold_ns.ratio, Some(2.0));
+    let text = table::render(&diff, 10, 140);
+    assert!(text.contains("lock in f (2 -> 3 locks)"), "{text}");
+    // Event lines' own names are what they are.
+    let own = |name: &str| LockEntry { pid: None, comm: None, ..lock(name, 1, 0, 0, 1) };
+    let lines = recording(10, vec![own("pool #1"), own("pool #2")]);
+    assert_eq!(compare(&lines, &lines).locks.len(), 2);
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn what_is_wrong_is_told_with_its_line() {
         (r#"{"t":"5","tid":1,"op":"exit"}"#, "expected a time in ns as a number"),
         (r#"{"t":5,"tid":1.5,"op":"exit"}"#, "expected a thread as a whole number or a string"),
         (r#"{"t":5,"tid":-1,"op":"exit"}"#, "expected a thread as a whole number or a string"),
-        (r#"{"t":5,"tid":1,"op":"release","lock":7}"#, "expected a string"),
+        (r#"{"t":5,"tid":1,"op":"release","lock":[7]}"#, "expected a string"),
         (r#"{"t":5,"tid":1,"op":"barrier","lock":"B","n":-1,"site":"s"}"#, "expected u32"),
         (r#"{"t":5,"tid":1,"op":"barrier","lock":"B","n":4294967296,"site":"s"}"#, "expected u32"),
         (r#"{"t":5,"tid":1,"pid":"x","op":"exit"}"#, "`pid` is not a process id"),

@@ -33,7 +33,7 @@ pub(super) struct Key {
 /// steps stay in the order in which a thread can do them. The output does not depend on the order of the input, as long
 /// as that is within the buffer.
 ///
-/// Steps that come as such ([`Event::Op`]) are in order already, but for a few: each waits for [`WINDOW`] more, so that
+/// Steps that come as such ([`Event::Op`]) are in order already, but for a few: each waits for `WINDOW` more, so that
 /// earlier ones can overtake it. Equal times keep their order.
 #[derive(Debug)]
 pub struct Sorter {

@@ -291,7 +291,7 @@ struct Told;
 impl Names for Told {
     fn frames(&mut self, process: Process, addr: u64) -> Vec<Frame> {
         let function = Some(format!("f{addr}"));
-        let location = (addr % 2 == 0).then(|| ("a.c".to_owned(), process.0));
+        let location = addr.is_multiple_of(2).then(|| ("a.c".to_owned(), process.0));
         let frame = |inlined| Frame {
             function: function.clone(),
             location: location.clone(),
@@ -303,7 +303,7 @@ impl Names for Told {
     }
 
     fn global(&mut self, lock: Lock) -> Option<String> {
-        (lock.addr % 3 != 0).then(|| format!("global{}", lock.addr))
+        (!lock.addr.is_multiple_of(3)).then(|| format!("global{}", lock.addr))
     }
 
     fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
@@ -323,19 +323,19 @@ impl Names for Told {
     }
 
     fn thread_id(&mut self, tid: Tid) -> Option<String> {
-        (tid.0 % 2 == 0).then(|| format!("T{}", tid.0))
+        tid.0.is_multiple_of(2).then(|| format!("T{}", tid.0))
     }
 
     fn thread_number(&mut self, tid: Tid) -> Option<u64> {
-        (tid.0 % 4 == 0).then_some(u64::from(tid.0) << 32)
+        tid.0.is_multiple_of(4).then_some(u64::from(tid.0) << 32)
     }
 
     fn comm(&mut self, tid: Tid) -> Option<String> {
-        (tid.0 % 5 == 0).then(|| format!("comm{}", tid.0))
+        tid.0.is_multiple_of(5).then(|| format!("comm{}", tid.0))
     }
 
     fn kind(&mut self, lock: Lock) -> Option<String> {
-        (lock.addr % 2 == 0).then(|| "delegation".to_owned())
+        lock.addr.is_multiple_of(2).then(|| "delegation".to_owned())
     }
 }
 

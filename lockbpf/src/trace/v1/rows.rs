@@ -135,9 +135,10 @@ impl Row {
     fn read(key: &Key, from: &mut Cursor) -> Result<Self, Malformed> {
         Ok(match *key {
             Key::Sums(lock, site, via) => Self::Sums(Box::new(KernelSums { lock, site, via, sums: sums(from)? })),
-            Key::Thread(..) => {
+            Key::Thread(process, tid) => {
                 let time = Time(from.number()?);
-                Self::Thread(totals(time, from)?)
+                // The key is repeated in the value: it counts.
+                Self::Thread(ThreadTotals { process, tid, ..totals(time, from)? })
             }
             Key::Wait(tid, lock) => {
                 let since = Time(from.number()?);
