@@ -18,7 +18,7 @@ const MAX_NESTING: usize = 64;
 /// Culprits told apart while a lock is waited for without a break.
 const MAX_CELLS: usize = 1_024;
 /// Cells that are searched one by one.
-const LINEAR: usize = 8;
+const LINEAR: usize = 16;
 /// Entries of a lock's log.
 const MAX_LOG: usize = 64;
 
