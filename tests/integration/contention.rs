@@ -86,12 +86,13 @@ fn short_waits_are_counted_but_not_recorded() {
 }
 
 #[test]
-fn waits_behind_a_nested_lock_blame_the_outer_holder() {
+fn waits_behind_a_nested_lock_blame_the_inner_holder() {
     let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("chained 10");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
-    assert_eq!(functions(&report.named("outer_lock").holders).first(), Some(&"middle_man"));
+    // All the while, the outer lock's holder waits for the inner one.
+    assert_eq!(functions(&report.named("outer_lock").holders).first(), Some(&"root_cause"));
     assert_eq!(functions(&report.named("inner_lock").holders).first(), Some(&"root_cause"));
 }
 

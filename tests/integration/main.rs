@@ -21,4 +21,5 @@ mod select;
 mod servers;
 mod stuck;
 mod system_wide;
+mod verdicts;
 mod workloads;

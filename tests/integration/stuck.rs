@@ -41,6 +41,9 @@ fn a_deadlock_shows_both_locks() {
         assert_eq!(lock.waiting_now.count, 1, "{lock:?}");
         assert_eq!(waiters(lock), [waiter]);
     }
+    let [deadlock] = &report.deadlocks[..] else { panic!("{:?}", report.deadlocks) };
+    assert_eq!(deadlock["threads"].as_array().map(Vec::len), Some(2), "{deadlock}");
+    assert!(report.verdict[0].starts_with("DEADLOCK: 2 threads wait for one another"), "{:?}", report.verdict);
 }
 
 /// What lockbpf says of a deadlock, while it still observes: the lines after the first, which must contain `first`.

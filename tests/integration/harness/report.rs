@@ -8,12 +8,26 @@ use std::collections::BTreeMap;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Report {
     pub(crate) schema: String,
+    pub(crate) verdict: Vec<String>,
+    pub(crate) culprits: Vec<Culprit>,
+    pub(crate) deadlocks: Vec<Value>,
+    pub(crate) inversions: Vec<Value>,
     pub(crate) locks: Vec<Lock>,
     pub(crate) sites: Vec<Value>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) conditions: Vec<Value>,
     pub(crate) futexes: Vec<Value>,
     pub(crate) quality: Quality,
+}
+
+/// Who causes waiting.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Culprit {
+    pub(crate) function: Option<String>,
+    /// Name of the lock that it holds.
+    pub(crate) name: String,
+    pub(crate) share: f64,
+    pub(crate) causes: Option<BTreeMap<String, f64>>,
 }
 
 /// A lock.

@@ -1,0 +1,76 @@
+//! What a person reads first, on programs whose culprit is known by construction.
+
+use crate::harness::may_observe;
+use crate::harness::observer::observe;
+use crate::harness::report::{Culprit, Report};
+
+/// The first culprit, and the verdict's first sentence, which must name it.
+fn culprit<'a>(report: &'a Report, function: &str, lock: &str) -> (&'a Culprit, &'a str) {
+    let first = report.verdict.first().expect("a report without a verdict");
+    let culprit = report.culprits.first().unwrap_or_else(|| panic!("nobody is blamed: {first}"));
+    assert_eq!((culprit.function.as_deref(), culprit.name.as_str()), (Some(function), lock), "{first}");
+    assert!(first.contains(function) && first.contains(lock), "{first}");
+    (culprit, first)
+}
+
+/// Demands that the culprit was mostly doing this.
+fn assert_cause(culprit: &Culprit, cause: &str) {
+    let causes = culprit.causes.as_ref().unwrap_or_else(|| panic!("no causes: {culprit:?}"));
+    let of = |name: &str| causes.get(name).copied().unwrap_or_default();
+    let all: f64 = causes.values().sum();
+    assert!(of(cause) * 2.0 > all, "{causes:?}");
+}
+
+#[test]
+fn the_inner_lock_is_to_blame_for_waits_for_the_outer_one() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe("chained 10");
+    let (culprit, first) = culprit(&report, "root_cause", "inner_lock");
+    assert!(culprit.share > 0.9, "{culprit:?}");
+    assert!(report.verdict.iter().any(|s| s.contains("outer_lock") && s.contains("middle_man")), "{first}");
+}
+
+#[test]
+fn a_holder_that_sleeps() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe("holder sleep 10");
+    let (culprit, first) = culprit(&report, "holder", "held_lock");
+    assert_cause(culprit, "sleeping");
+    assert!(first.contains("asleep in") && first.contains("nanosleep"), "{first}");
+}
+
+#[test]
+fn a_holder_that_is_blocked() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe("holder vfork 10");
+    let (culprit, first) = culprit(&report, "holder", "held_lock");
+    assert_cause(culprit, "blocked");
+    assert!(first.contains("blocked in"), "{first}");
+}
+
+#[test]
+fn a_holder_that_is_preempted() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe("holder preempted 5");
+    let (culprit, first) = culprit(&report, "holder", "held_lock");
+    assert_cause(culprit, "runnable");
+    assert!(first.contains("preempted"), "{first}");
+}
+
+#[test]
+fn the_last_to_arrive_at_a_barrier() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe("late 4 10");
+    let (_, first) = culprit(&report, "latecomer", "meeting");
+    assert!(first.contains("barrier `meeting`"), "{first}");
+}
+
+#[test]
+fn orders_of_locking_that_could_deadlock() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe("orders 10");
+    let [inversion] = &report.inversions[..] else { panic!("{:?}", report.inversions) };
+    let text = inversion.to_string();
+    assert!(text.contains("lock_a") && text.contains("lock_b") && !text.contains("own_a"), "{text}");
+    assert!(report.deadlocks.is_empty(), "{:?}", report.deadlocks);
+}
