@@ -112,8 +112,12 @@ fn without_locks(report: &Report) -> String {
 fn uncontended(report: &Report) -> String {
     let (totals, time) = (&report.totals, report.quality.duration_ns);
     let doubt = if report.quality.incomplete { ", as far as the incomplete data tells" } else { "" };
+    let contended = match totals.contended {
+        0 => "none contended".to_owned(),
+        n => format!("{} contended, but without a sleep", count(n)),
+    };
     format!(
-        "No thread waited for a lock{doubt}: {} of {} in {time}, none contended.",
+        "No thread waited for a lock{doubt}: {} of {} in {time}, {contended}.",
         counted(totals.acquisitions, "acquisition"),
         counted(totals.locks, "lock"),
     )
@@ -122,11 +126,11 @@ fn uncontended(report: &Report) -> String {
 fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences: &mut Vec<String>) {
     let holds_back = top.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
     if holds_back {
-        sentences.extend(blame(report, threads));
+        sentences.extend(blame(report, threads, "all waiting"));
         sentences.push(cost(report, top));
     } else {
         sentences.push(cheap(report, top));
-        sentences.extend(blame(report, threads));
+        sentences.extend(blame(report, threads, "this little waiting"));
     }
     sentences.extend(inconclusive(report));
     sentences.extend(waiting_now(top));
@@ -198,7 +202,7 @@ fn victim(lock: &LockEntry) -> &str {
 }
 
 /// Who causes most waiting, and how; nothing where no waiting was recorded.
-fn blame(report: &Report, threads: &Threads<'_>) -> Vec<String> {
+fn blame(report: &Report, threads: &Threads<'_>, all: &str) -> Vec<String> {
     let totals = &report.totals;
     if totals.recorded_wait_ns == 0 {
         return Vec::new();
@@ -207,7 +211,7 @@ fn blame(report: &Report, threads: &Threads<'_>) -> Vec<String> {
     let of = match (covered < COVERED, report.selection.is_some()) {
         (true, _) => format!("the recorded waiting ({} of all)", percent(covered)),
         (false, true) => "the selected locks' waiting".to_owned(),
-        (false, false) => "all waiting".to_owned(),
+        (false, false) => all.to_owned(),
     };
     let unknown = totals.unattributed_ns.share_of(totals.recorded_wait_ns);
     let mut sentences = Vec::new();

@@ -265,7 +265,7 @@ fn little_waiting_holds_nothing_back() {
     assert_eq!(
         verdict(&o),
         "No lock holds server back: the most waited-for one, `global_1000` (mutex), cost 5.00 ms of waiting in 10.0 s \
-         (0.1 % of one thread's time). 100 % of all waiting is caused by `fn3` holding `global_1000` at work.c:3."
+         (0.1 % of one thread's time). 100 % of this little waiting is caused by `fn3` holding `global_1000` at work.c:3."
     );
 }
 
