@@ -20,6 +20,7 @@ mod component;
 mod detail;
 mod engine;
 pub mod findings;
+mod follow;
 mod futex;
 mod path;
 mod shares;
