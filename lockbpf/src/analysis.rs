@@ -5,7 +5,7 @@ use crate::barriers::Barriers;
 use crate::deadlock::Deadlock;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::graph::WaitGraph;
-use crate::id::{Lock, Process, Site, Tid};
+use crate::id::{Process, Tid};
 use crate::observation::{Harvest, Observation, OpenWait};
 use crate::op::{Action, Attempt, Failure, LockKind, Op, Released};
 use crate::order::Sorter;
@@ -192,12 +192,6 @@ impl Observer for Sums {
     fn acquired(&mut self, instance: &Instance) {
         if let Some(totals) = &mut self.totals {
             totals.acquired(instance);
-        }
-    }
-
-    fn idled(&mut self, tid: Tid, condition: Lock, site: Site, since: Time, until: Time) {
-        if let Some(totals) = &mut self.totals {
-            totals.idled(tid, condition, site, since, until);
         }
     }
 

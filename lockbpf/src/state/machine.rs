@@ -1,7 +1,7 @@
 //! What is known of each thread and lock at a moment. Indices are dense and reused.
 
 use super::{Instance, Round};
-use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::id::{Lock, Process, StackId, Tid};
 use crate::op::{Attempt, LockKind, OffReason};
 use crate::units::Time;
 use rustc_hash::FxHashMap;
@@ -35,8 +35,8 @@ pub struct Thread {
     pub at_barrier: Option<NodeIx>,
     /// Whether it runs.
     pub run: Run,
-    /// The condition that it waits for, where, since when.
-    pub idle: Option<(Lock, Site, Time)>,
+    /// The condition that it waits for.
+    pub idle: Option<Lock>,
     /// A lock that it holds and asks for once more.
     pub(super) recursing: Option<Attempt>,
     /// Whether it exited.

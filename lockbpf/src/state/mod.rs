@@ -63,8 +63,6 @@ pub trait Observer {
     /// A participant has passed a barrier: the region that its arrival ended, and the one that it began, which waited from
     /// `attempt` to `acquire`.
     fn passed(&mut self, _region: &Instance, _successor: &Instance) {}
-    /// A thread waited for a condition: idle, not contended.
-    fn idled(&mut self, _tid: Tid, _condition: Lock, _site: Site, _since: Time, _until: Time) {}
     /// At the end of the recording the thread still holds the lock, or (without `acquire`) still waits for it.
     fn open(&mut self, _instance: &Instance, _end: Time) {}
 }

@@ -45,8 +45,8 @@ impl State {
             Action::Release { lock, how } => self.release(thread, lock, how, f, o),
             Action::Fail { lock, how } => self.fail(thread, lock, how, f, o),
             Action::Barrier(arrival) => self.arrive(thread, arrival, f, o),
-            Action::CondWait { condition, site } => self.cond_wait(thread, condition, site, f),
-            Action::CondWake { condition } => self.cond_wake(thread, condition, f, o),
+            Action::CondWait { condition, .. } => self.cond_wait(thread, condition, f),
+            Action::CondWake { condition } => self.cond_wake(thread, condition, f),
             Action::Off { reason, stack } => self.off(thread, reason, stack, f),
             Action::On => self.on(thread, f),
             Action::Exit => self.exit(thread, f, o),
@@ -356,22 +356,19 @@ impl State {
         true
     }
 
-    fn cond_wait(&mut self, thread: u32, condition: Lock, site: Site, f: &mut impl Follower) {
+    fn cond_wait(&mut self, thread: u32, condition: Lock, f: &mut impl Follower) {
         f.switching(&self.m, thread);
-        let now = self.m.now;
-        if self.m.threads[thread as usize].idle.replace((condition, site, now)).is_some() {
+        if self.m.threads[thread as usize].idle.replace(condition).is_some() {
             self.impossible_step("wait_while_idle");
         }
     }
 
-    fn cond_wake(&mut self, thread: u32, condition: Lock, f: &mut impl Follower, o: &mut impl Observer) {
+    fn cond_wake(&mut self, thread: u32, condition: Lock, f: &mut impl Follower) {
         f.switching(&self.m, thread);
-        let now = self.m.now;
         let state = &mut self.m.threads[thread as usize];
-        let (tid, fresh) = (state.tid, state.fresh);
-        match state.idle.take() {
-            Some((waited, site, since)) if waited == condition => o.idled(tid, condition, site, since, now),
-            _ => kind_of_gap(fresh, self, "wake_without_wait"),
+        let fresh = state.fresh;
+        if state.idle.take() != Some(condition) {
+            kind_of_gap(fresh, self, "wake_without_wait");
         }
     }
 

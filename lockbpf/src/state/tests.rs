@@ -34,9 +34,6 @@ impl Observer for Notes {
         let wait = successor.acquire.unwrap().since(successor.attempt.unwrap());
         self.0.push(format!("{} passed as {} after {}", name(region), name(successor), wait.0));
     }
-    fn idled(&mut self, tid: Tid, condition: Lock, _site: Site, since: Time, until: Time) {
-        self.0.push(format!("T{} idle for L{} {}", tid.0, condition.addr, until.since(since).0));
-    }
     fn open(&mut self, i: &Instance, end: Time) {
         self.0.push(format!("{} open {}", name(i), end.0));
     }
@@ -135,7 +132,7 @@ fn waiting_for_a_condition_is_idle() {
         (92, 2, wake),
         (93, 2, wake),
     ]);
-    assert_eq!(notes.0, ["d1 T1 L1 acquired 0", "d1 T1 L1 CondWait 5", "T1 idle for L7 85", "d2 T1 L1 acquired 91"]);
+    assert_eq!(notes.0, ["d1 T1 L1 acquired 0", "d1 T1 L1 CondWait 5", "d2 T1 L1 acquired 91"]);
     // T2 may have waited since before the recording, but once only.
     assert_eq!(graph.state().cut(), &BTreeMap::from([("wake_without_wait", 1)]));
     assert_eq!(graph.state().impossible(), &BTreeMap::from([("wake_without_wait", 1)]));
