@@ -9,6 +9,7 @@ mod demangle;
 mod elf;
 mod files;
 mod globals;
+mod guard;
 mod maps;
 mod perf_map;
 mod resolver;

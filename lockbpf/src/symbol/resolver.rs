@@ -2,6 +2,7 @@
 
 use super::demangle::demangle;
 use super::files::{FileId, ObjectFile};
+use super::guard::guarded;
 use crate::names::Frame;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
@@ -49,14 +50,19 @@ impl Resolver {
                 return true;
             }
             // Errors of single addresses come back as unknown symbols; an error here condemns the source as a whole.
-            match self.symbolizer.symbolize(&Source::Elf(elf.clone()), Input::VirtOffset(&[addr])) {
-                Ok(symbols) => {
+            let source = Source::Elf(elf.clone());
+            match guarded(|| self.symbolizer.symbolize(&source, Input::VirtOffset(&[addr]))) {
+                None => {
+                    log::debug!("{:?} of {} is damaged", elf.path, file.name);
+                    false
+                }
+                Some(Ok(symbols)) => {
                     if let Some(Symbolized::Sym(symbol)) = symbols.first() {
                         frames = to_frames(symbol);
                     }
                     true
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     log::debug!("failed to use {:?} of {} for names: {error}", elf.path, file.name);
                     false
                 }
