@@ -12,16 +12,17 @@ static pthread_barrier_t round_over;
 static long parties, rounds;
 static uint64_t late_ns;
 
-static void arrive(void)
-{
-    int result = pthread_barrier_wait(&meeting);
-    if (result != 0 && result != PTHREAD_BARRIER_SERIAL_THREAD)
-        die("pthread_barrier_wait", result);
-}
+// No function: the place of the call is the caller's.
+#define ARRIVE() \
+    do { \
+        int result = pthread_barrier_wait(&meeting); \
+        if (result != 0 && result != PTHREAD_BARRIER_SERIAL_THREAD) \
+            die("pthread_barrier_wait", result); \
+    } while (0)
 
 NAMED static void in_time(void)
 {
-    arrive();
+    ARRIVE();
 }
 
 NAMED static void latecomer(void)
@@ -31,7 +32,7 @@ NAMED static void latecomer(void)
     uint64_t begin = now_ns();
     sleep_ns(2000000);
     late_ns += now_ns() - begin;
-    arrive();
+    ARRIVE();
 }
 
 static void *party(void *arg)

@@ -177,9 +177,9 @@ impl Report {
         self.locks.iter().map(|lock| lock.name.as_str()).collect()
     }
 
-    /// Acquisitions of all locks.
+    /// Acquisitions of all locks; arrivals at barriers are none.
     pub(crate) fn acquisitions(&self) -> u64 {
-        self.locks.iter().map(|lock| lock.acquisitions).sum()
+        self.locks.iter().filter(|lock| lock.kind != "barrier").map(|lock| lock.acquisitions).sum()
     }
 
     /// The thread with this tid.
