@@ -6,13 +6,10 @@ use super::report::Recording;
 use crate::analysis;
 use crate::diff::{self, Thresholds};
 use crate::report::{Report, Selection};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Locks and sites in a table, if the user does not say.
-const TABLE_TOP: usize = 10;
 
 /// Which recordings to compare.
 #[derive(Clone, Debug, Args)]
@@ -25,7 +22,7 @@ pub(super) struct DiffArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     /// Show at most this many locks and sites in the table, those that changed most.
-    #[arg(long, value_name = "N", default_value_t = TABLE_TOP)]
+    #[arg(long, value_name = "N", default_value_t = output::TABLE_TOP)]
     pub top: usize,
     /// Call out changes by this factor or more.
     #[arg(long, value_name = "N", default_value_t = Thresholds::default().factor, value_parser = factor)]
@@ -49,7 +46,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let diff = diff::diff(&a, &b, Thresholds { factor: args.factor, ..Thresholds::default() })?;
     output::write(&match args.format {
         Format::Table => diff::table::render(&diff, args.top, output::layout().width),
-        Format::Json => serde_json::to_string_pretty(&diff).context("failed to write the comparison as JSON")? + "\n",
+        Format::Json => output::json(&diff, "comparison")?,
     })?;
     Ok(ExitCode::from(u8::from(args.strict && (diff.a.incomplete || diff.b.incomplete))))
 }

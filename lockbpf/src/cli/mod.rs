@@ -65,7 +65,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             let doctor = doctor::run(&pid)?;
             let text = match format {
                 Format::Table => doctor.to_string(),
-                Format::Json => serde_json::to_string_pretty(&doctor)? + "\n",
+                Format::Json => output::json(&doctor, "findings")?,
             };
             output::write(&text)?;
             Ok(ExitCode::SUCCESS)

@@ -5,11 +5,8 @@ use super::collect::Collector;
 use super::{live, output};
 use crate::report::{self, Report};
 use crate::units::Nanos;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::process::ExitCode;
-
-/// Locks in a table, if the user does not say.
-const TABLE_TOP: usize = 10;
 
 /// Runs one observation and prints its report; `name` describes the target if its command line would not.
 ///
@@ -28,7 +25,7 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
 
 fn report_options(common: &CommonArgs) -> report::Options {
     let min_wait = common.capture.min_wait.unwrap_or_default();
-    let default = (common.format == Format::Table).then_some(TABLE_TOP);
+    let default = (common.format == Format::Table).then_some(output::TABLE_TOP);
     report::Options {
         top: common.top.or(default),
         min_wait: Nanos(min_wait.as_nanos() as u64),
@@ -39,6 +36,6 @@ fn report_options(common: &CommonArgs) -> report::Options {
 fn print(report: &Report, common: &CommonArgs) -> Result<()> {
     output::write(&match common.format {
         Format::Table => report::table::render(report, &output::layout()),
-        Format::Json => serde_json::to_string_pretty(report).context("failed to write the report as JSON")? + "\n",
+        Format::Json => output::json(report, "report")?,
     })
 }

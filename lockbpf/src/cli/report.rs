@@ -9,13 +9,10 @@ use crate::report::combine::{self, combine};
 use crate::report::{self, Report, Selection, dot};
 use crate::trace::{Capture, Header};
 use crate::units::{Nanos, Time};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Locks in a table, if the user does not say.
-const TABLE_TOP: usize = 10;
 
 /// Which recordings to analyse, and what to show of them.
 #[derive(Clone, Debug, Args)]
@@ -89,7 +86,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let selection = Selection { lock: args.lock.clone(), site: args.site.clone() };
     let recordings = args.from.iter().map(|path| Recording::analyse(path, how)).collect::<Result<Vec<_>>>()?;
     let reports = selected(recordings, &selection)?;
-    let default = (args.format == ReportFormat::Table).then_some(TABLE_TOP);
+    let default = (args.format == ReportFormat::Table).then_some(output::TABLE_TOP);
     let report = combine(reports, &combine::Options { top: args.top.or(default), ..combine::Options::default() });
     print(&report, args.format)?;
     Ok(ExitCode::from(u8::from(args.strict && report.quality.incomplete)))
@@ -119,9 +116,7 @@ fn print(report: &Report, format: ReportFormat) -> Result<()> {
         (ReportFormat::Dot, Some(graph)) => dot::render(graph, report),
         (ReportFormat::Dot, None) => bail!("the recording has no wait graph"),
         (ReportFormat::Table, _) => report::table::render(report, &output::layout()),
-        (ReportFormat::Json, _) => {
-            serde_json::to_string_pretty(report).context("failed to write the report as JSON")? + "\n"
-        }
+        (ReportFormat::Json, _) => output::json(report, "report")?,
     })
 }
 

@@ -24,9 +24,6 @@ use std::time::Instant;
 const PLACEHOLDER: &str = "{size}";
 /// Level of significance.
 const ALPHA: f64 = 0.05;
-/// Locks of the observed runs in a table, if the user does not say.
-const TABLE_TOP: usize = 10;
-
 /// Which workload to run, and how often.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:
@@ -116,7 +113,7 @@ fn print(args: &SelectArgs, outcome: &Outcome<'_>) -> Result<()> {
             };
             format!("{selection}\n{ranking}")
         }
-        Format::Json => serde_json::to_string_pretty(outcome).context("failed to write the selection as JSON")? + "\n",
+        Format::Json => output::json(outcome, "selection")?,
     })
 }
 
@@ -143,7 +140,7 @@ fn rank(args: &SelectArgs, selection: &Selection) -> Result<Report> {
             reports.push(report::build(&observation, &mut symbols, &report::Options::default())?);
         }
     }
-    let default = (args.format == Format::Table).then_some(TABLE_TOP);
+    let default = (args.format == Format::Table).then_some(output::TABLE_TOP);
     Ok(combine(reports, &combine::Options { top: args.top.or(default), ..combine::Options::default() }))
 }
 
