@@ -87,6 +87,12 @@ pub struct Sums {
     pub hold_ns: u64,
     /// Longest hold.
     pub hold_max_ns: u64,
+    /// Sections that were open when the full tier was closed, by which it is not known when they ended.
+    pub cut: u64,
+    /// Σ of the time for which those had been held by then.
+    pub cut_ns: u64,
+    /// Σ probe hits of the holder between acquire and release: what observing added to its holds beyond the one release.
+    pub inner_hits: u64,
     /// glibc's mutex kind, or one of lockbpf's own marks ([`crate::kind::mutex_kind`]).
     pub kind: u32,
     /// Stack number of a representative section, or a negative number when none was taken.
@@ -113,6 +119,9 @@ impl Sums {
         wait_max_ns: 0,
         hold_ns: 0,
         hold_max_ns: 0,
+        cut: 0,
+        cut_ns: 0,
+        inner_hits: 0,
         kind: 0,
         stack: -1,
         wait_hist: [0; BUCKETS],
@@ -141,7 +150,7 @@ pub struct ThreadSums {
 }
 
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<Sums>() == 13 * 8 + 8 + 2 * BUCKETS * 4);
+const _: () = assert!(size_of::<Sums>() == 16 * 8 + 8 + 2 * BUCKETS * 4);
 const _: () = assert!(size_of::<ThreadSums>() == 56);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.

@@ -193,6 +193,7 @@ fn sums() -> BoxedStrategy<KernelSums> {
                 stack: stack.unwrap_or(-1),
                 wait_hist: waits.try_into().unwrap(),
                 hold_hist: holds.try_into().unwrap(),
+                ..Sums::EMPTY
             };
             KernelSums { lock, site, via, sums }
         })

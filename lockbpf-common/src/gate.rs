@@ -1,0 +1,81 @@
+//! Gates: the full tier is opened and closed process by process, and what it costs each is counted.
+//!
+//! Every observed process has a slot. The attach cookie of its uprobes names it, so that a hit finds its gate without
+//! asking who it is. While a gate is closed the probes do nothing (they are being placed or removed).
+
+/// Slots: processes whose full tier is opened and closed by itself. Slot 0 is nobody's: what happens before a process has
+/// its slot is counted there.
+pub const MAX_SLOTS: u32 = 1_024;
+/// Closings remembered for sections that were cut by them.
+pub const CLOSINGS: usize = 8;
+
+/// Bits of an attach cookie that name the function ([`crate::kind::cookie`]); the slot is above them.
+const FUNCTION_BITS: u32 = 8;
+
+/// The attach cookie of a function's probe in a slot's process.
+#[must_use]
+#[inline(always)]
+pub const fn cookie(function: u64, slot: u32) -> u64 {
+    function | (slot as u64) << FUNCTION_BITS
+}
+
+/// The function of an attach cookie.
+#[must_use]
+#[inline(always)]
+pub const fn function(cookie: u64) -> u64 {
+    cookie & ((1 << FUNCTION_BITS) - 1)
+}
+
+/// The slot of an attach cookie.
+#[must_use]
+#[inline(always)]
+pub const fn slot(cookie: u64) -> u32 {
+    (cookie >> FUNCTION_BITS) as u32
+}
+
+/// Whether a process's full tier is open. Written by user space only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Gate {
+    /// Number of this opening, from 1 on; 0 while it is closed. A thread that remembers another one starts anew.
+    pub epoch: u64,
+    /// When it was opened, on `CLOCK_BOOTTIME`, ns: tells threads that were there before from later ones.
+    pub opened_boottime_ns: u64,
+    /// When opening n was closed, at n mod [`CLOSINGS`]; `CLOCK_MONOTONIC`, ns.
+    pub closed_ns: [u64; CLOSINGS],
+}
+
+/// What observing a process took, on one CPU: multiplied by calibrated costs in user space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Account {
+    /// Uprobe hits, those at closed gates too.
+    pub hits: u64,
+    /// Records written.
+    pub records: u64,
+    /// Futex calls seen.
+    pub futex_calls: u64,
+    /// Switches of its threads from the CPU while the full tier was on.
+    pub switches: u64,
+}
+
+const _: () = assert!(size_of::<Gate>() == 16 + 8 * CLOSINGS);
+const _: () = assert!(size_of::<Account>() == 32);
+
+// SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Gate {}
+// SAFETY: as above.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Account {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_carry_function_and_slot() {
+        let cookie = cookie(crate::kind::cookie::BARRIER_WAIT, MAX_SLOTS - 1);
+        assert_eq!((function(cookie), slot(cookie)), (crate::kind::cookie::BARRIER_WAIT, MAX_SLOTS - 1));
+    }
+}
