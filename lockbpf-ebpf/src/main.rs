@@ -13,6 +13,7 @@ mod barrier;
 mod cond;
 mod emit;
 mod futex;
+mod gate;
 mod maps;
 mod mutex;
 mod off_cpu;

@@ -13,6 +13,7 @@ use lockbpf_common::config::{
     STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
+use lockbpf_common::gate::{Account, Gate, MAX_SLOTS};
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
@@ -35,11 +36,19 @@ pub static CONFIG: Global<Config> = Global::new(Config {
 #[btf_map]
 pub static CONTROL: Array<Control, 1> = Array::new();
 
+/// Whether each process's full tier is open: one entry per slot.
+#[btf_map]
+pub static GATES: Array<Gate, { MAX_SLOTS as usize }> = Array::new();
+
+/// What observing each process took: per CPU, so that the counting itself disturbs nobody.
+#[btf_map]
+pub static ACCOUNTS: PerCpuArray<Account, { MAX_SLOTS as usize }> = PerCpuArray::new();
+
 /// Losses and volumes: one slot per cause.
 #[btf_map]
 pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT as usize }> = PerCpuArray::new();
 
-/// Processes to observe, by pid. As many as a command line can reasonably name.
+/// Processes to observe, by pid, with their slots. As many as a command line can reasonably name.
 #[btf_map]
 pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 

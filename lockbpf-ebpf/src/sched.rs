@@ -2,6 +2,7 @@
 
 use crate::emit::emit;
 use crate::futex::abandon_wait;
+use crate::gate::refresh;
 use crate::maps::{CONTROL, WAITS, count};
 use crate::off_cpu::record_absence;
 use crate::process;
@@ -49,6 +50,7 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     let now = now();
+    refresh(t);
     record_absence(t);
     abandon_wait(t);
     settle(t);

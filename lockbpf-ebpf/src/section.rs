@@ -2,6 +2,7 @@
 
 use crate::atomic::add;
 use crate::emit::emit;
+use crate::gate::charge;
 use crate::maps::{CONFIG, SUMS, count, user_stack};
 use crate::orders::nested;
 use crate::thread::{Held, Pending, Thread, tid};
@@ -163,6 +164,7 @@ pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
         via: p.via,
         flags: p.flags,
         recursion: 0,
+        hits: t.hits,
     };
     let known = t.find(held.lock);
     hold(t, p.kind, held, known);
@@ -231,6 +233,8 @@ pub fn close<C: EbpfContext>(
             s.hold_max_ns = hold_ns;
         }
         tally(&mut s.hold_hist, hold_ns);
+        // Beyond the one of the release itself.
+        s.inner_hits += t.hits.saturating_sub(h.hits + 1);
         if contended {
             s.contended += 1;
             s.wait_ns += h.wait_ns;
@@ -273,20 +277,20 @@ pub fn close<C: EbpfContext>(
             h.wait_ns = 0;
             flags &= !u32::from(flag::CONTENDED);
         }
-        record(t.process, &h, now, hold_ns, outcome, kind, flags, stack);
+        record(t, &h, now, hold_ns, outcome, kind, flags, stack);
     }
 }
 
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the fields of one record, gathered in two places")]
-fn record(process: u32, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, kind: u32, flags: u32, stack: i32) {
+fn record(t: &Thread, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, kind: u32, flags: u32, stack: i32) {
     let record = SectionRecord::pack(&SectionFields {
         end_ns,
         wait_ns: h.wait_ns,
         hold_ns,
         lock: h.lock,
         site: h.site,
-        process,
+        process: t.process,
         tid: tid(),
         owner: h.owner,
         waker: h.waker,
@@ -297,6 +301,7 @@ fn record(process: u32, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, k
         mutex_kind: kind as u8,
     });
     emit(&record, Counter::SectionRecords);
+    charge(t.slot, |account| account.records += 1);
 }
 
 /// The attempt in progress failed: a busy trylock, a deadline, an error.
@@ -332,7 +337,8 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
             via: p.via,
             flags: p.flags,
             recursion: 0,
+            hits: 0,
         };
-        record(t.process, &h, now, 0, outcome, p.kind, p.flags, p.stack);
+        record(t, &h, now, 0, outcome, p.kind, p.flags, p.stack);
     }
 }
