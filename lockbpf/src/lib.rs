@@ -15,6 +15,7 @@ pub mod deadlock;
 pub mod decode;
 pub mod diff;
 pub mod event;
+pub mod governor;
 pub mod graph;
 pub mod histogram;
 pub mod id;
