@@ -2,6 +2,7 @@
 //! is the business of a [`Sink`].
 
 use super::args::{CaptureArgs, Plan, Target};
+use super::budget::Watch;
 use super::census::Census;
 use super::deadlocks::Deadlocks;
 use super::placement;
@@ -14,6 +15,7 @@ use crate::capture::liveness::Liveness;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
 use crate::capture::{feature, privilege};
+use crate::costs::Costs;
 use crate::deadlock::Deadlock;
 use crate::event::{Event, ProcessSeen};
 use crate::id::Process;
@@ -117,6 +119,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let start = session.activate()?;
+    let mut watch = Watch::start(&mut session, &ready.pids, capture.budget(), Costs::default())?;
     if let Some(child) = &mut ready.launched {
         child.release()?;
     }
@@ -149,6 +152,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 rung?;
                 session.drain(|record| sink.take(census.complete(record)));
             }
+            told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let seen = now();
                 session.drain(|record| sink.take(census.complete(record)));
@@ -173,7 +177,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     rescan_at = Instant::now() + RESCAN;
                     census.refresh();
                     if !capture.futex_only {
-                        sites.extend(attach_later(&mut session, &ready.pids, capture, &mut attached)?);
+                        sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
                     }
                 }
             }
@@ -181,6 +185,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     drop(progress);
 
+    watch.stop(&mut session, &census)?;
     let end = session.deactivate()?;
     session.drain(|record| sink.take(census.complete(record)));
     census.refresh();
@@ -293,6 +298,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         futex_only: capture.futex_only,
         tracefs: ready.tracefs,
         plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
+        governed: capture.budget().is_some(),
     })
 }
 
@@ -300,6 +306,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
 /// Returns them.
 fn attach_later(
     session: &mut Session,
+    watch: &Watch,
     pids: &[u32],
     capture: &CaptureArgs,
     attached: &mut HashSet<(u64, u64)>,
@@ -309,7 +316,7 @@ fn attach_later(
     let mut new = placement::sites(&targets.libraries, capture.placement);
     new.retain(|site| !attached.contains(&site.file));
     if !new.is_empty() {
-        session.attach(&new)?;
+        watch.extend(session, &new);
         attached.extend(new.iter().map(|site| site.file));
     }
     Ok(new)

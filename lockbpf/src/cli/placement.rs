@@ -1,7 +1,8 @@
 //! From libraries found to probe sites, and what a person should know of them.
 
 use super::args::PlacementChoice;
-use crate::capture::attach::{Mechanism, ProbeSite};
+use crate::capture::attach::ProbeSite;
+use crate::capture::placer::Mechanism;
 use crate::capture::probe_table::FUNCTIONS;
 use crate::capture::prologue::Cost;
 use crate::capture::session::Session;

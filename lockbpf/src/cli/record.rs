@@ -1,7 +1,8 @@
 //! A trace written while the observation runs.
 
 use super::live::{Captured, Live, Sink};
-use crate::capture::attach::{Mechanism, ProbeSite};
+use crate::capture::attach::ProbeSite;
+use crate::capture::placer::Mechanism;
 use crate::capture::session;
 use crate::event::Event;
 use crate::id::Process;

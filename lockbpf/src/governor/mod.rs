@@ -1,10 +1,10 @@
 //! When the full tier of a process is open: always, if observing it costs less than the budget; else in windows at random
 //! places, as long and as far apart as the budget allows.
 //!
-//! Pure: it is told what observing has cost and what the process has used, and says what to do and when to ask again. Time
-//! is divided into stretches: one during which the tier stays open, or a cycle with one window in it. The length of a cycle
-//! and of its window is settled before it begins, and the window's place is drawn at random, so that what is seen there may
-//! stand for the whole cycle, also of a program whose work is periodic.
+//! Pure: it is told what observing has cost and what the process has used, and says what to do and when to ask again. While
+//! the tier does not stay open, time is divided into cycles with one window each. The lengths of a cycle and of its window are
+//! settled before it begins, and the window's place is drawn at random, so that what is seen there may stand for the whole,
+//! also of a program whose work is periodic.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -69,8 +69,6 @@ pub enum Action {
     Open,
     /// Close the tier.
     Close,
-    /// A stretch is over; ask again.
-    EndStretch,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +92,7 @@ enum State {
 pub struct Policy {
     budget: Budget,
     state: State,
+    first: Reading,
     last: Reading,
     /// Cost per time while the tier is open, the highest lately.
     rate: f64,
@@ -118,9 +117,9 @@ impl Policy {
         Self::begin(budget, first, State::Between { always: true }, seed)
     }
 
-    fn begin(budget: Budget, last: Reading, state: State, seed: u64) -> Self {
+    fn begin(budget: Budget, first: Reading, state: State, seed: u64) -> Self {
         let random = fastrand::Rng::with_seed(seed);
-        Self { budget, state, last, rate: 0.0, usage: 0.0, edges: Duration::from_millis(10), calm: 0, random }
+        Self { budget, state, first, last: first, rate: 0.0, usage: 0.0, edges: Duration::from_millis(10), calm: 0, random }
     }
 
     /// Whether the tier is to be open now.
@@ -148,10 +147,16 @@ impl Policy {
         }
     }
 
-    /// Whether a stretch has just ended with the tier's closing.
+    /// Whether the tier is open until it costs too much.
     #[must_use]
-    pub fn is_between(&self) -> bool {
-        matches!(self.state, State::Between { .. })
+    pub fn stays_open(&self) -> bool {
+        matches!(self.state, State::Always)
+    }
+
+    /// The last reading of which it made something.
+    #[must_use]
+    pub fn last(&self) -> Reading {
+        self.last
     }
 
     /// What to do at this reading. [`Action::Wait`] is the last answer of a look; after any other, ask again.
@@ -183,7 +188,7 @@ impl Policy {
             }
             State::After { end } if now.time >= end => {
                 self.state = State::Between { always: self.calm >= CALM_WINDOWS && self.debt(now) <= 0.0 };
-                Action::EndStretch
+                self.look(now)
             }
             State::After { end } => Action::Wait(end),
             State::Between { always: true } => {
@@ -202,7 +207,8 @@ impl Policy {
 
     /// What observing has cost beyond the part of the budget that is to be spent, ns.
     fn debt(&self, now: Reading) -> f64 {
-        now.cost.0 as f64 - self.budget.0 * SPEND * now.cpu.0 as f64
+        let (cost, cpu) = (now.cost - self.first.cost, now.cpu - self.first.cpu);
+        cost.0 as f64 - self.budget.0 * SPEND * cpu.0 as f64
     }
 
     /// The cost expected of a window, ns.

@@ -52,9 +52,9 @@ fn run(load: Load, seconds: u64, seed: u64) -> Run {
                     open_ns += now.time.0 - since;
                     advance(&mut now, EDGE, true);
                 }
-                Action::EndStretch => assert!(!open),
             }
             assert_eq!(policy.is_open(), open);
+            assert!(open || !policy.stays_open());
         }
         dear = if open && load(now.time.0) > 0.5 { dear + STEP } else { 0 };
         out.longest_dear_ns = out.longest_dear_ns.max(dear);
