@@ -11,6 +11,7 @@ pub mod inflight;
 pub mod launch;
 pub mod liveness;
 mod multi;
+pub mod newcomers;
 mod object;
 mod owner;
 mod perf_uprobe;

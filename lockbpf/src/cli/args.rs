@@ -152,10 +152,10 @@ pub(super) struct CaptureArgs {
     pub futex_only: bool,
     /// How much of the target's CPU time observing may cost, e.g. 1%, 0.5%; or `off`. Within it every lock operation is observed,
     /// all the time if that is cheap enough, else in windows at random times from which totals are estimated.
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%")]
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", env = "LOCKBPF_BUDGET")]
     pub budget: Share,
-    /// Record every section, not only contended ones and those that made them wait. Without a budget.
-    #[arg(long, conflicts_with_all = ["futex_only", "budget"])]
+    /// Record every section, not only contended ones and those that made them wait. Implies `--budget off`.
+    #[arg(long, conflicts_with = "futex_only")]
     pub all_events: bool,
     /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
     #[arg(long, value_enum, default_value_t = PlacementChoice::Best, hide = true)]

@@ -12,6 +12,7 @@ use crate::capture::btf::Btf;
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
+use crate::capture::newcomers::Newcomers;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
 use crate::capture::{feature, privilege};
@@ -119,7 +120,12 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let start = session.activate()?;
+    let whole_system = ready.pids.is_empty();
     let mut watch = Watch::start(&mut session, &ready.pids, capture.budget(), Costs::default())?;
+    let mut newcomers = Newcomers::new(ready.targets.processes.iter().filter_map(|p| p.pid));
+    if whole_system {
+        ready.targets.processes.iter().filter(|p| p.unusable.is_none()).filter_map(|p| p.pid).for_each(|pid| watch.admit(pid));
+    }
     if let Some(child) = &mut ready.launched {
         child.release()?;
     }
@@ -173,7 +179,10 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     break;
                 }
                 // Not for the whole system: reading the maps of every process each second would be dear.
-                if Instant::now() >= rescan_at && !ready.pids.is_empty() {
+                if Instant::now() >= rescan_at && whole_system {
+                    rescan_at = Instant::now() + RESCAN;
+                    newcomers.look().into_iter().filter(|&pid| pid != std::process::id()).for_each(|pid| watch.admit(pid));
+                } else if Instant::now() >= rescan_at {
                     rescan_at = Instant::now() + RESCAN;
                     census.refresh();
                     if !capture.futex_only {
