@@ -5,7 +5,7 @@ use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::emit::{reserve, submit};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
-use crate::section::{contend, contend_held, reacquire_held, sums, tally};
+use crate::section::{contend, contend_held, reacquire_held, sums, tally, wakes_after_release};
 use crate::thread::{FutexCall, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -78,6 +78,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     }
     t.futex = FutexCall { word, enter_ns: now, role, expected, owner: 0, reserved: 0 };
     if role == WAKE {
+        wakes_after_release(ctx, t, word);
         // Before the wake itself, so that the woken thread finds it.
         let _ = WAKERS.insert(FutexWord { addr: word, process: u64::from(t.process) }, tid(), 0);
         return;
