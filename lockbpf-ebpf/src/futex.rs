@@ -6,7 +6,7 @@ use crate::barrier::waits_at;
 use crate::emit::{reserve, submit};
 use crate::gate::{charge, refresh};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
-use crate::section::{contend, contend_held, reacquire_held, sums, tally};
+use crate::section::{contend, contend_held, reacquire_held, sums, tally, wakes_after_release};
 use crate::thread::{FutexCall, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -74,6 +74,10 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     let now = now();
     let Some(t) = current() else { return };
     charge(t.slot, |account| account.futex_calls += 1);
+    if role == WAKE {
+        // Also if its gate has been closed since: that section is complete.
+        wakes_after_release(ctx, t, word);
+    }
     refresh(t);
     if word > LOW48 {
         count(Counter::WideAddress);

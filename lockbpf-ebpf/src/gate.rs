@@ -36,7 +36,7 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
         t.epoch = epoch;
         t.slot = slot;
     }
-    t.hits += 1;
+    t.hits = t.hits.wrapping_add(1);
     Some(t)
 }
 
@@ -90,6 +90,7 @@ fn cut(t: &mut Thread, gate: &Gate) {
     }
     t.depth = 0;
     t.overflow = 0;
+    t.released_ns = 0;
     t.pending.via = 0;
     t.off.reason = 0;
 }

@@ -56,10 +56,14 @@ pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new()
 #[btf_map]
 pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 
-/// Sums by process, lock and site. Preallocated (13 MB): allocating in a uprobe while the target holds a lock would
-/// make it hold the lock longer.
+/// Sums by slot: a thread remembers the slots it used last, so that the hot path needs no hash. 13 MB.
 #[btf_map]
-pub static SUMS: HashMap<SumKey, Sums, { MAX_SUMS as usize }> = HashMap::new();
+pub static SUMS: Array<Sums, { MAX_SUMS as usize }> = Array::new();
+
+/// Slots of [`SUMS`] by process, lock and site. Preallocated (3 MB): allocating in a uprobe while the target holds a lock
+/// would make it hold the lock longer.
+#[btf_map]
+pub static SUM_SLOTS: HashMap<SumKey, u32, { MAX_SUMS as usize }> = HashMap::new();
 
 /// Which locks are taken while which are held. Preallocated (1.9 MB), as above.
 #[btf_map]

@@ -6,7 +6,7 @@ use crate::gate::opened_boottime;
 use crate::maps::count;
 use crate::off_cpu::record_absence;
 use crate::process::start_boottime;
-use crate::section::{acquired, attempt, close, contend, contend_held, failed, fits, hold, settle, sums};
+use crate::section::{acquired, attempt, contend, contend_held, failed, fits, hold, release_held, settle, sums};
 use crate::thread::{Held, Thread, now, task};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
@@ -116,9 +116,10 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread) {
             via: Via::Lock as u32,
             flags: 0,
             recursion: 0,
+            kind,
             hits: t.hits,
         };
-        if let Some(i) = hold(t, kind, held, known)
+        if let Some(i) = hold(t, held, known)
             && taken
         {
             contend_held(ctx, t, i, owner);
@@ -204,11 +205,7 @@ pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
         held.recursion -= 1;
         return;
     }
-    let (kind, waited_for) = match GlibcMutex::read(lock) {
-        Some(mutex) => (mutex.kind, mutex.has_waiters()),
-        None => (0, false),
-    };
-    close(ctx, t, i, now, Outcome::Released, kind, waited_for);
+    release_held(ctx, t, i, now);
 }
 
 /// A lock is released that was not seen to be acquired.

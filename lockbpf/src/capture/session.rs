@@ -229,8 +229,7 @@ impl Session {
     /// # Errors
     /// When a map cannot be read.
     pub fn harvest(&mut self, end: Time) -> Result<Harvest, CaptureError> {
-        let sums: BpfHashMap<_, SumKey, Sums> = self.map("SUMS")?.try_into()?;
-        let sums = sums.iter().filter_map(Result::ok).filter_map(|(k, s)| KernelSums::new(&k, s)).collect();
+        let sums = self.sums()?;
         let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
         let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
         let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
@@ -269,6 +268,16 @@ impl Session {
     pub fn stack(&self, id: StackId) -> Result<Vec<u64>, CaptureError> {
         let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
         Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
+    }
+
+    fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
+        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
+        let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
+        let mut all = Vec::new();
+        for (key, slot) in slots.iter().filter_map(Result::ok) {
+            all.extend(KernelSums::new(&key, sums.get(&slot, 0)?));
+        }
+        Ok(all)
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
