@@ -11,6 +11,7 @@ pub mod analysis;
 pub mod barriers;
 pub mod capture;
 pub mod cli;
+pub mod costs;
 pub mod deadlock;
 pub mod decode;
 pub mod diff;

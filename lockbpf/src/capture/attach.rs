@@ -29,7 +29,8 @@ pub struct ProbeSite {
 }
 
 /// How uprobes are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mechanism {
     /// One link per file and process, the return half only where it is needed (kernel 6.13).
     Session,
