@@ -7,7 +7,7 @@ use super::btf::{Btf, TaskOffsets};
 use super::calibrate_target::{LOCKS, Operation};
 use super::session::{Options, Scope, Session};
 use super::target;
-use crate::costs::{Costs, Samples};
+use crate::costs::{Costs, MIN_SAMPLES, Samples};
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -21,9 +21,9 @@ pub const SELF: &str = "/proc/self/exe";
 /// Functions to be probed: those of a pair.
 const PAIR: [&str; 2] = ["pthread_mutex_lock", "pthread_mutex_unlock"];
 /// Rounds of batches, one of each kind a round; each takes about 3 ms while observed.
-const ROUNDS: usize = 21;
+const ROUNDS: usize = 15;
 /// How long the rounds may take, alone or observed: a busy machine has to do with fewer.
-const LIMIT: Duration = Duration::from_millis(120);
+const LIMIT: Duration = Duration::from_millis(80);
 /// Operations in a batch, alone and observed: about a millisecond at most.
 const COUNTS: [(Operation, u32, u32); 4] = [
     (Operation::Pair, 10_000, 400),
@@ -46,7 +46,6 @@ pub struct Setup {
 }
 
 /// What calibration found out.
-#[derive(Clone, Copy, Debug)]
 pub struct Calibration {
     /// The price of everything that is counted.
     pub costs: Costs,
@@ -54,8 +53,8 @@ pub struct Calibration {
     pub mechanism: Mechanism,
     /// Time to place the probes of a file's further functions in one process.
     pub attach: Duration,
-    /// Time to remove all probes and programs.
-    pub detach: Duration,
+    /// What the child was observed by. To drop it takes some of the kernel's grace periods, for which nobody has to wait.
+    pub session: Session,
 }
 
 /// Measures on a child, which is `program` with [`SUBCOMMAND`] as its argument. The child is gone when this returns.
@@ -88,16 +87,15 @@ pub fn calibrate(program: &Path, setup: &Setup) -> Result<Calibration, CaptureEr
     session.attach(&others)?;
     let attach = begin.elapsed() - measured;
     drop(child);
-    drop(session);
-    let detach = begin.elapsed() - measured - attach;
     log::debug!(
-        "calibration: alone {alone:?}, loading {:?}, observed {:?}, attach {attach:?}, detach {detach:?}",
+        "calibration: alone {alone:?}, loading {:?}, observed {:?}, attach {attach:?}",
         loaded - alone,
         measured - loaded,
     );
+    log::debug!("ns alone {bare:.0?}, observed {observed:.0?}, holds {holds:.0?}");
     let costs =
         Costs::of(&bare, &observed, &holds).map_err(|error| CaptureError::Calibrate(io::Error::other(error)))?;
-    Ok(Calibration { costs, mechanism, attach, detach })
+    Ok(Calibration { costs, mechanism, attach, session })
 }
 
 /// Where to probe the child: the functions of a pair, and all others.
@@ -182,7 +180,7 @@ impl Calibrated {
                 }
                 .push(ns as f64 / f64::from(operations));
             }
-            if begin.elapsed() > LIMIT {
+            if round >= MIN_SAMPLES && begin.elapsed() > LIMIT {
                 break;
             }
         }

@@ -39,15 +39,19 @@ impl ProbingReport {
         let outcome = measure(features);
         let calibration_ms = milliseconds(begin);
         match outcome {
-            Ok(Calibration { costs, mechanism, attach, detach }) => Self {
-                mechanism: Some(mechanism),
-                costs,
-                measured: true,
-                reason: None,
-                attach_ms: Some(attach.as_secs_f64() * 1e3),
-                detach_ms: Some(detach.as_secs_f64() * 1e3),
-                calibration_ms,
-            },
+            Ok(Calibration { costs, mechanism, attach, session }) => {
+                let begin = Instant::now();
+                drop(session);
+                Self {
+                    mechanism: Some(mechanism),
+                    costs,
+                    measured: true,
+                    reason: None,
+                    attach_ms: Some(attach.as_secs_f64() * 1e3),
+                    detach_ms: Some(milliseconds(begin)),
+                    calibration_ms,
+                }
+            }
             Err(error) => Self {
                 mechanism: None,
                 costs: Costs::default(),
