@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     bool busy = argc <= 3 || strcmp(argv[3], "sleep") != 0;
     uint64_t phase_ns = period_ns / 100 * (uint64_t)number(argc, argv, 4, 10);
     truth = truth_of("phase_lock", &phase_lock);
-    learn_ticks();
+    prepare();
     keep_company();
     ready_and_go();
     uint64_t begin = now_ns();

@@ -94,7 +94,7 @@ int main(int argc, char **argv)
     uint64_t burst_ns = (uint64_t)number(argc, argv, 2, 75) * 1000000;
     busy_truth = truth_of("busy_lock", &busy_lock);
     shared_truth = truth_of("shared_lock", &shared_lock);
-    learn_ticks();
+    prepare();
     for (int i = 0; i < 3; i++)
         length[i] = ticks_of(200 * (uint64_t)(i + 1));
     MUST(pthread_barrier_init(&held, NULL, 2));

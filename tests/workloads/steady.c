@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 {
     uint64_t rate = (uint64_t)number(argc, argv, 1, 20000);
     uint64_t duration_ns = (uint64_t)number(argc, argv, 2, 3) * 1000000000;
-    learn_ticks();
+    prepare();
     hold_ticks = ticks_of((uint64_t)number(argc, argv, 3, 1000));
     uint64_t every = rate ? ticks_of(1000000000 / rate) : 0;
     truth = truth_of("steady_lock", &steady_lock);
