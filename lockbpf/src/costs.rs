@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 /// Samples of a kind below which a median means nothing.
-const MIN_SAMPLES: usize = 3;
+pub const MIN_SAMPLES: usize = 3;
 /// A probe hit that takes longer was not measured but disturbed: even a single-stepped one takes a tenth of it.
 const MAX_HIT_NS: f64 = 100_000.0;
 

@@ -40,7 +40,12 @@ struct Slot {
 
 impl Gates {
     /// Takes the maps from the object; slot 0, all processes, exists from the start.
-    pub(super) fn new(ebpf: &mut Ebpf, placer: Placer, sched: Sched, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
+    pub(super) fn new(
+        ebpf: &mut Ebpf,
+        placer: Placer,
+        sched: Sched,
+        sites: &[ProbeSite],
+    ) -> Result<Self, CaptureError> {
         let mut map = |name: &'static str| ebpf.take_map(name).ok_or(CaptureError::NoMap(name));
         let (gates, accounts, targets): (Map, Map, Map) = (map("GATES")?, map("ACCOUNTS")?, map("TARGETS")?);
         Ok(Self {

@@ -151,7 +151,9 @@ impl Work {
             match orders.recv_timeout(wait) {
                 Ok(Command::Sites(sites)) => self.gates.extend(&sites),
                 Ok(Command::Process(pid)) => self.admit(pid),
-                Ok(Command::GoOn(pid)) => self.charges.values_mut().filter(|c| c.pid == pid).for_each(|c| c.held = false),
+                Ok(Command::GoOn(pid)) => {
+                    self.charges.values_mut().filter(|c| c.pid == pid).for_each(|c| c.held = false)
+                }
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -192,7 +194,8 @@ impl Work {
     /// Looks at every process that is due.
     fn look(&mut self) {
         let time = now();
-        let due: Vec<u32> = self.charges.iter().filter(|(_, c)| !c.held && c.due <= time).map(|(&slot, _)| slot).collect();
+        let due: Vec<u32> =
+            self.charges.iter().filter(|(_, c)| !c.held && c.due <= time).map(|(&slot, _)| slot).collect();
         for slot in due {
             if self.look_at(slot).is_none() {
                 self.dismiss(slot);

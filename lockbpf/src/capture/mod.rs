@@ -2,6 +2,8 @@
 
 pub mod attach;
 pub mod btf;
+pub mod calibrate;
+pub mod calibrate_target;
 pub mod demo_target;
 pub mod elf;
 pub mod feature;
@@ -19,6 +21,7 @@ pub mod placer;
 pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
+mod pthread;
 mod raw_program;
 mod rings;
 mod sched;
@@ -65,6 +68,9 @@ pub enum CaptureError {
         #[source]
         source: io::Error,
     },
+    /// What observing costs could not be measured.
+    #[error("failed to calibrate: {0}")]
+    Calibrate(#[source] io::Error),
     /// Not one uprobe could be placed.
     #[error("failed to place any uprobe: {0}")]
     NothingAttached(String),

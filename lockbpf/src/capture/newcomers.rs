@@ -26,7 +26,8 @@ impl Newcomers {
         let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
         let there: HashSet<u32> = pids.collect();
         let new = there.difference(&self.known).copied();
-        let new = new.filter(|pid| fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).is_ok()).collect();
+        let new =
+            new.filter(|pid| fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).is_ok()).collect();
         self.known = there;
         new
     }

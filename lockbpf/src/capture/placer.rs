@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// How uprobes are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mechanism {
     /// One link per file and process, the return half only where it is needed (kernel 6.13).
     Session,

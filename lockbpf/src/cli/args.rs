@@ -68,6 +68,9 @@ pub(super) enum Command {
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,
+    /// The program on which costs are calibrated.
+    #[command(hide = true)]
+    CalibrateTarget,
 }
 
 /// Whom to observe.

@@ -75,7 +75,16 @@ impl Watch {
         let mut open = 0;
         for s in &self.stretches {
             open += s.open.0.0;
-            eprintln!("{:>8.1} ms: cpu {:.1} cost {:.2} open {:.1} ms cpu {:.1} cost {:.2} whole {}", s.to.time.since(s.from.time).0 as f64/1e6, (s.to.cpu-s.from.cpu).0 as f64/1e6, (s.to.cost-s.from.cost).0 as f64/1e6, s.open.0.0 as f64/1e6, s.open.1.0 as f64/1e6,s.open.2.0 as f64/1e6, s.whole);
+            eprintln!(
+                "{:>8.1} ms: cpu {:.1} cost {:.2} open {:.1} ms cpu {:.1} cost {:.2} whole {}",
+                s.to.time.since(s.from.time).0 as f64 / 1e6,
+                (s.to.cpu - s.from.cpu).0 as f64 / 1e6,
+                (s.to.cost - s.from.cost).0 as f64 / 1e6,
+                s.open.0.0 as f64 / 1e6,
+                s.open.1.0 as f64 / 1e6,
+                s.open.2.0 as f64 / 1e6,
+                s.whole
+            );
         }
         eprintln!("open {} ms", open / 1_000_000);
         Ok(())

@@ -9,6 +9,7 @@ use super::placement;
 use super::progress::Progress;
 use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
+use crate::capture::calibrate::{self, Setup, calibrate};
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
@@ -26,6 +27,7 @@ use anyhow::Result;
 use lockbpf_common::config::MAX_PROCESSES;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
+use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -112,7 +114,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         if capture.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, capture.placement) };
     let known = known(&ready.targets, &ready.pids);
     let there: Vec<u32> = known.iter().map(|seen| seen.pid).collect();
-    let mut session = Session::start(&options(plan, &ready, known.clone())?, &sites)?;
+    let options = options(plan, &ready, known.clone())?;
+    let costs = if options.governed { costs(&options, &mut ready.notes) } else { Costs::default() };
+    let mut session = Session::start(&options, &sites)?;
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
     let mut liveness = Liveness::of(&ready.pids);
@@ -121,10 +125,16 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
 
     let start = session.activate()?;
     let whole_system = ready.pids.is_empty();
-    let mut watch = Watch::start(&mut session, &ready.pids, capture.budget(), Costs::default())?;
+    let mut watch = Watch::start(&mut session, &ready.pids, capture.budget(), costs)?;
     let mut newcomers = Newcomers::new(ready.targets.processes.iter().filter_map(|p| p.pid));
     if whole_system {
-        ready.targets.processes.iter().filter(|p| p.unusable.is_none()).filter_map(|p| p.pid).for_each(|pid| watch.admit(pid));
+        ready
+            .targets
+            .processes
+            .iter()
+            .filter(|p| p.unusable.is_none())
+            .filter_map(|p| p.pid)
+            .for_each(|pid| watch.admit(pid));
     }
     if let Some(child) = &mut ready.launched {
         child.release()?;
@@ -210,6 +220,28 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     harvest.quality.notes.splice(0..0, ready.notes);
     Ok(Captured { harvest, census, target: ready.description, start, end })
+}
+
+/// What observing costs on this machine, measured now; if it cannot be, what it costs at most on others.
+fn costs(options: &Options, notes: &mut Vec<String>) -> Costs {
+    let setup = Setup {
+        types: options.types,
+        task_offsets: options.task_offsets,
+        tracefs: options.tracefs,
+        plain_uprobes: options.plain_uprobes,
+    };
+    match calibrate(Path::new(calibrate::SELF), &setup) {
+        Ok(calibration) => {
+            log::info!("{:?}", calibration.costs);
+            // Nobody has to wait until the kernel has done with its probes.
+            std::thread::spawn(move || drop(calibration.session));
+            calibration.costs
+        }
+        Err(error) => {
+            notes.push(format!("{error:#}; the budget is kept with cautious figures of another machine."));
+            Costs::default()
+        }
+    }
 }
 
 /// Checks rights and features, finds the targets, starts the command.

@@ -14,6 +14,7 @@ mod live;
 mod observe;
 mod output;
 mod placement;
+mod probing;
 mod progress;
 mod record;
 mod report;
@@ -75,5 +76,6 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Diff(args)) => diff::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
+        Some(Command::CalibrateTarget) => Ok(crate::capture::calibrate_target::run()),
     }
 }

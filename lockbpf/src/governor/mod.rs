@@ -119,7 +119,17 @@ impl Policy {
 
     fn begin(budget: Budget, first: Reading, state: State, seed: u64) -> Self {
         let random = fastrand::Rng::with_seed(seed);
-        Self { budget, state, first, last: first, rate: 0.0, usage: 0.0, edges: Duration::from_millis(10), calm: 0, random }
+        Self {
+            budget,
+            state,
+            first,
+            last: first,
+            rate: 0.0,
+            usage: 0.0,
+            edges: Duration::from_millis(10),
+            calm: 0,
+            random,
+        }
     }
 
     /// Whether the tier is to be open now.

@@ -7,6 +7,7 @@ use anyhow::Result;
 mod bpf_stats;
 mod bpftrace;
 mod child;
+mod estimates;
 mod interrupt;
 mod load;
 mod machine;
@@ -33,6 +34,8 @@ pub(crate) struct Args {
 enum Bench {
     /// What lockbpf costs an uncontended lock and real servers, beside a bpftrace script.
     Overhead(overhead::Args),
+    /// How often the truth lies within what lockbpf states under its budget.
+    Estimates(estimates::Args),
 }
 
 /// Runs a benchmark.
@@ -42,5 +45,6 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.bench {
         Bench::Overhead(args) => overhead::run(args),
+        Bench::Estimates(args) => estimates::run(args),
     }
 }
