@@ -14,6 +14,7 @@ pub mod cli;
 pub mod deadlock;
 pub mod decode;
 pub mod diff;
+pub mod estimate;
 pub mod event;
 pub mod graph;
 pub mod histogram;
