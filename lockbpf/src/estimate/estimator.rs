@@ -138,10 +138,10 @@ impl Estimator {
         let sampled = (acquisitions.value - moments.whole.acquisitions).max(0.0);
         let hold = mean::hold(&scale, sampled, &self.costs);
         Figures {
-            acquisitions,
-            hold_mean_ns: hold,
-            hold_p99_ns: tail::p99(&scale, sampled, hold, &self.costs),
-            contended_share: mean::contended_share(&scale, sampled, &self.costs),
+            acquisitions: acquisitions.in_order(),
+            hold_mean_ns: hold.in_order(),
+            hold_p99_ns: tail::p99(&scale, sampled, hold, &self.costs).in_order(),
+            contended_share: mean::contended_share(&scale, sampled, &self.costs).in_order(),
         }
     }
 

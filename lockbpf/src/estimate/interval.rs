@@ -34,6 +34,11 @@ impl Interval {
         Self { value: f(self.value), low: f(self.low), high: f(self.high) }
     }
 
+    /// With the value inside, where rounding or a bound has left it outside.
+    pub(super) fn in_order(self) -> Self {
+        Self { low: self.low.min(self.value), high: self.high.max(self.value), ..self }
+    }
+
     /// Extended to what another one includes.
     pub(super) fn or(self, other: Self) -> Self {
         Self { low: self.low.min(other.low), high: self.high.max(other.high), ..self }
@@ -44,10 +49,9 @@ impl Interval {
 pub(super) fn student(freedom: f64) -> f64 {
     /// 97.5 % quantiles of Student's distribution with 1, 2, … degrees of freedom.
     const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    let t = match freedom as usize {
-        0 => T[0],
-        n => T.get(n - 1).copied().unwrap_or(Z + 2.72 / (freedom - 0.5)),
-    };
+    let at = |n: f64| if n < 1.5 { T[0] } else { T.get(n as usize - 1).copied().unwrap_or(Z + 2.72 / (n - 0.5)) };
+    let (below, part) = (freedom.max(1.0).floor(), freedom.max(1.0).fract());
+    let t = at(below) + (at(below + 1.0) - at(below)) * part;
     t / Z
 }
 
@@ -65,7 +69,7 @@ pub(super) fn wilson(share: f64, n: f64) -> (f64, f64) {
     let z2 = Z * Z;
     let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let half = Z / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).max(0.0).sqrt();
-    ((middle - half).max(0.0), (middle + half).min(1.0))
+    ((middle - half).clamp(0.0, share), (middle + half).clamp(share, 1.0))
 }
 
 #[cfg(test)]

@@ -45,8 +45,10 @@ pub(super) fn too_long(scale: &Scale<'_>) -> f64 {
         return 0.0;
     }
     let resolved: f64 = m.tails.buckets().map(|(b, n, _)| n / inside(scale, b)).sum();
-    let chance = 2.0 * m.cut.sqrt() / m.seen;
-    ((all - resolved) / all - chance).max(0.0)
+    let chance = 3.0 * m.cut.sqrt() / m.seen;
+    // Of what is longer than a window, half a window is seen on average.
+    let most = 2.0 * m.cut_ns / scale.process.window().max(1.0) / all;
+    ((all - resolved) / all - chance).clamp(0.0, most.max(0.0))
 }
 
 /// How likely a section of a bucket lies inside a window.
@@ -69,16 +71,14 @@ pub(super) fn hold(scale: &Scale<'_>, sampled: f64, costs: &Costs) -> Interval {
         })
         .sum();
     let value = if m.hold.below > 0.0 { m.hold.ratio() + spanning / m.hold.below } else { 0.0 };
-    let shape = match scale.variance(&m.hold) {
-        Some(variance) => value * value / variance.max(value * value * 1e-12),
-        // One window does not tell how far others differ.
-        None => m.seen.min(3.0),
-    };
+    // Few sections, in few windows, do not tell how far others differ: not worse than one in exponentially distributed ones.
+    let few = m.seen.min(3.0) / 2.0;
+    let shape =
+        scale.variance(&m.hold).map_or(few, |variance| (value * value / variance.max(value * value * 1e-12)).max(few));
     let longest = scale.process.time();
-    let (low, high) = gamma(shape.max(1e-3));
-    let high = if high > 0.0 && low > 0.0 { (value / low).min(longest) } else { longest };
-    let observed = Interval { value, low: value / gamma(shape.max(1e-3)).1, high: high.max(value) };
-    let observed = Interval { high: observed.high + too_long(scale) * longest, ..observed };
+    let (least, most) = gamma(shape);
+    let high = if least > 0.0 { (value / least).min(longest) } else { longest };
+    let observed = Interval { value, low: value / most, high: high.max(value) + too_long(scale) * longest };
     Bias::of(scale, costs).remove(with_whole(observed, sampled, m.whole.hold_ns, m.whole.acquisitions))
 }
 

@@ -192,6 +192,8 @@ pub(super) struct Moments {
     pub waits: Vec<(u8, f64)>,
     /// Sections cut, not weighted.
     pub cut: f64,
+    /// Weighted time for which those were seen.
+    pub cut_ns: f64,
     /// Acquisitions in windows, not weighted.
     pub seen: f64,
     /// Windows with any.
@@ -228,6 +230,7 @@ impl Moments {
         self.tails.add(&d.hold_hist, d.completed, v);
         add_buckets(&mut self.waits, &d.wait_hist, v);
         self.cut += d.cut;
+        self.cut_ns += v * d.cut_ns;
         self.seen += x;
         self.windows += 1.0;
         self.hold_max_ns = self.hold_max_ns.max(d.hold_max_ns);

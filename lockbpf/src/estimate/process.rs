@@ -140,6 +140,12 @@ impl ProcessSums {
         self.lengths.values().map(span).sum()
     }
 
+    /// Mean length of a window, ns.
+    pub(super) fn window(&self) -> f64 {
+        let weights: f64 = self.lengths.values().map(|&(weight, _)| weight).sum();
+        if weights > 0.0 { self.weighted_time() / weights } else { 0.0 }
+    }
+
     /// Σ v length, ns.
     pub(super) fn weighted_time(&self) -> f64 {
         self.lengths.values().map(|&(_, product)| product).sum()

@@ -19,12 +19,13 @@ impl<'a> Scale<'a> {
         Self { process, moments }
     }
 
-    /// Variance of a ratio over windows; `None` if there is only one with anything in it.
+    /// Variance of a ratio over windows; `None` if there is not much more than one that counts.
     pub(super) fn variance(&self, pairs: &Pairs) -> Option<f64> {
-        let n = self.moments.windows;
+        // Windows of equal weight that would tell as much (Kish).
+        let n = if pairs.below2 > 0.0 { pairs.below * pairs.below / pairs.below2 } else { 0.0 };
         let t = student(n - 1.0);
         let spread = pairs.deviation() / (pairs.below * pairs.below) * t * t * (1.0 - self.process.fraction());
-        (n > 1.5 && pairs.below > 0.0).then_some(spread * n / (n - 1.0))
+        (n > 1.5 && pairs.below > 0.0).then(|| spread * n / (n - 1.0))
     }
 
     /// Independent sections that would know a share as well as these windows do. Where windows do not differ at all, it is
@@ -35,7 +36,7 @@ impl<'a> Scale<'a> {
             Some(variance) if variance > 0.0 && share * (1.0 - share) > 0.0 => {
                 (share * (1.0 - share) / variance).min(count)
             }
-            _ => (count * self.moments.windows).sqrt(),
+            _ => count.powf(0.75) * self.moments.windows.powf(0.25),
         }
     }
 
