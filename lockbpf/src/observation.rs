@@ -1,7 +1,7 @@
 //! Everything an observation yielded, before names are given to addresses: the input of every report.
 
 use crate::deadlock::{Deadlock, LockOrder};
-use crate::estimate::Estimates;
+use crate::estimate::{Estimates, Figures, Subject};
 use crate::event::{ProcessSeen, ThreadTotals};
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process, Site, StackId, Tid};
@@ -95,5 +95,18 @@ impl Observation {
     #[must_use]
     pub fn duration(&self) -> Nanos {
         self.end.since(self.start)
+    }
+
+    /// What was estimated of a subject, where that is more than was seen.
+    #[must_use]
+    pub fn figures(&self, subject: Subject) -> Option<Figures> {
+        self.estimates.as_ref().and_then(|e| e.of(subject)).copied()
+    }
+
+    /// Whether the sums of a process were scaled.
+    #[must_use]
+    pub fn is_estimated(&self, process: Process) -> bool {
+        let estimates = self.estimates.iter().filter(|e| e.complete);
+        estimates.flat_map(|e| &e.processes).any(|p| p.process == process && !p.whole)
     }
 }

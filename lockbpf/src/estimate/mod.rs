@@ -45,6 +45,7 @@ pub use stretch::Stretch;
 use crate::id::{Lock, Process, Site};
 use crate::units::Nanos;
 use lockbpf_common::kind::Via;
+use serde::{Deserialize, Serialize};
 
 /// Cost of observing in a real target as a multiple of the calibrated one: at least and at most.
 pub const COST_RANGE: (f64, f64) = (0.85, 1.5);
@@ -99,7 +100,7 @@ pub enum Subject {
 }
 
 /// Figures of one subject over the whole observation, each with its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Acquisitions; never less than were seen.
     pub acquisitions: Interval,
