@@ -15,6 +15,7 @@ pub mod costs;
 pub mod deadlock;
 pub mod decode;
 pub mod diff;
+pub mod estimate;
 pub mod event;
 pub mod governor;
 pub mod graph;

@@ -249,7 +249,7 @@ impl Session {
                 quality.counters.insert(counter.name(), total);
             }
         }
-        Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new() })
+        Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
     }
 
     /// The waits in progress whose beginning was seen.
