@@ -270,7 +270,11 @@ impl Session {
         Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
     }
 
-    fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
+    /// The sums as they are now.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
         let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
         let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
         let mut all = Vec::new();

@@ -71,6 +71,8 @@ pub(super) struct Live<'a> {
     pub notes: &'a [String],
     /// Deadlocks found so far.
     pub deadlocks: &'a [Deadlock],
+    /// The budget, and how it is kept.
+    pub watch: &'a Watch,
 }
 
 /// What an observation yielded beside its events.
@@ -157,6 +159,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         start,
         notes,
         deadlocks: deadlocks.found(),
+        watch: &watch,
     })?;
     loop {
         tokio::select! {
@@ -166,12 +169,20 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                session.drain(|record| sink.take(census.complete(record)));
+                session.drain(|record| {
+                    let event = census.complete(record);
+                    watch.meet(&event);
+                    sink.take(event);
+                });
             }
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let seen = now();
-                session.drain(|record| sink.take(census.complete(record)));
+                session.drain(|record| {
+                    let event = census.complete(record);
+                    watch.meet(&event);
+                    sink.take(event);
+                });
                 if let Some(text) = deadlocks.look(&session, &mut census) {
                     progress.tell(&text);
                 }
@@ -183,6 +194,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     start,
                     notes,
                     deadlocks: deadlocks.found(),
+                    watch: &watch,
                 })?;
                 progress.update(began.elapsed(), census.events());
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
@@ -204,12 +216,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     drop(progress);
 
-    watch.stop(&mut session, &census)?;
+    let estimates = watch.stop(&mut session, &census)?;
     let end = session.deactivate()?;
     session.drain(|record| sink.take(census.complete(record)));
     census.refresh();
     let mut harvest = session.harvest(end)?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    harvest.estimates = estimates;
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);

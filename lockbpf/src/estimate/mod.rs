@@ -42,6 +42,7 @@ pub use estimator::Estimator;
 pub use interval::Interval;
 pub use stretch::Stretch;
 
+use crate::costs::Costs;
 use crate::id::{Lock, Process, Site};
 use crate::units::Nanos;
 use lockbpf_common::kind::Via;
@@ -49,19 +50,6 @@ use serde::{Deserialize, Serialize};
 
 /// Cost of observing in a real target as a multiple of the calibrated one: at least and at most.
 pub const COST_RANGE: (f64, f64) = (0.85, 1.5);
-
-/// What observing costs, as calibrated; all in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Costs {
-    /// One probe hit.
-    pub hit_ns: f64,
-    /// What observing adds to one hold: the end of the lock's probe and the beginning of the unlock's.
-    pub hold_bias_ns: f64,
-    /// What an uncontended lock and unlock take at least when nobody observes.
-    pub bare_pair_ns: f64,
-    /// Relative uncertainty of the calibration.
-    pub spread: f64,
-}
 
 /// How much of a process was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -92,7 +92,15 @@ impl Default for Looks {
     }
 }
 
-pub(super) const COSTS: Costs = Costs { hit_ns: 500.0, hold_bias_ns: 300.0, bare_pair_ns: 9.0, spread: 0.03 };
+pub(super) const COSTS: Costs = Costs {
+    hit_ns: 500.0,
+    hold_bias_ns: 300.0,
+    bare_pair_ns: 9.0,
+    record_ns: 300.0,
+    futex_ns: 300.0,
+    switch_ns: 100.0,
+    spread: 0.03,
+};
 
 pub(super) fn lock(addr: u64) -> Lock {
     Lock { process: P, addr }
