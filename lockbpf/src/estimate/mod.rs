@@ -6,6 +6,7 @@
 //!    the process is observed; each contains one window at a random place, or was observed whole.
 //! 3. [`Estimator::snapshot`] with the kernel's sums while the windows of these stretches are closed (or right at the end of
 //!    whole ones), before the next are opened: what was added since the last snapshot is theirs.
+//!    A process that exits ends its stretch, and the window in it, too.
 //! 4. [`Estimator::coverage`] whenever a recording is to tell how much was observed so far, [`Estimator::finish`] at the end.
 //!
 //! Both make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales an observation with them.
@@ -57,7 +58,8 @@ pub struct Costs {
     pub hit_ns: f64,
     /// What observing adds to one hold: the end of the lock's probe and the beginning of the unlock's.
     pub hold_bias_ns: f64,
-    /// What an uncontended lock and unlock take at least when nobody observes.
+    /// What an uncontended lock and unlock take at least when nobody observes; more than 0, since without it a tight loop
+    /// could be any number of times faster than seen.
     pub bare_pair_ns: f64,
     /// Relative uncertainty of the calibration.
     pub spread: f64,

@@ -98,6 +98,7 @@ fn json_has_intervals_and_what_was_observed() {
 fn the_table_marks_estimates() {
     let text = text(&built(&sampled(true)));
     for part in [
+        "holds server back: 2 threads or more waited 100 s for it",
         "~9.60 k ±8.0 %",
         "~20.0 ms ±5.0 %",
         "~50 %",
@@ -131,4 +132,18 @@ fn runs_with_estimates_combine() {
     let r = combine(vec![built(&sampled(true)), report(&server())], &combine::Options::default());
     let hot = r.locks.iter().find(|l| l.name == "global_1000").unwrap();
     assert_eq!(hot.estimates.unwrap().acquisitions.value, (9_600.0 + 300.0) / 2.0);
+}
+
+#[test]
+fn nothing_contended_is_told_with_as_much_doubt() {
+    let mut o = observation();
+    feed(&mut o, &section(0x1000, 11, 0x300, [1, 1, 2]), false);
+    o.estimates = Some(Estimates {
+        processes: vec![coverage()],
+        figures: vec![(Subject::Lock(lock(0x1000)), figures(32.0))],
+        complete: true,
+        ..Estimates::default()
+    });
+    let verdict = verdict(&o);
+    assert!(verdict.contains("No thread waited for a lock: about 32 acquisitions of 1 lock in 10.0 s"), "{verdict}");
 }
