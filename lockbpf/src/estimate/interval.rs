@@ -29,6 +29,12 @@ impl Interval {
         if self.value > 0.0 { (self.high - self.low) / 2.0 / self.value } else { 0.0 }
     }
 
+    /// Standard deviation of an estimate with such an interval.
+    #[must_use]
+    pub fn deviation(&self) -> f64 {
+        (self.high - self.low) / 2.0 / Z
+    }
+
     /// Each of its numbers through a function that does not change their order.
     pub(super) fn map(self, f: impl Fn(f64) -> f64) -> Self {
         Self { value: f(self.value), low: f(self.low), high: f(self.high) }

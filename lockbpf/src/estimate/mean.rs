@@ -96,6 +96,7 @@ pub(super) fn contended_share(scale: &Scale<'_>, sampled: f64, costs: &Costs) ->
     let held = mean - Bias::of(scale, costs).nominal;
     let distortion = if mean > 0.0 { mean / held.max(mean / MAX_DISTORTION) * scale.process.speed() } else { 1.0 };
     let corrected = |share: f64, by: f64| odds(share, hidden / by);
+    // How much that is depends on the program: it is taken to be in the middle.
     let observed = Interval {
         value: corrected(share, distortion.sqrt()),
         low: corrected(low, distortion.max(1.0)),

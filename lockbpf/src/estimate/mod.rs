@@ -6,6 +6,7 @@
 //!    the process is observed; each contains one window at a random place, or was observed whole.
 //! 3. [`Estimator::snapshot`] with the kernel's sums while the windows of these stretches are closed (or right at the end of
 //!    whole ones), before the next are opened: what was added since the last snapshot is theirs.
+//!    A process that exits ends its stretch, and the window in it, too.
 //! 4. [`Estimator::coverage`] whenever a recording is to tell how much was observed so far, [`Estimator::finish`] at the end.
 //!
 //! Both make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales an observation with them.

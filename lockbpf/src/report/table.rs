@@ -114,7 +114,10 @@ const COLUMNS: &[Column] = &[
         Some(f) => estimated::quantile(&f.hold_p99_ns),
         None => l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.p99.to_string()),
     }),
-    ("Hold\nmax", 100, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.max.to_string())),
+    ("Hold\nmax", 100, |l| {
+        let seen = if l.estimates.is_some() { "≥" } else { "" };
+        l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| format!("{seen}{}", h.max))
+    }),
 ];
 
 /// What is particular about a lock, if anything.

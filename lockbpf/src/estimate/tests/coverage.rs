@@ -4,7 +4,7 @@ use super::sim::{Looks, MS, Program, Random, S, lock, look};
 use super::workloads::{Arrivals, Holds, bursty, periodic, poisson};
 use crate::estimate::{Figures, Interval, Subject};
 
-const RUNS: u64 = 100;
+const RUNS: u64 = 200;
 
 /// How often each interval held the truth, and how wide they were, half.
 #[derive(Debug, Default)]
@@ -104,6 +104,14 @@ fn bursts_of_a_thousand_times_the_rate() {
         let mut score = score(10 + seed as u64, looks, |random| bursty(20.0 * S, burst * MS, &quiet, cpu, random));
         check(&format!("burst {burst} {cpu:?}"), &mut score, [1.5, 0.8, ANY, 0.8]);
     }
+}
+
+#[test]
+fn windows_that_bursts_close_early() {
+    let looks = Looks { window: (20.0 * MS, 40.0 * MS), most: 30, ..Looks::default() };
+    let quiet = Arrivals::new(0, 15.0, Holds::Exponential(20_000.0));
+    let mut score = score(60, looks, |random| bursty(20.0 * S, 100.0 * MS, &quiet, (0.05, 1.0), random));
+    check("closed early", &mut score, [1.5, 1.0, ANY, 1.0]);
 }
 
 #[test]

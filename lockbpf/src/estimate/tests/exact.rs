@@ -1,6 +1,6 @@
 //! What needs no chance: whole stretches, tight loops, processes that sleep, bounds.
 
-use super::sim::{COSTS, Kernel, P, lock, site};
+use super::sim::{COSTS, Kernel, P, Random, lock, site};
 use crate::estimate::{Estimator, Stretch, Subject};
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::Via;
@@ -93,6 +93,69 @@ fn a_tight_loop_is_scaled_by_its_own_work() {
         let seen = kernel.0[0].sums.acquisitions as f64;
         assert!(made.low > seen * 25.0 * 1.5, "{seen} {made:?}");
     }
+}
+
+/// A program that loops tightly for 100 ms of each second, and takes its time in between; where it is, in ns of its own
+/// time without observation.
+struct Slowed {
+    at: f64,
+    taken: f64,
+}
+
+const PAIR: f64 = 12.0;
+const QUIET_GAP: f64 = 500_000.0;
+
+impl Slowed {
+    fn is_loud(&self) -> bool {
+        self.at % 1e9 < 100e6
+    }
+
+    /// Runs for some time. Returns acquisitions, and CPU time used.
+    fn run(&mut self, time: f64, cost: f64) -> (f64, f64) {
+        let (mut left, mut seen, mut cpu) = (time, 0.0, 0.0);
+        while left > 1e-6 {
+            let (loud, phase) = (self.is_loud(), self.at % 1e9);
+            let rest = if loud { 100e6 - phase } else { 1e9 - phase };
+            let slow = if loud { (PAIR + cost) / PAIR } else { 1.0 };
+            let own = (left / slow).min(rest.max(1.0));
+            let n = own / if loud { PAIR } else { QUIET_GAP };
+            (seen, cpu) = (seen + n, cpu + if loud { own * slow } else { own * 0.3 + n * cost });
+            (self.at, left) = (self.at + own, left - own * slow);
+        }
+        self.taken += seen;
+        (seen, cpu)
+    }
+}
+
+#[test]
+fn what_a_window_slows_counts_for_the_work_that_it_would_have_done() {
+    let mut ratios = 0.0;
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let (mut estimator, mut kernel) = (Estimator::new(COSTS, Some(0.03)), Kernel::default());
+        let mut program = Slowed { at: random.unit() * 1e9, taken: 0.0 };
+        let cost = 2.0 * COSTS.hit_ns;
+        for at in 0..60 {
+            let (window, place) = (30e6, random.unit() * 470e6);
+            let (_, before) = program.run(place, 0.0);
+            let (seen, during) = program.run(window, cost);
+            let (_, after) = program.run(470e6 - place, 0.0);
+            acquire(&mut kernel, 0, seen as u64, 400);
+            estimator.stretch(Stretch {
+                observed: Nanos(window as u64),
+                cpu: Nanos((before + during + after) as u64),
+                observed_cpu: Nanos(during as u64),
+                cost: Nanos((seen * cost) as u64),
+                observed_cost: Nanos((seen * cost) as u64),
+                ..stretch(at, false)
+            });
+            estimator.snapshot(&kernel.0);
+        }
+        let made = estimator.finish().of(Subject::Lock(lock(0))).unwrap().acquisitions;
+        assert!(made.low <= program.taken && program.taken <= made.high, "{} {made:?}", program.taken);
+        ratios += made.value / program.taken / 20.0;
+    }
+    assert!((0.8..1.25).contains(&ratios), "{ratios}");
 }
 
 #[test]

@@ -84,11 +84,13 @@ pub(super) struct Looks {
     pub window: (f64, f64),
     /// True cost over the calibrated one.
     pub dearer: f64,
+    /// A window is closed after so many sections.
+    pub most: usize,
 }
 
 impl Default for Looks {
     fn default() -> Self {
-        Self { spacing: 500.0 * MS, window: (10.0 * MS, 40.0 * MS), dearer: 1.1 }
+        Self { spacing: 500.0 * MS, window: (10.0 * MS, 40.0 * MS), dearer: 1.1, most: usize::MAX }
     }
 }
 
@@ -153,8 +155,9 @@ pub(super) fn look(program: &Program, looks: &Looks, random: &mut Random) -> Est
         let to = (from + looks.spacing).min(program.length);
         let length = random.between(looks.window.0, looks.window.1).min(to - from);
         let open = from + random.unit() * (to - from - length);
-        let close = open + length;
         let first = program.sections.partition_point(|s| s.acquire < open);
+        let last = program.sections.get(first.saturating_add(looks.most)).map_or(f64::MAX, |s| s.acquire);
+        let close = (open + length).min(last);
         let mut hits = 0.0;
         for s in program.sections[first..].iter().take_while(|s| s.acquire < close) {
             if s.acquire - s.wait >= open {
@@ -170,7 +173,7 @@ pub(super) fn look(program: &Program, looks: &Looks, random: &mut Random) -> Est
             process: P,
             from: Time(from as u64),
             to: Time(to as u64),
-            observed: ns(length),
+            observed: ns(close - open),
             cpu: ns(all + cost * looks.dearer),
             observed_cpu: ns(own + cost * looks.dearer),
             cost: ns(cost),

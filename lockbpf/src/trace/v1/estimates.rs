@@ -9,7 +9,7 @@ use crate::id::Process;
 use crate::units::Nanos;
 
 /// Bytes of a payload from which on another one begins.
-const PART: usize = 1 << 20;
+const PART: usize = 256 << 10;
 /// Figures of one recording at most: of as many rows, locks and sites as the kernel side can keep.
 const MAX_FIGURES: usize = 3 << 15;
 
