@@ -72,11 +72,12 @@ pub(crate) struct Observed {
 impl Report {
     /// What the report's quality says of a process.
     pub(crate) fn observed(&self, pid: u32) -> Observed {
-        let entry = self.quality.budgets.iter().find(|entry| entry["pid"] == pid);
-        let entry = entry.unwrap_or_else(|| panic!("nothing said of {pid} in {:?}", self.quality.budgets));
+        let processes = self.quality.observed["processes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let entry = processes.iter().find(|entry| entry["pid"] == pid);
+        let entry = entry.unwrap_or_else(|| panic!("nothing said of {pid} in {}", self.quality.observed));
         let number = |name: &str| entry[name].as_f64().unwrap_or_else(|| panic!("no {name} in {entry}"));
         Observed {
-            observed_share: number("observed_share"),
+            observed_share: number("time_share"),
             cost_share: number("cost_share"),
             windows: number("windows") as u64,
         }

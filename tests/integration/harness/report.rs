@@ -128,8 +128,8 @@ pub(crate) struct Quality {
     pub(crate) notes: Vec<String>,
     pub(crate) duration_ns: u64,
     /// Per process, under a budget: see [`super::estimates`].
-    #[serde(default, rename = "processes_observed")]
-    pub(super) budgets: Vec<Value>,
+    #[serde(default)]
+    pub(super) observed: Value,
 }
 
 impl Report {
