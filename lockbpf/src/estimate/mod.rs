@@ -9,7 +9,8 @@
 //!    A process that exits ends its stretch, and the window in it, too.
 //! 4. [`Estimator::coverage`] whenever a recording is to tell how much was observed so far, [`Estimator::finish`] at the end.
 //!
-//! Both make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales an observation with them.
+//! Both make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales
+//! sums with them, which [`crate::analysis::Analyst::finish`] does.
 //!
 //! **Work, not time.** A window slows its target, a tight loop 250 times, so what is scaled with is the target's own CPU time:
 //! the CPU time used less the cost of observing. A window stands for the time in which the same work would have passed

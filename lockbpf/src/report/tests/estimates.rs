@@ -49,8 +49,9 @@ fn sampled(complete: bool) -> Observation {
     ];
     figures.retain(|_| complete);
     let mut o = found(&o);
-    o.estimates = Some(Estimates { budget: Some(0.03), processes: vec![coverage()], figures, beyond: 0, complete });
-    estimate::apply(&mut o);
+    let estimates = Estimates { budget: Some(0.03), processes: vec![coverage()], figures, beyond: 0, complete };
+    estimate::apply(&estimates, &mut o.sums, &mut o.threads);
+    o.estimates = Some(estimates);
     o
 }
 
