@@ -1,6 +1,6 @@
 //! Scales sums: they become those of the whole time, as far as they are estimated.
 
-use super::{Estimates, Figures, Subject};
+use super::{Coverage, Estimates, Figures, Subject};
 use crate::event::ThreadTotals;
 use crate::id::{Lock, Process};
 use crate::sums::{Measure, SiteSums};
@@ -31,20 +31,17 @@ pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [Thread
             distribute(sums, &rows, slept);
         }
     }
-    let factors = factors(estimates);
+    let processes: HashMap<Process, &Coverage> =
+        estimates.processes.iter().filter(|p| !p.whole).map(|p| (p.process, p)).collect();
     for thread in threads {
-        if let Some(factor) = factors.get(&thread.process) {
-            thread.acquisitions = times(thread.acquisitions, *factor);
-            for time in [&mut thread.wait, &mut thread.held_sum, &mut thread.held_union] {
-                time.0 = times(time.0, *factor);
-            }
-        }
+        let Some(process) = processes.get(&thread.process) else { continue };
+        thread.acquisitions = times(thread.acquisitions, process.factor);
+        thread.held_sum.0 = times(thread.held_sum.0, process.hold_factor);
+        thread.held_union.0 = times(thread.held_union.0, process.hold_factor).min(process.time.0);
+        // Waiting takes time and no work.
+        let share = process.observed_share();
+        thread.wait.0 = times(thread.wait.0, if share > 0.0 { 1.0 / share } else { 1.0 });
     }
-}
-
-/// By what the sums of threads are scaled, of processes that were observed in windows.
-fn factors(estimates: &Estimates) -> HashMap<Process, f64> {
-    estimates.processes.iter().filter(|p| !p.whole).map(|p| (p.process, p.factor)).collect()
 }
 
 fn scale(sums: &mut SiteSums, figures: &Figures) {

@@ -87,8 +87,10 @@ pub struct Coverage {
     pub windows: u64,
     /// Whether its whole time was observed: its numbers are exact.
     pub whole: bool,
-    /// Its estimated acquisitions over those seen, 1 without any: by which its threads' sums are scaled.
+    /// Its estimated acquisitions over those seen, 1 without any: by which those of its threads are scaled.
     pub factor: f64,
+    /// Likewise of the time for which it held locks.
+    pub hold_factor: f64,
 }
 
 /// Whose figures.
@@ -153,6 +155,7 @@ impl Estimates {
             windows: all.iter().map(|p| p.windows).sum(),
             whole: all.iter().all(|p| p.whole),
             factor: 1.0,
+            hold_factor: 1.0,
         }
     }
 
