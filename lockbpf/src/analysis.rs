@@ -160,7 +160,10 @@ impl Analyst {
             }
         }
         sums.extend(barriers.sums());
-        let mut observation = Observation {
+        if let Some(estimates) = &harvest.estimates {
+            estimate::apply(estimates, &mut sums, &mut threads);
+        }
+        Observation {
             target,
             start,
             end,
@@ -176,9 +179,7 @@ impl Analyst {
             quality,
             estimates: harvest.estimates,
             ticks_per_ns,
-        };
-        estimate::apply(&mut observation);
-        observation
+        }
     }
 }
 

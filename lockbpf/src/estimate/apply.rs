@@ -1,48 +1,47 @@
-//! Scales an observation: sums become those of the whole time, as far as they are estimated.
+//! Scales sums: they become those of the whole time, as far as they are estimated.
 
-use super::{Estimates, Figures, Subject};
+use super::{Coverage, Estimates, Figures, Subject};
+use crate::event::ThreadTotals;
 use crate::id::{Lock, Process};
-use crate::observation::Observation;
 use crate::sums::{Measure, SiteSums};
 use crate::units::Nanos;
 use lockbpf_common::kind::Via;
 use std::collections::HashMap;
 
-/// Scales sums of locks, sites and threads to what was estimated. An observation without estimates stays as it is.
+/// Scales sums of locks, sites and threads to what was estimated. Without figures they stay as they are.
 ///
 /// Waits need no estimate where the futex tier has seen the lock: it sees all of them. They go to the lock's rows in the
 /// proportion in which windows saw them there; how they are distributed goes to the row with most of them.
-pub fn apply(observation: &mut Observation) {
-    let Some(estimates) = observation.estimates.as_ref().filter(|e| e.complete && e.sampled()) else { return };
+pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [ThreadTotals]) {
+    if !estimates.complete || !estimates.sampled() {
+        return;
+    }
     let mut rows: HashMap<Lock, Vec<usize>> = HashMap::new();
     let mut slept: HashMap<Lock, SiteSums> = HashMap::new();
-    for (at, sums) in observation.sums.iter_mut().enumerate() {
-        if sums.via == Via::Futex {
-            slept.insert(sums.lock, sums.clone());
-        } else if let Some(figures) = estimates.of(Subject::Row(sums.lock, sums.site, sums.via)) {
-            scale(sums, figures);
-            rows.entry(sums.lock).or_default().push(at);
+    for (at, row) in sums.iter_mut().enumerate() {
+        if row.via == Via::Futex {
+            slept.insert(row.lock, row.clone());
+        } else if let Some(figures) = estimates.of(Subject::Row(row.lock, row.site, row.via)) {
+            scale(row, figures);
+            rows.entry(row.lock).or_default().push(at);
         }
     }
     for (lock, rows) in rows {
         if let Some(slept) = slept.get(&lock) {
-            distribute(&mut observation.sums, &rows, slept);
+            distribute(sums, &rows, slept);
         }
     }
-    let factors = factors(estimates);
-    for thread in &mut observation.threads {
-        if let Some(factor) = factors.get(&thread.process) {
-            thread.acquisitions = times(thread.acquisitions, *factor);
-            for time in [&mut thread.wait, &mut thread.held_sum, &mut thread.held_union] {
-                time.0 = times(time.0, *factor);
-            }
-        }
+    let processes: HashMap<Process, &Coverage> =
+        estimates.processes.iter().filter(|p| !p.whole).map(|p| (p.process, p)).collect();
+    for thread in threads {
+        let Some(process) = processes.get(&thread.process) else { continue };
+        thread.acquisitions = times(thread.acquisitions, process.factor);
+        thread.held_sum.0 = times(thread.held_sum.0, process.hold_factor);
+        thread.held_union.0 = times(thread.held_union.0, process.hold_factor).min(process.time.0);
+        // Waiting takes time and no work.
+        let share = process.observed_share();
+        thread.wait.0 = times(thread.wait.0, if share > 0.0 { 1.0 / share } else { 1.0 });
     }
-}
-
-/// By what the sums of threads are scaled, of processes that were observed in windows.
-fn factors(estimates: &Estimates) -> HashMap<Process, f64> {
-    estimates.processes.iter().filter(|p| !p.whole).map(|p| (p.process, p.factor)).collect()
 }
 
 fn scale(sums: &mut SiteSums, figures: &Figures) {

@@ -92,7 +92,7 @@ impl Estimator {
     /// How much was observed so far, without the figures.
     #[must_use]
     pub fn coverage(&self) -> Estimates {
-        let processes = self.processes.iter().map(|(&process, p)| p.coverage(process, 1.0)).collect();
+        let processes = self.processes.iter().map(|(&process, p)| p.coverage(process, 1.0, 1.0)).collect();
         Estimates { budget: self.budget, processes, ..Estimates::default() }
     }
 
@@ -100,14 +100,15 @@ impl Estimator {
     #[must_use]
     pub fn finish(self) -> Estimates {
         let mut figures = Vec::new();
-        let mut totals: Map<Process, (f64, f64)> = Map::default();
+        let mut totals: Map<Process, [Part; 2]> = Map::default();
         let mut put = |subject: Subject, process: Process, moments: &Moments| {
             let Some(p) = self.processes.get(&process).filter(|p| !p.is_whole()) else { return };
             let made = self.figures(p, moments);
             if let Subject::Lock(_) = subject {
-                let (all, seen) = totals.entry(process).or_default();
-                *all += made.acquisitions.value;
-                *seen += moments.seen + moments.whole.acquisitions;
+                let all = made.acquisitions.value;
+                let [counts, holds] = totals.entry(process).or_default();
+                counts.add(all, moments.seen + moments.whole.acquisitions);
+                holds.add(all * made.hold_mean_ns.value, moments.held);
             }
             figures.push((subject, made));
         };
@@ -121,8 +122,10 @@ impl Estimator {
             put(Subject::Site(site), site.process, moments);
         }
         figures.sort_unstable_by_key(|&(subject, _)| subject);
-        let factor = |process| totals.get(process).filter(|t| t.1 > 0.0).map_or(1.0, |(all, seen)| all / seen);
-        let processes = self.processes.iter().map(|(process, p)| p.coverage(*process, factor(process)));
+        let processes = self.processes.iter().map(|(process, p)| {
+            let [counts, holds] = totals.get(process).copied().unwrap_or_default();
+            p.coverage(*process, counts.factor(), holds.factor())
+        });
         Estimates {
             budget: self.budget,
             processes: processes.collect(),
@@ -153,6 +156,24 @@ impl Estimator {
             **before = *sums;
         }
         delta
+    }
+}
+
+/// What was estimated, and what was seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    all: f64,
+    seen: f64,
+}
+
+impl Part {
+    fn add(&mut self, all: f64, seen: f64) {
+        self.all += all;
+        self.seen += seen;
+    }
+
+    fn factor(&self) -> f64 {
+        if self.seen > 0.0 { self.all / self.seen } else { 1.0 }
     }
 }
 

@@ -9,7 +9,8 @@
 //!    A process that exits ends its stretch, and the window in it, too.
 //! 4. [`Estimator::coverage`] whenever a recording is to tell how much was observed so far, [`Estimator::finish`] at the end.
 //!
-//! Both make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales an observation with them.
+//! Both make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales
+//! sums with them, which [`crate::analysis::Analyst::finish`] does.
 //!
 //! **Work, not time.** A window slows its target, a tight loop 250 times, so what is scaled with is the target's own CPU time:
 //! the CPU time used less the cost of observing. A window stands for the time in which the same work would have passed
@@ -73,8 +74,10 @@ pub struct Coverage {
     pub windows: u64,
     /// Whether its whole time was observed: its numbers are exact.
     pub whole: bool,
-    /// Its estimated acquisitions over those seen, 1 without any: by which its threads' sums are scaled.
+    /// Its estimated acquisitions over those seen, 1 without any: by which those of its threads are scaled.
     pub factor: f64,
+    /// Likewise of the time for which it held locks.
+    pub hold_factor: f64,
 }
 
 /// Whose figures.
@@ -139,6 +142,7 @@ impl Estimates {
             windows: all.iter().map(|p| p.windows).sum(),
             whole: all.iter().all(|p| p.whole),
             factor: 1.0,
+            hold_factor: 1.0,
         }
     }
 

@@ -196,6 +196,8 @@ pub(super) struct Moments {
     pub cut_ns: f64,
     /// Acquisitions in windows, not weighted.
     pub seen: f64,
+    /// Σ hold of sections seen to their end, whole stretches included, not weighted, ns.
+    pub held: f64,
     /// Windows with any.
     pub windows: f64,
     /// What was seen where the process was observed as a whole.
@@ -232,6 +234,7 @@ impl Moments {
         self.cut += d.cut;
         self.cut_ns += v * d.cut_ns;
         self.seen += x;
+        self.held += d.hold_ns;
         self.windows += 1.0;
         self.hold_max_ns = self.hold_max_ns.max(d.hold_max_ns);
     }
@@ -243,6 +246,7 @@ impl Moments {
         w.completed += d.completed;
         w.contended += d.contended;
         w.hold_ns += d.hold_ns + 2.0 * d.cut_ns;
+        self.held += d.hold_ns;
         w.inner_hits += d.inner_hits;
         add_buckets(&mut w.holds, &d.hold_hist, 1.0);
         self.hold_max_ns = self.hold_max_ns.max(d.hold_max_ns);

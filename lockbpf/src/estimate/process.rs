@@ -152,7 +152,7 @@ impl ProcessSums {
     }
 
     /// How much of it was observed.
-    pub(super) fn coverage(&self, process: Process, factor: f64) -> Coverage {
+    pub(super) fn coverage(&self, process: Process, factor: f64, hold_factor: f64) -> Coverage {
         let ns = |ns: f64| Nanos(ns.round() as u64);
         Coverage {
             process,
@@ -165,6 +165,7 @@ impl ProcessSums {
             windows: self.all.windows,
             whole: self.is_whole(),
             factor,
+            hold_factor,
         }
     }
 }

@@ -251,6 +251,7 @@ fn estimates() -> BoxedStrategy<Estimates> {
                 windows,
                 whole,
                 factor,
+                hold_factor: factor / 2.0,
                 ..Coverage::default()
             }
         });

@@ -62,6 +62,9 @@ fn whole_stretches_count_as_they_are() {
     assert_eq!(estimates.of(Subject::Site(site(0))), Some(figures));
     assert!((estimates.overall().observed_share() - 0.52).abs() < 1e-9);
     assert!((estimates.processes[0].factor - 110_000.0 / 100_400.0).abs() < 1e-9);
+    // Less what observing adds to each.
+    let holds = 110_000.0 * (5_000.0 - COSTS.hold_bias_ns) / (100_400.0 * 5_000.0);
+    assert!((estimates.processes[0].hold_factor - holds).abs() < 1e-6, "{:?}", estimates.processes[0]);
 }
 
 /// A loop that does nothing but lock and unlock takes 12 ns a pair, and 1,012 while it is observed.

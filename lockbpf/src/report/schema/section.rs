@@ -63,7 +63,7 @@ pub struct ThreadEntry {
     pub held_sum_ns: Ns,
     /// Completed sections.
     pub acquisitions: u64,
-    /// Whether all this was scaled from windows, as its process's acquisitions were.
+    /// Whether all this was scaled from windows, as its process was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }

@@ -31,6 +31,7 @@ fn coverage() -> Coverage {
         windows: 61,
         whole: false,
         factor: 32.0,
+        hold_factor: 2.0,
     }
 }
 
@@ -49,8 +50,9 @@ fn sampled(complete: bool) -> Observation {
     ];
     figures.retain(|_| complete);
     let mut o = found(&o);
-    o.estimates = Some(Estimates { budget: Some(0.03), processes: vec![coverage()], figures, beyond: 0, complete });
-    estimate::apply(&mut o);
+    let estimates = Estimates { budget: Some(0.03), processes: vec![coverage()], figures, beyond: 0, complete };
+    estimate::apply(&estimates, &mut o.sums, &mut o.threads);
+    o.estimates = Some(estimates);
     o
 }
 
@@ -71,7 +73,9 @@ fn locks_tell_estimates() {
     assert_eq!((site("300").instances, site("300").wait_ns, site("400").wait_ns), (3_200, ms(0), ms(100_000)));
     assert_eq!(site("300").estimates, Some(figures(3_200.0)));
     let worker = r.threads.iter().find(|t| t.tid == 12).unwrap();
-    assert!(worker.estimated && worker.acquisitions == 3_200 && worker.wait_ns == ms(3_003 * 32));
+    assert!(worker.estimated && worker.acquisitions == 3_200 && worker.held_sum_ns == ms(8_000), "{worker:?}");
+    // 3.1 % of the time was observed.
+    assert!((worker.wait_ns.as_f64() / ms(3_003).as_f64() - 1.0 / 0.031).abs() < 1e-6, "{worker:?}");
     // What no window showed stays as it is.
     let cool = r.locks.iter().find(|l| l.name.contains("fn6") && l.contended == 1).unwrap();
     assert_eq!((cool.estimates, cool.acquisitions), (None, Some(2)));

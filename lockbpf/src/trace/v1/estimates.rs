@@ -29,6 +29,7 @@ pub(in super::super) fn payloads(estimates: &Estimates) -> Vec<Vec<u8>> {
         put(&mut out, c.windows);
         out.push(u8::from(c.whole));
         put_float(&mut out, c.factor);
+        put_float(&mut out, c.hold_factor);
     }
     let mut payloads = Vec::new();
     for (subject, figures) in &estimates.figures {
@@ -105,7 +106,8 @@ fn coverage(from: &mut Cursor) -> Result<(Estimates, u64), Malformed> {
         }
         let [time, observed, cpu, cost, own_cpu, observed_own_cpu] = times;
         let windows = from.number()?;
-        let (whole, factor) = (code_in(&[false, true], from)?, float(from)?);
+        let whole = code_in(&[false, true], from)?;
+        let (factor, hold_factor) = (float(from)?, float(from)?);
         estimates.processes.push(Coverage {
             process,
             time,
@@ -117,6 +119,7 @@ fn coverage(from: &mut Cursor) -> Result<(Estimates, u64), Malformed> {
             windows,
             whole,
             factor,
+            hold_factor,
         });
     }
     Ok((estimates, announced))
