@@ -1,12 +1,16 @@
 //! The gates: whether a process's full tier is open, what observing it takes, and what a closing cuts.
 
 use crate::atomic::add;
-use crate::maps::{ACCOUNTS, GATES};
+use crate::maps::{ACCOUNTS, GATES, count};
 use crate::section::sums;
 use crate::thread::{Thread, current};
 use lockbpf_common::config::MAX_HELD;
+use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::{self, Account, CLOSINGS, Gate};
 use lockbpf_common::sums::SumKey;
+
+/// Held locks whose sections are counted as cut; more are counted as lost. Each makes the verifier's work longer.
+const MAX_CUT: usize = 4;
 
 /// Changes the account of a slot on this CPU.
 #[inline(always)]
@@ -44,9 +48,14 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
 /// through [`pass`].
 #[inline(always)]
 pub fn refresh(t: &mut Thread) {
-    if t.epoch == 0 {
-        return;
+    if t.epoch != 0 {
+        refresh_known(t);
     }
+}
+
+/// A function of its own, so that its instructions are not repeated in every program.
+#[inline(never)]
+fn refresh_known(t: &mut Thread) {
     if let Some(gate) = GATES.get(t.slot)
         && gate.epoch != t.epoch
     {
@@ -75,7 +84,7 @@ fn cut(t: &mut Thread, gate: &Gate) {
     let waits_for = if t.futex.role == crate::futex::NONE { 0 } else { t.futex.word };
     let depth = t.depth as usize;
     let mut i = 0;
-    while i < MAX_HELD {
+    while i < MAX_CUT {
         let h = &t.held[i & (MAX_HELD - 1)];
         // What it still waits for has not been acquired.
         if i < depth && h.lock != waits_for && h.acquire_ns <= closed_ns {
@@ -87,6 +96,9 @@ fn cut(t: &mut Thread, gate: &Gate) {
             }
         }
         i += 1;
+    }
+    if depth > MAX_CUT {
+        count(Counter::HeldFull);
     }
     t.depth = 0;
     t.overflow = 0;
