@@ -9,28 +9,38 @@ pub const MAX_SLOTS: u32 = 1_024;
 /// Closings remembered for sections that were cut by them.
 pub const CLOSINGS: usize = 8;
 
-/// Bits of an attach cookie that name the function ([`crate::kind::cookie`]); the slot is above them.
-const FUNCTION_BITS: u32 = 8;
+/// Bits of an attach cookie below the slot.
+const SLOT_SHIFT: u32 = 8;
+/// The bit of an attach cookie that tells a probe on an instruction that must be single-stepped. Below it is the function
+/// ([`crate::kind::cookie`]).
+const STEPPED: u64 = 1 << 7;
 
 /// The attach cookie of a function's probe in a slot's process.
 #[must_use]
 #[inline(always)]
-pub const fn cookie(function: u64, slot: u32) -> u64 {
-    function | (slot as u64) << FUNCTION_BITS
+pub const fn cookie(function: u64, stepped: bool, slot: u32) -> u64 {
+    function | if stepped { STEPPED } else { 0 } | (slot as u64) << SLOT_SHIFT
+}
+
+/// Whether the probe of an attach cookie is on an instruction that must be single-stepped.
+#[must_use]
+#[inline(always)]
+pub const fn is_stepped(cookie: u64) -> bool {
+    cookie & STEPPED != 0
 }
 
 /// The function of an attach cookie.
 #[must_use]
 #[inline(always)]
 pub const fn function(cookie: u64) -> u64 {
-    cookie & ((1 << FUNCTION_BITS) - 1)
+    cookie & (STEPPED - 1)
 }
 
 /// The slot of an attach cookie.
 #[must_use]
 #[inline(always)]
 pub const fn slot(cookie: u64) -> u32 {
-    (cookie >> FUNCTION_BITS) as u32
+    (cookie >> SLOT_SHIFT) as u32
 }
 
 /// Whether a process's full tier is open. Written by user space only.
@@ -51,6 +61,8 @@ pub struct Gate {
 pub struct Account {
     /// Uprobe hits, those at closed gates too.
     pub hits: u64,
+    /// Of these, hits of probes on instructions that must be single-stepped.
+    pub stepped: u64,
     /// Records written.
     pub records: u64,
     /// Futex calls seen.
@@ -60,7 +72,7 @@ pub struct Account {
 }
 
 const _: () = assert!(size_of::<Gate>() == 16 + 8 * CLOSINGS);
-const _: () = assert!(size_of::<Account>() == 32);
+const _: () = assert!(size_of::<Account>() == 40);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]
@@ -75,7 +87,10 @@ mod tests {
 
     #[test]
     fn cookies_carry_function_and_slot() {
-        let cookie = cookie(crate::kind::cookie::BARRIER_WAIT, MAX_SLOTS - 1);
-        assert_eq!((function(cookie), slot(cookie)), (crate::kind::cookie::BARRIER_WAIT, MAX_SLOTS - 1));
+        for stepped in [false, true] {
+            let cookie = cookie(crate::kind::cookie::BARRIER_WAIT, stepped, MAX_SLOTS - 1);
+            assert_eq!((function(cookie), slot(cookie)), (crate::kind::cookie::BARRIER_WAIT, MAX_SLOTS - 1));
+            assert_eq!(is_stepped(cookie), stepped);
+        }
     }
 }

@@ -26,7 +26,10 @@ pub fn charge(slot: u32, change: impl FnOnce(&mut Account)) {
 #[inline(always)]
 pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
     let slot = gate::slot(cookie);
-    charge(slot, |account| account.hits += 1);
+    charge(slot, |account| {
+        account.hits += 1;
+        account.stepped += u64::from(gate::is_stepped(cookie));
+    });
     let gate = GATES.get(slot)?;
     let epoch = gate.epoch;
     if epoch == 0 {

@@ -20,6 +20,8 @@ pub struct ProbeSite {
     pub function: &'static Function,
     /// Offset in the file.
     pub file_offset: u64,
+    /// Whether the instruction there must be single-stepped.
+    pub stepped: bool,
 }
 
 /// The attached tracepoints. Detached when dropped, all at once: each detach waits for the kernel's grace period, and side by

@@ -3,6 +3,7 @@
 use super::CaptureError;
 use super::attach::ProbeSite;
 use super::placer::{Links, Mechanism, Placer};
+use super::prologue::Cost;
 use super::sched::Sched;
 use crate::costs::Costs;
 use crate::governor::Reading;
@@ -212,6 +213,7 @@ impl Gates {
         let mut sum = Account::default();
         for cpu in self.accounts.get(&slot, 0).ok()?.iter() {
             sum.hits += cpu.hits;
+            sum.stepped += cpu.stepped;
             sum.records += cpu.records;
             sum.futex_calls += cpu.futex_calls;
             sum.switches += cpu.switches;
@@ -222,7 +224,9 @@ impl Gates {
 
 /// What an account's entries cost, by these prices.
 fn price(costs: &Costs, account: &Account) -> Nanos {
+    let stepping = (Cost::SingleStepped.expected_ns() - Cost::Emulated.expected_ns()) as f64;
     let ns = account.hits as f64 * costs.hit_ns
+        + account.stepped as f64 * stepping
         + account.records as f64 * costs.record_ns
         + account.futex_calls as f64 * costs.futex_ns
         + account.switches as f64 * costs.switch_ns;

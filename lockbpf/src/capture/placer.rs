@@ -67,7 +67,7 @@ impl Placer {
     /// Places the programs at `sites`, for one process or for all with `pid` 0, with the slot in their cookies. Also returns
     /// what failed.
     pub(super) fn place(&self, sites: &[ProbeSite], pid: u32, slot: u32) -> (Links, Vec<FailedProbe>) {
-        let cookie = |site: &ProbeSite| lockbpf_common::gate::cookie(site.function.cookie, slot);
+        let cookie = |site: &ProbeSite| lockbpf_common::gate::cookie(site.function.cookie, site.stepped, slot);
         let mut links = Links::default();
         let mut failed = Vec::new();
         match self {

@@ -23,13 +23,13 @@ const MAX_CYCLE: Duration = Duration::from_secs(10);
 /// Shortest window worth its opening.
 const MIN_WINDOW: Duration = Duration::from_millis(5);
 /// Cost beyond the budget at which the tier is closed: a burst is paid back later.
-const CREDIT: Duration = Duration::from_millis(30);
+const CREDIT: Duration = Duration::from_millis(15);
 /// How much of the highest cost rate seen is still expected one window later.
 const DECAY: f64 = 0.93;
 /// Windows that must have been cheap before the tier stays open.
 const CALM_WINDOWS: u32 = 4;
 /// How often an open tier is looked at: with closing it, a burst is over well within 200 ms.
-pub const LOOK: Duration = Duration::from_millis(20);
+pub const LOOK: Duration = Duration::from_millis(10);
 
 /// The share of a process's CPU time that observing it may cost.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -188,7 +188,7 @@ impl Policy {
             State::Opening(_) => Action::Open,
             State::During { close, end, opened } => {
                 let spent = now.cost.0.saturating_sub(opened.cost.0) as f64;
-                let over = spent > self.planned(close.since(opened.time)) * 3.0 + CREDIT.as_nanos() as f64;
+                let over = spent > self.planned(close.since(opened.time)) * 3.0 + 2.0 * CREDIT.as_nanos() as f64;
                 if now.time < close && !over {
                     return Action::Wait(close.min(later(now.time, LOOK)));
                 }

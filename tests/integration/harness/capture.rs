@@ -62,6 +62,7 @@ fn sites(pid: u32) -> Vec<ProbeSite> {
             display: library.display.clone(),
             function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol).expect("a function without a row"),
             file_offset: site.file_offset,
+            stepped: false,
         })
         .collect()
 }

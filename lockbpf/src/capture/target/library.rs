@@ -5,7 +5,7 @@ use super::file::File;
 use crate::capture::attach::ProbeSite;
 use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc};
 use crate::capture::probe_table::{FUNCTIONS, Function};
-use crate::capture::prologue::{self, Arch, Placement, Reason};
+use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +63,8 @@ impl Library {
                 display: self.display.clone(),
                 function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol)?,
                 file_offset: site.file_offset.checked_sub(back)?,
+                // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
+                stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
             })
         })
     }
