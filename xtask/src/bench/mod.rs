@@ -6,21 +6,25 @@ use anyhow::Result;
 
 mod bpf_stats;
 mod bpftrace;
+mod build;
 mod child;
 mod interrupt;
 mod load;
+mod locker;
 mod machine;
 mod mariadb;
 mod memcached;
 mod observer;
 mod overhead;
 mod pairs;
+mod peers;
 mod result;
 mod server;
 mod stats;
 mod table;
 mod usage;
 mod verdict;
+mod wrapper;
 
 /// Arguments of `bench`.
 #[derive(clap::Args)]
@@ -33,6 +37,8 @@ pub(crate) struct Args {
 enum Bench {
     /// What lockbpf costs an uncontended lock and real servers, beside a bpftrace script.
     Overhead(overhead::Args),
+    /// What lockbpf and other tools cost the same programs, side by side.
+    Peers(peers::Args),
 }
 
 /// Runs a benchmark.
@@ -42,5 +48,6 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.bench {
         Bench::Overhead(args) => overhead::run(args),
+        Bench::Peers(args) => peers::run(args),
     }
 }

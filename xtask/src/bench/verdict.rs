@@ -38,15 +38,19 @@ pub(super) struct Verdict {
     certain: bool,
 }
 
+/// Which side of a figure is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Bound {
+pub(super) enum Bound {
+    /// The figure itself or less.
     AtMost,
+    /// The figure itself or more.
     AtLeast,
 }
 
 impl Verdict {
-    fn new(figure: String, bound: Bound, target: f64, measured: Spread) -> Self {
+    /// Judges what was measured.
+    pub(super) fn new(figure: String, bound: Bound, target: f64, measured: Spread) -> Self {
         let keeps = |value: f64| match bound {
             Bound::AtMost => value <= target,
             Bound::AtLeast => value >= target,

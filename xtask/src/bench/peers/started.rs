@@ -1,0 +1,116 @@
+//! A tool that must start the program that it observes: an instance of its own, which rests while others are measured.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
+use tempfile::TempDir;
+
+use super::{attached::Use, lttng::Lttng, tool::Tool, workload::Starter};
+use crate::{
+    bench::{
+        server::{self, Loaded, Window},
+        usage::peak_rss,
+        wrapper::Wrapper,
+    },
+    workspace,
+};
+use std::time::Duration;
+
+/// A program under a tool. The program ends before what records it does.
+pub(super) struct Started {
+    loaded: Box<dyn Loaded>,
+    lttng: Option<Lttng>,
+    dir: TempDir,
+}
+
+impl Started {
+    /// Starts the workload under the tool, and lets it rest.
+    ///
+    /// # Errors
+    /// The tool or the workload cannot be started.
+    pub(super) fn start(tool: Tool, workload: &Starter) -> Result<Self> {
+        let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
+        let lttng = if tool == Tool::Lttng { Some(Lttng::start(dir.path())?) } else { None };
+        let mut loaded = workload.start(&wrapper(tool, dir.path())?)?;
+        loaded.pause()?;
+        let started = Self { loaded, lttng, dir };
+        started.signal(Signal::SIGSTOP)?;
+        Ok(started)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        kill(self.loaded.pid(), signal).with_context(|| format!("failed to send {signal} to the program"))
+    }
+
+    /// Measures one window of it.
+    ///
+    /// # Errors
+    /// The program fails, or the benchmark was interrupted.
+    pub(super) fn window(&mut self, length: Duration) -> Result<(Window, Use)> {
+        let before = self.recorded()?;
+        let reading = self.lttng.as_ref().map(Lttng::read).transpose()?;
+        self.signal(Signal::SIGCONT)?;
+        let window = server::window(self.loaded.as_mut(), length)?;
+        self.signal(Signal::SIGSTOP)?;
+        let used = Use {
+            cpu_percent: match (&self.lttng, reading) {
+                (Some(lttng), Some(reading)) => Some(lttng.read()?.percent_since(&reading)),
+                _ => None,
+            },
+            memory_bytes: Some(match &self.lttng {
+                Some(lttng) => lttng.memory()? as f64,
+                None => peak_rss(self.loaded.pid())? as f64,
+            }),
+            recorded_bytes: Some(self.recorded()?.saturating_sub(before) as f64),
+            lost: None,
+        };
+        Ok((window, used))
+    }
+
+    fn recorded(&self) -> Result<u64> {
+        bytes_below(self.dir.path())
+    }
+}
+
+fn wrapper(tool: Tool, dir: &Path) -> Result<Wrapper> {
+    let valgrind = |name: &str, option: &str| -> Result<Wrapper> {
+        let program = workspace::find_program("valgrind").context("valgrind is not installed")?;
+        let log = format!("--log-file={}", dir.join("log").display());
+        Ok(Wrapper::prefix([program.into_os_string(), name.into(), option.into(), log.into()]))
+    };
+    match tool {
+        Tool::Drd => valgrind("--tool=drd", "--exclusive-threshold=10"),
+        Tool::Helgrind => valgrind("--tool=helgrind", "--history-level=full"),
+        Tool::Lttng => Ok(Wrapper::preload("liblttng-ust-pthread-wrapper.so.1")),
+        _ => {
+            let program = workspace::find_program("mutrace").context("mutrace is not installed")?;
+            Ok(Wrapper::prefix([program.into_os_string()]))
+        }
+    }
+}
+
+/// Bytes of all files in a folder and those in it.
+fn bytes_below(dir: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir).with_context(|| format!("failed to read {}", dir.display()))? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_count_however_deep_they_lie() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("a/b/c"), "12345").unwrap();
+        fs::write(dir.path().join("d"), "12").unwrap();
+        assert_eq!(bytes_below(dir.path()).unwrap(), 7);
+    }
+}
