@@ -55,6 +55,8 @@ impl Verdict {
             Bound::AtMost => value <= target,
             Bound::AtLeast => value >= target,
         };
+        // To the thousandth: noise may be part of it.
+        let target = (target * 1e3).round() / 1e3;
         let certain = measured.samples >= MIN_SAMPLES && keeps(measured.low) == keeps(measured.high);
         Self { figure, target, bound, measured, reached: keeps(measured.median), certain }
     }
