@@ -3,6 +3,7 @@
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -10,11 +11,41 @@ use serde_json::Value;
 
 use crate::{process, workspace};
 
+/// How long lockbpf may take to print its help.
+const HELP_LIMIT: Duration = Duration::from_secs(10);
+
+/// The lockbpf that is measured.
+pub(super) struct Lockbpf {
+    /// Its program.
+    pub(super) program: PathBuf,
+    /// Whether it keeps to a budget unless told not to.
+    pub(super) has_budget: bool,
+}
+
+impl Lockbpf {
+    /// Builds it as users do.
+    ///
+    /// # Errors
+    /// It does not compile; cargo has said why.
+    pub(super) fn build() -> Result<Self> {
+        let program = build()?;
+        let help = process::output(Command::new(&program).arg("--help"), HELP_LIMIT)?;
+        Ok(Self { program, has_budget: has_budget(&help) })
+    }
+
+    /// The options for observing every lock operation all the time.
+    pub(super) fn full(&self) -> &'static [&'static str] {
+        if self.has_budget { &["--budget", "off"] } else { &[] }
+    }
+}
+
+/// Whether lockbpf's help names budgets; without them it always observes in full.
+fn has_budget(help: &str) -> bool {
+    help.split_whitespace().any(|word| word == "--budget")
+}
+
 /// Builds lockbpf as users do, and returns the program.
-///
-/// # Errors
-/// It does not compile; cargo has said why.
-pub(super) fn lockbpf() -> Result<PathBuf> {
+fn build() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--quiet", "--release", "--package", "lockbpf", "--bin", "lockbpf"]);
     cargo.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -39,6 +70,13 @@ fn executable(messages: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn full_observation_needs_an_option_where_there_are_budgets() {
+        let lockbpf = |help| Lockbpf { program: PathBuf::new(), has_budget: has_budget(help) };
+        assert!(lockbpf("  --futex-only").full().is_empty());
+        assert_eq!(lockbpf("      --budget <SHARE>\n").full(), ["--budget", "off"]);
+    }
 
     #[test]
     fn cargos_messages_name_the_program() {

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::{child::Child, server::Loaded, wrapper::Wrapper};
+use super::{child::Child, server::Loaded, stats::ratio, wrapper::Wrapper};
 use crate::process;
 
 const SOURCE: &str = include_str!("locker.c");
@@ -58,6 +58,22 @@ pub(super) struct Done {
     pub(super) cpu_ns: u64,
     /// Sections that this time was used for.
     pub(super) cpu_sections: u64,
+}
+
+impl Done {
+    /// What was done after an earlier moment.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            sections: self.sections.saturating_sub(before.sections),
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            cpu_sections: self.cpu_sections.saturating_sub(before.cpu_sections),
+        }
+    }
+
+    /// CPU time of a section, ns.
+    pub(super) fn pair_ns(self) -> Option<f64> {
+        ratio(self.cpu_ns as f64, self.cpu_sections as f64)
+    }
 }
 
 impl Program {

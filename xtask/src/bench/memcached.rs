@@ -36,7 +36,8 @@ impl Memcached {
         let program = workspace::find_program("memcached").context("memcached is not installed")?;
         let port = free_port()?;
         let mut command = wrapper.command(&program);
-        command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-m", "64", "-p", &port.to_string()]);
+        // So few connections need no higher limit of open files, which valgrind would refuse.
+        command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-m", "64", "-c", "64", "-p", &port.to_string()]);
         let mut server = Child::start(&mut command)?;
         for _ in 0..RETRIES {
             if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {

@@ -8,6 +8,7 @@ mod bpf_stats;
 mod bpftrace;
 mod build;
 mod child;
+mod growth;
 mod interrupt;
 mod load;
 mod locker;
@@ -39,6 +40,8 @@ enum Bench {
     Overhead(overhead::Args),
     /// What lockbpf and other tools cost the same programs, side by side.
     Peers(peers::Args),
+    /// Whether the cost stays the same with many threads, locks and processes.
+    Growth(growth::Args),
 }
 
 /// Runs a benchmark.
@@ -49,5 +52,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.bench {
         Bench::Overhead(args) => overhead::run(args),
         Bench::Peers(args) => peers::run(args),
+        Bench::Growth(args) => growth::run(args),
     }
 }

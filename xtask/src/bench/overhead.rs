@@ -5,7 +5,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::{Result, ensure};
 
 use super::{
-    build, interrupt,
+    build::Lockbpf,
+    interrupt,
     machine::Machine,
     mariadb::{self, Mariadb},
     memcached::{self, Memcached},
@@ -105,7 +106,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(warning) = machine.warning() {
         println!("{warning}");
     }
-    let observers = Observers { lockbpf: build::lockbpf()?, bpftrace: workspace::find_program("bpftrace") };
+    let observers = Observers { lockbpf: Lockbpf::build()?, bpftrace: workspace::find_program("bpftrace") };
     interrupt::watch()?;
     let plan = Plan::new(args.quick);
     let wanted = |part| args.only.is_empty() || args.only.contains(&part);

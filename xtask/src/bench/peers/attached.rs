@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -12,10 +12,11 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::tool::{Tool, has_budget};
+use super::tool::Tool;
 use crate::{
     bench::{
         bpftrace,
+        build::Lockbpf,
         child::Child,
         interrupt,
         usage::{Objects, cpu_time, peak_rss},
@@ -37,14 +38,6 @@ interval:ms:200 { printf("ready\n"); }
 const SETTLED: Duration = Duration::from_millis(300);
 /// How long it may take to get there.
 const SETTLE_LIMIT: Duration = Duration::from_secs(20);
-
-/// The lockbpf that is measured.
-pub(super) struct Lockbpf {
-    /// Its program.
-    pub(super) program: PathBuf,
-    /// What `--help` prints.
-    pub(super) help: String,
-}
 
 /// A tool at work. Ended when dropped.
 pub(super) struct Attached {
@@ -116,7 +109,7 @@ impl Attached {
     }
 }
 
-fn command(lockbpf: &Lockbpf, tool: Tool, pid: Pid, recording: &std::path::Path) -> Result<Command> {
+fn command(lockbpf: &Lockbpf, tool: Tool, pid: Pid, recording: &Path) -> Result<Command> {
     let number = pid.to_string();
     let peer = |name: &str| workspace::find_program(name).with_context(|| format!("{name} is not installed"));
     let live = || {
@@ -126,8 +119,8 @@ fn command(lockbpf: &Lockbpf, tool: Tool, pid: Pid, recording: &std::path::Path)
     };
     Ok(match tool {
         Tool::FutexOnly => with(live(), &["--futex-only"]),
-        Tool::Full if has_budget(&lockbpf.help) => with(live(), &["--budget", "off"]),
-        Tool::Default | Tool::Full => live(),
+        Tool::Full => with(live(), lockbpf.full()),
+        Tool::Default => live(),
         Tool::AllEvents => {
             let mut command = with(Command::new(&lockbpf.program), &["export", "--pid", &number, "--all-events"]);
             command.arg("--to").arg(recording);
@@ -198,12 +191,12 @@ mod tests {
 
     #[test]
     fn a_budget_is_turned_off_where_there_is_one() {
-        let words = |help: &str| {
-            let lockbpf = Lockbpf { program: "lockbpf".into(), help: help.to_owned() };
+        let words = |has_budget| {
+            let lockbpf = Lockbpf { program: "lockbpf".into(), has_budget };
             let command = command(&lockbpf, Tool::Full, Pid::from_raw(7), "r".as_ref()).unwrap();
             crate::process::describe(&command)
         };
-        assert_eq!(words(""), "lockbpf --pid 7 --format json");
-        assert_eq!(words("--budget <SHARE>"), "lockbpf --pid 7 --format json --budget off");
+        assert_eq!(words(false), "lockbpf --pid 7 --format json");
+        assert_eq!(words(true), "lockbpf --pid 7 --format json --budget off");
     }
 }

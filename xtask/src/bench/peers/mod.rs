@@ -1,18 +1,17 @@
 //! `cargo xtask bench peers`: what lockbpf and other tools cost the same programs, and what each can tell of their locks.
 
-use std::{path::PathBuf, process::Command, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 
 use self::{
-    attached::Lockbpf,
     result::{Results, SCHEMA},
     rotation::Plan,
     tool::Tool,
     workload::{Starter, Workload},
 };
-use super::{build, interrupt, locker::Program, machine::Machine};
-use crate::{install, process, workspace};
+use super::{build::Lockbpf, interrupt, locker::Program, machine::Machine};
+use crate::{install, workspace};
 
 mod attached;
 mod kyoto;
@@ -24,9 +23,6 @@ mod table;
 mod tool;
 mod verdict;
 mod workload;
-
-/// How long lockbpf may take to print its help.
-const HELP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Arguments of `bench peers`.
 #[derive(clap::Args)]
@@ -75,11 +71,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     machine.warning().iter().for_each(|warning| println!("{warning}"));
     let (workloads, tools) = (args.workloads(), args.tools());
     install_missing(&workloads, &tools);
-    let program = build::lockbpf()?;
-    let help = process::output(Command::new(&program).arg("--help"), HELP_LIMIT)?;
-    let lockbpf = Lockbpf { program, help };
+    let lockbpf = Lockbpf::build()?;
     interrupt::watch()?;
-    let missing: Vec<_> = tools.iter().filter_map(|&tool| Some((tool, tool.missing(&lockbpf.help)?))).collect();
+    let missing: Vec<_> = tools.iter().filter_map(|&tool| Some((tool, tool.missing(&lockbpf)?))).collect();
     let tools: Vec<Tool> = tools.into_iter().filter(|tool| missing.iter().all(|(other, _)| other != tool)).collect();
     let mut results = Results {
         schema: SCHEMA,

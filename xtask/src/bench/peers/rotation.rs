@@ -9,13 +9,14 @@ use std::{
 use anyhow::Result;
 
 use super::{
-    attached::{Attached, Lockbpf, Use},
+    attached::{Attached, Use},
     result::{Measured, Row, noise},
     started::Started,
     tool::{Tool, Way},
     workload::Starter,
 };
 use crate::bench::{
+    build::Lockbpf,
     interrupt,
     server::{self, Loaded, Window},
     stats::{Spread, ratio},

@@ -1,21 +1,32 @@
 //! A tool that must start the program that it observes: an instance of its own, which rests while others are measured.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use tempfile::TempDir;
 
 use super::{attached::Use, lttng::Lttng, tool::Tool, workload::Starter};
 use crate::{
     bench::{
+        interrupt,
         server::{self, Loaded, Window},
         usage::peak_rss,
         wrapper::Wrapper,
     },
     workspace,
 };
-use std::time::Duration;
+
+/// How long it may take until the program works under the tool.
+const WORK_LIMIT: Duration = Duration::from_secs(60);
+/// How often it is looked whether it does.
+const POLL: Duration = Duration::from_millis(50);
+/// What is being answered when the load is told to rest takes less than this.
+const LAST_ANSWER: Duration = Duration::from_millis(250);
 
 /// A program under a tool. The program ends before what records it does.
 pub(super) struct Started {
@@ -25,18 +36,31 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// Starts the workload under the tool, and lets it rest.
+    /// Starts the workload under the tool, and lets it rest once it has worked.
     ///
     /// # Errors
-    /// The tool or the workload cannot be started.
+    /// The tool or the workload cannot be started, or does not come to work.
     pub(super) fn start(tool: Tool, workload: &Starter) -> Result<Self> {
         let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
         let lttng = if tool == Tool::Lttng { Some(Lttng::start(dir.path())?) } else { None };
         let mut loaded = workload.start(&wrapper(tool, dir.path())?)?;
+        let before = loaded.requests()?;
+        loaded.resume()?;
+        let begin = Instant::now();
+        while loaded.requests()? == before {
+            ensure!(begin.elapsed() < WORK_LIMIT, "under it nothing was done in {} s", WORK_LIMIT.as_secs());
+            interrupt::sleep(POLL)?;
+        }
         loaded.pause()?;
         let started = Self { loaded, lttng, dir };
-        started.signal(Signal::SIGSTOP)?;
+        started.stop()?;
         Ok(started)
+    }
+
+    /// Stops the program: even what it does by itself must not disturb others.
+    fn stop(&self) -> Result<()> {
+        interrupt::sleep(LAST_ANSWER)?;
+        self.signal(Signal::SIGSTOP)
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -52,7 +76,7 @@ impl Started {
         let reading = self.lttng.as_ref().map(Lttng::read).transpose()?;
         self.signal(Signal::SIGCONT)?;
         let window = server::window(self.loaded.as_mut(), length)?;
-        self.signal(Signal::SIGSTOP)?;
+        self.stop()?;
         let used = Use {
             cpu_percent: match (&self.lttng, reading) {
                 (Some(lttng), Some(reading)) => Some(lttng.read()?.percent_since(&reading)),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::workspace;
+use crate::{bench::build::Lockbpf, workspace};
 
 /// A tool, or a way to use lockbpf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
@@ -130,19 +130,14 @@ impl Tool {
         if self == Self::Lttng { &["liblttng-ust1"] } else { &[] }
     }
 
-    /// Why it cannot be used here, if so. `help` is what `lockbpf --help` prints.
-    pub(super) fn missing(self, help: &str) -> Option<String> {
-        if self == Self::Default && !has_budget(help) {
+    /// Why it cannot be used here, if so.
+    pub(super) fn missing(self, lockbpf: &Lockbpf) -> Option<String> {
+        if self == Self::Default && !lockbpf.has_budget {
             return Some("this lockbpf has no --budget".to_owned());
         }
         let (package, program) = self.package()?;
         workspace::find_program(program).is_none().then(|| format!("missing: {package} is not installed"))
     }
-}
-
-/// Whether lockbpf knows budgets; without them it always observes in full.
-pub(super) fn has_budget(help: &str) -> bool {
-    help.split_whitespace().any(|word| word == "--budget")
 }
 
 #[cfg(test)]
@@ -157,8 +152,9 @@ mod tests {
 
     #[test]
     fn a_lockbpf_without_budgets_lacks_its_default_only() {
-        assert!(Tool::Default.missing("  --futex-only").is_some());
-        assert_eq!(Tool::Full.missing("  --futex-only"), None);
-        assert_eq!(Tool::Default.missing("      --budget <SHARE>\n"), None);
+        let lockbpf = |has_budget| Lockbpf { program: "lockbpf".into(), has_budget };
+        assert!(Tool::Default.missing(&lockbpf(false)).is_some());
+        assert_eq!(Tool::Full.missing(&lockbpf(false)), None);
+        assert_eq!(Tool::Default.missing(&lockbpf(true)), None);
     }
 }
