@@ -12,6 +12,10 @@ use super::{child::Child, interrupt, load::Load, server::Loaded, wrapper::Wrappe
 use crate::workspace;
 
 const CONNECTIONS: u64 = 8;
+/// Distinct keys.
+const KEYS: u64 = 10_000;
+/// The same under a wrapper, where a server may take a tenth of a second to store one.
+const FEW_KEYS: u64 = 200;
 /// The server's name.
 pub(super) const NAME: &str = "memcached";
 /// Programs that are needed.
@@ -36,8 +40,7 @@ impl Memcached {
         let program = workspace::find_program("memcached").context("memcached is not installed")?;
         let port = free_port()?;
         let mut command = wrapper.command(&program);
-        // So few connections need no higher limit of open files, which valgrind would refuse.
-        command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-m", "64", "-c", "64", "-p", &port.to_string()]);
+        command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-m", "64", "-p", &port.to_string()]);
         let mut server = Child::start(&mut command)?;
         for _ in 0..RETRIES {
             if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -46,7 +49,7 @@ impl Memcached {
             server.check_alive()?;
             interrupt::sleep(RETRY)?;
         }
-        Ok(Self { load: Load::start(port, CONNECTIONS)?, server })
+        Ok(Self { load: Load::start(port, CONNECTIONS, if wrapper.is_none() { KEYS } else { FEW_KEYS })?, server })
     }
 }
 

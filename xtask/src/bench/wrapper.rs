@@ -15,6 +15,11 @@ impl Wrapper {
         Self::default()
     }
 
+    /// Whether it is the program by itself.
+    pub(super) fn is_none(&self) -> bool {
+        self.prefix.is_empty() && self.env.is_empty()
+    }
+
     /// A command that executes the program named by its last arguments.
     pub(super) fn prefix(words: impl IntoIterator<Item = OsString>) -> Self {
         Self { prefix: words.into_iter().collect(), env: Vec::new() }

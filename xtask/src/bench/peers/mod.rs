@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Write the figures to this file, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// One rotation of short windows instead of 15 minutes; enough to see that everything works
+    /// One rotation of short windows instead of a quarter of an hour; enough to see that everything works
     #[arg(long)]
     quick: bool,
     /// Measure only these workloads
@@ -54,7 +54,7 @@ impl Args {
         if self.quick {
             Plan { window: Duration::from_millis(300), time: Duration::ZERO }
         } else {
-            Plan { window: Duration::from_millis(800), time: Duration::from_secs(105) }
+            Plan { window: Duration::from_millis(800), time: Duration::from_secs(75) }
         }
     }
 }

@@ -62,8 +62,12 @@ pub(super) fn measure(starter: &Starter, lockbpf: &Lockbpf, tools: &[Tool], plan
     let begin = Instant::now();
     let mut bare = vec![server::window(loaded.as_mut(), plan.window)?];
     let mut rotation_took = Duration::ZERO;
-    while bare.len() == 1 || begin.elapsed() + rotation_took <= plan.time {
+    // One rotation at least, and none once every tool has failed.
+    while rotation_took.is_zero() || begin.elapsed() + rotation_took <= plan.time {
         let rotation = Instant::now();
+        if samples.values().all(|samples| samples.failed.is_some()) {
+            break;
+        }
         for tool in order(tools) {
             if samples.get(&tool).is_none_or(|samples| samples.failed.is_some()) {
                 continue;

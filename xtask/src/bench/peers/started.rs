@@ -28,11 +28,18 @@ const POLL: Duration = Duration::from_millis(50);
 /// What is being answered when the load is told to rest takes less than this.
 const LAST_ANSWER: Duration = Duration::from_millis(250);
 
+/// Under valgrind little is done in a window: it is so many times as long.
+const SLOW_WINDOWS: u32 = 3;
+
 /// A program under a tool. The program ends before what records it does.
 pub(super) struct Started {
     loaded: Box<dyn Loaded>,
     lttng: Option<Lttng>,
     dir: TempDir,
+    /// Whether it may be stopped while it rests.
+    freezes: bool,
+    /// Its windows are so many times as long.
+    longer: u32,
 }
 
 impl Started {
@@ -52,7 +59,8 @@ impl Started {
             interrupt::sleep(POLL)?;
         }
         loaded.pause()?;
-        let started = Self { loaded, lttng, dir };
+        let freezes = workload.workload.rests_by_signal();
+        let started = Self { loaded, freezes, longer: if lttng.is_some() { 1 } else { SLOW_WINDOWS }, lttng, dir };
         started.stop()?;
         Ok(started)
     }
@@ -60,7 +68,7 @@ impl Started {
     /// Stops the program: even what it does by itself must not disturb others.
     fn stop(&self) -> Result<()> {
         interrupt::sleep(LAST_ANSWER)?;
-        self.signal(Signal::SIGSTOP)
+        if self.freezes { self.signal(Signal::SIGSTOP) } else { Ok(()) }
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -72,10 +80,11 @@ impl Started {
     /// # Errors
     /// The program fails, or the benchmark was interrupted.
     pub(super) fn window(&mut self, length: Duration) -> Result<(Window, Use)> {
-        let before = self.recorded()?;
+        // valgrind's log counts as a whole: it tells each thing once, whenever it comes upon it.
+        let before = if self.lttng.is_some() { self.recorded()? } else { 0 };
         let reading = self.lttng.as_ref().map(Lttng::read).transpose()?;
         self.signal(Signal::SIGCONT)?;
-        let window = server::window(self.loaded.as_mut(), length)?;
+        let window = server::window(self.loaded.as_mut(), length * self.longer)?;
         self.stop()?;
         let used = Use {
             cpu_percent: match (&self.lttng, reading) {
@@ -99,9 +108,19 @@ impl Started {
 
 fn wrapper(tool: Tool, dir: &Path) -> Result<Wrapper> {
     let valgrind = |name: &str, option: &str| -> Result<Wrapper> {
-        let program = workspace::find_program("valgrind").context("valgrind is not installed")?;
+        let found = |name| workspace::find_program(name).with_context(|| format!("{name} is not installed"));
+        // memcached sets its limit of open files to this; valgrind would refuse any other than the one that is there.
+        let limit = [found("prlimit")?.into_os_string(), "--nofile=1024:".into()];
+        // Its threads run by turns; without a fair turn some get none for seconds.
+        let program = found("valgrind")?;
         let log = format!("--log-file={}", dir.join("log").display());
-        Ok(Wrapper::prefix([program.into_os_string(), name.into(), option.into(), log.into()]))
+        Ok(Wrapper::prefix(limit.into_iter().chain([
+            program.into_os_string(),
+            "--fair-sched=yes".into(),
+            name.into(),
+            option.into(),
+            log.into(),
+        ])))
     };
     match tool {
         Tool::Drd => valgrind("--tool=drd", "--exclusive-threshold=10"),

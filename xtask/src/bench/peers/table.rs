@@ -43,7 +43,7 @@ pub(super) fn all(results: &Results) -> String {
     let columns: Vec<&str> = ["", "reports"]
         .into_iter()
         .chain(workloads)
-        .chain(["recorded in a window", "own CPU, %", "memory, MB"])
+        .chain(["recorded in a window (valgrind: in all)", "own CPU, %", "memory, MB"])
         .collect();
     let mut rows = vec![noise(results)];
     for tool in Tool::ALL {

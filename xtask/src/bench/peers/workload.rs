@@ -53,6 +53,12 @@ impl Workload {
         }
     }
 
+    /// Whether a resting instance may be stopped, so that it does nothing by itself. memcached's load would not forgive
+    /// that an answer takes minutes.
+    pub(super) fn rests_by_signal(self) -> bool {
+        self != Self::Memcached
+    }
+
     fn kind(self) -> Option<Kind> {
         match self {
             Self::Tight => Some(Kind { name: "tight", count: 1, text: "one thread, an uncontended lock" }),
