@@ -46,6 +46,8 @@ pub(super) struct Measured {
     pub(super) cpu_ns: Option<Spread>,
     /// Slow-down of bare windows, compared with the bare ones before and after: half of all comparisons lie in it.
     pub(super) noise: Option<Quartiles>,
+    /// The same of the CPU time of a unit of work.
+    pub(super) cpu_noise: Option<Quartiles>,
     /// By tool.
     pub(super) rows: Vec<Row>,
 }
@@ -79,8 +81,17 @@ impl Measured {
 
     /// How much one comparison of bare windows is off, either way.
     pub(super) fn noise_half_width(&self) -> f64 {
-        self.noise.map_or(0.0, |noise| f64::midpoint(noise.high, -noise.low))
+        half_width(self.noise)
     }
+
+    /// The same of CPU time.
+    pub(super) fn cpu_noise_half_width(&self) -> f64 {
+        half_width(self.cpu_noise)
+    }
+}
+
+fn half_width(noise: Option<Quartiles>) -> f64 {
+    noise.map_or(0.0, |noise| f64::midpoint(noise.high, -noise.low))
 }
 
 /// Slow-down of each bare window, as if something had been observed in it.

@@ -97,6 +97,7 @@ pub(super) fn measure(starter: &Starter, lockbpf: &Lockbpf, tools: &[Tool], plan
         per_s: Spread::of(bare.iter().map(|window| window.throughput)),
         cpu_ns: Spread::of(bare.iter().map(|window| window.cpu_ns)),
         noise: noise(&bare.iter().map(|window| window.throughput).collect::<Vec<_>>()),
+        cpu_noise: noise(&bare.iter().map(|window| window.cpu_ns).collect::<Vec<_>>()),
         rows: samples.iter().map(|(&tool, samples)| row(tool, samples, &bare, bare_memory)).collect(),
     })
 }

@@ -37,7 +37,8 @@ fn cells(row: &Row) -> [String; 8] {
     ]
 }
 
-/// Everything in one table, in Markdown: a row for each tool, a column for each workload.
+/// Everything in one table, in Markdown: a row for each tool, a column for each workload: its slow-down, and in brackets
+/// its CPU time for a unit of work by the bare one's, which other programs disturb less.
 pub(super) fn all(results: &Results) -> String {
     let workloads = results.measured.iter().map(|measured| measured.workload.name());
     let columns: Vec<&str> = ["", "reports"]
@@ -59,14 +60,19 @@ pub(super) fn all(results: &Results) -> String {
 }
 
 fn noise(results: &Results) -> Vec<String> {
-    let noise = results.measured.iter().map(|measured| format!("1 ± {:.3}", measured.noise_half_width()));
+    let noise = results
+        .measured
+        .iter()
+        .map(|measured| format!("1 ± {:.3} (± {:.3})", measured.noise_half_width(), measured.cpu_noise_half_width()));
     ["bare".to_owned(), String::new()].into_iter().chain(noise).collect()
 }
 
 fn summary(results: &Results, tool: Tool) -> Vec<String> {
     let rows = || results.measured.iter().filter_map(|measured| measured.row(tool));
     let slow_downs = results.measured.iter().map(|measured| match measured.row(tool) {
-        Some(Row { slow_down: Some(slow_down), .. }) => factor(slow_down.median),
+        Some(Row { slow_down: Some(slow_down), cpu_ratio: Some(cpu), .. }) => {
+            format!("{} ({})", factor(slow_down.median), factor(cpu.median))
+        }
         Some(_) => "failed".to_owned(),
         None => String::new(),
     });

@@ -18,18 +18,29 @@ pub(super) fn on(measured: &Measured) -> Vec<Verdict> {
     let name = measured.workload.name();
     let noise = measured.noise_half_width();
     let slow_down = |tool| measured.row(tool)?.slow_down;
+    let cpu = |tool| measured.row(tool)?.cpu_ratio;
+    // Other programs disturb CPU time less than throughput: told beside it, for busy machines.
+    let in_cpu = |tool| cpu(tool).map_or_else(String::new, |cpu| format!("; CPU time {:.3}", cpu.median));
     let mut verdicts = Vec::new();
     if let Some(futex) = slow_down(Tool::FutexOnly) {
-        let figure = format!("{name}: slow-down under --futex-only, indistinguishable from bare (noise {noise:.3})");
+        let figure = format!(
+            "{name}: slow-down under --futex-only, indistinguishable from bare (noise {noise:.3}{})",
+            in_cpu(Tool::FutexOnly)
+        );
         verdicts.push(Verdict::new(figure, Bound::AtMost, 1.0 + noise, futex));
     }
     if let Some(budget) = slow_down(Tool::Default) {
-        let figure = format!("{name}: slow-down under the default budget (3 % + noise {noise:.3})");
+        let figure =
+            format!("{name}: slow-down under the default budget (3 % + noise {noise:.3}{})", in_cpu(Tool::Default));
         verdicts.push(Verdict::new(figure, Bound::AtMost, BUDGET + noise, budget));
     }
     if let (Some(full), Some(script)) = (slow_down(Tool::Full), slow_down(Tool::BpftracePthread)) {
         let target = if measured.workload == Workload::Tight { CHEAPER_TIGHT } else { CHEAPER };
-        let figure = format!("{name}: bpftrace's pthread script adds so many times what full observation adds");
+        let by_cpu = cpu(Tool::BpftracePthread).zip(cpu(Tool::Full)).map_or_else(String::new, |(script, full)| {
+            let times = times_cheaper(script, full, measured.cpu_noise_half_width());
+            format!(" (by CPU time {:.1})", times.median)
+        });
+        let figure = format!("{name}: bpftrace's pthread script adds so many times what full observation adds{by_cpu}");
         verdicts.push(Verdict::new(figure, Bound::AtLeast, target, times_cheaper(script, full, noise)));
     }
     verdicts
