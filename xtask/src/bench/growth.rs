@@ -100,6 +100,9 @@ struct Point {
     bare_ns: Spread,
     /// The same while observed in full.
     observed_ns: Spread,
+    /// What observing adds to a pair where other programs disturbed both least, ns: they share caches and cores, so they
+    /// cost CPU time, too, but never less of it.
+    added_ns: f64,
     /// Acquisitions that lockbpf counted by those that were made; unknown under `--system-wide`, where others count, too.
     counted: Option<Spread>,
     /// What lockbpf says that it lost, by cause, in all windows.
@@ -108,13 +111,6 @@ struct Point {
     own_cpu_percent: Spread,
     /// lockbpf's resident memory and its maps at most, bytes.
     memory_bytes: f64,
-}
-
-impl Point {
-    /// What observing adds to a pair, ns.
-    fn added_ns(&self) -> f64 {
-        self.observed_ns.median - self.bare_ns.median
-    }
 }
 
 /// What one observation told and used.
@@ -181,9 +177,12 @@ fn measure(
         *lost.entry(cause.clone()).or_default() += count;
     }
     let nothing = || "nothing was measured";
+    let least_bare = bare.iter().copied().min_by(f64::total_cmp).with_context(nothing)?;
+    let least = observed.iter().map(|observed| observed.pair_ns).min_by(f64::total_cmp).with_context(nothing)?;
     Ok(Point {
         axis,
         count,
+        added_ns: least - least_bare,
         bare_ns: Spread::of(bare).with_context(nothing)?,
         observed_ns: spread(|observed| Some(observed.pair_ns)).with_context(nothing)?,
         counted: spread(|observed| observed.counted),

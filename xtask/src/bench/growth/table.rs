@@ -10,8 +10,16 @@ const FLAT: f64 = 1.25;
 
 /// A row for each point of an axis, in Markdown.
 pub(super) fn points(axis: &str, points: &[&Point]) -> String {
-    let header =
-        [axis, "bare, ns", "observed, ns (95 %)", "added, ns", "counted, %", "lost", "own CPU, %", "memory, MB"];
+    let header = [
+        axis,
+        "bare, ns",
+        "observed, ns (95 %)",
+        "added at least, ns",
+        "counted, %",
+        "lost",
+        "own CPU, %",
+        "memory, MB",
+    ];
     let rows = points.iter().map(|point| {
         let Spread { median, low, high, .. } = point.observed_ns;
         let lost: Vec<String> = point.lost.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
@@ -19,7 +27,7 @@ pub(super) fn points(axis: &str, points: &[&Point]) -> String {
             point.count.to_string(),
             format!("{:.1}", point.bare_ns.median),
             format!("{median:.0} ({low:.0}–{high:.0})"),
-            format!("{:.0}", point.added_ns()),
+            format!("{:.0}", point.added_ns),
             point.counted.map_or_else(String::new, |counted| format!("{:.2}", 100.0 * counted.median)),
             if lost.is_empty() { "–".to_owned() } else { lost.join(", ") },
             format!("{:.1}", point.own_cpu_percent.median),
@@ -33,19 +41,16 @@ pub(super) fn points(axis: &str, points: &[&Point]) -> String {
 
 /// Whether the cost is flat, in a sentence.
 pub(super) fn verdict(axis: &str, points: &[&Point]) -> String {
-    let added = |point: &&&Point| point.added_ns();
+    let added = |point: &&&Point| point.added_ns;
     let by_cost = |a: &&&Point, b: &&&Point| added(a).total_cmp(&added(b));
     let (Some(least), Some(most)) = (points.iter().min_by(by_cost), points.iter().max_by(by_cost)) else {
         return format!("{axis}: nothing was measured");
     };
-    let factor = most.added_ns() / least.added_ns();
+    let factor = most.added_ns / least.added_ns;
     let word = if factor <= FLAT { "flat" } else { "NOT flat" };
     format!(
         "{axis}: {word}: observing adds {:.0} ns (at {}) to {:.0} ns (at {}), a factor of {factor:.2}",
-        least.added_ns(),
-        least.count,
-        most.added_ns(),
-        most.count
+        least.added_ns, least.count, most.added_ns, most.count
     )
 }
 
@@ -63,6 +68,7 @@ mod tests {
             count,
             bare_ns: spread(10.0),
             observed_ns: spread(observed),
+            added_ns: observed - 10.0,
             counted: Some(spread(0.5)),
             lost: BTreeMap::from([("sums_full".to_owned(), 7)]),
             own_cpu_percent: spread(1.0),
