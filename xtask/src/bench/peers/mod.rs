@@ -94,8 +94,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             println!("failed: {error:#}");
             results.failed.push(format!("{}: {error:#}", workload.name()));
         }
+        // After each workload: an interrupted run has something to show, too.
+        args.json.iter().try_for_each(|path| super::result::write(path, &results))?;
     }
-    conclude(&results, args)
+    Ok(conclude(&results))
 }
 
 /// Installs what is not there. Each package alone: one that this Debian does not have must not hinder the others.
@@ -146,12 +148,9 @@ fn measure(starter: &Starter, lockbpf: &Lockbpf, tools: &[Tool], plan: Plan, res
     Ok(())
 }
 
-fn conclude(results: &Results, args: &Args) -> Result<ExitCode> {
+fn conclude(results: &Results) -> ExitCode {
     println!("\n{}\n", table::all(results));
     results.failed.iter().for_each(|failed| println!("failed: {failed}"));
     results.verdicts.iter().for_each(|verdict| println!("{verdict}"));
-    if let Some(path) = &args.json {
-        super::result::write(path, results)?;
-    }
-    Ok(if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
