@@ -146,6 +146,7 @@ impl Child {
             None => Ok(()),
             Some(status) => {
                 self.err.drain();
+                self.out.drain();
                 Err(self.explain(&anyhow!("it ended early with {status}")))
             }
         }
