@@ -127,8 +127,6 @@ fn sysbench(socket: &Path, step: &str) -> Result<Command> {
     command
         .args(["oltp_read_write", "--mysql-user=root", "--mysql-db=bench", "--tables=4", "--table-size=2000"])
         .args(["--threads=4", "--time=0", "--events=0", "--rand-type=uniform", "--db-ps-mode=auto"])
-        // Under valgrind connecting takes longer than the 30 s that it would wait.
-        .arg("--thread-init-timeout=120")
         .arg(format!("--mysql-socket={}", socket.display()))
         .arg(step);
     Ok(command)
