@@ -13,6 +13,7 @@ mod build_ebpf;
 mod compile;
 mod debian;
 mod fuzz;
+mod install;
 mod process;
 mod provenance;
 mod rust_src;

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read, Write as _},
-    process::{ChildStdin, Command, Stdio},
+    process::{ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
@@ -39,9 +39,17 @@ impl Child {
     /// # Errors
     /// It cannot be started.
     pub(super) fn start(command: &mut Command) -> Result<Self> {
+        Self::start_into(command, Stdio::piped())
+    }
+
+    /// Starts a command whose stdout goes elsewhere.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start_into(command: &mut Command, stdout: Stdio) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("failed to start `{}`", describe(command)))?;
@@ -103,15 +111,24 @@ impl Child {
     /// # Errors
     /// It does not exit, not with status 0, or the benchmark was interrupted.
     pub(super) fn interrupt(&mut self) -> Result<()> {
+        let status = self.interrupted_status()?;
+        if status.success() {
+            return Ok(());
+        }
+        self.err.drain();
+        Err(self.explain(&anyhow!("it ended with {status}")))
+    }
+
+    /// Interrupts it as Ctrl-C does, and returns what it exits with.
+    ///
+    /// # Errors
+    /// It does not exit, or the benchmark was interrupted.
+    pub(super) fn interrupted_status(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::SIGINT)?;
         let begin = Instant::now();
         loop {
             match self.child.try_wait().with_context(|| format!("failed to wait for {}", self.name))? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => {
-                    self.err.drain();
-                    return Err(self.explain(&anyhow!("it ended with {status}")));
-                }
+                Some(status) => return Ok(status),
                 None if begin.elapsed() > PATIENCE => {
                     bail!("{} did not exit within {} s", self.name, PATIENCE.as_secs())
                 }
@@ -129,6 +146,7 @@ impl Child {
             None => Ok(()),
             Some(status) => {
                 self.err.drain();
+                self.out.drain();
                 Err(self.explain(&anyhow!("it ended early with {status}")))
             }
         }

@@ -13,14 +13,12 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Distinct keys, shared by all connections.
-const KEYS: u64 = 10_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
 /// Of so many requests one sets, the others get.
 const SET_EVERY: u64 = 10;
 /// How long an answer may take.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// A running load. Stopped when dropped.
 pub(super) struct Load {
@@ -57,18 +55,18 @@ impl Shared {
 }
 
 impl Load {
-    /// Fills the server with every key and opens so many connections, which rest at first.
+    /// Fills the server with so many keys and opens so many connections, which share them and rest at first.
     ///
     /// # Errors
     /// The server cannot be connected to, or does not store.
-    pub(super) fn start(port: u16, connections: u64) -> Result<Self> {
+    pub(super) fn start(port: u16, connections: u64, keys: u64) -> Result<Self> {
         let mut client = Client::connect(port)?;
-        (0..KEYS).try_for_each(|key| client.set(key))?;
+        (0..keys).try_for_each(|key| client.set(key))?;
         let shared = Arc::new(Shared::default());
         let mut load = Self { shared, connections: Vec::new() };
         for seed in 1..=connections {
             let (client, shared) = (Client::connect(port)?, Arc::clone(&load.shared));
-            load.connections.push(thread::spawn(move || client.work(seed, &shared)));
+            load.connections.push(thread::spawn(move || client.work(seed, keys, &shared)));
         }
         Ok(load)
     }
@@ -124,10 +122,10 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream), line: String::new(), value: "v".repeat(VALUE_BYTES) })
     }
 
-    fn work(mut self, seed: u64, shared: &Shared) -> Result<()> {
+    fn work(mut self, seed: u64, keys: u64, shared: &Shared) -> Result<()> {
         let mut random = Random(seed);
         while shared.may_go_on() {
-            let key = random.next() % KEYS;
+            let key = random.next() % keys;
             if random.next().is_multiple_of(SET_EVERY) {
                 self.set(key)?
             } else {
@@ -184,7 +182,7 @@ mod tests {
     #[test]
     fn random_keys_differ() {
         let mut random = Random(1);
-        let keys: std::collections::BTreeSet<u64> = (0..1000).map(|_| random.next() % KEYS).collect();
+        let keys: std::collections::BTreeSet<u64> = (0..1000).map(|_| random.next() % 10_000).collect();
         assert!(keys.len() > 900, "{}", keys.len());
     }
 
@@ -198,7 +196,7 @@ mod tests {
             // Until the client goes away.
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
-        let error = Load::start(port, 1).err().unwrap();
+        let error = Load::start(port, 1, 1).err().unwrap();
         assert!(error.to_string().contains("out of memory"), "{error}");
         server.join().unwrap();
     }

@@ -6,22 +6,27 @@ use anyhow::Result;
 
 mod bpf_stats;
 mod bpftrace;
+mod build;
 mod child;
 mod estimates;
+mod growth;
 mod interrupt;
 mod load;
+mod locker;
 mod machine;
 mod mariadb;
 mod memcached;
 mod observer;
 mod overhead;
 mod pairs;
+mod peers;
 mod result;
 mod server;
 mod stats;
 mod table;
 mod usage;
 mod verdict;
+mod wrapper;
 
 /// Arguments of `bench`.
 #[derive(clap::Args)]
@@ -36,6 +41,10 @@ enum Bench {
     Overhead(overhead::Args),
     /// How often the truth lies within what lockbpf states under its budget.
     Estimates(estimates::Args),
+    /// What lockbpf and other tools cost the same programs, side by side.
+    Peers(peers::Args),
+    /// Whether the cost stays the same with many threads, locks and processes.
+    Growth(growth::Args),
 }
 
 /// Runs a benchmark.
@@ -46,5 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.bench {
         Bench::Overhead(args) => overhead::run(args),
         Bench::Estimates(args) => estimates::run(args),
+        Bench::Peers(args) => peers::run(args),
+        Bench::Growth(args) => growth::run(args),
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::{
     bpftrace,
+    build::{FULL, Lockbpf},
     child::Child,
     usage::{Objects, cpu_time, peak_rss},
 };
@@ -71,7 +72,7 @@ impl Mode {
 /// The programs that observe.
 pub(super) struct Observers {
     /// The freshly built lockbpf.
-    pub(super) lockbpf: PathBuf,
+    pub(super) lockbpf: Lockbpf,
     /// bpftrace, if installed.
     pub(super) bpftrace: Option<PathBuf>,
 }
@@ -89,9 +90,12 @@ impl Observers {
             command.args(["-p", &number, "-e", &bpftrace::script(pid)?]);
             return Ok(command);
         }
-        let mut command = Command::new(&self.lockbpf);
+        let mut command = Command::new(&self.lockbpf.program);
         // The sums are over all locks, however few are listed.
         command.args(["--pid", &number, "--format", "json", "--top", "1"]).args(mode.options());
+        if mode != Mode::FutexOnly && mode != Mode::AllEvents {
+            command.args(FULL);
+        }
         Ok(command)
     }
 }

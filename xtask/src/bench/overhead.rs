@@ -1,27 +1,23 @@
 //! `cargo xtask bench overhead`: what lockbpf costs an uncontended lock and real servers.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, ExitCode, Stdio},
-    time::Duration,
-};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use anyhow::{Result, ensure};
 
 use super::{
+    build::Lockbpf,
     interrupt,
     machine::Machine,
     mariadb::{self, Mariadb},
     memcached::{self, Memcached},
     observer::Observers,
     pairs,
-    result::{Results, SCHEMA},
+    result::{self, Results, SCHEMA},
     server::{self, Loaded},
     table, verdict,
+    wrapper::Wrapper,
 };
-use crate::{process, workspace};
+use crate::workspace;
 
 /// Arguments of `bench overhead`.
 #[derive(clap::Args)]
@@ -110,7 +106,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(warning) = machine.warning() {
         println!("{warning}");
     }
-    let observers = Observers { lockbpf: build()?, bpftrace: workspace::find_program("bpftrace") };
+    let observers = Observers { lockbpf: Lockbpf::build()?, bpftrace: workspace::find_program("bpftrace") };
     interrupt::watch()?;
     let plan = Plan::new(args.quick);
     let wanted = |part| args.only.is_empty() || args.only.contains(&part);
@@ -146,8 +142,8 @@ fn measure(part: Part, results: &mut Results, observers: &Observers, plan: &Plan
     }
     match part {
         Part::Pairs => measure_pairs(results, observers, plan),
-        Part::Memcached => measure_server(Memcached::start()?, results, observers, plan),
-        Part::Mariadb => measure_server(Mariadb::start()?, results, observers, plan),
+        Part::Memcached => measure_server(Memcached::start(&Wrapper::none())?, results, observers, plan),
+        Part::Mariadb => measure_server(Mariadb::start(&Wrapper::none())?, results, observers, plan),
     }
 }
 
@@ -177,48 +173,7 @@ fn conclude(results: &Results, args: &Args) -> Result<ExitCode> {
     results.failed.iter().for_each(|failed| println!("failed: {failed}"));
     results.verdicts.iter().for_each(|verdict| println!("{verdict}"));
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(results)? + "\n";
-        fs::write(path, json).with_context(|| format!("failed to write {}", path.display()))?;
+        result::write(path, results)?;
     }
     Ok(if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Builds lockbpf as users do, and returns the program.
-///
-/// # Errors
-/// It cannot be built.
-pub(super) fn build() -> Result<PathBuf> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--quiet", "--release", "--package", "lockbpf", "--bin", "lockbpf"]);
-    cargo.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = cargo.output().with_context(|| describe_failure(&cargo))?;
-    if !output.status.success() {
-        bail!("{}", describe_failure(&cargo));
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    executable(&messages).with_context(|| format!("`{}` names no program", process::describe(&cargo)))
-}
-
-fn describe_failure(command: &Command) -> String {
-    format!("failed to build lockbpf with `{}`", process::describe(command))
-}
-
-/// The program that cargo's messages name last.
-fn executable(messages: &str) -> Option<PathBuf> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from)).next_back()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cargos_messages_name_the_program() {
-        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\nnot json\n\
-                        {\"reason\":\"compiler-artifact\",\"executable\":\"/t/release/lockbpf\"}\n\
-                        {\"reason\":\"build-finished\",\"success\":true}\n";
-        assert_eq!(executable(messages), Some(PathBuf::from("/t/release/lockbpf")));
-        assert_eq!(executable("{}"), None);
-    }
 }

@@ -1,5 +1,8 @@
 //! What a run found: the shape of its JSON.
 
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::{
@@ -76,4 +79,13 @@ pub(super) struct InMode<T> {
 /// The row of a mode, if that was measured.
 pub(super) fn of_mode<T>(rows: &[InMode<T>], mode: Mode) -> Option<&T> {
     rows.iter().find(|row| row.mode == mode).map(|row| &row.row)
+}
+
+/// Writes what a run found, as JSON.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn write(path: &Path, results: &impl Serialize) -> Result<()> {
+    let json = serde_json::to_string_pretty(results)? + "\n";
+    fs::write(path, json).with_context(|| format!("failed to write {}", path.display()))
 }

@@ -106,9 +106,11 @@ pub(super) struct Observed {
 
 /// One window.
 #[derive(Clone, Copy, Debug)]
-struct Window {
-    throughput: f64,
-    cpu_ns: f64,
+pub(super) struct Window {
+    /// Requests per second.
+    pub(super) throughput: f64,
+    /// CPU time of the server for a request, ns.
+    pub(super) cpu_ns: f64,
     /// Requests answered while there was load, also before the window itself.
     answered: f64,
     /// How long there was load, s.
@@ -164,7 +166,10 @@ fn visit(server: &mut dyn Loaded, observers: &Observers, mode: Mode, length: Dur
 }
 
 /// Measures for `length` under load; the load rests afterwards.
-fn window(server: &mut dyn Loaded, length: Duration) -> Result<Window> {
+///
+/// # Errors
+/// The server fails, or answers nothing, or the benchmark was interrupted.
+pub(super) fn window(server: &mut dyn Loaded, length: Duration) -> Result<Window> {
     let (resumed, answered_before) = (Instant::now(), server.requests()?);
     server.resume()?;
     interrupt::sleep(SETTLE)?;
@@ -182,6 +187,14 @@ fn window(server: &mut dyn Loaded, length: Duration) -> Result<Window> {
         answered: requests.saturating_sub(answered_before) as f64,
         loaded_s: (end - resumed).as_secs_f64(),
     })
+}
+
+#[cfg(test)]
+impl Window {
+    /// A window of one second.
+    pub(super) fn of_throughput(throughput: f64) -> Self {
+        Self { throughput, cpu_ns: 1e9 / throughput, answered: throughput, loaded_s: 1.0 }
+    }
 }
 
 fn summary(

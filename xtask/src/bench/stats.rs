@@ -35,6 +35,27 @@ impl Spread {
     }
 }
 
+/// What half of all samples lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Quartiles {
+    /// A quarter of them are lower.
+    pub(super) low: f64,
+    /// A quarter of them are higher.
+    pub(super) high: f64,
+    /// Number of samples.
+    pub(super) samples: usize,
+}
+
+impl Quartiles {
+    /// Of `samples`; `None` if there are none. Samples that are no numbers are left out.
+    pub(super) fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = samples.into_iter().filter(|sample| sample.is_finite()).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let rank = sorted.len() / 4;
+        Some(Self { low: *sorted.get(rank)?, high: *sorted.get(sorted.len() - 1 - rank)?, samples: sorted.len() })
+    }
+}
+
 /// The quotient, `None` where it has no meaning.
 pub(super) fn ratio(numerator: f64, denominator: f64) -> Option<f64> {
     (denominator > 0.0).then(|| numerator / denominator)
@@ -67,6 +88,13 @@ mod tests {
         let clean = Spread::of((1..=25).map(f64::from)).unwrap();
         let disturbed = Spread::of((1..=24).map(f64::from).chain([1e9])).unwrap();
         assert_eq!(clean, disturbed);
+    }
+
+    #[test]
+    fn half_of_all_samples_lie_between_the_quartiles() {
+        let quartiles = Quartiles::of((1..=9).map(f64::from)).unwrap();
+        assert_eq!((quartiles.low, quartiles.high, quartiles.samples), (3.0, 7.0, 9));
+        assert_eq!(Quartiles::of([f64::NAN]), None);
     }
 
     #[test]

@@ -38,19 +38,25 @@ pub(super) struct Verdict {
     certain: bool,
 }
 
+/// Which side of a figure is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Bound {
+pub(super) enum Bound {
+    /// The figure itself or less.
     AtMost,
+    /// The figure itself or more.
     AtLeast,
 }
 
 impl Verdict {
-    fn new(figure: String, bound: Bound, target: f64, measured: Spread) -> Self {
+    /// Judges what was measured.
+    pub(super) fn new(figure: String, bound: Bound, target: f64, measured: Spread) -> Self {
         let keeps = |value: f64| match bound {
             Bound::AtMost => value <= target,
             Bound::AtLeast => value >= target,
         };
+        // To the thousandth: noise may be part of it.
+        let target = (target * 1e3).round() / 1e3;
         let certain = measured.samples >= MIN_SAMPLES && keeps(measured.low) == keeps(measured.high);
         Self { figure, target, bound, measured, reached: keeps(measured.median), certain }
     }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{interrupt, machine::Machine, overhead};
+use super::{build::Lockbpf, interrupt, machine::Machine};
 use quantity::Quantity;
 use run::{WORKLOADS, Workloads};
 use tally::{Tallies, Tally};
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let chosen: Vec<_> =
         WORKLOADS.iter().filter(|w| args.only.is_empty() || args.only.iter().any(|name| name == w.name)).collect();
     ensure!(!chosen.is_empty(), "no workload of that name: {}", WORKLOADS.map(|w| w.name).join(", "));
-    let workloads = Workloads::compile(overhead::build()?, args.budget.clone())?;
+    let workloads = Workloads::compile(Lockbpf::build()?.program, args.budget.clone())?;
     interrupt::watch()?;
     let mut tallies = Tallies::default();
     for number in 1..=args.runs {
