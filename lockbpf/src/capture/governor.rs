@@ -8,6 +8,7 @@ use crate::governor::{Action, Budget, LOOK, Policy, Reading};
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Processes that can be looked at as often as each wants.
 const FEW: usize = 8;
+/// How long a process is not looked at, at most.
+const GLANCE: Duration = Duration::from_millis(50);
 /// By how much a look is put off at most.
 const MAX_SPREAD: Duration = Duration::from_millis(100);
 /// The governor's nice value: it needs little, but that at once, lest a window last longer than it should.
@@ -22,7 +25,7 @@ const NICE: i32 = -10;
 
 /// A stretch of a process's time: from the end of the last one to the closing of its gate (or the opening, where it then
 /// stays open).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Watched {
     /// The process.
     pub pid: u32,
@@ -34,6 +37,17 @@ pub struct Watched {
     pub open: (Nanos, Nanos, Nanos),
     /// Whether it was open all the time.
     pub whole: bool,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ns: Nanos| ns.0 as f64 / 1e6;
+        let Self { pid, from, to, open: (time, cpu, cost), whole } = self;
+        write!(f, "pid {pid}: {:.1} ms", ms(to.time.since(from.time)))?;
+        write!(f, ", of the CPU {:.2}, cost {:.2}", ms(to.cpu - from.cpu), ms(to.cost - from.cost))?;
+        let how = if *whole { "all the time" } else { "in a window" };
+        write!(f, "; open {how}: {:.1} ms, of the CPU {:.2}, cost {:.2}", ms(*time), ms(*cpu), ms(*cost))
+    }
 }
 
 /// What a governor tells while it works.
@@ -128,6 +142,8 @@ struct Charge {
     due: Time,
     /// Where the stretch began.
     from: Reading,
+    /// The last reading.
+    seen: Reading,
     /// Where the gate was opened, while it is.
     opened: Option<Reading>,
     /// Whether its last stretch has not been read yet.
@@ -169,7 +185,10 @@ impl Work {
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return };
         let policy = Policy::open(self.budget, reading, fastrand::u64(..));
         let due = reading.time;
-        self.charges.insert(slot, Charge { pid, policy, due, from: reading, opened: Some(reading), held: false });
+        self.charges.insert(
+            slot,
+            Charge { pid, policy, due, from: reading, seen: reading, opened: Some(reading), held: false },
+        );
     }
 
     /// A process whose gate is closed.
@@ -188,7 +207,7 @@ impl Work {
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return self.gates.dismiss(slot) };
         let policy = Policy::closed(self.budget, reading, fastrand::u64(..));
         let due = reading.time;
-        self.charges.insert(slot, Charge { pid, policy, due, from: reading, opened: None, held: false });
+        self.charges.insert(slot, Charge { pid, policy, due, from: reading, seen: reading, opened: None, held: false });
     }
 
     /// Looks at every process that is due.
@@ -213,7 +232,10 @@ impl Work {
                 Action::Wait(until) => {
                     // Of many, each is looked at less often, but still often enough to catch a burst.
                     let more = if charge.policy.stays_open() { spread } else { Duration::ZERO };
-                    charge.due = until + Nanos(more.as_nanos() as u64);
+                    // While closed, too: the clock of a process goes with it.
+                    let latest = reading.time + Nanos((GLANCE + spread).as_nanos() as u64);
+                    charge.due = (until + Nanos(more.as_nanos() as u64)).min(latest);
+                    charge.seen = reading;
                     return Some(());
                 }
                 Action::Open => {
@@ -263,7 +285,7 @@ impl Work {
     fn dismiss(&mut self, slot: u32) {
         let _ = self.gates.close(slot);
         if let Some(charge) = self.charges.get(&slot) {
-            let last = Reading { time: now(), ..charge.policy.last() };
+            let last = Reading { time: now(), ..charge.seen };
             let whole = charge.opened == Some(charge.from);
             self.tell_stretch(slot, last, whole);
         }
@@ -279,8 +301,10 @@ impl Work {
             let _ = self.gates.close(slot);
         }
         for slot in slots {
-            let Some(reading) = self.gates.reading(slot, &self.costs) else { continue };
-            let whole = self.charges.get(&slot).is_some_and(|c| c.opened == Some(c.from));
+            let Some(charge) = self.charges.get(&slot) else { continue };
+            let last = Reading { time: now(), ..charge.seen };
+            let whole = charge.opened == Some(charge.from);
+            let reading = self.gates.reading(slot, &self.costs).unwrap_or(last);
             self.tell_stretch(slot, reading, whole);
         }
     }

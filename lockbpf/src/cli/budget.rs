@@ -48,6 +48,7 @@ impl Watch {
     pub(super) fn take(&mut self, told: Option<Told>, session: &mut Session, census: &Census) -> Result<()> {
         match told {
             Some(Told::Stretch(watched)) => {
+                log::debug!("{watched:?}");
                 if let (Some(estimator), Some(stretch)) = (&mut self.estimator, stretch(&watched, census)) {
                     estimator.stretch(stretch);
                     estimator.snapshot(&session.sums()?);

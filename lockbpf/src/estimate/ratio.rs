@@ -3,6 +3,7 @@
 use super::interval::{Interval, gamma, student};
 use super::moments::{Count, Moments, Pairs};
 use super::process::{ProcessSums, Sizes};
+use super::stretch::BY_TIME;
 
 /// Where fewer of those that are so long lie inside a window, weights end.
 pub(super) const LEAST_INSIDE: f64 = 0.02;
@@ -66,7 +67,12 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
         let (sizes, count) = (process.sizes.get(way)?, moments.counts.get(way)?);
         total(sizes, count, process)
     });
-    let sampled = ways.reduce(Interval::or).map_or(Interval::exact(moments.seen), |total| total.map(|x| x * hidden));
+    // A program that works off what comes at its own pace, waiting busily, does not do less while observed: it waits less.
+    let by_time = process.sizes.get(BY_TIME).zip(moments.counts.get(BY_TIME));
+    let paced = by_time.and_then(|(sizes, count)| total(sizes, count, process)).map(|total| total.value);
+    let sampled =
+        ways.reduce(Interval::or).map(|total| Interval { low: total.low.min(paced.unwrap_or(total.low)), ..total });
+    let sampled = sampled.map_or(Interval::exact(moments.seen), |total| total.map(|x| x * hidden));
     sampled.map(|x| x.max(moments.seen) + moments.whole.acquisitions)
 }
 

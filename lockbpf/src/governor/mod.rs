@@ -19,13 +19,17 @@ const SPEND: f64 = 0.7;
 /// Usual length of a cycle.
 const CYCLE: Duration = Duration::from_millis(500);
 /// Longest cycle: a tier that opens more seldom than this tells too little.
-const MAX_CYCLE: Duration = Duration::from_secs(10);
+const MAX_CYCLE: Duration = Duration::from_secs(2);
 /// Shortest window worth its opening.
 const MIN_WINDOW: Duration = Duration::from_millis(5);
 /// Cost beyond the budget at which the tier is closed: a burst is paid back later.
 const CREDIT: Duration = Duration::from_millis(15);
 /// How much of the highest cost rate seen is still expected one window later.
 const DECAY: f64 = 0.93;
+/// How much of what was seen before still counts one window later.
+const MEMORY: f64 = 0.9;
+/// Cycles over which is paid back what was spent too much.
+const REPAY_CYCLES: f64 = 16.0;
 /// Windows that must have been cheap before the tier stays open.
 const CALM_WINDOWS: u32 = 4;
 /// How often an open tier is looked at: with closing it, a burst is over well within 200 ms.
@@ -95,7 +99,9 @@ pub struct Policy {
     first: Reading,
     last: Reading,
     /// Cost per time while the tier is open, the highest lately.
-    rate: f64,
+    peak: f64,
+    /// Cost (ns) and time (ns) while it was open, lately.
+    mean: (f64, f64),
     /// CPU time per time, smoothed.
     usage: f64,
     /// What opening and closing take, during which the probes cost but tell nothing.
@@ -124,7 +130,8 @@ impl Policy {
             state,
             first,
             last: first,
-            rate: 0.0,
+            peak: 0.0,
+            mean: (0.0, 0.0),
             usage: 0.0,
             edges: Duration::from_millis(10),
             calm: 0,
@@ -163,18 +170,11 @@ impl Policy {
         matches!(self.state, State::Always)
     }
 
-    /// The last reading of which it made something.
-    #[must_use]
-    pub fn last(&self) -> Reading {
-        self.last
-    }
-
     /// What to do at this reading. [`Action::Wait`] is the last answer of a look; after any other, ask again.
     pub fn look(&mut self, now: Reading) -> Action {
         self.learn(now);
         match self.state {
             State::Always if self.debt(now) > CREDIT.as_nanos() as f64 => {
-                self.rate = self.rate.max(self.budget.0);
                 self.calm = 0;
                 self.state = State::Between { always: false };
                 Action::Close
@@ -188,7 +188,7 @@ impl Policy {
             State::Opening(_) => Action::Open,
             State::During { close, end, opened } => {
                 let spent = now.cost.0.saturating_sub(opened.cost.0) as f64;
-                let over = spent > self.planned(close.since(opened.time)) * 3.0 + 2.0 * CREDIT.as_nanos() as f64;
+                let over = spent > 3.0 * CREDIT.as_nanos() as f64;
                 if now.time < close && !over {
                     return Action::Wait(close.min(later(now.time, LOOK)));
                 }
@@ -221,11 +221,6 @@ impl Policy {
         cost.0 as f64 - self.budget.0 * SPEND * cpu.0 as f64
     }
 
-    /// The cost expected of a window, ns.
-    fn planned(&self, window: Nanos) -> f64 {
-        self.rate * window.0 as f64
-    }
-
     /// Takes note of how fast the process uses CPU time, and, while open, of what observing costs.
     fn learn(&mut self, now: Reading) {
         let wall = now.time.since(self.last.time).0 as f64;
@@ -238,7 +233,10 @@ impl Policy {
         let weight = (wall / 1e9).min(1.0);
         self.usage += (usage - self.usage) * weight.max(if self.usage == 0.0 { 1.0 } else { 0.0 });
         if matches!(self.state, State::Always) {
-            self.rate = self.rate.max(rate);
+            self.peak = self.peak.max(rate);
+            // A second of it is enough to go by.
+            let keep = 1.0 - weight;
+            self.mean = (self.mean.0 * keep + rate * wall, self.mean.1 * keep + wall);
         }
         self.last = now;
     }
@@ -246,22 +244,24 @@ impl Policy {
     /// Takes note of what a window cost.
     fn assess(&mut self, opened: Reading, now: Reading) {
         let wall = now.time.since(opened.time).0.max(1) as f64;
-        let rate = now.cost.0.saturating_sub(opened.cost.0) as f64 / wall;
-        self.rate = rate.max(self.rate * DECAY);
+        let cost = now.cost.0.saturating_sub(opened.cost.0) as f64;
+        self.peak = (cost / wall).max(self.peak * DECAY);
+        self.mean = (self.mean.0 * MEMORY + cost, self.mean.1 * MEMORY + wall);
         let affordable = self.budget.0 * SPEND * self.usage;
-        self.calm = if self.rate < affordable * 0.8 { self.calm + 1 } else { 0 };
+        self.calm = if self.peak < affordable * 0.8 { self.calm + 1 } else { 0 };
     }
 
-    /// Length of the next cycle and of its window.
+    /// Length of the next cycle and of its window: what windows cost on average keeps the budget, and none is so long that
+    /// it would have to be closed early if all of it fell into a burst.
     fn plan(&mut self, now: Reading) -> (Duration, Duration) {
-        // Not all at once: what was spent too much is paid back over four cycles.
-        let repay = self.debt(now).max(0.0) / 4.0;
+        let repay = self.debt(now).max(0.0) / REPAY_CYCLES;
         let income = (self.budget.0 * SPEND * self.usage).max(1e-6);
-        let rate = self.rate.max(1e-9);
+        let rate = (self.mean.0 / self.mean.1.max(1.0)).max(1e-9);
         let edges = self.edges.as_nanos() as f64;
-        let shortest = ((MIN_WINDOW.as_nanos() as f64 + edges) * rate + repay) / income;
+        let (least, most) = (MIN_WINDOW.as_nanos() as f64, 2.0 * CREDIT.as_nanos() as f64 / self.peak.max(1e-9));
+        let shortest = ((least + edges) * rate + repay) / income;
         let cycle = shortest.clamp(CYCLE.as_nanos() as f64, MAX_CYCLE.as_nanos() as f64);
-        let window = ((income * cycle - repay) / rate - edges).clamp(MIN_WINDOW.as_nanos() as f64, cycle / 2.0);
+        let window = ((income * cycle - repay) / rate - edges).min(most).clamp(least, cycle / 2.0);
         // Not a clock's beat.
         let cycle = cycle * (0.8 + 0.4 * self.random.f64());
         (Duration::from_nanos(cycle as u64), Duration::from_nanos(window as u64))
