@@ -13,6 +13,7 @@ use lockbpf_common::config::{
     STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
+use lockbpf_common::focus::{Focus, FocusKey, MAX_FOCUSED};
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
@@ -22,6 +23,7 @@ use lockbpf_common::waiting::Waiting;
 #[unsafe(no_mangle)]
 pub static CONFIG: Global<Config> = Global::new(Config {
     min_wait_ns: 0,
+    stack_wait_ns: 0,
     self_pid: 0,
     mode: 0,
     task_group_leader: 0,
@@ -34,6 +36,14 @@ pub static CONFIG: Global<Config> = Global::new(Config {
 /// Changed by user space while running: one entry.
 #[btf_map]
 pub static CONTROL: Array<Control, 1> = Array::new();
+
+/// What is in the focus: one entry, changed by user space while running.
+#[btf_map]
+pub static FOCUS: Array<Focus, 1> = Array::new();
+
+/// Locks in the focus, put in by user space, and by the programs where others depend on them.
+#[btf_map]
+pub static FOCUSED: HashMap<FocusKey, u32, { MAX_FOCUSED as usize }> = HashMap::new();
 
 /// Losses and volumes: one slot per cause.
 #[btf_map]

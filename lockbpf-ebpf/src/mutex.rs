@@ -120,7 +120,7 @@ pub fn attempt_lock(ctx: &ProbeContext) {
         if let Some(i) = hold(t, kind, held, known)
             && taken
         {
-            contend_held(ctx, t, i, owner);
+            contend_held(t, i, owner);
         }
         return;
     }
@@ -135,7 +135,7 @@ pub fn attempt_lock(ctx: &ProbeContext) {
     // Robust, priority inheriting or protected; or one that this thread holds, for which it will wait for ever.
     attempt(t, Via::Lock, lock, site, now).kind = kind;
     if taken && (known.is_none() || !recursive) {
-        contend(ctx, t, owner);
+        contend(t, owner);
     }
 }
 
@@ -154,7 +154,7 @@ pub fn attempt_timed(ctx: &ProbeContext, via: Via) -> bool {
     if let Some(mutex) = GlibcMutex::read(lock) {
         p.kind = mutex.kind;
         if mutex.is_held() && t.find(lock).is_none() {
-            contend(ctx, t, mutex.owner());
+            contend(t, mutex.owner());
         }
     }
     true

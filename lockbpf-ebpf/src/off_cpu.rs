@@ -6,8 +6,9 @@
 //! [stay on the thread's own stack](crate::thread).
 
 use crate::emit::emit;
+use crate::focus::holds_any;
 use crate::futex::WAIT;
-use crate::maps::{CONFIG, CONTROL, STATE, user_stack};
+use crate::maps::{CONFIG, CONTROL, STATE, count, user_stack};
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -94,7 +95,7 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
         end_ns: 0,
         run_delay_ns: run_delay(task),
         // Where it was preempted says nothing: it could have been anywhere.
-        stack: if matches!(reason, Reason::Runnable) { -1 } else { user_stack(ctx) },
+        stack: if matches!(reason, Reason::Runnable) || !holds_any(t) { -1 } else { user_stack(ctx) },
         reason: reason as u32,
     };
 }
@@ -144,6 +145,10 @@ fn record(t: &mut Thread) {
     t.off.reason = 0;
     let off_ns = off.end_ns.saturating_sub(off.since_ns);
     if off_ns < MIN_OFF_NS {
+        return;
+    }
+    if !holds_any(t) {
+        count(Counter::Unfocused);
         return;
     }
     let runnable_ns =

@@ -2,6 +2,7 @@
 
 use crate::atomic::add;
 use crate::emit::emit;
+use crate::focus;
 use crate::maps::{CONFIG, SUMS, count, user_stack};
 use crate::orders::nested;
 use crate::thread::{Held, Pending, Thread, tid};
@@ -100,28 +101,34 @@ pub fn settle(t: &mut Thread) {
     }
 }
 
-/// The attempt in progress is contended: takes its stack, marks the locks held meanwhile as outer ones. The thread is
-/// about to wait anyway, so this is off the critical path.
+/// The attempt in progress is contended: marks the locks held meanwhile as outer ones. The thread is about to wait anyway,
+/// so this is off the critical path.
 #[inline(always)]
-pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32) {
+pub fn contend(t: &mut Thread, owner: u32) {
+    focus::waits(t, t.pending.lock, t.pending.site);
     let p = &mut t.pending;
     p.flags |= u32::from(flag::CONTENDED);
     p.owner = owner;
-    p.stack = user_stack(ctx);
     mark_outer(t);
+}
+
+/// The stack of a wait that has ended, if it is worth its cost: a short wait is not, and how long it is, is not known
+/// before. Inside the same call it is the same stack as at the attempt.
+#[inline(always)]
+pub fn stack_of_wait<C: EbpfContext>(ctx: &C, wait_ns: u64) -> i32 {
+    if wait_ns >= CONFIG.load().stack_wait_ns { user_stack(ctx) } else { -1 }
 }
 
 /// Held lock `i`, counted as acquired at its attempt, is contended: it is acquired when its last sleep ends.
 #[inline(always)]
-pub fn contend_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, owner: u32) {
-    let stack = user_stack(ctx);
-    let flags = t.held[i & (MAX_HELD - 1)].flags;
+pub fn contend_held(t: &mut Thread, i: usize, owner: u32) {
+    let Held { lock, site, flags, .. } = t.held[i & (MAX_HELD - 1)];
+    focus::waits(t, lock, site);
     mark_outer(t);
     let h = &mut t.held[i & (MAX_HELD - 1)];
     // It is not held yet.
     h.flags = flags | u32::from(flag::CONTENDED);
     h.owner = owner;
-    h.stack = stack;
 }
 
 /// A sleep for held lock `i` has ended: it is acquired now, unless a further sleep follows.
@@ -221,6 +228,7 @@ pub fn close<C: EbpfContext>(
     let wanted = CONFIG.load().mode & mode::ALL_EVENTS != 0
         || flags & u32::from(flag::WAITED_FOR | flag::OUTER) != 0
         || contended && h.wait_ns >= CONFIG.load().min_wait_ns;
+    let wanted = wanted && focus::includes(t.process, h.lock, h.site);
     let mut stack = h.stack;
 
     let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
@@ -320,7 +328,7 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
     if timed_out && let Some(s) = t.sums() {
         s.wait_ns += wait_ns;
     }
-    if timed_out || CONFIG.load().mode & mode::ALL_EVENTS != 0 {
+    if (timed_out || CONFIG.load().mode & mode::ALL_EVENTS != 0) && focus::includes(t.process, p.lock, p.site) {
         let h = Held {
             lock: p.lock,
             site: p.site,

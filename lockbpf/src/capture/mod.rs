@@ -10,6 +10,7 @@ pub mod launch;
 pub mod liveness;
 mod multi;
 mod object;
+mod open_stacks;
 mod owner;
 pub mod privilege;
 pub mod probe_table;

@@ -22,6 +22,9 @@ pub(super) struct Cli {
     pub observe: ObserveArgs,
 }
 
+/// Waits whose stacks are taken: below it, taking the stack would be a good part of the wait.
+pub(super) const DEFAULT_STACK_WAIT: Duration = Duration::from_micros(10);
+
 const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --duration 30s      a running process, all its threads
   lockbpf --system-wide --duration 10s   every process that uses a C library found now
@@ -145,6 +148,9 @@ pub(super) struct CaptureArgs {
     /// Count contended sections that waited less, but do not record who they waited for.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub min_wait: Option<Duration>,
+    /// Take call stacks only of waits that lasted so long. Default: 10us.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub stack_wait: Option<Duration>,
     /// Place no uprobes: only waits that reach the kernel are seen, but locks that are free cost nothing.
     #[arg(long)]
     pub futex_only: bool,

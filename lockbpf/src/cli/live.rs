@@ -1,7 +1,7 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
-use super::args::{CaptureArgs, Plan, Target};
+use super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Target};
 use super::census::Census;
 use super::deadlocks::Deadlocks;
 use super::placement;
@@ -152,7 +152,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             _ = poll.tick() => {
                 let seen = now();
                 session.drain(|record| sink.take(census.complete(record)));
-                if let Some(text) = deadlocks.look(&session, &mut census) {
+                if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
                 sink.poll(seen, &mut Live {
@@ -287,6 +287,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         tids: capture.tid.clone(),
         all_events: capture.all_events,
         min_wait: capture.min_wait.unwrap_or_default(),
+        stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
         kernel_log: capture.verbose > 0,
         types,
         task_offsets: types.task_offsets()?,
