@@ -5,6 +5,7 @@ pub mod btf;
 pub mod demo_target;
 pub mod elf;
 pub mod feature;
+pub mod focus;
 pub mod inflight;
 pub mod launch;
 pub mod liveness;

@@ -285,12 +285,16 @@ impl Session {
             .collect())
     }
 
-    fn map(&self, name: &'static str) -> Result<&aya::maps::Map, CaptureError> {
+    pub(super) fn map(&self, name: &'static str) -> Result<&aya::maps::Map, CaptureError> {
         self.ebpf.map(name).ok_or(CaptureError::NoMap(name))
     }
 
+    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut aya::maps::Map, CaptureError> {
+        self.ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))
+    }
+
     fn control(&mut self, control: Control) -> Result<(), CaptureError> {
-        let map = self.ebpf.map_mut("CONTROL").ok_or(CaptureError::NoMap("CONTROL"))?;
+        let map = self.map_mut("CONTROL")?;
         Array::<_, Control>::try_from(map)?.set(0, control, 0)?;
         Ok(())
     }

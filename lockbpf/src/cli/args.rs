@@ -151,6 +151,17 @@ pub(super) struct CaptureArgs {
     /// Take call stacks only of waits that lasted so long. Default: 10us.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub stack_wait: Option<Duration>,
+    /// Record only this lock, and what its waiters depend on: a part of a global variable's name, or an address. All
+    /// locks are counted (repeatable).
+    #[arg(long, value_name = "LOCK", conflicts_with = "system_wide")]
+    pub lock: Vec<String>,
+    /// Record only the locks requested in this function: a part of its name, or a return address (repeatable).
+    #[arg(long, value_name = "SITE", conflicts_with = "system_wide")]
+    pub site: Vec<String>,
+    /// Record all locks, however much that is. By itself lockbpf records only the locks that make up nearly all of the
+    /// waiting, where there are more than 2,000 records a second.
+    #[arg(long, conflicts_with_all = ["lock", "site"])]
+    pub no_focus: bool,
     /// Place no uprobes: only waits that reach the kernel are seen, but locks that are free cost nothing.
     #[arg(long)]
     pub futex_only: bool,

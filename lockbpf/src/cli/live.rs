@@ -4,6 +4,7 @@
 use super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Target};
 use super::census::Census;
 use super::deadlocks::Deadlocks;
+use super::focus::Focus;
 use super::placement;
 use super::progress::Progress;
 use crate::capture::attach::ProbeSite;
@@ -114,6 +115,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut census = Census::new(known);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&there);
+    let mut focus = Focus::begin(capture, &mut session, &mut census, ready.launched.is_some())?;
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let start = session.activate()?;
@@ -152,6 +154,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             _ = poll.tick() => {
                 let seen = now();
                 session.drain(|record| sink.take(census.complete(record)));
+                focus.look(&mut session, census.events())?;
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
@@ -172,6 +175,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if Instant::now() >= rescan_at && !ready.pids.is_empty() {
                     rescan_at = Instant::now() + RESCAN;
                     census.refresh();
+                    focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
                         sites.extend(attach_later(&mut session, &ready.pids, capture, &mut attached)?);
                     }
@@ -186,6 +190,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     census.refresh();
     let mut harvest = session.harvest(end)?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    ready.notes.extend(focus.notes(&session, &harvest)?);
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);

@@ -5,7 +5,7 @@ use super::place::Places;
 use super::schema::{FailedProbeEntry, QualityEntry};
 use super::text::share;
 use crate::observation::Observation;
-use lockbpf_common::counter::Class;
+use lockbpf_common::counter::{Class, Counter};
 use std::collections::BTreeMap;
 
 /// The entry.
@@ -31,6 +31,7 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         processes: observation.processes.len() as u64,
         min_wait_ns: places.ns(options.min_wait),
         events: q.events,
+        unfocused: q.counters.get(Counter::Unfocused.name()).copied().unwrap_or(0),
         lost,
         late: q.late,
         impossible,
