@@ -14,6 +14,7 @@ mod errors;
 mod exact;
 mod examples;
 mod export;
+mod focus;
 mod lifecycle;
 mod recordings;
 mod safety;

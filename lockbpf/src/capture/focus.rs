@@ -118,9 +118,8 @@ pub(crate) fn by_lock(sums: impl Iterator<Item = (SumKey, u64)>) -> Vec<Contenti
         *of.entry(lock).or_insert(0) += wait_ns;
     }
     futexes.retain(|lock, _| !sections.contains_key(lock));
-    let all = |of: HashMap<Lock, u64>, futex| {
-        of.into_iter().map(move |(lock, wait_ns)| Contention { lock, wait_ns, futex })
-    };
+    let all =
+        |of: HashMap<Lock, u64>, futex| of.into_iter().map(move |(lock, wait_ns)| Contention { lock, wait_ns, futex });
     all(sections, false).chain(all(futexes, true)).collect()
 }
 

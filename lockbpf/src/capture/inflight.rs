@@ -130,13 +130,8 @@ mod tests {
     #[test]
     fn only_futex_waits_are_taken() {
         let wait = format!("{NR_FUTEX} 0x7f12 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f00");
-        let blocked = Blocked {
-            word: 0x7f12,
-            expected: 2,
-            has_deadline: false,
-            stack_pointer: 0x7ffe,
-            program_counter: 0x7f00,
-        };
+        let blocked =
+            Blocked { word: 0x7f12, expected: 2, has_deadline: false, stack_pointer: 0x7ffe, program_counter: 0x7f00 };
         assert_eq!(parse(&wait), Some(blocked));
         let timed = format!("{NR_FUTEX} 0x7f12 0x89 0x2 0x7ffd 0x0 0xffffffff 0x7ffe 0x7f00");
         assert_eq!(parse(&timed), Some(Blocked { has_deadline: true, ..blocked }));

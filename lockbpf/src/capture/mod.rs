@@ -9,6 +9,7 @@ pub mod focus;
 pub mod inflight;
 pub mod launch;
 pub mod liveness;
+pub mod mapped;
 mod multi;
 mod object;
 mod open_stacks;

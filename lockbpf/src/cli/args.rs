@@ -105,7 +105,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events", "lock", "site"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
@@ -153,10 +153,10 @@ pub(super) struct CaptureArgs {
     pub stack_wait: Option<Duration>,
     /// Record only this lock, and what its waiters depend on: a part of a global variable's name, or an address. All
     /// locks are counted (repeatable).
-    #[arg(long, value_name = "LOCK", conflicts_with = "system_wide")]
+    #[arg(long, value_name = "LOCK")]
     pub lock: Vec<String>,
     /// Record only the locks requested in this function: a part of its name, or a return address (repeatable).
-    #[arg(long, value_name = "SITE", conflicts_with = "system_wide")]
+    #[arg(long, value_name = "SITE")]
     pub site: Vec<String>,
     /// Record all locks, however much that is. By itself lockbpf records only the locks that make up nearly all of the
     /// waiting, where there are more than 2,000 records a second.
@@ -259,6 +259,9 @@ impl Plan {
         pid.sort_unstable();
         pid.dedup();
         let target = if system_wide {
+            if !capture.lock.is_empty() || !capture.site.is_empty() {
+                bail!("--lock and --site name locks of one program: observe it with --pid, not with --system-wide");
+            }
             Target::SystemWide
         } else if !cmd.is_empty() {
             Target::Command(cmd)
@@ -290,6 +293,8 @@ mod tests {
         let plan = Plan::from_args(cli.observe.target, cli.observe.common.capture).unwrap();
         assert!(matches!(plan.target, Target::Pids(pids) if pids == [3, 7]));
         assert_eq!(plan.capture.duration, Some(Duration::from_millis(500)));
+        let cli = Cli::try_parse_from(["lockbpf", "--system-wide", "--lock", "x"]).unwrap();
+        assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_err());
         let cli = Cli::try_parse_from(["lockbpf", "--duration", "1s"]).unwrap();
         assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_err());
     }

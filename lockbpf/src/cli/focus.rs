@@ -196,9 +196,15 @@ impl Asked {
         let name = what.split('`').nth(1).unwrap_or_default();
         let kind = if what.starts_with("lock") { Kind::Variable } else { Kind::Function };
         let close: Vec<String> = processes.iter().flat_map(|&process| symbols.close(process, kind, name)).collect();
-        let close = if close.is_empty() { "no name is close to it".to_owned() } else { format!("close to it: {}", close.join(", ")) };
+        let close = if close.is_empty() {
+            "no name is close to it".to_owned()
+        } else {
+            format!("close to it: {}", close.join(", "))
+        };
         let noun = if kind == Kind::Variable { "variable" } else { "function" };
-        bail!("there is no {what}: no {noun} of the target's has a name that contains this; {close}. Locks on the heap have no names: name a function that takes them with --site");
+        bail!(
+            "there is no {what}: no {noun} of the target's has a name that contains this; {close}. Locks on the heap have no names: name a function that takes them with --site"
+        );
     }
 }
 

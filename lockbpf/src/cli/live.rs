@@ -12,6 +12,7 @@ use crate::capture::btf::Btf;
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
+use crate::capture::mapped::Mapped;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
 use crate::capture::{feature, privilege};
@@ -130,6 +131,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut deadlocks = Deadlocks::new(&before, start);
     let mut rescan_at = began + RESCAN / 10;
+    let mut mapped = Mapped::default();
     let target = ready.description.as_str();
     let notes = ready.notes.as_slice();
     sink.begin(&mut Live {
@@ -174,10 +176,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 // Not for the whole system: reading the maps of every process each second would be dear.
                 if Instant::now() >= rescan_at && !ready.pids.is_empty() {
                     rescan_at = Instant::now() + RESCAN;
-                    census.refresh();
-                    focus.refresh(&mut session, &mut census)?;
-                    if !capture.futex_only {
-                        sites.extend(attach_later(&mut session, &ready.pids, capture, &mut attached)?);
+                    census.refresh_generated();
+                    if mapped.changed(&ready.pids) {
+                        census.refresh();
+                        focus.refresh(&mut session, &mut census)?;
+                        if !capture.futex_only {
+                            sites.extend(attach_later(&mut session, &ready.pids, capture, &mut attached)?);
+                        }
                     }
                 }
             }

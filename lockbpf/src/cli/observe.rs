@@ -21,8 +21,11 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
         Ok(report) => report,
         Err(unmatched) => {
             // Nothing went wrong: it was not used.
-            let mut report =
-                report::build(&observation, &mut symbols, &report::Options { selection: Selection::default(), ..options })?;
+            let mut report = report::build(
+                &observation,
+                &mut symbols,
+                &report::Options { selection: Selection::default(), ..options },
+            )?;
             report.quality.notes.push(format!("Not restricted: {unmatched}."));
             report
         }

@@ -52,8 +52,7 @@ impl Symbols {
     /// The names that are most like one that is not there, closest first.
     pub fn close(&mut self, process: Process, kind: Kind, name: &str) -> Vec<String> {
         let tables = self.tables(process, kind);
-        let names: BTreeSet<String> =
-            tables.iter().flat_map(|(table, _)| table.names()).take(MAX_COMPARED).collect();
+        let names: BTreeSet<String> = tables.iter().flat_map(|(table, _)| table.names()).take(MAX_COMPARED).collect();
         let mut close: Vec<(f64, String)> = names
             .into_iter()
             .map(|other| (strsim::jaro_winkler(&other.to_lowercase(), &name.to_lowercase()), other))

@@ -164,6 +164,15 @@ impl Symbols {
         }
     }
 
+    /// As [`Symbols::refresh`], but only of the code that the process generates itself, where it keeps a list of it.
+    pub fn refresh_generated(&mut self, process: Process) {
+        if let Some(known) = self.processes.get_mut(&process)
+            && known.identity.is_some_and(|identity| Identity::of(known.pid, known.pid) == Some(identity))
+        {
+            known.generated.refresh(known.pid);
+        }
+    }
+
     /// Opens the files behind mappings.
     fn keep(&mut self, tid: u32, mappings: &[Mapping]) -> (Vec<Image>, Vec<Region>) {
         let (mut images, mut regions) = (Vec::new(), Vec::new());

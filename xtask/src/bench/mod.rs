@@ -20,6 +20,7 @@ mod server;
 mod stats;
 mod table;
 mod usage;
+mod user;
 mod verdict;
 
 /// Arguments of `bench`.
@@ -33,6 +34,8 @@ pub(crate) struct Args {
 enum Bench {
     /// What lockbpf costs an uncontended lock and real servers, beside a bpftrace script.
     Overhead(overhead::Args),
+    /// What lockbpf itself uses at a steady rate of contended sections.
+    User(user::Args),
 }
 
 /// Runs a benchmark.
@@ -42,5 +45,6 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.bench {
         Bench::Overhead(args) => overhead::run(args),
+        Bench::User(args) => user::run(args),
     }
 }

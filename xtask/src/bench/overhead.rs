@@ -184,7 +184,7 @@ fn conclude(results: &Results, args: &Args) -> Result<ExitCode> {
 }
 
 /// Builds lockbpf as users do, and returns the program.
-fn build() -> Result<PathBuf> {
+pub(super) fn build() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--quiet", "--release", "--package", "lockbpf", "--bin", "lockbpf"]);
     cargo.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stderr(Stdio::inherit());
