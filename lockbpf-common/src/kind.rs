@@ -98,7 +98,7 @@ pub mod flag {
     pub const CONTENDED: u16 = 1;
     /// The thread slept in futex wait for the lock.
     pub const SLEPT: u16 = 1 << 1;
-    /// At the release the lock word said that somebody (perhaps) waits.
+    /// At the release the lock word said that somebody (perhaps) waits, or the unlock woke whoever does.
     pub const WAITED_FOR: u16 = 1 << 2;
     /// While holding this lock the thread itself waited for another one.
     pub const OUTER: u16 = 1 << 3;

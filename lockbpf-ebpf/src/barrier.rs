@@ -2,10 +2,11 @@
 //! for the last one to arrive, which the arrivals themselves tell: its futex calls count neither as waits nor as sums.
 
 use crate::emit::emit;
+use crate::gate::charge;
 use crate::maps::user_stack;
 use crate::mutex::return_address;
 use crate::section::{attempt, fits, settle};
-use crate::thread::{Thread, current, now, tid};
+use crate::thread::{Thread, now, tid};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::barrier::{BarrierFields, BarrierRecord};
@@ -19,9 +20,8 @@ const SIZE: u64 = 20;
 
 /// Entry of `pthread_barrier_wait`.
 #[inline(always)]
-pub fn arrive(ctx: &ProbeContext) {
+pub fn arrive(ctx: &ProbeContext, t: &mut Thread) {
     let now = now();
-    let Some(t) = current() else { return };
     settle(t);
     let barrier: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
@@ -34,6 +34,7 @@ pub fn arrive(ctx: &ProbeContext) {
     attempt(t, Via::Barrier, barrier, site, now).stack = stack;
     let fields = BarrierFields { time_ns: now, barrier, site, process: t.process, tid: tid(), participants, stack };
     emit(&BarrierRecord::pack(&fields), Counter::BarrierRecords);
+    charge(t.slot, |account| account.records += 1);
 }
 
 /// Whether a futex word is one of the barrier at which the thread waits.

@@ -5,17 +5,16 @@
 use crate::atomic::add;
 use crate::mutex::{GlibcMutex, return_address, unexpected_release};
 use crate::off_cpu::record_absence;
-use crate::section::{attempt, close, fits, settle, sums, tally};
-use crate::thread::{Thread, current, now};
+use crate::section::{End, attempt, close, fits, settle, sums, tally};
+use crate::thread::{Thread, now};
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::kind::{Outcome, Via, mutex_kind};
 use lockbpf_common::sums::SumKey;
 
 /// Entry of `pthread_cond_wait` and its timed forms.
 #[inline(always)]
-pub fn wait(ctx: &ProbeContext) {
+pub fn wait(ctx: &ProbeContext, t: &mut Thread) {
     let now = now();
-    let Some(t) = current() else { return };
     record_absence(t);
     settle(t);
     let cond: u64 = ctx.arg(0).unwrap_or(0);
@@ -27,7 +26,10 @@ pub fn wait(ctx: &ProbeContext) {
     let mutex = GlibcMutex::read(lock);
     let kind = mutex.map_or(0, |m| m.kind);
     match t.find(lock) {
-        Some(i) => close(ctx, t, i, now, Outcome::CondReleased, kind, mutex.is_some_and(|m| m.has_waiters())),
+        Some(i) => {
+            let waited_for = mutex.is_some_and(|m| m.has_waiters());
+            close(ctx, t, i, End { now, outcome: Outcome::CondReleased, waited_for });
+        }
         None => unexpected_release(t),
     }
     let p = attempt(t, Via::CondReacquire, lock, site, now);

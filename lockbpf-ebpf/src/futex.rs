@@ -4,9 +4,15 @@
 use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::emit::{reserve, submit};
+<<<<<<< HEAD
 use crate::focus;
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count};
 use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally};
+=======
+use crate::gate::{charge, refresh};
+use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
+use crate::section::{contend, contend_held, reacquire_held, sums, tally, wakes_after_release};
+>>>>>>> main
 use crate::thread::{FutexCall, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -22,7 +28,7 @@ use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_W
 use lockbpf_common::sums::SumKey;
 use lockbpf_common::waiting::Waiting;
 
-const NONE: u32 = 0;
+pub const NONE: u32 = 0;
 /// A wait (or a lock of the kernel's own, with priority inheritance).
 pub const WAIT: u32 = 1;
 const WAKE: u32 = 2;
@@ -77,6 +83,12 @@ const fn role(op: u64) -> u32 {
 fn enter(role: u32, word: u64, expected: u32) {
     let now = now();
     let Some(t) = current() else { return };
+    charge(t.slot, |account| account.futex_calls += 1);
+    if role == WAKE {
+        // Also if its gate has been closed since: that section is complete.
+        wakes_after_release(ctx, t, word);
+    }
+    refresh(t);
     if word > LOW48 {
         count(Counter::WideAddress);
         return;
@@ -120,10 +132,15 @@ fn enter(role: u32, word: u64, expected: u32) {
         waiting.since_ns = h.acquire_ns.saturating_sub(h.wait_ns);
         (waiting.site, waiting.owner, waiting.via, waiting.kind) = (h.site, h.owner, h.via, 0);
     } else {
+<<<<<<< HEAD
         focus::waits(t, word, 0);
         t.futex.owner = owner_of(word);
         waiting.owner = t.futex.owner;
+=======
+        waiting.owner = owner_of(word);
+>>>>>>> main
     }
+    t.futex.owner = waiting.owner;
     if WAITS.insert(tid(), &waiting, 0).is_err() {
         count(Counter::WaitsFull);
     }
@@ -160,6 +177,7 @@ fn owner_of(word: u64) -> u32 {
 fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
     let now = now();
     let Some(t) = current() else { return };
+    refresh(t);
     let call = t.futex;
     match call.role {
         WAIT => waited(ctx, t, &call, ret, now),
@@ -266,6 +284,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
                     copy_top_of_stack(&raw mut (*record).top);
                 }
                 submit(entry, Counter::FutexRecords);
+                charge(t.slot, |account| account.records += 1);
             }
         }
     }

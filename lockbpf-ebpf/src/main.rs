@@ -14,6 +14,7 @@ mod cond;
 mod emit;
 mod focus;
 mod futex;
+mod gate;
 mod maps;
 mod mutex;
 mod off_cpu;

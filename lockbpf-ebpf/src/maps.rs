@@ -13,7 +13,11 @@ use lockbpf_common::config::{
     STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
+<<<<<<< HEAD
 use lockbpf_common::focus::{Focus, FocusKey, MAX_FOCUSED};
+=======
+use lockbpf_common::gate::{Account, Gate, MAX_SLOTS};
+>>>>>>> main
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
@@ -37,6 +41,7 @@ pub static CONFIG: Global<Config> = Global::new(Config {
 #[btf_map]
 pub static CONTROL: Array<Control, 1> = Array::new();
 
+<<<<<<< HEAD
 /// What is in the focus: one entry, changed by user space while running.
 #[btf_map]
 pub static FOCUS: Array<Focus, 1> = Array::new();
@@ -44,12 +49,21 @@ pub static FOCUS: Array<Focus, 1> = Array::new();
 /// Locks in the focus, put in by user space, and by the programs where others depend on them.
 #[btf_map]
 pub static FOCUSED: HashMap<FocusKey, u32, { MAX_FOCUSED as usize }> = HashMap::new();
+=======
+/// Whether each process's full tier is open: one entry per slot.
+#[btf_map]
+pub static GATES: Array<Gate, { MAX_SLOTS as usize }> = Array::new();
+
+/// What observing each process took: per CPU, so that the counting itself disturbs nobody.
+#[btf_map]
+pub static ACCOUNTS: PerCpuArray<Account, { MAX_SLOTS as usize }> = PerCpuArray::new();
+>>>>>>> main
 
 /// Losses and volumes: one slot per cause.
 #[btf_map]
 pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT as usize }> = PerCpuArray::new();
 
-/// Processes to observe, by pid. As many as a command line can reasonably name.
+/// Processes to observe, by pid, with their slots. As many as a command line can reasonably name.
 #[btf_map]
 pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 
@@ -57,10 +71,14 @@ pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new()
 #[btf_map]
 pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 
-/// Sums by process, lock and site. Preallocated (13 MB): allocating in a uprobe while the target holds a lock would
-/// make it hold the lock longer.
+/// Sums by slot: a thread remembers the slots it used last, so that the hot path needs no hash. 13 MB.
 #[btf_map]
-pub static SUMS: HashMap<SumKey, Sums, { MAX_SUMS as usize }> = HashMap::new();
+pub static SUMS: Array<Sums, { MAX_SUMS as usize }> = Array::new();
+
+/// Slots of [`SUMS`] by process, lock and site. Preallocated (3 MB): allocating in a uprobe while the target holds a lock
+/// would make it hold the lock longer.
+#[btf_map]
+pub static SUM_SLOTS: HashMap<SumKey, u32, { MAX_SUMS as usize }> = HashMap::new();
 
 /// Which locks are taken while which are held. Preallocated (1.9 MB), as above.
 #[btf_map]

@@ -2,11 +2,12 @@
 //! that may fail (trylock and the timed ones) are watched to their return.
 
 use crate::atomic::add;
-use crate::maps::{CONTROL, count};
+use crate::gate::opened_boottime;
+use crate::maps::count;
 use crate::off_cpu::record_absence;
 use crate::process::start_boottime;
-use crate::section::{acquired, attempt, close, contend, contend_held, failed, fits, hold, settle, sums};
-use crate::thread::{Held, Thread, current, now, task};
+use crate::section::{acquired, attempt, contend, contend_held, failed, fits, hold, release_held, settle, sums};
+use crate::thread::{Held, Thread, now, task};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
@@ -89,8 +90,7 @@ pub fn return_address(ctx: &ProbeContext) -> u64 {
 /// Attempt by `pthread_mutex_lock`, which is not watched to its return: the lock counts as held from now on, and if it
 /// is contended, from the end of the last sleep for it.
 #[inline(always)]
-pub fn attempt_lock(ctx: &ProbeContext) {
-    let Some(t) = current() else { return };
+pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread) {
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
@@ -116,8 +116,10 @@ pub fn attempt_lock(ctx: &ProbeContext) {
             via: Via::Lock as u32,
             flags: 0,
             recursion: 0,
+            kind,
+            hits: t.hits,
         };
-        if let Some(i) = hold(t, kind, held, known)
+        if let Some(i) = hold(t, held, known)
             && taken
         {
             contend_held(t, i, owner);
@@ -141,9 +143,8 @@ pub fn attempt_lock(ctx: &ProbeContext) {
 
 /// Attempt with a deadline. Returns whether its return must be seen: a free lock is had at once.
 #[inline(always)]
-pub fn attempt_timed(ctx: &ProbeContext, via: Via) -> bool {
+pub fn attempt_timed(ctx: &ProbeContext, t: &mut Thread, via: Via) -> bool {
     let now = now();
-    let Some(t) = current() else { return false };
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
@@ -162,9 +163,8 @@ pub fn attempt_timed(ctx: &ProbeContext, via: Via) -> bool {
 
 /// Attempt by trylock: only its result tells whether it got the lock.
 #[inline(always)]
-pub fn attempt_trylock(ctx: &ProbeContext) -> bool {
+pub fn attempt_trylock(ctx: &ProbeContext, t: &mut Thread) -> bool {
     let now = now();
-    let Some(t) = current() else { return false };
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
@@ -190,11 +190,9 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
     }
 }
 
-/// Entry of unlock.
+/// Entry of unlock, at `now`.
 #[inline(always)]
-pub fn release(ctx: &ProbeContext) {
-    let now = now();
-    let Some(t) = current() else { return };
+pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     record_absence(t);
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
@@ -207,11 +205,7 @@ pub fn release(ctx: &ProbeContext) {
         held.recursion -= 1;
         return;
     }
-    let (kind, waited_for) = match GlibcMutex::read(lock) {
-        Some(mutex) => (mutex.kind, mutex.has_waiters()),
-        None => (0, false),
-    };
-    close(ctx, t, i, now, Outcome::Released, kind, waited_for);
+    release_held(ctx, t, i, now);
 }
 
 /// A lock is released that was not seen to be acquired.
@@ -221,8 +215,7 @@ pub fn unexpected_release(t: &mut Thread) {
         t.overflow -= 1;
         return;
     }
-    let began = CONTROL.get(0).map_or(0, |c| c.start_boottime_ns);
-    if start_boottime(task().cast::<u8>().cast_const()) < began {
+    if start_boottime(task().cast::<u8>().cast_const()) < opened_boottime(t) {
         count(Counter::HeldAtStart);
     } else {
         count(Counter::UnlockNotHeld);

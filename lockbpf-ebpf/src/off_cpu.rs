@@ -8,7 +8,12 @@
 use crate::emit::emit;
 use crate::focus::holds_any;
 use crate::futex::WAIT;
+<<<<<<< HEAD
 use crate::maps::{CONFIG, CONTROL, STATE, count, user_stack};
+=======
+use crate::gate::{charge, is_open};
+use crate::maps::{CONFIG, STATE, user_stack};
+>>>>>>> main
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -54,8 +59,11 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(t) = state(ctx.arg(1)) {
         // SAFETY: the storage of a live task.
         let t = unsafe { &mut *t };
-        if t.depth > 0 {
-            leave(&ctx, t);
+        if t.epoch != 0 {
+            charge(t.slot, |account| account.switches += 1);
+            if t.depth > 0 {
+                leave(&ctx, t);
+            }
         }
     }
     if let Some(t) = state(ctx.arg(2)) {
@@ -71,7 +79,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 /// A thread that holds a lock leaves the CPU.
 #[inline(always)]
 fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
-    if !t.observed() || CONTROL.get(0).is_none_or(|c| c.active == 0) {
+    if !t.observed() || !is_open(t) {
         return;
     }
     record_absence(t);
@@ -163,4 +171,5 @@ fn record(t: &mut Thread) {
         reason: off.reason as u8,
     });
     emit(&record, Counter::OffCpuRecords);
+    charge(t.slot, |account| account.records += 1);
 }

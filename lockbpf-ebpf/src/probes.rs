@@ -3,13 +3,15 @@
 
 use crate::barrier;
 use crate::cond;
+use crate::gate::pass;
 use crate::mutex::{attempt_lock, attempt_returned, attempt_timed, attempt_trylock, release};
-use crate::thread::{current, now};
+use crate::thread::now;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
 use aya_ebpf::macros::{uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::ffi::c_void;
+use lockbpf_common::gate;
 use lockbpf_common::kind::{Via, cookie};
 
 /// What a session's entry handler returns so that the return half is skipped.
@@ -19,39 +21,44 @@ const DECLINE: u32 = 1;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn session(ctx: *mut c_void) -> u32 {
+    let now = now();
     let ctx = ProbeContext::new(ctx);
-    // SAFETY: ctx is the program's own context.
-    let function = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    let cookie = cookie_of(&ctx);
+    let Some(t) = pass(cookie) else { return DECLINE };
+    let function = gate::function(cookie);
     if function == cookie::LOCK {
-        attempt_lock(&ctx);
+        attempt_lock(&ctx, t);
         return DECLINE;
     }
     if function == cookie::UNLOCK {
-        release(&ctx);
+        release(&ctx, t, now);
         return DECLINE;
     }
-    if let Some(t) = current()
-        && t.pending.via != 0
-        && instruction_pointer(&ctx) == t.pending.site
-    {
+    if t.pending.via != 0 && instruction_pointer(&ctx) == t.pending.site {
         // At the return address of the call in progress: this is its return half.
-        attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now());
+        attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now);
         return 0;
     }
     let wanted = match function {
-        cookie::TRYLOCK => attempt_trylock(&ctx),
-        cookie::TIMEDLOCK => attempt_timed(&ctx, Via::TimedLock),
-        cookie::CLOCKLOCK => attempt_timed(&ctx, Via::ClockLock),
+        cookie::TRYLOCK => attempt_trylock(&ctx, t),
+        cookie::TIMEDLOCK => attempt_timed(&ctx, t, Via::TimedLock),
+        cookie::CLOCKLOCK => attempt_timed(&ctx, t, Via::ClockLock),
         cookie::BARRIER_WAIT => {
-            barrier::arrive(&ctx);
+            barrier::arrive(&ctx, t);
             false
         }
         _ => {
-            cond::wait(&ctx);
+            cond::wait(&ctx, t);
             false
         }
     };
     u32::from(!wanted)
+}
+
+#[inline(always)]
+fn cookie_of<C: EbpfContext>(ctx: &C) -> u64 {
+    // SAFETY: ctx is the program's own context.
+    unsafe { bpf_get_attach_cookie(ctx.as_ptr()) }
 }
 
 #[cfg(bpf_target_arch = "x86_64")]
@@ -70,53 +77,69 @@ fn instruction_pointer(ctx: &ProbeContext) -> u64 {
 
 #[uprobe]
 pub fn mutex_lock(ctx: ProbeContext) -> u32 {
-    attempt_lock(&ctx);
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_lock(&ctx, t);
+    }
     0
 }
 
 #[uprobe]
 pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
-    attempt_timed(&ctx, Via::TimedLock);
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_timed(&ctx, t, Via::TimedLock);
+    }
     0
 }
 
 #[uprobe]
 pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
-    attempt_timed(&ctx, Via::ClockLock);
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_timed(&ctx, t, Via::ClockLock);
+    }
     0
 }
 
 #[uprobe]
 pub fn mutex_trylock(ctx: ProbeContext) -> u32 {
-    attempt_trylock(&ctx);
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_trylock(&ctx, t);
+    }
     0
 }
 
 #[uprobe]
 pub fn mutex_unlock(ctx: ProbeContext) -> u32 {
-    release(&ctx);
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        release(&ctx, t, now);
+    }
     0
 }
 
 #[uprobe]
 pub fn cond_wait(ctx: ProbeContext) -> u32 {
-    cond::wait(&ctx);
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        cond::wait(&ctx, t);
+    }
     0
 }
 
 #[uprobe]
 pub fn barrier_wait(ctx: ProbeContext) -> u32 {
-    barrier::arrive(&ctx);
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        barrier::arrive(&ctx, t);
+    }
     0
 }
 
 /// Return of trylock and the timed calls. Without a call in progress it began before the observation.
 #[uretprobe]
 pub fn call_returned(ctx: RetProbeContext) -> u32 {
-    if let Some(t) = current()
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx))
         && t.pending.via != 0
     {
-        attempt_returned(t, ctx.ret(), now());
+        attempt_returned(t, ctx.ret(), now);
     }
     0
 }

@@ -2,10 +2,11 @@
 
 use crate::emit::emit;
 use crate::futex::abandon_wait;
+use crate::gate::refresh;
 use crate::maps::{CONTROL, WAITS, count};
 use crate::off_cpu::record_absence;
 use crate::process;
-use crate::section::{close, settle};
+use crate::section::{End, close, settle};
 use crate::thread::{existing, now, task, tid};
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::raw_tracepoint;
@@ -31,6 +32,7 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     }
     t.depth = 0;
     t.overflow = 0;
+    t.released_ns = 0;
     t.pending.via = 0;
     t.futex.role = 0;
     t.off.reason = 0;
@@ -49,6 +51,7 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     let now = now();
+    refresh(t);
     record_absence(t);
     abandon_wait(t);
     settle(t);
@@ -59,7 +62,7 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
     let mut left = 0;
     while left < MAX_LEFT && t.depth > 0 {
         let i = (t.depth - 1) as usize & (MAX_HELD - 1);
-        close(&ctx, t, i, now, Outcome::ExitedHolding, 0, true);
+        close(&ctx, t, i, End { now, outcome: Outcome::ExitedHolding, waited_for: true });
         left += 1;
     }
     if t.depth > 0 {

@@ -2,39 +2,88 @@
 
 use crate::atomic::add;
 use crate::emit::emit;
+<<<<<<< HEAD
 use crate::focus;
 use crate::maps::{CONFIG, SUMS, count, user_stack};
+=======
+use crate::gate::charge;
+use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, user_stack};
+use crate::mutex::GlibcMutex;
+>>>>>>> main
 use crate::orders::nested;
-use crate::thread::{Held, Pending, Thread, tid};
+use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_NOEXIST;
+use core::ffi::c_void;
 use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
+use lockbpf_common::process::SERIAL_SUMS;
 use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
 
-/// A fresh entry of the sums map: too large for the eBPF stack, so it is inserted from here.
-static EMPTY: Sums = Sums::EMPTY;
+/// No slot was left.
+const NO_SLOT: u32 = u32::MAX;
+
+/// The slot of a key's sums, taken if it has none yet; a full map is counted. A function of its own, so that its
+/// instructions are not repeated in every program.
+#[inline(never)]
+fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
+    if let Some(slot) = SUM_SLOTS.get_ptr(key) {
+        // SAFETY: entries are neither changed nor removed while the programs run.
+        return unsafe { *slot };
+    }
+    // Beyond the last slot there is none, however far the series has gone.
+    let slot = next(SERIAL_SUMS).min(u64::from(NO_SLOT)) as u32;
+    if let Some(sums) = SUMS.get_ptr_mut(slot) {
+        // SAFETY: nobody else knows this slot yet. Fresh ones are zeroed.
+        unsafe {
+            (*sums).first_ns = now;
+            (*sums).kind = kind;
+            (*sums).stack = -1;
+        }
+        if SUM_SLOTS.insert(key, slot, u64::from(BPF_NOEXIST)).is_ok() {
+            return slot;
+        }
+    }
+    // Another thread may have been faster; this one's slot then stays empty.
+    if let Some(slot) = SUM_SLOTS.get_ptr(key) {
+        // SAFETY: as above.
+        return unsafe { *slot };
+    }
+    count(Counter::SumsFull);
+    NO_SLOT
+}
 
 /// The sums of a key, made if missing; a full map is counted.
 #[inline(always)]
 pub fn sums(key: &SumKey, kind: u32, now: u64) -> Option<&'static mut Sums> {
-    let mut entry = SUMS.get_ptr_mut(key);
-    if entry.is_none() {
-        let _ = SUMS.insert(key, &EMPTY, u64::from(BPF_NOEXIST));
-        entry = SUMS.get_ptr_mut(key);
-        match entry {
-            // SAFETY: entries are never removed while the programs run, so the pointer stays that key's.
-            Some(sums) => unsafe {
-                (*sums).first_ns = now;
-                (*sums).kind = kind;
-            },
-            None => count(Counter::SumsFull),
-        }
+    at(slot_of(key, kind, now))
+}
+
+#[inline(always)]
+fn at(slot: u32) -> Option<&'static mut Sums> {
+    // SAFETY: the kernel returned a valid entry. Writers of plain fields are ordered by the observed lock; the others use
+    // `add`.
+    SUMS.get_ptr_mut(slot).map(|p| unsafe { &mut *p })
+}
+
+/// The same for a section that ends, by the thread's memory of what it used last.
+#[inline(always)]
+fn sums_of(t: &mut Thread, i: usize) -> Option<&'static mut Sums> {
+    let h = &t.held[i & (MAX_HELD - 1)];
+    let (lock, site, via) = (h.lock, h.site, h.via);
+    // The upper bits of a product depend on all bits of its factors.
+    let place = (lock ^ site).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2());
+    let recent = &mut t.recent[place as usize & (RECENT - 1)];
+    if recent.lock == lock && recent.site == site && recent.via == via {
+        return at(recent.slot);
     }
-    // SAFETY: as above. Writers of plain fields are ordered by the observed lock; the others use `add`.
-    entry.map(|p| unsafe { &mut *p })
+    let slot = slot_of(&SumKey { lock, site, process: t.process, via }, h.kind, h.acquire_ns);
+    if slot != NO_SLOT {
+        t.recent[place as usize & (RECENT - 1)] = Recent { lock, site, via, slot };
+    }
+    at(slot)
 }
 
 /// Counts a duration in a histogram.
@@ -59,6 +108,7 @@ pub fn fits(lock: u64, site: u64) -> bool {
 /// Begins an attempt whose end is yet to be seen.
 #[inline(always)]
 pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> &mut Pending {
+    t.released_ns = 0;
     t.pending = Pending {
         lock,
         site,
@@ -83,8 +133,15 @@ pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> &mut
 /// cancelled `pthread_cond_wait`, for one). What they waited for is known from their futex calls.
 #[inline(always)]
 pub fn settle(t: &mut Thread) {
+    if t.pending.via != 0 {
+        settle_pending(t);
+    }
+}
+
+/// A function of its own, so that its instructions are not repeated in every program.
+#[inline(never)]
+fn settle_pending(t: &mut Thread) -> u32 {
     match t.pending.via {
-        0 => {}
         via if via == Via::Lock as u32 || via == Via::CondReacquire as u32 => {
             crate::cond::sum_idle(t);
             let p = &t.pending;
@@ -99,6 +156,7 @@ pub fn settle(t: &mut Thread) {
             t.pending.via = 0;
         }
     }
+    0
 }
 
 /// The attempt in progress is contended: marks the locks held meanwhile as outer ones. The thread is about to wait anyway,
@@ -170,17 +228,20 @@ pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
         via: p.via,
         flags: p.flags,
         recursion: 0,
+        kind: p.kind,
+        hits: t.hits,
     };
     let known = t.find(held.lock);
-    hold(t, p.kind, held, known);
+    hold(t, held, known);
 }
 
 /// The thread holds a lock from now on; `known` is where it holds it already. Returns where it is kept.
 #[inline(always)]
-pub fn hold(t: &mut Thread, kind: u32, held: Held, known: Option<usize>) -> Option<usize> {
+pub fn hold(t: &mut Thread, held: Held, known: Option<usize>) -> Option<usize> {
+    t.released_ns = 0;
     if let Some(i) = known {
         let outer = &mut t.held[i & (MAX_HELD - 1)];
-        if kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE {
+        if held.kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE {
             // Belongs to the outermost instance.
             outer.recursion += 1;
             outer.flags |= u32::from(flag::RECURSED);
@@ -207,17 +268,129 @@ pub fn hold(t: &mut Thread, kind: u32, held: Held, known: Option<usize>) -> Opti
     Some(i)
 }
 
+/// How a section ends.
+#[derive(Clone, Copy)]
+pub struct End {
+    /// When, ns.
+    pub now: u64,
+    /// Why.
+    pub outcome: Outcome,
+    /// Whether somebody (perhaps) waits for the lock.
+    pub waited_for: bool,
+}
+
+/// Ends the section of held lock `i` by an unlock. Whether somebody waits for an uneventful one need not be read from the
+/// lock's word, which costs as much as all the rest: if so, the unlock enters the kernel to wake them, and
+/// [`wakes_after_release`] sees it.
+#[inline(always)]
+pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64) {
+    let h = &t.held[i & (MAX_HELD - 1)];
+    let eventful = h.flags & u32::from(flag::CONTENDED | flag::OUTER) != 0;
+    if CONFIG.load().mode & mode::ALL_EVENTS != 0 || eventful || i as u32 + 1 != t.depth {
+        let waited_for = GlibcMutex::read(h.lock).is_some_and(|mutex| mutex.has_waiters());
+        close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
+        return;
+    }
+    let hold_ns = now.saturating_sub(h.acquire_ns);
+    let inner_hits = inner_hits(t, i);
+    if let Some(s) = sums_of(t, i) {
+        add_hold(s, hold_ns, inner_hits);
+    }
+    leave(t, i, hold_ns, 0, now);
+    t.released_ns = now;
+}
+
+/// The thread wakes whoever waits on `word`: if it has just released the lock there, that section made others wait.
+#[inline(always)]
+pub fn wakes_after_release<C: EbpfContext>(ctx: &C, t: &mut Thread, word: u64) {
+    if t.released_ns != 0 {
+        record_released(ctx.as_ptr(), t, word);
+    }
+}
+
+#[inline(never)]
+fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> u32 {
+    let ctx = &AnyContext(ctx);
+    let end_ns = t.released_ns;
+    t.released_ns = 0;
+    let i = t.depth as usize & (MAX_HELD - 1);
+    let h = t.held[i];
+    if h.lock != word {
+        return 0;
+    }
+    let mut flags = h.flags | u32::from(flag::WAITED_FOR);
+    let mut stack = h.stack;
+    if let Some(s) = sums_of(t, i)
+        && s.stack < 0
+    {
+        // Once per key.
+        stack = user_stack(ctx);
+        flags |= u32::from(flag::STACK_AT_RELEASE);
+        s.stack = stack;
+    }
+    record(t, &h, end_ns, end_ns.saturating_sub(h.acquire_ns), Outcome::Released, flags, stack);
+    0
+}
+
+/// Probe hits of the thread since it acquired held lock `i`, beyond the one of the release itself.
+#[inline(always)]
+fn inner_hits(t: &Thread, i: usize) -> u64 {
+    u64::from(t.hits.wrapping_sub(t.held[i & (MAX_HELD - 1)].hits).saturating_sub(1))
+}
+
+/// Sums a section's hold.
+#[inline(always)]
+fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64) {
+    s.acquisitions += 1;
+    s.inner_hits += inner_hits;
+    s.hold_ns += hold_ns;
+    if hold_ns > s.hold_max_ns {
+        s.hold_max_ns = hold_ns;
+    }
+    tally(&mut s.hold_hist, hold_ns);
+}
+
+/// The thread holds lock `i` no longer.
+#[inline(always)]
+fn leave(t: &mut Thread, i: usize, hold_ns: u64, wait_ns: u64, now: u64) {
+    t.depth = t.depth.saturating_sub(1);
+    t.released_ns = 0;
+    if let Some(s) = t.sums() {
+        s.acquisitions += 1;
+        s.held_sum_ns += hold_ns;
+        s.wait_ns += wait_ns;
+        if t.depth == 0 {
+            s.held_union_ns += now.saturating_sub(t.union_start_ns);
+        }
+    }
+    // Unlocks are mostly last-in first-out; otherwise the most recent one takes the gap.
+    let last = t.depth as usize & (MAX_HELD - 1);
+    if last != i & (MAX_HELD - 1) {
+        t.held[i & (MAX_HELD - 1)] = t.held[last];
+    }
+}
+
+/// A program's context, whatever its kind.
+struct AnyContext(*mut c_void);
+
+impl EbpfContext for AnyContext {
+    fn as_ptr(&self) -> *mut c_void {
+        self.0
+    }
+}
+
 /// Ends the section of held lock `i`: sums it, and records it if it waited, made others wait, or if all are wanted.
 #[inline(always)]
-pub fn close<C: EbpfContext>(
-    ctx: &C,
-    t: &mut Thread,
-    i: usize,
-    now: u64,
-    outcome: Outcome,
-    kind: u32,
-    waited_for: bool,
-) {
+pub fn close<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, end: End) {
+    close_any(ctx.as_ptr(), t, i as u32, &end);
+}
+
+/// A function of its own, so that its stack and instructions burden no hot path.
+#[inline(never)]
+fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
+    let ctx = &AnyContext(ctx);
+    let i = i as usize;
+    let End { now, outcome, waited_for } = *end;
     let h = t.held[i & (MAX_HELD - 1)];
     let hold_ns = now.saturating_sub(h.acquire_ns);
     let contended = h.flags & u32::from(flag::CONTENDED) != 0;
@@ -231,14 +404,9 @@ pub fn close<C: EbpfContext>(
     let wanted = wanted && focus::includes(t.process, h.lock, h.site);
     let mut stack = h.stack;
 
-    let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
-    if let Some(s) = sums(&key, kind, h.acquire_ns) {
-        s.acquisitions += 1;
-        s.hold_ns += hold_ns;
-        if hold_ns > s.hold_max_ns {
-            s.hold_max_ns = hold_ns;
-        }
-        tally(&mut s.hold_hist, hold_ns);
+    let inner_hits = inner_hits(t, i);
+    if let Some(s) = sums_of(t, i) {
+        add_hold(s, hold_ns, inner_hits);
         if contended {
             s.contended += 1;
             s.wait_ns += h.wait_ns;
@@ -257,22 +425,7 @@ pub fn close<C: EbpfContext>(
         }
     }
 
-    t.depth = t.depth.saturating_sub(1);
-    if let Some(s) = t.sums() {
-        s.acquisitions += 1;
-        s.held_sum_ns += hold_ns;
-        if contended {
-            s.wait_ns += h.wait_ns;
-        }
-        if t.depth == 0 {
-            s.held_union_ns += now.saturating_sub(t.union_start_ns);
-        }
-    }
-    // Unlocks are mostly last-in first-out; otherwise the most recent one takes the gap.
-    let last = t.depth as usize & (MAX_HELD - 1);
-    if last != i & (MAX_HELD - 1) {
-        t.held[i & (MAX_HELD - 1)] = t.held[last];
-    }
+    leave(t, i, hold_ns, if contended { h.wait_ns } else { 0 }, now);
 
     if wanted {
         let mut h = h;
@@ -281,20 +434,20 @@ pub fn close<C: EbpfContext>(
             h.wait_ns = 0;
             flags &= !u32::from(flag::CONTENDED);
         }
-        record(t.process, &h, now, hold_ns, outcome, kind, flags, stack);
+        record(t, &h, now, hold_ns, outcome, flags, stack);
     }
+    0
 }
 
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the fields of one record, gathered in two places")]
-fn record(process: u32, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, kind: u32, flags: u32, stack: i32) {
+fn record(t: &Thread, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, flags: u32, stack: i32) {
     let record = SectionRecord::pack(&SectionFields {
         end_ns,
         wait_ns: h.wait_ns,
         hold_ns,
         lock: h.lock,
         site: h.site,
-        process,
+        process: t.process,
         tid: tid(),
         owner: h.owner,
         waker: h.waker,
@@ -302,9 +455,10 @@ fn record(process: u32, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, k
         flags: flags as u16,
         via: h.via as u8,
         outcome: outcome as u8,
-        mutex_kind: kind as u8,
+        mutex_kind: h.kind as u8,
     });
     emit(&record, Counter::SectionRecords);
+    charge(t.slot, |account| account.records += 1);
 }
 
 /// The attempt in progress failed: a busy trylock, a deadline, an error.
@@ -340,7 +494,9 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
             via: p.via,
             flags: p.flags,
             recursion: 0,
+            kind: p.kind,
+            hits: 0,
         };
-        record(t.process, &h, now, 0, outcome, p.kind, p.flags, p.stack);
+        record(t, &h, now, 0, outcome, p.flags, p.stack);
     }
 }

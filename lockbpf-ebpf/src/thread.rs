@@ -25,16 +25,25 @@ pub struct Thread {
     pub process: u32,
     /// Whether a filter excludes it.
     decision: u32,
-    /// Slot in the thread sums, plus one; 0 if there was none left.
-    slot: u32,
+    /// Number of its entry in the thread sums, plus one; 0 if there was none left.
+    entry: u32,
     /// Locks held: valid entries of `held`.
     pub depth: u32,
     /// Acquisitions that found `held` full; their unlocks are expected.
     pub overflow: u32,
+    /// Slot of its process ([`lockbpf_common::gate`]).
+    pub slot: u32,
+    /// The opening of its gate to which all below but the futex call belongs; 0 for none.
+    pub epoch: u64,
+    /// Probe hits so far, modulo 2^32.
+    pub hits: u32,
     /// Explicit padding.
     pub reserved: u32,
     /// When the first of the held locks was acquired.
     pub union_start_ns: u64,
+    /// When the section ended that was in the first vacant place of `held`, if nobody knows yet whether somebody waits for
+    /// its lock: the thread's next futex call tells, which wakes them. Else 0.
+    pub released_ns: u64,
     /// The absence from the CPU in progress.
     pub off: Absence,
     /// The lock call in progress.
@@ -43,6 +52,25 @@ pub struct Thread {
     pub futex: FutexCall,
     /// Locks held, in order of acquisition while unlocks are last-in first-out.
     pub held: [Held; MAX_HELD],
+    /// Slots of sums used last.
+    pub recent: [Recent; RECENT],
+}
+
+/// Slots of sums that a thread remembers, each at the place that its key's hash names.
+pub const RECENT: usize = 16;
+
+/// Where the sums of a key of the thread's process are. All zero: nowhere, since no lock is at address 0.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Recent {
+    /// The lock.
+    pub lock: u64,
+    /// Return address of the call that got it.
+    pub site: u64,
+    /// `Via`.
+    pub via: u32,
+    /// Slot in the sums.
+    pub slot: u32,
 }
 
 /// A lock call in progress.
@@ -121,6 +149,10 @@ pub struct Held {
     pub flags: u32,
     /// Re-acquisitions by this thread that are still to be released.
     pub recursion: u32,
+    /// glibc's mutex kind at the attempt.
+    pub kind: u32,
+    /// The thread's probe hits when it was acquired.
+    pub hits: u32,
 }
 
 /// The current time, ns on `CLOCK_MONOTONIC`.
@@ -190,8 +222,9 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     if pid == config.self_pid {
         return None;
     }
-    // SAFETY: only the key's presence matters.
-    if config.mode & mode::SYSTEM_WIDE == 0 && unsafe { TARGETS.get(pid) }.is_none() {
+    // SAFETY: copied at once.
+    let slot = unsafe { TARGETS.get(pid) }.copied();
+    if config.mode & mode::SYSTEM_WIDE == 0 && slot.is_none() {
         return None;
     }
     // SAFETY: as in `existing`; a null value asks for zeroed storage.
@@ -216,15 +249,20 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
         t.decision = IGNORED;
         return None;
     }
+    t.slot = slot.unwrap_or(0);
     t.process = process::number(task, pid, comm);
-    if t.slot == 0 {
-        let slot = match FREE_SLOTS.pop() {
-            Ok(Some(slot)) => slot,
+    // They are those of the number before.
+    for recent in &mut t.recent {
+        recent.lock = 0;
+    }
+    if t.entry == 0 {
+        let entry = match FREE_SLOTS.pop() {
+            Ok(Some(entry)) => entry,
             _ => next(SERIAL_SLOT) as u32,
         };
         let sums = ThreadSums { tid, process: t.process, comm, ..ThreadSums::default() };
-        match THREAD_SUMS.set(slot, sums, 0) {
-            Ok(()) => t.slot = slot + 1,
+        match THREAD_SUMS.set(entry, sums, 0) {
+            Ok(()) => t.entry = entry + 1,
             Err(_) => count(Counter::ThreadsFull),
         }
     }
@@ -233,24 +271,24 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
 }
 
 impl Thread {
-    /// This thread's sums, if it has a slot.
+    /// This thread's sums, if it has an entry.
     #[inline(always)]
     pub fn sums(&self) -> Option<&'static mut ThreadSums> {
-        if self.slot == 0 {
+        if self.entry == 0 {
             return None;
         }
-        // SAFETY: the slot belongs to this thread alone until it exits.
-        THREAD_SUMS.get_ptr_mut(self.slot - 1).map(|p| unsafe { &mut *p })
+        // SAFETY: the entry belongs to this thread alone until it exits.
+        THREAD_SUMS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
     }
 
-    /// Gives the slot back, for the thread's exit; returns the sums.
+    /// Gives the entry back, for the thread's exit; returns the sums.
     #[inline(always)]
     pub fn retire(&mut self) -> Option<ThreadSums> {
         let sums = self.sums()?;
         let last = *sums;
         *sums = ThreadSums::default();
-        let _ = FREE_SLOTS.push(self.slot - 1, 0);
-        self.slot = 0;
+        let _ = FREE_SLOTS.push(self.entry - 1, 0);
+        self.entry = 0;
         self.decision = IGNORED;
         Some(last)
     }
@@ -271,17 +309,36 @@ impl Thread {
     #[inline(always)]
     pub fn find(&self, lock: u64) -> Option<usize> {
         let depth = self.depth as usize;
-        let mut back = 1;
-        while back <= MAX_HELD {
-            if back > depth {
-                return None;
-            }
-            let i = (depth - back) & (MAX_HELD - 1);
-            if self.held[i].lock == lock {
-                return Some(i);
-            }
-            back += 1;
+        if depth == 0 {
+            return None;
         }
-        None
+        let top = (depth - 1) & (MAX_HELD - 1);
+        if self.held[top].lock == lock {
+            return Some(top);
+        }
+        if depth == 1 {
+            return None;
+        }
+        let i = find_below(self, lock) as usize;
+        (i < MAX_HELD).then_some(i)
     }
+}
+
+/// Index of a held lock that is not the one taken last; `MAX_HELD` if there is none. A function of its own, so that its
+/// instructions burden no hot path.
+#[inline(never)]
+fn find_below(t: &Thread, lock: u64) -> u32 {
+    let depth = t.depth as usize;
+    let mut back = 2;
+    while back <= MAX_HELD {
+        if back > depth {
+            break;
+        }
+        let i = (depth - back) & (MAX_HELD - 1);
+        if t.held[i].lock == lock {
+            return i as u32;
+        }
+        back += 1;
+    }
+    MAX_HELD as u32
 }

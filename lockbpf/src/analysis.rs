@@ -3,6 +3,7 @@
 
 use crate::barriers::Barriers;
 use crate::deadlock::Deadlock;
+use crate::estimate;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::graph::WaitGraph;
 use crate::id::{Process, Tid};
@@ -159,7 +160,7 @@ impl Analyst {
             }
         }
         sums.extend(barriers.sums());
-        Observation {
+        let mut observation = Observation {
             target,
             start,
             end,
@@ -173,8 +174,11 @@ impl Analyst {
             open_waits,
             stacks: harvest.stacks,
             quality,
+            estimates: harvest.estimates,
             ticks_per_ns,
-        }
+        };
+        estimate::apply(&mut observation);
+        observation
     }
 }
 

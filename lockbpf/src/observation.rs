@@ -1,6 +1,7 @@
 //! Everything an observation yielded, before names are given to addresses: the input of every report.
 
 use crate::deadlock::{Deadlock, LockOrder};
+use crate::estimate::{Estimates, Figures, Subject};
 use crate::event::{ProcessSeen, ThreadTotals};
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process, Site, StackId, Tid};
@@ -62,6 +63,8 @@ pub struct Observation {
     pub stacks: HashMap<StackId, Vec<u64>>,
     /// Losses, failures, and what they mean.
     pub quality: Quality,
+    /// What was estimated from windows, and how much was observed; `None` where there was no gate.
+    pub estimates: Option<Estimates>,
     /// Units of time per ns: 1,000 where the input has decimals, else 1 (or 0, which means the same).
     pub ticks_per_ns: u64,
 }
@@ -83,6 +86,8 @@ pub struct Harvest {
     pub stacks: HashMap<StackId, Vec<u64>>,
     /// Losses so far.
     pub quality: Quality,
+    /// How much was observed so far, at the end with what is estimated from it; `None` where there is no gate.
+    pub estimates: Option<Estimates>,
 }
 
 impl Observation {
@@ -90,5 +95,18 @@ impl Observation {
     #[must_use]
     pub fn duration(&self) -> Nanos {
         self.end.since(self.start)
+    }
+
+    /// What was estimated of a subject, where that is more than was seen.
+    #[must_use]
+    pub fn figures(&self, subject: Subject) -> Option<Figures> {
+        self.estimates.as_ref().and_then(|e| e.of(subject)).copied()
+    }
+
+    /// Whether the sums of a process were scaled.
+    #[must_use]
+    pub fn is_estimated(&self, process: Process) -> bool {
+        let estimates = self.estimates.iter().filter(|e| e.complete);
+        estimates.flat_map(|e| &e.processes).any(|p| p.process == process && !p.whole)
     }
 }

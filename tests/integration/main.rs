@@ -4,6 +4,8 @@
 
 mod harness;
 
+mod budget;
+mod calibration;
 mod causes;
 mod cli;
 mod condvar;

@@ -214,3 +214,47 @@ fn task_queues() {
     let patches = split.locks.iter().filter(|l| l.symbol.as_deref().is_some_and(|s| s.starts_with("patch_locks")));
     assert_eq!(patches.map(|l| l.acquisitions).sum::<u64>(), 500);
 }
+
+#[test]
+fn steady() {
+    let truth = check_alone("steady 5000 1 20000");
+    let lock = truth.lock("steady_lock");
+    assert_eq!((lock.acquisitions, lock.contended), (truth.fact("holds"), 0));
+    assert!(lock.acquisitions > 0 && lock.acquisitions <= 5001, "{lock:?}");
+    assert!(truth.fact("hold_mean_ns") >= 20_000 && truth.fact("hold_p99_ns") >= 19_000);
+}
+
+#[test]
+fn rates() {
+    let truth = check_alone("rates 2 50");
+    let (busy, shared) = (truth.lock("busy_lock"), truth.lock("shared_lock"));
+    assert_eq!(busy.acquisitions, truth.fact("burst_acquisitions") + truth.fact("calm_acquisitions"));
+    assert_eq!((truth.fact("bursts"), busy.contended), (2, 0));
+    assert!((10..=20).contains(&shared.contended) && shared.acquisitions > 2 * shared.contended, "{shared:?}");
+    assert!(truth.fact("hold_mean_ns") >= 350 && truth.fact("hold_p99_ns") >= 550);
+    // Per second of burst and per second of calm.
+    let (bursts, calm) = (truth.fact("burst_acquisitions") * 20, truth.fact("calm_acquisitions") * 20 / 19);
+    assert!(bursts > 100 * calm, "{bursts} against {calm}");
+}
+
+#[test]
+fn periodic() {
+    for (line, least_ns) in [("periodic 100 5 busy", 500_000_000), ("periodic 100 5 sleep 20", 500_000_000)] {
+        let truth = check_alone(line);
+        let lock = truth.lock("phase_lock");
+        assert_eq!(lock.acquisitions, truth.fact("holds"));
+        assert!(lock.acquisitions > 0 && lock.acquisitions <= 5 * 1001, "{lock:?}");
+        assert!(truth.fact("duration_ns") >= least_ns);
+        assert!(truth.fact("hold_mean_ns") >= 4_900);
+    }
+}
+
+#[test]
+fn herd() {
+    let truth = check_alone("herd 4 1 100");
+    let made = truth.facts_about("of_");
+    assert_eq!(made.len(), 4);
+    for (pid, acquisitions) in made {
+        assert_eq!(acquisitions == 100, u64::from(pid) != truth.fact("hot"), "{pid}: {acquisitions}");
+    }
+}

@@ -1,35 +1,9 @@
 //! A program to observe, for `lockbpf demo`: four threads, a hot lock that one slow function holds, a cold one, and a
 //! nested pair whose outer lock is waited for only because its holder waits for the inner one.
-//!
-//! It uses pthread mutexes as a C program would, since `std::sync::Mutex` is none.
 
-use std::cell::UnsafeCell;
+use super::pthread::Mutex;
 use std::thread;
 use std::time::Duration;
-
-/// A pthread mutex with static storage, so that it has a symbol to be named by.
-#[repr(transparent)]
-pub struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
-
-// SAFETY: pthread mutexes may be used by several threads at once; the cell is only handed to pthread functions.
-unsafe impl Sync for Mutex {}
-
-impl Mutex {
-    const fn new() -> Self {
-        Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
-    }
-
-    /// Runs `section` holding the lock.
-    #[inline(always)]
-    fn with<T>(&self, section: impl FnOnce() -> T) -> T {
-        // SAFETY: statically initialised, never moved or destroyed.
-        unsafe { libc::pthread_mutex_lock(self.0.get()) };
-        let result = section();
-        // SAFETY: this thread has just locked it.
-        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
-        result
-    }
-}
 
 /// Held for two milliseconds at a time by `flush_log`, wanted by everyone.
 #[unsafe(no_mangle)]

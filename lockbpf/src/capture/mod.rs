@@ -2,23 +2,35 @@
 
 pub mod attach;
 pub mod btf;
+pub mod calibrate;
+pub mod calibrate_target;
 pub mod demo_target;
 pub mod elf;
 pub mod feature;
+<<<<<<< HEAD
 pub mod focus;
+=======
+pub mod gates;
+pub mod governor;
+>>>>>>> main
 pub mod inflight;
 pub mod launch;
 pub mod liveness;
 pub mod mapped;
 mod multi;
+pub mod newcomers;
 mod object;
 mod open_stacks;
 mod owner;
+mod perf_uprobe;
+pub mod placer;
 pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
+mod pthread;
 mod raw_program;
 mod rings;
+mod sched;
 pub mod session;
 pub mod target;
 pub mod waits;
@@ -62,6 +74,9 @@ pub enum CaptureError {
         #[source]
         source: io::Error,
     },
+    /// What observing costs could not be measured.
+    #[error("failed to calibrate: {0}")]
+    Calibrate(#[source] io::Error),
     /// Not one uprobe could be placed.
     #[error("failed to place any uprobe: {0}")]
     NothingAttached(String),

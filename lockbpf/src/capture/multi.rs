@@ -16,11 +16,6 @@ const PROGRAM: &str = "session";
 /// The loaded session program.
 pub(super) struct Program(OwnedFd);
 
-/// A link: the probes of one file for one process (or all). Detached when dropped.
-pub(super) struct Link {
-    _fd: OwnedFd,
-}
-
 #[repr(C)]
 #[derive(Default)]
 struct LinkCreate {
@@ -44,8 +39,9 @@ impl Program {
         raw_program::load(object, maps, PROGRAM, Kind::UprobeSession).map(Self)
     }
 
-    /// Attaches it to offsets of a file, each with its cookie; for one process, or for all with `pid` 0.
-    pub(super) fn attach(&self, path: &Path, offsets: &[u64], cookies: &[u64], pid: u32) -> Result<Link, RawError> {
+    /// Attaches it to offsets of a file, each with its cookie; for one process, or for all with `pid` 0. The probes are there
+    /// until the link that is returned is closed.
+    pub(super) fn attach(&self, path: &Path, offsets: &[u64], cookies: &[u64], pid: u32) -> Result<OwnedFd, RawError> {
         if offsets.len() != cookies.len() {
             let reason = "offsets and cookies differ in number".to_owned();
             return Err(RawError::Object { program: PROGRAM, reason });
@@ -61,6 +57,6 @@ impl Program {
             pid,
             ..LinkCreate::default()
         };
-        Ok(Link { _fd: bpf(bpf_cmd::BPF_LINK_CREATE, &attr)? })
+        Ok(bpf(bpf_cmd::BPF_LINK_CREATE, &attr)?)
     }
 }

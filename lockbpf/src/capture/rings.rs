@@ -45,7 +45,6 @@ impl Bell {
 /// The ring buffers of all CPUs.
 pub(super) struct Rings {
     rings: Vec<RingBuf<MapData>>,
-    bytes_each: usize,
 }
 
 impl Rings {
@@ -62,7 +61,7 @@ impl Rings {
             array.set(cpu as u32, &ring, 0)?;
             rings.push(ring);
         }
-        Ok(Self { rings, bytes_each })
+        Ok(Self { rings })
     }
 
     /// Hands every record that is there to `sink`, CPU by CPU.
@@ -84,10 +83,5 @@ impl Rings {
         }
         // SAFETY: the `AsyncFd` owns the epoll instance, whose descriptor stays open as long.
         Ok(Bell(unsafe { AsyncFd::register(Instance(epoll)) }?))
-    }
-
-    /// Memory of all of them, bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.rings.len() * self.bytes_each
     }
 }

@@ -1,17 +1,23 @@
 //! One observation's kernel side, from loading to the last sum: load, attach, activate, drain, stop, harvest.
 
 use super::CaptureError;
-use super::attach::{FutexTier, Mechanism, ProbeSite, Probes};
+use super::attach::{FutexTier, ProbeSite, Tracepoints};
 use super::btf::{Btf, TaskOffsets};
+use super::gates::Gates;
 use super::object;
+<<<<<<< HEAD
 use super::open_stacks::{OpenStacks, Waiter};
+=======
+use super::placer::{Mechanism, Placer};
+>>>>>>> main
 use super::rings::{Bell, Rings};
+use super::sched::Sched;
 use crate::deadlock::LockOrder;
 use crate::decode::{Decoded, decode, thread_totals};
 use crate::event::ProcessSeen;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::{Harvest, OpenWait};
-use crate::quality::Quality;
+use crate::quality::{FailedProbe, Quality};
 use crate::sums::KernelSums;
 use crate::units::Time;
 use aya::Ebpf;
@@ -66,14 +72,19 @@ pub struct Options {
     pub futex_only: bool,
     /// Whether to do without uprobe sessions.
     pub plain_uprobes: bool,
+    /// Whether a governor will open and close the gates, process by process.
+    pub governed: bool,
 }
 
 /// The kernel side of one observation.
 pub struct Session {
     ebpf: Ebpf,
-    probes: Probes,
+    /// Until a governor takes them; `None` too where there are no uprobes.
+    gates: Option<Gates>,
+    mechanism: Mechanism,
+    placed: usize,
+    _tracepoints: Tracepoints,
     rings: Rings,
-    scope: Scope,
     futex_tier: FutexTier,
     quality: Quality,
     open_stacks: OpenStacks,
@@ -89,22 +100,25 @@ impl Session {
         let mut ebpf = object::load(&config(options), options.kernel_log)?;
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
-        // Before the kernel log takes its map: the session program is relocated against every map.
-        let mut probes =
-            if sites.is_empty() { Probes::default() } else { Probes::load(&mut ebpf, !options.plain_uprobes)? };
-        // Holders are known only where uprobes are, but a library may come later.
-        let failed = if options.futex_only { None } else { probes.attach_sched(&ebpf, options.types) };
+        // Before the kernel log takes its map: these programs are relocated against every map.
+        let full = if options.futex_only {
+            None
+        } else {
+            let sched = Sched::load(&ebpf, options.types);
+            Some((Placer::load(&mut ebpf, !options.plain_uprobes)?, sched))
+        };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
-        let mut quality = Quality { failed_probes: failed.into_iter().collect(), ..Quality::default() };
+        let mut tracepoints = Tracepoints::default();
         for (program, tracepoint) in [
             ("process_exec", "sched_process_exec"),
             ("process_exit", "sched_process_exit"),
             ("task_rename", "task_rename"),
         ] {
             if program != "task_rename" || options.comm.is_some() {
-                probes.attach_raw(&mut ebpf, program, tracepoint)?;
+                tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
             }
         }
+<<<<<<< HEAD
         let (futex_tier, failed) = probes.attach_futex(&mut ebpf, options.tracefs)?;
         quality.failed_probes.extend(failed);
         let scope = options.scope.clone();
@@ -114,22 +128,59 @@ impl Session {
         if !sites.is_empty() && session.probes.placed() == 0 {
             let reasons: Vec<String> = session.quality.failed_probes.iter().map(|f| f.reason.clone()).collect();
             return Err(CaptureError::NothingAttached(reasons.into_iter().next().unwrap_or_default()));
+=======
+        let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
+        let mut quality = Quality { failed_probes, ..Quality::default() };
+        let mut mechanism = Mechanism::PerfEvents;
+        let mut placed = 0;
+        let mut gates = None;
+        match full {
+            Some((placer, sched)) => {
+                mechanism = placer.mechanism();
+                let mut full = Gates::new(&mut ebpf, placer, sched, sites)?;
+                place(&mut full, &options.scope, options.governed)?;
+                placed = full.placed();
+                let failed = full.take_failed();
+                if !sites.is_empty() && placed == 0 && !failed.is_empty() {
+                    let reason = failed.into_iter().next().map(|f| f.reason);
+                    return Err(CaptureError::NothingAttached(reason.unwrap_or_default()));
+                }
+                quality.failed_probes.extend(failed);
+                gates = Some(full);
+            }
+            None => {
+                if let Scope::Pids(pids) = &options.scope {
+                    fill(&mut ebpf, "TARGETS", pids)?;
+                }
+            }
+>>>>>>> main
         }
-        Ok(session)
+        Ok(Self { ebpf, gates, mechanism, placed, _tracepoints: tracepoints, rings, futex_tier, quality, kernel_log })
     }
 
     /// Places further probes, for libraries found later.
-    ///
-    /// # Errors
-    /// When a program is not in the object.
-    pub fn attach(&mut self, sites: &[ProbeSite]) -> Result<(), CaptureError> {
-        let pids = match &self.scope {
-            Scope::Pids(pids) => Some(pids.as_slice()),
-            Scope::SystemWide => None,
-        };
-        let failed = self.probes.attach(&mut self.ebpf, sites, pids)?;
+    pub fn attach(&mut self, sites: &[ProbeSite]) {
+        if let Some(gates) = &mut self.gates {
+            gates.extend(sites);
+            self.placed = gates.placed();
+            self.quality.failed_probes.extend(gates.take_failed());
+        }
+    }
+
+    /// Whether there are gates that a governor could take.
+    #[must_use]
+    pub fn has_gates(&self) -> bool {
+        self.gates.is_some()
+    }
+
+    /// The gates, for a governor that opens and closes them from now on.
+    pub fn take_gates(&mut self) -> Option<Gates> {
+        self.gates.take()
+    }
+
+    /// What a governor could not place.
+    pub fn failed(&mut self, failed: Vec<FailedProbe>) {
         self.quality.failed_probes.extend(failed);
-        Ok(())
     }
 
     /// Begins the observation, now that every probe is in place. Returns the time on the records' clock.
@@ -138,6 +189,9 @@ impl Session {
     /// When the control map cannot be written.
     pub fn activate(&mut self) -> Result<Time, CaptureError> {
         let start = now();
+        if let Some(gates) = &mut self.gates {
+            gates.open_all()?;
+        }
         self.control(Control { active: 1, start_boottime_ns: clock(ClockId::CLOCK_BOOTTIME) })?;
         Ok(start)
     }
@@ -180,19 +234,13 @@ impl Session {
     /// Probes in place.
     #[must_use]
     pub fn probe_count(&self) -> usize {
-        self.probes.placed()
+        self.placed
     }
 
     /// How uprobes are placed.
     #[must_use]
     pub fn mechanism(&self) -> Mechanism {
-        self.probes.mechanism()
-    }
-
-    /// Memory of the ring buffers, bytes.
-    #[must_use]
-    pub fn ring_bytes(&self) -> usize {
-        self.rings.bytes()
+        self.mechanism
     }
 
     /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`].
@@ -200,8 +248,7 @@ impl Session {
     /// # Errors
     /// When a map cannot be read.
     pub fn harvest(&mut self, end: Time) -> Result<Harvest, CaptureError> {
-        let sums: BpfHashMap<_, SumKey, Sums> = self.map("SUMS")?.try_into()?;
-        let sums = sums.iter().filter_map(Result::ok).filter_map(|(k, s)| KernelSums::new(&k, s)).collect();
+        let sums = self.sums()?;
         let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
         let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
         let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
@@ -221,7 +268,7 @@ impl Session {
                 quality.counters.insert(counter.name(), total);
             }
         }
-        Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new() })
+        Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
     }
 
     /// The waits in progress whose beginning was seen, without their stacks.
@@ -268,6 +315,20 @@ impl Session {
         }
         let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
         Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
+    }
+
+    /// The sums as they are now.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
+        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
+        let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
+        let mut all = Vec::new();
+        for (key, slot) in slots.iter().filter_map(Result::ok) {
+            all.extend(KernelSums::new(&key, sums.get(&slot, 0)?));
+        }
+        Ok(all)
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
@@ -342,10 +403,24 @@ fn config(options: &Options) -> Config {
     }
 }
 
-fn fill_filters(ebpf: &mut Ebpf, options: &Options) -> Result<(), CaptureError> {
-    if let Scope::Pids(pids) = &options.scope {
-        fill(ebpf, "TARGETS", pids)?;
+/// Places the probes of all that is observed from the start. Without a governor the whole system shares slot 0.
+fn place(gates: &mut Gates, scope: &Scope, governed: bool) -> Result<(), CaptureError> {
+    match scope {
+        Scope::SystemWide if governed => {}
+        Scope::SystemWide => gates.place(0),
+        Scope::Pids(pids) => {
+            for &pid in pids {
+                match gates.admit(pid)? {
+                    Some(slot) => gates.place(slot),
+                    None => gates.refuse(pid)?,
+                }
+            }
+        }
     }
+    Ok(())
+}
+
+fn fill_filters(ebpf: &mut Ebpf, options: &Options) -> Result<(), CaptureError> {
     fill(ebpf, "TIDS", &options.tids)?;
     let map = ebpf.map_mut("PROCESSES").ok_or(CaptureError::NoMap("PROCESSES"))?;
     let mut processes: BpfHashMap<_, u32, ProcessEntry> = BpfHashMap::try_from(map)?;

@@ -4,6 +4,7 @@ use super::diff::DiffArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
 use crate::capture::session::Scope;
+use crate::governor::Budget;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -29,6 +30,7 @@ const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --duration 30s      a running process, all its threads
   lockbpf --system-wide --duration 10s   every process that uses a C library found now
   lockbpf -- ./server --port 8080        a command, from its first instruction
+  lockbpf --pid 1234 --budget 1%         cost it less than the usual 3 % of its CPU time; `off` for no bound
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
   lockbpf export --pid 1234 --to t.bin   record to a file
   lockbpf export --from t.bin --to t.jsonl   convert it to text
@@ -69,6 +71,9 @@ pub(super) enum Command {
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,
+    /// The program on which costs are calibrated.
+    #[command(hide = true)]
+    CalibrateTarget,
 }
 
 /// Whom to observe.
@@ -165,7 +170,11 @@ pub(super) struct CaptureArgs {
     /// Place no uprobes: only waits that reach the kernel are seen, but locks that are free cost nothing.
     #[arg(long)]
     pub futex_only: bool,
-    /// Record every section, not only contended ones and those that made them wait.
+    /// How much of the target's CPU time observing may cost, e.g. 1%, 0.5%; or `off`. Within it every lock operation is observed,
+    /// all the time if that is cheap enough, else in windows at random times from which totals are estimated.
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", env = "LOCKBPF_BUDGET")]
+    pub budget: Share,
+    /// Record every section, not only contended ones and those that made them wait. Implies `--budget off`.
     #[arg(long, conflicts_with = "futex_only")]
     pub all_events: bool,
     /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
@@ -183,6 +192,28 @@ pub(super) struct CaptureArgs {
     /// The command reads nothing, and what it prints is dropped: for `select`.
     #[arg(skip)]
     pub silent: bool,
+}
+
+impl CaptureArgs {
+    /// The budget to be kept; `None` if there are no uprobes, or they are to be there all the time.
+    #[must_use]
+    pub fn budget(&self) -> Option<Budget> {
+        self.budget.0.filter(|_| !self.futex_only && !self.all_events)
+    }
+}
+
+/// A budget, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Share(pub Option<Budget>);
+
+fn share(text: &str) -> Result<Share, String> {
+    if text == "off" {
+        return Ok(Share(None));
+    }
+    let percent = text.strip_suffix('%').ok_or("a percentage like 3%, or off, is expected")?;
+    let share: f64 = percent.trim().parse().map_err(|_| format!("{percent:?} is no number"))?;
+    let budget = Budget::new(share / 100.0).ok_or("a share between 0% and 100% is expected, or off")?;
+    Ok(Share(Some(budget)))
 }
 
 /// How to observe and report.

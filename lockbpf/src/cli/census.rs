@@ -73,13 +73,12 @@ impl Census {
 
     /// The observed processes among these, with the numbers they were given.
     pub(super) fn numbers(&self, pids: &[u32]) -> Vec<(u32, Process)> {
-        pids.iter()
-            .filter_map(|&pid| {
-                // After exec a pid has a second number: the later one.
-                let latest = self.processes.values().filter(|p| p.pid == pid).max_by_key(|p| p.process)?;
-                Some((pid, latest.process))
-            })
-            .collect()
+        pids.iter().filter_map(|&pid| Some((pid, self.number(pid)?))).collect()
+    }
+
+    /// The number of an observed process; after exec a pid has a second one: the later.
+    pub(super) fn number(&self, pid: u32) -> Option<Process> {
+        self.processes.values().filter(|seen| seen.pid == pid).map(|seen| seen.process).max()
     }
 
     /// The processes observed.

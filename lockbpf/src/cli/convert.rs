@@ -62,6 +62,12 @@ pub(super) fn to_lines(input: &Input, out: impl Write) -> Result<Converted> {
     }
     done.late = sorter.late();
     done.losses = harvest.quality.notes;
+    if harvest.estimates.is_some_and(|e| e.sampled()) {
+        done.losses.push(
+            "event lines have no place for estimates: they tell what was recorded, which is not all that happened."
+                .to_owned(),
+        );
+    }
     writer.finish()?;
     Ok(done)
 }

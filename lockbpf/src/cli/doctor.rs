@@ -1,6 +1,7 @@
 //! `lockbpf doctor`: where probes would go and what they would cost, what the kernel offers, and which rights are held.
-//! Looks only; works without privileges as far as it can.
+//! Looks only, but for a child of its own on which it measures; works without privileges as far as it can.
 
+use super::probing::ProbingReport;
 use crate::capture::elf::{Image, Libc};
 use crate::capture::feature::{self, Feature, Setting, Support};
 use crate::capture::privilege::{self, Need, Privilege};
@@ -36,6 +37,9 @@ pub struct Doctor {
     pub capabilities: Vec<Privilege>,
     /// Remarks, each a sentence.
     pub notes: Vec<String>,
+    /// How programs are attached here, and at which price; left out where there are obstacles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probing: Option<ProbingReport>,
     /// What keeps lockbpf from observing; empty if nothing does.
     pub obstacles: Vec<String>,
 }
@@ -106,6 +110,7 @@ pub fn run(pids: &[u32]) -> anyhow::Result<Doctor> {
         }
     }
     obstacles.extend(privilege::require().err().map(|error| error.to_string()));
+    let probing = obstacles.is_empty().then(|| ProbingReport::measure(&features));
     Ok(Doctor {
         schema: "lockbpf.doctor/1",
         kernel: feature::release(),
@@ -116,6 +121,7 @@ pub fn run(pids: &[u32]) -> anyhow::Result<Doctor> {
         settings: feature::settings(),
         capabilities,
         notes: targets.notes,
+        probing,
         obstacles,
     })
 }
@@ -196,6 +202,9 @@ impl fmt::Display for Doctor {
             writeln!(f, "  {name} = {}: {meaning}", value.as_deref().unwrap_or("(not shown)"))?;
         }
         writeln!(f, "\nCapabilities\n{}\n", capabilities(&self.capabilities))?;
+        if let Some(probing) = &self.probing {
+            writeln!(f, "{probing}\n")?;
+        }
         for note in &self.notes {
             writeln!(f, "Note: {note}.")?;
         }
@@ -291,7 +300,7 @@ fn capabilities(privileges: &[Privilege]) -> Table {
     table
 }
 
-fn table<const N: usize>(header: [&str; N]) -> Table {
+pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     if let Some(first) = table.column_mut(0) {
@@ -300,7 +309,7 @@ fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
-fn right(table: &mut Table, columns: &[usize]) {
+pub(super) fn right(table: &mut Table, columns: &[usize]) {
     for &column in columns {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -1,7 +1,12 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
+<<<<<<< HEAD
 use super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Target};
+=======
+use super::args::{CaptureArgs, Plan, Target};
+use super::budget::Watch;
+>>>>>>> main
 use super::census::Census;
 use super::deadlocks::Deadlocks;
 use super::focus::Focus;
@@ -9,13 +14,19 @@ use super::placement;
 use super::progress::Progress;
 use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
+use crate::capture::calibrate::{self, Setup, calibrate};
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
+<<<<<<< HEAD
 use crate::capture::mapped::Mapped;
+=======
+use crate::capture::newcomers::Newcomers;
+>>>>>>> main
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
 use crate::capture::{feature, privilege};
+use crate::costs::Costs;
 use crate::deadlock::Deadlock;
 use crate::event::{Event, ProcessSeen};
 use crate::id::Process;
@@ -25,6 +36,7 @@ use anyhow::Result;
 use lockbpf_common::config::MAX_PROCESSES;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
+use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -68,6 +80,8 @@ pub(super) struct Live<'a> {
     pub notes: &'a [String],
     /// Deadlocks found so far.
     pub deadlocks: &'a [Deadlock],
+    /// The budget, and how it is kept.
+    pub watch: &'a Watch,
 }
 
 /// What an observation yielded beside its events.
@@ -111,7 +125,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         if capture.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, capture.placement) };
     let known = known(&ready.targets, &ready.pids);
     let there: Vec<u32> = known.iter().map(|seen| seen.pid).collect();
-    let mut session = Session::start(&options(plan, &ready, known.clone())?, &sites)?;
+    let options = options(plan, &ready, known.clone())?;
+    let costs = if options.governed { costs(&options, &mut ready.notes) } else { Costs::default() };
+    let mut session = Session::start(&options, &sites)?;
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
     let mut liveness = Liveness::of(&ready.pids);
@@ -120,6 +136,18 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let start = session.activate()?;
+    let whole_system = ready.pids.is_empty();
+    let mut watch = Watch::start(&mut session, &ready.pids, capture.budget(), costs)?;
+    let mut newcomers = Newcomers::new(ready.targets.processes.iter().filter_map(|p| p.pid));
+    if whole_system {
+        ready
+            .targets
+            .processes
+            .iter()
+            .filter(|p| p.unusable.is_none())
+            .filter_map(|p| p.pid)
+            .for_each(|pid| watch.admit(pid));
+    }
     if let Some(child) = &mut ready.launched {
         child.release()?;
     }
@@ -142,6 +170,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         start,
         notes,
         deadlocks: deadlocks.found(),
+        watch: &watch,
     })?;
     loop {
         tokio::select! {
@@ -151,13 +180,27 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                session.drain(|record| sink.take(census.complete(record)));
+                session.drain(|record| {
+                    let event = census.complete(record);
+                    watch.meet(&event);
+                    sink.take(event);
+                });
             }
+            told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let seen = now();
+<<<<<<< HEAD
                 session.drain(|record| sink.take(census.complete(record)));
                 focus.look(&mut session, census.events())?;
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
+=======
+                session.drain(|record| {
+                    let event = census.complete(record);
+                    watch.meet(&event);
+                    sink.take(event);
+                });
+                if let Some(text) = deadlocks.look(&session, &mut census) {
+>>>>>>> main
                     progress.tell(&text);
                 }
                 sink.poll(seen, &mut Live {
@@ -168,14 +211,19 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     start,
                     notes,
                     deadlocks: deadlocks.found(),
+                    watch: &watch,
                 })?;
                 progress.update(began.elapsed(), census.events());
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;
                 }
                 // Not for the whole system: reading the maps of every process each second would be dear.
-                if Instant::now() >= rescan_at && !ready.pids.is_empty() {
+                if Instant::now() >= rescan_at && whole_system {
                     rescan_at = Instant::now() + RESCAN;
+                    newcomers.look().into_iter().filter(|&pid| pid != std::process::id()).for_each(|pid| watch.admit(pid));
+                } else if Instant::now() >= rescan_at {
+                    rescan_at = Instant::now() + RESCAN;
+<<<<<<< HEAD
                     census.refresh_generated();
                     if mapped.changed(&ready.pids) {
                         census.refresh();
@@ -183,6 +231,11 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                         if !capture.futex_only {
                             sites.extend(attach_later(&mut session, &ready.pids, capture, &mut attached)?);
                         }
+=======
+                    census.refresh();
+                    if !capture.futex_only {
+                        sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
+>>>>>>> main
                     }
                 }
             }
@@ -190,12 +243,17 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     drop(progress);
 
+    let estimates = watch.stop(&mut session, &census)?;
     let end = session.deactivate()?;
     session.drain(|record| sink.take(census.complete(record)));
     census.refresh();
     let mut harvest = session.harvest(end)?;
     harvest.deadlocks = deadlocks.found().to_vec();
+<<<<<<< HEAD
     ready.notes.extend(focus.notes(&session, &harvest)?);
+=======
+    harvest.estimates = estimates;
+>>>>>>> main
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);
@@ -206,6 +264,28 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     harvest.quality.notes.splice(0..0, ready.notes);
     Ok(Captured { harvest, census, target: ready.description, start, end })
+}
+
+/// What observing costs on this machine, measured now; if it cannot be, what it costs at most on others.
+fn costs(options: &Options, notes: &mut Vec<String>) -> Costs {
+    let setup = Setup {
+        types: options.types,
+        task_offsets: options.task_offsets,
+        tracefs: options.tracefs,
+        plain_uprobes: options.plain_uprobes,
+    };
+    match calibrate(Path::new(calibrate::SELF), &setup) {
+        Ok(calibration) => {
+            log::info!("{:?}", calibration.costs);
+            // Nobody has to wait until the kernel has done with its probes.
+            std::thread::spawn(move || drop(calibration.session));
+            calibration.costs
+        }
+        Err(error) => {
+            notes.push(format!("{error:#}; the budget is kept with cautious figures of another machine."));
+            Costs::default()
+        }
+    }
 }
 
 /// Checks rights and features, finds the targets, starts the command.
@@ -304,6 +384,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         futex_only: capture.futex_only,
         tracefs: ready.tracefs,
         plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
+        governed: capture.budget().is_some(),
     })
 }
 
@@ -311,6 +392,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
 /// Returns them.
 fn attach_later(
     session: &mut Session,
+    watch: &Watch,
     pids: &[u32],
     capture: &CaptureArgs,
     attached: &mut HashSet<(u64, u64)>,
@@ -320,7 +402,7 @@ fn attach_later(
     let mut new = placement::sites(&targets.libraries, capture.placement);
     new.retain(|site| !attached.contains(&site.file));
     if !new.is_empty() {
-        session.attach(&new)?;
+        watch.extend(session, &new);
         attached.extend(new.iter().map(|site| site.file));
     }
     Ok(new)

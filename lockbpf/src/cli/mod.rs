@@ -1,6 +1,7 @@
 //! The command line tool: parses, observes, prints. The only place that writes to stdout and stderr, and the only exit.
 
 mod args;
+mod budget;
 mod census;
 mod collect;
 mod convert;
@@ -14,6 +15,7 @@ mod live;
 mod observe;
 mod output;
 mod placement;
+mod probing;
 mod progress;
 mod record;
 mod report;
@@ -75,5 +77,6 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Diff(args)) => diff::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
+        Some(Command::CalibrateTarget) => Ok(crate::capture::calibrate_target::run()),
     }
 }

@@ -1,8 +1,8 @@
 //! From libraries found to probe sites, and what a person should know of them.
 
 use super::args::PlacementChoice;
-use crate::capture::attach::{Mechanism, ProbeSite};
-use crate::capture::probe_table::FUNCTIONS;
+use crate::capture::attach::ProbeSite;
+use crate::capture::placer::Mechanism;
 use crate::capture::prologue::Cost;
 use crate::capture::session::Session;
 use crate::capture::target::{Library, Targets};
@@ -10,22 +10,8 @@ use std::collections::HashSet;
 
 /// The probe sites of libraries.
 pub(super) fn sites(libraries: &[Library], choice: PlacementChoice) -> Vec<ProbeSite> {
-    libraries
-        .iter()
-        .flat_map(|library| library.sites.iter().map(move |site| (library, site)))
-        .filter_map(|(library, site)| {
-            Some(ProbeSite {
-                path: library.path.clone(),
-                file: (library.dev, library.ino),
-                display: library.display.clone(),
-                function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol)?,
-                file_offset: match choice {
-                    PlacementChoice::Best => site.file_offset,
-                    PlacementChoice::Entry => site.file_offset.checked_sub(site.placement.offset)?,
-                },
-            })
-        })
-        .collect()
+    let at_entry = choice == PlacementChoice::Entry;
+    libraries.iter().flat_map(|library| library.probe_sites(at_entry)).collect()
 }
 
 /// What the reader of the report must know of the probes: dear ones, missing ones, unusable libraries.

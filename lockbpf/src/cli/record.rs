@@ -1,7 +1,8 @@
 //! A trace written while the observation runs.
 
 use super::live::{Captured, Live, Sink};
-use crate::capture::attach::{Mechanism, ProbeSite};
+use crate::capture::attach::ProbeSite;
+use crate::capture::placer::Mechanism;
 use crate::capture::session;
 use crate::event::Event;
 use crate::id::Process;
@@ -141,6 +142,7 @@ impl<W: Write> Sink for Recorder<W> {
         self.checkpoint = now;
         let mut harvest = live.session.harvest(now)?;
         harvest.deadlocks = live.deadlocks.to_vec();
+        harvest.estimates = live.watch.coverage();
         harvest.quality.notes.extend_from_slice(live.notes);
         let symbols = live.census.symbols();
         modules(writer, symbols, &mut self.modules).context("failed to write the trace")?;

@@ -82,6 +82,11 @@ impl Estimate {
         (of > 0.0).then(|| Self { value, sd: (value * (1.0 - value) / of).max(0.0).sqrt() })
     }
 
+    /// Known only to within another standard deviation.
+    pub(super) fn within(self, sd: f64) -> Self {
+        Self { sd: self.sd.hypot(sd), ..self }
+    }
+
     /// In other units.
     pub(super) fn times(self, factor: f64) -> Self {
         Self { value: self.value * factor, sd: self.sd * factor }

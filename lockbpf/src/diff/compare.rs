@@ -91,13 +91,17 @@ impl Compare<'_> {
         let complete = |s: &LockSums| s.complete.then_some(());
         let wait_ns_per_s =
             self.time_rate(self.both(a, b, |s, t| Some(Estimate::sum(s.wait, s.longest_wait, t).times(SECOND))));
-        let held_share = self
-            .change(self.both(a, b, |s, t| complete(s).map(|()| Estimate::sum(s.hold, s.longest_hold, t))), |a, b| {
-                (a - b).abs() >= share
-            });
+        let held_share = self.change(
+            self.both(a, b, |s, t| {
+                complete(s).map(|()| Estimate::sum(s.hold, s.longest_hold, t).within(s.doubt.hold / t))
+            }),
+            |a, b| (a - b).abs() >= share,
+        );
         let counts = wait_ns_per_s.greater() >= share * SECOND || held_share.greater() >= share;
         let acquisitions_per_s = self.change(
-            self.both(a, b, |s, t| complete(s).map(|()| Estimate::rate(s.acquisitions, t).times(SECOND))),
+            self.both(a, b, |s, t| {
+                complete(s).map(|()| Estimate::rate(s.acquisitions, t).within(s.doubt.acquisitions / t).times(SECOND))
+            }),
             |_, _| counts,
         );
         let rate = acquisitions_per_s.greater();
@@ -109,11 +113,19 @@ impl Compare<'_> {
             presence: presence(a.is_some(), b.is_some()),
             instances: [a, b].map(|s| s.map_or(0, |s| s.instances)),
             acquisitions_per_s,
-            contended_share: self
-                .change(self.both(a, b, |s, _| Estimate::share(s.contended, s.acquisitions)).seen(), |_, _| counts),
+            contended_share: self.change(
+                self.both(a, b, |s, _| {
+                    Some(Estimate::share(s.contended, s.acquisitions)?.within(s.doubt.contended_share()))
+                })
+                .seen(),
+                |_, _| counts,
+            ),
             wait_ns_per_s,
             mean_hold_ns: self.change(
-                self.both(a, b, |s, _| Estimate::mean(s.hold, s.longest_hold, s.acquisitions)).seen(),
+                self.both(a, b, |s, _| {
+                    Some(Estimate::mean(s.hold, s.longest_hold, s.acquisitions)?.within(s.doubt.mean_hold()))
+                })
+                .seen(),
                 |a, b| (a - b).abs() * rate >= share * SECOND,
             ),
             held_share,
@@ -131,8 +143,10 @@ impl Compare<'_> {
             self.time_rate(self.both(a, b, |s, t| Some(Estimate::sum(s.apwt, s.longest_wait, t).times(SECOND))));
         let held = self.both(a, b, |s, t| Some(Estimate::sum(s.hold?, s.longest_hold, t))).greater();
         let counts = apwt_ns_per_s.greater().max(wait_ns_per_s.greater()) >= share * SECOND || held >= share;
-        let instances_per_s =
-            self.change(self.both(a, b, |s, t| Some(Estimate::rate(s.instances, t).times(SECOND))), |_, _| counts);
+        let instances_per_s = self.change(
+            self.both(a, b, |s, t| Some(Estimate::rate(s.instances, t).within(s.doubt.acquisitions / t).times(SECOND))),
+            |_, _| counts,
+        );
         let rate = instances_per_s.greater();
         let symbol = |side: Option<(&Key, &SiteSums)>| side.map(|(key, _)| key.name.clone());
         let (symbol, symbol_a) = names(symbol(pair.a), symbol(pair.b));
@@ -143,10 +157,13 @@ impl Compare<'_> {
             presence: presence(a.is_some(), b.is_some()),
             instances_per_s,
             wait_ns_per_s,
-            mean_hold_ns: self
-                .change(self.both(a, b, |s, _| Estimate::mean(s.hold?, s.longest_hold, s.instances)).seen(), |a, b| {
-                    (a - b).abs() * rate >= share * SECOND
-                }),
+            mean_hold_ns: self.change(
+                self.both(a, b, |s, _| {
+                    Some(Estimate::mean(s.hold?, s.longest_hold, s.instances)?.within(s.doubt.mean_hold()))
+                })
+                .seen(),
+                |a, b| (a - b).abs() * rate >= share * SECOND,
+            ),
             apwt_ns_per_s,
         }
     }
@@ -160,7 +177,9 @@ impl Compare<'_> {
         let waiting = |r: &Recording| Estimate::sum(sum(r, |l| l.wait), r.longest_wait, r.time);
         let holding = |r: &Recording| Estimate::sum(r.held_union, r.longest_hold, r.time);
         let locks = |r: &Recording| Estimate::exact(sum(r, |l| l.instances as f64));
-        let rate = |r: &Recording| Estimate::rate(sum(r, |l| l.acquisitions), r.time).times(SECOND);
+        let doubt = |r: &Recording| r.locks.values().map(|l| l.doubt.acquisitions).fold(0.0, f64::hypot);
+        let rate =
+            |r: &Recording| Estimate::rate(sum(r, |l| l.acquisitions), r.time).within(doubt(r) / r.time).times(SECOND);
         let part_of_time = |a: f64, b: f64| (a - b).abs() >= share;
         let busiest = rate(self.a).value.max(rate(self.b).value);
         Overall {

@@ -1,5 +1,6 @@
 //! A report's sums by name, ready to be compared.
 
+use crate::estimate::Figures;
 use crate::report::Report;
 use crate::report::schema::LockEntry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,39 @@ pub(super) struct LockSums {
     pub(super) hold: f64,
     pub(super) longest_hold: f64,
     pub(super) aplt: f64,
+    pub(super) doubt: Doubt,
+}
+
+/// Standard deviations of what was estimated from windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Doubt {
+    pub(super) acquisitions: f64,
+    pub(super) hold: f64,
+    /// Of means over acquisitions, times those.
+    mean_hold: f64,
+    contended: f64,
+    number: f64,
+}
+
+impl Doubt {
+    fn add(&mut self, figures: Option<&Figures>, number: f64) {
+        self.number += number;
+        let Some(f) = figures else { return };
+        let mean = f.hold_mean_ns;
+        let hold = (mean.value * f.acquisitions.deviation()).hypot(number * mean.deviation());
+        self.acquisitions = self.acquisitions.hypot(f.acquisitions.deviation());
+        self.hold = self.hold.hypot(hold);
+        self.mean_hold = self.mean_hold.hypot(number * mean.deviation());
+        self.contended = self.contended.hypot(number * f.contended_share.deviation());
+    }
+
+    pub(super) fn mean_hold(&self) -> f64 {
+        self.mean_hold / self.number.max(1.0)
+    }
+
+    pub(super) fn contended_share(&self) -> f64 {
+        self.contended / self.number.max(1.0)
+    }
 }
 
 /// Sums of the sections of one symbol.
@@ -47,6 +81,7 @@ pub(super) struct SiteSums {
     /// Of its lock: no wait of it, and no hold, is longer.
     pub(super) longest_wait: f64,
     pub(super) longest_hold: f64,
+    pub(super) doubt: Doubt,
 }
 
 /// A recording.
@@ -93,6 +128,7 @@ impl Recording {
                 sums.lock = lock.label();
             }
             sums.instances += site.instances as f64;
+            sums.doubt.add(site.estimates.as_ref(), site.instances as f64);
             sums.wait += site.wait_ns.as_f64();
             sums.apwt += site.apwt_ns.as_f64();
             if let Some(hold) = site.hold_ns {
@@ -128,6 +164,7 @@ impl LockSums {
         if let (Some(acquisitions), Some(hold)) = (lock.acquisitions, lock.hold_ns) {
             self.complete = true;
             self.acquisitions += acquisitions as f64;
+            self.doubt.add(lock.estimates.as_ref(), acquisitions as f64);
             self.hold += hold.sum.as_f64();
             self.longest_hold = self.longest_hold.max(hold.max.as_f64());
         }

@@ -1,5 +1,6 @@
 use super::schema::{Diff, LockDiff, Presence};
 use super::*;
+use crate::estimate::{Figures, Interval};
 use crate::report::Report;
 use crate::report::schema::{Durations, LockEntry, Ns, SiteEntry, ThreadEntry, ThreadId};
 use proptest::prelude::*;
@@ -274,4 +275,25 @@ proptest! {
         // Whatever the numbers are, they can be shown.
         prop_assert!(table::render(&there, 3, 80).ends_with('\n'));
     }
+}
+
+#[test]
+fn estimates_that_may_be_alike_are_not_called_out() {
+    let estimated = |n: u64, part: f64| {
+        let mut l = lock("hot", n, n / 10, 1_000, 2_000);
+        let around = |value: f64| Interval { value, low: value * (1.0 - part), high: value * (1.0 + part) };
+        l.estimates = Some(Figures {
+            acquisitions: around(n as f64),
+            hold_mean_ns: around(2_000.0),
+            hold_p99_ns: around(2_000.0),
+            contended_share: around(0.1),
+        });
+        recording(10, vec![l])
+    };
+    let called_out = |part| {
+        let d = compare(&estimated(1_000_000, part), &estimated(1_500_000, part));
+        let all = [d.locks[0].acquisitions_per_s, d.locks[0].held_share, d.overall.dynamic_locks_per_s];
+        all.map(|change| change.called_out)
+    };
+    assert_eq!((called_out(0.05), called_out(0.5)), ([true; 3], [false; 3]));
 }

@@ -9,6 +9,7 @@ use super::quality::quality;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
 use super::{danger, graph, site, verdict, word};
+use crate::estimate::Subject;
 use crate::id::Lock;
 use crate::names::Names;
 use crate::observation::Observation;
@@ -69,7 +70,7 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
         deadlocks: danger::deadlocks(observation, &mut places),
         culprits: culprits(&ranked, &all, divided, &mut places),
         locks,
-        sites: site::sites(shown, findings, &|site| selected.site(site), &mut places),
+        sites: site::sites(shown, observation, &|site| selected.site(site), &mut places),
         threads: threads(observation, &mut places),
         critical_path: graph::critical_path(&findings.path, &mut places),
         inversions: danger::inversions(observation, &mut places),
@@ -94,8 +95,12 @@ fn ranked<'a>(
     places: &mut Places<'_>,
 ) -> Vec<Ranked<'a>> {
     let locks = all.iter().filter(|&(&lock, g)| is_lock(g) && selected.lock(lock));
-    let mut ranked: Vec<_> =
-        locks.map(|(&lock, g)| Ranked::new(lock, g, places.lock_name(lock), observation.end)).collect();
+    let mut ranked: Vec<_> = locks
+        .map(|(&lock, g)| {
+            let figures = observation.figures(Subject::Lock(lock));
+            Ranked::new(lock, g, places.lock_name(lock), observation.end, figures)
+        })
+        .collect();
     ranked.sort_by(|a, b| (b.harm, &a.name, a.lock).cmp(&(a.harm, &b.name, b.lock)));
     ranked
 }
@@ -125,6 +130,7 @@ fn threads(observation: &Observation, places: &mut Places<'_>) -> Vec<ThreadEntr
             held_union_ns: places.ns(t.held_union),
             held_sum_ns: places.ns(t.held_sum),
             acquisitions: t.acquisitions,
+            estimated: observation.is_estimated(t.process),
         });
     }
     threads.sort_by(|a, b| (b.wait_ns, &a.tid, &a.comm).cmp(&(a.wait_ns, &b.tid, &b.comm)));

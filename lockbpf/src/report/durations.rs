@@ -1,6 +1,7 @@
 //! Sums of several sites put together, and the statistics that a report shows of them.
 
 use super::schema::{Durations, Unit};
+use crate::estimate::Figures;
 use crate::op::LockKind;
 use crate::sums::{Measure, SiteSums};
 use crate::units::Nanos;
@@ -74,6 +75,14 @@ impl Total {
             total.acquisitions /= 2;
         }
         total
+    }
+
+    /// Takes what was estimated for all sites together: it is not the sum of what was estimated for each.
+    pub(super) fn estimated(&mut self, figures: &Figures) {
+        let all = figures.acquisitions.value.round();
+        self.acquisitions = all as u64;
+        self.contended = ((all * figures.contended_share.value).round() as u64).min(self.acquisitions);
+        self.hold.sum = Nanos((all * figures.hold_mean_ns.value).round() as u64);
     }
 }
 

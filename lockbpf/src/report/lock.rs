@@ -1,11 +1,12 @@
 //! One lock's entry: counts from the sums, who and where from the wait graph.
 
 use super::divide::divide;
-use super::durations::{Total, over};
+use super::durations::{Total, durations, over};
 use super::gather::Gathered;
 use super::place::Places;
-use super::schema::{LockEntry, ThreadId, WaitingNow, WaitingPlace};
+use super::schema::{Durations, LockEntry, Ns, ThreadId, Unit, WaitingNow, WaitingPlace};
 use super::word;
+use crate::estimate::Figures;
 use crate::id::{Lock, Site, StackId};
 use crate::op::LockKind;
 use crate::sums::Measure;
@@ -28,12 +29,23 @@ pub(super) struct Ranked<'a> {
     pub(super) contended: u64,
     pub(super) open_wait: Nanos,
     pub(super) harm: Nanos,
+    /// Where the lock was observed in windows only.
+    pub(super) figures: Option<Figures>,
 }
 
 impl<'a> Ranked<'a> {
     /// Ranks a lock as of time `end`.
-    pub(super) fn new(lock: Lock, gathered: &'a Gathered<'a>, name: String, end: Time) -> Self {
-        let total = Total::of(if gathered.is_lock() { &gathered.mutex } else { &gathered.futex });
+    pub(super) fn new(
+        lock: Lock,
+        gathered: &'a Gathered<'a>,
+        name: String,
+        end: Time,
+        figures: Option<Figures>,
+    ) -> Self {
+        let mut total = Total::of(if gathered.is_lock() { &gathered.mutex } else { &gathered.futex });
+        if let Some(figures) = &figures {
+            total.estimated(figures);
+        }
         let (contended, wait) = match (&gathered.shares, gathered.waits) {
             _ if gathered.is_lock() && !gathered.mutex.is_empty() => (total.contended, total.wait.clone()),
             (Some(s), _) => {
@@ -49,7 +61,7 @@ impl<'a> Ranked<'a> {
         let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
         let harm = wait.sum + timed_out + open_wait;
-        Self { lock, gathered, name, total, wait, contended, open_wait, harm }
+        Self { lock, gathered, name, total, wait, contended, open_wait, harm, figures }
     }
 
     /// The entry.
@@ -84,7 +96,8 @@ impl<'a> Ranked<'a> {
             harm_ns: places.ns(self.harm),
             wait_ns: over(&self.wait, if called { total.acquisitions } else { self.contended }, unit),
             contended_wait_ns: over(&self.wait, self.contended, unit),
-            hold_ns: called.then(|| over(&total.hold, total.acquisitions, unit)),
+            hold_ns: called.then(|| self.holds(unit)),
+            estimates: self.figures,
             aplt_ns: places.ns(aplt.unwrap_or_default()),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),
             waiting_now: self.waiting_now(places, end),
@@ -97,6 +110,20 @@ impl<'a> Ranked<'a> {
             _ => {}
         }
         entry
+    }
+
+    fn holds(&self, unit: Unit) -> Durations {
+        let seen = over(&self.total.hold, self.total.acquisitions, unit);
+        match &self.figures {
+            // What was counted has the weights of windows: they are in the estimates only.
+            Some(f) => Durations {
+                mean: Ns::from_f64(f.hold_mean_ns.value.round()),
+                p99: Ns::from_f64(f.hold_p99_ns.value.round()).min(seen.max),
+                p50: durations(&self.total.hold, unit).p50,
+                ..seen
+            },
+            None => seen,
+        }
     }
 
     fn waiting_now(&self, places: &mut Places<'_>, end: Time) -> WaitingNow {

@@ -12,6 +12,7 @@ mod divide;
 mod doing;
 pub mod dot;
 mod durations;
+mod estimated;
 #[cfg(test)]
 mod fixture;
 mod gather;

@@ -2,10 +2,16 @@
 
 use super::build::Options;
 use super::place::Places;
-use super::schema::{FailedProbeEntry, QualityEntry};
-use super::text::share;
+use super::schema::{CoverageEntry, FailedProbeEntry, ObservedEntry, ProcessCoverageEntry, QualityEntry};
+use super::text::{counted, share};
+use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
+<<<<<<< HEAD
 use lockbpf_common::counter::{Class, Counter};
+=======
+use lockbpf_common::counter::Class;
+use lockbpf_common::kind::Via;
+>>>>>>> main
 use std::collections::BTreeMap;
 
 /// The entry.
@@ -36,15 +42,66 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         late: q.late,
         impossible,
         edges,
+        observed: observation.estimates.as_ref().map(|estimates| observed(estimates, observation)),
         open_at_end: observation.open_waits.len() as u64,
         failed_probes: q
             .failed_probes
             .iter()
             .map(|p| FailedProbeEntry { probe: p.probe.clone(), file: p.file.clone(), reason: p.reason.clone() })
             .collect(),
-        notes: q.notes.clone(),
+        notes: q.notes.iter().cloned().chain(remarks(observation)).collect(),
         incomplete: q.incomplete() || beyond > 0 || q.late > 0,
     }
+}
+
+/// How much was observed, process by process.
+fn observed(estimates: &Estimates, observation: &Observation) -> ObservedEntry {
+    let entry = |c: &Coverage| CoverageEntry {
+        time_share: c.observed_share(),
+        cpu_share: c.observed_cpu_share(),
+        windows: c.windows,
+        cost_share: c.cost_share(),
+        estimated: !c.whole,
+    };
+    let process = |c: &Coverage| {
+        let seen = observation.processes.get(&c.process);
+        ProcessCoverageEntry {
+            pid: seen.map(|seen| seen.pid),
+            comm: seen.map(|seen| seen.comm.clone()),
+            coverage: entry(c),
+        }
+    };
+    ObservedEntry {
+        budget: estimates.budget,
+        overall: entry(&estimates.overall()),
+        processes: estimates.processes.iter().map(process).collect(),
+    }
+}
+
+/// What a reader of figures from windows has to know.
+fn remarks(observation: &Observation) -> Vec<String> {
+    let Some(estimates) = observation.estimates.as_ref().filter(|e| e.sampled()) else { return Vec::new() };
+    let mut remarks = Vec::new();
+    if estimates.complete {
+        remarks.push(
+            "Figures with ~ are estimates from windows, ± half of their 95 % intervals; waits are not, the kernel tells \
+             all of them. Who was to blame for waits is known where they were recorded."
+                .to_owned(),
+        );
+    } else {
+        remarks.push(
+            "The recording broke off before its estimates: counts and holds are those of the observed part of the time."
+                .to_owned(),
+        );
+    }
+    if observation.sums.iter().any(|s| s.via == Via::CondWait && observation.is_estimated(s.lock.process)) {
+        remarks.push("Condition variables are told as they were seen in the observed part of the time.".to_owned());
+    }
+    if estimates.beyond > 0 {
+        let beyond = counted(estimates.beyond, "lock or site");
+        remarks.push(format!("There was no room to estimate {beyond}: the counts are those of the observed time."));
+    }
+    remarks
 }
 
 /// Adds counts of the analysis to those of the kernel side.

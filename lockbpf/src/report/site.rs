@@ -4,8 +4,10 @@ use super::doing::Doing;
 use super::lock::Ranked;
 use super::place::Places;
 use super::schema::SiteEntry;
-use crate::graph::findings::{Findings, Who};
+use crate::estimate::Subject;
+use crate::graph::findings::Who;
 use crate::id::{Lock, Site};
+use crate::observation::Observation;
 use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -23,10 +25,11 @@ struct Section {
 /// The entries of all sections of the locks shown that `wanted` lets pass, in the order of their rank.
 pub(super) fn sites(
     shown: &[Ranked<'_>],
-    findings: &Findings,
+    observation: &Observation,
     wanted: &dyn Fn(Site) -> bool,
     places: &mut Places<'_>,
 ) -> Vec<SiteEntry> {
+    let findings = &observation.findings;
     let mut sections = collect(shown);
     let mut doing: HashMap<Site, Doing> = HashMap::new();
     for (&lock, holder) in findings.locks.iter().flat_map(|(lock, s)| s.holders.iter().map(move |h| (lock, h))) {
@@ -43,14 +46,18 @@ pub(super) fn sites(
         let blame = findings.sites.get(&site).cloned().unwrap_or_default();
         let doing = doing.get(&site).filter(|_| blame.apwt > Nanos(0));
         let lock = section.locks.iter().max_by_key(|&(&lock, &harm)| (harm, Reverse(lock))).map(|(&lock, _)| lock);
+        // What was estimated for all locks together.
+        let figures = observation.figures(Subject::Site(site));
+        let hold = figures.map(|f| Nanos((f.acquisitions.value * f.hold_mean_ns.value).round() as u64));
         entries.push(SiteEntry {
             site: id,
             lock: lock.map(|lock| places.lock_id(lock)).unwrap_or_default(),
             locks: section.locks.len() as u64,
             symbol: places.place(site).symbol,
-            instances: section.instances,
+            instances: figures.map_or(section.instances, |f| f.acquisitions.value.round() as u64),
             wait_ns: places.ns(section.wait),
-            hold_ns: section.hold.map(|hold| places.ns(hold)),
+            hold_ns: hold.or(section.hold).map(|hold| places.ns(hold)),
+            estimates: figures,
             apwt_ns: places.ns(blame.apwt),
             cpwt_ns: blame.cpwt.map(|cpwt| places.ns(cpwt)),
             causes: doing.and_then(|d| d.causes(places)),

@@ -3,7 +3,7 @@
 
 use super::schema::{LockEntry, Ns, QualityEntry, Report};
 use super::text::{clip, count, counted, percent, share, wrap};
-use super::{details, warnings, wide};
+use super::{details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets};
 use std::collections::BTreeMap;
 
@@ -92,17 +92,32 @@ const COLUMNS: &[Column] = &[
     ("Lock", 0, |l| clip(&l.label, NAME)),
     ("Kind", 100, |l| l.kind.clone()),
     ("", 132, traits),
-    ("Acquired", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), count)),
-    ("Contended", 100, |l| count(l.contended)),
-    ("%", 0, |l| l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n)))),
+    ("Acquired", 0, |l| match &l.estimates {
+        Some(f) => estimated::count(&f.acquisitions),
+        None => l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), count),
+    }),
+    ("Contended", 100, |l| if l.estimates.is_some() { estimated::about(l.contended) } else { count(l.contended) }),
+    ("%", 0, |l| match &l.estimates {
+        Some(f) => estimated::share(&f.contended_share),
+        None => l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n))),
+    }),
     ("Waiting\nnow", 0, |l| if l.waiting_now.count == 0 { String::new() } else { count(l.waiting_now.count) }),
     ("Wait\ntotal", 0, |l| l.wait_ns.sum.to_string()),
     ("Wait\nmean", 0, |l| l.contended_wait_ns.mean.to_string()),
     ("Wait\np99", 110, |l| l.contended_wait_ns.p99.to_string()),
     ("Wait\nmax", 0, |l| l.contended_wait_ns.max.to_string()),
-    ("Hold\nmean", 0, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.mean.to_string())),
-    ("Hold\np99", 110, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.p99.to_string())),
-    ("Hold\nmax", 100, |l| l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.max.to_string())),
+    ("Hold\nmean", 0, |l| match &l.estimates {
+        Some(f) => estimated::time(&f.hold_mean_ns),
+        None => l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.mean.to_string()),
+    }),
+    ("Hold\np99", 110, |l| match &l.estimates {
+        Some(f) => estimated::quantile(&f.hold_p99_ns),
+        None => l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.p99.to_string()),
+    }),
+    ("Hold\nmax", 100, |l| {
+        let seen = if l.estimates.is_some() { "≥" } else { "" };
+        l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| format!("{seen}{}", h.max))
+    }),
 ];
 
 /// What is particular about a lock, if anything.
@@ -192,6 +207,7 @@ fn quality(q: &QualityEntry) -> String {
     });
     parts.push(format!("observed {} of {}", percent(q.observed_share), q.duration_ns));
     let mut lines = vec![format!("Quality: {}.", parts.join("; "))];
+    lines.extend(q.observed.as_ref().map(estimated::observed));
     lines.extend(q.failed_probes.iter().map(|p| {
         let file = p.file.as_ref().map(|file| format!(" in {file}")).unwrap_or_default();
         format!("  probe {}{file} failed: {}", p.probe, p.reason)

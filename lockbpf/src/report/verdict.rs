@@ -116,8 +116,9 @@ fn uncontended(report: &Report) -> String {
         0 => "none contended".to_owned(),
         n => format!("{} contended, but without a sleep", count(n)),
     };
+    let about = if report.quality.observed.as_ref().is_some_and(|o| o.overall.estimated) { "about " } else { "" };
     format!(
-        "No thread waited for a lock{doubt}: {} of {} in {time}, {contended}.",
+        "No thread waited for a lock{doubt}: {about}{} of {} in {time}, {contended}.",
         counted(totals.acquisitions, "acquisition"),
         counted(totals.locks, "lock"),
     )
@@ -166,6 +167,8 @@ fn cost(report: &Report, top: &LockEntry) -> String {
     let threads = match top.waiting_threads.max(top.waiting_now.count) {
         0 => "threads".to_owned(),
         1_024.. => format!("{} threads or more", count(1_024)),
+        // Others may have waited where no window was.
+        n if top.estimates.is_some() => format!("{} or more", counted(n, "thread")),
         n => counted(n, "thread"),
     };
     let waited = format!("{threads} waited {at_least}{waited} for it in {}", q.duration_ns);

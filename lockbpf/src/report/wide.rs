@@ -1,5 +1,6 @@
 //! What spans several locks, as text: critical sections, chains of waiting, the critical path, threads, runs.
 
+use super::estimated;
 use super::phrase::{self, Threads};
 use super::schema::{ChainEntry, LockEntry, Ns, Report, SiteEntry};
 use super::table::{NAME, UNKNOWN, table};
@@ -31,9 +32,23 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
     let columns: [Column<'_>; 9] = [
         ("Critical section", 0, Box::new(|s| clip(&s.symbol, SYMBOL))),
         ("Lock", 100, Box::new(lock)),
-        ("Sections", 100, Box::new(|s| count(s.instances))),
+        (
+            "Sections",
+            100,
+            Box::new(|s| match &s.estimates {
+                Some(f) => estimated::count(&f.acquisitions),
+                None => count(s.instances),
+            }),
+        ),
         ("Waited", 0, Box::new(|s| s.wait_ns.to_string())),
-        ("Held", 110, Box::new(|s| s.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.to_string()))),
+        (
+            "Held",
+            110,
+            Box::new(|s| {
+                let about = if s.estimates.is_some() { "~" } else { "" };
+                s.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| format!("{about}{h}"))
+            }),
+        ),
         ("APWT", 0, Box::new(apwt)),
         ("CPWT", 0, Box::new(cpwt)),
         ("Meanwhile", 110, Box::new(meanwhile)),
@@ -120,13 +135,14 @@ pub(super) fn threads(report: &Report, most: usize, width: u16) -> Option<String
     let waited: Vec<_> = report.threads.iter().filter(|t| t.wait_ns > Ns::default()).collect();
     let time = report.quality.duration_ns;
     let rows = waited.iter().take(most).map(|t| {
+        let about = if t.estimated { "~" } else { "" };
         vec![
             t.tid.to_string(),
             clip(&t.comm, NAME),
-            t.wait_ns.to_string(),
-            percent(t.wait_ns.share_of(time)),
-            t.held_union_ns.to_string(),
-            count(t.acquisitions),
+            format!("{about}{}", t.wait_ns),
+            format!("{about}{}", percent(t.wait_ns.share_of(time))),
+            format!("{about}{}", t.held_union_ns),
+            if t.estimated { estimated::about(t.acquisitions) } else { count(t.acquisitions) },
         ]
     });
     let headers = ["Thread", "Name", "Waited", "%", "Held a lock", "Acquired"];

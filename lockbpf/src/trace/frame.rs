@@ -37,13 +37,15 @@ pub(super) enum Kind {
     Checkpoint = 6,
     /// The recording ended here, and nothing is missing.
     End = 7,
+    /// What was estimated, and from how much.
+    Estimates = 8,
 }
 
 impl Kind {
     fn from_u8(raw: u8) -> Option<Self> {
-        [Self::Header, Self::Events, Self::Names, Self::Modules, Self::Rows, Self::Checkpoint, Self::End]
-            .into_iter()
-            .find(|&kind| kind as u8 == raw)
+        use Kind::{Checkpoint, End, Estimates, Events, Header, Modules, Names, Rows};
+        let all = [Header, Events, Names, Modules, Rows, Checkpoint, End, Estimates];
+        all.into_iter().find(|&kind| kind as u8 == raw)
     }
 }
 

@@ -5,6 +5,7 @@ use super::frame::{Frame, FrameReader, Kind, Step};
 use super::header::{Checkpoint, Header, Losses, Modules};
 use super::names::TraceNames;
 use super::v1::decode::Decoder;
+use super::v1::estimates::Told;
 use super::v1::rows::Rows;
 use super::v1::{VERSION, names};
 use super::{Malformed, TraceError};
@@ -173,6 +174,7 @@ struct Contents {
     names: TraceNames,
     modules: BTreeMap<u32, Modules>,
     rows: Rows,
+    estimates: Told,
     /// Rows of a snapshot that is not complete, and whether each frame begins a whole one.
     pending: Vec<(bool, Vec<u8>)>,
     pending_bytes: usize,
@@ -215,6 +217,7 @@ impl Contents {
                 self.checkpoint = json(&payload)?;
                 self.commit()?;
             }
+            Kind::Estimates => self.estimates.read(&payload, fresh)?,
             Kind::End => {}
         }
         Ok(())
@@ -245,6 +248,7 @@ impl Contents {
             Some(Kind::Rows) => self.pending_damaged = true,
             Some(Kind::Checkpoint) => self.damage.stale_sums = true,
             Some(Kind::Names) => self.damage.names = true,
+            Some(Kind::Estimates) => self.estimates.broken(),
             Some(Kind::Header | Kind::Modules | Kind::End) => {}
         }
     }
@@ -254,6 +258,7 @@ impl Contents {
         self.decoder.broken();
         self.pending_damaged = true;
         self.damage.names = true;
+        self.estimates.broken();
     }
 
     fn close(mut self, ended: Ended) -> Closing {
@@ -263,6 +268,7 @@ impl Contents {
         self.damage.events += self.checkpoint.events.saturating_sub(self.decoder.ordinal());
         let Checkpoint { time, quality, .. } = self.checkpoint;
         let mut harvest = self.rows.harvest();
+        harvest.estimates = self.estimates.estimates();
         harvest.quality = Losses::quality(quality);
         harvest.quality.events = self.read;
         self.damage.report(ended, &mut harvest.quality);

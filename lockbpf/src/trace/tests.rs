@@ -3,6 +3,7 @@
 use super::frame::{FrameWriter, Kind};
 use super::*;
 use crate::deadlock::{Blocked, Deadlock, LockOrder};
+use crate::estimate::{Coverage, Estimates, Figures, Interval, Subject};
 use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{Frame, Names};
@@ -225,6 +226,45 @@ fn deadlock() -> BoxedStrategy<Deadlock> {
         .boxed()
 }
 
+fn estimates() -> BoxedStrategy<Estimates> {
+    let interval = || (0.0..1e12).prop_map(|value| Interval { value, low: value / 2.0, high: value * 3.0 });
+    let figures = || {
+        let four = (interval(), interval(), interval(), interval());
+        four.prop_map(|(acquisitions, hold_mean_ns, hold_p99_ns, contended_share)| Figures {
+            acquisitions,
+            hold_mean_ns,
+            hold_p99_ns,
+            contended_share,
+        })
+    };
+    let subject = prop_oneof![
+        (lock(), site(), via()).prop_map(|(lock, site, via)| Subject::Row(lock, site, via)),
+        lock().prop_map(Subject::Lock),
+        site().prop_map(Subject::Site),
+    ];
+    let coverage =
+        (process(), number(), number(), any::<bool>(), 1.0..1e4).prop_map(|(process, time, windows, whole, factor)| {
+            Coverage {
+                process,
+                time: Nanos(time),
+                own_cpu: Nanos(time / 2),
+                windows,
+                whole,
+                factor,
+                ..Coverage::default()
+            }
+        });
+    (option::of(0.0..1.0), vec(coverage, 0..4), vec((subject, figures()), 0..9), number())
+        .prop_map(|(budget, processes, figures, beyond)| Estimates {
+            budget,
+            processes,
+            figures,
+            beyond,
+            complete: true,
+        })
+        .boxed()
+}
+
 fn harvest() -> BoxedStrategy<Harvest> {
     let order = (lock(), site(), lock(), site(), tid(), any::<bool>(), number()).prop_map(
         |(outer, outer_site, inner, inner_site, tid, others, count)| LockOrder {
@@ -405,6 +445,27 @@ proptest! {
         let mentioned = mentioned(&harvests);
         prop_assert_eq!(text(&closing.harvest, &mentioned), text(last, &mentioned));
         prop_assert_eq!(closing.end, Time(4));
+    }
+
+    #[test]
+    fn estimates_survive(made in estimates(), more in prop_oneof![15 => 0usize..9, 1 => 2_500usize..6_000], compression in compression()) {
+        let mut harvest = Harvest { estimates: Some(made.clone()), ..Harvest::default() };
+        let figures = &mut harvest.estimates.as_mut().unwrap().figures;
+        // More than a frame holds.
+        figures.extend((0..more).map(|addr| {
+            let lock = Lock { process: Process(u32::MAX), addr: addr as u64 };
+            (Subject::Lock(lock), Figures { hold_mean_ns: Interval::exact(addr as f64 / 3.0), ..Figures::default() })
+        }));
+        figures.sort_unstable_by_key(|&(subject, _)| subject);
+        figures.dedup_by_key(|&mut (subject, _)| subject);
+        let mut writer = Writer::new(Vec::new(), &header(), compression).unwrap();
+        let so_far = Estimates { figures: Vec::new(), complete: false, ..made };
+        let earlier = Harvest { estimates: Some(so_far.clone()), ..Harvest::default() };
+        writer.checkpoint(&earlier, &mut Told, Time(3)).unwrap();
+        let torn = writer.written().bytes as usize;
+        let (bytes, _) = writer.finish(&harvest, &mut Told, Time(4)).unwrap();
+        prop_assert_eq!(&read(&bytes).unwrap().1.harvest.estimates, &harvest.estimates);
+        prop_assert_eq!(&read(&bytes[..torn]).unwrap().1.harvest.estimates, &Some(so_far));
     }
 
     #[test]

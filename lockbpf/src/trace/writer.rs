@@ -5,7 +5,7 @@ use super::header::{Checkpoint, Header, Losses, Modules};
 use super::tracker::Tracker;
 use super::v1::encode::Encoder;
 use super::v1::names::NamesEncoder;
-use super::v1::{VERSION, rows};
+use super::v1::{VERSION, estimates, rows};
 use crate::event::Event;
 use crate::names::Names;
 use crate::observation::Harvest;
@@ -151,6 +151,11 @@ impl<W: Write> Writer<W> {
         self.write_events()?;
         self.tracker.harvest(harvest);
         self.write_rows(harvest)?;
+        if let Some(estimates) = &harvest.estimates {
+            for (at, payload) in estimates::payloads(estimates).iter().enumerate() {
+                self.frames.write(Kind::Estimates, at == 0, payload)?;
+            }
+        }
         let mut quality = Losses::from(&harvest.quality);
         if self.tracker.beyond() > 0 {
             let beyond = self.tracker.beyond();

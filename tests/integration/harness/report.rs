@@ -60,6 +60,9 @@ pub(crate) struct Lock {
     pub(crate) waiters: Vec<Party>,
     pub(crate) holders: Vec<Party>,
     pub(crate) unattributed_ns: f64,
+    /// Of what was seen in part: see [`super::estimates`].
+    #[serde(default)]
+    pub(super) estimates: Value,
 }
 
 /// `null` is for what was not observed.
@@ -127,6 +130,9 @@ pub(crate) struct Quality {
     pub(crate) failed_probes: Vec<Value>,
     pub(crate) notes: Vec<String>,
     pub(crate) duration_ns: u64,
+    /// Per process, under a budget: see [`super::estimates`].
+    #[serde(default)]
+    pub(super) observed: Value,
 }
 
 impl Report {

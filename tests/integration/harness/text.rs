@@ -53,6 +53,12 @@ pub(crate) fn programs_of(pid: u32) -> Vec<u32> {
     ids
 }
 
+/// Whether any of these eBPF programs is attached to anything.
+pub(crate) fn any_attached(ids: &[u32]) -> bool {
+    // Other observers' links may go away while they are listed.
+    aya::programs::loaded_links().filter_map(Result::ok).any(|info| ids.contains(&info.program_id()))
+}
+
 /// Whether any of these eBPF programs is loaded.
 pub(crate) fn any_loaded(ids: &[u32]) -> bool {
     let loaded = aya::programs::loaded_programs().map(|info| info.expect("failed to list eBPF programs").id());

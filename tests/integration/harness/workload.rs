@@ -51,6 +51,12 @@ impl Truth {
         *self.facts.get(name).unwrap_or_else(|| panic!("the workload states no {name}"))
     }
 
+    /// The numbers whose names are this and a pid.
+    pub(crate) fn facts_about(&self, prefix: &str) -> Vec<(u32, u64)> {
+        let pid = |name: &str| name.strip_prefix(prefix)?.parse().ok();
+        self.facts.iter().filter_map(|(name, &value)| Some((pid(name)?, value))).collect()
+    }
+
     /// The lock with this symbol.
     pub(crate) fn lock(&self, symbol: &str) -> &LockTruth {
         let found = self.locks.iter().find(|lock| lock.symbol.as_deref() == Some(symbol));

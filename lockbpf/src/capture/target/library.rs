@@ -2,6 +2,7 @@
 
 use super::error::Unusable;
 use super::file::File;
+use crate::capture::attach::ProbeSite;
 use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc};
 use crate::capture::probe_table::{FUNCTIONS, Function};
 use crate::capture::prologue::{self, Arch, Placement, Reason};
@@ -49,6 +50,22 @@ pub struct Library {
     pub missing: Vec<Missing>,
     /// Why nothing in it is probed, if so.
     pub unusable: Option<Unusable>,
+}
+
+impl Library {
+    /// Its probes, at the cheapest correct instructions or at the functions' first ones.
+    pub fn probe_sites(&self, at_entry: bool) -> impl Iterator<Item = ProbeSite> {
+        self.sites.iter().filter_map(move |site| {
+            let back = if at_entry { site.placement.offset } else { 0 };
+            Some(ProbeSite {
+                path: self.path.clone(),
+                file: (self.dev, self.ino),
+                display: self.display.clone(),
+                function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol)?,
+                file_offset: site.file_offset.checked_sub(back)?,
+            })
+        })
+    }
 }
 
 /// What a file is to its process.

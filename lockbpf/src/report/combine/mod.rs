@@ -3,7 +3,8 @@
 //! Every figure is the mean over all runs; what a run did not see counts 0 there (SyncProf ranks by the mean over the
 //! runs). Locks and critical sections are matched by what the input calls them; those that only have an address
 //! (`PID:0xaddress`), which differs from run to run, by name and symbol, and several of one name count together. Longest
-//! durations are the longest of any run, quantiles the mean of the runs' own, weighted by occurrences. A deviation above
+//! durations are the longest of any run, quantiles the mean of the runs' own, weighted by occurrences. Intervals
+//! of estimates are those of such means, each run being independent of the others. A deviation above
 //! the bound makes a figure inconclusive.
 
 mod blame;
@@ -114,6 +115,7 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         waiters: blame::waiters(all),
         holders: blame::holders(all),
         chains: blame::chains(all),
+        estimates: all.figures(|l| l.estimates, |l| l.acquisitions.unwrap_or_default()),
         // Threads are others in each run.
         thread_pairs: Vec::new(),
         spread: Some(LockSpread {
@@ -141,6 +143,7 @@ fn section(all: &Over<'_, SiteEntry>, bound: f64, ids: &LockIds<'_>) -> SiteEntr
         apwt_ns: apwt,
         cpwt_ns: critical.then_some(cpwt),
         causes: blame::causes(all, |s| s.causes),
+        estimates: all.figures(|s| s.estimates, |s| s.instances),
         spread: Some(SiteSpread {
             runs: all.seen(),
             apwt_sd_ns: apwt_sd,

@@ -1,6 +1,7 @@
 //! The same thing in several runs, and means over all of them.
 
 use super::super::schema::{Durations, LockEntry, Ns, Report, SiteEntry};
+use crate::estimate::{Figures, Interval};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What identifies a thing from run to run: its kind of identity, then names.
@@ -120,6 +121,23 @@ impl<'a, T> Over<'a, T> {
         self.things().any(|(_, thing)| of(thing))
     }
 
+    /// Mean figures, if any of them are estimates; `count` is the number of acquisitions where it is exact.
+    pub(super) fn figures(&self, of: impl Fn(&T) -> Option<Figures>, count: impl Fn(&T) -> u64) -> Option<Figures> {
+        let known: Vec<Figures> = self.things().filter_map(|(_, thing)| of(thing)).collect();
+        let all = self.things().map(|(_, thing)| {
+            (of(thing).map_or_else(|| Interval::exact(count(thing) as f64), |f| f.acquisitions), 1.0)
+        });
+        let number: f64 = known.iter().map(|f| f.acquisitions.value).sum();
+        let ratio =
+            |part: fn(&Figures) -> Interval| mean(known.iter().map(|f| (part(f), f.acquisitions.value)), number);
+        (!known.is_empty()).then(|| Figures {
+            acquisitions: mean(all, self.runs as f64),
+            hold_mean_ns: ratio(|f| f.hold_mean_ns),
+            hold_p99_ns: ratio(|f| f.hold_p99_ns),
+            contended_share: ratio(|f| f.contended_share),
+        })
+    }
+
     /// The one that a time is largest of, the first of equals, and its run.
     pub(super) fn largest_run(&self, of: impl Fn(&T) -> Ns) -> (usize, &'a T) {
         self.things().fold(self.first, |best, thing| if of(thing.1) > of(best.1) { thing } else { best })
@@ -163,9 +181,30 @@ impl<'a, T> Over<'a, T> {
     }
 }
 
+/// The mean of independent estimates with these weights, which add up to `whole`.
+fn mean(all: impl Iterator<Item = (Interval, f64)>, whole: f64) -> Interval {
+    let (mut value, mut below, mut above) = (0.0, 0.0_f64, 0.0_f64);
+    for (i, weight) in all {
+        let part = weight / whole.max(f64::MIN_POSITIVE);
+        value += part * i.value;
+        below = below.hypot(part * (i.value - i.low));
+        above = above.hypot(part * (i.high - i.value));
+    }
+    Interval { value, low: (value - below).max(0.0), high: value + above }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_address;
+    use super::{Interval, is_address, mean};
+
+    #[test]
+    fn several_estimates_are_surer_than_one() {
+        let one = Interval { value: 10.0, low: 6.0, high: 14.0 };
+        let four = mean([(one, 1.0); 4].into_iter(), 4.0);
+        assert_eq!(four, Interval { value: 10.0, low: 8.0, high: 12.0 });
+        let seldom = mean([(one, 1.0)].into_iter(), 2.0);
+        assert_eq!(seldom, Interval { value: 5.0, low: 3.0, high: 7.0 });
+    }
 
     #[test]
     fn addresses_are_told_from_names() {

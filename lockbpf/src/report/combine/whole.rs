@@ -1,8 +1,8 @@
 //! What is said of a whole recording, over several runs.
 
 use super::super::schema::{
-    ConditionEntry, CriticalPathEntry, FutexCounts, FutexEntry, InversionEntry, Ns, PathLockEntry, QualityEntry,
-    Report, SCHEMA, ThreadEntry, Totals,
+    ConditionEntry, CoverageEntry, CriticalPathEntry, FutexCounts, FutexEntry, InversionEntry, Ns, ObservedEntry,
+    PathLockEntry, QualityEntry, Report, SCHEMA, ThreadEntry, Totals,
 };
 use super::blame;
 use super::over::{Key, LockIds, Over, grouped};
@@ -59,6 +59,7 @@ fn threads(reports: &[Report]) -> Vec<ThreadEntry> {
             held_union_ns: all.ns(|t| t.held_union_ns),
             held_sum_ns: all.ns(|t| t.held_sum_ns),
             acquisitions: all.count(|t| t.acquisitions),
+            estimated: all.any(|t| t.estimated),
             ..all.largest(|t| t.wait_ns).clone()
         })
         .collect();
@@ -184,6 +185,7 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         target: targets.join(", "),
         duration_ns: time,
         observed_share: observed / all.runs() as f64,
+        observed: coverage(&entries().filter_map(|q| q.observed.as_ref()).collect::<Vec<_>>()),
         futex_only: all.any(|r| r.quality.futex_only),
         processes: all.most(|r| r.quality.processes),
         min_wait_ns: all.largest(|r| r.quality.min_wait_ns).quality.min_wait_ns,
@@ -198,4 +200,21 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         notes,
         incomplete: all.any(|r| r.quality.incomplete),
     }
+}
+
+/// How much was fully observed, in the mean; windows of all runs together. Processes are others in each run.
+fn coverage(runs: &[&ObservedEntry]) -> Option<ObservedEntry> {
+    let mean = |of: fn(&CoverageEntry) -> f64| runs.iter().map(|r| of(&r.overall)).sum::<f64>() / runs.len() as f64;
+    let first = runs.first()?;
+    Some(ObservedEntry {
+        budget: first.budget,
+        overall: CoverageEntry {
+            time_share: mean(|c| c.time_share),
+            cpu_share: mean(|c| c.cpu_share),
+            windows: runs.iter().map(|r| r.overall.windows).sum(),
+            cost_share: mean(|c| c.cost_share),
+            estimated: runs.iter().any(|r| r.overall.estimated),
+        },
+        processes: Vec::new(),
+    })
 }

@@ -5,6 +5,7 @@ use super::place::{Place, StackFrame};
 use super::runs::LockSpread;
 use super::value::{Durations, Ns, ThreadId};
 use super::word::FutexCounts;
+use crate::estimate::Figures;
 use serde::{Deserialize, Serialize};
 
 /// One lock.
@@ -89,6 +90,11 @@ pub struct LockEntry {
     pub chains: Vec<ChainEntry>,
     /// Which thread waited for which, longest first; not complete for long queues.
     pub thread_pairs: Vec<PairEntry>,
+    /// Where the lock was observed in windows only: its acquisitions, mean and 99th percentile of holds and contended
+    /// share as they are estimated for the whole time, with 95 % intervals. `acquisitions`, `contended` and the sum, mean
+    /// and p99 of `hold_ns` are then these estimates; left out where everything was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimates: Option<Figures>,
     /// Futex calls on the lock's word that no lock call explains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub futex: Option<FutexCounts>,

@@ -19,7 +19,7 @@ pub use danger::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
 pub use graph::{CriticalPathEntry, EdgeEntry, GraphEntry, NodeEntry, PathLockEntry};
 pub use lock::{LockEntry, PairEntry, WaitingNow, WaitingPlace};
 pub use place::{Place, StackFrame};
-pub use quality::{FailedProbeEntry, QualityEntry};
+pub use quality::{CoverageEntry, FailedProbeEntry, ObservedEntry, ProcessCoverageEntry, QualityEntry};
 pub use runs::{LockSpread, RunsEntry, SiteSpread};
 pub use section::{SiteEntry, ThreadEntry};
 pub(crate) use value::Unit;

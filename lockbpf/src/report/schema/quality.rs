@@ -32,6 +32,9 @@ pub struct QualityEntry {
     pub impossible: BTreeMap<String, u64>,
     /// Where the recording began or ended in the middle of something, by kind.
     pub edges: BTreeMap<String, u64>,
+    /// How much of the time every lock operation was observed, and at what cost; left out where that was not governed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedEntry>,
     /// Waits that had not ended.
     pub open_at_end: u64,
     /// Probes that failed.
@@ -40,6 +43,47 @@ pub struct QualityEntry {
     pub notes: Vec<String>,
     /// Whether anything that should be in the report is missing from it.
     pub incomplete: bool,
+}
+
+/// How much was fully observed, and what observing cost. Shares are fractions of 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObservedEntry {
+    /// Share of the target's CPU time that observing was allowed to cost; `null` without a bound.
+    pub budget: Option<f64>,
+    /// Over all processes.
+    #[serde(flatten)]
+    pub overall: CoverageEntry,
+    /// Each process.
+    pub processes: Vec<ProcessCoverageEntry>,
+}
+
+/// How much was fully observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CoverageEntry {
+    /// Of the time.
+    pub time_share: f64,
+    /// Of the CPU time that the target itself used.
+    pub cpu_share: f64,
+    /// In how many windows.
+    pub windows: u64,
+    /// What observing cost, of the CPU time that was used.
+    pub cost_share: f64,
+    /// Whether some of it was observed in windows only: its counts are estimates.
+    pub estimated: bool,
+}
+
+/// How much of a process was fully observed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessCoverageEntry {
+    /// Process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Process name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
+    /// How much.
+    #[serde(flatten)]
+    pub coverage: CoverageEntry,
 }
 
 /// A probe that was wanted and is not there.

@@ -3,6 +3,7 @@
 use super::blame::CausesEntry;
 use super::runs::SiteSpread;
 use super::value::{Ns, ThreadId};
+use crate::estimate::Figures;
 use serde::{Deserialize, Serialize};
 
 /// One static critical section.
@@ -33,6 +34,10 @@ pub struct SiteEntry {
     /// The function that its threads were mostly off the CPU in meanwhile, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_in: Option<String>,
+    /// Where it was observed in windows only: as in [`super::LockEntry::estimates`]. `instances` and `hold_ns` are then
+    /// estimates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimates: Option<Figures>,
     /// By `apwt_ns`, then `wait_ns`, then name; from 1.
     pub rank: u64,
     /// In a report on several runs, how far they agree.
@@ -58,4 +63,7 @@ pub struct ThreadEntry {
     pub held_sum_ns: Ns,
     /// Completed sections.
     pub acquisitions: u64,
+    /// Whether all this was scaled from windows, as its process's acquisitions were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }

@@ -1,4 +1,5 @@
 mod contract;
+mod estimates;
 mod examples;
 mod story;
 

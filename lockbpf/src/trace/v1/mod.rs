@@ -3,6 +3,7 @@
 
 pub(super) mod decode;
 pub(super) mod encode;
+pub(super) mod estimates;
 pub(super) mod names;
 mod parts;
 pub(super) mod rows;

@@ -265,21 +265,21 @@ impl Rows {
     }
 }
 
-fn put_lock(out: &mut Vec<u8>, lock: Lock) {
+pub(super) fn put_lock(out: &mut Vec<u8>, lock: Lock) {
     put(out, u64::from(lock.process.0));
     put(out, lock.addr);
 }
 
-fn lock(from: &mut Cursor) -> Result<Lock, Malformed> {
+pub(super) fn lock(from: &mut Cursor) -> Result<Lock, Malformed> {
     Ok(Lock { process: Process(from.number32()?), addr: from.number()? })
 }
 
-fn put_site(out: &mut Vec<u8>, site: Site) {
+pub(super) fn put_site(out: &mut Vec<u8>, site: Site) {
     put(out, u64::from(site.process.0));
     put(out, site.addr);
 }
 
-fn site(from: &mut Cursor) -> Result<Site, Malformed> {
+pub(super) fn site(from: &mut Cursor) -> Result<Site, Malformed> {
     Ok(Site { process: Process(from.number32()?), addr: from.number()? })
 }
 
@@ -294,7 +294,7 @@ fn some_site(from: &mut Cursor) -> Result<Option<Site>, Malformed> {
     if code_in(&[false, true], from)? { site(from).map(Some) } else { Ok(None) }
 }
 
-fn via(from: &mut Cursor) -> Result<Via, Malformed> {
+pub(super) fn via(from: &mut Cursor) -> Result<Via, Malformed> {
     Via::from_u8(from.byte()?).ok_or(Malformed::Unknown("call"))
 }
 

@@ -1,0 +1,96 @@
+//! The gates: whether a process's full tier is open, what observing it takes, and what a closing cuts.
+
+use crate::atomic::add;
+use crate::maps::{ACCOUNTS, GATES};
+use crate::section::sums;
+use crate::thread::{Thread, current};
+use lockbpf_common::config::MAX_HELD;
+use lockbpf_common::gate::{self, Account, CLOSINGS, Gate};
+use lockbpf_common::sums::SumKey;
+
+/// Changes the account of a slot on this CPU.
+#[inline(always)]
+pub fn charge(slot: u32, change: impl FnOnce(&mut Account)) {
+    if let Some(account) = ACCOUNTS.get_ptr_mut(slot) {
+        // SAFETY: the kernel returned a valid entry of this CPU; what a preempted program may lose of it is noise in a sum
+        // that is an estimate anyway.
+        change(unsafe { &mut *account });
+    }
+}
+
+/// The current thread at a hit of the probe with this cookie, if its process's gate is open and it is observed.
+#[inline(always)]
+pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
+    let slot = gate::slot(cookie);
+    charge(slot, |account| account.hits += 1);
+    let gate = GATES.get(slot)?;
+    let epoch = gate.epoch;
+    if epoch == 0 {
+        return None;
+    }
+    let t = current()?;
+    if t.epoch != epoch {
+        if t.epoch != 0 {
+            cut(t, gate);
+        }
+        t.epoch = epoch;
+        t.slot = slot;
+    }
+    t.hits = t.hits.wrapping_add(1);
+    Some(t)
+}
+
+/// Forgets what the thread was seen to do before its gate was closed, if it has been since. For whatever does not come
+/// through [`pass`].
+#[inline(always)]
+pub fn refresh(t: &mut Thread) {
+    if t.epoch == 0 {
+        return;
+    }
+    if let Some(gate) = GATES.get(t.slot)
+        && gate.epoch != t.epoch
+    {
+        cut(t, gate);
+        t.epoch = 0;
+    }
+}
+
+/// Whether what the thread was seen to do still holds.
+#[inline(always)]
+pub fn is_open(t: &Thread) -> bool {
+    GATES.get(t.slot).is_some_and(|gate| gate.epoch == t.epoch)
+}
+
+/// Since when the thread's gate is open, on `CLOCK_BOOTTIME`, ns.
+#[inline(always)]
+pub fn opened_boottime(t: &Thread) -> u64 {
+    GATES.get(t.slot).map_or(0, |gate| gate.opened_boottime_ns)
+}
+
+/// The thread's gate was closed while it held locks: how long its sections lasted will never be known, but that they
+/// were there, and for how long at least, is. A function of its own: it burdens no hot path.
+#[inline(never)]
+fn cut(t: &mut Thread, gate: &Gate) {
+    let closed_ns = gate.closed_ns[t.epoch as usize & (CLOSINGS - 1)];
+    let waits_for = if t.futex.role == crate::futex::NONE { 0 } else { t.futex.word };
+    let depth = t.depth as usize;
+    let mut i = 0;
+    while i < MAX_HELD {
+        let h = &t.held[i & (MAX_HELD - 1)];
+        // What it still waits for has not been acquired.
+        if i < depth && h.lock != waits_for && h.acquire_ns <= closed_ns {
+            let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
+            if let Some(s) = sums(&key, 0, h.acquire_ns) {
+                // Others may hold the lock by now, so nothing orders the writers.
+                add(&mut s.cut, 1);
+                add(&mut s.cut_ns, closed_ns - h.acquire_ns);
+            }
+        }
+        i += 1;
+    }
+    t.depth = 0;
+    t.overflow = 0;
+    t.released_ns = 0;
+    t.pending.via = 0;
+    t.off.reason = 0;
+}

@@ -1,0 +1,234 @@
+//! The full tier, process by process: probes are placed and the gate opened, or the gate closed and the probes removed.
+
+use super::CaptureError;
+use super::attach::ProbeSite;
+use super::placer::{Links, Mechanism, Placer};
+use super::sched::Sched;
+use crate::costs::Costs;
+use crate::governor::Reading;
+use crate::quality::FailedProbe;
+use crate::units::Nanos;
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
+use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use std::time::Duration;
+
+/// Every gate, and what observing each process has taken.
+pub struct Gates {
+    placer: Placer,
+    sched: Sched,
+    gates: Array<MapData, Gate>,
+    accounts: PerCpuArray<MapData, Account>,
+    targets: HashMap<MapData, u32, u32>,
+    sites: Vec<ProbeSite>,
+    slots: Vec<Slot>,
+    failed: Vec<FailedProbe>,
+    /// Probes in place.
+    placed: usize,
+}
+
+/// One process's.
+#[derive(Default)]
+struct Slot {
+    pid: u32,
+    epoch: u64,
+    gate: Gate,
+    links: Links,
+}
+
+impl Gates {
+    /// Takes the maps from the object; slot 0, all processes, exists from the start.
+    pub(super) fn new(
+        ebpf: &mut Ebpf,
+        placer: Placer,
+        sched: Sched,
+        sites: &[ProbeSite],
+    ) -> Result<Self, CaptureError> {
+        let mut map = |name: &'static str| ebpf.take_map(name).ok_or(CaptureError::NoMap(name));
+        let (gates, accounts, targets): (Map, Map, Map) = (map("GATES")?, map("ACCOUNTS")?, map("TARGETS")?);
+        Ok(Self {
+            placer,
+            sched,
+            gates: gates.try_into()?,
+            accounts: accounts.try_into()?,
+            targets: targets.try_into()?,
+            sites: sites.to_vec(),
+            slots: vec![Slot::default()],
+            failed: Vec::new(),
+            placed: 0,
+        })
+    }
+
+    /// How uprobes are placed.
+    #[must_use]
+    pub fn mechanism(&self) -> Mechanism {
+        self.placer.mechanism()
+    }
+
+    /// Probes in place, all processes together.
+    #[must_use]
+    pub fn placed(&self) -> usize {
+        self.placed
+    }
+
+    /// What could not be placed since this was asked last.
+    pub fn take_failed(&mut self) -> Vec<FailedProbe> {
+        std::mem::take(&mut self.failed)
+    }
+
+    /// Gives a process a slot: a free one, or a new one; `None` if there are no more.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, CaptureError> {
+        let free = self.slots.iter().skip(1).position(|slot| slot.pid == 0).map(|i| i + 1);
+        let slot = free.unwrap_or(self.slots.len());
+        let Some(number) = u32::try_from(slot).ok().filter(|&n| n < MAX_SLOTS) else { return Ok(None) };
+        if free.is_none() {
+            self.slots.push(Slot::default());
+        }
+        self.slots[slot].pid = pid;
+        self.targets.insert(pid, number, 0)?;
+        Ok(Some(number))
+    }
+
+    /// Observes a process beyond the last slot: by the futex tier only, which is told.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn refuse(&mut self, pid: u32) -> Result<(), CaptureError> {
+        self.targets.insert(pid, 0, 0)?;
+        let reason = format!("{} processes have theirs already: of this one only waits are seen", MAX_SLOTS - 1);
+        self.failed.push(FailedProbe { probe: format!("uprobes of pid {pid}"), file: None, reason });
+        Ok(())
+    }
+
+    /// Opens every gate whose probes are in place.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn open_all(&mut self) -> Result<(), CaptureError> {
+        for slot in 0..self.slots.len() {
+            if !self.slots[slot].links.is_empty() {
+                self.open(slot as u32)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a process that has exited: its slot is free for another.
+    pub fn dismiss(&mut self, slot: u32) {
+        if let Some(slot) = self.slots.get_mut(slot as usize) {
+            // It may be gone from the map already.
+            let _ = self.targets.remove(&slot.pid);
+            slot.pid = 0;
+        }
+    }
+
+    /// Places a slot's probes; its gate stays closed. Nothing is done if they are in place.
+    pub fn place(&mut self, slot: u32) {
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        if !state.links.is_empty() {
+            return;
+        }
+        let (links, failed) = self.placer.place(&self.sites, state.pid, slot);
+        self.placed += self.sites.len().saturating_sub(failed.len());
+        state.links = links;
+        self.failed.extend(failed);
+    }
+
+    /// Opens a slot's gate, its probes being in place.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn open(&mut self, slot: u32) -> Result<(), CaptureError> {
+        let Some(state) = self.slots.get_mut(slot as usize) else { return Ok(()) };
+        if let Some(failed) = self.sched.on() {
+            self.failed.push(failed);
+        }
+        state.epoch += 1;
+        state.gate.epoch = state.epoch;
+        state.gate.opened_boottime_ns = clock(ClockId::CLOCK_BOOTTIME);
+        Ok(self.gates.set(slot, state.gate, 0)?)
+    }
+
+    /// Closes a slot's gate: its probes do nothing any more. They are still there.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn close(&mut self, slot: u32) -> Result<(), CaptureError> {
+        let Some(state) = self.slots.get_mut(slot as usize) else { return Ok(()) };
+        if state.gate.epoch == 0 {
+            return Ok(());
+        }
+        state.gate.closed_ns[state.epoch as usize & (CLOSINGS - 1)] = clock(ClockId::CLOCK_MONOTONIC);
+        state.gate.epoch = 0;
+        self.gates.set(slot, state.gate, 0)?;
+        if self.slots.iter().all(|slot| slot.gate.epoch == 0) {
+            self.sched.off();
+        }
+        Ok(())
+    }
+
+    /// Removes a slot's probes, without waiting until the kernel has done with them.
+    pub fn remove(&mut self, slot: u32) {
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let links = std::mem::take(&mut state.links);
+        self.placed = self.placed.saturating_sub(self.sites.len());
+        std::thread::spawn(move || drop(links));
+    }
+
+    /// Places probes in further libraries: at once where the gate is open, at the next opening elsewhere.
+    pub fn extend(&mut self, sites: &[ProbeSite]) {
+        for (slot, state) in self.slots.iter_mut().enumerate() {
+            if state.gate.epoch != 0 {
+                let (links, failed) = self.placer.place(sites, state.pid, slot as u32);
+                self.placed += sites.len().saturating_sub(failed.len());
+                state.links.extend(links);
+                self.failed.extend(failed);
+            }
+        }
+        self.sites.extend_from_slice(sites);
+    }
+
+    /// What a process has used, and what observing it has cost by these prices; `None` if it is gone.
+    #[must_use]
+    pub fn reading(&self, slot: u32, costs: &Costs) -> Option<Reading> {
+        let state = self.slots.get(slot as usize)?;
+        let cpu_clock = clock_getcpuclockid(Pid::from_raw(state.pid.cast_signed())).ok()?;
+        let account = self.account(slot)?;
+        let cpu = clock_gettime(cpu_clock).ok()?;
+        Some(Reading {
+            time: super::session::now(),
+            cpu: Nanos(Duration::from(cpu).as_nanos() as u64),
+            cost: price(costs, &account),
+        })
+    }
+
+    /// What observing a process has taken so far.
+    fn account(&self, slot: u32) -> Option<Account> {
+        let mut sum = Account::default();
+        for cpu in self.accounts.get(&slot, 0).ok()?.iter() {
+            sum.hits += cpu.hits;
+            sum.records += cpu.records;
+            sum.futex_calls += cpu.futex_calls;
+            sum.switches += cpu.switches;
+        }
+        Some(sum)
+    }
+}
+
+/// What an account's entries cost, by these prices.
+fn price(costs: &Costs, account: &Account) -> Nanos {
+    let ns = account.hits as f64 * costs.hit_ns
+        + account.records as f64 * costs.record_ns
+        + account.futex_calls as f64 * costs.futex_ns
+        + account.switches as f64 * costs.switch_ns;
+    Nanos(ns as u64)
+}
+
+fn clock(id: ClockId) -> u64 {
+    clock_gettime(id).map_or(0, |t| Duration::from(t).as_nanos() as u64)
+}

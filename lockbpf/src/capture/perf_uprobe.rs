@@ -1,0 +1,94 @@
+//! Uprobes as perf events with an attach cookie (kernel 5.15), of which aya keeps the cookie to itself.
+
+use super::raw_program::bpf;
+use aya_obj::generated::{bpf_attach_type, bpf_cmd, perf_event_attr};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Where the kernel describes its uprobe events.
+const PMU: &str = "/sys/bus/event_source/devices/uprobe";
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOEXEC: u64 = 8;
+
+/// The kernel's uprobe events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PerfUprobes {
+    kind: u32,
+    returns_bit: u32,
+}
+
+/// Where a probe goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Offset in it.
+    pub offset: u64,
+    /// The process; 0 for all.
+    pub pid: u32,
+    /// Whether at the function's return.
+    pub returns: bool,
+}
+
+/// A prefix of `union bpf_attr` for `BPF_LINK_CREATE` on a perf event.
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    cookie: u64,
+}
+
+impl PerfUprobes {
+    /// Finds out how this kernel numbers them.
+    pub(super) fn find() -> io::Result<Self> {
+        let read = |name: &str| std::fs::read_to_string(Path::new(PMU).join(name));
+        let odd = |text: &str| io::Error::other(format!("{PMU} has an unexpected entry: {}", text.trim()));
+        let kind = read("type")?;
+        let bit = read("format/retprobe")?;
+        Ok(Self {
+            kind: kind.trim().parse().map_err(|_| odd(&kind))?,
+            returns_bit: bit
+                .trim()
+                .strip_prefix("config:")
+                .and_then(|bit| bit.parse().ok())
+                .filter(|&bit| bit < 64)
+                .ok_or_else(|| odd(&bit))?,
+        })
+    }
+
+    /// Places a program. Returns the event and the program's link to it.
+    pub(super) fn attach(self, program: &OwnedFd, at: &Place<'_>, cookie: u64) -> io::Result<(OwnedFd, OwnedFd)> {
+        let path = CString::new(at.path.as_os_str().as_bytes())?;
+        // SAFETY: a structure of integers and unions of integers: all zeros is a valid value.
+        let mut attr: perf_event_attr = unsafe { std::mem::zeroed() };
+        attr.type_ = self.kind;
+        attr.size = size_of::<perf_event_attr>() as u32;
+        attr.config = u64::from(at.returns) << self.returns_bit;
+        attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
+        attr.__bindgen_anon_4.probe_offset = at.offset;
+        // For all processes the event needs a CPU in name; the probe fires on each.
+        let (pid, cpu) = if at.pid == 0 { (-1, 0) } else { (at.pid as libc::pid_t, -1) };
+        // SAFETY: attr is a live structure of the size it states, and the path in it outlives the call.
+        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, cpu, -1, CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
+        let event = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let link = LinkCreate {
+            prog_fd: program.as_raw_fd() as u32,
+            target_fd: event.as_raw_fd() as u32,
+            attach_type: bpf_attach_type::BPF_PERF_EVENT as u32,
+            cookie,
+            ..LinkCreate::default()
+        };
+        let link = bpf(bpf_cmd::BPF_LINK_CREATE, &link)?;
+        Ok((event, link))
+    }
+}

@@ -1,0 +1,128 @@
+//! Placing uprobes: by sessions where the kernel has them (6.13), else by a perf event per function and half.
+
+use super::CaptureError;
+use super::attach::{ProbeSite, reason};
+use super::multi;
+use super::perf_uprobe::{self, PerfUprobes};
+use super::probe_table::{FUNCTIONS, Function};
+use crate::quality::FailedProbe;
+use aya::Ebpf;
+use aya::programs::UProbe;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// How uprobes are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// One link per file and process, the return half only where it is needed (kernel 6.13).
+    Session,
+    /// A perf event per function and half.
+    PerfEvents,
+}
+
+/// The loaded uprobe programs, ready to be placed.
+pub(super) enum Placer {
+    Session(multi::Program),
+    PerfEvents { kind: PerfUprobes, programs: HashMap<&'static str, OwnedFd> },
+}
+
+/// Probes in place: each is removed by being dropped. The breakpoints go at once, but the kernel then waits for a grace period
+/// (some 50 ms), and a drop with it.
+#[derive(Default)]
+pub(super) struct Links(Vec<OwnedFd>);
+
+impl Placer {
+    /// Loads the programs: the session program if wanted and the kernel takes it, else the plain ones.
+    pub(super) fn load(ebpf: &mut Ebpf, sessions: bool) -> Result<Self, CaptureError> {
+        if sessions {
+            match multi::Program::load(super::object::BYTES, ebpf.maps()) {
+                Ok(program) => return Ok(Self::Session(program)),
+                Err(error) => log::info!("no uprobe sessions, using perf events: {error}"),
+            }
+        }
+        let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
+        let mut programs = HashMap::new();
+        for name in FUNCTIONS.iter().flat_map(halves) {
+            if programs.contains_key(name) {
+                continue;
+            }
+            let error = |source| CaptureError::Program { name: name.to_owned(), source };
+            let program: &mut UProbe = super::attach::program(ebpf, name)?;
+            program.load().map_err(error)?;
+            let fd = program.fd().map_err(error)?.as_fd().try_clone_to_owned();
+            programs.insert(name, fd.map_err(|e| error(e.into()))?);
+        }
+        Ok(Self::PerfEvents { kind, programs })
+    }
+
+    /// How uprobes are placed.
+    pub(super) fn mechanism(&self) -> Mechanism {
+        match self {
+            Self::Session(_) => Mechanism::Session,
+            Self::PerfEvents { .. } => Mechanism::PerfEvents,
+        }
+    }
+
+    /// Places the programs at `sites`, for one process or for all with `pid` 0, with the slot in their cookies. Also returns
+    /// what failed.
+    pub(super) fn place(&self, sites: &[ProbeSite], pid: u32, slot: u32) -> (Links, Vec<FailedProbe>) {
+        let cookie = |site: &ProbeSite| lockbpf_common::gate::cookie(site.function.cookie, slot);
+        let mut links = Links::default();
+        let mut failed = Vec::new();
+        match self {
+            Self::Session(program) => {
+                for sites in sites.chunk_by(|a, b| a.path == b.path) {
+                    let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
+                    let cookies: Vec<u64> = sites.iter().map(cookie).collect();
+                    match program.attach(&sites[0].path, &offsets, &cookies, pid) {
+                        Ok(link) => links.0.push(link),
+                        Err(error) => failed.extend(sites.iter().map(|site| site.failed(reason(&error)))),
+                    }
+                }
+            }
+            Self::PerfEvents { kind, programs } => {
+                for site in sites {
+                    for name in halves(site.function) {
+                        let returns = Some(name) == site.function.ret;
+                        let Some(program) = programs.get(name) else { continue };
+                        let at = perf_uprobe::Place { path: &site.path, offset: site.file_offset, pid, returns };
+                        match kind.attach(program, &at, cookie(site)) {
+                            Ok((event, link)) => links.0.extend([link, event]),
+                            Err(error) => failed.push(site.failed(reason(&error))),
+                        }
+                    }
+                }
+            }
+        }
+        (links, failed)
+    }
+}
+
+/// The plain programs of a function, the return half first: an entry without its return would leave an attempt open.
+fn halves(function: &'static Function) -> impl Iterator<Item = &'static str> {
+    function.ret.into_iter().chain([function.entry])
+}
+
+impl Links {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds others.
+    pub(super) fn extend(&mut self, more: Self) {
+        self.0.extend({ more }.0.drain(..));
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        // Each removal waits for the kernel's grace period; side by side they share it.
+        std::thread::scope(|scope| {
+            for link in self.0.drain(..) {
+                scope.spawn(move || drop(link));
+            }
+        });
+    }
+}

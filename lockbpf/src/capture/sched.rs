@@ -1,0 +1,62 @@
+//! The program on `sched_switch`, which tells what a holder does instead of running: on only while some full tier is open,
+//! since every switch of the machine passes it.
+
+use super::attach::reason;
+use super::btf::Btf;
+use super::probe_table::SCHED_SWITCH;
+use super::raw_program::{self, Kind, RawError};
+use crate::quality::FailedProbe;
+use aya::Ebpf;
+use std::os::fd::OwnedFd;
+
+/// The loaded program, and its link while it is on.
+pub(super) struct Sched {
+    program: Option<OwnedFd>,
+    link: Option<OwnedFd>,
+    /// Why it cannot be used, until that is told.
+    failed: Option<FailedProbe>,
+}
+
+impl Sched {
+    /// Loads it. Without it, only what it tells is missing.
+    pub(super) fn load(ebpf: &Ebpf, types: &Btf) -> Self {
+        match load(ebpf, types) {
+            Ok(program) => Self { program: Some(program), link: None, failed: None },
+            Err(error) => Self { program: None, link: None, failed: Some(failure(&error)) },
+        }
+    }
+
+    /// Switches it on; returns what failed, once.
+    pub(super) fn on(&mut self) -> Option<FailedProbe> {
+        if let (Some(program), None) = (&self.program, &self.link) {
+            match raw_program::attach_tracepoint(program) {
+                Ok(link) => self.link = Some(link),
+                Err(error) => {
+                    self.program = None;
+                    self.failed = Some(failure(&error));
+                }
+            }
+        }
+        self.failed.take()
+    }
+
+    /// Switches it off.
+    pub(super) fn off(&mut self) {
+        if let Some(link) = self.link.take() {
+            // Not waited for: the kernel patches its code.
+            std::thread::spawn(move || drop(link));
+        }
+    }
+}
+
+fn load(ebpf: &Ebpf, types: &Btf) -> Result<OwnedFd, RawError> {
+    let id = types.tracepoint(SCHED_SWITCH).ok_or_else(|| RawError::Object {
+        program: SCHED_SWITCH,
+        reason: "the kernel's types have no such tracepoint".to_owned(),
+    })?;
+    raw_program::load(super::object::BYTES, ebpf.maps(), SCHED_SWITCH, Kind::Tracepoint(id))
+}
+
+fn failure(error: &RawError) -> FailedProbe {
+    FailedProbe { probe: format!("sched:{SCHED_SWITCH}"), file: None, reason: reason(error) }
+}

@@ -1,0 +1,96 @@
+//! Intervals, and the quantiles of distributions that they need.
+
+use serde::{Deserialize, Serialize};
+
+/// Normal quantile of a two-sided 95 %.
+pub(super) const Z: f64 = 1.959_964;
+
+/// An estimate with its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The estimate.
+    pub value: f64,
+    /// The true value is at least this.
+    pub low: f64,
+    /// And at most this.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Something that is known.
+    #[must_use]
+    pub fn exact(value: f64) -> Self {
+        Self { value, low: value, high: value }
+    }
+
+    /// Half of its width as a part of the value; 0 of nothing.
+    #[must_use]
+    pub fn half_width(&self) -> f64 {
+        if self.value > 0.0 { (self.high - self.low) / 2.0 / self.value } else { 0.0 }
+    }
+
+    /// Standard deviation of an estimate with such an interval.
+    #[must_use]
+    pub fn deviation(&self) -> f64 {
+        (self.high - self.low) / 2.0 / Z
+    }
+
+    /// Each of its numbers through a function that does not change their order.
+    pub(super) fn map(self, f: impl Fn(f64) -> f64) -> Self {
+        Self { value: f(self.value), low: f(self.low), high: f(self.high) }
+    }
+
+    /// With the value inside, where rounding or a bound has left it outside.
+    pub(super) fn in_order(self) -> Self {
+        Self { low: self.low.min(self.value), high: self.high.max(self.value), ..self }
+    }
+
+    /// Extended to what another one includes.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self { low: self.low.min(other.low), high: self.high.max(other.high), ..self }
+    }
+}
+
+/// What a standard error has to be multiplied with because it was itself estimated with so many degrees of freedom.
+pub(super) fn student(freedom: f64) -> f64 {
+    /// 97.5 % quantiles of Student's distribution with 1, 2, … degrees of freedom.
+    const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    let at = |n: f64| if n < 1.5 { T[0] } else { T.get(n as usize - 1).copied().unwrap_or(Z + 2.72 / (n - 0.5)) };
+    let (below, part) = (freedom.max(1.0).floor(), freedom.max(1.0).fract());
+    let t = at(below) + (at(below + 1.0) - at(below)) * part;
+    t / Z
+}
+
+/// The 2.5 % and 97.5 % quantiles of a gamma distribution with this shape and mean 1 (Wilson and Hilferty).
+pub(super) fn gamma(shape: f64) -> (f64, f64) {
+    let shape = shape.max(0.05);
+    let (mean, sd) = (1.0 - 1.0 / (9.0 * shape), (1.0 / (9.0 * shape)).sqrt());
+    let quantile = |z: f64| (mean + z * sd).max(0.0).powi(3);
+    (quantile(-Z), quantile(Z))
+}
+
+/// Wilson's interval of a share that was seen in `n` independent trials.
+pub(super) fn wilson(share: f64, n: f64) -> (f64, f64) {
+    let n = n.max(1e-9);
+    let z2 = Z * Z;
+    let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    let half = Z / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).max(0.0).sqrt();
+    ((middle - half).clamp(0.0, share), (middle + half).clamp(share, 1.0))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_tables() {
+        assert!((student(3.0) * Z - 3.182).abs() < 1e-6);
+        assert!((student(30.0) * Z - 2.042).abs() < 0.02);
+        assert!((student(0.0) * Z - 12.706).abs() < 1e-6);
+        let (low, high) = gamma(10.0);
+        assert!((low - 0.4795).abs() < 0.01 && (high - 1.7085).abs() < 0.01, "{low} {high}");
+        let (low, high) = wilson(0.0, 100.0);
+        assert!(low == 0.0 && (high - 0.037).abs() < 0.001, "{high}");
+        assert_eq!(wilson(1.0, 100.0).1, 1.0);
+    }
+}

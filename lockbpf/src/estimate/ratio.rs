@@ -1,0 +1,95 @@
+//! Totals: what was seen per unit of own work, times all of the work.
+
+use super::interval::{Interval, gamma, student};
+use super::moments::{Count, Moments, Pairs};
+use super::process::{ProcessSums, Sizes};
+
+/// Where fewer of those that are so long lie inside a window, weights end.
+pub(super) const LEAST_INSIDE: f64 = 0.02;
+
+/// One subject and the process that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale<'a> {
+    pub process: &'a ProcessSums,
+    pub moments: &'a Moments,
+}
+
+impl<'a> Scale<'a> {
+    pub(super) fn of(process: &'a ProcessSums, moments: &'a Moments) -> Self {
+        Self { process, moments }
+    }
+
+    /// Variance of a ratio over windows; `None` if there is not much more than one that counts.
+    pub(super) fn variance(&self, pairs: &Pairs) -> Option<f64> {
+        // Windows of equal weight that would tell as much (Kish).
+        let n = if pairs.below2 > 0.0 { pairs.below * pairs.below / pairs.below2 } else { 0.0 };
+        let t = student(n - 1.0);
+        let spread = pairs.deviation() / (pairs.below * pairs.below) * t * t * (1.0 - self.process.fraction());
+        (n > 1.5 && pairs.below > 0.0).then(|| spread * n / (n - 1.0))
+    }
+
+    /// Independent sections that would know a share as well as these windows do. Where windows do not differ at all, it is
+    /// between all sections and all windows.
+    pub(super) fn independent(&self, pairs: &Pairs, count: f64) -> f64 {
+        let share = pairs.ratio().clamp(0.0, 1.0);
+        match self.variance(pairs) {
+            Some(variance) if variance > 0.0 && share * (1.0 - share) > 0.0 => {
+                (share * (1.0 - share) / variance).min(count)
+            }
+            _ => count.powf(0.75) * self.moments.windows.powf(0.25),
+        }
+    }
+
+    /// Σ of the weighted waits, and the same without those that a window's edge has hidden: a wait that began before the
+    /// window is not seen to end in it. `length` is what must fit in beside the wait.
+    pub(super) fn waits(&self, length: f64) -> (f64, f64) {
+        let inside = self.process.inside(length).max(LEAST_INSIDE);
+        self.moments.waits.iter().fold((0.0, 0.0), |(seen, all), &(bucket, n)| {
+            let fits = self.process.inside(length + middle(bucket.into())).max(LEAST_INSIDE);
+            (seen + n, all + n * (inside / fits).max(1.0))
+        })
+    }
+}
+
+/// The middle of a bucket, ns.
+pub(super) fn middle(bucket: usize) -> f64 {
+    2f64.powf(bucket as f64 + 0.5)
+}
+
+/// Acquisitions in all.
+pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
+    let Scale { process, moments } = scale;
+    let (seen, all) = scale.waits(0.0);
+    let completed = moments.contended.below;
+    let hidden = if completed > 0.0 { 1.0 + (all - seen) / completed } else { 1.0 };
+    let ways = process.ways().iter().filter_map(|&way| {
+        let (sizes, count) = (process.sizes.get(way)?, moments.counts.get(way)?);
+        total(sizes, count, process)
+    });
+    let sampled = ways.reduce(Interval::or).map_or(Interval::exact(moments.seen), |total| total.map(|x| x * hidden));
+    sampled.map(|x| x.max(moments.seen) + moments.whole.acquisitions)
+}
+
+/// A total in one way; `None` if there is nothing to scale with.
+fn total(sizes: &Sizes, count: &Count, process: &ProcessSums) -> Option<Interval> {
+    let n = process.clusters;
+    if sizes.sum <= 0.0 || count.sum <= 0.0 {
+        return None;
+    }
+    let rate = count.sum / sizes.sum;
+    let (value, unit) = (rate * sizes.of, sizes.of / sizes.sum);
+    let unseen = 1.0 - (sizes.plain / sizes.of).clamp(0.0, 1.0);
+    let deviation = (count.squares - 2.0 * rate * count.product + rate * rate * sizes.squares).max(0.0);
+    let variance = if n > 1.5 {
+        let t = student(n - 1.0);
+        unit * unit * deviation * n / (n - 1.0) * t * t * unseen
+    } else {
+        value * value * unseen
+    };
+    // One more window like the fullest one may have been missed.
+    let one = (unit * (count.largest - count.sum / n)).max(0.0) * unseen;
+    let shape = |value: f64, variance: f64| value * value / variance.max(value * value * 1e-12);
+    let low = value * gamma(shape(value, variance)).0;
+    let high = (value + one) * gamma(shape(value + one, variance + one * one)).1;
+    Some(Interval { value, low, high })
+}

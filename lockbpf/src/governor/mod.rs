@@ -1,0 +1,273 @@
+//! When the full tier of a process is open: always, if observing it costs less than the budget; else in windows at random
+//! places, as long and as far apart as the budget allows.
+//!
+//! Pure: it is told what observing has cost and what the process has used, and says what to do and when to ask again. While
+//! the tier does not stay open, time is divided into cycles with one window each. The lengths of a cycle and of its window are
+//! settled before it begins, and the window's place is drawn at random, so that what is seen there may stand for the whole,
+//! also of a program whose work is periodic.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod tests;
+
+use crate::units::{Nanos, Time};
+use std::time::Duration;
+
+/// The part of the budget that is spent. Costs are calibrated in a small loop; in a program whose caches the probes
+/// disturb they have been measured at up to 1.4 times that.
+const SPEND: f64 = 0.7;
+/// Usual length of a cycle.
+const CYCLE: Duration = Duration::from_millis(500);
+/// Longest cycle: a tier that opens more seldom than this tells too little.
+const MAX_CYCLE: Duration = Duration::from_secs(10);
+/// Shortest window worth its opening.
+const MIN_WINDOW: Duration = Duration::from_millis(5);
+/// Cost beyond the budget at which the tier is closed: a burst is paid back later.
+const CREDIT: Duration = Duration::from_millis(30);
+/// How much of the highest cost rate seen is still expected one window later.
+const DECAY: f64 = 0.93;
+/// Windows that must have been cheap before the tier stays open.
+const CALM_WINDOWS: u32 = 4;
+/// How often an open tier is looked at: with closing it, a burst is over well within 200 ms.
+pub const LOOK: Duration = Duration::from_millis(20);
+
+/// The share of a process's CPU time that observing it may cost.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Budget(f64);
+
+impl Budget {
+    /// A share between 0 and 1, without either.
+    #[must_use]
+    pub fn new(share: f64) -> Option<Self> {
+        (share > 0.0 && share < 1.0).then_some(Self(share))
+    }
+
+    /// The share.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.0
+    }
+}
+
+/// What is known about a process at one moment, since it is observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// When.
+    pub time: Time,
+    /// CPU time used, the cost of observing included.
+    pub cpu: Nanos,
+    /// Of this, what observing cost, by calibrated prices.
+    pub cost: Nanos,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing, until the given time.
+    Wait(Time),
+    /// Open the tier, then tell [`Policy::opened`].
+    Open,
+    /// Close the tier.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Open until it costs too much.
+    Always,
+    /// In a cycle, before its window.
+    Before { open: Time, window: Duration, end: Time },
+    /// Being opened: for a window of a cycle, or to stay open.
+    Opening(Option<(Duration, Time)>),
+    /// In the window of a cycle.
+    During { close: Time, end: Time, opened: Reading },
+    /// In a cycle, after its window.
+    After { end: Time },
+    /// Between stretches.
+    Between { always: bool },
+}
+
+/// The policy for one process.
+#[derive(Debug)]
+pub struct Policy {
+    budget: Budget,
+    state: State,
+    first: Reading,
+    last: Reading,
+    /// Cost per time while the tier is open, the highest lately.
+    rate: f64,
+    /// CPU time per time, smoothed.
+    usage: f64,
+    /// What opening and closing take, during which the probes cost but tell nothing.
+    edges: Duration,
+    calm: u32,
+    random: fastrand::Rng,
+}
+
+impl Policy {
+    /// For a process whose tier is open from the first reading on.
+    #[must_use]
+    pub fn open(budget: Budget, first: Reading, seed: u64) -> Self {
+        Self::begin(budget, first, State::Always, seed)
+    }
+
+    /// For a process whose tier is closed at the first reading.
+    #[must_use]
+    pub fn closed(budget: Budget, first: Reading, seed: u64) -> Self {
+        Self::begin(budget, first, State::Between { always: true }, seed)
+    }
+
+    fn begin(budget: Budget, first: Reading, state: State, seed: u64) -> Self {
+        let random = fastrand::Rng::with_seed(seed);
+        Self {
+            budget,
+            state,
+            first,
+            last: first,
+            rate: 0.0,
+            usage: 0.0,
+            edges: Duration::from_millis(10),
+            calm: 0,
+            random,
+        }
+    }
+
+    /// Whether the tier is to be open now.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Always | State::During { .. })
+    }
+
+    /// Tells how long the probes were in place while the tier was not open, at one opening and closing.
+    pub fn edges_took(&mut self, edges: Duration) {
+        self.edges = (self.edges * 3 + edges) / 4;
+    }
+
+    /// The tier is open as of this reading.
+    pub fn opened(&mut self, now: Reading) {
+        if let State::Opening(window) = self.state {
+            self.state = match window {
+                Some((window, end)) => {
+                    let close = later(now.time, window);
+                    State::During { close, end: end.max(close), opened: now }
+                }
+                None => State::Always,
+            };
+            self.last = now;
+        }
+    }
+
+    /// Whether the tier is open until it costs too much.
+    #[must_use]
+    pub fn stays_open(&self) -> bool {
+        matches!(self.state, State::Always)
+    }
+
+    /// The last reading of which it made something.
+    #[must_use]
+    pub fn last(&self) -> Reading {
+        self.last
+    }
+
+    /// What to do at this reading. [`Action::Wait`] is the last answer of a look; after any other, ask again.
+    pub fn look(&mut self, now: Reading) -> Action {
+        self.learn(now);
+        match self.state {
+            State::Always if self.debt(now) > CREDIT.as_nanos() as f64 => {
+                self.rate = self.rate.max(self.budget.0);
+                self.calm = 0;
+                self.state = State::Between { always: false };
+                Action::Close
+            }
+            State::Always => Action::Wait(later(now.time, LOOK)),
+            State::Before { open, window, end } if now.time >= open => {
+                self.state = State::Opening(Some((window, end)));
+                Action::Open
+            }
+            State::Before { open, .. } => Action::Wait(open),
+            State::Opening(_) => Action::Open,
+            State::During { close, end, opened } => {
+                let spent = now.cost.0.saturating_sub(opened.cost.0) as f64;
+                let over = spent > self.planned(close.since(opened.time)) * 3.0 + CREDIT.as_nanos() as f64;
+                if now.time < close && !over {
+                    return Action::Wait(close.min(later(now.time, LOOK)));
+                }
+                self.assess(opened, now);
+                self.state = State::After { end };
+                Action::Close
+            }
+            State::After { end } if now.time >= end => {
+                self.state = State::Between { always: self.calm >= CALM_WINDOWS && self.debt(now) <= 0.0 };
+                self.look(now)
+            }
+            State::After { end } => Action::Wait(end),
+            State::Between { always: true } => {
+                self.state = State::Opening(None);
+                Action::Open
+            }
+            State::Between { always: false } => {
+                let (cycle, window) = self.plan(now);
+                let room = cycle.saturating_sub(window).saturating_sub(self.edges);
+                let open = later(now.time, room.mul_f64(self.random.f64()));
+                self.state = State::Before { open, window, end: later(now.time, cycle) };
+                Action::Wait(open)
+            }
+        }
+    }
+
+    /// What observing has cost beyond the part of the budget that is to be spent, ns.
+    fn debt(&self, now: Reading) -> f64 {
+        let (cost, cpu) = (now.cost - self.first.cost, now.cpu - self.first.cpu);
+        cost.0 as f64 - self.budget.0 * SPEND * cpu.0 as f64
+    }
+
+    /// The cost expected of a window, ns.
+    fn planned(&self, window: Nanos) -> f64 {
+        self.rate * window.0 as f64
+    }
+
+    /// Takes note of how fast the process uses CPU time, and, while open, of what observing costs.
+    fn learn(&mut self, now: Reading) {
+        let wall = now.time.since(self.last.time).0 as f64;
+        if wall < LOOK.as_nanos() as f64 / 4.0 {
+            return;
+        }
+        let rate = now.cost.0.saturating_sub(self.last.cost.0) as f64 / wall;
+        let usage = now.cpu.0.saturating_sub(self.last.cpu.0) as f64 / wall;
+        // A second's memory.
+        let weight = (wall / 1e9).min(1.0);
+        self.usage += (usage - self.usage) * weight.max(if self.usage == 0.0 { 1.0 } else { 0.0 });
+        if matches!(self.state, State::Always) {
+            self.rate = self.rate.max(rate);
+        }
+        self.last = now;
+    }
+
+    /// Takes note of what a window cost.
+    fn assess(&mut self, opened: Reading, now: Reading) {
+        let wall = now.time.since(opened.time).0.max(1) as f64;
+        let rate = now.cost.0.saturating_sub(opened.cost.0) as f64 / wall;
+        self.rate = rate.max(self.rate * DECAY);
+        let affordable = self.budget.0 * SPEND * self.usage;
+        self.calm = if self.rate < affordable * 0.8 { self.calm + 1 } else { 0 };
+    }
+
+    /// Length of the next cycle and of its window.
+    fn plan(&mut self, now: Reading) -> (Duration, Duration) {
+        // Not all at once: what was spent too much is paid back over four cycles.
+        let repay = self.debt(now).max(0.0) / 4.0;
+        let income = (self.budget.0 * SPEND * self.usage).max(1e-6);
+        let rate = self.rate.max(1e-9);
+        let edges = self.edges.as_nanos() as f64;
+        let shortest = ((MIN_WINDOW.as_nanos() as f64 + edges) * rate + repay) / income;
+        let cycle = shortest.clamp(CYCLE.as_nanos() as f64, MAX_CYCLE.as_nanos() as f64);
+        let window = ((income * cycle - repay) / rate - edges).clamp(MIN_WINDOW.as_nanos() as f64, cycle / 2.0);
+        // Not a clock's beat.
+        let cycle = cycle * (0.8 + 0.4 * self.random.f64());
+        (Duration::from_nanos(cycle as u64), Duration::from_nanos(window as u64))
+    }
+}
+
+fn later(time: Time, by: Duration) -> Time {
+    Time(time.0.saturating_add(by.as_nanos() as u64))
+}

@@ -1,0 +1,125 @@
+//! The policy against programs whose cost and pace are known.
+
+use super::{Action, Budget, LOOK, Policy, Reading};
+use crate::units::{Nanos, Time};
+
+/// Of a simulated program, at a time in ns: the share of its CPU time that observing takes while the tier is open.
+type Load = fn(u64) -> f64;
+
+/// What became of a run.
+#[derive(Debug, Default)]
+struct Run {
+    cost_share: f64,
+    open_share: f64,
+    windows: Vec<(u64, u64)>,
+    /// The longest time for which a tier was open whose cost share was above a half.
+    longest_dear_ns: u64,
+}
+
+/// Runs a program that uses one CPU for `seconds`; opening and closing take 5 ms each, in which the probes cost as well.
+fn run(load: Load, seconds: u64, seed: u64) -> Run {
+    const STEP: u64 = 500_000;
+    const EDGE: u64 = 5_000_000;
+    let budget = Budget::new(0.03).unwrap();
+    let mut now = Reading { time: Time(1_000), ..Reading::default() };
+    let mut policy = Policy::open(budget, now, seed);
+    let (mut wait, mut open, mut since, mut dear) = (Time(0), true, now.time.0, 0);
+    let (mut out, mut open_ns) = (Run::default(), 0);
+    let advance = |now: &mut Reading, ns: u64, probed: bool| {
+        now.cpu = now.cpu + Nanos(ns);
+        if probed {
+            now.cost = now.cost + Nanos((ns as f64 * load(now.time.0)) as u64);
+        }
+        now.time = now.time + Nanos(ns);
+    };
+    while now.time.0 < seconds * 1_000_000_000 {
+        while now.time >= wait {
+            match policy.look(now) {
+                Action::Wait(until) => {
+                    assert!(until > now.time && until.0 - now.time.0 < 20_000_000_000);
+                    wait = until;
+                }
+                Action::Open => {
+                    assert!(!open);
+                    advance(&mut now, EDGE, true);
+                    policy.opened(now);
+                    (open, since) = (true, now.time.0);
+                }
+                Action::Close => {
+                    assert!(open);
+                    open = false;
+                    out.windows.push((since, now.time.0));
+                    open_ns += now.time.0 - since;
+                    advance(&mut now, EDGE, true);
+                }
+            }
+            assert_eq!(policy.is_open(), open);
+            assert!(open || !policy.stays_open());
+        }
+        dear = if open && load(now.time.0) > 0.5 { dear + STEP } else { 0 };
+        out.longest_dear_ns = out.longest_dear_ns.max(dear);
+        advance(&mut now, STEP, open);
+    }
+    if open {
+        open_ns += now.time.0 - since;
+    }
+    out.cost_share = now.cost.0 as f64 / now.cpu.0 as f64;
+    out.open_share = open_ns as f64 / now.time.0 as f64;
+    out
+}
+
+#[test]
+fn what_is_cheap_stays_open() {
+    let out = run(|_| 0.015, 20, 1);
+    assert!(out.windows.is_empty() && out.open_share > 0.999, "{out:?}");
+}
+
+#[test]
+fn the_budget_holds_whatever_it_costs() {
+    for (load, least) in [((|_| 0.999) as Load, 0.004), (|_| 0.5, 0.01), (|_| 0.1, 0.08), (|_| 0.04, 0.2)] {
+        let out = run(load, 20, 2);
+        assert!(out.cost_share < 0.03, "{out:?}");
+        assert!(out.open_share > least && out.windows.len() > 20, "{out:?}");
+    }
+}
+
+#[test]
+fn a_burst_is_over_soon() {
+    // A thousandfold for 100 ms in each second.
+    let out = run(|ns| if ns % 1_000_000_000 < 100_000_000 { 0.99 } else { 0.001 }, 30, 3);
+    assert!(out.cost_share < 0.03, "{out:?}");
+    assert!(out.longest_dear_ns <= 100_000_000, "{out:?}");
+}
+
+#[test]
+fn a_storm_that_never_ends_and_a_calm_after_it() {
+    let out = run(|ns| if ns < 5_000_000_000 { 0.95 } else { 0.001 }, 60, 4);
+    assert!(out.cost_share < 0.03, "{out:?}");
+    assert!(out.longest_dear_ns <= 60_000_000, "{out:?}");
+    assert!(out.open_share > 0.4, "it opens again for good: {out:?}");
+}
+
+#[test]
+fn windows_are_at_random_places() {
+    let out = run(|_| 0.6, 60, 5);
+    // Phases within the usual cycle, in eight parts: all are visited.
+    let mut parts = [0u32; 8];
+    for (from, _) in &out.windows[1..] {
+        parts[(from % 500_000_000 * 8 / 500_000_000) as usize] += 1;
+    }
+    let mean = (out.windows.len() - 1) as u32 / 8;
+    assert!(parts.iter().all(|&n| n > mean / 3 && n < mean * 3), "{parts:?}");
+}
+
+#[test]
+fn seeds_make_runs_repeatable() {
+    let (a, b, c) = (run(|_| 0.6, 10, 7), run(|_| 0.6, 10, 7), run(|_| 0.6, 10, 8));
+    assert_eq!(a.windows, b.windows);
+    assert_ne!(a.windows, c.windows);
+}
+
+#[test]
+fn budgets_are_shares() {
+    assert!([0.0, 1.0, -0.1, f64::NAN, 3.0].into_iter().all(|share| Budget::new(share).is_none()));
+    assert!(Budget::new(0.03).is_some_and(|b| b.share() == 0.03) && LOOK.as_millis() < 200);
+}

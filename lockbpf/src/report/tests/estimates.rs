@@ -1,0 +1,149 @@
+//! Figures from windows: scaled, marked, and with their intervals.
+
+use super::*;
+use crate::estimate::{self, Coverage, Estimates, Figures, Interval, Subject};
+use crate::observation::Observation;
+use crate::report::combine::{self, combine};
+use lockbpf_common::kind::mutex_kind;
+
+fn around(value: f64, part: f64) -> Interval {
+    Interval { value, low: value * (1.0 - part), high: value * (1.0 + part) }
+}
+
+fn figures(acquisitions: f64) -> Figures {
+    Figures {
+        acquisitions: around(acquisitions, 0.08),
+        hold_mean_ns: around(20e6, 0.05),
+        hold_p99_ns: Interval { value: 39e6, low: 33_554_432.0, high: 40e6 },
+        contended_share: around(0.5, 0.1),
+    }
+}
+
+fn coverage() -> Coverage {
+    Coverage {
+        process: P,
+        time: Nanos(10_000 * MS),
+        observed: Nanos(310 * MS),
+        cpu: Nanos(10_000 * MS),
+        cost: Nanos(230 * MS),
+        own_cpu: Nanos(9_770 * MS),
+        observed_own_cpu: Nanos(200 * MS),
+        windows: 61,
+        whole: false,
+        factor: 32.0,
+    }
+}
+
+/// The server, of which one lock was seen in windows and slept for 100 s in all.
+fn sampled(complete: bool) -> Observation {
+    let mut o = server();
+    let slept = sums(&mut o, lock(0x1000), site(0), Via::Futex);
+    (slept.acquisitions, slept.mutex_kind) = (50, mutex_kind::IS_FUTEX);
+    (0..50).for_each(|_| slept.wait.add(Nanos(2_000 * MS)));
+    let row = |at| Subject::Row(lock(0x1000), site(at), Via::Lock);
+    let mut figures = vec![
+        (row(0x300), figures(3_200.0)),
+        (row(0x400), figures(6_401.0)),
+        (Subject::Lock(lock(0x1000)), figures(9_600.0)),
+        (Subject::Site(site(0x300)), figures(3_200.0)),
+    ];
+    figures.retain(|_| complete);
+    let mut o = found(&o);
+    o.estimates = Some(Estimates { budget: Some(0.03), processes: vec![coverage()], figures, beyond: 0, complete });
+    estimate::apply(&mut o);
+    o
+}
+
+fn built(o: &Observation) -> Report {
+    build(o, &mut FakeNames, &Options::default()).unwrap()
+}
+
+#[test]
+fn locks_tell_estimates() {
+    let r = built(&sampled(true));
+    let hot = r.locks.iter().find(|l| l.name == "global_1000").unwrap();
+    assert_eq!((hot.acquisitions, hot.contended, hot.estimates), (Some(9_600), 4_800, Some(figures(9_600.0))));
+    let hold = hot.hold_ns.unwrap();
+    assert_eq!((hold.sum, hold.mean, hold.p99), (ms(192_000), ms(20), ms(39)));
+    // All waits, from the futex tier; windows saw two sites wait, and say in which proportion.
+    assert_eq!((hot.wait_ns.sum, hot.contended_wait_ns.max), (ms(100_000), ms(2_000)));
+    let site = |at: &str| r.sites.iter().find(|s| s.site.ends_with(at)).unwrap();
+    assert_eq!((site("300").instances, site("300").wait_ns, site("400").wait_ns), (3_200, ms(0), ms(100_000)));
+    assert_eq!(site("300").estimates, Some(figures(3_200.0)));
+    let worker = r.threads.iter().find(|t| t.tid == 12).unwrap();
+    assert!(worker.estimated && worker.acquisitions == 3_200 && worker.wait_ns == ms(3_003 * 32));
+    // What no window showed stays as it is.
+    let cool = r.locks.iter().find(|l| l.name.contains("fn6") && l.contended == 1).unwrap();
+    assert_eq!((cool.estimates, cool.acquisitions), (None, Some(2)));
+}
+
+#[test]
+fn json_has_intervals_and_what_was_observed() {
+    let r = built(&sampled(true));
+    let json = serde_json::to_value(&r).unwrap();
+    let hot = json["locks"].as_array().unwrap().iter().find(|l| l["name"] == "global_1000").unwrap();
+    assert_eq!(hot["estimates"]["acquisitions"]["value"], 9_600.0);
+    assert_eq!(hot["estimates"]["contended_share"]["high"], 0.55);
+    let observed = &json["quality"]["observed"];
+    assert_eq!((&observed["budget"], &observed["windows"]), (&0.03.into(), &61.into()));
+    assert_eq!(observed["processes"][0]["pid"], 1234);
+    assert!((observed["time_share"].as_f64().unwrap() - 0.031).abs() < 1e-9);
+    assert_eq!(serde_json::from_value::<Report>(json).unwrap(), r);
+    let exact = serde_json::to_value(report(&server())).unwrap();
+    assert!(exact["quality"].get("observed").is_none() && exact["locks"][0].get("estimates").is_none());
+    assert!(exact["threads"][0].get("estimated").is_none());
+}
+
+#[test]
+fn the_table_marks_estimates() {
+    let text = text(&built(&sampled(true)));
+    for part in [
+        "holds server back: 2 threads or more waited 100 s for it",
+        "~9.60 k ±8.0 %",
+        "~20.0 ms ±5.0 %",
+        "~50 %",
+        "Fully observed 3.1 % of the time (61 windows); observing cost 2.3 % of the target's CPU time (budget 3.0 %).",
+        "are estimates from windows",
+        "the rest was outside the windows",
+    ] {
+        assert!(text.contains(part) || text.replace('\n', " ").contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn a_recording_that_broke_off_says_that_it_was_not_scaled() {
+    let r = built(&sampled(false));
+    let hot = r.locks.iter().find(|l| l.name == "global_1000").unwrap();
+    assert_eq!((hot.acquisitions, hot.estimates), (Some(300), None));
+    assert!(r.quality.notes.iter().any(|n| n.contains("broke off before its estimates")));
+    assert_eq!(r.quality.observed.as_ref().unwrap().overall.windows, 61);
+}
+
+#[test]
+fn runs_with_estimates_combine() {
+    let r = combine(vec![built(&sampled(true)), built(&sampled(true))], &combine::Options::default());
+    let hot = r.locks.iter().find(|l| l.name == "global_1000").unwrap();
+    let made = hot.estimates.unwrap().acquisitions;
+    assert_eq!((hot.acquisitions, made.value), (Some(9_600), 9_600.0));
+    assert!((made.half_width() - 0.08 / 2f64.sqrt()).abs() < 1e-6, "{made:?}");
+    let observed = r.quality.observed.unwrap();
+    assert_eq!((observed.overall.windows, observed.overall.estimated), (122, true));
+    // Beside an exact run.
+    let r = combine(vec![built(&sampled(true)), report(&server())], &combine::Options::default());
+    let hot = r.locks.iter().find(|l| l.name == "global_1000").unwrap();
+    assert_eq!(hot.estimates.unwrap().acquisitions.value, (9_600.0 + 300.0) / 2.0);
+}
+
+#[test]
+fn nothing_contended_is_told_with_as_much_doubt() {
+    let mut o = observation();
+    feed(&mut o, &section(0x1000, 11, 0x300, [1, 1, 2]), false);
+    o.estimates = Some(Estimates {
+        processes: vec![coverage()],
+        figures: vec![(Subject::Lock(lock(0x1000)), figures(32.0))],
+        complete: true,
+        ..Estimates::default()
+    });
+    let verdict = verdict(&o);
+    assert!(verdict.contains("No thread waited for a lock: about 32 acquisitions of 1 lock in 10.0 s"), "{verdict}");
+}

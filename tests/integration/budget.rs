@@ -1,0 +1,156 @@
+//! Under a budget: the target pays no more than was agreed, what is told is near the truth and says how near, and nothing
+//! stays behind.
+
+use crate::harness::build::Variant;
+use crate::harness::may_observe;
+use crate::harness::observer::{Observer, observe_as};
+use crate::harness::process::eventually;
+use crate::harness::report::Lock;
+use crate::harness::text::{any_attached, any_loaded, modified_bytes, programs_of};
+use crate::harness::workload::{LockTruth, Truth, Workload};
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+/// The default, spelt out.
+const BUDGET: [&str; 2] = ["--budget", "3%"];
+/// The budget as a share, and what the accounts may be above it: windows are opened whole.
+const SHARE: f64 = 0.03;
+const TOLERATED: f64 = 2.0 * SHARE;
+/// A part of the truth up to which a workload's own clock readings and those of probes differ.
+const SLACK: f64 = 0.1;
+/// On a busy machine few sections that are preempted decide on the mean of thousands.
+const PREEMPTED: f64 = 3.0;
+/// Histograms have a bucket an octave.
+const OCTAVE: f64 = 1.0;
+
+/// What holds of a lock whose holds the workload has measured.
+fn assert_estimated(truth: &Truth, lock: &LockTruth, told: &Lock) {
+    told.stated_acquisitions().assert_near(lock.acquisitions as f64, 0.0, "acquisitions");
+    told.stated_hold_mean().assert_near(truth.fact("hold_mean_ns") as f64, PREEMPTED, "mean hold");
+    told.stated_hold_p99().assert_near(truth.fact("hold_p99_ns") as f64, OCTAVE, "99th percentile of holds");
+    assert_contention(lock, told);
+}
+
+fn assert_contention(lock: &LockTruth, told: &Lock) {
+    let share = lock.contended as f64 / lock.acquisitions as f64;
+    told.stated_contended_share().assert_near(share, SLACK, "contended share");
+}
+
+#[test]
+fn without_a_budget_everything_is_exact() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("steady 20000 2 1000", Variant::Plain, &["--budget", "off"]);
+    assert_eq!(report.named("steady_lock").acquisitions, truth.lock("steady_lock").acquisitions);
+}
+
+#[test]
+fn a_moderate_rate_is_observed_all_the_time() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("steady 1000 3 2000", Variant::Plain, &BUDGET);
+    assert_estimated(&truth, truth.lock("steady_lock"), report.named("steady_lock"));
+    let observed = report.observed(truth.pid);
+    assert!(observed.observed_share > 0.9 && observed.cost_share <= TOLERATED, "{observed:?}");
+}
+
+#[test]
+fn a_tight_loop_is_sampled() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("steady 0 4 0", Variant::Plain, &BUDGET);
+    let (lock, told) = (truth.lock("steady_lock"), report.named("steady_lock"));
+    told.stated_acquisitions().assert_near(lock.acquisitions as f64, 0.0, "acquisitions");
+    assert_contention(lock, told);
+    let observed = report.observed(truth.pid);
+    assert!(observed.observed_share < 0.5 && observed.windows >= 2, "{observed:?}");
+    assert!(observed.cost_share <= TOLERATED, "{observed:?}");
+}
+
+#[test]
+fn rates_that_change_a_thousandfold() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("rates 5", Variant::Plain, &BUDGET);
+    assert_estimated(&truth, truth.lock("busy_lock"), report.named("busy_lock"));
+    let (lock, told) = (truth.lock("shared_lock"), report.named("shared_lock"));
+    assert_contention(lock, told);
+    // Sleeping is seen whether the full tier is on or not.
+    assert!(told.wait_ns.sum <= lock.call_ns as f64, "{told:?}");
+    let observed = report.observed(truth.pid);
+    assert!(observed.cost_share <= TOLERATED, "{observed:?}");
+}
+
+#[test]
+fn a_period_as_long_as_the_spacing_of_windows() {
+    let Some(_turn) = may_observe() else { return };
+    for line in ["periodic 500 8 busy", "periodic 500 8 sleep"] {
+        let (truth, report) = observe_as(line, Variant::Plain, &BUDGET);
+        assert_estimated(&truth, truth.lock("phase_lock"), report.named("phase_lock"));
+    }
+}
+
+#[test]
+fn one_hot_process_neither_silences_others_nor_is_silenced() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("herd 20 4 200");
+    let path = format!("/proc/{0}/task/{0}/children", workload.pid());
+    let herd = std::fs::read_to_string(path).expect("failed to list the herd");
+    let mut args = vec!["--format", "json"];
+    args.extend(BUDGET);
+    args.extend(herd.split_whitespace().flat_map(|pid| ["--pid", pid]));
+    let observer = Observer::start(&args);
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    let hot = truth.fact("hot");
+    for (pid, made) in truth.facts_about("of_") {
+        let lock = report.locks.iter().find(|lock| lock.pid == pid && lock.kind == "mutex");
+        let lock = lock.unwrap_or_else(|| panic!("nothing is told of {pid}"));
+        lock.stated_acquisitions().assert_near(made as f64, 0.0, &format!("acquisitions of {pid}"));
+        let observed = report.observed(pid);
+        assert!(observed.cost_share <= TOLERATED, "{pid}: {observed:?}");
+        if u64::from(pid) == hot {
+            assert!(observed.observed_share < 0.5 && observed.observed_share > 0.0, "the hot one: {observed:?}");
+        } else {
+            assert!(observed.observed_share > 0.5, "{pid} is silenced: {observed:?}");
+        }
+    }
+}
+
+/// Median speed of the `speed` workload over its next intervals, lock/unlock pairs a second.
+fn speed(workload: &mut Workload) -> u64 {
+    let mut next = || workload.running.out.next().and_then(|line| line.parse().ok()).expect("speed prints numbers");
+    // What was printed before is thrown away.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(300) {
+        let _: u64 = next();
+    }
+    let mut speeds: Vec<u64> = (0..15).map(|_| next()).collect();
+    speeds.sort_unstable();
+    speeds[speeds.len() / 2]
+}
+
+#[test]
+fn nothing_is_left_of_an_observer_killed_in_a_window() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("speed 20");
+    let before = speed(&mut workload);
+    let mut observer = Observer::of(workload.pid(), &BUDGET);
+    let programs = programs_of(observer.running.pid());
+    assert!(!programs.is_empty() && any_attached(&programs));
+    // A window may last but milliseconds: while the observer is stopped, it is neither opened nor closed.
+    eventually("a window is open", || {
+        observer.running.signal(Signal::SIGSTOP);
+        let open = modified_bytes(workload.pid()) > 0;
+        if !open {
+            observer.running.signal(Signal::SIGCONT);
+        }
+        open
+    });
+    observer.running.signal(Signal::SIGKILL);
+    observer.running.wait();
+    eventually("breakpoints are gone", || modified_bytes(workload.pid()) == 0);
+    eventually("links are gone", || !any_attached(&programs));
+    eventually("programs are gone", || !any_loaded(&programs));
+    let after = speed(&mut workload);
+    // A probe that was left behind would cost a factor of a hundred.
+    assert!(after * 2 >= before, "{before} pairs a second before, {after} after");
+    assert!(workload.running.is_alive());
+}
