@@ -4,15 +4,10 @@
 use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::emit::{reserve, submit};
-<<<<<<< HEAD
 use crate::focus;
-use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count};
-use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally};
-=======
 use crate::gate::{charge, refresh};
-use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
-use crate::section::{contend, contend_held, reacquire_held, sums, tally, wakes_after_release};
->>>>>>> main
+use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count};
+use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally, wakes_after_release};
 use crate::thread::{FutexCall, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -80,7 +75,7 @@ const fn role(op: u64) -> u32 {
 }
 
 #[inline(always)]
-fn enter(role: u32, word: u64, expected: u32) {
+fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     let now = now();
     let Some(t) = current() else { return };
     charge(t.slot, |account| account.futex_calls += 1);
@@ -132,13 +127,8 @@ fn enter(role: u32, word: u64, expected: u32) {
         waiting.since_ns = h.acquire_ns.saturating_sub(h.wait_ns);
         (waiting.site, waiting.owner, waiting.via, waiting.kind) = (h.site, h.owner, h.via, 0);
     } else {
-<<<<<<< HEAD
         focus::waits(t, word, 0);
-        t.futex.owner = owner_of(word);
-        waiting.owner = t.futex.owner;
-=======
         waiting.owner = owner_of(word);
->>>>>>> main
     }
     t.futex.owner = waiting.owner;
     if WAITS.insert(tid(), &waiting, 0).is_err() {
@@ -264,30 +254,47 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let config = CONFIG.load();
         let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
         if wanted && focus::includes_word(t.process, call.word) {
-            let fields = FutexFields {
-                end_ns: now,
-                wait_ns,
-                word: call.word,
-                process: t.process,
-                tid: tid(),
-                expected: call.expected,
-                owner: call.owner,
-                waker: waker(),
-                stack: stack_of_wait(ctx, wait_ns),
-                result: result as u8,
-            };
-            if let Some(mut entry) = reserve::<FutexRecord>() {
-                let record = entry.as_mut_ptr();
-                // SAFETY: record points to the reserved room; both fields are written in full.
-                unsafe {
-                    (*record).fields = FutexRecord::pack(&fields);
-                    copy_top_of_stack(&raw mut (*record).top);
-                }
-                submit(entry, Counter::FutexRecords);
-                charge(t.slot, |account| account.records += 1);
-            }
+            let stack = stack_of_wait(ctx, wait_ns);
+            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker(), stack, result });
         }
     }
+}
+
+/// What a record tells of a wait's end.
+struct Ended {
+    end_ns: u64,
+    wait_ns: u64,
+    waker: u32,
+    stack: i32,
+    result: FutexResult,
+}
+
+/// A function of its own, so that its stack and instructions are not repeated in every program.
+#[inline(never)]
+fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
+    let fields = FutexFields {
+        end_ns: ended.end_ns,
+        wait_ns: ended.wait_ns,
+        word: call.word,
+        process: t.process,
+        tid: tid(),
+        expected: call.expected,
+        owner: call.owner,
+        waker: ended.waker,
+        stack: ended.stack,
+        result: ended.result as u8,
+    };
+    if let Some(mut entry) = reserve::<FutexRecord>() {
+        let record = entry.as_mut_ptr();
+        // SAFETY: record points to the reserved room; both fields are written in full.
+        unsafe {
+            (*record).fields = FutexRecord::pack(&fields);
+            copy_top_of_stack(&raw mut (*record).top);
+        }
+        submit(entry, Counter::FutexRecords);
+        charge(t.slot, |account| account.records += 1);
+    }
+    0
 }
 
 /// Copies the words at the top of the current thread's user stack; zeros if they cannot be read.
@@ -328,20 +335,20 @@ fn argument(ctx: &TracePointContext, n: usize) -> u64 {
 pub fn futex_enter(ctx: TracePointContext) -> u32 {
     let role = role(argument(&ctx, 1));
     if role != NONE {
-        enter(role, argument(&ctx, 0), argument(&ctx, 2) as u32);
+        enter(&ctx, role, argument(&ctx, 0), argument(&ctx, 2) as u32);
     }
     0
 }
 
 #[tracepoint]
 pub fn futex_wait_enter(ctx: TracePointContext) -> u32 {
-    enter(WAIT, argument(&ctx, 0), argument(&ctx, 1) as u32);
+    enter(&ctx, WAIT, argument(&ctx, 0), argument(&ctx, 1) as u32);
     0
 }
 
 #[tracepoint]
 pub fn futex_wake_enter(ctx: TracePointContext) -> u32 {
-    enter(WAKE, argument(&ctx, 0), 0);
+    enter(&ctx, WAKE, argument(&ctx, 0), 0);
     0
 }
 
@@ -349,7 +356,7 @@ pub fn futex_wake_enter(ctx: TracePointContext) -> u32 {
 #[tracepoint]
 pub fn futex_waitv_enter(ctx: TracePointContext) -> u32 {
     let (expected, word) = first_of_waitv(argument(&ctx, 0));
-    enter(WAIT, word, expected as u32);
+    enter(&ctx, WAIT, word, expected as u32);
     0
 }
 
@@ -380,14 +387,14 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
         NR_FUTEX => {
             let role = role(system_call_argument(regs, 1));
             if role != NONE {
-                enter(role, word, system_call_argument(regs, 2) as u32);
+                enter(&ctx, role, word, system_call_argument(regs, 2) as u32);
             }
         }
-        NR_FUTEX_WAKE => enter(WAKE, word, 0),
-        NR_FUTEX_WAIT => enter(WAIT, word, system_call_argument(regs, 1) as u32),
+        NR_FUTEX_WAKE => enter(&ctx, WAKE, word, 0),
+        NR_FUTEX_WAIT => enter(&ctx, WAIT, word, system_call_argument(regs, 1) as u32),
         _ => {
             let (expected, word) = first_of_waitv(word);
-            enter(WAIT, word, expected as u32);
+            enter(&ctx, WAIT, word, expected as u32);
         }
     }
     0

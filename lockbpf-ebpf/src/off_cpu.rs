@@ -5,15 +5,11 @@
 //! This program runs with interrupts off, under the lock of a run queue: nothing can preempt it, so it need not
 //! [stay on the thread's own stack](crate::thread).
 
-use crate::emit::emit;
+use crate::emit::{reserve, submit};
 use crate::focus::holds_any;
 use crate::futex::WAIT;
-<<<<<<< HEAD
-use crate::maps::{CONFIG, CONTROL, STATE, count, user_stack};
-=======
 use crate::gate::{charge, is_open};
-use crate::maps::{CONFIG, STATE, user_stack};
->>>>>>> main
+use crate::maps::{CONFIG, STATE, count, user_stack};
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -170,6 +166,9 @@ fn record(t: &mut Thread) {
         stack: off.stack,
         reason: off.reason as u8,
     });
-    emit(&record, Counter::OffCpuRecords);
-    charge(t.slot, |account| account.records += 1);
+    if let Some(mut entry) = reserve::<OffCpuRecord>() {
+        entry.write(record);
+        submit(entry, Counter::OffCpuRecords);
+        charge(t.slot, |account| account.records += 1);
+    }
 }

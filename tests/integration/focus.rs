@@ -17,10 +17,10 @@ fn culprit(report: &Report) -> Option<&str> {
 #[test]
 fn one_lock_is_recorded_and_all_are_counted() {
     let Some(_turn) = may_observe() else { return };
-    let (truth, report) = observe_with("steady 500 1500 3", &["--lock", "steady_lock"]);
-    assert_eq!(report.names(), ["steady_lock"]);
-    assert_eq!(report.locks[0].acquisitions, truth.lock("steady_lock").acquisitions);
-    assert_eq!(culprit(&report), Some("steady_section"));
+    let (truth, report) = observe_with("crowd 500 1500 3", &["--lock", "crowd_lock"]);
+    assert_eq!(report.names(), ["crowd_lock"]);
+    assert_eq!(report.locks[0].acquisitions, truth.lock("crowd_lock").acquisitions);
+    assert_eq!(culprit(&report), Some("crowd_section"));
     let of_all: u64 = report.threads.iter().map(|thread| thread.acquisitions).sum();
     // Those of the C library's own locks are among them.
     assert!(of_all >= truth.locks.iter().map(|lock| lock.acquisitions).sum::<u64>(), "{of_all}: {truth:?}");
@@ -30,7 +30,7 @@ fn one_lock_is_recorded_and_all_are_counted() {
 #[test]
 fn one_function_is_recorded_with_the_locks_that_it_takes() {
     let Some(_turn) = may_observe() else { return };
-    let (_, report) = observe_with("steady 500 1500 3", &["--site", "other_section"]);
+    let (_, report) = observe_with("crowd 500 1500 3", &["--site", "other_section"]);
     let mut names = report.names();
     names.sort_unstable();
     assert_eq!(names, ["other_locks+0x28", "other_locks+0x50"]);
@@ -41,10 +41,10 @@ fn one_function_is_recorded_with_the_locks_that_it_takes() {
 #[test]
 fn a_part_of_a_variable_is_a_lock() {
     let Some(_turn) = may_observe() else { return };
-    let (_, report) = observe_with("steady 500 1000 3", &["--lock", "other_locks+0x50", "--lock", "steady_lock"]);
+    let (_, report) = observe_with("crowd 500 1000 3", &["--lock", "other_locks+0x50", "--lock", "crowd_lock"]);
     let mut names = report.names();
     names.sort_unstable();
-    assert_eq!(names, ["other_locks+0x50", "steady_lock"]);
+    assert_eq!(names, ["other_locks+0x50", "crowd_lock"]);
     assert!(report.quality.unfocused > 0, "{:?}", report.quality);
 }
 
@@ -61,17 +61,17 @@ fn what_a_focused_lock_depends_on_is_recorded() {
 #[test]
 fn names_that_are_not_there_are_refused_and_close_ones_told() {
     let Some(_turn) = may_observe() else { return };
-    let workload = Workload::start("steady 100 100");
+    let workload = Workload::start("crowd 100 100");
     let pid = workload.pid().to_string();
-    run(&["--pid", &pid, "--lock", "stedy_lock"]).assert_error(&["stedy_lock", "steady_lock"]);
-    run(&["--pid", &pid, "--site", "steady_sektion"]).assert_error(&["steady_sektion", "steady_section"]);
+    run(&["--pid", &pid, "--lock", "crwd_lock"]).assert_error(&["crwd_lock", "crowd_lock"]);
+    run(&["--pid", &pid, "--site", "crowd_sektion"]).assert_error(&["crowd_sektion", "crowd_section"]);
     run(&["--system-wide", "--lock", "x"]).assert_error(&["--lock", "--system-wide"]);
 }
 
 #[test]
 fn much_contention_is_narrowed_by_itself() {
     let Some(_turn) = may_observe() else { return };
-    let line = "steady 4000 3500 2";
+    let line = "crowd 4000 3500 2";
     let (truth, report) = observe_with(line, &[]);
     let noted = report.quality.notes.iter().any(|note| note.contains("most waited-for locks"));
     let first_second = truth.locks.iter().map(|lock| lock.acquisitions).sum::<u64>() * 2 / 7;

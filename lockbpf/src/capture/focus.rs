@@ -100,8 +100,13 @@ impl Session {
     /// # Errors
     /// When the map is missing.
     pub fn contention(&self) -> Result<Vec<Contention>, CaptureError> {
-        let sums: BpfHashMap<_, SumKey, Sums> = self.map("SUMS")?.try_into()?;
-        Ok(by_lock(sums.iter().filter_map(Result::ok).map(|(key, sums)| (key, sums.wait_ns))))
+        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
+        let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
+        let mut waits = Vec::new();
+        for (key, slot) in slots.iter().filter_map(Result::ok) {
+            waits.push((key, sums.get(&slot, 0)?.wait_ns));
+        }
+        Ok(by_lock(waits.into_iter()))
     }
 }
 

@@ -7,12 +7,9 @@ pub mod calibrate_target;
 pub mod demo_target;
 pub mod elf;
 pub mod feature;
-<<<<<<< HEAD
 pub mod focus;
-=======
 pub mod gates;
 pub mod governor;
->>>>>>> main
 pub mod inflight;
 pub mod launch;
 pub mod liveness;

@@ -5,11 +5,8 @@ use super::attach::{FutexTier, ProbeSite, Tracepoints};
 use super::btf::{Btf, TaskOffsets};
 use super::gates::Gates;
 use super::object;
-<<<<<<< HEAD
 use super::open_stacks::{OpenStacks, Waiter};
-=======
 use super::placer::{Mechanism, Placer};
->>>>>>> main
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
 use crate::deadlock::LockOrder;
@@ -118,17 +115,6 @@ impl Session {
                 tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
             }
         }
-<<<<<<< HEAD
-        let (futex_tier, failed) = probes.attach_futex(&mut ebpf, options.tracefs)?;
-        quality.failed_probes.extend(failed);
-        let scope = options.scope.clone();
-        let open_stacks = OpenStacks::default();
-        let mut session = Self { ebpf, probes, rings, scope, futex_tier, quality, open_stacks, kernel_log };
-        session.attach(sites)?;
-        if !sites.is_empty() && session.probes.placed() == 0 {
-            let reasons: Vec<String> = session.quality.failed_probes.iter().map(|f| f.reason.clone()).collect();
-            return Err(CaptureError::NothingAttached(reasons.into_iter().next().unwrap_or_default()));
-=======
         let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
         let mut quality = Quality { failed_probes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
@@ -153,9 +139,19 @@ impl Session {
                     fill(&mut ebpf, "TARGETS", pids)?;
                 }
             }
->>>>>>> main
         }
-        Ok(Self { ebpf, gates, mechanism, placed, _tracepoints: tracepoints, rings, futex_tier, quality, kernel_log })
+        Ok(Self {
+            ebpf,
+            gates,
+            mechanism,
+            placed,
+            _tracepoints: tracepoints,
+            rings,
+            futex_tier,
+            quality,
+            open_stacks: OpenStacks::default(),
+            kernel_log,
+        })
     }
 
     /// Places further probes, for libraries found later.

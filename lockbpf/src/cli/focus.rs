@@ -212,7 +212,7 @@ impl Asked {
 fn site(process: Process, name: &str, symbols: &mut Symbols) -> Vec<std::ops::Range<u64>> {
     match address(name) {
         // A return address: the range of functions begins behind its first address.
-        Some(addr) => vec![addr.saturating_sub(1)..addr],
+        Some(addr) => std::iter::once(addr.saturating_sub(1)..addr).collect(),
         None => symbols.find(process, Kind::Function, name).into_iter().map(|found| found.range).collect(),
     }
 }

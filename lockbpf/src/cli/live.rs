@@ -1,12 +1,8 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
-<<<<<<< HEAD
 use super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Target};
-=======
-use super::args::{CaptureArgs, Plan, Target};
 use super::budget::Watch;
->>>>>>> main
 use super::census::Census;
 use super::deadlocks::Deadlocks;
 use super::focus::Focus;
@@ -18,11 +14,8 @@ use crate::capture::calibrate::{self, Setup, calibrate};
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
-<<<<<<< HEAD
 use crate::capture::mapped::Mapped;
-=======
 use crate::capture::newcomers::Newcomers;
->>>>>>> main
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
 use crate::capture::{feature, privilege};
@@ -189,18 +182,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let seen = now();
-<<<<<<< HEAD
-                session.drain(|record| sink.take(census.complete(record)));
-                focus.look(&mut session, census.events())?;
-                if let Some(text) = deadlocks.look(&mut session, &mut census) {
-=======
                 session.drain(|record| {
                     let event = census.complete(record);
                     watch.meet(&event);
                     sink.take(event);
                 });
-                if let Some(text) = deadlocks.look(&session, &mut census) {
->>>>>>> main
+                focus.look(&mut session, census.events())?;
+                if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
                 sink.poll(seen, &mut Live {
@@ -223,19 +211,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     newcomers.look().into_iter().filter(|&pid| pid != std::process::id()).for_each(|pid| watch.admit(pid));
                 } else if Instant::now() >= rescan_at {
                     rescan_at = Instant::now() + RESCAN;
-<<<<<<< HEAD
                     census.refresh_generated();
                     if mapped.changed(&ready.pids) {
                         census.refresh();
                         focus.refresh(&mut session, &mut census)?;
                         if !capture.futex_only {
-                            sites.extend(attach_later(&mut session, &ready.pids, capture, &mut attached)?);
+                            sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
                         }
-=======
-                    census.refresh();
-                    if !capture.futex_only {
-                        sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
->>>>>>> main
                     }
                 }
             }
@@ -249,11 +231,8 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     census.refresh();
     let mut harvest = session.harvest(end)?;
     harvest.deadlocks = deadlocks.found().to_vec();
-<<<<<<< HEAD
     ready.notes.extend(focus.notes(&session, &harvest)?);
-=======
     harvest.estimates = estimates;
->>>>>>> main
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);

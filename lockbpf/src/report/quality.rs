@@ -6,12 +6,8 @@ use super::schema::{CoverageEntry, FailedProbeEntry, ObservedEntry, ProcessCover
 use super::text::{counted, share};
 use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
-<<<<<<< HEAD
 use lockbpf_common::counter::{Class, Counter};
-=======
-use lockbpf_common::counter::Class;
 use lockbpf_common::kind::Via;
->>>>>>> main
 use std::collections::BTreeMap;
 
 /// The entry.

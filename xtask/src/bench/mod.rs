@@ -35,13 +35,10 @@ pub(crate) struct Args {
 enum Bench {
     /// What lockbpf costs an uncontended lock and real servers, beside a bpftrace script.
     Overhead(overhead::Args),
-<<<<<<< HEAD
     /// What lockbpf itself uses at a steady rate of contended sections.
     User(user::Args),
-=======
     /// How often the truth lies within what lockbpf states under its budget.
     Estimates(estimates::Args),
->>>>>>> main
 }
 
 /// Runs a benchmark.
@@ -51,10 +48,7 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.bench {
         Bench::Overhead(args) => overhead::run(args),
-<<<<<<< HEAD
         Bench::User(args) => user::run(args),
-=======
         Bench::Estimates(args) => estimates::run(args),
->>>>>>> main
     }
 }

@@ -184,12 +184,9 @@ fn conclude(results: &Results, args: &Args) -> Result<ExitCode> {
 }
 
 /// Builds lockbpf as users do, and returns the program.
-<<<<<<< HEAD
-=======
 ///
 /// # Errors
 /// It cannot be built.
->>>>>>> main
 pub(super) fn build() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--quiet", "--release", "--package", "lockbpf", "--bin", "lockbpf"]);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::process;
 
-const SOURCE: &str = include_str!("../../../tests/workloads/steady.c");
+const SOURCE: &str = include_str!("../../../tests/workloads/crowd.c");
 const HEADER: &str = include_str!("../../../tests/workloads/truth.h");
 /// How long the compiler may take.
 const COMPILER_LIMIT: Duration = Duration::from_secs(60);
@@ -99,12 +99,12 @@ fn measure(observers: &Observers, workload: &Path, rate: u32, groups: u32, args:
 
 /// Compiles the workload into `dir`.
 fn compile(dir: &Path) -> Result<PathBuf> {
-    for (name, text) in [("steady.c", SOURCE), ("truth.h", HEADER)] {
+    for (name, text) in [("crowd.c", SOURCE), ("truth.h", HEADER)] {
         let path = dir.join(name);
         fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     }
-    let program = dir.join("steady");
+    let program = dir.join("crowd");
     let flags = ["-std=gnu11", "-O2", "-fno-omit-frame-pointer", "-pthread", "-o"];
-    process::output(Command::new("cc").args(flags).arg(&program).arg(dir.join("steady.c")), COMPILER_LIMIT)?;
+    process::output(Command::new("cc").args(flags).arg(&program).arg(dir.join("crowd.c")), COMPILER_LIMIT)?;
     Ok(program)
 }
