@@ -44,7 +44,7 @@ fn a_part_of_a_variable_is_a_lock() {
     let (_, report) = observe_with("crowd 500 1000 3", &["--lock", "other_locks+0x50", "--lock", "crowd_lock"]);
     let mut names = report.names();
     names.sort_unstable();
-    assert_eq!(names, ["other_locks+0x50", "crowd_lock"]);
+    assert_eq!(names, ["crowd_lock", "other_locks+0x50"]);
     assert!(report.quality.unfocused > 0, "{:?}", report.quality);
 }
 
