@@ -6,6 +6,8 @@
 pub struct Config {
     /// Contended sections that waited less are summed but not recorded, ns.
     pub min_wait_ns: u64,
+    /// Stacks are taken of waits that lasted so long, ns.
+    pub stack_wait_ns: u64,
     /// lockbpf's own process id: never observed.
     pub self_pid: u32,
     /// [`mode`] bits.
@@ -43,7 +45,7 @@ pub mod mode {
     pub const TIDS: u32 = 1 << 3;
 }
 
-const _: () = assert!(size_of::<Config>() == 48);
+const _: () = assert!(size_of::<Config>() == 56);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]

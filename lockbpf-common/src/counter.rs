@@ -53,6 +53,8 @@ counters! {
     OffCpuRecords => "off_cpu_records", Volume;
     /// Records of arrivals at barriers, written to a ring buffer.
     BarrierRecords => "barrier_records", Volume;
+    /// Records not made, since they have nothing to do with the locks in the focus: those are only counted.
+    Unfocused => "unfocused", Volume;
     /// A record did not fit: ring buffer full.
     RingFull => "ring_full", Lost;
     /// A lock × site pair did not fit: sums map full.
@@ -65,6 +67,8 @@ counters! {
     WaitsFull => "waits_full", Lost;
     /// A pair of locks did not fit: orders map full; an inversion may be missing.
     OrdersFull => "orders_full", Lost;
+    /// A lock did not fit into the focus: who made its waiters wait may be missing.
+    FocusFull => "focus_full", Lost;
     /// Task storage could not be allocated for a thread: its operation was not seen.
     StateFull => "state_full", Lost;
     /// More locks held at once than are tracked per thread.

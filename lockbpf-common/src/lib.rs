@@ -5,6 +5,7 @@
 pub mod barrier;
 pub mod config;
 pub mod counter;
+pub mod focus;
 pub mod gate;
 pub mod kind;
 pub mod off_cpu;

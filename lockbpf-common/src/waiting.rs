@@ -11,21 +11,23 @@ pub struct Waiting {
     pub lock: u64,
     /// Return address of the requesting call; 0 if unknown.
     pub site: u64,
+    /// Frame pointer of the waiting thread, by which its stack can be read while it waits.
+    pub frame: u64,
     /// Process number.
     pub process: u32,
     /// Owner word at the attempt; 0 if unknown.
     pub owner: u32,
-    /// Stack number, or a negative errno.
-    pub stack: i32,
     /// [`crate::kind::Via`] as a number.
     pub via: u32,
     /// glibc's mutex kind, or [`crate::kind::mutex_kind::IS_FUTEX`].
     pub kind: u32,
     /// Futex: the value of the word that the wait expected.
     pub expected: u32,
+    /// Explicit padding.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Waiting>() == 48);
+const _: () = assert!(size_of::<Waiting>() == 56);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]

@@ -4,9 +4,10 @@
 use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::emit::{reserve, submit};
+use crate::focus;
 use crate::gate::{charge, refresh};
-use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count, user_stack};
-use crate::section::{contend, contend_held, reacquire_held, sums, tally, wakes_after_release};
+use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count};
+use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally, wakes_after_release};
 use crate::thread::{FutexCall, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -35,13 +36,17 @@ const NR_FUTEX: u64 = 202;
 /// Number of the futex system call (arm64).
 #[cfg(bpf_target_arch = "aarch64")]
 const NR_FUTEX: u64 = 98;
-/// Offsets of the stack pointer and of the first three system call arguments in the saved user registers.
+/// Offsets of the stack pointer, the frame pointer and the first three system call arguments in the saved user registers.
 #[cfg(bpf_target_arch = "x86_64")]
 const STACK_POINTER: usize = offset_of!(pt_regs, rsp);
+#[cfg(bpf_target_arch = "x86_64")]
+const FRAME_POINTER: usize = offset_of!(pt_regs, rbp);
 #[cfg(bpf_target_arch = "x86_64")]
 const ARGUMENTS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs, rsi), offset_of!(pt_regs, rdx)];
 #[cfg(bpf_target_arch = "aarch64")]
 const STACK_POINTER: usize = offset_of!(pt_regs, sp);
+#[cfg(bpf_target_arch = "aarch64")]
+const FRAME_POINTER: usize = offset_of!(pt_regs, regs) + 8 * 29;
 #[cfg(bpf_target_arch = "aarch64")]
 const ARGUMENTS: [usize; 3] =
     [offset_of!(pt_regs, regs), offset_of!(pt_regs, regs) + 8, offset_of!(pt_regs, regs) + 16];
@@ -93,35 +98,36 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         since_ns: now,
         lock: word,
         site: 0,
+        frame: user_register(FRAME_POINTER),
         process: t.process,
         owner: 0,
-        stack: -1,
         via: Via::Futex as u32,
         kind: mutex_kind::IS_FUTEX,
         expected,
+        reserved: 0,
     };
     if waits_at(t, word) {
-        (waiting.site, waiting.stack) = (t.pending.site, t.pending.stack);
+        waiting.site = t.pending.site;
     } else if t.pending.via != 0 && t.pending.lock == word {
         if t.pending.flags & u32::from(flag::CONTENDED) == 0 {
             // Free at the attempt, but another thread was faster; or the mutex of a condition wait is taken.
-            contend(ctx, t, owner_of(word));
+            contend(t, owner_of(word));
         }
         let p = &t.pending;
         waiting.since_ns = p.attempt_ns.max(p.woken_ns);
-        (waiting.site, waiting.owner, waiting.stack, waiting.via, waiting.kind) =
-            (p.site, p.owner, p.stack, p.via, p.kind);
+        (waiting.site, waiting.owner, waiting.via, waiting.kind) = (p.site, p.owner, p.via, p.kind);
     } else if t.pending.via == Via::CondReacquire as u32 {
         // The sleep of a condition wait: idle.
         return;
     } else if let Some(i) = in_call_of(t, word) {
         if t.held[i & (MAX_HELD - 1)].flags & u32::from(flag::CONTENDED) == 0 {
-            contend_held(ctx, t, i, owner_of(word));
+            contend_held(t, i, owner_of(word));
         }
         let h = &t.held[i & (MAX_HELD - 1)];
         waiting.since_ns = h.acquire_ns.saturating_sub(h.wait_ns);
-        (waiting.site, waiting.owner, waiting.stack, waiting.via, waiting.kind) = (h.site, h.owner, h.stack, h.via, 0);
+        (waiting.site, waiting.owner, waiting.via, waiting.kind) = (h.site, h.owner, h.via, 0);
     } else {
+        focus::waits(t, word, 0);
         waiting.owner = owner_of(word);
     }
     t.futex.owner = waiting.owner;
@@ -220,7 +226,11 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     let slept = matches!(result, FutexResult::Slept);
     if t.pending.via != 0 && t.pending.lock == call.word {
         let _ = WAITS.remove(tid());
-        t.pending.acquire_ns = now;
+        let p = &mut t.pending;
+        p.acquire_ns = now;
+        if p.stack < 0 {
+            p.stack = stack_of_wait(ctx, now.saturating_sub(p.attempt_ns.max(p.woken_ns)));
+        }
         if slept {
             t.pending.flags |= u32::from(flag::SLEPT);
             t.pending.waker = waker();
@@ -231,39 +241,60 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     } else if let Some(i) = in_call_of(t, call.word) {
         let _ = WAITS.remove(tid());
         reacquire_held(t, i, now);
+        let h = &mut t.held[i & (MAX_HELD - 1)];
+        if h.stack < 0 {
+            h.stack = stack_of_wait(ctx, h.wait_ns);
+        }
         if slept {
-            let h = &mut t.held[i & (MAX_HELD - 1)];
             h.flags |= u32::from(flag::SLEPT);
             h.waker = waker();
         }
     } else {
         let _ = WAITS.remove(tid());
         let config = CONFIG.load();
-        if slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0 {
-            let fields = FutexFields {
-                end_ns: now,
-                wait_ns,
-                word: call.word,
-                process: t.process,
-                tid: tid(),
-                expected: call.expected,
-                owner: call.owner,
-                waker: waker(),
-                stack: user_stack(ctx),
-                result: result as u8,
-            };
-            if let Some(mut entry) = reserve::<FutexRecord>() {
-                let record = entry.as_mut_ptr();
-                // SAFETY: record points to the reserved room; both fields are written in full.
-                unsafe {
-                    (*record).fields = FutexRecord::pack(&fields);
-                    copy_top_of_stack(&raw mut (*record).top);
-                }
-                submit(entry, Counter::FutexRecords);
-                charge(t.slot, |account| account.records += 1);
-            }
+        let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
+        if wanted && focus::includes_word(t.process, call.word) {
+            let stack = stack_of_wait(ctx, wait_ns);
+            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker(), stack, result });
         }
     }
+}
+
+/// What a record tells of a wait's end.
+struct Ended {
+    end_ns: u64,
+    wait_ns: u64,
+    waker: u32,
+    stack: i32,
+    result: FutexResult,
+}
+
+/// A function of its own, so that its stack and instructions are not repeated in every program.
+#[inline(never)]
+fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
+    let fields = FutexFields {
+        end_ns: ended.end_ns,
+        wait_ns: ended.wait_ns,
+        word: call.word,
+        process: t.process,
+        tid: tid(),
+        expected: call.expected,
+        owner: call.owner,
+        waker: ended.waker,
+        stack: ended.stack,
+        result: ended.result as u8,
+    };
+    if let Some(mut entry) = reserve::<FutexRecord>() {
+        let record = entry.as_mut_ptr();
+        // SAFETY: record points to the reserved room; both fields are written in full.
+        unsafe {
+            (*record).fields = FutexRecord::pack(&fields);
+            copy_top_of_stack(&raw mut (*record).top);
+        }
+        submit(entry, Counter::FutexRecords);
+        charge(t.slot, |account| account.records += 1);
+    }
+    0
 }
 
 /// Copies the words at the top of the current thread's user stack; zeros if they cannot be read.
@@ -272,11 +303,16 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
 /// `top` is valid for writing.
 #[inline(always)]
 unsafe fn copy_top_of_stack(top: *mut [u64; TOP_WORDS]) {
-    // SAFETY: task() is the trusted current task, whose saved user registers the helper returns; a faulting address is an
-    // error from the helper.
-    let sp = unsafe { read_register(bpf_task_pt_regs(task()) as *const pt_regs, STACK_POINTER) };
+    let sp = user_register(STACK_POINTER);
     // SAFETY: the caller's `top` has this size. A faulting address zeroes it.
     unsafe { bpf_probe_read_user(top.cast(), size_of::<[u64; TOP_WORDS]>() as u32, sp as *const core::ffi::c_void) };
+}
+
+/// One of the current thread's user registers, as they were at its entry into the kernel.
+#[inline(always)]
+fn user_register(offset: usize) -> u64 {
+    // SAFETY: task() is the trusted current task, whose saved user registers the helper returns.
+    unsafe { read_register(bpf_task_pt_regs(task()) as *const pt_regs, offset) }
 }
 
 /// A register of a saved set, by its offset; 0 if it cannot be read.

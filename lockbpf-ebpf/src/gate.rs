@@ -9,7 +9,8 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::{self, Account, CLOSINGS, Gate};
 use lockbpf_common::sums::SumKey;
 
-/// Held locks whose sections are counted as cut; more are counted as lost. Each makes the verifier's work longer.
+/// Locks held whose cut sections are counted, the innermost ones; more are counted as lost. Each makes the verifier's work
+/// longer.
 const MAX_CUT: usize = 4;
 
 /// Changes the account of a slot on this CPU.
@@ -86,11 +87,14 @@ fn cut(t: &mut Thread, gate: &Gate) {
     let closed_ns = gate.closed_ns[t.epoch as usize & (CLOSINGS - 1)];
     let waits_for = if t.futex.role == crate::futex::NONE { 0 } else { t.futex.word };
     let depth = t.depth as usize;
-    let mut i = 0;
-    while i < MAX_CUT {
-        let h = &t.held[i & (MAX_HELD - 1)];
+    let mut back = 0;
+    while back < MAX_CUT {
+        if back >= depth {
+            break;
+        }
+        let h = &t.held[(depth - 1 - back) & (MAX_HELD - 1)];
         // What it still waits for has not been acquired.
-        if i < depth && h.lock != waits_for && h.acquire_ns <= closed_ns {
+        if h.lock != waits_for && h.acquire_ns <= closed_ns {
             let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
             if let Some(s) = sums(&key, 0, h.acquire_ns) {
                 // Others may hold the lock by now, so nothing orders the writers.
@@ -98,7 +102,7 @@ fn cut(t: &mut Thread, gate: &Gate) {
                 add(&mut s.cut_ns, closed_ns - h.acquire_ns);
             }
         }
-        i += 1;
+        back += 1;
     }
     if depth > MAX_CUT {
         count(Counter::HeldFull);

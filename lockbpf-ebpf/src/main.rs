@@ -12,6 +12,7 @@ mod atomic;
 mod barrier;
 mod cond;
 mod emit;
+mod focus;
 mod futex;
 mod gate;
 mod maps;

@@ -7,12 +7,14 @@ use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Q
 use aya_ebpf::helpers::generated::bpf_get_stackid;
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::{EbpfContext, Global};
+use core::ffi::c_void;
 use core::marker::PhantomData;
 use lockbpf_common::config::{
     Config, Control, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS,
     STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
+use lockbpf_common::focus::{Focus, FocusKey, MAX_FOCUSED};
 use lockbpf_common::gate::{Account, Gate, MAX_SLOTS};
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
@@ -23,6 +25,7 @@ use lockbpf_common::waiting::Waiting;
 #[unsafe(no_mangle)]
 pub static CONFIG: Global<Config> = Global::new(Config {
     min_wait_ns: 0,
+    stack_wait_ns: 0,
     self_pid: 0,
     mode: 0,
     task_group_leader: 0,
@@ -35,6 +38,14 @@ pub static CONFIG: Global<Config> = Global::new(Config {
 /// Changed by user space while running: one entry.
 #[btf_map]
 pub static CONTROL: Array<Control, 1> = Array::new();
+
+/// What is in the focus: one entry, changed by user space while running.
+#[btf_map]
+pub static FOCUS: Array<Focus, 1> = Array::new();
+
+/// Locks in the focus, put in by user space, and by the programs where others depend on them.
+#[btf_map]
+pub static FOCUSED: HashMap<FocusKey, u32, { MAX_FOCUSED as usize }> = HashMap::new();
 
 /// Whether each process's full tier is open: one entry per slot.
 #[btf_map]
@@ -168,6 +179,12 @@ pub fn count(counter: Counter) {
 /// Number of the current user stack, or a negative errno, which is counted.
 #[inline(always)]
 pub fn user_stack<C: EbpfContext>(ctx: &C) -> i32 {
+    take_stack(ctx.as_ptr())
+}
+
+/// A function of its own, so that its instructions are not repeated in every program.
+#[inline(never)]
+fn take_stack(ctx: *mut c_void) -> i32 {
     let id = stack_id(ctx, 0);
     if id >= 0 {
         return id;
@@ -182,13 +199,9 @@ pub fn user_stack<C: EbpfContext>(ctx: &C) -> i32 {
 }
 
 #[inline(always)]
-fn stack_id<C: EbpfContext>(ctx: &C, skip: u64) -> i32 {
+fn stack_id(ctx: *mut c_void, skip: u64) -> i32 {
     // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
     unsafe {
-        bpf_get_stackid(
-            ctx.as_ptr(),
-            core::ptr::from_ref(&STACKS).cast_mut().cast(),
-            u64::from(BPF_F_USER_STACK) | skip,
-        ) as i32
+        bpf_get_stackid(ctx, core::ptr::from_ref(&STACKS).cast_mut().cast(), u64::from(BPF_F_USER_STACK) | skip) as i32
     }
 }

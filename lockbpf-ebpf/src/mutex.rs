@@ -122,7 +122,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread) {
         if let Some(i) = hold(t, held, known)
             && taken
         {
-            contend_held(ctx, t, i, owner);
+            contend_held(t, i, owner);
         }
         return;
     }
@@ -137,7 +137,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread) {
     // Robust, priority inheriting or protected; or one that this thread holds, for which it will wait for ever.
     attempt(t, Via::Lock, lock, site, now).kind = kind;
     if taken && (known.is_none() || !recursive) {
-        contend(ctx, t, owner);
+        contend(t, owner);
     }
 }
 
@@ -155,7 +155,7 @@ pub fn attempt_timed(ctx: &ProbeContext, t: &mut Thread, via: Via) -> bool {
     if let Some(mutex) = GlibcMutex::read(lock) {
         p.kind = mutex.kind;
         if mutex.is_held() && t.find(lock).is_none() {
-            contend(ctx, t, mutex.owner());
+            contend(t, mutex.owner());
         }
     }
     true

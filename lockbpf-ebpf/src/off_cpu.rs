@@ -5,10 +5,11 @@
 //! This program runs with interrupts off, under the lock of a run queue: nothing can preempt it, so it need not
 //! [stay on the thread's own stack](crate::thread).
 
-use crate::emit::emit;
+use crate::emit::{reserve, submit};
+use crate::focus::holds_any;
 use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
-use crate::maps::{CONFIG, STATE, user_stack};
+use crate::maps::{CONFIG, STATE, count, user_stack};
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -98,7 +99,7 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
         end_ns: 0,
         run_delay_ns: run_delay(task),
         // Where it was preempted says nothing: it could have been anywhere.
-        stack: if matches!(reason, Reason::Runnable) { -1 } else { user_stack(ctx) },
+        stack: if matches!(reason, Reason::Runnable) || !holds_any(t) { -1 } else { user_stack(ctx) },
         reason: reason as u32,
     };
 }
@@ -150,6 +151,10 @@ fn record(t: &mut Thread) {
     if off_ns < MIN_OFF_NS {
         return;
     }
+    if !holds_any(t) {
+        count(Counter::Unfocused);
+        return;
+    }
     let runnable_ns =
         if off.reason == Reason::Runnable as u32 { off_ns } else { run_delay(task()).saturating_sub(off.run_delay_ns) };
     let record = OffCpuRecord::pack(&OffCpuFields {
@@ -161,6 +166,9 @@ fn record(t: &mut Thread) {
         stack: off.stack,
         reason: off.reason as u8,
     });
-    emit(&record, Counter::OffCpuRecords);
-    charge(t.slot, |account| account.records += 1);
+    if let Some(mut entry) = reserve::<OffCpuRecord>() {
+        entry.write(record);
+        submit(entry, Counter::OffCpuRecords);
+        charge(t.slot, |account| account.records += 1);
+    }
 }

@@ -1,7 +1,8 @@
 //! The life of a critical section in a thread's state: begin an attempt, acquire, close; and the failed attempt.
 
 use crate::atomic::add;
-use crate::emit::emit;
+use crate::emit::{reserve, submit};
+use crate::focus;
 use crate::gate::charge;
 use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, user_stack};
 use crate::mutex::GlibcMutex;
@@ -154,28 +155,34 @@ fn settle_pending(t: &mut Thread) -> u32 {
     0
 }
 
-/// The attempt in progress is contended: takes its stack, marks the locks held meanwhile as outer ones. The thread is
-/// about to wait anyway, so this is off the critical path.
+/// The attempt in progress is contended: marks the locks held meanwhile as outer ones. The thread is about to wait anyway,
+/// so this is off the critical path.
 #[inline(always)]
-pub fn contend<C: EbpfContext>(ctx: &C, t: &mut Thread, owner: u32) {
+pub fn contend(t: &mut Thread, owner: u32) {
+    focus::waits(t, t.pending.lock, t.pending.site);
     let p = &mut t.pending;
     p.flags |= u32::from(flag::CONTENDED);
     p.owner = owner;
-    p.stack = user_stack(ctx);
     mark_outer(t);
+}
+
+/// The stack of a wait that has ended, if it is worth its cost: a short wait is not, and how long it is, is not known
+/// before. Inside the same call it is the same stack as at the attempt.
+#[inline(always)]
+pub fn stack_of_wait<C: EbpfContext>(ctx: &C, wait_ns: u64) -> i32 {
+    if wait_ns >= CONFIG.load().stack_wait_ns { user_stack(ctx) } else { -1 }
 }
 
 /// Held lock `i`, counted as acquired at its attempt, is contended: it is acquired when its last sleep ends.
 #[inline(always)]
-pub fn contend_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, owner: u32) {
-    let stack = user_stack(ctx);
-    let flags = t.held[i & (MAX_HELD - 1)].flags;
+pub fn contend_held(t: &mut Thread, i: usize, owner: u32) {
+    let Held { lock, site, flags, .. } = t.held[i & (MAX_HELD - 1)];
+    focus::waits(t, lock, site);
     mark_outer(t);
     let h = &mut t.held[i & (MAX_HELD - 1)];
     // It is not held yet.
     h.flags = flags | u32::from(flag::CONTENDED);
     h.owner = owner;
-    h.stack = stack;
 }
 
 /// A sleep for held lock `i` has ended: it is acquired now, unless a further sleep follows.
@@ -303,12 +310,11 @@ fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> u32 {
     let end_ns = t.released_ns;
     t.released_ns = 0;
     let i = t.depth as usize & (MAX_HELD - 1);
-    let h = t.held[i];
-    if h.lock != word {
+    let Held { lock, site, acquire_ns, wait_ns, flags, mut stack, .. } = t.held[i];
+    if lock != word || !focus::includes(t.process, lock, site) {
         return 0;
     }
-    let mut flags = h.flags | u32::from(flag::WAITED_FOR);
-    let mut stack = h.stack;
+    let mut flags = flags | u32::from(flag::WAITED_FOR);
     if let Some(s) = sums_of(t, i)
         && s.stack < 0
     {
@@ -317,7 +323,8 @@ fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> u32 {
         flags |= u32::from(flag::STACK_AT_RELEASE);
         s.stack = stack;
     }
-    record(t, &h, end_ns, end_ns.saturating_sub(h.acquire_ns), Outcome::Released, flags, stack);
+    let hold_ns = end_ns.saturating_sub(acquire_ns);
+    record(t, &t.held[i], &Ended { end_ns, wait_ns, hold_ns, outcome: Outcome::Released, flags, stack });
     0
 }
 
@@ -380,28 +387,28 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     let ctx = &AnyContext(ctx);
     let i = i as usize;
     let End { now, outcome, waited_for } = *end;
-    let h = t.held[i & (MAX_HELD - 1)];
-    let hold_ns = now.saturating_sub(h.acquire_ns);
-    let contended = h.flags & u32::from(flag::CONTENDED) != 0;
-    let mut flags = h.flags;
+    let Held { lock, site, acquire_ns, wait_ns, mut flags, mut stack, .. } = t.held[i & (MAX_HELD - 1)];
+    let hold_ns = now.saturating_sub(acquire_ns);
+    let contended = flags & u32::from(flag::CONTENDED) != 0;
+    let wait_ns = if contended { wait_ns } else { 0 };
     if waited_for {
         flags |= u32::from(flag::WAITED_FOR);
     }
-    let wanted = CONFIG.load().mode & mode::ALL_EVENTS != 0
-        || flags & u32::from(flag::WAITED_FOR | flag::OUTER) != 0
-        || contended && h.wait_ns >= CONFIG.load().min_wait_ns;
-    let mut stack = h.stack;
+    let told = contended && wait_ns >= CONFIG.load().min_wait_ns;
+    let wanted =
+        CONFIG.load().mode & mode::ALL_EVENTS != 0 || flags & u32::from(flag::WAITED_FOR | flag::OUTER) != 0 || told;
+    let wanted = wanted && focus::includes(t.process, lock, site);
 
     let inner_hits = inner_hits(t, i);
     if let Some(s) = sums_of(t, i) {
         add_hold(s, hold_ns, inner_hits);
         if contended {
             s.contended += 1;
-            s.wait_ns += h.wait_ns;
-            if h.wait_ns > s.wait_max_ns {
-                s.wait_max_ns = h.wait_ns;
+            s.wait_ns += wait_ns;
+            if wait_ns > s.wait_max_ns {
+                s.wait_max_ns = wait_ns;
             }
-            tally(&mut s.wait_hist, h.wait_ns);
+            tally(&mut s.wait_hist, wait_ns);
         }
         if wanted && s.stack < 0 {
             // Once per key: others wait while this is done.
@@ -413,47 +420,59 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
         }
     }
 
-    leave(t, i, hold_ns, if contended { h.wait_ns } else { 0 }, now);
-
     if wanted {
-        let mut h = h;
-        if contended && h.wait_ns < CONFIG.load().min_wait_ns {
-            // Recorded because it made others wait; its own wait is too short to be told.
-            h.wait_ns = 0;
+        // One recorded because it made others wait may have waited too short itself to tell of it.
+        let told_ns = if told { wait_ns } else { 0 };
+        if !told {
             flags &= !u32::from(flag::CONTENDED);
         }
-        record(t, &h, now, hold_ns, outcome, flags, stack);
+        let ended = Ended { end_ns: now, wait_ns: told_ns, hold_ns, outcome, flags, stack };
+        record(t, &t.held[i & (MAX_HELD - 1)], &ended);
     }
+    leave(t, i, hold_ns, wait_ns, now);
     0
 }
 
-#[inline(always)]
-fn record(t: &Thread, h: &Held, end_ns: u64, hold_ns: u64, outcome: Outcome, flags: u32, stack: i32) {
-    let record = SectionRecord::pack(&SectionFields {
-        end_ns,
-        wait_ns: h.wait_ns,
-        hold_ns,
-        lock: h.lock,
-        site: h.site,
-        process: t.process,
-        tid: tid(),
-        owner: h.owner,
-        waker: h.waker,
-        stack,
-        flags: flags as u16,
-        via: h.via as u8,
-        outcome: outcome as u8,
-        mutex_kind: h.kind as u8,
-    });
-    emit(&record, Counter::SectionRecords);
-    charge(t.slot, |account| account.records += 1);
+/// What a record tells of a section's end.
+struct Ended {
+    end_ns: u64,
+    wait_ns: u64,
+    hold_ns: u64,
+    outcome: Outcome,
+    flags: u32,
+    stack: i32,
+}
+
+/// A function of its own, so that its stack and instructions burden no hot path.
+#[inline(never)]
+fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
+    if let Some(mut entry) = reserve::<SectionRecord>() {
+        entry.write(SectionRecord::pack(&SectionFields {
+            end_ns: ended.end_ns,
+            wait_ns: ended.wait_ns,
+            hold_ns: ended.hold_ns,
+            lock: h.lock,
+            site: h.site,
+            process: t.process,
+            tid: tid(),
+            owner: h.owner,
+            waker: h.waker,
+            stack: ended.stack,
+            flags: ended.flags as u16,
+            via: h.via as u8,
+            outcome: ended.outcome as u8,
+            mutex_kind: h.kind as u8,
+        }));
+        submit(entry, Counter::SectionRecords);
+        charge(t.slot, |account| account.records += 1);
+    }
+    0
 }
 
 /// The attempt in progress failed: a busy trylock, a deadline, an error.
 #[inline(always)]
 pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
     let p = t.pending;
-    t.pending.via = 0;
     let wait_ns = now.saturating_sub(p.attempt_ns);
     let key = SumKey { lock: p.lock, site: p.site, process: t.process, via: p.via };
     if let Some(s) = sums(&key, p.kind, p.attempt_ns) {
@@ -471,20 +490,32 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
         s.wait_ns += wait_ns;
     }
     if timed_out || CONFIG.load().mode & mode::ALL_EVENTS != 0 {
-        let h = Held {
-            lock: p.lock,
-            site: p.site,
-            acquire_ns: now,
-            wait_ns,
-            owner: p.owner,
-            waker: p.waker,
-            stack: p.stack,
-            via: p.via,
-            flags: p.flags,
-            recursion: 0,
-            kind: p.kind,
-            hits: 0,
-        };
-        record(t, &h, now, 0, outcome, p.flags, p.stack);
+        record_failed(t, outcome, wait_ns, now);
     }
+    t.pending.via = 0;
+}
+
+/// A function of its own, so that its stack burdens no hot path.
+#[inline(never)]
+fn record_failed(t: &Thread, outcome: Outcome, wait_ns: u64, now: u64) -> u32 {
+    let p = &t.pending;
+    if !focus::includes(t.process, p.lock, p.site) {
+        return 0;
+    }
+    let h = Held {
+        lock: p.lock,
+        site: p.site,
+        acquire_ns: now,
+        wait_ns,
+        owner: p.owner,
+        waker: p.waker,
+        stack: p.stack,
+        via: p.via,
+        flags: p.flags,
+        recursion: 0,
+        kind: p.kind,
+        hits: 0,
+    };
+    record(t, &h, &Ended { end_ns: now, wait_ns, hold_ns: 0, outcome, flags: p.flags, stack: p.stack });
+    0
 }

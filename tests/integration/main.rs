@@ -16,6 +16,7 @@ mod errors;
 mod exact;
 mod examples;
 mod export;
+mod focus;
 mod lifecycle;
 mod recordings;
 mod safety;

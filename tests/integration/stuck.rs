@@ -29,6 +29,7 @@ fn waits_for_ever_are_reported() {
     assert_eq!(lock.waiting_now.count, 3, "{lock:?}");
     assert!(lock.waiting_now.longest_ns >= 500_000_000, "{lock:?}");
     assert_eq!(waiters(lock), ["hopeless_waiter"]);
+    assert!(!lock.waiting_now.places[0].stack.is_empty(), "a wait that goes on has a stack: {lock:?}");
     assert_eq!(report.locks[0].name, "hung_lock", "what hangs is the most harmful: {:?}", report.names());
 }
 

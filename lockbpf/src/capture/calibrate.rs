@@ -118,6 +118,8 @@ fn options(setup: &Setup, pid: u32) -> Options {
         tids: Vec::new(),
         all_events: false,
         min_wait: Duration::ZERO,
+        // As dear as it gets.
+        stack_wait: Duration::ZERO,
         kernel_log: false,
         governed: false,
         types: setup.types,

@@ -27,6 +27,8 @@ pub(super) struct Blocked {
     pub(super) has_deadline: bool,
     /// Where the thread's stack ended when it entered the system call.
     pub(super) stack_pointer: u64,
+    /// Where it goes on when it returns from the system call.
+    pub(super) program_counter: u64,
 }
 
 /// The futex wait in which a thread sleeps at this moment, if it does.
@@ -102,10 +104,11 @@ fn parse(line: &str) -> Option<Blocked> {
     }
     let mut argument = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (word, op, expected, timeout) = (argument()?, argument()?, argument()?, argument()?);
-    let (_, _, stack_pointer) = (argument()?, argument()?, argument()?);
+    let (_, _, stack_pointer, program_counter) = (argument()?, argument()?, argument()?, argument()?);
     // FUTEX_WAIT, LOCK_PI, WAIT_BITSET and LOCK_PI2, whatever their flags.
     let waits = matches!(op & 0x7f, 0 | 6 | 9 | 13);
-    waits.then_some(Blocked { word, expected: expected as u32, has_deadline: timeout != 0, stack_pointer })
+    let (expected, has_deadline) = (expected as u32, timeout != 0);
+    waits.then_some(Blocked { word, expected, has_deadline, stack_pointer, program_counter })
 }
 
 /// What stands where glibc's mutex has its owner.
@@ -127,7 +130,8 @@ mod tests {
     #[test]
     fn only_futex_waits_are_taken() {
         let wait = format!("{NR_FUTEX} 0x7f12 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f00");
-        let blocked = Blocked { word: 0x7f12, expected: 2, has_deadline: false, stack_pointer: 0x7ffe };
+        let blocked =
+            Blocked { word: 0x7f12, expected: 2, has_deadline: false, stack_pointer: 0x7ffe, program_counter: 0x7f00 };
         assert_eq!(parse(&wait), Some(blocked));
         let timed = format!("{NR_FUTEX} 0x7f12 0x89 0x2 0x7ffd 0x0 0xffffffff 0x7ffe 0x7f00");
         assert_eq!(parse(&timed), Some(Blocked { has_deadline: true, ..blocked }));

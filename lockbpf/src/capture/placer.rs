@@ -111,8 +111,8 @@ impl Links {
     }
 
     /// Adds others.
-    pub(super) fn extend(&mut self, more: Self) {
-        self.0.extend({ more }.0.drain(..));
+    pub(super) fn extend(&mut self, mut more: Self) {
+        self.0.append(&mut more.0);
     }
 }
 

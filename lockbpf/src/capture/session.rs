@@ -5,6 +5,7 @@ use super::attach::{FutexTier, ProbeSite, Tracepoints};
 use super::btf::{Btf, TaskOffsets};
 use super::gates::Gates;
 use super::object;
+use super::open_stacks::{OpenStacks, Waiter};
 use super::placer::{Mechanism, Placer};
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
@@ -54,6 +55,8 @@ pub struct Options {
     pub all_events: bool,
     /// Do not record contended sections that waited less.
     pub min_wait: Duration,
+    /// Take stacks of waits that lasted so long.
+    pub stack_wait: Duration,
     /// Let the kernel side log its rare paths.
     pub kernel_log: bool,
     /// The kernel's types.
@@ -81,6 +84,7 @@ pub struct Session {
     rings: Rings,
     futex_tier: FutexTier,
     quality: Quality,
+    open_stacks: OpenStacks,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
 }
 
@@ -136,7 +140,18 @@ impl Session {
                 }
             }
         }
-        Ok(Self { ebpf, gates, mechanism, placed, _tracepoints: tracepoints, rings, futex_tier, quality, kernel_log })
+        Ok(Self {
+            ebpf,
+            gates,
+            mechanism,
+            placed,
+            _tracepoints: tracepoints,
+            rings,
+            futex_tier,
+            quality,
+            open_stacks: OpenStacks::default(),
+            kernel_log,
+        })
     }
 
     /// Places further probes, for libraries found later.
@@ -238,7 +253,7 @@ impl Session {
             .filter(|s| s.tid != 0)
             .map(|s| thread_totals(end, &s))
             .collect();
-        let open_waits = self.waits()?;
+        let open_waits = self.waits_with_stacks()?;
         let orders = self.orders()?;
         let stacks = self.stacks()?;
         let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
@@ -252,13 +267,38 @@ impl Session {
         Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
     }
 
-    /// The waits in progress whose beginning was seen.
+    /// The waits in progress whose beginning was seen, without their stacks.
     ///
     /// # Errors
     /// When the map cannot be read.
     pub fn waits(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        Ok(self.waiting()?.iter().filter_map(|&(tid, w)| open_wait(tid, &w)).collect())
+    }
+
+    /// The stack of the thread's wait in progress, while it lasts.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    pub fn stack_of_wait(&mut self, tid: Tid) -> Result<Option<StackId>, CaptureError> {
         let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
-        Ok(waits.iter().filter_map(Result::ok).filter_map(|(tid, w)| open_wait(tid, &w)).collect())
+        let Ok(wait) = waits.get(&tid.0, 0) else { return Ok(None) };
+        Ok(self.open_stacks.of(waiter(tid.0, &wait)))
+    }
+
+    fn waits_with_stacks(&mut self) -> Result<Vec<OpenWait>, CaptureError> {
+        let waiting = self.waiting()?;
+        self.open_stacks.keep(&waiting.iter().map(|(tid, wait)| waiter(*tid, wait)).collect());
+        let mut waits = Vec::with_capacity(waiting.len());
+        for (tid, wait) in &waiting {
+            let stack = self.open_stacks.of(waiter(*tid, wait));
+            waits.extend(open_wait(*tid, wait).map(|open| OpenWait { stack, ..open }));
+        }
+        Ok(waits)
+    }
+
+    fn waiting(&self) -> Result<Vec<(u32, Waiting)>, CaptureError> {
+        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
+        Ok(waits.iter().filter_map(Result::ok).collect())
     }
 
     /// The return addresses of one stack, innermost first; empty if it is not there.
@@ -266,6 +306,9 @@ impl Session {
     /// # Errors
     /// When the map is missing.
     pub fn stack(&self, id: StackId) -> Result<Vec<u64>, CaptureError> {
+        if let Some(stack) = self.open_stacks.get(id) {
+            return Ok(stack.to_vec());
+        }
         let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
         Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
     }
@@ -295,15 +338,20 @@ impl Session {
             .iter()
             .filter_map(Result::ok)
             .map(|(id, trace)| (StackId(id), trace.frames().iter().map(|f| f.ip).collect()))
+            .chain(self.open_stacks.all().map(|(id, stack)| (id, stack.to_vec())))
             .collect())
     }
 
-    fn map(&self, name: &'static str) -> Result<&aya::maps::Map, CaptureError> {
+    pub(super) fn map(&self, name: &'static str) -> Result<&aya::maps::Map, CaptureError> {
         self.ebpf.map(name).ok_or(CaptureError::NoMap(name))
     }
 
+    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut aya::maps::Map, CaptureError> {
+        self.ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))
+    }
+
     fn control(&mut self, control: Control) -> Result<(), CaptureError> {
-        let map = self.ebpf.map_mut("CONTROL").ok_or(CaptureError::NoMap("CONTROL"))?;
+        let map = self.map_mut("CONTROL")?;
         Array::<_, Control>::try_from(map)?.set(0, control, 0)?;
         Ok(())
     }
@@ -340,6 +388,7 @@ fn config(options: &Options) -> Config {
     }
     Config {
         min_wait_ns: u64::try_from(options.min_wait.as_nanos()).unwrap_or(u64::MAX),
+        stack_wait_ns: u64::try_from(options.stack_wait.as_nanos()).unwrap_or(u64::MAX),
         self_pid: std::process::id(),
         mode: bits,
         task_group_leader: options.task_offsets.group_leader,
@@ -407,6 +456,10 @@ fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {
     }
 }
 
+fn waiter(tid: u32, wait: &Waiting) -> Waiter {
+    Waiter { tid, since_ns: wait.since_ns, word: wait.lock, frame: wait.frame }
+}
+
 fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {
     let process = Process(wait.process);
     let via = Via::from_u8(u8::try_from(wait.via).ok()?)?;
@@ -416,7 +469,7 @@ fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {
         site: (wait.site != 0).then_some(Site { process, addr: wait.site }),
         since: Time(wait.since_ns),
         owner: crate::decode::known_tid(wait.owner),
-        stack: StackId::from_raw(wait.stack),
+        stack: None,
         via,
         expected: (via == Via::Futex).then_some(wait.expected),
         before_start: false,

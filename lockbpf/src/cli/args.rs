@@ -23,6 +23,9 @@ pub(super) struct Cli {
     pub observe: ObserveArgs,
 }
 
+/// Waits whose stacks are taken: below it, taking the stack would be a good part of the wait.
+pub(super) const DEFAULT_STACK_WAIT: Duration = Duration::from_micros(10);
+
 const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --duration 30s      a running process, all its threads
   lockbpf --system-wide --duration 10s   every process that uses a C library found now
@@ -107,7 +110,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events", "lock", "site"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
@@ -150,6 +153,20 @@ pub(super) struct CaptureArgs {
     /// Count contended sections that waited less, but do not record who they waited for.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub min_wait: Option<Duration>,
+    /// Take call stacks only of waits that lasted so long. Default: 10us.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub stack_wait: Option<Duration>,
+    /// Record only this lock, and what its waiters depend on: a part of a global variable's name, or an address. All
+    /// locks are counted (repeatable).
+    #[arg(long, value_name = "LOCK")]
+    pub lock: Vec<String>,
+    /// Record only the locks requested in this function: a part of its name, or a return address (repeatable).
+    #[arg(long, value_name = "SITE")]
+    pub site: Vec<String>,
+    /// Record all locks, however much that is. By itself lockbpf records only the locks that make up nearly all of the
+    /// waiting, where there are more than 2,000 records a second.
+    #[arg(long, conflicts_with_all = ["lock", "site"])]
+    pub no_focus: bool,
     /// Place no uprobes: only waits that reach the kernel are seen, but locks that are free cost nothing.
     #[arg(long)]
     pub futex_only: bool,
@@ -273,6 +290,9 @@ impl Plan {
         pid.sort_unstable();
         pid.dedup();
         let target = if system_wide {
+            if !capture.lock.is_empty() || !capture.site.is_empty() {
+                bail!("--lock and --site name locks of one program: observe it with --pid, not with --system-wide");
+            }
             Target::SystemWide
         } else if !cmd.is_empty() {
             Target::Command(cmd)
@@ -304,6 +324,8 @@ mod tests {
         let plan = Plan::from_args(cli.observe.target, cli.observe.common.capture).unwrap();
         assert!(matches!(plan.target, Target::Pids(pids) if pids == [3, 7]));
         assert_eq!(plan.capture.duration, Some(Duration::from_millis(500)));
+        let cli = Cli::try_parse_from(["lockbpf", "--system-wide", "--lock", "x"]).unwrap();
+        assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_err());
         let cli = Cli::try_parse_from(["lockbpf", "--duration", "1s"]).unwrap();
         assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_err());
     }

@@ -49,6 +49,13 @@ impl Census {
         }
     }
 
+    /// Takes note of the code that the observed processes have generated since.
+    pub(super) fn refresh_generated(&mut self) {
+        for &process in self.processes.keys() {
+            self.symbols.refresh_generated(process);
+        }
+    }
+
     /// The observed processes, with their pids.
     pub(super) fn pids(&self) -> HashMap<Process, u32> {
         self.processes.values().map(|seen| (seen.process, seen.pid)).collect()

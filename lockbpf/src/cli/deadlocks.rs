@@ -34,7 +34,7 @@ impl Deadlocks {
     }
 
     /// Looks, if it is time to; returns what there is to be told.
-    pub(super) fn look(&mut self, session: &Session, census: &mut Census) -> Option<String> {
+    pub(super) fn look(&mut self, session: &mut Session, census: &mut Census) -> Option<String> {
         let began = Instant::now();
         if began < self.next {
             return None;
@@ -47,6 +47,8 @@ impl Deadlocks {
         for mut deadlock in self.watch.look(now(), &waits) {
             for member in &mut deadlock.members {
                 complete(member, &pids, census);
+                // As the waits themselves: not there, then it is an error at the end.
+                member.stack = session.stack_of_wait(member.tid).unwrap_or_default();
             }
             let stack = |id| session.stack(id).unwrap_or_default();
             text.push_str(&describe(&deadlock, &pids, census.symbols(), stack));

@@ -1,10 +1,11 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
-use super::args::{CaptureArgs, Plan, Target};
+use super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Target};
 use super::budget::Watch;
 use super::census::Census;
 use super::deadlocks::Deadlocks;
+use super::focus::Focus;
 use super::placement;
 use super::progress::Progress;
 use crate::capture::attach::ProbeSite;
@@ -13,6 +14,7 @@ use crate::capture::calibrate::{self, Setup, calibrate};
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
+use crate::capture::mapped::Mapped;
 use crate::capture::newcomers::Newcomers;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
@@ -123,6 +125,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut census = Census::new(known);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&there);
+    let mut focus = Focus::begin(capture, &mut session, &mut census, ready.launched.is_some())?;
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let start = session.activate()?;
@@ -149,6 +152,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut deadlocks = Deadlocks::new(&before, start);
     let mut rescan_at = began + RESCAN / 10;
+    let mut mapped = Mapped::default();
     let target = ready.description.as_str();
     let notes = ready.notes.as_slice();
     sink.begin(&mut Live {
@@ -183,7 +187,8 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     watch.meet(&event);
                     sink.take(event);
                 });
-                if let Some(text) = deadlocks.look(&session, &mut census) {
+                focus.look(&mut session, census.events())?;
+                if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
                 sink.poll(seen, &mut Live {
@@ -206,9 +211,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     newcomers.look().into_iter().filter(|&pid| pid != std::process::id()).for_each(|pid| watch.admit(pid));
                 } else if Instant::now() >= rescan_at {
                     rescan_at = Instant::now() + RESCAN;
-                    census.refresh();
-                    if !capture.futex_only {
-                        sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
+                    census.refresh_generated();
+                    if mapped.changed(&ready.pids) {
+                        census.refresh();
+                        focus.refresh(&mut session, &mut census)?;
+                        if !capture.futex_only {
+                            sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
+                        }
                     }
                 }
             }
@@ -222,6 +231,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     census.refresh();
     let mut harvest = session.harvest(end)?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    ready.notes.extend(focus.notes(&session, &harvest)?);
     harvest.estimates = estimates;
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
@@ -346,6 +356,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         tids: capture.tid.clone(),
         all_events: capture.all_events,
         min_wait: capture.min_wait.unwrap_or_default(),
+        stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
         kernel_log: capture.verbose > 0,
         types,
         task_offsets: types.task_offsets()?,

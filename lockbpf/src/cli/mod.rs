@@ -10,6 +10,7 @@ mod destination;
 mod diff;
 mod doctor;
 mod export;
+mod focus;
 mod live;
 mod observe;
 mod output;

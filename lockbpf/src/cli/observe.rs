@@ -3,7 +3,7 @@
 use super::args::{CommonArgs, Format, Plan};
 use super::collect::Collector;
 use super::{live, output};
-use crate::report::{self, Report};
+use crate::report::{self, Parts, Report, Selection};
 use crate::units::Nanos;
 use anyhow::Result;
 use std::process::ExitCode;
@@ -16,7 +16,20 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
     let mut collector = Collector::default();
     let captured = live::observe(plan, name, &mut collector)?;
     let (observation, mut symbols) = collector.finish(captured, plan.capture.futex_only);
-    let mut report = report::build(&observation, &mut symbols, &report_options(common))?;
+    let options = report_options(common);
+    let mut report = match report::build(&observation, &mut symbols, &options) {
+        Ok(report) => report,
+        Err(unmatched) => {
+            // Nothing went wrong: it was not used.
+            let mut report = report::build(
+                &observation,
+                &mut symbols,
+                &report::Options { selection: Selection::default(), ..options },
+            )?;
+            report.quality.notes.push(format!("Not restricted: {unmatched}."));
+            report
+        }
+    };
     report.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
     print(&report, common)?;
     let failed = plan.capture.strict && observation.quality.incomplete();
@@ -29,7 +42,7 @@ fn report_options(common: &CommonArgs) -> report::Options {
     report::Options {
         top: common.top.or(default),
         min_wait: Nanos(min_wait.as_nanos() as u64),
-        ..report::Options::default()
+        selection: Selection { lock: Parts(common.capture.lock.clone()), site: Parts(common.capture.site.clone()) },
     }
 }
 

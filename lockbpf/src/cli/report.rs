@@ -6,7 +6,7 @@ use crate::analysis::{self, Analyst, Closing};
 use crate::names::Names;
 use crate::observation::Observation;
 use crate::report::combine::{self, combine};
-use crate::report::{self, Report, Selection, dot};
+use crate::report::{self, Parts, Report, Selection, dot};
 use crate::trace::{Capture, Header};
 use crate::units::{Nanos, Time};
 use anyhow::{Result, bail};
@@ -30,12 +30,12 @@ pub(super) struct ReportArgs {
     /// Show at most this many locks, the most harmful ones. Default: 10 in the table, all of them in JSON.
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only critical sections whose symbol or identity contains this, and their locks.
+    /// Only critical sections whose symbol or identity contains this, and their locks (repeatable: any of them).
     #[arg(long, value_name = "SITE")]
-    pub site: Option<String>,
-    /// Only locks whose name or identity contains this.
+    pub site: Vec<String>,
+    /// Only locks whose name or identity contains this (repeatable: any of them).
     #[arg(long, value_name = "LOCK")]
-    pub lock: Option<String>,
+    pub lock: Vec<String>,
     /// What an arrival at a barrier is charged with, for each thread that waits there.
     #[arg(long, value_enum, default_value_t = BarrierCost::Exclusive)]
     pub barrier_cost: BarrierCost,
@@ -83,7 +83,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
         overlapping_barriers: args.barrier_cost == BarrierCost::Overlapping,
         ..analysis::Options::default()
     };
-    let selection = Selection { lock: args.lock.clone(), site: args.site.clone() };
+    let selection = Selection { lock: Parts(args.lock.clone()), site: Parts(args.site.clone()) };
     let recordings = args.from.iter().map(|path| Recording::analyse(path, how)).collect::<Result<Vec<_>>>()?;
     let reports = selected(recordings, &selection)?;
     let default = (args.format == ReportFormat::Table).then_some(output::TABLE_TOP);

@@ -68,8 +68,10 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
         total(sizes, count, process)
     });
     // A program that works off what comes at its own pace, waiting busily, does not do less while observed: it waits less.
+    // One that had no time left to wait has no such pace.
     let by_time = process.sizes.get(BY_TIME).zip(moments.counts.get(BY_TIME));
-    let paced = by_time.and_then(|(sizes, count)| total(sizes, count, process)).map(|total| total.value);
+    let paced = by_time.filter(|_| process.speed() > 0.5).and_then(|(sizes, count)| total(sizes, count, process));
+    let paced = paced.map(|total| total.value);
     let sampled =
         ways.reduce(Interval::or).map(|total| Interval { low: total.low.min(paced.unwrap_or(total.low)), ..total });
     let sampled = sampled.map_or(Interval::exact(moments.seen), |total| total.map(|x| x * hidden));

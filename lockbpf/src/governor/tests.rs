@@ -26,9 +26,9 @@ fn run(load: Load, seconds: u64, seed: u64) -> Run {
     let (mut wait, mut open, mut since, mut dear) = (Time(0), true, now.time.0, 0);
     let (mut out, mut open_ns) = (Run::default(), 0);
     let advance = |now: &mut Reading, ns: u64, probed: bool| {
-        now.cpu = now.cpu + Nanos(ns);
+        now.cpu += Nanos(ns);
         if probed {
-            now.cost = now.cost + Nanos((ns as f64 * load(now.time.0)) as u64);
+            now.cost += Nanos((ns as f64 * load(now.time.0)) as u64);
         }
         now.time = now.time + Nanos(ns);
     };

@@ -9,6 +9,8 @@ use slab::Slab;
 
 /// No component.
 pub(super) const NONE: u32 = u32::MAX;
+/// Emptied costs kept for the next component.
+const MAX_SPARE: usize = 1_024;
 /// Sites in a component that are searched one by one.
 const LINEAR: usize = 16;
 
@@ -81,6 +83,8 @@ pub(super) struct Components {
     folded: FxHashMap<Tid, Folded>,
     /// The lone section folded last: most are of the same site and thread as the one before.
     lone: Option<(Tid, u32)>,
+    /// Empty, but with room: each contended section has costs, and need not allocate for them.
+    spare: Vec<Costs>,
     detail: bool,
 }
 
@@ -98,7 +102,7 @@ impl Components {
     /// The component of a section, made if it has none.
     pub(super) fn of(&mut self, comp: &mut u32, site: u32, key: u64) -> u32 {
         if *comp == NONE {
-            let mut costs = Costs::default();
+            let mut costs = self.spare.pop().unwrap_or_default();
             costs.add(site, 0);
             let members = if self.detail { vec![key] } else { Vec::new() };
             let parent = self.slots.vacant_key() as u32;
@@ -148,6 +152,15 @@ impl Components {
         if self.detail {
             folded.members.push(component.members);
         }
+        self.spare(component.costs);
+    }
+
+    fn spare(&mut self, mut costs: Costs) {
+        // To empty a large table would take longer than to make a new one.
+        if costs.many.is_empty() && self.spare.len() < MAX_SPARE {
+            costs.few.clear();
+            self.spare.push(costs);
+        }
     }
 
     /// Joins two roots, the smaller into the larger.
@@ -167,6 +180,7 @@ impl Components {
         slot.last = slot.last.max(last);
         costs.iter().for_each(|(site, cost)| slot.costs.add(site, cost));
         slot.members.append(&mut members);
+        self.spare(costs);
         into
     }
 

@@ -35,5 +35,5 @@ mod wide;
 mod word;
 
 pub use build::{Options, build};
-pub use schema::{Report, Selection};
+pub use schema::{Parts, Report, Selection};
 pub use select::Unmatched;

@@ -6,7 +6,7 @@ use super::schema::{CoverageEntry, FailedProbeEntry, ObservedEntry, ProcessCover
 use super::text::{counted, share};
 use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
-use lockbpf_common::counter::Class;
+use lockbpf_common::counter::{Class, Counter};
 use lockbpf_common::kind::Via;
 use std::collections::BTreeMap;
 
@@ -33,6 +33,7 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         processes: observation.processes.len() as u64,
         min_wait_ns: places.ns(options.min_wait),
         events: q.events,
+        unfocused: q.counters.get(Counter::Unfocused.name()).copied().unwrap_or(0),
         lost,
         late: q.late,
         impossible,

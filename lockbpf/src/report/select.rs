@@ -2,7 +2,7 @@
 
 use super::gather::Gathered;
 use super::place::Places;
-use super::schema::{Place, Selection};
+use super::schema::{Parts, Place, Selection};
 use crate::graph::findings::Who;
 use crate::id::{Lock, Site};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ const MAX_CANDIDATES: usize = 20;
 pub struct Unmatched {
     /// `lock` or `site`.
     pub what: &'static str,
-    /// The part of a name that was asked for.
+    /// The parts of names that were asked for.
     pub wanted: String,
     /// What there is, in alphabetical order, at most 20.
     pub candidates: Vec<String>,
@@ -42,21 +42,21 @@ impl Selected {
         places: &mut Places<'_>,
     ) -> Result<Self, Unmatched> {
         let mut selected = Self::default();
-        if let Some(wanted) = &selection.lock {
+        if !selection.lock.is_empty() {
             let mut names = BTreeMap::new();
             for &lock in all.keys() {
                 names.insert(lock, [places.lock_label(lock), places.lock_id(lock)]);
             }
-            selected.locks = Some(matching("lock", wanted, &names)?);
+            selected.locks = Some(matching("lock", &selection.lock, &names)?);
         }
-        if let Some(wanted) = &selection.site {
+        if !selection.site.is_empty() {
             let mut names = BTreeMap::new();
             let locks = all.iter().filter(|(lock, _)| selected.lock(**lock));
             for site in locks.flat_map(|(_, g)| sites(g)).collect::<BTreeSet<_>>() {
                 let Place { symbol, site: Some(id), .. } = places.place(site) else { continue };
                 names.insert(site, [symbol, id]);
             }
-            let matching = matching("site", wanted, &names)?;
+            let matching = matching("site", &selection.site, &names)?;
             let with_site = |g: &Gathered<'_>| sites(g).any(|site| matching.contains(&site));
             let locks = all.iter().filter(|(lock, g)| selected.lock(**lock) && with_site(g));
             selected.locks = Some(locks.map(|(&lock, _)| lock).collect());
@@ -76,18 +76,18 @@ impl Selected {
     }
 }
 
-/// The keys of which a name contains what is wanted.
+/// The keys of which a name contains something that is wanted.
 fn matching<K: Copy + Ord>(
     what: &'static str,
-    wanted: &str,
+    wanted: &Parts,
     names: &BTreeMap<K, [String; 2]>,
 ) -> Result<BTreeSet<K>, Unmatched> {
-    let matches = |names: &[String; 2]| names.iter().any(|name| name.contains(wanted));
+    let matches = |names: &[String; 2]| wanted.0.iter().any(|part| names.iter().any(|name| name.contains(part)));
     let keys: BTreeSet<K> = names.iter().filter(|(_, names)| matches(names)).map(|(&key, _)| key).collect();
     if keys.is_empty() {
         let candidates: BTreeSet<&String> = names.values().map(|[name, _]| name).collect();
         let candidates = candidates.into_iter().take(MAX_CANDIDATES).cloned().collect();
-        return Err(Unmatched { what, wanted: wanted.to_owned(), candidates });
+        return Err(Unmatched { what, wanted: wanted.0.join("` or `"), candidates });
     }
     Ok(keys)
 }

@@ -186,6 +186,9 @@ fn quality(q: &QualityEntry) -> String {
     };
     let mut parts = vec![counted(q.events, "event")];
     parts.push(if q.lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", named(&q.lost)) });
+    if q.unfocused > 0 {
+        parts.push(format!("{} outside the focus counted only", count(q.unfocused)));
+    }
     if q.late > 0 {
         parts.push(format!("{} late", count(q.late)));
     }

@@ -2,12 +2,14 @@
 
 use super::demangle::demangle;
 use super::elf::{Data, ElfError, contents, sections, string_at};
+use super::find::Kind;
 use object::Endianness;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::FileKind;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use std::cmp::Reverse;
 use std::fs::File;
+use std::ops::Range;
 
 /// Variables kept of one file, the first ones.
 const MAX_SYMBOLS: usize = 1 << 20;
@@ -45,13 +47,18 @@ impl Globals {
     /// Reads the symbol tables of an object and of its debug file; a table that cannot be read is left out and its error
     /// returned beside.
     pub(super) fn read<'f>(files: impl IntoIterator<Item = &'f File>) -> (Self, Option<ElfError>) {
+        Self::read_kind(files, Kind::Variable)
+    }
+
+    /// As [`Globals::read`], of symbols of any kind.
+    pub(super) fn read_kind<'f>(files: impl IntoIterator<Item = &'f File>, kind: Kind) -> (Self, Option<ElfError>) {
         let mut variables = Vec::new();
         let mut error = None;
         for file in files {
             let data = Data::new(file);
             let read = match FileKind::parse(&data) {
-                Ok(FileKind::Elf64) => collect::<FileHeader64<Endianness>>(&data, &mut variables),
-                Ok(FileKind::Elf32) => collect::<FileHeader32<Endianness>>(&data, &mut variables),
+                Ok(FileKind::Elf64) => collect::<FileHeader64<Endianness>>(&data, kind, &mut variables),
+                Ok(FileKind::Elf32) => collect::<FileHeader32<Endianness>>(&data, kind, &mut variables),
                 _ => Err(ElfError::NotElf),
             };
             error = error.or(read.err());
@@ -80,6 +87,20 @@ impl Globals {
         Self { reach: reach.collect(), variables }
     }
 
+    /// Those of which the demangled name contains `part`, with their addresses.
+    pub(super) fn matching(&self, part: &str) -> impl Iterator<Item = (String, Range<u64>)> {
+        // A name's identifiers are the same mangled and demangled, and most names need not be demangled to be refused.
+        let identifiers = part.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let longest = identifiers.max_by_key(|identifier| identifier.len()).unwrap_or_default();
+        let candidates = self.variables.iter().filter(move |v| v.name.contains(longest));
+        candidates.map(|v| (demangle(&v.name), v.start..v.end)).filter(move |(name, _)| name.contains(part))
+    }
+
+    /// Every name.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.variables.iter().map(|v| demangle(&v.name))
+    }
+
     /// The variable at an address, `cache_lock` or `table+0x28`; of nested ones the innermost.
     pub(super) fn name(&self, addr: u64) -> Option<String> {
         let after = self.variables.partition_point(|v| v.start <= addr);
@@ -102,7 +123,16 @@ impl Globals {
     }
 }
 
-fn collect<E: FileHeader<Endian = Endianness>>(data: &Data<'_>, out: &mut Vec<Variable>) -> Result<(), ElfError> {
+fn collect<E: FileHeader<Endian = Endianness>>(
+    data: &Data<'_>,
+    kind: Kind,
+    out: &mut Vec<Variable>,
+) -> Result<(), ElfError> {
+    let (wanted, access) = match kind {
+        Kind::Variable => (elf::STT_OBJECT, elf::SHF_WRITE),
+        Kind::Function => (elf::STT_FUNC, elf::SHF_EXECINSTR),
+    };
+    let needed = u64::from(elf::SHF_ALLOC | access);
     let header = E::parse(data)?;
     let endian = header.endian()?;
     let sections = sections(header, endian, data)?;
@@ -112,15 +142,13 @@ fn collect<E: FileHeader<Endian = Endianness>>(data: &Data<'_>, out: &mut Vec<Va
             .map_err(|()| ElfError::TooLarge)?;
         let Some(strings) = sections.get(table.sh_link(endian) as usize) else { continue };
         let strings = contents::<E>(strings, endian, data)?;
-        for symbol in symbols.iter().filter(|s| s.st_type() == elf::STT_OBJECT) {
+        for symbol in symbols.iter().filter(|s| s.st_type() == wanted) {
             let Some(section) = sections.get(usize::from(symbol.st_shndx(endian))) else { continue };
             let flags: u64 = section.sh_flags(endian).into();
             let (start, size): (u64, u64) = (symbol.st_value(endian).into(), symbol.st_size(endian).into());
             let name = string_at(strings, symbol.st_name(endian));
             let section_end = section.sh_addr(endian).into().saturating_add(section.sh_size(endian).into());
-            let writable =
-                flags & u64::from(elf::SHF_ALLOC | elf::SHF_WRITE) == u64::from(elf::SHF_ALLOC | elf::SHF_WRITE);
-            if !writable || name.is_empty() || out.len() >= MAX_SYMBOLS {
+            if flags & needed != needed || name.is_empty() || out.len() >= MAX_SYMBOLS {
                 continue;
             }
             out.push(Variable {

@@ -8,6 +8,7 @@ mod debug_file;
 mod demangle;
 mod elf;
 mod files;
+mod find;
 mod globals;
 mod guard;
 mod maps;
@@ -25,6 +26,7 @@ use crate::id::{Lock, Process};
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
 use files::{FileId, Files};
+pub use find::{Found, Kind};
 use globals::Globals;
 use maps::Mapping;
 use perf_map::PerfMap;
@@ -159,6 +161,15 @@ impl Symbols {
             known.space.merge(images, regions);
             known.generated.refresh(tid);
             known.identity = known.identity.or(identity);
+        }
+    }
+
+    /// As [`Symbols::refresh`], but only of the code that the process generates itself, where it keeps a list of it.
+    pub fn refresh_generated(&mut self, process: Process) {
+        if let Some(known) = self.processes.get_mut(&process)
+            && known.identity.is_some_and(|identity| Identity::of(known.pid, known.pid) == Some(identity))
+        {
+            known.generated.refresh(known.pid);
         }
     }
 

@@ -32,6 +32,7 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
         tids: Vec::new(),
         all_events: false,
         min_wait: Duration::ZERO,
+        stack_wait: Duration::ZERO,
         kernel_log: false,
         types,
         task_offsets: types.task_offsets().expect("a kernel without task_struct"),

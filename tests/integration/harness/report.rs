@@ -92,6 +92,8 @@ pub(crate) struct WaitingNow {
 #[derive(Debug, Deserialize)]
 pub(crate) struct WaitingPlace {
     pub(crate) function: Option<String>,
+    #[serde(default)]
+    pub(crate) stack: Vec<Value>,
 }
 
 /// A place in the code that waits, or that others wait for.
@@ -121,6 +123,7 @@ pub(crate) struct Thread {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Quality {
     pub(crate) events: u64,
+    pub(crate) unfocused: u64,
     pub(crate) lost: BTreeMap<String, u64>,
     pub(crate) impossible: BTreeMap<String, u64>,
     pub(crate) edges: BTreeMap<String, u64>,

@@ -25,6 +25,7 @@ mod server;
 mod stats;
 mod table;
 mod usage;
+mod user;
 mod verdict;
 mod wrapper;
 
@@ -39,6 +40,8 @@ pub(crate) struct Args {
 enum Bench {
     /// What lockbpf costs an uncontended lock and real servers, beside a bpftrace script.
     Overhead(overhead::Args),
+    /// What lockbpf itself uses at a steady rate of contended sections.
+    User(user::Args),
     /// How often the truth lies within what lockbpf states under its budget.
     Estimates(estimates::Args),
     /// What lockbpf and other tools cost the same programs, side by side.
@@ -54,6 +57,7 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.bench {
         Bench::Overhead(args) => overhead::run(args),
+        Bench::User(args) => user::run(args),
         Bench::Estimates(args) => estimates::run(args),
         Bench::Peers(args) => peers::run(args),
         Bench::Growth(args) => growth::run(args),

@@ -190,6 +190,7 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         processes: all.most(|r| r.quality.processes),
         min_wait_ns: all.largest(|r| r.quality.min_wait_ns).quality.min_wait_ns,
         events: entries().map(|q| q.events).sum(),
+        unfocused: entries().map(|q| q.unfocused).sum(),
         lost: sums(|q| &q.lost),
         late: entries().map(|q| q.late).sum(),
         impossible: sums(|q| &q.impossible),

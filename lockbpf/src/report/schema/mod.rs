@@ -75,11 +75,49 @@ pub struct Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// Of locks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lock: Option<String>,
+    #[serde(default, skip_serializing_if = "Parts::is_empty")]
+    pub lock: Parts,
     /// Of static critical sections.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub site: Option<String>,
+    #[serde(default, skip_serializing_if = "Parts::is_empty")]
+    pub site: Parts,
+}
+
+/// Parts of names, of which one must match; none of them lets everything pass. One is a string, several are a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "OneOrMore", into = "OneOrMore")]
+pub struct Parts(pub Vec<String>);
+
+impl Parts {
+    /// Whether everything passes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl From<OneOrMore> for Parts {
+    fn from(parts: OneOrMore) -> Self {
+        match parts {
+            OneOrMore::One(part) => Self(vec![part]),
+            OneOrMore::More(parts) => Self(parts),
+        }
+    }
+}
+
+impl From<Parts> for OneOrMore {
+    fn from(Parts(mut parts): Parts) -> Self {
+        match (parts.pop(), parts.is_empty()) {
+            (Some(only), true) => Self::One(only),
+            (last, _) => Self::More(parts.into_iter().chain(last).collect()),
+        }
+    }
 }
 
 /// Sums over all locks.

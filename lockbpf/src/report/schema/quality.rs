@@ -21,6 +21,9 @@ pub struct QualityEntry {
     pub min_wait_ns: Ns,
     /// Events that reached the analysis.
     pub events: u64,
+    /// Records that were not made, since they have nothing to do with the locks in the focus: those are counted only.
+    #[serde(default)]
+    pub unfocused: u64,
     /// What is missing, by cause.
     pub lost: BTreeMap<String, u64>,
     /// Events that came too late to be put in order.

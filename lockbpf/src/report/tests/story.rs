@@ -5,7 +5,7 @@ use crate::deadlock::{Blocked, Deadlock, LockOrder};
 use crate::graph::findings::{Cause, Causes, Chain, CriticalPath, Holder, Link, PathWait, Shares, Waiter, Who};
 use crate::id::StackId;
 use crate::op::LockKind;
-use crate::report::schema::Selection;
+use crate::report::schema::{Parts, Selection};
 use crate::tally::Tally;
 
 const OUTER: Lock = Lock { process: P, addr: 0x1000 };
@@ -233,8 +233,9 @@ fn a_deadlock_comes_first() {
 #[test]
 fn a_report_can_be_restricted() {
     let o = nested();
+    let parts = |part: Option<&str>| Parts(part.into_iter().flat_map(|p| p.split('|')).map(str::to_owned).collect());
     let only = |lock: Option<&str>, site: Option<&str>| {
-        let selection = Selection { lock: lock.map(str::to_owned), site: site.map(str::to_owned) };
+        let selection = Selection { lock: parts(lock), site: parts(site) };
         build(&o, &mut FakeNames, &Options { selection, ..Options::default() })
     };
     let inner = only(Some("1008"), None).unwrap();
@@ -245,6 +246,7 @@ fn a_report_can_be_restricted() {
         "{:?}",
         inner.verdict
     );
+    assert_eq!(only(Some("1008|1000"), None).unwrap().locks.len(), 2);
     let by_id = only(Some("1234:0x1000"), None).unwrap();
     assert_eq!(by_id.locks[0].name, "global_1000");
     let fn4 = only(None, Some("fn4")).unwrap();

@@ -1,0 +1,67 @@
+//! Whether processes have mapped other code since it was last looked: a library that was loaded, a program that became
+//! another. Asked each second, so that all that follows from it need not be done each second.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{BufRead, BufReader};
+
+/// The code that processes had mapped when it was last looked.
+#[derive(Debug, Default)]
+pub struct Mapped {
+    /// By pid: a hash of the lines of `/proc/PID/maps` that stand for code.
+    code: HashMap<u32, u64>,
+}
+
+impl Mapped {
+    /// Whether any of the processes has other code mapped than at the last call. One that is gone has not.
+    pub fn changed(&mut self, pids: &[u32]) -> bool {
+        let mut changed = false;
+        for &pid in pids {
+            let Some(code) = code(pid) else { continue };
+            changed |= self.code.insert(pid, code) != Some(code);
+        }
+        changed
+    }
+}
+
+/// A hash of what a process has mapped as code. Heaps and stacks, which come and go all the time, are not in it.
+fn code(pid: u32) -> Option<u64> {
+    let mut maps = BufReader::with_capacity(1 << 16, File::open(format!("/proc/{pid}/maps")).ok()?);
+    let mut hasher = DefaultHasher::new();
+    let mut line = Vec::new();
+    while maps.read_until(b'\n', &mut line).ok()? > 0 {
+        if is_code(&line) {
+            hasher.write(&line);
+        }
+        line.clear();
+    }
+    Some(hasher.finish())
+}
+
+/// Whether a line of `/proc/PID/maps` (`START-END rwxp …`) is of executable memory.
+fn is_code(line: &[u8]) -> bool {
+    let permissions = line.splitn(3, |&b| b == b' ').nth(1);
+    permissions.and_then(|p| p.get(2)) == Some(&b'x')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_counts() {
+        assert!(is_code(b"55d0-55d1 r-xp 00001000 08:01 42 /bin/x y\n"));
+        for line in [&b"55d0-55d1 rw-p 00000000 00:00 0 [heap]\n"[..], b"55d0-55d1", b""] {
+            assert!(!is_code(line));
+        }
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_looked_at_again() {
+        let mut mapped = Mapped::default();
+        let pid = std::process::id();
+        assert!(mapped.changed(&[pid]));
+        assert!(!mapped.changed(&[pid, u32::MAX]));
+    }
+}

@@ -1,0 +1,138 @@
+//! Stacks of threads that wait right now. The kernel side takes a stack when a wait has ended and turned out to be long
+//! enough; of a wait that goes on it keeps the frame pointer only, which costs next to nothing. While the thread sleeps,
+//! its frames stay where they are and can be read from here, as the kernel would: frame by frame.
+
+use super::inflight;
+use super::owner::read;
+use crate::id::{StackId, Tid};
+use lockbpf_common::config::{MAX_STACKS, STACK_DEPTH};
+use std::collections::{HashMap, HashSet};
+
+/// Distinct stacks kept.
+const MAX_KEPT: usize = MAX_STACKS as usize;
+
+/// A wait in progress, as the kernel side saw it begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Waiter {
+    /// Who waits.
+    pub tid: u32,
+    /// Since when, ns.
+    pub since_ns: u64,
+    /// The futex word.
+    pub word: u64,
+    /// The thread's frame pointer.
+    pub frame: u64,
+}
+
+/// Stacks read so far, numbered beyond those of the kernel's own map.
+#[derive(Debug, Default)]
+pub(super) struct OpenStacks {
+    by_wait: HashMap<Waiter, Option<StackId>>,
+    ids: HashMap<Vec<u64>, StackId>,
+}
+
+impl OpenStacks {
+    /// The stack of a wait; `None` if it ends meanwhile. Each wait's stack is read once.
+    pub(super) fn of(&mut self, waiter: Waiter) -> Option<StackId> {
+        if let Some(&known) = self.by_wait.get(&waiter) {
+            return known;
+        }
+        let id = walk(waiter).and_then(|stack| self.number(stack));
+        self.by_wait.insert(waiter, id);
+        id
+    }
+
+    fn number(&mut self, stack: Vec<u64>) -> Option<StackId> {
+        if let Some(&id) = self.ids.get(&stack) {
+            return Some(id);
+        }
+        let id = StackId(u32::try_from(self.ids.len()).ok()?.checked_add(MAX_STACKS)?);
+        (self.ids.len() < MAX_KEPT).then(|| *self.ids.entry(stack).or_insert(id))
+    }
+
+    /// Forgets the waits that are not among these; their stacks stay.
+    pub(super) fn keep(&mut self, current: &HashSet<Waiter>) {
+        self.by_wait.retain(|waiter, _| current.contains(waiter));
+    }
+
+    /// One stack.
+    pub(super) fn get(&self, id: StackId) -> Option<&[u64]> {
+        self.all().find(|&(other, _)| other == id).map(|(_, stack)| stack)
+    }
+
+    /// Every stack.
+    pub(super) fn all(&self) -> impl Iterator<Item = (StackId, &[u64])> {
+        self.ids.iter().map(|(stack, &id)| (id, stack.as_slice()))
+    }
+}
+
+/// The thread's program counter and the return addresses along its frames, innermost first. A thread's id serves as its
+/// process's here.
+fn walk(waiter: Waiter) -> Option<Vec<u64>> {
+    let Waiter { tid, word, frame, .. } = waiter;
+    let still = || inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word);
+    let mut stack = vec![still()?.program_counter];
+    stack.extend(frames(frame, |addr| {
+        let bytes: [u8; 16] = read(tid, addr)?;
+        let word = |at: usize| bytes.get(at..).and_then(|b| b.first_chunk()).map(|b| u64::from_ne_bytes(*b));
+        Some((word(0)?, word(8)?))
+    }));
+    // What was read is its stack only if it has slept all the time.
+    still().map(|_| stack)
+}
+
+/// Return addresses along a chain of frames, each (caller's frame, return address); frames lie ever higher.
+fn frames(mut frame: u64, read: impl Fn(u64) -> Option<(u64, u64)>) -> Vec<u64> {
+    let mut addresses = Vec::new();
+    while addresses.len() + 1 < STACK_DEPTH
+        && let Some((caller, address)) = read(frame)
+    {
+        addresses.push(address);
+        if caller <= frame {
+            break;
+        }
+        frame = caller;
+    }
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_followed_upwards_only() {
+        let chain = |frame: u64| match frame {
+            0x100 => Some((0x140, 1)),
+            0x140 => Some((0x200, 2)),
+            0x200 => Some((0x100, 3)),
+            0x300 => Some((0x310, 4)),
+            _ => None,
+        };
+        assert_eq!(frames(0x100, chain), [1, 2, 3]);
+        assert_eq!(frames(0x300, chain), [4]);
+        assert_eq!(frames(7, chain), [0; 0]);
+        assert_eq!(frames(0, |at| Some((at + 16, at))).len(), STACK_DEPTH - 1);
+    }
+
+    #[test]
+    fn equal_stacks_have_one_number() {
+        let mut stacks = OpenStacks::default();
+        let first = stacks.number(vec![1, 2]);
+        assert_eq!(first, Some(StackId(MAX_STACKS)));
+        assert_eq!(stacks.number(vec![3]), Some(StackId(MAX_STACKS + 1)));
+        assert_eq!(stacks.number(vec![1, 2]), first);
+        assert_eq!(stacks.get(StackId(MAX_STACKS + 1)), Some(&[3][..]));
+        assert_eq!(stacks.get(StackId(7)), None);
+    }
+
+    #[test]
+    fn a_thread_that_does_not_wait_has_no_stack() {
+        let waiter = Waiter { tid: std::process::id(), since_ns: 1, word: 2, frame: 3 };
+        let mut stacks = OpenStacks::default();
+        assert_eq!(stacks.of(waiter), None);
+        assert_eq!(stacks.by_wait.len(), 1);
+        stacks.keep(&HashSet::new());
+        assert_eq!(stacks.by_wait.len(), 0);
+    }
+}

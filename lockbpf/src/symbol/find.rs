@@ -1,0 +1,76 @@
+//! From names to addresses: the variables and functions of a process that a person means by a part of a name.
+
+use super::Symbols;
+use super::globals::Globals;
+use crate::id::Process;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Names looked at for one that is close.
+const MAX_COMPARED: usize = 200_000;
+/// Names that are told as close.
+const MAX_CLOSE: usize = 8;
+/// How close a name must be to be told, 1 being the same.
+const CLOSE: f64 = 0.75;
+
+/// What a name is to be of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A writable variable: a lock, or what a lock is part of.
+    Variable,
+    /// A function.
+    Function,
+}
+
+/// A variable or function in the memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its demangled name.
+    pub name: String,
+    /// Where it lies.
+    pub range: Range<u64>,
+}
+
+impl Symbols {
+    /// The variables or functions of a process of which the name contains `part`. Reads the symbol tables of every file
+    /// that the process has loaded, which may take a second for large ones.
+    pub fn find(&mut self, process: Process, kind: Kind, part: &str) -> Vec<Found> {
+        let mut all = Vec::new();
+        for (table, bias) in self.tables(process, kind) {
+            let found = table.matching(part).map(|(name, range)| Found {
+                name,
+                range: range.start.wrapping_add(bias)..range.end.wrapping_add(bias),
+            });
+            all.extend(found);
+        }
+        all.sort_by(|a, b| (a.range.start, &a.name).cmp(&(b.range.start, &b.name)));
+        // Aliases, and tables of which one repeats the other.
+        all.dedup_by(|a, b| a.range == b.range);
+        all
+    }
+
+    /// The names that are most like one that is not there, closest first.
+    pub fn close(&mut self, process: Process, kind: Kind, name: &str) -> Vec<String> {
+        let tables = self.tables(process, kind);
+        let names: BTreeSet<String> = tables.iter().flat_map(|(table, _)| table.names()).take(MAX_COMPARED).collect();
+        let mut close: Vec<(f64, String)> = names
+            .into_iter()
+            .map(|other| (strsim::jaro_winkler(&other.to_lowercase(), &name.to_lowercase()), other))
+            .filter(|&(likeness, _)| likeness >= CLOSE)
+            .collect();
+        close.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        close.into_iter().take(MAX_CLOSE).map(|(_, name)| name).collect()
+    }
+
+    fn tables(&self, process: Process, kind: Kind) -> Vec<(Globals, u64)> {
+        let images = self.processes.get(&process).into_iter().flat_map(|known| known.space.images());
+        images
+            .filter_map(|(_, bias, id)| {
+                let file = self.files.get(id)?;
+                // What cannot be read has no names, here as in the report, which says so.
+                let (table, _) = Globals::read_kind([&file.file].into_iter().chain(&file.debug), kind);
+                Some((table, bias))
+            })
+            .collect()
+    }
+}
