@@ -10,11 +10,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 
 use super::{
+    build::Lockbpf,
     child::Child,
     interrupt,
     machine::Machine,
     observer::{Mode, Observation, Observers},
-    overhead,
     stats::Spread,
 };
 use crate::process;
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(warning) = machine.warning() {
         println!("{warning}");
     }
-    let observers = Observers { lockbpf: overhead::build()?, bpftrace: None };
+    let observers = Observers { lockbpf: Lockbpf::build()?, bpftrace: None };
     interrupt::watch()?;
     let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
     let workload = compile(dir.path())?;
