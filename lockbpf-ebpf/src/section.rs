@@ -304,28 +304,14 @@ pub fn wakes_after_release<C: EbpfContext>(ctx: &C, t: &mut Thread, word: u64) {
     }
 }
 
-#[inline(never)]
-fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> u32 {
-    let ctx = &AnyContext(ctx);
-    let end_ns = t.released_ns;
+#[inline(always)]
+fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) {
+    let end = End { now: t.released_ns, outcome: Outcome::Released, waited_for: true };
     t.released_ns = 0;
-    let i = t.depth as usize & (MAX_HELD - 1);
-    let Held { lock, site, acquire_ns, wait_ns, flags, mut stack, .. } = t.held[i];
-    if lock != word || !focus::includes(t.process, lock, site) {
-        return 0;
+    let i = t.depth & (MAX_HELD as u32 - 1);
+    if t.held[i as usize].lock == word {
+        record_section(ctx, t, i, &end);
     }
-    let mut flags = flags | u32::from(flag::WAITED_FOR);
-    if let Some(s) = sums_of(t, i)
-        && s.stack < 0
-    {
-        // Once per key.
-        stack = user_stack(ctx);
-        flags |= u32::from(flag::STACK_AT_RELEASE);
-        s.stack = stack;
-    }
-    let hold_ns = end_ns.saturating_sub(acquire_ns);
-    record(t, &t.held[i], &Ended { end_ns, wait_ns, hold_ns, outcome: Outcome::Released, flags, stack });
-    0
 }
 
 /// Probe hits of the thread since it acquired held lock `i`, beyond the one of the release itself.
@@ -384,20 +370,18 @@ pub fn close<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, end: End) {
 /// A function of its own, so that its stack and instructions burden no hot path.
 #[inline(never)]
 fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
-    let ctx = &AnyContext(ctx);
     let i = i as usize;
-    let End { now, outcome, waited_for } = *end;
-    let Held { lock, site, acquire_ns, wait_ns, mut flags, mut stack, .. } = t.held[i & (MAX_HELD - 1)];
+    let End { now, waited_for, .. } = *end;
+    let Held { acquire_ns, wait_ns, mut flags, .. } = t.held[i & (MAX_HELD - 1)];
     let hold_ns = now.saturating_sub(acquire_ns);
     let contended = flags & u32::from(flag::CONTENDED) != 0;
     let wait_ns = if contended { wait_ns } else { 0 };
     if waited_for {
         flags |= u32::from(flag::WAITED_FOR);
     }
-    let told = contended && wait_ns >= CONFIG.load().min_wait_ns;
-    let wanted =
-        CONFIG.load().mode & mode::ALL_EVENTS != 0 || flags & u32::from(flag::WAITED_FOR | flag::OUTER) != 0 || told;
-    let wanted = wanted && focus::includes(t.process, lock, site);
+    let wanted = CONFIG.load().mode & mode::ALL_EVENTS != 0
+        || flags & u32::from(flag::WAITED_FOR | flag::OUTER) != 0
+        || contended && wait_ns >= CONFIG.load().min_wait_ns;
 
     let inner_hits = inner_hits(t, i);
     if let Some(s) = sums_of(t, i) {
@@ -410,27 +394,43 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
             }
             tally(&mut s.wait_hist, wait_ns);
         }
-        if wanted && s.stack < 0 {
-            // Once per key: others wait while this is done.
-            if stack < 0 {
-                stack = user_stack(ctx);
-                flags |= u32::from(flag::STACK_AT_RELEASE);
-            }
-            s.stack = stack;
-        }
     }
-
     if wanted {
-        // One recorded because it made others wait may have waited too short itself to tell of it.
-        let told_ns = if told { wait_ns } else { 0 };
-        if !told {
-            flags &= !u32::from(flag::CONTENDED);
-        }
-        let ended = Ended { end_ns: now, wait_ns: told_ns, hold_ns, outcome, flags, stack };
-        record(t, &t.held[i & (MAX_HELD - 1)], &ended);
+        record_section(ctx, t, i as u32, end);
     }
     leave(t, i, hold_ns, wait_ns, now);
     0
+}
+
+/// Records the section in place `i` of the locks held, which has just ended, if it is in the focus.
+#[inline(never)]
+fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
+    let i = i as usize & (MAX_HELD - 1);
+    let Held { lock, site, acquire_ns, wait_ns, mut flags, mut stack, .. } = t.held[i];
+    if !focus::includes(t.process, lock, site) {
+        return 0;
+    }
+    if let Some(s) = sums_of(t, i)
+        && s.stack < 0
+    {
+        // Once per key: others wait while this is done.
+        if stack < 0 {
+            stack = user_stack(&AnyContext(ctx));
+            flags |= u32::from(flag::STACK_AT_RELEASE);
+        }
+        s.stack = stack;
+    }
+    if end.waited_for {
+        flags |= u32::from(flag::WAITED_FOR);
+    }
+    // One recorded because it made others wait may have waited too short itself to tell of it.
+    let told = flags & u32::from(flag::CONTENDED) != 0 && wait_ns >= CONFIG.load().min_wait_ns;
+    if !told {
+        flags &= !u32::from(flag::CONTENDED);
+    }
+    let (end_ns, wait_ns) = (end.now, if told { wait_ns } else { 0 });
+    let hold_ns = end_ns.saturating_sub(acquire_ns);
+    record(t, &t.held[i], &Ended { end_ns, wait_ns, hold_ns, outcome: end.outcome, flags, stack })
 }
 
 /// What a record tells of a section's end.
