@@ -1,5 +1,6 @@
-//! The uprobe programs. Two forms of the same: one session program that serves every function by its cookie and declines
-//! the return half where it is not needed (kernel 6.13), and a pair of plain programs per function for older kernels.
+//! The uprobe programs. Two forms of the same: one program for all entries and a session program for the functions that must
+//! be watched to their return, which tell functions apart by their cookies (kernel 6.13); and plain programs per function for
+//! older kernels.
 
 use crate::barrier;
 use crate::cond;
@@ -17,7 +18,23 @@ use lockbpf_common::kind::{Via, cookie};
 /// What a session's entry handler returns so that the return half is skipped.
 const DECLINE: u32 = 1;
 
-/// Both halves of every probed function. Declared by hand: aya's `uprobe` attribute would return 0 whatever this returns.
+/// Entry of the functions that are not watched to their return. Not by a session: in a process that another link is for, a
+/// session's program does not run, and the kernel takes that for a wish to see the return.
+#[uprobe]
+pub fn entries(ctx: ProbeContext) -> u32 {
+    let now = now();
+    let cookie = cookie_of(&ctx);
+    let Some(t) = pass(cookie) else { return 0 };
+    match gate::function(cookie) {
+        cookie::LOCK => attempt_lock(&ctx, t),
+        cookie::UNLOCK => release(&ctx, t, now),
+        cookie::BARRIER_WAIT => barrier::arrive(&ctx, t),
+        _ => cond::wait(&ctx, t),
+    }
+    0
+}
+
+/// Both halves of the functions that may fail. Declared by hand: aya's `uprobe` attribute would return 0 whatever this returns.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn session(ctx: *mut c_void) -> u32 {
@@ -25,32 +42,15 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
     let ctx = ProbeContext::new(ctx);
     let cookie = cookie_of(&ctx);
     let Some(t) = pass(cookie) else { return DECLINE };
-    let function = gate::function(cookie);
-    if function == cookie::LOCK {
-        attempt_lock(&ctx, t);
-        return DECLINE;
-    }
-    if function == cookie::UNLOCK {
-        release(&ctx, t, now);
-        return DECLINE;
-    }
     if t.pending.via != 0 && instruction_pointer(&ctx) == t.pending.site {
         // At the return address of the call in progress: this is its return half.
         attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now);
         return 0;
     }
-    let wanted = match function {
+    let wanted = match gate::function(cookie) {
         cookie::TRYLOCK => attempt_trylock(&ctx, t),
         cookie::TIMEDLOCK => attempt_timed(&ctx, t, Via::TimedLock),
-        cookie::CLOCKLOCK => attempt_timed(&ctx, t, Via::ClockLock),
-        cookie::BARRIER_WAIT => {
-            barrier::arrive(&ctx, t);
-            false
-        }
-        _ => {
-            cond::wait(&ctx, t);
-            false
-        }
+        _ => attempt_timed(&ctx, t, Via::ClockLock),
     };
     u32::from(!wanted)
 }

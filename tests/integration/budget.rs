@@ -20,8 +20,8 @@ const TOLERATED: f64 = 2.0 * SHARE;
 const SLACK: f64 = 0.1;
 /// On a busy machine few sections that are preempted decide on the mean of thousands.
 const PREEMPTED: f64 = 3.0;
-/// Histograms have a bucket an octave.
-const OCTAVE: f64 = 1.0;
+/// Histograms have a bucket an octave, and where everything was observed, holds are told with what observing adds to them.
+const OCTAVE: f64 = 2.0;
 
 /// What holds of a lock whose holds the workload has measured.
 fn assert_estimated(truth: &Truth, lock: &LockTruth, told: &Lock) {

@@ -5,13 +5,13 @@ use crate::harness::observer::Observer;
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::{Truth, Workload};
 
-/// Observes a workload until it is stuck, and half a second longer.
+/// Observes a workload until it is stuck, and so much longer that a deadlock is certain: two looks at it, half a second apart.
 fn observe_stuck(line: &str) -> (Truth, Report) {
     let mut workload = Workload::start(line);
     let observer = Observer::of(workload.pid(), &[]);
     workload.go();
     let truth = workload.truth();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(std::time::Duration::from_millis(1_200));
     observer.interrupt();
     (truth, observer.report())
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Processes that can be looked at as often as each wants.
-const FEW: usize = 8;
+const FEW: usize = 2;
 /// How long a process is not looked at, at most.
 const GLANCE: Duration = Duration::from_millis(50);
 /// By how much a look is put off at most.

@@ -1,7 +1,7 @@
-//! Uprobe sessions (kernel 6.13): one program, one link for all functions of a file, and an entry handler that may
-//! decline the return half.
+//! Uprobe links of many functions of a file (kernel 6.6), and sessions of them (6.13), whose entry handler may decline the
+//! return half.
 
-use super::raw_program::{self, Kind, RawError, UPROBE_SESSION, bpf};
+use super::raw_program::{self, Kind, RawError, UPROBE_MULTI, UPROBE_SESSION, bpf};
 use aya::maps::Map;
 use aya_obj::generated::bpf_cmd;
 use std::ffi::CString;
@@ -10,11 +10,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Name of the program in the object.
-const PROGRAM: &str = "session";
-
-/// The loaded session program.
-pub(super) struct Program(OwnedFd);
+/// A loaded program for such links.
+pub(super) struct Program {
+    name: &'static str,
+    fd: OwnedFd,
+    attach_type: u32,
+}
 
 #[repr(C)]
 #[derive(Default)]
@@ -34,9 +35,18 @@ struct LinkCreate {
 }
 
 impl Program {
-    /// Loads the session program of `object`, using the maps that aya has created from the same object.
-    pub(super) fn load<'a>(object: &[u8], maps: impl Iterator<Item = (&'a str, &'a Map)>) -> Result<Self, RawError> {
-        raw_program::load(object, maps, PROGRAM, Kind::UprobeSession).map(Self)
+    /// Loads the program of `object` for entries, using the maps that aya has created from the same object.
+    pub(super) fn entries<'a>(object: &[u8], maps: impl Iterator<Item = (&'a str, &'a Map)>) -> Result<Self, RawError> {
+        let name = "entries";
+        let fd = raw_program::load(object, maps, name, Kind::UprobeMulti)?;
+        Ok(Self { name, fd, attach_type: UPROBE_MULTI })
+    }
+
+    /// Loads the one for sessions.
+    pub(super) fn session<'a>(object: &[u8], maps: impl Iterator<Item = (&'a str, &'a Map)>) -> Result<Self, RawError> {
+        let name = "session";
+        let fd = raw_program::load(object, maps, name, Kind::UprobeSession)?;
+        Ok(Self { name, fd, attach_type: UPROBE_SESSION })
     }
 
     /// Attaches it to offsets of a file, each with its cookie; for one process, or for all with `pid` 0. The probes are there
@@ -44,12 +54,12 @@ impl Program {
     pub(super) fn attach(&self, path: &Path, offsets: &[u64], cookies: &[u64], pid: u32) -> Result<OwnedFd, RawError> {
         if offsets.len() != cookies.len() {
             let reason = "offsets and cookies differ in number".to_owned();
-            return Err(RawError::Object { program: PROGRAM, reason });
+            return Err(RawError::Object { program: self.name, reason });
         }
         let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)?;
         let attr = LinkCreate {
-            prog_fd: self.0.as_raw_fd() as u32,
-            attach_type: UPROBE_SESSION,
+            prog_fd: self.fd.as_raw_fd() as u32,
+            attach_type: self.attach_type,
             path: path.as_ptr() as u64,
             offsets: offsets.as_ptr() as u64,
             cookies: cookies.as_ptr() as u64,

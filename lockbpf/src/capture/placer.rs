@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mechanism {
-    /// One link per file and process, the return half only where it is needed (kernel 6.13).
+    /// Links per file and process, sessions for the functions whose return may matter (kernel 6.13).
     Session,
     /// A perf event per function and half.
     PerfEvents,
@@ -23,7 +23,7 @@ pub enum Mechanism {
 
 /// The loaded uprobe programs, ready to be placed.
 pub(super) enum Placer {
-    Session(multi::Program),
+    Session { entries: multi::Program, session: multi::Program },
     PerfEvents { kind: PerfUprobes, programs: HashMap<&'static str, OwnedFd> },
 }
 
@@ -36,9 +36,11 @@ impl Placer {
     /// Loads the programs: the session program if wanted and the kernel takes it, else the plain ones.
     pub(super) fn load(ebpf: &mut Ebpf, sessions: bool) -> Result<Self, CaptureError> {
         if sessions {
-            match multi::Program::load(super::object::BYTES, ebpf.maps()) {
-                Ok(program) => return Ok(Self::Session(program)),
-                Err(error) => log::info!("no uprobe sessions, using perf events: {error}"),
+            let entries = multi::Program::entries(super::object::BYTES, ebpf.maps());
+            let both = entries.and_then(|e| Ok((e, multi::Program::session(super::object::BYTES, ebpf.maps())?)));
+            match both {
+                Ok((entries, session)) => return Ok(Self::Session { entries, session }),
+                Err(error) => log::warn!("no uprobe sessions, using perf events: {error}"),
             }
         }
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
@@ -59,7 +61,7 @@ impl Placer {
     /// How uprobes are placed.
     pub(super) fn mechanism(&self) -> Mechanism {
         match self {
-            Self::Session(_) => Mechanism::Session,
+            Self::Session { .. } => Mechanism::Session,
             Self::PerfEvents { .. } => Mechanism::PerfEvents,
         }
     }
@@ -71,8 +73,12 @@ impl Placer {
         let mut links = Links::default();
         let mut failed = Vec::new();
         match self {
-            Self::Session(program) => {
-                for sites in sites.chunk_by(|a, b| a.path == b.path) {
+            Self::Session { entries, session } => {
+                let returns = |site: &ProbeSite| site.function.ret.is_some();
+                let mut sites = sites.to_vec();
+                sites.sort_by(|a, b| (&a.path, returns(a)).cmp(&(&b.path, returns(b))));
+                for sites in sites.chunk_by(|a, b| a.path == b.path && returns(a) == returns(b)) {
+                    let program = if returns(&sites[0]) { session } else { entries };
                     let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
                     let cookies: Vec<u64> = sites.iter().map(cookie).collect();
                     match program.attach(&sites[0].path, &offsets, &cookies, pid) {

@@ -11,6 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// `BPF_TRACE_UPROBE_SESSION` of `enum bpf_attach_type` (kernel 6.13).
 pub(super) const UPROBE_SESSION: u32 = 57;
+/// `BPF_TRACE_UPROBE_MULTI` (kernel 6.6).
+pub(super) const UPROBE_MULTI: u32 = 48;
 /// Room for the verifier's log when it refuses the program.
 const LOG_BYTES: usize = 64 << 10;
 
@@ -54,6 +56,8 @@ fn log_tail(log: &str) -> String {
 pub(super) enum Kind {
     /// On uprobe sessions.
     UprobeSession,
+    /// On the entries of many functions.
+    UprobeMulti,
     /// On a tracepoint, with typed arguments: the number of the tracepoint's type among the kernel's.
     Tracepoint(u32),
 }
@@ -116,6 +120,7 @@ pub(super) fn load<'a>(
     let license: CString = object.license.clone();
     let (prog_type, expected_attach_type, attach_btf_id) = match kind {
         Kind::UprobeSession => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, 0),
+        Kind::UprobeMulti => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, 0),
         Kind::Tracepoint(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_RAW_TP as u32, id),
     };
     let mut attr = ProgLoad {

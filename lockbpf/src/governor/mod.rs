@@ -23,7 +23,9 @@ const MAX_CYCLE: Duration = Duration::from_secs(2);
 /// Shortest window worth its opening.
 const MIN_WINDOW: Duration = Duration::from_millis(5);
 /// Cost beyond the budget at which the tier is closed: a burst is paid back later.
-const CREDIT: Duration = Duration::from_millis(15);
+const CREDIT: Duration = Duration::from_millis(8);
+/// What a window may cost if all of it falls into a burst.
+const MAX_BURST: Duration = Duration::from_millis(25);
 /// How much of the highest cost rate seen is still expected one window later.
 const DECAY: f64 = 0.93;
 /// How much of what was seen before still counts one window later.
@@ -33,7 +35,7 @@ const REPAY_CYCLES: f64 = 16.0;
 /// Windows that must have been cheap before the tier stays open.
 const CALM_WINDOWS: u32 = 4;
 /// How often an open tier is looked at: with closing it, a burst is over well within 200 ms.
-pub const LOOK: Duration = Duration::from_millis(10);
+pub const LOOK: Duration = Duration::from_millis(5);
 
 /// The share of a process's CPU time that observing it may cost.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -100,7 +102,7 @@ pub struct Policy {
     last: Reading,
     /// Cost per time while the tier is open, the highest lately.
     peak: f64,
-    /// Cost (ns) and time (ns) while it was open, lately.
+    /// Cost (ns) and time (ns) of windows, lately.
     mean: (f64, f64),
     /// CPU time per time, smoothed.
     usage: f64,
@@ -188,7 +190,7 @@ impl Policy {
             State::Opening(_) => Action::Open,
             State::During { close, end, opened } => {
                 let spent = now.cost.0.saturating_sub(opened.cost.0) as f64;
-                let over = spent > 3.0 * CREDIT.as_nanos() as f64;
+                let over = spent > 1.5 * MAX_BURST.as_nanos() as f64;
                 if now.time < close && !over {
                     return Action::Wait(close.min(later(now.time, LOOK)));
                 }
@@ -234,9 +236,6 @@ impl Policy {
         self.usage += (usage - self.usage) * weight.max(if self.usage == 0.0 { 1.0 } else { 0.0 });
         if matches!(self.state, State::Always) {
             self.peak = self.peak.max(rate);
-            // A second of it is enough to go by.
-            let keep = 1.0 - weight;
-            self.mean = (self.mean.0 * keep + rate * wall, self.mean.1 * keep + wall);
         }
         self.last = now;
     }
@@ -256,12 +255,14 @@ impl Policy {
     fn plan(&mut self, now: Reading) -> (Duration, Duration) {
         let repay = self.debt(now).max(0.0) / REPAY_CYCLES;
         let income = (self.budget.0 * SPEND * self.usage).max(1e-6);
-        let rate = (self.mean.0 / self.mean.1.max(1.0)).max(1e-9);
+        let rate = if self.mean.1 > 0.0 { self.mean.0 / self.mean.1 } else { self.peak }.max(1e-9);
         let edges = self.edges.as_nanos() as f64;
-        let (least, most) = (MIN_WINDOW.as_nanos() as f64, 2.0 * CREDIT.as_nanos() as f64 / self.peak.max(1e-9));
-        let shortest = ((least + edges) * rate + repay) / income;
+        let (least, most) = (MIN_WINDOW.as_nanos() as f64, MAX_BURST.as_nanos() as f64 / self.peak.max(1e-9));
+        // At least half of what may be spent goes into windows: who pays back only learns nothing meanwhile.
+        let shortest = (2.0 * (least + edges) * rate).min((least + edges) * rate + repay) / income;
         let cycle = shortest.clamp(CYCLE.as_nanos() as f64, MAX_CYCLE.as_nanos() as f64);
-        let window = ((income * cycle - repay) / rate - edges).min(most).clamp(least, cycle / 2.0);
+        let spend = (income * cycle - repay).max(income * cycle / 2.0);
+        let window = (spend / rate - edges).min(most).clamp(least, cycle / 2.0);
         // Not a clock's beat.
         let cycle = cycle * (0.8 + 0.4 * self.random.f64());
         (Duration::from_nanos(cycle as u64), Duration::from_nanos(window as u64))

@@ -1,7 +1,7 @@
 //! One lock's entry: counts from the sums, who and where from the wait graph.
 
 use super::divide::divide;
-use super::durations::{Total, durations, over};
+use super::durations::{Total, over};
 use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{Durations, LockEntry, Ns, ThreadId, Unit, WaitingNow, WaitingPlace};
@@ -119,7 +119,7 @@ impl<'a> Ranked<'a> {
             Some(f) => Durations {
                 mean: Ns::from_f64(f.hold_mean_ns.value.round()),
                 p99: Ns::from_f64(f.hold_p99_ns.value.round()).min(seen.max),
-                p50: durations(&self.total.hold, unit).p50,
+                p50: seen.p50.min(Ns::from_f64(f.hold_p99_ns.value.round())),
                 ..seen
             },
             None => seen,
