@@ -24,7 +24,8 @@ const MAX_CYCLE: Duration = Duration::from_secs(2);
 const MIN_WINDOW: Duration = Duration::from_millis(5);
 /// Cost beyond the budget at which the tier is closed: a burst is paid back later.
 const CREDIT: Duration = Duration::from_millis(8);
-/// What a window may cost if all of it falls into a burst.
+/// What a window may cost if all of it falls into a burst: what may be spent in so much time, but not more than that.
+const BURST_TIME: Duration = Duration::from_secs(4);
 const MAX_BURST: Duration = Duration::from_millis(25);
 /// How much of the highest cost rate seen is still expected one window later.
 const DECAY: f64 = 0.93;
@@ -190,7 +191,7 @@ impl Policy {
             State::Opening(_) => Action::Open,
             State::During { close, end, opened } => {
                 let spent = now.cost.0.saturating_sub(opened.cost.0) as f64;
-                let over = spent > 1.5 * MAX_BURST.as_nanos() as f64;
+                let over = spent > 1.5 * self.burst() + CREDIT.as_nanos() as f64 / 2.0;
                 if now.time < close && !over {
                     return Action::Wait(close.min(later(now.time, LOOK)));
                 }
@@ -250,14 +251,24 @@ impl Policy {
         self.calm = if self.peak < affordable * 0.8 { self.calm + 1 } else { 0 };
     }
 
+    /// What may be spent per time, of 1.
+    fn income(&self) -> f64 {
+        (self.budget.0 * SPEND * self.usage).max(1e-6)
+    }
+
+    /// What a window may cost if all of it falls into a burst, ns.
+    fn burst(&self) -> f64 {
+        (self.income() * BURST_TIME.as_nanos() as f64).min(MAX_BURST.as_nanos() as f64)
+    }
+
     /// Length of the next cycle and of its window: what windows cost on average keeps the budget, and none is so long that
     /// it would have to be closed early if all of it fell into a burst.
     fn plan(&mut self, now: Reading) -> (Duration, Duration) {
         let repay = self.debt(now).max(0.0) / REPAY_CYCLES;
-        let income = (self.budget.0 * SPEND * self.usage).max(1e-6);
+        let income = self.income();
         let rate = if self.mean.1 > 0.0 { self.mean.0 / self.mean.1 } else { self.peak }.max(1e-9);
         let edges = self.edges.as_nanos() as f64;
-        let (least, most) = (MIN_WINDOW.as_nanos() as f64, MAX_BURST.as_nanos() as f64 / self.peak.max(1e-9));
+        let (least, most) = (MIN_WINDOW.as_nanos() as f64, self.burst() / self.peak.max(1e-9));
         // At least half of what may be spent goes into windows: who pays back only learns nothing meanwhile.
         let shortest = (2.0 * (least + edges) * rate).min((least + edges) * rate + repay) / income;
         let cycle = shortest.clamp(CYCLE.as_nanos() as f64, MAX_CYCLE.as_nanos() as f64);
