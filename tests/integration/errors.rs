@@ -3,6 +3,7 @@
 use crate::harness::build::Variant;
 use crate::harness::observer::{Outcome, lockbpf, run, run_command};
 use crate::harness::privilege::{skipped, unprivileged};
+use crate::harness::process::eventually;
 use crate::harness::workload::Workload;
 use crate::harness::{may_observe, turn};
 use std::fs::{self, OpenOptions};
@@ -51,6 +52,27 @@ fn a_program_without_a_c_library() {
     let workload = Workload::start_as("bare", Variant::Bare);
     let pid = workload.pid().to_string();
     run(&["--pid", &pid]).assert_error(&[&pid, "pthread"]);
+}
+
+/// A program under a translator of code dies of the breakpoints in it, so none are placed.
+#[test]
+fn a_program_whose_code_is_translated() {
+    let Some(_turn) = may_observe() else { return };
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let valgrind = dir.path().join("valgrind");
+    fs::create_dir(&valgrind).expect("failed to make a directory");
+    // As valgrind's tools are installed.
+    let tool = valgrind.join("drd-amd64-linux");
+    fs::copy("/bin/sleep", &tool).expect("failed to copy a program");
+    let mut child = Command::new(&tool).arg("60").spawn().expect("failed to start a program");
+    let pid = child.id().to_string();
+    eventually("the program runs", || {
+        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("drd-amd64-linux"))
+    });
+    run(&["--pid", &pid]).assert_error(&[&pid, "valgrind", "--futex-only"]);
+    run(&["--system-wide", "--budget", "off", "--duration", "1s"]).assert_error(&[&pid, "valgrind"]);
+    child.kill().expect("failed to end a program");
+    child.wait().expect("failed to collect a program");
 }
 
 #[test]

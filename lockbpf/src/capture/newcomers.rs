@@ -1,6 +1,7 @@
 //! Processes that begin while the whole system is observed. Those that make futex calls tell it themselves; the others are
 //! found by looking.
 
+use super::target::translator;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -26,8 +27,9 @@ impl Newcomers {
         let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
         let there: HashSet<u32> = pids.collect();
         let new = there.difference(&self.known).copied();
-        let new =
-            new.filter(|pid| fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).is_ok()).collect();
+        let has_program = |pid: &u32| fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).is_ok();
+        // What translates code translates breakpoints, too.
+        let new = new.filter(has_program).filter(|&pid| translator(pid).is_none()).collect();
         self.known = there;
         new
     }

@@ -295,7 +295,12 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
     };
     if !plan.capture.futex_only {
         match plan.target {
-            Target::SystemWide => targets.check_any()?,
+            Target::SystemWide if plan.capture.budget().is_some() => targets.check_any()?,
+            // The same probes for all: nobody can be left out.
+            Target::SystemWide => {
+                targets.check_any()?;
+                targets.check_untranslated()?;
+            }
             Target::Pids(_) | Target::Command(_) => targets.check_full_tier()?,
         }
         notes.extend(placement::remarks(&targets));

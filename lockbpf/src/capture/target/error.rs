@@ -36,6 +36,9 @@ pub enum Unusable {
     /// Functions without which the lock tables would be wrong.
     #[error("it lacks usable definitions of {0}; {rest}", rest = FUTEX_ONLY)]
     Lacks(String),
+    /// A program that translates the code of another one, and would translate breakpoints as well.
+    #[error("it runs under {0}, which translates its code and would make a crash of the probes in it; {rest}", rest = FUTEX_ONLY)]
+    Translated(&'static str),
     /// For another processor than this machine's.
     #[error("it is for another processor than this machine's")]
     ForeignProcessor,

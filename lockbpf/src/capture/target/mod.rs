@@ -75,6 +75,18 @@ impl Targets {
         let usable = self.libraries.iter().any(|library| !library.sites.is_empty());
         if usable { Ok(()) } else { Err(TargetError::NoLibraries(self.processes.len())) }
     }
+
+    /// Whether probes in all processes at once would harm none: what `--system-wide` needs without a budget.
+    ///
+    /// # Errors
+    /// The first process that runs under a translator of code.
+    pub fn check_untranslated(&self) -> Result<(), TargetError> {
+        let translated = self.processes.iter().find_map(|p| match &p.unusable {
+            Some(why @ Unusable::Translated(_)) => Some((p.pid?, p.name.clone(), why.clone())),
+            _ => None,
+        });
+        translated.map_or(Ok(()), |(pid, name, why)| Err(TargetError::Unusable { pid, name, why }))
+    }
 }
 
 /// Processes by pid; a thread's id stands for its process.
@@ -118,6 +130,12 @@ pub fn system_wide(exclude_pid: u32) -> Result<Targets, TargetError> {
     Ok(targets)
 }
 
+/// What translates a process's code, if something does: probes in it would kill it.
+#[must_use]
+pub fn translator(pid: u32) -> Option<&'static str> {
+    process::translator(pid)
+}
+
 /// The verdict on a process that uses both: one usable file is enough, and a reason is better than none found.
 fn better(so_far: Verdict, next: Verdict) -> Verdict {
     match (&so_far, &next) {
@@ -139,6 +157,13 @@ impl Collector {
     fn survey(&mut self, process: process::Process) -> Result<Process, TargetError> {
         let pid = process.pid;
         let proc = Path::new("/proc").join(pid.to_string());
+        if let Some(translator) = process::translator(pid) {
+            return Ok(Process {
+                pid: Some(pid),
+                name: process.name,
+                unusable: Some(Unusable::Translated(translator)),
+            });
+        }
         let mut verdict = Err(Unusable::NoLibc);
         let mut seen = Vec::new();
         for mapping in process::mappings(&process)?.into_iter().filter(|m| is_c_library(&m.path)) {

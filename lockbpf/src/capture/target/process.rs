@@ -5,7 +5,7 @@ use super::error::TargetError;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A process that can be observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,6 +143,21 @@ fn unescape(path: &[u8]) -> Vec<u8> {
     out
 }
 
+/// What translates the code of a process, by its executable.
+pub(super) fn translator(pid: u32) -> Option<&'static str> {
+    let exe = std::fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).ok()?;
+    translator_of(&exe)
+}
+
+fn translator_of(exe: &Path) -> Option<&'static str> {
+    let file = exe.file_name()?.to_str()?;
+    // Valgrind's tools are executables of their own: `drd-amd64-linux`.
+    if exe.components().any(|part| part.as_os_str() == "valgrind") || file.starts_with("valgrind") {
+        return Some("valgrind");
+    }
+    (file.starts_with("qemu-") && !file.starts_with("qemu-system-")).then_some("qemu")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,6 +234,19 @@ mod tests {
         fn noise_never_panics(text: Vec<u8>) {
             parse_status(&text);
             parse_maps(&text);
+        }
+    }
+
+    #[test]
+    fn translators_are_known_by_their_executables() {
+        for (exe, expected) in [
+            ("/usr/libexec/valgrind/drd-amd64-linux", Some("valgrind")),
+            ("/usr/bin/valgrind.bin", Some("valgrind")),
+            ("/usr/bin/qemu-aarch64-static", Some("qemu")),
+            ("/usr/bin/qemu-system-x86_64", None),
+            ("/usr/sbin/mariadbd", None),
+        ] {
+            assert_eq!(translator_of(Path::new(exe)), expected, "{exe}");
         }
     }
 }
