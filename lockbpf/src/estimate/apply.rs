@@ -63,6 +63,7 @@ fn distribute(sums: &mut [SiteSums], rows: &[usize], slept: &SiteSums) {
     let weight = |sums: &SiteSums| (sums.wait.sum.0, sums.contended, sums.acquisitions);
     let all: u128 = rows.iter().filter_map(|&at| sums.get(at)).map(|s| u128::from(s.wait.sum.0)).sum();
     let most = rows.iter().copied().max_by_key(|&at| sums.get(at).map(weight));
+    let contended: u64 = rows.iter().filter_map(|&at| sums.get(at)).map(|s| s.contended).sum();
     let mut rest = slept.wait.sum.0;
     for &at in rows.iter().filter(|&&at| Some(at) != most) {
         let Some(row) = sums.get_mut(at) else { continue };
@@ -73,6 +74,9 @@ fn distribute(sums: &mut [SiteSums], rows: &[usize], slept: &SiteSums) {
     }
     if let Some(row) = most.and_then(|at| sums.get_mut(at)) {
         row.wait = Measure { sum: Nanos(rest), ..slept.wait.clone() };
+        // Whoever slept was contended, whatever windows saw.
+        row.contended += slept.acquisitions.saturating_sub(contended);
+        row.acquisitions = row.acquisitions.max(row.contended);
         (row.timeouts, row.timed_out) = (slept.timeouts, slept.timed_out);
     }
 }
