@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// Window lengths are told apart by so many steps per octave.
 const STEPS: f64 = 8.0;
+/// Part of the CPU time above which windows have missed something.
+const UNFAMILIAR: f64 = 0.25;
 /// Own CPU time of all windows as a part of their time, below which work is measured by time.
 const MEASURABLE: f64 = 1e-5;
 
@@ -39,8 +41,13 @@ pub(super) struct ProcessSums {
     all: Cluster,
     /// Time of stretches that were not observed as a whole.
     sampled_time: f64,
-    /// CPU time in windows, cost of observing included.
+    /// CPU time of stretches that were not observed as a whole, and in windows, cost of observing included.
+    sampled_cpu: f64,
     window_cpu: f64,
+    /// The greatest part of a window's time that was CPU time.
+    busiest: f64,
+    /// What an uncontended pair takes at least, ns of CPU time.
+    pair_ns: f64,
     /// Own CPU time, all and observed.
     own: (f64, f64),
 }
@@ -67,6 +74,8 @@ impl ProcessSums {
             return None;
         }
         self.sampled_time += cluster.time;
+        self.sampled_cpu += cluster.cpu;
+        self.pair_ns = costs.bare_pair_ns;
         for (sizes, sample) in self.sizes.iter_mut().zip(&samples) {
             sizes.of += sample.of;
         }
@@ -75,6 +84,7 @@ impl ProcessSums {
         }
         self.clusters += 1.0;
         self.window_cpu += cluster.observed_cpu;
+        self.busiest = self.busiest.max(cluster.observed_cpu / cluster.observed);
         for (sizes, sample) in self.sizes.iter_mut().zip(&samples) {
             let weighted = sample.weight * sample.size;
             sizes.sum += weighted;
@@ -113,6 +123,18 @@ impl ProcessSums {
     /// How fast its own work went in windows, of 1: own over all CPU time there.
     pub(super) fn speed(&self) -> f64 {
         if self.window_cpu > 0.0 { (self.sizes[NOMINAL].plain / self.window_cpu).clamp(1e-6, 1.0) } else { 1.0 }
+    }
+
+    /// How many acquisitions there may have been at times that were unlike those of windows: if the process was much busier
+    /// outside of them than in any of them, they have missed what it did then.
+    pub(super) fn unfamiliar(&self) -> f64 {
+        let time = self.sizes[BY_TIME].plain;
+        if time <= 0.0 || self.pair_ns <= 0.0 {
+            return 0.0;
+        }
+        let excess = self.sampled_cpu - self.window_cpu / time * self.sampled_time;
+        let missed = excess > UNFAMILIAR * self.sampled_cpu && self.busiest * self.sampled_time < self.sampled_cpu;
+        if missed { excess / self.pair_ns } else { 0.0 }
     }
 
     /// Time of all stretches, ns.

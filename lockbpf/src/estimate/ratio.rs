@@ -71,9 +71,10 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
     // One that had no time left to wait has no such pace.
     let by_time = process.sizes.get(BY_TIME).zip(moments.counts.get(BY_TIME));
     let paced = by_time.filter(|_| process.speed() > 0.5).and_then(|(sizes, count)| total(sizes, count, process));
-    let paced = paced.map(|total| total.value);
+    let paced = paced.map(|total| total.low);
     let sampled =
         ways.reduce(Interval::or).map(|total| Interval { low: total.low.min(paced.unwrap_or(total.low)), ..total });
+    let sampled = sampled.map(|total| Interval { high: total.high + process.unfamiliar(), ..total });
     let sampled = sampled.map_or(Interval::exact(moments.seen), |total| total.map(|x| x * hidden));
     sampled.map(|x| x.max(moments.seen) + moments.whole.acquisitions)
 }
