@@ -217,6 +217,8 @@ impl Work {
             self.charges.iter().filter(|(_, c)| !c.held && c.due <= time).map(|(&slot, _)| slot).collect();
         for slot in due {
             if self.look_at(slot).is_none() {
+                // Probes that could not be placed in it failed for that reason.
+                self.gates.take_failed();
                 self.dismiss(slot);
             }
         }

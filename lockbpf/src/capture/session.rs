@@ -174,9 +174,13 @@ impl Session {
         self.gates.take()
     }
 
-    /// What a governor could not place.
+    /// What a governor could not place: told once, however often it was tried.
     pub fn failed(&mut self, failed: Vec<FailedProbe>) {
-        self.quality.failed_probes.extend(failed);
+        for probe in failed {
+            if !self.quality.failed_probes.contains(&probe) {
+                self.quality.failed_probes.push(probe);
+            }
+        }
     }
 
     /// Begins the observation, now that every probe is in place. Returns the time on the records' clock.
