@@ -216,6 +216,7 @@ impl Work {
         let due: Vec<u32> =
             self.charges.iter().filter(|(_, c)| !c.held && c.due <= time).map(|(&slot, _)| slot).collect();
         for slot in due {
+            self.tell_failed();
             if self.look_at(slot).is_none() {
                 // Probes that could not be placed in it failed for that reason.
                 self.gates.take_failed();
