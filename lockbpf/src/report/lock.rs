@@ -45,6 +45,10 @@ impl<'a> Ranked<'a> {
         let mut total = Total::of(if gathered.is_lock() { &gathered.mutex } else { &gathered.futex });
         if let Some(figures) = &figures {
             total.estimated(figures);
+            // Whoever slept was contended, whatever windows saw.
+            let slept = gathered.futex.iter().map(|word| word.acquisitions).sum();
+            total.contended = total.contended.max(slept);
+            total.acquisitions = total.acquisitions.max(total.contended);
         }
         let (contended, wait) = match (&gathered.shares, gathered.waits) {
             _ if gathered.is_lock() && !gathered.mutex.is_empty() => (total.contended, total.wait.clone()),
