@@ -121,6 +121,8 @@ impl<'a> Ranked<'a> {
         match &self.figures {
             // What was counted has the weights of windows: they are in the estimates only.
             Some(f) => Durations {
+                // At least the longest one was held.
+                sum: seen.sum.max(seen.max),
                 mean: Ns::from_f64(f.hold_mean_ns.value.round()),
                 p99: Ns::from_f64(f.hold_p99_ns.value.round()).min(seen.max),
                 p50: seen.p50.min(Ns::from_f64(f.hold_p99_ns.value.round())),
