@@ -51,7 +51,7 @@ use lockbpf_common::kind::Via;
 use serde::{Deserialize, Serialize};
 
 /// Cost of observing in a real target as a multiple of the calibrated one: at least and at most.
-pub const COST_RANGE: (f64, f64) = (0.85, 1.5);
+pub const COST_RANGE: (f64, f64) = (0.6, 1.5);
 
 /// How much of a process was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
