@@ -137,6 +137,11 @@ impl ProcessSums {
         if missed { excess / self.pair_ns } else { 0.0 }
     }
 
+    /// How many acquisitions of a lock there may have been that no window saw, of a process that was not observed whole.
+    pub(super) fn unseen(&self) -> f64 {
+        if self.pair_ns > 0.0 { (self.sampled_cpu - self.window_cpu).max(0.0) / self.pair_ns } else { 0.0 }
+    }
+
     /// Time of all stretches, ns.
     pub(super) fn time(&self) -> f64 {
         self.all.time

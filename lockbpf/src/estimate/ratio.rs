@@ -75,7 +75,10 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
     let sampled =
         ways.reduce(Interval::or).map(|total| Interval { low: total.low.min(paced.unwrap_or(total.low)), ..total });
     let sampled = sampled.map(|total| Interval { high: total.high + process.unfamiliar(), ..total });
-    let sampled = sampled.map_or(Interval::exact(moments.seen), |total| total.map(|x| x * hidden));
+    let sampled = sampled
+        .map_or(Interval { high: moments.seen + process.unseen(), ..Interval::exact(moments.seen) }, |total| {
+            total.map(|x| x * hidden)
+        });
     sampled.map(|x| x.max(moments.seen) + moments.whole.acquisitions)
 }
 
