@@ -78,8 +78,6 @@ pub const MAX_CPUS: u32 = 1_024;
 pub struct Control {
     /// Nothing is observed while 0: set when every probe is in place, cleared before the first is removed.
     pub active: u64,
-    /// When the observation began, on `CLOCK_BOOTTIME`, ns: tells threads that were there before from later ones.
-    pub start_boottime_ns: u64,
 }
 
 // SAFETY: repr(C), integers only, no padding: any bytes are a valid value.

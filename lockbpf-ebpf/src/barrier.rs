@@ -1,12 +1,11 @@
 //! pthread barriers (glibc): each arrival is recorded at the entry of `pthread_barrier_wait`. The wait that follows is that
 //! for the last one to arrive, which the arrivals themselves tell: its futex calls count neither as waits nor as sums.
 
-use crate::emit::emit;
-use crate::gate::charge;
+use crate::emit::emit_for;
 use crate::maps::user_stack;
 use crate::mutex::return_address;
 use crate::section::{attempt, fits, settle};
-use crate::thread::{Thread, now, tid};
+use crate::thread::{Thread, tid};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::barrier::{BarrierFields, BarrierRecord};
@@ -18,10 +17,9 @@ const COUNT: u64 = 8;
 /// Size of that structure.
 const SIZE: u64 = 20;
 
-/// Entry of `pthread_barrier_wait`.
+/// Entry of `pthread_barrier_wait`, at `now`.
 #[inline(always)]
-pub fn arrive(ctx: &ProbeContext, t: &mut Thread) {
-    let now = now();
+pub fn arrive(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     settle(t);
     let barrier: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
@@ -33,8 +31,7 @@ pub fn arrive(ctx: &ProbeContext, t: &mut Thread) {
     let stack = user_stack(ctx);
     attempt(t, Via::Barrier, barrier, site, now).stack = stack;
     let fields = BarrierFields { time_ns: now, barrier, site, process: t.process, tid: tid(), participants, stack };
-    emit(&BarrierRecord::pack(&fields), Counter::BarrierRecords);
-    charge(t.slot, |account| account.records += 1);
+    emit_for(t, &BarrierRecord::pack(&fields), Counter::BarrierRecords);
 }
 
 /// Whether a futex word is one of the barrier at which the thread waits.

@@ -6,15 +6,14 @@ use crate::atomic::add;
 use crate::mutex::{GlibcMutex, return_address, unexpected_release};
 use crate::off_cpu::record_absence;
 use crate::section::{End, attempt, close, fits, settle, sums, tally};
-use crate::thread::{Thread, now};
+use crate::thread::Thread;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::kind::{Outcome, Via, mutex_kind};
 use lockbpf_common::sums::SumKey;
 
-/// Entry of `pthread_cond_wait` and its timed forms.
+/// Entry of `pthread_cond_wait` and its timed forms, at `now`.
 #[inline(always)]
-pub fn wait(ctx: &ProbeContext, t: &mut Thread) {
-    let now = now();
+pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     record_absence(t);
     settle(t);
     let cond: u64 = ctx.arg(0).unwrap_or(0);

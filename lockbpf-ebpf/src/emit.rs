@@ -1,7 +1,9 @@
 //! The only place that writes to the ring buffers. The reader polls: a wake-up costs as much as a probe. Only a new process
 //! wakes it, once, so that its names can be taken while it lives.
 
+use crate::gate::charge;
 use crate::maps::{RINGS, count};
+use crate::thread::Thread;
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::maps::ring_buf::RingBufEntry;
@@ -35,6 +37,16 @@ pub fn emit<T: Copy + 'static>(record: &T, volume: Counter) {
     if let Some(mut entry) = reserve::<T>() {
         entry.write(*record);
         submit(entry, volume);
+    }
+}
+
+/// Writes one record of what a thread did, at its process's expense.
+#[inline(always)]
+pub fn emit_for<T: Copy + 'static>(t: &Thread, record: &T, volume: Counter) {
+    if let Some(mut entry) = reserve::<T>() {
+        entry.write(*record);
+        submit(entry, volume);
+        charge(t.slot, |account| account.records += 1);
     }
 }
 

@@ -107,9 +107,5 @@ fn cut(t: &mut Thread, gate: &Gate) {
     if depth > MAX_CUT {
         count(Counter::HeldFull);
     }
-    t.depth = 0;
-    t.overflow = 0;
-    t.released_ns = 0;
-    t.pending.via = 0;
-    t.off.reason = 0;
+    t.forget_locks();
 }

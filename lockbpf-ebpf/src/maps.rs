@@ -182,9 +182,9 @@ pub fn user_stack<C: EbpfContext>(ctx: &C) -> i32 {
     take_stack(ctx.as_ptr())
 }
 
-/// A function of its own, so that its instructions are not repeated in every program.
+/// The same by the context's address. A function of its own, so that its instructions are not repeated in every program.
 #[inline(never)]
-fn take_stack(ctx: *mut c_void) -> i32 {
+pub fn take_stack(ctx: *mut c_void) -> i32 {
     let id = stack_id(ctx, 0);
     if id >= 0 {
         return id;

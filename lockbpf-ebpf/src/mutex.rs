@@ -141,10 +141,9 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread) {
     }
 }
 
-/// Attempt with a deadline. Returns whether its return must be seen: a free lock is had at once.
+/// Attempt with a deadline, at `now`. Returns whether its return must be seen: a free lock is had at once.
 #[inline(always)]
-pub fn attempt_timed(ctx: &ProbeContext, t: &mut Thread, via: Via) -> bool {
-    let now = now();
+pub fn attempt_timed(ctx: &ProbeContext, t: &mut Thread, via: Via, now: u64) -> bool {
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
@@ -161,10 +160,9 @@ pub fn attempt_timed(ctx: &ProbeContext, t: &mut Thread, via: Via) -> bool {
     true
 }
 
-/// Attempt by trylock: only its result tells whether it got the lock.
+/// Attempt by trylock, at `now`: only its result tells whether it got the lock.
 #[inline(always)]
-pub fn attempt_trylock(ctx: &ProbeContext, t: &mut Thread) -> bool {
-    let now = now();
+pub fn attempt_trylock(ctx: &ProbeContext, t: &mut Thread, now: u64) -> bool {
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);

@@ -5,7 +5,7 @@
 //! This program runs with interrupts off, under the lock of a run queue: nothing can preempt it, so it need not
 //! [stay on the thread's own stack](crate::thread).
 
-use crate::emit::{reserve, submit};
+use crate::emit::emit_for;
 use crate::focus::holds_any;
 use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
@@ -166,9 +166,5 @@ fn record(t: &mut Thread) {
         stack: off.stack,
         reason: off.reason as u8,
     });
-    if let Some(mut entry) = reserve::<OffCpuRecord>() {
-        entry.write(record);
-        submit(entry, Counter::OffCpuRecords);
-        charge(t.slot, |account| account.records += 1);
-    }
+    emit_for(t, &record, Counter::OffCpuRecords);
 }

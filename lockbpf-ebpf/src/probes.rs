@@ -22,14 +22,16 @@ const DECLINE: u32 = 1;
 /// session's program does not run, and the kernel takes that for a wish to see the return.
 #[uprobe]
 pub fn entries(ctx: ProbeContext) -> u32 {
-    let now = now();
     let cookie = cookie_of(&ctx);
+    let function = gate::function(cookie);
+    // An attempt to lock reads the clock itself, as late as possible; all others begin now.
+    let now = if function == cookie::LOCK { 0 } else { now() };
     let Some(t) = pass(cookie) else { return 0 };
-    match gate::function(cookie) {
+    match function {
         cookie::LOCK => attempt_lock(&ctx, t),
         cookie::UNLOCK => release(&ctx, t, now),
-        cookie::BARRIER_WAIT => barrier::arrive(&ctx, t),
-        _ => cond::wait(&ctx, t),
+        cookie::BARRIER_WAIT => barrier::arrive(&ctx, t, now),
+        _ => cond::wait(&ctx, t, now),
     }
     0
 }
@@ -48,9 +50,9 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         return 0;
     }
     let wanted = match gate::function(cookie) {
-        cookie::TRYLOCK => attempt_trylock(&ctx, t),
-        cookie::TIMEDLOCK => attempt_timed(&ctx, t, Via::TimedLock),
-        _ => attempt_timed(&ctx, t, Via::ClockLock),
+        cookie::TRYLOCK => attempt_trylock(&ctx, t, now),
+        cookie::TIMEDLOCK => attempt_timed(&ctx, t, Via::TimedLock, now),
+        _ => attempt_timed(&ctx, t, Via::ClockLock, now),
     };
     u32::from(!wanted)
 }
@@ -85,24 +87,27 @@ pub fn mutex_lock(ctx: ProbeContext) -> u32 {
 
 #[uprobe]
 pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
+    let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_timed(&ctx, t, Via::TimedLock);
+        attempt_timed(&ctx, t, Via::TimedLock, now);
     }
     0
 }
 
 #[uprobe]
 pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
+    let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_timed(&ctx, t, Via::ClockLock);
+        attempt_timed(&ctx, t, Via::ClockLock, now);
     }
     0
 }
 
 #[uprobe]
 pub fn mutex_trylock(ctx: ProbeContext) -> u32 {
+    let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_trylock(&ctx, t);
+        attempt_trylock(&ctx, t, now);
     }
     0
 }
@@ -118,16 +123,18 @@ pub fn mutex_unlock(ctx: ProbeContext) -> u32 {
 
 #[uprobe]
 pub fn cond_wait(ctx: ProbeContext) -> u32 {
+    let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        cond::wait(&ctx, t);
+        cond::wait(&ctx, t, now);
     }
     0
 }
 
 #[uprobe]
 pub fn barrier_wait(ctx: ProbeContext) -> u32 {
+    let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        barrier::arrive(&ctx, t);
+        barrier::arrive(&ctx, t, now);
     }
     0
 }

@@ -30,12 +30,8 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
         retire(t);
         let _ = WAITS.remove(tid());
     }
-    t.depth = 0;
-    t.overflow = 0;
-    t.released_ns = 0;
-    t.pending.via = 0;
+    t.forget_locks();
     t.futex.role = 0;
-    t.off.reason = 0;
     t.reconsider();
     0
 }

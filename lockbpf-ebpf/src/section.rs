@@ -1,10 +1,9 @@
 //! The life of a critical section in a thread's state: begin an attempt, acquire, close; and the failed attempt.
 
 use crate::atomic::add;
-use crate::emit::{reserve, submit};
+use crate::emit::emit_for;
 use crate::focus;
-use crate::gate::charge;
-use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, user_stack};
+use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, take_stack, user_stack};
 use crate::mutex::GlibcMutex;
 use crate::orders::nested;
 use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
@@ -209,24 +208,10 @@ fn mark_outer(t: &mut Thread) {
 /// The attempt in progress succeeded at `now`; it began at `attempt_ns`.
 #[inline(always)]
 pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
-    let p = t.pending;
+    let contended = t.pending.flags & u32::from(flag::CONTENDED) != 0;
+    // What an uncontended call takes is below the cost of measuring it.
+    let held = t.attempted(now, if contended { now.saturating_sub(attempt_ns) } else { 0 });
     t.pending.via = 0;
-    let contended = p.flags & u32::from(flag::CONTENDED) != 0;
-    let held = Held {
-        lock: p.lock,
-        site: p.site,
-        acquire_ns: now,
-        // What an uncontended call takes is below the cost of measuring it.
-        wait_ns: if contended { now.saturating_sub(attempt_ns) } else { 0 },
-        owner: p.owner,
-        waker: p.waker,
-        stack: p.stack,
-        via: p.via,
-        flags: p.flags,
-        recursion: 0,
-        kind: p.kind,
-        hits: t.hits,
-    };
     let known = t.find(held.lock);
     hold(t, held, known);
 }
@@ -352,15 +337,6 @@ fn leave(t: &mut Thread, i: usize, hold_ns: u64, wait_ns: u64, now: u64) {
     }
 }
 
-/// A program's context, whatever its kind.
-struct AnyContext(*mut c_void);
-
-impl EbpfContext for AnyContext {
-    fn as_ptr(&self) -> *mut c_void {
-        self.0
-    }
-}
-
 /// Ends the section of held lock `i`: sums it, and records it if it waited, made others wait, or if all are wanted.
 #[inline(always)]
 pub fn close<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, end: End) {
@@ -415,7 +391,7 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     {
         // Once per key: others wait while this is done.
         if stack < 0 {
-            stack = user_stack(&AnyContext(ctx));
+            stack = take_stack(ctx);
             flags |= u32::from(flag::STACK_AT_RELEASE);
         }
         s.stack = stack;
@@ -446,26 +422,23 @@ struct Ended {
 /// A function of its own, so that its stack and instructions burden no hot path.
 #[inline(never)]
 fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
-    if let Some(mut entry) = reserve::<SectionRecord>() {
-        entry.write(SectionRecord::pack(&SectionFields {
-            end_ns: ended.end_ns,
-            wait_ns: ended.wait_ns,
-            hold_ns: ended.hold_ns,
-            lock: h.lock,
-            site: h.site,
-            process: t.process,
-            tid: tid(),
-            owner: h.owner,
-            waker: h.waker,
-            stack: ended.stack,
-            flags: ended.flags as u16,
-            via: h.via as u8,
-            outcome: ended.outcome as u8,
-            mutex_kind: h.kind as u8,
-        }));
-        submit(entry, Counter::SectionRecords);
-        charge(t.slot, |account| account.records += 1);
-    }
+    let record = SectionRecord::pack(&SectionFields {
+        end_ns: ended.end_ns,
+        wait_ns: ended.wait_ns,
+        hold_ns: ended.hold_ns,
+        lock: h.lock,
+        site: h.site,
+        process: t.process,
+        tid: tid(),
+        owner: h.owner,
+        waker: h.waker,
+        stack: ended.stack,
+        flags: ended.flags as u16,
+        via: h.via as u8,
+        outcome: ended.outcome as u8,
+        mutex_kind: h.kind as u8,
+    });
+    emit_for(t, &record, Counter::SectionRecords);
     0
 }
 
@@ -502,20 +475,7 @@ fn record_failed(t: &Thread, outcome: Outcome, wait_ns: u64, now: u64) -> u32 {
     if !focus::includes(t.process, p.lock, p.site) {
         return 0;
     }
-    let h = Held {
-        lock: p.lock,
-        site: p.site,
-        acquire_ns: now,
-        wait_ns,
-        owner: p.owner,
-        waker: p.waker,
-        stack: p.stack,
-        via: p.via,
-        flags: p.flags,
-        recursion: 0,
-        kind: p.kind,
-        hits: 0,
-    };
+    let h = t.attempted(now, wait_ns);
     record(t, &h, &Ended { end_ns: now, wait_ns, hold_ns: 0, outcome, flags: p.flags, stack: p.stack });
     0
 }

@@ -305,6 +305,36 @@ impl Thread {
         self.decision = UNDECIDED;
     }
 
+    /// The section that the attempt in progress leads to.
+    #[inline(always)]
+    pub fn attempted(&self, acquire_ns: u64, wait_ns: u64) -> Held {
+        let p = &self.pending;
+        Held {
+            lock: p.lock,
+            site: p.site,
+            acquire_ns,
+            wait_ns,
+            owner: p.owner,
+            waker: p.waker,
+            stack: p.stack,
+            via: p.via,
+            flags: p.flags,
+            recursion: 0,
+            kind: p.kind,
+            hits: self.hits,
+        }
+    }
+
+    /// Forgets the locks it holds or is about to lock.
+    #[inline(always)]
+    pub fn forget_locks(&mut self) {
+        self.depth = 0;
+        self.overflow = 0;
+        self.released_ns = 0;
+        self.pending.via = 0;
+        self.off.reason = 0;
+    }
+
     /// Index of a held lock, most recent first.
     #[inline(always)]
     pub fn find(&self, lock: u64) -> Option<usize> {

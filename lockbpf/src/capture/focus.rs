@@ -6,7 +6,7 @@ use crate::id::{Lock, Process};
 use aya::maps::{Array, HashMap as BpfHashMap};
 use lockbpf_common::focus::{Focus, FocusKey, MAX_RANGES, Range, mode};
 use lockbpf_common::kind::Via;
-use lockbpf_common::sums::{SumKey, Sums};
+use lockbpf_common::sums::SumKey;
 use std::collections::{HashMap, HashSet};
 
 /// Addresses in the focus.
@@ -100,13 +100,7 @@ impl Session {
     /// # Errors
     /// When the map is missing.
     pub fn contention(&self) -> Result<Vec<Contention>, CaptureError> {
-        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
-        let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
-        let mut waits = Vec::new();
-        for (key, slot) in slots.iter().filter_map(Result::ok) {
-            waits.push((key, sums.get(&slot, 0)?.wait_ns));
-        }
-        Ok(by_lock(waits.into_iter()))
+        Ok(by_lock(self.kernel_sums()?.into_iter().map(|(key, sums)| (key, sums.wait_ns))))
     }
 }
 

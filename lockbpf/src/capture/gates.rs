@@ -5,6 +5,7 @@ use super::attach::ProbeSite;
 use super::placer::{Links, Mechanism, Placer};
 use super::prologue::Cost;
 use super::sched::Sched;
+use super::session::{clock, now};
 use crate::costs::Costs;
 use crate::governor::Reading;
 use crate::quality::FailedProbe;
@@ -201,11 +202,7 @@ impl Gates {
         let cpu_clock = clock_getcpuclockid(Pid::from_raw(state.pid.cast_signed())).ok()?;
         let account = self.account(slot)?;
         let cpu = clock_gettime(cpu_clock).ok()?;
-        Some(Reading {
-            time: super::session::now(),
-            cpu: Nanos(Duration::from(cpu).as_nanos() as u64),
-            cost: price(costs, &account),
-        })
+        Some(Reading { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), cost: price(costs, &account) })
     }
 
     /// What observing a process has taken so far.
@@ -231,8 +228,4 @@ fn price(costs: &Costs, account: &Account) -> Nanos {
         + account.futex_calls as f64 * costs.futex_ns
         + account.switches as f64 * costs.switch_ns;
     Nanos(ns as u64)
-}
-
-fn clock(id: ClockId) -> u64 {
-    clock_gettime(id).map_or(0, |t| Duration::from(t).as_nanos() as u64)
 }

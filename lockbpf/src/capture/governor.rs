@@ -150,6 +150,23 @@ struct Charge {
     held: bool,
 }
 
+impl Charge {
+    /// One whose gate is closed.
+    fn new(pid: u32, policy: Policy, reading: Reading) -> Self {
+        Self { pid, policy, due: reading.time, from: reading, seen: reading, opened: None, held: false }
+    }
+
+    /// Whether the gate has been open since the stretch began.
+    fn is_whole(&self) -> bool {
+        self.opened == Some(self.from)
+    }
+
+    /// What can still be said of a process that may be gone.
+    fn last(&self) -> Reading {
+        Reading { time: now(), ..self.seen }
+    }
+}
+
 struct Work {
     gates: Gates,
     budget: Budget,
@@ -184,11 +201,7 @@ impl Work {
     fn take_over(&mut self, slot: u32, pid: u32) {
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return };
         let policy = Policy::open(self.budget, reading, fastrand::u64(..));
-        let due = reading.time;
-        self.charges.insert(
-            slot,
-            Charge { pid, policy, due, from: reading, seen: reading, opened: Some(reading), held: false },
-        );
+        self.charges.insert(slot, Charge { opened: Some(reading), ..Charge::new(pid, policy, reading) });
     }
 
     /// A process whose gate is closed.
@@ -206,8 +219,7 @@ impl Work {
         };
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return self.gates.dismiss(slot) };
         let policy = Policy::closed(self.budget, reading, fastrand::u64(..));
-        let due = reading.time;
-        self.charges.insert(slot, Charge { pid, policy, due, from: reading, seen: reading, opened: None, held: false });
+        self.charges.insert(slot, Charge::new(pid, policy, reading));
     }
 
     /// Looks at every process that is due.
@@ -255,7 +267,7 @@ impl Work {
                     }
                 }
                 Action::Close => {
-                    let whole = charge.opened.is_some_and(|opened| opened == charge.from);
+                    let whole = charge.is_whole();
                     self.gates.close(slot).ok()?;
                     let closed = self.gates.reading(slot, &self.costs);
                     self.gates.remove(slot);
@@ -271,11 +283,8 @@ impl Work {
     fn tell_stretch(&mut self, slot: u32, to: Reading, whole: bool) -> Option<()> {
         let charge = self.charges.get_mut(&slot)?;
         let from = std::mem::replace(&mut charge.from, to);
-        let open = match charge.opened {
-            Some(o) if charge.policy.stays_open() && o == to => (Nanos(0), Nanos(0), Nanos(0)),
-            Some(o) => (to.time.since(o.time), to.cpu - o.cpu, to.cost - o.cost),
-            None => (Nanos(0), Nanos(0), Nanos(0)),
-        };
+        let since = charge.opened.unwrap_or(to);
+        let open = (to.time.since(since.time), to.cpu - since.cpu, to.cost - since.cost);
         if !charge.policy.stays_open() {
             charge.opened = None;
         }
@@ -288,8 +297,7 @@ impl Work {
     fn dismiss(&mut self, slot: u32) {
         let _ = self.gates.close(slot);
         if let Some(charge) = self.charges.get(&slot) {
-            let last = Reading { time: now(), ..charge.seen };
-            let whole = charge.opened == Some(charge.from);
+            let (last, whole) = (charge.last(), charge.is_whole());
             self.tell_stretch(slot, last, whole);
         }
         self.gates.remove(slot);
@@ -305,8 +313,7 @@ impl Work {
         }
         for slot in slots {
             let Some(charge) = self.charges.get(&slot) else { continue };
-            let last = Reading { time: now(), ..charge.seen };
-            let whole = charge.opened == Some(charge.from);
+            let (last, whole) = (charge.last(), charge.is_whole());
             let reading = self.gates.reading(slot, &self.costs).unwrap_or(last);
             self.tell_stretch(slot, reading, whole);
         }

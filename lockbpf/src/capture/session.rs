@@ -159,14 +159,9 @@ impl Session {
         if let Some(gates) = &mut self.gates {
             gates.extend(sites);
             self.placed = gates.placed();
-            self.quality.failed_probes.extend(gates.take_failed());
+            let failed = gates.take_failed();
+            self.failed(failed);
         }
-    }
-
-    /// Whether there are gates that a governor could take.
-    #[must_use]
-    pub fn has_gates(&self) -> bool {
-        self.gates.is_some()
     }
 
     /// The gates, for a governor that opens and closes them from now on.
@@ -174,7 +169,7 @@ impl Session {
         self.gates.take()
     }
 
-    /// What a governor could not place: told once, however often it was tried.
+    /// What could not be placed: told once, however often it was tried.
     pub fn failed(&mut self, failed: Vec<FailedProbe>) {
         for probe in failed {
             if !self.quality.failed_probes.contains(&probe) {
@@ -192,7 +187,7 @@ impl Session {
         if let Some(gates) = &mut self.gates {
             gates.open_all()?;
         }
-        self.control(Control { active: 1, start_boottime_ns: clock(ClockId::CLOCK_BOOTTIME) })?;
+        self.control(Control { active: 1 })?;
         Ok(start)
     }
 
@@ -322,13 +317,13 @@ impl Session {
     /// # Errors
     /// When a map cannot be read.
     pub fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
+        Ok(self.kernel_sums()?.iter().filter_map(|(key, sums)| KernelSums::new(key, *sums)).collect())
+    }
+
+    pub(super) fn kernel_sums(&self) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
         let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
         let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
-        let mut all = Vec::new();
-        for (key, slot) in slots.iter().filter_map(Result::ok) {
-            all.extend(KernelSums::new(&key, sums.get(&slot, 0)?));
-        }
-        Ok(all)
+        slots.iter().filter_map(Result::ok).map(|(key, slot)| Ok((key, sums.get(&slot, 0)?))).collect()
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
@@ -367,7 +362,8 @@ pub fn now() -> Time {
     Time(clock(ClockId::CLOCK_MONOTONIC))
 }
 
-fn clock(id: ClockId) -> u64 {
+/// The time on a clock, ns.
+pub(super) fn clock(id: ClockId) -> u64 {
     // These clocks exist on every Linux; a refusal would be a broken seccomp filter, and time 0 shows.
     clock_gettime(id).map_or(0, |t| Duration::from(t).as_nanos() as u64)
 }

@@ -131,15 +131,11 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let start = session.activate()?;
     let whole_system = ready.pids.is_empty();
     let mut watch = Watch::start(&mut session, &ready.pids, capture.budget(), costs)?;
-    let mut newcomers = Newcomers::new(ready.targets.processes.iter().filter_map(|p| p.pid));
+    let processes = &ready.targets.processes;
+    let mut newcomers = Newcomers::new(processes.iter().filter_map(|p| p.pid).chain([std::process::id()]));
     if whole_system {
-        ready
-            .targets
-            .processes
-            .iter()
-            .filter(|p| p.unusable.is_none())
-            .filter_map(|p| p.pid)
-            .for_each(|pid| watch.admit(pid));
+        let usable = processes.iter().filter(|p| p.unusable.is_none());
+        usable.filter_map(|p| p.pid).for_each(|pid| watch.admit(pid));
     }
     if let Some(child) = &mut ready.launched {
         child.release()?;
@@ -173,20 +169,12 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                session.drain(|record| {
-                    let event = census.complete(record);
-                    watch.meet(&event);
-                    sink.take(event);
-                });
+                drain(&mut session, &mut census, &watch, sink);
             }
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let seen = now();
-                session.drain(|record| {
-                    let event = census.complete(record);
-                    watch.meet(&event);
-                    sink.take(event);
-                });
+                drain(&mut session, &mut census, &watch, sink);
                 focus.look(&mut session, census.events())?;
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
@@ -205,19 +193,21 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;
                 }
-                // Not for the whole system: reading the maps of every process each second would be dear.
-                if Instant::now() >= rescan_at && whole_system {
-                    rescan_at = Instant::now() + RESCAN;
-                    newcomers.look().into_iter().filter(|&pid| pid != std::process::id()).for_each(|pid| watch.admit(pid));
-                } else if Instant::now() >= rescan_at {
-                    rescan_at = Instant::now() + RESCAN;
-                    census.refresh_generated();
-                    if mapped.changed(&ready.pids) {
-                        census.refresh();
-                        focus.refresh(&mut session, &mut census)?;
-                        if !capture.futex_only {
-                            sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
-                        }
+                if Instant::now() < rescan_at {
+                    continue;
+                }
+                rescan_at = Instant::now() + RESCAN;
+                if whole_system {
+                    // Only who is there: reading the maps of every process each second would be dear.
+                    newcomers.look().into_iter().for_each(|pid| watch.admit(pid));
+                    continue;
+                }
+                census.refresh_generated();
+                if mapped.changed(&ready.pids) {
+                    census.refresh();
+                    focus.refresh(&mut session, &mut census)?;
+                    if !capture.futex_only {
+                        sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
                     }
                 }
             }
@@ -243,6 +233,15 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     harvest.quality.notes.splice(0..0, ready.notes);
     Ok(Captured { harvest, census, target: ready.description, start, end })
+}
+
+/// Hands over what the kernel side has recorded.
+fn drain(session: &mut Session, census: &mut Census, watch: &Watch, sink: &mut impl Sink) {
+    session.drain(|record| {
+        let event = census.complete(record);
+        watch.meet(&event);
+        sink.take(event);
+    });
 }
 
 /// What observing costs on this machine, measured now; if it cannot be, what it costs at most on others.

@@ -136,15 +136,15 @@ impl Estimator {
     }
 
     fn figures(&self, process: &ProcessSums, moments: &Moments) -> Figures {
-        let scale = Scale::of(process, moments);
+        let scale = Scale { process, moments, costs: &self.costs };
         let acquisitions = ratio::acquisitions(&scale);
         let sampled = (acquisitions.value - moments.whole.acquisitions).max(0.0);
-        let hold = mean::hold(&scale, sampled, &self.costs);
+        let hold = mean::hold(&scale, sampled);
         Figures {
             acquisitions: acquisitions.in_order(),
             hold_mean_ns: hold.in_order(),
-            hold_p99_ns: tail::p99(&scale, sampled, hold, &self.costs).in_order(),
-            contended_share: mean::contended_share(&scale, sampled, &self.costs).in_order(),
+            hold_p99_ns: tail::p99(&scale, sampled, hold).in_order(),
+            contended_share: mean::contended_share(&scale, sampled).in_order(),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Ratios: the mean hold, the contended share.
 
-use super::Costs;
 use super::interval::{Interval, gamma, wilson};
 use super::ratio::{LEAST_INSIDE, Scale, middle};
 use super::stretch::multiples;
@@ -18,8 +17,8 @@ pub(super) struct Bias {
 
 impl Bias {
     /// Of one subject.
-    pub(super) fn of(scale: &Scale<'_>, costs: &Costs) -> Self {
-        let m = scale.moments;
+    pub(super) fn of(scale: &Scale<'_>) -> Self {
+        let (m, costs) = (scale.moments, scale.costs);
         let sections = m.contended.below + m.whole.completed;
         let inner = if sections > 0.0 { (m.inner_hits + m.whole.inner_hits) / sections } else { 0.0 };
         let nominal = costs.hold_bias_ns + inner * costs.hit_ns;
@@ -58,7 +57,7 @@ pub(super) fn inside(scale: &Scale<'_>, bucket: usize) -> f64 {
 }
 
 /// Mean hold; `sampled` acquisitions are known from windows only.
-pub(super) fn hold(scale: &Scale<'_>, sampled: f64, costs: &Costs) -> Interval {
+pub(super) fn hold(scale: &Scale<'_>, sampled: f64) -> Interval {
     let m = scale.moments;
     let time = scale.process.weighted_time();
     // Those that began before a window and ended after it.
@@ -79,11 +78,11 @@ pub(super) fn hold(scale: &Scale<'_>, sampled: f64, costs: &Costs) -> Interval {
     let (least, most) = gamma(shape);
     let high = if least > 0.0 { (value / least).min(longest) } else { longest };
     let observed = Interval { value, low: value / most, high: high.max(value) + too_long(scale) * longest };
-    Bias::of(scale, costs).remove(with_whole(observed, sampled, m.whole.hold_ns, m.whole.acquisitions))
+    Bias::of(scale).remove(with_whole(observed, sampled, m.whole.hold_ns, m.whole.acquisitions))
 }
 
 /// Share of contended acquisitions.
-pub(super) fn contended_share(scale: &Scale<'_>, sampled: f64, costs: &Costs) -> Interval {
+pub(super) fn contended_share(scale: &Scale<'_>, sampled: f64) -> Interval {
     let m = scale.moments;
     let share = m.contended.ratio().clamp(0.0, 1.0);
     let count = (m.seen - m.cut).max(0.0);
@@ -93,7 +92,7 @@ pub(super) fn contended_share(scale: &Scale<'_>, sampled: f64, costs: &Costs) ->
     let hidden = if seen > 0.0 { all / seen } else { 1.0 };
     // A probed section is longer, and comes more seldom since all else is slower too: unobserved, the lock is found held
     // so many times less often, if who asks does not care.
-    let held = mean - Bias::of(scale, costs).nominal;
+    let held = mean - Bias::of(scale).nominal;
     let distortion = if mean > 0.0 { mean / held.max(mean / MAX_DISTORTION) * scale.process.speed() } else { 1.0 };
     let corrected = |share: f64, by: f64| odds(share, hidden / by);
     // How much that is depends on the program: it is taken to be in the middle.

@@ -46,8 +46,6 @@ pub(super) struct ProcessSums {
     window_cpu: f64,
     /// The greatest part of a window's time that was CPU time.
     busiest: f64,
-    /// What an uncontended pair takes at least, ns of CPU time.
-    pair_ns: f64,
     /// Own CPU time, all and observed.
     own: (f64, f64),
 }
@@ -75,7 +73,6 @@ impl ProcessSums {
         }
         self.sampled_time += cluster.time;
         self.sampled_cpu += cluster.cpu;
-        self.pair_ns = costs.bare_pair_ns;
         for (sizes, sample) in self.sizes.iter_mut().zip(&samples) {
             sizes.of += sample.of;
         }
@@ -127,19 +124,19 @@ impl ProcessSums {
 
     /// How many acquisitions there may have been at times that were unlike those of windows: if the process was much busier
     /// outside of them than in any of them, they have missed what it did then.
-    pub(super) fn unfamiliar(&self) -> f64 {
+    pub(super) fn unfamiliar(&self, costs: &Costs) -> f64 {
         let time = self.sizes[BY_TIME].plain;
-        if time <= 0.0 || self.pair_ns <= 0.0 {
+        if time <= 0.0 {
             return 0.0;
         }
         let excess = self.sampled_cpu - self.window_cpu / time * self.sampled_time;
         let missed = excess > UNFAMILIAR * self.sampled_cpu && self.busiest * self.sampled_time < self.sampled_cpu;
-        if missed { excess / self.pair_ns } else { 0.0 }
+        if missed { pairs_in(excess, costs) } else { 0.0 }
     }
 
     /// How many acquisitions of a lock there may have been that no window saw, of a process that was not observed whole.
-    pub(super) fn unseen(&self) -> f64 {
-        if self.pair_ns > 0.0 { (self.sampled_cpu - self.window_cpu).max(0.0) / self.pair_ns } else { 0.0 }
+    pub(super) fn unseen(&self, costs: &Costs) -> f64 {
+        pairs_in((self.sampled_cpu - self.window_cpu).max(0.0), costs)
     }
 
     /// Time of all stretches, ns.
@@ -195,4 +192,9 @@ impl ProcessSums {
             hold_factor,
         }
     }
+}
+
+/// So many uncontended pairs fit at most into this CPU time, ns.
+fn pairs_in(cpu: f64, costs: &Costs) -> f64 {
+    if costs.bare_pair_ns > 0.0 { cpu / costs.bare_pair_ns } else { 0.0 }
 }

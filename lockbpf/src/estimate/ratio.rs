@@ -1,5 +1,6 @@
 //! Totals: what was seen per unit of own work, times all of the work.
 
+use super::Costs;
 use super::interval::{Interval, gamma, student};
 use super::moments::{Count, Moments, Pairs};
 use super::process::{ProcessSums, Sizes};
@@ -8,18 +9,15 @@ use super::stretch::BY_TIME;
 /// Where fewer of those that are so long lie inside a window, weights end.
 pub(super) const LEAST_INSIDE: f64 = 0.02;
 
-/// One subject and the process that it belongs to.
+/// One subject, the process that it belongs to, and what observing costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale<'a> {
     pub process: &'a ProcessSums,
     pub moments: &'a Moments,
+    pub costs: &'a Costs,
 }
 
 impl<'a> Scale<'a> {
-    pub(super) fn of(process: &'a ProcessSums, moments: &'a Moments) -> Self {
-        Self { process, moments }
-    }
-
     /// Variance of a ratio over windows; `None` if there is not much more than one that counts.
     pub(super) fn variance(&self, pairs: &Pairs) -> Option<f64> {
         // Windows of equal weight that would tell as much (Kish).
@@ -59,26 +57,21 @@ pub(super) fn middle(bucket: usize) -> f64 {
 
 /// Acquisitions in all.
 pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
-    let Scale { process, moments } = scale;
+    let Scale { process, moments, costs } = scale;
     let (seen, all) = scale.waits(0.0);
     let completed = moments.contended.below;
     let hidden = if completed > 0.0 { 1.0 + (all - seen) / completed } else { 1.0 };
-    let ways = process.ways().iter().filter_map(|&way| {
-        let (sizes, count) = (process.sizes.get(way)?, moments.counts.get(way)?);
-        total(sizes, count, process)
-    });
-    // A program that works off what comes at its own pace, waiting busily, does not do less while observed: it waits less.
-    // One that had no time left to wait has no such pace.
-    let by_time = process.sizes.get(BY_TIME).zip(moments.counts.get(BY_TIME));
-    let paced = by_time.filter(|_| process.speed() > 0.5).and_then(|(sizes, count)| total(sizes, count, process));
-    let paced = paced.map(|total| total.low);
-    let sampled =
-        ways.reduce(Interval::or).map(|total| Interval { low: total.low.min(paced.unwrap_or(total.low)), ..total });
-    let sampled = sampled.map(|total| Interval { high: total.high + process.unfamiliar(), ..total });
-    let sampled = sampled
-        .map_or(Interval { high: moments.seen + process.unseen(), ..Interval::exact(moments.seen) }, |total| {
-            total.map(|x| x * hidden)
-        });
+    let in_way = |way: usize| total(process.sizes.get(way)?, moments.counts.get(way)?, process);
+    let sampled = match process.ways().iter().filter_map(|&way| in_way(way)).reduce(Interval::or) {
+        Some(total) => {
+            // A program that works off what comes at its own pace, waiting busily, does not do less while observed: it
+            // waits less. One that had no time left to wait has no such pace.
+            let paced = in_way(BY_TIME).filter(|_| process.speed() > 0.5);
+            let low = paced.map_or(total.low, |paced| total.low.min(paced.low));
+            Interval { low, high: total.high + process.unfamiliar(costs), ..total }.map(|x| x * hidden)
+        }
+        None => Interval { high: moments.seen + process.unseen(costs), ..Interval::exact(moments.seen) },
+    };
     sampled.map(|x| x.max(moments.seen) + moments.whole.acquisitions)
 }
 

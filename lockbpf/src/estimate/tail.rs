@@ -1,6 +1,5 @@
 //! The 99th percentile of holds.
 
-use super::Costs;
 use super::interval::{Interval, wilson};
 use super::mean::{Bias, inside, too_long};
 use super::moments::Pairs;
@@ -19,7 +18,7 @@ struct Tail {
 }
 
 /// The 99th percentile; `sampled` acquisitions are known from windows only. `mean` is the mean hold.
-pub(super) fn p99(scale: &Scale<'_>, sampled: f64, mean: Interval, costs: &Costs) -> Interval {
+pub(super) fn p99(scale: &Scale<'_>, sampled: f64, mean: Interval) -> Interval {
     let m = scale.moments;
     let longest = scale.process.time();
     let tails = tails(scale, sampled);
@@ -43,7 +42,7 @@ pub(super) fn p99(scale: &Scale<'_>, sampled: f64, mean: Interval, costs: &Costs
         // Every section was cut.
         return Interval { high: longest, ..mean };
     }
-    Bias::of(scale, costs).remove(observed)
+    Bias::of(scale).remove(observed)
 }
 
 /// For each bucket the tail that begins with it.

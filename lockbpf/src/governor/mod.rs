@@ -233,8 +233,8 @@ impl Policy {
         let rate = now.cost.0.saturating_sub(self.last.cost.0) as f64 / wall;
         let usage = now.cpu.0.saturating_sub(self.last.cpu.0) as f64 / wall;
         // A second's memory.
-        let weight = (wall / 1e9).min(1.0);
-        self.usage += (usage - self.usage) * weight.max(if self.usage == 0.0 { 1.0 } else { 0.0 });
+        let weight = if self.usage == 0.0 { 1.0 } else { (wall / 1e9).min(1.0) };
+        self.usage += (usage - self.usage) * weight;
         if matches!(self.state, State::Always) {
             self.peak = self.peak.max(rate);
         }
