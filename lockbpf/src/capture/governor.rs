@@ -23,8 +23,7 @@ const MAX_SPREAD: Duration = Duration::from_millis(100);
 /// The governor's nice value: it needs little, but that at once, lest a window last longer than it should.
 const NICE: i32 = -10;
 
-/// A stretch of a process's time: from the end of the last one to the closing of its gate (or the opening, where it then
-/// stays open).
+/// A stretch of a process's time: a cycle with its window, or the time for which its gate stayed open.
 #[derive(Clone, Copy)]
 pub struct Watched {
     /// The process.
@@ -144,8 +143,9 @@ struct Charge {
     from: Reading,
     /// The last reading.
     seen: Reading,
-    /// Where the gate was opened, while it is.
+    /// Where the gate was opened and closed again in this stretch, if it was.
     opened: Option<Reading>,
+    closed: Option<Reading>,
     /// Whether its last stretch has not been read yet.
     held: bool,
 }
@@ -153,7 +153,7 @@ struct Charge {
 impl Charge {
     /// One whose gate is closed.
     fn new(pid: u32, policy: Policy, reading: Reading) -> Self {
-        Self { pid, policy, due: reading.time, from: reading, seen: reading, opened: None, held: false }
+        Self { pid, policy, due: reading.time, from: reading, seen: reading, opened: None, closed: None, held: false }
     }
 
     /// Whether the gate has been open since the stretch began.
@@ -263,28 +263,37 @@ impl Work {
                     charge.opened = Some(opened);
                     if charge.policy.stays_open() {
                         // What went before was not observed at all.
-                        self.tell_stretch(slot, opened, false)?;
+                        self.tell_stretch(slot, opened)?;
                     }
                 }
                 Action::Close => {
-                    let whole = charge.is_whole();
                     self.gates.close(slot).ok()?;
                     let closed = self.gates.reading(slot, &self.costs);
                     self.gates.remove(slot);
-                    self.tell_stretch(slot, closed?, whole)?;
-                    self.charges.get_mut(&slot)?.held = true;
-                    return Some(());
+                    charge.closed = Some(closed?);
+                    if charge.is_whole() {
+                        return self.end_stretch(slot, closed?);
+                    }
                 }
+                Action::Next => return self.end_stretch(slot, reading),
             }
         }
     }
 
+    /// Tells the stretch that ends here, and lets the process be until its sums have been read.
+    fn end_stretch(&mut self, slot: u32, to: Reading) -> Option<()> {
+        self.tell_stretch(slot, to)?;
+        self.charges.get_mut(&slot)?.held = true;
+        Some(())
+    }
+
     /// Tells the stretch that ends here, and begins another.
-    fn tell_stretch(&mut self, slot: u32, to: Reading, whole: bool) -> Option<()> {
+    fn tell_stretch(&mut self, slot: u32, to: Reading) -> Option<()> {
         let charge = self.charges.get_mut(&slot)?;
+        let whole = charge.is_whole();
         let from = std::mem::replace(&mut charge.from, to);
-        let since = charge.opened.unwrap_or(to);
-        let open = (to.time.since(since.time), to.cpu - since.cpu, to.cost - since.cost);
+        let (since, until) = (charge.opened.unwrap_or(to), charge.closed.take().unwrap_or(to));
+        let open = (until.time.since(since.time), until.cpu - since.cpu, until.cost - since.cost);
         if !charge.policy.stays_open() {
             charge.opened = None;
         }
@@ -297,8 +306,8 @@ impl Work {
     fn dismiss(&mut self, slot: u32) {
         let _ = self.gates.close(slot);
         if let Some(charge) = self.charges.get(&slot) {
-            let (last, whole) = (charge.last(), charge.is_whole());
-            self.tell_stretch(slot, last, whole);
+            let last = charge.last();
+            self.tell_stretch(slot, last);
         }
         self.gates.remove(slot);
         self.gates.dismiss(slot);
@@ -313,9 +322,9 @@ impl Work {
         }
         for slot in slots {
             let Some(charge) = self.charges.get(&slot) else { continue };
-            let (last, whole) = (charge.last(), charge.is_whole());
+            let last = charge.last();
             let reading = self.gates.reading(slot, &self.costs).unwrap_or(last);
-            self.tell_stretch(slot, reading, whole);
+            self.tell_stretch(slot, reading);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Takes stretches and snapshots, and makes estimates of them.
 
+use super::mean::Bias;
 use super::moments::{Delta, Moments};
 use super::process::ProcessSums;
 use super::ratio::{self, Scale};
@@ -93,7 +94,12 @@ impl Estimator {
     #[must_use]
     pub fn coverage(&self) -> Estimates {
         let processes = self.processes.iter().map(|(&process, p)| p.coverage(process, 1.0, 1.0)).collect();
-        Estimates { budget: self.budget, processes, ..Estimates::default() }
+        Estimates {
+            budget: self.budget,
+            hold_bias_ns: Bias::beside(0.0, &self.costs).interval(),
+            processes,
+            ..Estimates::default()
+        }
     }
 
     /// The estimates, of everything for which there was a snapshot.
@@ -128,6 +134,7 @@ impl Estimator {
         });
         Estimates {
             budget: self.budget,
+            hold_bias_ns: Bias::beside(0.0, &self.costs).interval(),
             processes: processes.collect(),
             figures,
             beyond: self.beyond.len() as u64,

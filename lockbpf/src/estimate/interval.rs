@@ -40,6 +40,11 @@ impl Interval {
         Self { value: f(self.value), low: f(self.low), high: f(self.high) }
     }
 
+    /// A mean if of a share of all that it is the mean of nothing is known but that each is between 0 and `most`.
+    pub(super) fn unsure(self, share: f64, most: f64) -> Self {
+        Self { low: self.low * (1.0 - share), high: self.high + (most - self.high).max(0.0) * share, ..self }
+    }
+
     /// With the value inside, where rounding or a bound has left it outside.
     pub(super) fn in_order(self) -> Self {
         Self { low: self.low.min(self.value), high: self.high.max(self.value), ..self }

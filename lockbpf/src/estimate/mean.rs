@@ -1,5 +1,6 @@
 //! Ratios: the mean hold, the contended share.
 
+use super::Costs;
 use super::interval::{Interval, gamma, wilson};
 use super::ratio::{LEAST_INSIDE, Scale, middle};
 use super::stretch::multiples;
@@ -18,12 +19,21 @@ pub(super) struct Bias {
 impl Bias {
     /// Of one subject.
     pub(super) fn of(scale: &Scale<'_>) -> Self {
-        let (m, costs) = (scale.moments, scale.costs);
+        let m = scale.moments;
         let sections = m.contended.below + m.whole.completed;
         let inner = if sections > 0.0 { (m.inner_hits + m.whole.inner_hits) / sections } else { 0.0 };
+        Self::beside(inner, scale.costs)
+    }
+
+    /// Of sections with so many hits inside.
+    pub(super) fn beside(inner: f64, costs: &Costs) -> Self {
         let nominal = costs.hold_bias_ns + inner * costs.hit_ns;
         let (least, most) = multiples(costs);
         Self { nominal, least: least * nominal, most: most * nominal }
+    }
+
+    pub(super) fn interval(&self) -> Interval {
+        Interval { value: self.nominal, low: self.least, high: self.most }
     }
 
     /// An interval without it.
@@ -72,13 +82,16 @@ pub(super) fn hold(scale: &Scale<'_>, sampled: f64) -> Interval {
     let value = if m.hold.below > 0.0 { m.hold.ratio() + spanning / m.hold.below } else { 0.0 };
     // Few sections, in few windows, do not tell how far others differ: not worse than one in exponentially distributed ones.
     let few = m.seen.min(3.0) / 2.0;
-    let shape =
-        scale.variance(&m.hold).map_or(few, |variance| (value * value / variance.max(value * value * 1e-12)).max(few));
+    // What lies beyond the edges differs from window to window, too, unseen.
+    let edges = 1.0 + m.cut / m.seen.max(1.0);
+    let variance = scale.variance(&m.hold).map(|variance| edges * variance);
+    let shape = variance.map_or(few, |variance| (value * value / variance.max(value * value * 1e-12)).max(few));
     let longest = scale.process.time();
     let (least, most) = gamma(shape);
     let high = if least > 0.0 { (value / least).min(longest) } else { longest };
     let observed = Interval { value, low: value / most, high: high.max(value) + too_long(scale) * longest };
-    Bias::of(scale).remove(with_whole(observed, sampled, m.whole.hold_ns, m.whole.acquisitions))
+    let known = Bias::of(scale).remove(with_whole(observed, sampled, m.whole.hold_ns, m.whole.acquisitions));
+    known.unsure(scale.unknown_share(sampled), longest)
 }
 
 /// Share of contended acquisitions.
@@ -101,7 +114,8 @@ pub(super) fn contended_share(scale: &Scale<'_>, sampled: f64) -> Interval {
         low: corrected(low, distortion.max(1.0)),
         high: corrected(high, distortion.min(1.0)),
     };
-    with_whole(observed, sampled, m.whole.contended, m.whole.completed).map(|share| share.clamp(0.0, 1.0))
+    let known = with_whole(observed, sampled, m.whole.contended, m.whole.completed).map(|share| share.clamp(0.0, 1.0));
+    known.unsure(scale.unknown_share(sampled), 1.0)
 }
 
 /// A share of which the odds are so many times as high.

@@ -14,8 +14,9 @@
 //!
 //! **Work, not time.** A window slows its target, a tight loop 250 times, so what is scaled with is the target's own CPU time:
 //! the CPU time used less the cost of observing. A window stands for the time in which the same work would have passed
-//! unobserved. Each stretch counts by the inverse of its observed part, so that it does no harm if windows are shorter
-//! where more happens. Processes that use no measurable CPU time are scaled with time.
+//! unobserved. Each stretch counts by the inverse of the observed part of its [progress](crate::governor::progress), over
+//! which windows are spread evenly, so that it does no harm if windows are shorter where more happens. Processes that use no
+//! measurable CPU time are scaled with time.
 //!
 //! **Uncertainty.** Windows are clusters: only what differs between windows tells how far an estimate may be off. Intervals
 //! are of 95 %, skewed like those of counts (Fay and Feuer's for weighted sums of Poisson counts), so that what was seen in few
@@ -109,6 +110,8 @@ pub struct Figures {
 pub struct Estimates {
     /// Share of the target's CPU time that observing was allowed to cost; `None` without a bound.
     pub budget: Option<f64>,
+    /// What observing adds to a hold, ns: figures here are without it, sums of what was observed as a whole are not.
+    pub hold_bias_ns: Interval,
     /// Every process with stretches, in the order of their numbers.
     pub processes: Vec<Coverage>,
     /// What is estimated, in order. Only of processes that were not observed as a whole.

@@ -4,7 +4,7 @@ use super::Costs;
 use super::interval::{Interval, gamma, student};
 use super::moments::{Count, Moments, Pairs};
 use super::process::{ProcessSums, Sizes};
-use super::stretch::BY_TIME;
+use super::stretch::FREE;
 
 /// Where fewer of those that are so long lie inside a window, weights end.
 pub(super) const LEAST_INSIDE: f64 = 0.02;
@@ -18,6 +18,18 @@ pub(super) struct Scale<'a> {
 }
 
 impl<'a> Scale<'a> {
+    /// How many acquisitions there may have been of which no window tells.
+    pub(super) fn unknown(&self) -> f64 {
+        let seen = self.moments.windows > 0.0;
+        if seen { self.process.unfamiliar(self.costs) } else { self.process.unseen(self.costs) }
+    }
+
+    /// The same as a share of all, beside those seen and `sampled` estimated ones.
+    pub(super) fn unknown_share(&self, sampled: f64) -> f64 {
+        let unknown = self.unknown();
+        if unknown > 0.0 { unknown / (unknown + sampled + self.moments.whole.acquisitions) } else { 0.0 }
+    }
+
     /// Variance of a ratio over windows; `None` if there is not much more than one that counts.
     pub(super) fn variance(&self, pairs: &Pairs) -> Option<f64> {
         // Windows of equal weight that would tell as much (Kish).
@@ -57,7 +69,7 @@ pub(super) fn middle(bucket: usize) -> f64 {
 
 /// Acquisitions in all.
 pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
-    let Scale { process, moments, costs } = scale;
+    let Scale { process, moments, .. } = scale;
     let (seen, all) = scale.waits(0.0);
     let completed = moments.contended.below;
     let hidden = if completed > 0.0 { 1.0 + (all - seen) / completed } else { 1.0 };
@@ -66,11 +78,11 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
         Some(total) => {
             // A program that works off what comes at its own pace, waiting busily, does not do less while observed: it
             // waits less. One that had no time left to wait has no such pace.
-            let paced = in_way(BY_TIME).filter(|_| process.speed() > 0.5);
+            let paced = in_way(FREE).filter(|_| process.speed() > 0.5);
             let low = paced.map_or(total.low, |paced| total.low.min(paced.low));
-            Interval { low, high: total.high + process.unfamiliar(costs), ..total }.map(|x| x * hidden)
+            Interval { low, high: total.high + scale.unknown(), ..total }.map(|x| x * hidden)
         }
-        None => Interval { high: moments.seen + process.unseen(costs), ..Interval::exact(moments.seen) },
+        None => Interval { high: moments.seen + scale.unknown(), ..Interval::exact(moments.seen) },
     };
     sampled.map(|x| x.max(moments.seen) + moments.whole.acquisitions)
 }

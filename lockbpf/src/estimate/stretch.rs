@@ -1,11 +1,12 @@
 //! Stretches of a process's time, and what a window in one stands for.
 
 use super::{COST_RANGE, Costs};
+use crate::governor::progress;
 use crate::id::Process;
 use crate::units::{Nanos, Time};
 
 /// A stretch of a process's time, and what of it was fully observed: either all of it (the full tier stayed open) or one
-/// window at a random place in it.
+/// window at a random place in it: in its [`progress`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// The process.
@@ -28,9 +29,9 @@ pub struct Stretch {
     pub whole: bool,
 }
 
-/// Ways to say how much of a stretch a window stands for: with the cost as calibrated, as low and as high as it may be,
-/// and by time alone.
-pub(super) const WAYS: usize = 4;
+/// Ways to say how much of a stretch a window stands for: with the cost as calibrated, as low and as high as it may be, by
+/// time alone, and as if observing cost nothing.
+pub(super) const WAYS: usize = 5;
 /// The cost as calibrated.
 pub(super) const NOMINAL: usize = 0;
 /// At the least cost.
@@ -39,6 +40,8 @@ pub(super) const CHEAP: usize = 1;
 pub(super) const DEAR: usize = 2;
 /// By time.
 pub(super) const BY_TIME: usize = 3;
+/// As if it cost nothing: for a program that waits busily, of which observing takes only waiting.
+pub(super) const FREE: usize = 4;
 
 /// A window in one of these ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,7 +50,7 @@ pub(super) struct Sample {
     pub size: f64,
     /// Size of the stretch.
     pub of: f64,
-    /// Inverse of the part of the stretch for which the window stands.
+    /// Inverse of the part of the stretch's progress for which the window stands.
     pub weight: f64,
 }
 
@@ -107,10 +110,12 @@ impl Cluster {
             let speed = if self.observed_cpu > 0.0 { size / self.observed_cpu } else { 1.0 };
             let slowed = busy * (1.0 - speed);
             let stands_for = (self.observed - slowed).max(1.0);
-            Sample { size, of, weight: (self.time - slowed).max(stands_for) / stands_for }
+            let (inside, all) = (progress(size, stands_for), progress(of, (self.time - slowed).max(stands_for)));
+            Sample { size, of, weight: all / inside }
         };
-        let time = Sample { size: self.observed, of: self.time, weight: self.time / self.observed.max(1.0) };
-        [way(1.0), way(least), way(most), time]
+        let nominal = way(1.0);
+        let time = Sample { size: self.observed, of: self.time, weight: nominal.weight };
+        [nominal, way(least), way(most), time, way(0.0)]
     }
 }
 

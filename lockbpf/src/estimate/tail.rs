@@ -42,7 +42,8 @@ pub(super) fn p99(scale: &Scale<'_>, sampled: f64, mean: Interval) -> Interval {
         // Every section was cut.
         return Interval { high: longest, ..mean };
     }
-    Bias::of(scale).remove(observed)
+    let known = Bias::of(scale).remove(observed);
+    if scale.unknown_share(sampled) > BEYOND { Interval { low: 0.0, high: longest, ..known } } else { known }
 }
 
 /// For each bucket the tail that begins with it.

@@ -2,9 +2,10 @@
 //! places, as long and as far apart as the budget allows.
 //!
 //! Pure: it is told what observing has cost and what the process has used, and says what to do and when to ask again. While
-//! the tier does not stay open, time is divided into cycles with one window each. The lengths of a cycle and of its window are
-//! settled before it begins, and the window's place is drawn at random, so that what is seen there may stand for the whole,
-//! also of a program whose work is periodic.
+//! the tier does not stay open, the process's [`progress`] is divided into cycles with one window each. The lengths of a cycle
+//! and of its window are settled before it begins, and the window's place is drawn at random, so that what is seen there may
+//! stand for the whole, also of a program whose work is periodic. Progress is more CPU time than time: a program that does in
+//! short bursts most of what it does is looked at in bursts.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -19,7 +20,13 @@ const SPEND: f64 = 0.7;
 /// Usual length of a cycle.
 const CYCLE: Duration = Duration::from_millis(500);
 /// Longest cycle: a tier that opens more seldom than this tells too little.
-const MAX_CYCLE: Duration = Duration::from_secs(2);
+const MAX_CYCLE: Duration = Duration::from_secs(4);
+/// So many times its length a cycle may last, if the process becomes idle meanwhile.
+const PATIENCE: u32 = 3;
+/// The greatest part of a cycle that its window takes.
+pub const PART: f64 = 1.0 / 3.0;
+/// Weight of time against CPU time in a process's progress.
+const IDLE: f64 = 0.02;
 /// Shortest window worth its opening.
 const MIN_WINDOW: Duration = Duration::from_millis(5);
 /// Cost beyond the budget at which the tier is closed: a burst is paid back later.
@@ -35,6 +42,10 @@ const MEMORY: f64 = 0.9;
 const REPAY_CYCLES: f64 = 16.0;
 /// Windows that must have been cheap before the tier stays open.
 const CALM_WINDOWS: u32 = 4;
+/// The kernel brings the CPU clock of a process that runs up to date at its ticks, so a window is not closed before the
+/// clock has moved: but not later than this, beyond the slowest tick, and looked at so often meanwhile.
+const MAX_TICK: Duration = Duration::from_millis(11);
+const TICK_LOOK: Duration = Duration::from_micros(400);
 /// How often an open tier is looked at: with closing it, a burst is over well within 200 ms.
 pub const LOOK: Duration = Duration::from_millis(5);
 
@@ -67,6 +78,18 @@ pub struct Reading {
     pub cost: Nanos,
 }
 
+impl Reading {
+    fn progress(&self) -> f64 {
+        progress((self.cpu - self.cost).0 as f64, self.time.0 as f64)
+    }
+}
+
+/// How far a process gets in so much own CPU time and time: over this, windows are spread evenly.
+#[must_use]
+pub fn progress(own_cpu: f64, time: f64) -> f64 {
+    own_cpu + IDLE * time
+}
+
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -76,20 +99,44 @@ pub enum Action {
     Open,
     /// Close the tier.
     Close,
+    /// Nothing: a cycle is over, of which what was seen in its window tells.
+    Next,
+}
+
+/// The end of a window or a cycle: when the process has got so far, and a time at the latest.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    progress: f64,
+    latest: Time,
+}
+
+/// How much a window is to cover: of the process's progress, and of time, whichever is less.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    progress: f64,
+    time: Duration,
+}
+
+impl End {
+    fn is_reached(&self, now: Reading) -> bool {
+        now.progress() >= self.progress || now.time >= self.latest
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Open until it costs too much.
     Always,
-    /// In a cycle, before its window.
-    Before { open: Time, window: Duration, end: Time },
+    /// In a cycle, before its window, which is to be opened when the process has got so far.
+    Before { open: f64, window: Window, end: End },
     /// Being opened: for a window of a cycle, or to stay open.
-    Opening(Option<(Duration, Time)>),
+    Opening(Option<(Window, End)>),
     /// In the window of a cycle.
-    During { close: Time, end: Time, opened: Reading },
+    During { close: End, end: End, opened: Reading },
+    /// At its end, until the clock moves on from what was read first.
+    Closing { end: End, opened: Reading, first: Reading },
     /// In a cycle, after its window.
-    After { end: Time },
+    After { end: End },
     /// Between stretches.
     Between { always: bool },
 }
@@ -105,8 +152,9 @@ pub struct Policy {
     peak: f64,
     /// Cost (ns) and time (ns) of windows, lately.
     mean: (f64, f64),
-    /// CPU time per time, smoothed.
+    /// CPU time per time, smoothed, and as it was last.
     usage: f64,
+    pace: f64,
     /// What opening and closing take, during which the probes cost but tell nothing.
     edges: Duration,
     calm: u32,
@@ -136,6 +184,7 @@ impl Policy {
             peak: 0.0,
             mean: (0.0, 0.0),
             usage: 0.0,
+            pace: 0.0,
             edges: Duration::from_millis(10),
             calm: 0,
             random,
@@ -145,7 +194,7 @@ impl Policy {
     /// Whether the tier is to be open now.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.state, State::Always | State::During { .. })
+        matches!(self.state, State::Always | State::During { .. } | State::Closing { .. })
     }
 
     /// Tells how long the probes were in place while the tier was not open, at one opening and closing.
@@ -158,8 +207,8 @@ impl Policy {
         if let State::Opening(window) = self.state {
             self.state = match window {
                 Some((window, end)) => {
-                    let close = later(now.time, window);
-                    State::During { close, end: end.max(close), opened: now }
+                    let progress = now.progress() + window.progress;
+                    State::During { close: End { progress, latest: later(now.time, window.time) }, end, opened: now }
                 }
                 None => State::Always,
             };
@@ -183,39 +232,69 @@ impl Policy {
                 Action::Close
             }
             State::Always => Action::Wait(later(now.time, LOOK)),
-            State::Before { open, window, end } if now.time >= open => {
+            State::Before { open, window, end } if now.progress() + self.lead() >= open => {
                 self.state = State::Opening(Some((window, end)));
                 Action::Open
             }
-            State::Before { open, .. } => Action::Wait(open),
+            State::Before { end, .. } if now.time >= end.latest => {
+                self.state = State::Between { always: false };
+                Action::Next
+            }
+            State::Before { open, end, .. } => Action::Wait(self.soonest(now, open).min(end.latest)),
             State::Opening(_) => Action::Open,
             State::During { close, end, opened } => {
-                let spent = now.cost.0.saturating_sub(opened.cost.0) as f64;
-                let over = spent > 1.5 * self.burst() + CREDIT.as_nanos() as f64 / 2.0;
-                if now.time < close && !over {
-                    return Action::Wait(close.min(later(now.time, LOOK)));
+                if !close.is_reached(now) && !self.is_over(opened, now) {
+                    return Action::Wait(close.latest.min(later(now.time, LOOK)));
+                }
+                self.state = State::Closing { end, opened, first: now };
+                self.look(now)
+            }
+            State::Closing { end, opened, first } => {
+                let stands = now.cpu == first.cpu && now.cpu > opened.cpu && now.time < later(first.time, MAX_TICK);
+                if stands && !self.is_over(opened, now) {
+                    return Action::Wait(later(now.time, TICK_LOOK));
                 }
                 self.assess(opened, now);
                 self.state = State::After { end };
                 Action::Close
             }
-            State::After { end } if now.time >= end => {
+            State::After { end } if end.is_reached(now) => {
                 self.state = State::Between { always: self.calm >= CALM_WINDOWS && self.debt(now) <= 0.0 };
-                self.look(now)
+                Action::Next
             }
-            State::After { end } => Action::Wait(end),
+            State::After { end } => Action::Wait(self.soonest(now, end.progress).min(end.latest)),
             State::Between { always: true } => {
                 self.state = State::Opening(None);
                 Action::Open
             }
             State::Between { always: false } => {
                 let (cycle, window) = self.plan(now);
-                let room = cycle.saturating_sub(window).saturating_sub(self.edges);
-                let open = later(now.time, room.mul_f64(self.random.f64()));
-                self.state = State::Before { open, window, end: later(now.time, cycle) };
-                Action::Wait(open)
+                let (begin, ns) = (now.progress(), cycle.as_nanos() as f64);
+                let length = progress(self.usage * ns, ns);
+                let end = End { progress: begin + length, latest: later(now.time, cycle * PATIENCE) };
+                let window = Window { progress: length * PART, time: window };
+                let open = begin + length * self.random.f64();
+                self.state = State::Before { open, window, end };
+                self.look(now)
             }
         }
+    }
+
+    /// How far the process gets until what is begun now is done.
+    fn lead(&self) -> f64 {
+        let opening = self.edges.as_nanos() as f64 / 2.0;
+        progress(self.pace * opening, opening)
+    }
+
+    /// When the process can have got so far, even if it takes up more CPUs at once; it is not looked at all the time.
+    fn soonest(&self, now: Reading, target: f64) -> Time {
+        let rest = (target - now.progress() - self.lead()).max(0.0) / (1.0 + 2.0 * self.usage.max(self.pace));
+        later(now.time, Duration::from_nanos(rest as u64).max(LOOK))
+    }
+
+    /// Whether a window has cost more than it may.
+    fn is_over(&self, opened: Reading, now: Reading) -> bool {
+        (now.cost - opened.cost).0 as f64 > 1.5 * self.burst() + CREDIT.as_nanos() as f64 / 2.0
     }
 
     /// What observing has cost beyond the part of the budget that is to be spent, ns.
@@ -232,6 +311,7 @@ impl Policy {
         }
         let rate = now.cost.0.saturating_sub(self.last.cost.0) as f64 / wall;
         let usage = now.cpu.0.saturating_sub(self.last.cpu.0) as f64 / wall;
+        self.pace = usage;
         // A second's memory.
         let weight = if self.usage == 0.0 { 1.0 } else { (wall / 1e9).min(1.0) };
         self.usage += (usage - self.usage) * weight;
@@ -273,7 +353,7 @@ impl Policy {
         let shortest = (2.0 * (least + edges) * rate).min((least + edges) * rate + repay) / income;
         let cycle = shortest.clamp(CYCLE.as_nanos() as f64, MAX_CYCLE.as_nanos() as f64);
         let spend = (income * cycle - repay).max(income * cycle / 2.0);
-        let window = (spend / rate - edges).min(most).clamp(least, cycle / 2.0);
+        let window = (spend / rate - edges).min(most).clamp(least, cycle * PART);
         // Not a clock's beat.
         let cycle = cycle * (0.8 + 0.4 * self.random.f64());
         (Duration::from_nanos(cycle as u64), Duration::from_nanos(window as u64))

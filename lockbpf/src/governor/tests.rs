@@ -45,6 +45,7 @@ fn run(load: Load, seconds: u64, seed: u64) -> Run {
                     policy.opened(now);
                     (open, since) = (true, now.time.0);
                 }
+                Action::Next => assert!(!open),
                 Action::Close => {
                     assert!(open);
                     open = false;

@@ -40,8 +40,10 @@ pub(super) fn observed(entry: &ObservedEntry) -> String {
     let all = &entry.overall;
     let windows = if all.windows > 0 { format!(" ({})", counted(all.windows, "window")) } else { String::new() };
     let budget = entry.budget.map(|budget| format!(" (budget {})", percent(budget))).unwrap_or_default();
+    let bias = Ns::new(entry.hold_bias_ns.value.round() as u64);
+    let bias = if all.estimated { String::new() } else { format!(" It makes each hold about {bias} longer.") };
     format!(
-        "Fully observed {} of the time{windows}; observing cost {} of the target's CPU time{budget}.",
+        "Fully observed {} of the time{windows}; observing cost {} of the target's CPU time{budget}.{bias}",
         percent(all.time_share),
         percent(all.cost_share)
     )

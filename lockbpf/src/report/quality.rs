@@ -69,6 +69,7 @@ fn observed(estimates: &Estimates, observation: &Observation) -> ObservedEntry {
     };
     ObservedEntry {
         budget: estimates.budget,
+        hold_bias_ns: estimates.hold_bias_ns,
         overall: entry(&estimates.overall()),
         processes: estimates.processes.iter().map(process).collect(),
     }

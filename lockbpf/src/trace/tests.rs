@@ -258,6 +258,7 @@ fn estimates() -> BoxedStrategy<Estimates> {
     (option::of(0.0..1.0), vec(coverage, 0..4), vec((subject, figures()), 0..9), number())
         .prop_map(|(budget, processes, figures, beyond)| Estimates {
             budget,
+            hold_bias_ns: Interval { value: 900.0, low: 540.0, high: 1_350.0 },
             processes,
             figures,
             beyond,

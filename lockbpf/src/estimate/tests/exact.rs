@@ -2,6 +2,7 @@
 
 use super::sim::{COSTS, Kernel, P, Random, lock, site};
 use crate::estimate::{Estimator, Stretch, Subject};
+use crate::governor::progress;
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::Via;
 
@@ -128,6 +129,16 @@ impl Slowed {
         self.taken += seen;
         (seen, cpu)
     }
+
+    /// Runs unobserved until it has got so far. Returns the CPU time used.
+    fn advance(&mut self, target: f64) -> f64 {
+        let (mut used, mut time) = (0.0, 0.0);
+        while progress(used, time) < target {
+            used += self.run(1e5, 0.0).1;
+            time += 1e5;
+        }
+        used
+    }
 }
 
 #[test]
@@ -138,11 +149,13 @@ fn what_a_window_slows_counts_for_the_work_that_it_would_have_done() {
         let (mut estimator, mut kernel) = (Estimator::new(COSTS, Some(0.03)), Kernel::default());
         let mut program = Slowed { at: random.unit() * 1e9, taken: 0.0 };
         let cost = 2.0 * COSTS.hit_ns;
+        // What the program gets done in 500 ms, on average.
+        let step = progress(0.37, 1.0) * 500e6;
         for at in 0..60 {
-            let (window, place) = (30e6, random.unit() * 470e6);
-            let (_, before) = program.run(place, 0.0);
+            let (window, place) = (30e6, random.unit() * step);
+            let before = program.advance(place);
             let (seen, during) = program.run(window, cost);
-            let (_, after) = program.run(470e6 - place, 0.0);
+            let after = program.advance(step - place);
             acquire(&mut kernel, 0, seen as u64, 400);
             estimator.stretch(Stretch {
                 observed: Nanos(window as u64),

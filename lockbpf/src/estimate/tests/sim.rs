@@ -1,6 +1,7 @@
 //! Programs whose truth is known, and the windows through which they are seen.
 
 use crate::estimate::{Costs, Estimates, Estimator, Stretch};
+use crate::governor::{PART, progress};
 use crate::id::{Lock, Process, Site};
 use crate::sums::KernelSums;
 use crate::units::{Nanos, Time};
@@ -73,12 +74,27 @@ impl Program {
         }
         sum
     }
+
+    /// Its progress until then.
+    fn progress(&self, until: f64) -> f64 {
+        progress(self.used(until), until)
+    }
+
+    /// When it has got so far.
+    fn when(&self, target: f64) -> f64 {
+        let (mut low, mut high) = (0.0, self.length);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            *(if self.progress(middle) < target { &mut low } else { &mut high }) = middle;
+        }
+        high
+    }
 }
 
 /// How a program is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looks {
-    /// Time between windows, ns.
+    /// Mean time between windows, ns.
     pub spacing: f64,
     /// Shortest and longest window, ns.
     pub window: (f64, f64),
@@ -150,11 +166,13 @@ impl Kernel {
 pub(super) fn look(program: &Program, looks: &Looks, random: &mut Random) -> Estimates {
     let mut estimator = Estimator::new(COSTS, Some(0.03));
     let mut kernel = Kernel::default();
-    let mut from = 0.0;
+    let step = program.progress(program.length) * looks.spacing / program.length;
+    let (mut from, mut begin) = (0.0, 0.0);
     while from < program.length {
-        let to = (from + looks.spacing).min(program.length);
-        let length = random.between(looks.window.0, looks.window.1).min(to - from);
-        let open = from + random.unit() * (to - from - length);
+        let open = program.when(begin + random.unit() * step).max(from);
+        let most = program.when(program.progress(open) + step * PART) - open;
+        let length = random.between(looks.window.0, looks.window.1).min(most);
+        begin += step;
         let first = program.sections.partition_point(|s| s.acquire < open);
         let last = program.sections.get(first.saturating_add(looks.most)).map_or(f64::MAX, |s| s.acquire);
         let close = (open + length).min(last);
@@ -165,6 +183,7 @@ pub(super) fn look(program: &Program, looks: &Looks, random: &mut Random) -> Est
                 hits += 2.0;
             }
         }
+        let to = program.when(begin).max(close);
         let cost = hits * COSTS.hit_ns;
         let own = program.used(close) - program.used(open);
         let all = program.used(to) - program.used(from);

@@ -208,6 +208,7 @@ fn coverage(runs: &[&ObservedEntry]) -> Option<ObservedEntry> {
     let first = runs.first()?;
     Some(ObservedEntry {
         budget: first.budget,
+        hold_bias_ns: first.hold_bias_ns,
         overall: CoverageEntry {
             time_share: mean(|c| c.time_share),
             cpu_share: mean(|c| c.cpu_share),

@@ -1,6 +1,7 @@
 //! How far a report can be trusted.
 
 use super::value::Ns;
+use crate::estimate::Interval;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -50,6 +51,8 @@ pub struct QualityEntry {
 pub struct ObservedEntry {
     /// Share of the target's CPU time that observing was allowed to cost; `null` without a bound.
     pub budget: Option<f64>,
+    /// What observing adds to a hold, ns. Estimates are without it, exact figures are not.
+    pub hold_bias_ns: Interval,
     /// Over all processes.
     #[serde(flatten)]
     pub overall: CoverageEntry,

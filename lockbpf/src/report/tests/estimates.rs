@@ -50,7 +50,14 @@ fn sampled(complete: bool) -> Observation {
     ];
     figures.retain(|_| complete);
     let mut o = found(&o);
-    let estimates = Estimates { budget: Some(0.03), processes: vec![coverage()], figures, beyond: 0, complete };
+    let estimates = Estimates {
+        budget: Some(0.03),
+        hold_bias_ns: Interval { value: 900.0, low: 540.0, high: 1_350.0 },
+        processes: vec![coverage()],
+        figures,
+        beyond: 0,
+        complete,
+    };
     estimate::apply(&estimates, &mut o.sums, &mut o.threads);
     o.estimates = Some(estimates);
     o
@@ -91,6 +98,7 @@ fn json_has_intervals_and_what_was_observed() {
     let observed = &json["quality"]["observed"];
     assert_eq!((&observed["budget"], &observed["windows"]), (&0.03.into(), &61.into()));
     assert_eq!(observed["processes"][0]["pid"], 1234);
+    assert_eq!(observed["hold_bias_ns"], serde_json::json!({"value": 900.0, "low": 540.0, "high": 1_350.0}));
     assert!((observed["time_share"].as_f64().unwrap() - 0.031).abs() < 1e-9);
     assert_eq!(serde_json::from_value::<Report>(json).unwrap(), r);
     let exact = serde_json::to_value(report(&server())).unwrap();

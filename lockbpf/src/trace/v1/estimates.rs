@@ -18,6 +18,7 @@ pub(in super::super) fn payloads(estimates: &Estimates) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     out.extend([u8::from(estimates.complete), u8::from(estimates.budget.is_some())]);
     put_float(&mut out, estimates.budget.unwrap_or_default());
+    put_interval(&mut out, &estimates.hold_bias_ns);
     put(&mut out, estimates.beyond);
     put(&mut out, estimates.figures.len() as u64);
     put(&mut out, estimates.processes.len() as u64);
@@ -38,7 +39,7 @@ pub(in super::super) fn payloads(estimates: &Estimates) -> Vec<Vec<u8>> {
         }
         put_subject(&mut out, subject);
         for i in [figures.acquisitions, figures.hold_mean_ns, figures.hold_p99_ns, figures.contended_share] {
-            [i.value, i.low, i.high].into_iter().for_each(|number| put_float(&mut out, number));
+            put_interval(&mut out, &i);
         }
     }
     payloads.push(out);
@@ -95,7 +96,8 @@ fn coverage(from: &mut Cursor) -> Result<(Estimates, u64), Malformed> {
     let complete = code_in(&[false, true], from)?;
     let bounded = code_in(&[false, true], from)?;
     let budget = float(from)?;
-    let mut estimates = Estimates { budget: bounded.then_some(budget), complete, ..Estimates::default() };
+    let hold_bias_ns = interval(from)?;
+    let mut estimates = Estimates { budget: bounded.then_some(budget), hold_bias_ns, complete, ..Estimates::default() };
     estimates.beyond = from.number()?;
     let announced = from.number()?;
     for _ in 0..from.count()? {
@@ -160,6 +162,10 @@ fn figures(from: &mut Cursor) -> Result<Figures, Malformed> {
         hold_p99_ns: interval(from)?,
         contended_share: interval(from)?,
     })
+}
+
+fn put_interval(out: &mut Vec<u8>, i: &Interval) {
+    [i.value, i.low, i.high].into_iter().for_each(|number| put_float(out, number));
 }
 
 fn interval(from: &mut Cursor) -> Result<Interval, Malformed> {

@@ -58,9 +58,10 @@ impl Quantity {
         }
     }
 
-    /// What a report states of a lock. Where it states no interval it claims to be exact, but for quantiles, which are then
-    /// said to be right within a factor of two. The only place that knows what these fields are called.
-    pub(super) fn stated(self, lock: &Value) -> Option<Interval> {
+    /// What a report states of a lock. Where it states no interval it claims to be exact, but for holds, of which it says by how
+    /// much observing has lengthened them, and for quantiles, which are right within a factor of two. The only place that
+    /// knows what these fields are called.
+    pub(super) fn stated(self, lock: &Value, report: &Value) -> Option<Interval> {
         let name = match self {
             Self::Acquisitions => "acquisitions",
             Self::HoldMean => "hold_mean_ns",
@@ -73,10 +74,16 @@ impl Quantity {
         }
         let number = |pointer: &str| lock.pointer(pointer)?.as_f64();
         let exact = |value| Interval { value, low: value, high: value };
+        let bias = |end: &str| report.pointer(&format!("/quality/observed/hold_bias_ns/{end}"))?.as_f64();
+        let hold = |shortest: f64, hold: f64, longest: f64| {
+            let [value, low, high] = [(hold, "value"), (shortest, "high"), (longest, "low")]
+                .map(|(hold, end)| (hold - bias(end).unwrap_or(0.0)).max(0.0));
+            Interval { value, low, high }
+        };
         match self {
             Self::Acquisitions => number("/acquisitions").map(exact),
-            Self::HoldMean => number("/hold_ns/mean").map(exact),
-            Self::HoldP99 => number("/hold_ns/p99").map(|p99| Interval { value: p99, low: p99 / 2.0, high: p99 * 2.0 }),
+            Self::HoldMean => number("/hold_ns/mean").map(|mean| hold(mean, mean, mean)),
+            Self::HoldP99 => number("/hold_ns/p99").map(|p99| hold(p99 / 2.0, p99, p99 * 2.0)),
             Self::ContendedShare => Some(exact(number("/contended")? / number("/acquisitions")?.max(1.0))),
         }
     }
@@ -103,9 +110,12 @@ mod tests {
         let mut lock = json!({"acquisitions": 8, "contended": 2, "hold_ns": {"mean": 5.5, "p99": 9}});
         let exact = |value| Some(Interval { value, low: value, high: value });
         let p99 = Some(Interval { value: 9.0, low: 4.5, high: 18.0 });
-        assert_eq!(Quantity::ALL.map(|q| q.stated(&lock)), [exact(8.0), exact(5.5), p99, exact(0.25)]);
+        let report = json!({});
+        assert_eq!(Quantity::ALL.map(|q| q.stated(&lock, &report)), [exact(8.0), exact(5.5), p99, exact(0.25)]);
         lock["estimates"] = json!({"acquisitions": {"value": 80, "low": 70, "high": 95}});
         let estimated = Interval { value: 80.0, low: 70.0, high: 95.0 };
-        assert_eq!(Quantity::Acquisitions.stated(&lock), Some(estimated));
+        assert_eq!(Quantity::Acquisitions.stated(&lock, &report), Some(estimated));
+        let report = json!({"quality": {"observed": {"hold_bias_ns": {"value": 1, "low": 0.5, "high": 2}}}});
+        assert_eq!(Quantity::HoldMean.stated(&lock, &report), Some(Interval { value: 4.5, low: 3.5, high: 5.0 }));
     }
 }

@@ -103,7 +103,7 @@ fn statements(truth: &Value, report: &Value) -> Vec<Statement> {
                 lock: name,
                 quantity,
                 truth,
-                stated: told.and_then(|told| quantity.stated(told)),
+                stated: told.and_then(|told| quantity.stated(told, report)),
             });
         }
     }
