@@ -6,6 +6,8 @@ use super::moments::{Count, Moments, Pairs};
 use super::process::{ProcessSums, Sizes};
 use super::stretch::FREE;
 
+/// What placing and removing probes may take of the target's CPU time, which is not priced.
+const PLACING: f64 = 0.03;
 /// Where fewer of those that are so long lie inside a window, weights end.
 pub(super) const LEAST_INSIDE: f64 = 0.02;
 
@@ -79,7 +81,7 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
             // A program that works off what comes at its own pace, waiting busily, does not do less while observed: it
             // waits less. One that had no time left to wait has no such pace.
             let paced = in_way(FREE).filter(|_| process.speed() > 0.5);
-            let low = paced.map_or(total.low, |paced| total.low.min(paced.low));
+            let low = paced.map_or(total.low, |paced| total.low.min(paced.low * (1.0 - PLACING)));
             Interval { low, high: total.high + scale.unknown(), ..total }.map(|x| x * hidden)
         }
         None => Interval { high: moments.seen + scale.unknown(), ..Interval::exact(moments.seen) },
