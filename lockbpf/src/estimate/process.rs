@@ -122,16 +122,26 @@ impl ProcessSums {
         if self.window_cpu > 0.0 { (self.sizes[NOMINAL].plain / self.window_cpu).clamp(1e-6, 1.0) } else { 1.0 }
     }
 
-    /// How many acquisitions there may have been at times that were unlike those of windows: if the process was much busier
-    /// outside of them than in any of them, they have missed what it did then.
+    /// How many acquisitions there may have been at times that were unlike those of windows.
     pub(super) fn unfamiliar(&self, costs: &Costs) -> f64 {
+        pairs_in(self.unfamiliar_cpu(), costs)
+    }
+
+    /// The part of the sampled CPU time that was used at times unlike those of windows.
+    pub(super) fn unfamiliar_share(&self) -> f64 {
+        if self.sampled_cpu > 0.0 { self.unfamiliar_cpu() / self.sampled_cpu } else { 0.0 }
+    }
+
+    /// CPU time used at times that were unlike those of windows: if the process was much busier outside of them than in
+    /// any of them, they have missed what it did then.
+    fn unfamiliar_cpu(&self) -> f64 {
         let time = self.sizes[BY_TIME].plain;
         if time <= 0.0 {
             return 0.0;
         }
         let excess = self.sampled_cpu - self.window_cpu / time * self.sampled_time;
         let missed = excess > UNFAMILIAR * self.sampled_cpu && self.busiest * self.sampled_time < self.sampled_cpu;
-        if missed { pairs_in(excess, costs) } else { 0.0 }
+        if missed { excess } else { 0.0 }
     }
 
     /// How many acquisitions of a lock there may have been that no window saw, of a process that was not observed whole.

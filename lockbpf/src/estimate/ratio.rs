@@ -82,6 +82,7 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
             // waits less. One that had no time left to wait has no such pace.
             let paced = in_way(FREE).filter(|_| process.speed() > 0.5);
             let low = paced.map_or(total.low, |paced| total.low.min(paced.low * (1.0 - PLACING)));
+            let low = low * (1.0 - process.unfamiliar_share());
             Interval { low, high: total.high + scale.unknown(), ..total }.map(|x| x * hidden)
         }
         None => Interval { high: moments.seen + scale.unknown(), ..Interval::exact(moments.seen) },

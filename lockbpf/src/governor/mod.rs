@@ -20,7 +20,7 @@ const SPEND: f64 = 0.7;
 /// Usual length of a cycle.
 const CYCLE: Duration = Duration::from_millis(500);
 /// Longest cycle: a tier that opens more seldom than this tells too little.
-const MAX_CYCLE: Duration = Duration::from_secs(4);
+const MAX_CYCLE: Duration = Duration::from_secs(8);
 /// So many times its length a cycle may last, if the process becomes idle meanwhile.
 const PATIENCE: u32 = 3;
 /// The greatest part of a cycle that its window takes.
@@ -29,8 +29,11 @@ pub const PART: f64 = 1.0 / 3.0;
 const IDLE: f64 = 0.02;
 /// Shortest window worth its opening.
 const MIN_WINDOW: Duration = Duration::from_millis(5);
-/// Cost beyond the budget at which the tier is closed: a burst is paid back later.
-const CREDIT: Duration = Duration::from_millis(8);
+/// Cost beyond the budget at which the tier is closed, since a burst is paid back later: what may be spent in so much time, but
+/// neither less nor more than this.
+const CREDIT_TIME: Duration = Duration::from_secs(1);
+const MIN_CREDIT: Duration = Duration::from_millis(2);
+const MAX_CREDIT: Duration = Duration::from_millis(8);
 /// What a window may cost if all of it falls into a burst: what may be spent in so much time, but not more than that.
 const BURST_TIME: Duration = Duration::from_secs(4);
 const MAX_BURST: Duration = Duration::from_millis(25);
@@ -39,7 +42,9 @@ const DECAY: f64 = 0.93;
 /// How much of what was seen before still counts one window later.
 const MEMORY: f64 = 0.9;
 /// Cycles over which is paid back what was spent too much.
-const REPAY_CYCLES: f64 = 16.0;
+const REPAY_CYCLES: f64 = 2.0;
+/// The least part of what may be spent that goes into windows: who pays back only learns nothing meanwhile.
+const LEAST_SPENT: f64 = 0.25;
 /// Windows that must have been cheap before the tier stays open.
 const CALM_WINDOWS: u32 = 4;
 /// The kernel brings the CPU clock of a process that runs up to date at its ticks, so a window is not closed before the
@@ -226,7 +231,7 @@ impl Policy {
     pub fn look(&mut self, now: Reading) -> Action {
         self.learn(now);
         match self.state {
-            State::Always if self.debt(now) > CREDIT.as_nanos() as f64 => {
+            State::Always if self.debt(now) > self.credit() => {
                 self.calm = 0;
                 self.state = State::Between { always: false };
                 Action::Close
@@ -294,7 +299,7 @@ impl Policy {
 
     /// Whether a window has cost more than it may.
     fn is_over(&self, opened: Reading, now: Reading) -> bool {
-        (now.cost - opened.cost).0 as f64 > 1.5 * self.burst() + CREDIT.as_nanos() as f64 / 2.0
+        (now.cost - opened.cost).0 as f64 > 1.5 * self.burst() + self.credit() / 2.0
     }
 
     /// What observing has cost beyond the part of the budget that is to be spent, ns.
@@ -336,6 +341,12 @@ impl Policy {
         (self.budget.0 * SPEND * self.usage).max(1e-6)
     }
 
+    /// What may be spent beyond the budget before the tier is closed, ns.
+    fn credit(&self) -> f64 {
+        let ns = |duration: Duration| duration.as_nanos() as f64;
+        (self.income() * ns(CREDIT_TIME)).clamp(ns(MIN_CREDIT), ns(MAX_CREDIT))
+    }
+
     /// What a window may cost if all of it falls into a burst, ns.
     fn burst(&self) -> f64 {
         (self.income() * BURST_TIME.as_nanos() as f64).min(MAX_BURST.as_nanos() as f64)
@@ -349,10 +360,10 @@ impl Policy {
         let rate = if self.mean.1 > 0.0 { self.mean.0 / self.mean.1 } else { self.peak }.max(1e-9);
         let edges = self.edges.as_nanos() as f64;
         let (least, most) = (MIN_WINDOW.as_nanos() as f64, self.burst() / self.peak.max(1e-9));
-        // At least half of what may be spent goes into windows: who pays back only learns nothing meanwhile.
-        let shortest = (2.0 * (least + edges) * rate).min((least + edges) * rate + repay) / income;
+        let cheapest = (least + edges) * rate;
+        let shortest = (cheapest / LEAST_SPENT).min(cheapest + repay) / income;
         let cycle = shortest.clamp(CYCLE.as_nanos() as f64, MAX_CYCLE.as_nanos() as f64);
-        let spend = (income * cycle - repay).max(income * cycle / 2.0);
+        let spend = (income * cycle - repay).max(income * cycle * LEAST_SPENT);
         let window = (spend / rate - edges).min(most).clamp(least, cycle * PART);
         // Not a clock's beat.
         let cycle = cycle * (0.8 + 0.4 * self.random.f64());
