@@ -20,9 +20,42 @@ pub enum Via {
     Futex = 7,
     /// `pthread_barrier_wait`: only in the kernel side's own state, in no record and no sum.
     Barrier = 8,
+    /// `pthread_rwlock_rdlock`.
+    ReadLock = 9,
+    /// `pthread_rwlock_wrlock`.
+    WriteLock = 10,
+    /// `pthread_rwlock_tryrdlock`.
+    TryReadLock = 11,
+    /// `pthread_rwlock_trywrlock`.
+    TryWriteLock = 12,
+    /// `pthread_rwlock_timedrdlock` and `pthread_rwlock_clockrdlock`.
+    TimedReadLock = 13,
+    /// `pthread_rwlock_timedwrlock` and `pthread_rwlock_clockwrlock`.
+    TimedWriteLock = 14,
 }
 
 impl Via {
+    /// Whether others may hold the lock at the same time.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::ReadLock | Self::TryReadLock | Self::TimedReadLock)
+    }
+
+    /// Whether the lock is a read-write lock.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_rwlock(self) -> bool {
+        self.is_shared() || matches!(self, Self::WriteLock | Self::TryWriteLock | Self::TimedWriteLock)
+    }
+
+    /// Whether the call never waits.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_try(self) -> bool {
+        matches!(self, Self::TryLock | Self::TryReadLock | Self::TryWriteLock)
+    }
+
     /// The operation for a number read from a record; `None` for a number no version has written.
     #[must_use]
     pub const fn from_u8(raw: u8) -> Option<Self> {
@@ -35,6 +68,12 @@ impl Via {
             6 => Self::CondWait,
             7 => Self::Futex,
             8 => Self::Barrier,
+            9 => Self::ReadLock,
+            10 => Self::WriteLock,
+            11 => Self::TryReadLock,
+            12 => Self::TryWriteLock,
+            13 => Self::TimedReadLock,
+            14 => Self::TimedWriteLock,
             _ => return None,
         })
     }
@@ -56,6 +95,58 @@ pub mod cookie {
     pub const COND_WAIT: u64 = 6;
     /// `pthread_barrier_wait`.
     pub const BARRIER_WAIT: u64 = 7;
+    /// `pthread_rwlock_rdlock`.
+    pub const RDLOCK: u64 = 8;
+    /// `pthread_rwlock_wrlock`.
+    pub const WRLOCK: u64 = 9;
+    /// `pthread_rwlock_tryrdlock`.
+    pub const TRYRDLOCK: u64 = 10;
+    /// `pthread_rwlock_trywrlock`.
+    pub const TRYWRLOCK: u64 = 11;
+    /// `pthread_rwlock_timedrdlock` and `pthread_rwlock_clockrdlock`.
+    pub const TIMEDRDLOCK: u64 = 12;
+    /// `pthread_rwlock_timedwrlock` and `pthread_rwlock_clockwrlock`.
+    pub const TIMEDWRLOCK: u64 = 13;
+}
+
+/// What glibc's read-write lock says in its first two words (glibc 2.25 and later, `nptl/pthread_rwlock_common.c`).
+pub mod rwlock {
+    /// Of `__readers`: writers have their turn.
+    pub const WRITE_PHASE: u32 = 1;
+    /// Of `__readers`: a writer has the lock, or has claimed it.
+    pub const WRITE_LOCKED: u32 = 2;
+    /// Of `__readers`: readers wait.
+    pub const READERS_WAIT: u32 = 4;
+    /// Of `__readers`: the number of readers begins here.
+    pub const READERS: u32 = 3;
+    /// Bytes from the lock to the word on which readers, and the first writer, wait for their turn.
+    pub const PHASE_WORD: u64 = 8;
+    /// Bytes from the lock to the word on which writers wait for each other.
+    pub const WRITERS_WORD: u64 = 12;
+    /// Bytes from the lock to the tid of the writer that holds it.
+    pub const WRITER: u64 = 24;
+
+    /// Whether who asks has to wait, by `__readers`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_taken(readers: u32, shared: bool) -> bool {
+        if shared {
+            readers & (WRITE_PHASE | WRITE_LOCKED) == WRITE_PHASE | WRITE_LOCKED
+        } else {
+            readers & WRITE_LOCKED != 0 || readers >> READERS != 0
+        }
+    }
+
+    /// Whether somebody waits while a reader or the writer holds it, by `__readers` and `__writers`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_waiters(readers: u32, writers: u32, held_by_reader: bool) -> bool {
+        if held_by_reader {
+            writers != 0 || readers & WRITE_LOCKED != 0
+        } else {
+            writers != 0 || readers & READERS_WAIT != 0 || readers >> READERS != 0
+        }
+    }
 }
 
 /// How a section (or an attempt that never became one) ended.
@@ -129,6 +220,8 @@ pub mod mutex_kind {
     pub const PRIO_PROTECT: u32 = 64;
     /// Shared between processes.
     pub const SHARED: u32 = 128;
+    /// Set in lockbpf's own sums for a read-write lock (never by glibc).
+    pub const IS_RWLOCK: u32 = 1 << 29;
     /// Set in lockbpf's own sums for a condition variable (never by glibc).
     pub const IS_CONDVAR: u32 = 1 << 30;
     /// Set in lockbpf's own sums for a bare futex word (never by glibc).

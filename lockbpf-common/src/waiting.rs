@@ -23,8 +23,8 @@ pub struct Waiting {
     pub kind: u32,
     /// Futex: the value of the word that the wait expected.
     pub expected: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// Bytes from the lock to the word it sleeps on.
+    pub word_offset: u32,
 }
 
 const _: () = assert!(size_of::<Waiting>() == 56);

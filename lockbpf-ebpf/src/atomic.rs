@@ -3,11 +3,16 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
+/// A word to which can be added atomically.
+pub trait Word: Copy {}
+impl Word for u32 {}
+impl Word for u64 {}
+
 /// Adds to a word that several CPUs may write at once.
 #[inline(always)]
-pub fn add(word: &mut u64, n: u64) {
-    // SAFETY: a valid, aligned u64 of a map value; all concurrent writers of it use this module.
-    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(word, n) };
+pub fn add<T: Word>(word: &mut T, n: T) {
+    // SAFETY: a valid, aligned integer of a map value; all concurrent writers of it use this module.
+    unsafe { atomic_xadd::<T, T, { AtomicOrdering::Relaxed }>(word, n) };
 }
 
 /// The same, returning the old value. Sequentially consistent, because LLVM 22 compiles the relaxed form to the

@@ -1,9 +1,9 @@
 //! pthread barriers (glibc): each arrival is recorded at the entry of `pthread_barrier_wait`. The wait that follows is that
 //! for the last one to arrive, which the arrivals themselves tell: its futex calls count neither as waits nor as sums.
 
+use crate::calls::return_address;
 use crate::emit::emit_for;
 use crate::maps::user_stack;
-use crate::mutex::return_address;
 use crate::section::{attempt, fits, settle};
 use crate::thread::{Thread, tid};
 use aya_ebpf::helpers::bpf_probe_read_user;

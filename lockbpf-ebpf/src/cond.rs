@@ -3,7 +3,8 @@
 //! to its return: when the thread does anything further with locks it has returned, and its sleeps tell the times.
 
 use crate::atomic::add;
-use crate::mutex::{GlibcMutex, return_address, unexpected_release};
+use crate::calls::{return_address, unexpected_release};
+use crate::lock::see;
 use crate::off_cpu::record_absence;
 use crate::section::{End, attempt, close, fits, settle, sums, tally};
 use crate::thread::Thread;
@@ -22,18 +23,16 @@ pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     if !fits(lock | cond, site) {
         return;
     }
-    let mutex = GlibcMutex::read(lock);
-    let kind = mutex.map_or(0, |m| m.kind);
+    let seen = see(lock, Via::Lock as u32);
     match t.find(lock) {
         Some(i) => {
-            let waited_for = mutex.is_some_and(|m| m.has_waiters());
-            close(ctx, t, i, End { now, outcome: Outcome::CondReleased, waited_for });
+            close(ctx, t, i, End { now, outcome: Outcome::CondReleased, waited_for: seen.has_waiters });
         }
         None => unexpected_release(t),
     }
     let p = attempt(t, Via::CondReacquire, lock, site, now);
     p.cond = cond;
-    p.kind = kind;
+    p.kind = seen.kind;
 }
 
 /// Sums the idle part of a condition wait that has ended; nothing for other attempts.

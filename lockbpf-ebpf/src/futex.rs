@@ -6,9 +6,10 @@ use crate::barrier::waits_at;
 use crate::emit::{reserve, submit};
 use crate::focus;
 use crate::gate::{charge, refresh};
+use crate::lock::{has_word, owner};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count};
 use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally, wakes_after_release};
-use crate::thread::{FutexCall, Thread, current, now, task, tid};
+use crate::thread::{FutexCall, Held, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -88,8 +89,9 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         count(Counter::WideAddress);
         return;
     }
-    t.futex = FutexCall { word, enter_ns: now, role, expected, owner: 0, reserved: 0 };
+    t.futex = FutexCall { word, lock: word, enter_ns: now, role, expected, owner: 0, reserved: 0 };
     if role == WAKE {
+        t.futex.lock = released(t, word);
         // Before the wake itself, so that the woken thread finds it.
         let _ = WAKERS.insert(FutexWord { addr: word, process: u64::from(t.process) }, tid(), 0);
         return;
@@ -104,33 +106,39 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         via: Via::Futex as u32,
         kind: mutex_kind::IS_FUTEX,
         expected,
-        reserved: 0,
+        word_offset: 0,
     };
     if waits_at(t, word) {
         waiting.site = t.pending.site;
-    } else if t.pending.via != 0 && t.pending.lock == word {
+    } else if in_pending_call(t, word) {
         if t.pending.flags & u32::from(flag::CONTENDED) == 0 {
             // Free at the attempt, but another thread was faster; or the mutex of a condition wait is taken.
-            contend(t, owner_of(word));
+            let owner = owner(t.pending.lock, t.pending.via);
+            contend(t, owner);
         }
         let p = &t.pending;
         waiting.since_ns = p.attempt_ns.max(p.woken_ns);
+        waiting.lock = p.lock;
         (waiting.site, waiting.owner, waiting.via, waiting.kind) = (p.site, p.owner, p.via, p.kind);
     } else if t.pending.via == Via::CondReacquire as u32 {
         // The sleep of a condition wait: idle.
         return;
     } else if let Some(i) = in_call_of(t, word) {
         if t.held[i & (MAX_HELD - 1)].flags & u32::from(flag::CONTENDED) == 0 {
-            contend_held(t, i, owner_of(word));
+            let Held { lock, via, .. } = t.held[i & (MAX_HELD - 1)];
+            contend_held(t, i, owner(lock, via));
         }
         let h = &t.held[i & (MAX_HELD - 1)];
         waiting.since_ns = h.acquire_ns.saturating_sub(h.wait_ns);
+        waiting.lock = h.lock;
         (waiting.site, waiting.owner, waiting.via, waiting.kind) = (h.site, h.owner, h.via, 0);
     } else {
         focus::waits(t, word, 0);
-        waiting.owner = owner_of(word);
+        waiting.owner = owner(word, Via::Lock as u32);
     }
     t.futex.owner = waiting.owner;
+    t.futex.lock = waiting.lock;
+    waiting.word_offset = word.wrapping_sub(waiting.lock) as u32;
     if WAITS.insert(tid(), &waiting, 0).is_err() {
         count(Counter::WaitsFull);
     }
@@ -141,7 +149,21 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
 #[inline(always)]
 pub fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
     let top = (t.depth as usize).checked_sub(1)?;
-    (t.pending.via == 0 && t.held[top & (MAX_HELD - 1)].lock == word).then_some(top)
+    let h = &t.held[top & (MAX_HELD - 1)];
+    (t.pending.via == 0 && has_word(h.lock, h.via, word)).then_some(top)
+}
+
+/// Whether this word is one that the attempt in progress may sleep on.
+#[inline(always)]
+fn in_pending_call(t: &Thread, word: u64) -> bool {
+    t.pending.via != 0 && has_word(t.pending.lock, t.pending.via, word)
+}
+
+/// The lock to which a word belongs that the thread wakes: the one it has just released, if it is that.
+#[inline(always)]
+fn released(t: &Thread, word: u64) -> u64 {
+    let h = &t.held[t.depth as usize & (MAX_HELD - 1)];
+    if has_word(h.lock, h.via, word) { h.lock } else { word }
 }
 
 /// Forgets the wait that a dying thread was in: it never got the lock.
@@ -154,13 +176,6 @@ pub fn abandon_wait(t: &mut Thread) {
             t.depth -= 1;
         }
     }
-}
-
-/// What stands where glibc's mutex has its owner.
-#[inline(always)]
-fn owner_of(word: u64) -> u32 {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    unsafe { aya_ebpf::helpers::bpf_probe_read_user((word + 8) as *const u32) }.unwrap_or(0)
 }
 
 #[inline(always)]
@@ -176,7 +191,7 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
             if waits_at(t, call.word) {
                 return;
             }
-            let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
+            let key = SumKey { lock: call.lock, site: 0, process: t.process, via: Via::Futex as u32 };
             if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
                 add(if ret > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
             }
@@ -201,7 +216,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let _ = WAITS.remove(tid());
         return;
     }
-    let key = SumKey { lock: call.word, site: 0, process: t.process, via: Via::Futex as u32 };
+    let key = SumKey { lock: call.lock, site: 0, process: t.process, via: Via::Futex as u32 };
     if let Some(s) = sums(&key, mutex_kind::IS_FUTEX, call.enter_ns) {
         match result {
             FutexResult::Slept => {
@@ -224,7 +239,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         unsafe { WAKERS.get(FutexWord { addr: call.word, process }) }.copied().unwrap_or(0)
     };
     let slept = matches!(result, FutexResult::Slept);
-    if t.pending.via != 0 && t.pending.lock == call.word {
+    if in_pending_call(t, call.word) {
         let _ = WAITS.remove(tid());
         let p = &mut t.pending;
         p.acquire_ns = now;

@@ -1,6 +1,7 @@
 //! The gates: whether a process's full tier is open, what observing it takes, and what a closing cuts.
 
 use crate::atomic::add;
+use crate::lock::has_word;
 use crate::maps::{ACCOUNTS, GATES, count};
 use crate::section::sums;
 use crate::thread::{Thread, current};
@@ -94,7 +95,7 @@ fn cut(t: &mut Thread, gate: &Gate) {
         }
         let h = &t.held[(depth - 1 - back) & (MAX_HELD - 1)];
         // What it still waits for has not been acquired.
-        if h.lock != waits_for && h.acquire_ns <= closed_ns {
+        if !has_word(h.lock, h.via, waits_for) && h.acquire_ns <= closed_ns {
             let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
             if let Some(s) = sums(&key, 0, h.acquire_ns) {
                 // Others may hold the lock by now, so nothing orders the writers.

@@ -10,13 +10,14 @@
 
 mod atomic;
 mod barrier;
+mod calls;
 mod cond;
 mod emit;
 mod focus;
 mod futex;
 mod gate;
+mod lock;
 mod maps;
-mod mutex;
 mod off_cpu;
 mod orders;
 mod probes;

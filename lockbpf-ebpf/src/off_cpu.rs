@@ -9,6 +9,7 @@ use crate::emit::emit_for;
 use crate::focus::holds_any;
 use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
+use crate::lock::has_word;
 use crate::maps::{CONFIG, STATE, count, user_stack};
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
@@ -111,7 +112,7 @@ fn in_lock_call(t: &Thread) -> bool {
     if p.via == 0 {
         return crate::futex::in_call_of(t, t.futex.word).is_some();
     }
-    p.via != Via::Barrier as u32 && p.lock == t.futex.word
+    p.via != Via::Barrier as u32 && has_word(p.lock, p.via, t.futex.word)
 }
 
 /// `task_struct::__state`; 0 if it cannot be read. Somebody may have woken the thread since it decided to sleep: then it

@@ -2,18 +2,18 @@
 //! lookup each.
 
 use crate::atomic::add;
+use crate::lock::is_try;
 use crate::maps::{ORDERS, count};
 use crate::thread::{Held, Thread, tid};
 use aya_ebpf::bindings::BPF_NOEXIST;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::kind::Via;
 use lockbpf_common::order::{OrderKey, OrderSums};
 
 /// Takes note that `inner` is taken while the thread holds others. A trylock cannot wait, so its order does not matter.
 #[inline(always)]
 pub fn nested(t: &Thread, inner: &Held) {
-    if inner.via == Via::TryLock as u32 {
+    if is_try(inner.via) {
         return;
     }
     let outer = &t.held[t.depth.wrapping_sub(1) as usize & (MAX_HELD - 1)];

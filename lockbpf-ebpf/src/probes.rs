@@ -3,9 +3,9 @@
 //! older kernels.
 
 use crate::barrier;
+use crate::calls::{attempt_fallible, attempt_lock, attempt_returned, release};
 use crate::cond;
 use crate::gate::pass;
-use crate::mutex::{attempt_lock, attempt_returned, attempt_timed, attempt_trylock, release};
 use crate::thread::now;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
@@ -24,13 +24,19 @@ const DECLINE: u32 = 1;
 pub fn entries(ctx: ProbeContext) -> u32 {
     let cookie = cookie_of(&ctx);
     let function = gate::function(cookie);
+    let attempt = match function {
+        cookie::LOCK => Some(Via::Lock),
+        cookie::RDLOCK => Some(Via::ReadLock),
+        cookie::WRLOCK => Some(Via::WriteLock),
+        _ => None,
+    };
     // An attempt to lock reads the clock itself, as late as possible; all others begin now.
-    let now = if function == cookie::LOCK { 0 } else { now() };
+    let now = if attempt.is_some() { 0 } else { now() };
     let Some(t) = pass(cookie) else { return 0 };
-    match function {
-        cookie::LOCK => attempt_lock(&ctx, t),
-        cookie::UNLOCK => release(&ctx, t, now),
-        cookie::BARRIER_WAIT => barrier::arrive(&ctx, t, now),
+    match (attempt, function) {
+        (Some(via), _) => attempt_lock(&ctx, t, via),
+        (_, cookie::UNLOCK) => release(&ctx, t, now),
+        (_, cookie::BARRIER_WAIT) => barrier::arrive(&ctx, t, now),
         _ => cond::wait(&ctx, t, now),
     }
     0
@@ -49,11 +55,16 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now);
         return 0;
     }
-    let wanted = match gate::function(cookie) {
-        cookie::TRYLOCK => attempt_trylock(&ctx, t, now),
-        cookie::TIMEDLOCK => attempt_timed(&ctx, t, Via::TimedLock, now),
-        _ => attempt_timed(&ctx, t, Via::ClockLock, now),
+    let via = match gate::function(cookie) {
+        cookie::TRYLOCK => Via::TryLock,
+        cookie::TIMEDLOCK => Via::TimedLock,
+        cookie::TRYRDLOCK => Via::TryReadLock,
+        cookie::TRYWRLOCK => Via::TryWriteLock,
+        cookie::TIMEDRDLOCK => Via::TimedReadLock,
+        cookie::TIMEDWRLOCK => Via::TimedWriteLock,
+        _ => Via::ClockLock,
     };
+    let wanted = attempt_fallible(&ctx, t, via, now);
     u32::from(!wanted)
 }
 
@@ -80,7 +91,23 @@ fn instruction_pointer(ctx: &ProbeContext) -> u64 {
 #[uprobe]
 pub fn mutex_lock(ctx: ProbeContext) -> u32 {
     if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_lock(&ctx, t);
+        attempt_lock(&ctx, t, Via::Lock);
+    }
+    0
+}
+
+#[uprobe]
+pub fn rwlock_rdlock(ctx: ProbeContext) -> u32 {
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_lock(&ctx, t, Via::ReadLock);
+    }
+    0
+}
+
+#[uprobe]
+pub fn rwlock_wrlock(ctx: ProbeContext) -> u32 {
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_lock(&ctx, t, Via::WriteLock);
     }
     0
 }
@@ -89,7 +116,7 @@ pub fn mutex_lock(ctx: ProbeContext) -> u32 {
 pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
     let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_timed(&ctx, t, Via::TimedLock, now);
+        attempt_fallible(&ctx, t, Via::TimedLock, now);
     }
     0
 }
@@ -98,7 +125,7 @@ pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
 pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
     let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_timed(&ctx, t, Via::ClockLock, now);
+        attempt_fallible(&ctx, t, Via::ClockLock, now);
     }
     0
 }
@@ -107,13 +134,49 @@ pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
 pub fn mutex_trylock(ctx: ProbeContext) -> u32 {
     let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_trylock(&ctx, t, now);
+        attempt_fallible(&ctx, t, Via::TryLock, now);
     }
     0
 }
 
 #[uprobe]
-pub fn mutex_unlock(ctx: ProbeContext) -> u32 {
+pub fn rwlock_tryrdlock(ctx: ProbeContext) -> u32 {
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_fallible(&ctx, t, Via::TryReadLock, now);
+    }
+    0
+}
+
+#[uprobe]
+pub fn rwlock_trywrlock(ctx: ProbeContext) -> u32 {
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_fallible(&ctx, t, Via::TryWriteLock, now);
+    }
+    0
+}
+
+#[uprobe]
+pub fn rwlock_timedrdlock(ctx: ProbeContext) -> u32 {
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_fallible(&ctx, t, Via::TimedReadLock, now);
+    }
+    0
+}
+
+#[uprobe]
+pub fn rwlock_timedwrlock(ctx: ProbeContext) -> u32 {
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        attempt_fallible(&ctx, t, Via::TimedWriteLock, now);
+    }
+    0
+}
+
+#[uprobe]
+pub fn unlock(ctx: ProbeContext) -> u32 {
     let now = now();
     if let Some(t) = pass(cookie_of(&ctx)) {
         release(&ctx, t, now);

@@ -3,8 +3,8 @@
 use crate::atomic::add;
 use crate::emit::emit_for;
 use crate::focus;
+use crate::lock::{has_word, is_shared, see};
 use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, take_stack, user_stack};
-use crate::mutex::GlibcMutex;
 use crate::orders::nested;
 use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
 use aya_ebpf::EbpfContext;
@@ -81,12 +81,12 @@ fn sums_of(t: &mut Thread, i: usize) -> Option<&'static mut Sums> {
     at(slot)
 }
 
-/// Counts a duration in a histogram.
+/// Counts a duration in a histogram, into which others may count at the same time.
 #[inline(always)]
 pub fn tally(histogram: &mut [u32; BUCKETS], ns: u64) {
     let b = bucket(ns);
     if b < BUCKETS {
-        histogram[b] += 1;
+        add(&mut histogram[b], 1);
     }
 }
 
@@ -133,11 +133,20 @@ pub fn settle(t: &mut Thread) {
     }
 }
 
+/// Whether a call of this kind has its lock once the thread does anything else.
+#[inline(always)]
+const fn is_settled(via: u32) -> bool {
+    via == Via::Lock as u32
+        || via == Via::CondReacquire as u32
+        || via == Via::ReadLock as u32
+        || via == Via::WriteLock as u32
+}
+
 /// A function of its own, so that its instructions are not repeated in every program.
 #[inline(never)]
 fn settle_pending(t: &mut Thread) -> u32 {
     match t.pending.via {
-        via if via == Via::Lock as u32 || via == Via::CondReacquire as u32 => {
+        via if is_settled(via) => {
             crate::cond::sum_idle(t);
             let p = &t.pending;
             let attempt_ns = if via == Via::CondReacquire as u32 { p.woken_ns.max(p.attempt_ns) } else { p.attempt_ns };
@@ -266,16 +275,17 @@ pub struct End {
 #[inline(always)]
 pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64) {
     let h = &t.held[i & (MAX_HELD - 1)];
-    let eventful = h.flags & u32::from(flag::CONTENDED | flag::OUTER) != 0;
+    // Of several readers only the last one wakes who waits for all of them.
+    let eventful = h.flags & u32::from(flag::CONTENDED | flag::OUTER) != 0 || is_shared(h.via);
     if CONFIG.load().mode & mode::ALL_EVENTS != 0 || eventful || i as u32 + 1 != t.depth {
-        let waited_for = GlibcMutex::read(h.lock).is_some_and(|mutex| mutex.has_waiters());
+        let waited_for = see(h.lock, h.via).has_waiters;
         close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
         return;
     }
     let hold_ns = now.saturating_sub(h.acquire_ns);
     let inner_hits = inner_hits(t, i);
     if let Some(s) = sums_of(t, i) {
-        add_hold(s, hold_ns, inner_hits);
+        add_hold(s, hold_ns, inner_hits, false);
     }
     leave(t, i, hold_ns, 0, now);
     t.released_ns = now;
@@ -294,7 +304,8 @@ fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) {
     let end = End { now: t.released_ns, outcome: Outcome::Released, waited_for: true };
     t.released_ns = 0;
     let i = t.depth & (MAX_HELD as u32 - 1);
-    if t.held[i as usize].lock == word {
+    let h = &t.held[i as usize];
+    if has_word(h.lock, h.via, word) {
         record_section(ctx, t, i, &end);
     }
 }
@@ -305,16 +316,22 @@ fn inner_hits(t: &Thread, i: usize) -> u64 {
     u64::from(t.hits.wrapping_sub(t.held[i & (MAX_HELD - 1)].hits).saturating_sub(1))
 }
 
-/// Sums a section's hold.
+/// Sums a section's hold; with `shared`, others may do so at the same time.
 #[inline(always)]
-fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64) {
-    s.acquisitions += 1;
-    s.inner_hits += inner_hits;
-    s.hold_ns += hold_ns;
+fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64, shared: bool) {
+    plus(&mut s.acquisitions, 1, shared);
+    plus(&mut s.inner_hits, inner_hits, shared);
+    plus(&mut s.hold_ns, hold_ns, shared);
     if hold_ns > s.hold_max_ns {
         s.hold_max_ns = hold_ns;
     }
     tally(&mut s.hold_hist, hold_ns);
+}
+
+/// Adds to a word of sums; with `shared`, others may do so at the same time.
+#[inline(always)]
+fn plus(word: &mut u64, n: u64, shared: bool) {
+    if shared { add(word, n) } else { *word += n }
 }
 
 /// The thread holds lock `i` no longer.
@@ -360,11 +377,12 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
         || contended && wait_ns >= CONFIG.load().min_wait_ns;
 
     let inner_hits = inner_hits(t, i);
+    let shared = is_shared(t.held[i & (MAX_HELD - 1)].via);
     if let Some(s) = sums_of(t, i) {
-        add_hold(s, hold_ns, inner_hits);
+        add_hold(s, hold_ns, inner_hits, shared);
         if contended {
-            s.contended += 1;
-            s.wait_ns += wait_ns;
+            plus(&mut s.contended, 1, shared);
+            plus(&mut s.wait_ns, wait_ns, shared);
             if wait_ns > s.wait_max_ns {
                 s.wait_max_ns = wait_ns;
             }

@@ -113,6 +113,8 @@ pub struct Pending {
 pub struct FutexCall {
     /// The word.
     pub word: u64,
+    /// The lock that it is a word of; the word itself if that is not known.
+    pub lock: u64,
     /// When it was entered.
     pub enter_ns: u64,
     /// What it does: `futex::NONE`, `WAIT` or `WAKE`.

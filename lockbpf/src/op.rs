@@ -5,6 +5,7 @@
 
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::units::Time;
+use lockbpf_common::kind::Via;
 
 /// One step of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +126,16 @@ pub enum LockKind {
 }
 
 impl LockKind {
+    /// What is asked for by such a call.
+    #[must_use]
+    pub fn of(via: Via) -> Self {
+        match via {
+            Via::Futex => Self::Futex,
+            via if via.is_rwlock() => Self::Rwlock,
+            _ => Self::Mutex,
+        }
+    }
+
     /// Its name in event lines and reports.
     #[must_use]
     pub fn name(self) -> &'static str {

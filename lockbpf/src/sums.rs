@@ -139,6 +139,7 @@ impl From<&KernelSums> for SiteSums {
     fn from(k: &KernelSums) -> Self {
         let s = &k.sums;
         Self {
+            kind: if k.via.is_rwlock() { LockKind::Rwlock } else { LockKind::Mutex },
             mutex_kind: s.kind,
             acquisitions: s.acquisitions,
             contended: s.contended,

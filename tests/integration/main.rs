@@ -19,6 +19,7 @@ mod export;
 mod focus;
 mod lifecycle;
 mod recordings;
+mod rwlock;
 mod safety;
 mod select;
 mod servers;

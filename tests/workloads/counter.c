@@ -19,7 +19,7 @@ NAMED static void update(struct lock_truth *truth)
     struct section section;
     if (try_first) {
         section.called = now_ns();
-        int error = pthread_mutex_trylock(truth->mutex);
+        int error = pthread_mutex_trylock(truth->object);
         if (error == 0) {
             acquired(truth, &section);
         } else {

@@ -15,7 +15,7 @@ static long rounds;
 static void hold_while_waited_for(uint64_t ns, const struct lock_truth *held_truth)
 {
     pthread_barrier_wait(&held);
-    await_blocked(&victim_tid, held_truth->mutex, sizeof(pthread_mutex_t));
+    await_blocked(&victim_tid, held_truth->object, sizeof(pthread_mutex_t));
     uint64_t begin = now_ns();
     sleep_ns(ns);
     truth->wait_min_ns += now_ns() - begin;

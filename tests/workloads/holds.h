@@ -78,11 +78,11 @@ static inline void settle(struct lock_truth *truth, const struct own_truth *own)
 // that the call site is in the function that uses it.
 #define SHORT_SECTION(truth, own, length)                         \
     do {                                                          \
-        MUST(pthread_mutex_lock((truth)->mutex));                 \
+        MUST(pthread_mutex_lock((truth)->object));                 \
         uint64_t section_begin = ticks();                         \
         busy_ticks(section_begin, (length));                      \
         uint64_t section_held = ns_of(ticks() - section_begin);   \
-        MUST(pthread_mutex_unlock((truth)->mutex));               \
+        MUST(pthread_mutex_unlock((truth)->object));               \
         (own)->acquisitions++;                                    \
         (own)->hold_ns += section_held;                           \
         count_hold(section_held);                                 \

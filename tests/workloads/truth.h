@@ -38,7 +38,7 @@
 // What is true of one lock.
 struct lock_truth {
     const char *symbol; // as the symbol table has it; NULL for a lock on the heap or on a stack
-    pthread_mutex_t *mutex;
+    void *object;
     _Atomic uint64_t acquisitions, contended, try_failures, timeouts, errors;
     _Atomic uint64_t call_ns, hold_ns, span_ns, wait_min_ns;
 };
@@ -113,13 +113,13 @@ static inline long number(int argc, char **argv, int index, long otherwise)
 }
 
 // Registers a lock whose truth is to be printed.
-static inline struct lock_truth *truth_of(const char *symbol, pthread_mutex_t *mutex)
+static inline struct lock_truth *truth_of(const char *symbol, void *object)
 {
     int index = truth_lock_count++;
     if (index >= MAX_LOCKS)
         die("truth_of", ENOSPC);
     truth_locks[index].symbol = symbol;
-    truth_locks[index].mutex = mutex;
+    truth_locks[index].object = object;
     return &truth_locks[index];
 }
 
@@ -163,7 +163,7 @@ static inline void failed(struct lock_truth *truth, uint64_t called)
         MUST(call);                      \
         acquired((truth), (section));    \
     } while (0)
-#define ACQUIRE(truth, section) ACQUIRE_BY(truth, section, pthread_mutex_lock((truth)->mutex))
+#define ACQUIRE(truth, section) ACQUIRE_BY(truth, section, pthread_mutex_lock((truth)->object))
 
 // A lock call that must fail; its time counts as time in lock calls.
 #define FAIL_BY(truth, counter, expected, call)       \
@@ -174,12 +174,13 @@ static inline void failed(struct lock_truth *truth, uint64_t called)
         (truth)->counter++;                           \
     } while (0)
 
-#define RELEASE(truth, section)                                     \
+#define RELEASE_BY(truth, section, call)                            \
     do {                                                            \
         (truth)->hold_ns += now_ns() - (section)->acquired;         \
-        MUST(pthread_mutex_unlock((truth)->mutex));                 \
+        MUST(call);                                                 \
         (truth)->span_ns += now_ns() - (section)->called;           \
     } while (0)
+#define RELEASE(truth, section) RELEASE_BY(truth, section, pthread_mutex_unlock((truth)->object))
 
 // Waits on a condition variable: one critical section ends and the next begins. The span includes the idle time.
 #define COND_WAIT_BY(truth, section, expected, call)                \
@@ -192,7 +193,7 @@ static inline void failed(struct lock_truth *truth, uint64_t called)
         (truth)->call_ns += (section)->acquired - wait_called;      \
         my_acquisitions++;                                          \
     } while (0)
-#define COND_WAIT(truth, section, cond) COND_WAIT_BY(truth, section, 0, pthread_cond_wait((cond), (truth)->mutex))
+#define COND_WAIT(truth, section, cond) COND_WAIT_BY(truth, section, 0, pthread_cond_wait((cond), (truth)->object))
 
 // Whether a thread of this process sleeps in a futex call on a word of [object, object + size).
 static inline bool blocked_on(pid_t tid, const void *object, size_t size)
@@ -248,7 +249,7 @@ static inline void print_truth(const char *workload)
             printf("\"%s\"", t->symbol);
         else
             printf("null");
-        printf(",\"addr\":\"0x%" PRIxPTR "\"", (uintptr_t)t->mutex);
+        printf(",\"addr\":\"0x%" PRIxPTR "\"", (uintptr_t)t->object);
 #define FIELD(name) printf(",\"" #name "\":%" PRIu64, (uint64_t)t->name)
         FIELD(acquisitions);
         FIELD(contended);

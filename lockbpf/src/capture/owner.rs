@@ -1,7 +1,7 @@
 //! Who holds a lock: glibc's mutex names its owner in its own memory, in the numbers of its pid namespace.
 
 use crate::id::Tid;
-use lockbpf_common::kind::{FUTEX_OWNER_DIED, FUTEX_WAITERS, mutex_kind};
+use lockbpf_common::kind::{FUTEX_OWNER_DIED, FUTEX_WAITERS, mutex_kind, rwlock};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::collections::HashMap;
@@ -26,8 +26,19 @@ pub(super) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u8; N]> {
 /// The head of a glibc mutex: lock word, owner and kind.
 fn mutex(pid: u32, addr: u64) -> Option<(u32, u32, u32)> {
     let bytes = read::<20>(pid, addr)?;
-    let field = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|f| u32::from_ne_bytes(*f));
-    Some((field(0)?, field(8)?, field(16)?))
+    Some((field(&bytes, 0)?, field(&bytes, 8)?, field(&bytes, 16)?))
+}
+
+/// A number inside a lock's head.
+fn field(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|f| u32::from_ne_bytes(*f))
+}
+
+/// The writer that holds a glibc read-write lock; readers are not named.
+fn writer(pid: u32, addr: u64) -> Option<u32> {
+    let bytes = read::<28>(pid, addr)?;
+    let (readers, writer) = (field(&bytes, 0)?, field(&bytes, rwlock::WRITER as usize)?);
+    (rwlock::is_taken(readers, true) && writer != 0).then_some(writer)
 }
 
 /// The owner as a mutex of a known kind names it.
@@ -71,6 +82,12 @@ impl Owners {
     pub(super) fn of_mutex(&mut self, pid: u32, addr: u64) -> Option<Tid> {
         let owner = owner_of_mutex(mutex(pid, addr)?)?;
         self.thread(pid, owner)
+    }
+
+    /// The thread that writes under a read-write lock.
+    pub(super) fn of_rwlock(&mut self, pid: u32, addr: u64) -> Option<Tid> {
+        let writer = writer(pid, addr)?;
+        self.thread(pid, writer)
     }
 
     /// The thread that holds the mutex which this futex word may be.

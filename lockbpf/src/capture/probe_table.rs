@@ -25,11 +25,20 @@ pub const FUNCTIONS: &[Function] = &[
     row("pthread_mutex_trylock", 1, cookie::TRYLOCK, "mutex_trylock", RETURNED, true),
     row("pthread_mutex_timedlock", 1, cookie::TIMEDLOCK, "mutex_timedlock", RETURNED, false),
     row("pthread_mutex_clocklock", 1, cookie::CLOCKLOCK, "mutex_clocklock", RETURNED, false),
-    row("pthread_mutex_unlock", 1, cookie::UNLOCK, "mutex_unlock", None, true),
+    row("pthread_mutex_unlock", 1, cookie::UNLOCK, "unlock", None, true),
     row("pthread_cond_wait", 2, cookie::COND_WAIT, "cond_wait", None, true),
     row("pthread_cond_timedwait", 2, cookie::COND_WAIT, "cond_wait", None, true),
     row("pthread_cond_clockwait", 2, cookie::COND_WAIT, "cond_wait", None, false),
     row("pthread_barrier_wait", 1, cookie::BARRIER_WAIT, "barrier_wait", None, false),
+    row("pthread_rwlock_rdlock", 1, cookie::RDLOCK, "rwlock_rdlock", None, false),
+    row("pthread_rwlock_wrlock", 1, cookie::WRLOCK, "rwlock_wrlock", None, false),
+    row("pthread_rwlock_tryrdlock", 1, cookie::TRYRDLOCK, "rwlock_tryrdlock", RETURNED, false),
+    row("pthread_rwlock_trywrlock", 1, cookie::TRYWRLOCK, "rwlock_trywrlock", RETURNED, false),
+    row("pthread_rwlock_timedrdlock", 1, cookie::TIMEDRDLOCK, "rwlock_timedrdlock", RETURNED, false),
+    row("pthread_rwlock_clockrdlock", 1, cookie::TIMEDRDLOCK, "rwlock_timedrdlock", RETURNED, false),
+    row("pthread_rwlock_timedwrlock", 1, cookie::TIMEDWRLOCK, "rwlock_timedwrlock", RETURNED, false),
+    row("pthread_rwlock_clockwrlock", 1, cookie::TIMEDWRLOCK, "rwlock_timedwrlock", RETURNED, false),
+    row("pthread_rwlock_unlock", 1, cookie::UNLOCK, "unlock", None, false),
 ];
 
 /// The plain program at the return of the calls that may fail. No others are watched to their return: a return probe

@@ -457,7 +457,7 @@ fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {
 }
 
 fn waiter(tid: u32, wait: &Waiting) -> Waiter {
-    Waiter { tid, since_ns: wait.since_ns, word: wait.lock, frame: wait.frame }
+    Waiter { tid, since_ns: wait.since_ns, word: wait.lock + u64::from(wait.word_offset), frame: wait.frame }
 }
 
 fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {

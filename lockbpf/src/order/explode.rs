@@ -88,8 +88,8 @@ fn section_step(s: &Section, step: u8) -> Action {
         (0, via) => Action::Attempt(Attempt {
             lock,
             site: s.site,
-            shared: false,
-            kind: if via == Via::Futex { LockKind::Futex } else { LockKind::Mutex },
+            shared: via.is_shared(),
+            kind: LockKind::of(via),
             owner: s.owner,
             stack: s.stack,
             contended: Some(s.has(flag::CONTENDED)),

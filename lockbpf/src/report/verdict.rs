@@ -81,7 +81,7 @@ fn unexplained(report: &Report) -> Option<String> {
             _ => format!("Threads slept {slept} ({threads} still do)"),
         };
         format!(
-            "{slept} on {}, whose purpose cannot be told from here: locks of another kind (Rust, Go, pthread_rwlock, …), \
+            "{slept} on {}, whose purpose cannot be told from here: locks of another kind (Rust, Go, semaphores, …), \
              or idle waiting.",
             counted(words, "futex word"),
         )
