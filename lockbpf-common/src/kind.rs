@@ -107,6 +107,24 @@ pub mod cookie {
     pub const TIMEDRDLOCK: u64 = 12;
     /// `pthread_rwlock_timedwrlock` and `pthread_rwlock_clockwrlock`.
     pub const TIMEDWRLOCK: u64 = 13;
+
+    /// The operation that the calls of a function are summed by; `None` if it begins none.
+    #[must_use]
+    pub const fn via(function: u64) -> Option<super::Via> {
+        Some(match function {
+            LOCK => super::Via::Lock,
+            TRYLOCK => super::Via::TryLock,
+            TIMEDLOCK => super::Via::TimedLock,
+            CLOCKLOCK => super::Via::ClockLock,
+            RDLOCK => super::Via::ReadLock,
+            WRLOCK => super::Via::WriteLock,
+            TRYRDLOCK => super::Via::TryReadLock,
+            TRYWRLOCK => super::Via::TryWriteLock,
+            TIMEDRDLOCK => super::Via::TimedReadLock,
+            TIMEDWRLOCK => super::Via::TimedWriteLock,
+            _ => return None,
+        })
+    }
 }
 
 /// What glibc's read-write lock says in its first two words (glibc 2.25 and later, `nptl/pthread_rwlock_common.c`).

@@ -35,6 +35,10 @@ pub static CONFIG: Global<Config> = Global::new(Config {
     comm: [0; 2],
 });
 
+/// Offset of `task_struct::tgid`, for the one program that reads another task's: set by user space before loading.
+#[unsafe(no_mangle)]
+pub static TASK_TGID: Global<u32> = Global::new(0);
+
 /// Changed by user space while running: one entry.
 #[btf_map]
 pub static CONTROL: Array<Control, 1> = Array::new();

@@ -1,7 +1,7 @@
 //! Process numbers: (pid, start time), and a new one after exec.
 
 use crate::emit::emit_and_wake;
-use crate::maps::{CONFIG, PROCESSES, count, next};
+use crate::maps::{CONFIG, PROCESSES, TASK_TGID, count, next};
 use crate::thread::now;
 use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -41,6 +41,14 @@ pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
     };
     emit_and_wake(&record, Counter::LifeRecords);
     process as u32
+}
+
+/// A task's process id; 0 if it cannot be read.
+#[inline(always)]
+pub fn pid_of(task: *mut task_struct) -> u32 {
+    let task = task.cast::<u8>().cast_const();
+    // SAFETY: a faulting address is an error from the helper, not a fault; the offset comes from the running kernel's BTF.
+    unsafe { bpf_probe_read_kernel(task.add(TASK_TGID.load() as usize).cast::<u32>()) }.unwrap_or(0)
 }
 
 /// Forgets a process, so that its next operation registers it anew: its image was replaced.

@@ -3,12 +3,13 @@
 use crate::emit::emit;
 use crate::futex::abandon_wait;
 use crate::gate::refresh;
-use crate::maps::{CONTROL, WAITS, count};
+use crate::maps::{CONTROL, TARGETS, WAITS, count};
 use crate::off_cpu::record_absence;
 use crate::process;
 use crate::section::{End, close, settle};
 use crate::thread::{existing, now, task, tid};
-use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::bindings::task_struct;
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use aya_log_ebpf::debug;
@@ -16,6 +17,27 @@ use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Outcome;
 use lockbpf_common::record::{Tag, ThreadExitRecord};
+
+/// Runs in the parent, before the child does: a process that an observed one starts is observed, too. Only where forks are
+/// followed. Its probes are placed once user space, which this wakes, knows of it.
+#[raw_tracepoint(tracepoint = "sched_process_fork")]
+pub fn process_fork(ctx: RawTracePointContext) -> i32 {
+    let parent = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: only the key's presence matters.
+    if unsafe { TARGETS.get(parent) }.is_none() {
+        return 0;
+    }
+    let child: *mut task_struct = ctx.arg(1);
+    let pid = process::pid_of(child);
+    // Else it is a thread.
+    if pid != 0 && pid != parent {
+        if TARGETS.insert(pid, 0, 0).is_err() {
+            count(Counter::ProcessesFull);
+        }
+        process::number(child, pid, bpf_get_current_comm().unwrap_or_default());
+    }
+    0
+}
 
 /// Runs in the thread that called exec, the only one left of its process.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]

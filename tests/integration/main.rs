@@ -17,6 +17,7 @@ mod exact;
 mod examples;
 mod export;
 mod focus;
+mod forks;
 mod lifecycle;
 mod recordings;
 mod rwlock;

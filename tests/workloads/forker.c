@@ -1,6 +1,7 @@
-// forker CHILDREN ITERATIONS: the parent locks `shared_name` while it forks children that lock the same address in their
+// forker CHILDREN ITERATIONS [DELAY_MS]: the parent locks `shared_name` while it forks children that lock the same address in their
 // own copy; one more child is forked while the parent holds the lock and releases its inherited copy, as atfork handlers
-// do; and one program is spawned. The children check their own counts: they must be unharmed.
+// do; and one program is spawned. The children check their own counts: they must be unharmed. Each begins DELAY_MS after it
+// was forked.
 #include "truth.h"
 #include <spawn.h>
 #include <sys/wait.h>
@@ -8,7 +9,7 @@
 pthread_mutex_t shared_name = PTHREAD_MUTEX_INITIALIZER;
 
 static struct lock_truth *truth;
-static long iterations;
+static long iterations, delay_ms;
 static volatile long counted;
 
 NAMED static void parent_section(void)
@@ -37,6 +38,7 @@ static _Noreturn void child(void)
 {
     pthread_t thread;
     counted = 0;
+    sleep_ns((uint64_t)delay_ms * 1000000);
     MUST(pthread_create(&thread, NULL, child_thread, NULL));
     child_thread(NULL);
     MUST(pthread_join(thread, NULL));
@@ -54,6 +56,7 @@ int main(int argc, char **argv)
 {
     long children = number(argc, argv, 1, 5);
     iterations = number(argc, argv, 2, 500);
+    delay_ms = number(argc, argv, 3, 0);
     truth = truth_of("shared_name", &shared_name);
     fact("children", (uint64_t)children);
     ready_and_go();

@@ -34,6 +34,8 @@ pub struct TaskOffsets {
     pub group_leader: u32,
     /// Of `start_boottime`.
     pub start_boottime: u32,
+    /// Of `tgid`.
+    pub tgid: u32,
     /// Of `__state`; before 5.14, `state`.
     pub state: u32,
     /// Of `sched_info.run_delay`; `None` where the kernel does not keep it.
@@ -165,6 +167,7 @@ impl Btf {
         Ok(TaskOffsets {
             group_leader: offset("group_leader")?,
             start_boottime: offset("start_boottime")?,
+            tgid: offset("tgid")?,
             state: offset("__state").or_else(|_| offset("state"))?,
             run_delay: offset("sched_info")
                 .ok()

@@ -122,6 +122,7 @@ fn options(setup: &Setup, pid: u32) -> Options {
         stack_wait: Duration::ZERO,
         kernel_log: false,
         governed: false,
+        follow_forks: false,
         types: setup.types,
         task_offsets: setup.task_offsets,
         tracefs: setup.tracefs,

@@ -17,6 +17,10 @@ use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use std::time::Duration;
 
+/// So many slots are taken before those of processes that have exited are given to others: while the kernel removes probes that
+/// are perf events, it places none, for seconds.
+const CROWDED: usize = MAX_SLOTS as usize / 2;
+
 /// Every gate, and what observing each process has taken.
 pub struct Gates {
     placer: Placer,
@@ -94,6 +98,43 @@ impl Gates {
         self.slots[slot].pid = pid;
         self.targets.insert(pid, number, 0)?;
         Ok(Some(number))
+    }
+
+    /// Observes a process from now on, all the time. Nothing is done if it is observed already.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn observe(&mut self, pid: u32) -> Result<(), CaptureError> {
+        if self.slots.iter().any(|slot| slot.pid == pid) {
+            return Ok(());
+        }
+        if self.slots.len() >= CROWDED && self.slots.iter().skip(1).all(|slot| slot.pid != 0) {
+            self.dismiss_exited();
+        }
+        let Some(slot) = self.admit(pid)? else { return self.refuse(pid) };
+        let (failed, placed) = (self.failed.len(), self.placed);
+        self.place(slot);
+        if is_gone(pid) {
+            // That is why probes could not be placed.
+            self.failed.truncate(failed);
+            self.remove(slot);
+            self.placed = placed;
+            self.dismiss(slot);
+            return Ok(());
+        }
+        self.open(slot)
+    }
+
+    /// Frees the slots of processes that have exited.
+    fn dismiss_exited(&mut self) {
+        for slot in 1..self.slots.len() as u32 {
+            let gone = self.slots.get(slot as usize).is_some_and(|s| is_gone(s.pid));
+            if gone {
+                let _ = self.close(slot);
+                self.remove(slot);
+                self.dismiss(slot);
+            }
+        }
     }
 
     /// Observes a process beyond the last slot: by the futex tier only, which is told.
@@ -217,6 +258,10 @@ impl Gates {
         }
         Some(sum)
     }
+}
+
+fn is_gone(pid: u32) -> bool {
+    clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).is_err()
 }
 
 /// What an account's entries cost, by these prices.

@@ -15,6 +15,11 @@ impl Liveness {
         Self { processes: pids.iter().filter_map(|&pid| Some((pid, start_ticks(pid)?))).collect() }
     }
 
+    /// Takes note of one more.
+    pub fn add(&mut self, pid: u32) {
+        self.processes.extend(start_ticks(pid).map(|start| (pid, start)));
+    }
+
     /// Whether none of them runs any more; `false` if there were none to look after.
     pub fn all_exited(&mut self) -> bool {
         if self.processes.is_empty() {

@@ -13,12 +13,13 @@ pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf
 ///
 /// # Errors
 /// When the kernel refuses a map: rights, memory limits, or a map type it does not have.
-pub(super) fn load(config: &Config, kernel_log: bool) -> Result<Ebpf, CaptureError> {
+pub(super) fn load(config: &Config, task_tgid: u32, kernel_log: bool) -> Result<Ebpf, CaptureError> {
     let log_level: u8 = if kernel_log { u8::MAX } else { 0 };
     EbpfLoader::new()
         // Task storage: aya 0.14 creates it, but has no type for it.
         .allow_unsupported_maps()
         .override_global("CONFIG", config, true)
+        .override_global("TASK_TGID", &task_tgid, true)
         .override_global("AYA_LOG_LEVEL", &log_level, true)
         .load(BYTES)
         .map_err(CaptureError::Load)

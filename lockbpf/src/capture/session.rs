@@ -69,6 +69,8 @@ pub struct Options {
     pub futex_only: bool,
     /// Whether to do without uprobe sessions.
     pub plain_uprobes: bool,
+    /// Whether the processes that observed ones start are observed, too.
+    pub follow_forks: bool,
     /// Whether a governor will open and close the gates, process by process.
     pub governed: bool,
 }
@@ -94,7 +96,7 @@ impl Session {
     /// # Errors
     /// When the kernel refuses a map, a program or a tracepoint, or when no uprobe at all could be placed.
     pub fn start(options: &Options, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
-        let mut ebpf = object::load(&config(options), options.kernel_log)?;
+        let mut ebpf = object::load(&config(options), options.task_offsets.tgid, options.kernel_log)?;
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
         // Before the kernel log takes its map: these programs are relocated against every map.
@@ -106,12 +108,13 @@ impl Session {
         };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
         let mut tracepoints = Tracepoints::default();
-        for (program, tracepoint) in [
-            ("process_exec", "sched_process_exec"),
-            ("process_exit", "sched_process_exit"),
-            ("task_rename", "task_rename"),
+        for (program, tracepoint, wanted) in [
+            ("process_exec", "sched_process_exec", true),
+            ("process_exit", "sched_process_exit", true),
+            ("process_fork", "sched_process_fork", options.follow_forks),
+            ("task_rename", "task_rename", options.comm.is_some()),
         ] {
-            if program != "task_rename" || options.comm.is_some() {
+            if wanted {
                 tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
             }
         }
@@ -162,6 +165,19 @@ impl Session {
             let failed = gates.take_failed();
             self.failed(failed);
         }
+    }
+
+    /// Observes one more process, unless a governor does.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn admit(&mut self, pid: u32) -> Result<(), CaptureError> {
+        let Some(gates) = &mut self.gates else { return Ok(()) };
+        gates.observe(pid)?;
+        self.placed = gates.placed();
+        let failed = gates.take_failed();
+        self.failed(failed);
+        Ok(())
     }
 
     /// The gates, for a governor that opens and closes them from now on.

@@ -85,6 +85,9 @@ pub(super) struct TargetArgs {
     /// Observe every process but lockbpf itself.
     #[arg(short = 'a', long, conflicts_with = "pid")]
     pub system_wide: bool,
+    /// Observe the processes that those start, too, and the ones that these start.
+    #[arg(long, conflicts_with = "system_wide")]
+    pub follow_forks: bool,
     /// Start this command and observe it until it exits.
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "system_wide"])]
     pub cmd: Vec<OsString>,
@@ -276,6 +279,8 @@ impl Target {
 pub(super) struct Plan {
     /// Whom.
     pub target: Target,
+    /// Whether also the processes that it starts.
+    pub follow_forks: bool,
     /// How.
     pub capture: CaptureArgs,
 }
@@ -286,7 +291,7 @@ impl Plan {
     /// # Errors
     /// When it names nobody to observe.
     pub fn from_args(target: TargetArgs, capture: CaptureArgs) -> Result<Self> {
-        let TargetArgs { mut pid, system_wide, cmd } = target;
+        let TargetArgs { mut pid, system_wide, follow_forks, cmd } = target;
         pid.sort_unstable();
         pid.dedup();
         let target = if system_wide {
@@ -301,7 +306,7 @@ impl Plan {
         } else {
             bail!("nothing to observe: name a process with --pid, a command after --, or --system-wide");
         };
-        Ok(Self { target, capture })
+        Ok(Self { target, follow_forks, capture })
     }
 }
 

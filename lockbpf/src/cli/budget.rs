@@ -6,7 +6,6 @@ use crate::capture::governor::{Governor, Told, Watched};
 use crate::capture::session::Session;
 use crate::costs::Costs;
 use crate::estimate::{Estimates, Estimator, Stretch};
-use crate::event::Event;
 use crate::governor::Budget;
 use anyhow::{Context, Result};
 
@@ -15,22 +14,30 @@ use anyhow::{Context, Result};
 pub(super) struct Watch {
     governor: Option<Governor>,
     estimator: Option<Estimator>,
-    /// Whether every process that turns up is observed.
-    all: bool,
+    /// Whether processes that turn up are observed.
+    follows: bool,
 }
 
 impl Watch {
     /// Starts a governor over a session that is active; `pids` are observed already, in the order of
-    /// their slots; none means every process.
+    /// their slots; none means every process. With `follow_forks`, or under a governor of every process, those that turn up
+    /// are, too.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(super) fn start(session: &mut Session, pids: &[u32], budget: Option<Budget>, costs: Costs) -> Result<Self> {
-        let Some(budget) = budget else { return Ok(Self::default()) };
-        let Some(gates) = session.take_gates() else { return Ok(Self::default()) };
+    pub(super) fn start(
+        session: &mut Session,
+        pids: &[u32],
+        follow_forks: bool,
+        budget: Option<Budget>,
+        costs: Costs,
+    ) -> Result<Self> {
+        let ungoverned = Self { follows: follow_forks, ..Self::default() };
+        let Some(budget) = budget else { return Ok(ungoverned) };
+        let Some(gates) = session.take_gates() else { return Ok(ungoverned) };
         let governor = Governor::start(gates, pids, budget, costs).context("failed to start the governor")?;
         let estimator = Some(Estimator::new(costs, Some(budget.share())));
-        Ok(Self { governor: Some(governor), estimator, all: pids.is_empty() })
+        Ok(Self { governor: Some(governor), estimator, follows: follow_forks || pids.is_empty() })
     }
 
     /// What the governor tells; nothing ever without one.
@@ -63,18 +70,21 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes note of a process that is told of for the first time.
-    pub(super) fn meet(&self, event: &Event) {
-        if let (true, Event::Process(seen)) = (self.all, event) {
-            self.admit(seen.pid);
-        }
+    /// Whether processes that turn up are observed.
+    pub(super) fn follows(&self) -> bool {
+        self.follows
     }
 
     /// Observes one more process.
-    pub(super) fn admit(&self, pid: u32) {
-        if let Some(governor) = &self.governor {
-            governor.admit(pid);
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub(super) fn admit(&self, session: &mut Session, pid: u32) -> Result<()> {
+        match &self.governor {
+            Some(governor) => governor.admit(pid),
+            None => session.admit(pid)?,
         }
+        Ok(())
     }
 
     /// Places probes in further libraries.

@@ -130,12 +130,12 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
 
     let start = session.activate()?;
     let whole_system = ready.pids.is_empty();
-    let mut watch = Watch::start(&mut session, &ready.pids, capture.budget(), costs)?;
+    let mut watch = Watch::start(&mut session, &ready.pids, plan.follow_forks, capture.budget(), costs)?;
     let processes = &ready.targets.processes;
     let mut newcomers = Newcomers::new(processes.iter().filter_map(|p| p.pid).chain([std::process::id()]));
     if whole_system {
         let usable = processes.iter().filter(|p| p.unusable.is_none());
-        usable.filter_map(|p| p.pid).for_each(|pid| watch.admit(pid));
+        usable.filter_map(|p| p.pid).try_for_each(|pid| watch.admit(&mut session, pid))?;
     }
     if let Some(child) = &mut ready.launched {
         child.release()?;
@@ -169,17 +169,19 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                drain(&mut session, &mut census, &watch, sink);
+                let seen = drain(&mut session, &mut census, sink);
+                follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
             }
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
-                let seen = now();
-                drain(&mut session, &mut census, &watch, sink);
+                let time = now();
+                let seen = drain(&mut session, &mut census, sink);
+                follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 focus.look(&mut session, census.events())?;
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
-                sink.poll(seen, &mut Live {
+                sink.poll(time, &mut Live {
                     session: &mut session,
                     census: &mut census,
                     sites: &sites,
@@ -199,15 +201,17 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 rescan_at = Instant::now() + RESCAN;
                 if whole_system {
                     // Only who is there: reading the maps of every process each second would be dear.
-                    newcomers.look().into_iter().for_each(|pid| watch.admit(pid));
+                    newcomers.look().into_iter().try_for_each(|pid| watch.admit(&mut session, pid))?;
                     continue;
                 }
+                let there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+                let pids: Vec<u32> = ready.pids.iter().copied().filter(there).collect();
                 census.refresh_generated();
-                if mapped.changed(&ready.pids) {
+                if mapped.changed(&pids) {
                     census.refresh();
                     focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
-                        sites.extend(attach_later(&mut session, &watch, &ready.pids, capture, &mut attached)?);
+                        sites.extend(attach_later(&mut session, &watch, &pids, capture, &mut attached)?);
                     }
                 }
             }
@@ -222,6 +226,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut harvest = session.harvest(end)?;
     harvest.deadlocks = deadlocks.found().to_vec();
     ready.notes.extend(focus.notes(&session, &harvest)?);
+    ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
     harvest.estimates = estimates;
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
@@ -235,13 +240,35 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     Ok(Captured { harvest, census, target: ready.description, start, end })
 }
 
-/// Hands over what the kernel side has recorded.
-fn drain(session: &mut Session, census: &mut Census, watch: &Watch, sink: &mut impl Sink) {
+/// Hands over what the kernel side has recorded. Returns the processes that it told of for the first time.
+fn drain(session: &mut Session, census: &mut Census, sink: &mut impl Sink) -> Vec<u32> {
+    let mut seen = Vec::new();
     session.drain(|record| {
         let event = census.complete(record);
-        watch.meet(&event);
+        if let Event::Process(process) = &event {
+            seen.push(process.pid);
+        }
         sink.take(event);
     });
+    seen
+}
+
+/// Observes these processes from now on, if forks are followed.
+fn follow(
+    seen: &[u32],
+    session: &mut Session,
+    watch: &Watch,
+    pids: &mut Vec<u32>,
+    liveness: &mut Liveness,
+) -> Result<()> {
+    for &pid in seen.iter().filter(|_| watch.follows()) {
+        watch.admit(session, pid)?;
+        if !pids.is_empty() && !pids.contains(&pid) {
+            pids.push(pid);
+            liveness.add(pid);
+        }
+    }
+    Ok(())
 }
 
 /// What observing costs on this machine, measured now; if it cannot be, what it costs at most on others.
@@ -367,6 +394,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         futex_only: capture.futex_only,
         tracefs: ready.tracefs,
         plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
+        follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),
     })
 }

@@ -60,7 +60,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             common.capture.duration = Some(common.capture.duration.unwrap_or(DEMO_DURATION));
             let program = std::env::current_exe().context("failed to find the program itself")?;
             let command = vec![program.into_os_string(), OsString::from("demo-target")];
-            let plan = Plan { target: Target::Command(command), capture: common.capture.clone() };
+            let plan = Plan { target: Target::Command(command), follow_forks: false, capture: common.capture.clone() };
             observe::run(&plan, &common, Some("the demo's program"))
         }
         Some(Command::Export(args)) => export::run(*args),

@@ -3,9 +3,12 @@
 use super::args::PlacementChoice;
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
+use crate::capture::probe_table::Function;
 use crate::capture::prologue::Cost;
 use crate::capture::session::Session;
 use crate::capture::target::{Library, Targets};
+use crate::sums::KernelSums;
+use lockbpf_common::kind::cookie;
 use std::collections::HashSet;
 
 /// The probe sites of libraries.
@@ -22,16 +25,7 @@ pub(super) fn remarks(targets: &Targets) -> Vec<String> {
         if let Some(why) = &library.unusable {
             remarks.push(format!("locks in {file} are seen only when a thread sleeps for them: {why}."));
         }
-        let dear: Vec<_> = library
-            .sites
-            .iter()
-            .filter(|s| s.placement.cost == Cost::SingleStepped)
-            .map(|s| s.function.symbol)
-            .collect();
-        if !dear.is_empty() {
-            let ns = Cost::SingleStepped.expected_ns();
-            remarks.push(format!("{} in {file} must be single-stepped: about {ns} ns a call.", dear.join(", ")));
-        }
+        remarks.extend(dear(library, |function| function.essential));
         let missing: Vec<_> =
             library.missing.iter().filter(|m| m.function.essential).map(|m| m.function.symbol).collect();
         if !missing.is_empty() && library.unusable.is_none() {
@@ -44,6 +38,21 @@ pub(super) fn remarks(targets: &Targets) -> Vec<String> {
         remarks.push(format!("{n} process{s} could not be looked at, so their locks may be missing."));
     }
     remarks
+}
+
+/// What the reader must know of calls that were dear: functions that only few programs call are named if this one did.
+pub(super) fn dear_calls(targets: &Targets, sums: &[KernelSums]) -> Vec<String> {
+    let called = |function: &Function| sums.iter().any(|s| cookie::via(function.cookie) == Some(s.via));
+    targets.libraries.iter().filter_map(|library| dear(library, |f| !f.essential && called(f))).collect()
+}
+
+/// The functions among these that are single-stepped, in words.
+fn dear(library: &Library, wanted: impl Fn(&Function) -> bool) -> Option<String> {
+    let sites = library.sites.iter().filter(|s| s.placement.cost == Cost::SingleStepped && wanted(&s.function));
+    let names: Vec<_> = sites.map(|s| s.function.symbol).collect();
+    let ns = Cost::SingleStepped.expected_ns();
+    let file = &library.display;
+    (!names.is_empty()).then(|| format!("{} in {file} must be single-stepped: about {ns} ns a call.", names.join(", ")))
 }
 
 /// What is in place, in a few words.

@@ -132,6 +132,7 @@ fn rank(args: &SelectArgs, selection: &Selection) -> Result<Report> {
             let name = command.join(" ");
             let plan = Plan {
                 target: Target::Command(command.into_iter().map(OsString::from).collect()),
+                follow_forks: false,
                 capture: CaptureArgs { silent: true, ..CaptureArgs::default() },
             };
             let mut collector = Collector::default();

@@ -39,6 +39,7 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
         tracefs: feature::ensure_tracefs().is_ok(),
         futex_only: false,
         governed: false,
+        follow_forks: false,
         plain_uprobes: plain_uprobes || !types.has_uprobe_sessions(),
     };
     let mut session = Session::start(&options, &sites(pid)).expect("failed to start a capture");
