@@ -75,14 +75,15 @@ impl Watch {
         self.follows
     }
 
-    /// Observes one more process.
+    /// Observes one more process. Nothing is done where probes that all processes share see it already.
     ///
     /// # Errors
     /// When the kernel side cannot be told.
     pub(super) fn admit(&self, session: &mut Session, pid: u32) -> Result<()> {
         match &self.governor {
             Some(governor) => governor.admit(pid),
-            None => session.admit(pid)?,
+            None if self.follows => session.admit(pid)?,
+            None => {}
         }
         Ok(())
     }
