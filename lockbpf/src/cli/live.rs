@@ -201,7 +201,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 rescan_at = Instant::now() + RESCAN;
                 if whole_system {
                     // Only who is there: reading the maps of every process each second would be dear.
-                    newcomers.look().into_iter().try_for_each(|pid| watch.admit(&mut session, pid))?;
+                    if watch.follows() {
+                        newcomers.look().into_iter().try_for_each(|pid| watch.admit(&mut session, pid))?;
+                    }
                     continue;
                 }
                 let there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
