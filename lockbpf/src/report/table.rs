@@ -4,7 +4,7 @@
 use super::schema::{LockEntry, Ns, QualityEntry, Report};
 use super::text::{clip, count, counted, percent, share, wrap};
 use super::{details, estimated, warnings, wide};
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
 use std::collections::BTreeMap;
 
 /// Condition variables and futex words shown.
@@ -56,12 +56,17 @@ pub fn render(report: &Report, layout: &Layout) -> String {
     paragraphs.join("\n\n") + "\n"
 }
 
+/// A name is not cut to less than this, even where the table then is too wide.
+const SHORTEST: usize = 12;
+
 /// A table of which the columns in `left` hold text, the others numbers.
 pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
     let align = |column| if left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
     let cells = |row: Vec<String>| {
         row.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(align(i))).collect::<Vec<_>>()
     };
+    let widest = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|text| text.chars().count()).max();
+    let names: Vec<u16> = (0..headers.len()).map(|i| widest(i).unwrap_or_default().min(SHORTEST) as u16 + 1).collect();
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -74,12 +79,14 @@ pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, wi
     for row in rows {
         table.add_row(cells(row));
     }
-    // Numbers stay whole: names give way.
+    // Numbers stay whole: names give way, but not to the last letter.
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 1));
-        if !left.contains(&i) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
+        column.set_constraint(if left.contains(&i) {
+            ColumnConstraint::LowerBoundary(Width::Fixed(names.get(i).copied().unwrap_or_default()))
+        } else {
+            ColumnConstraint::ContentWidth
+        });
     }
     table.trim_fmt()
 }
