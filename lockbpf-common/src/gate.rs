@@ -10,16 +10,25 @@ pub const MAX_SLOTS: u32 = 1_024;
 pub const CLOSINGS: usize = 8;
 
 /// Bits of an attach cookie below the slot.
-const SLOT_SHIFT: u32 = 8;
+const SLOT_SHIFT: u32 = 16;
 /// The bit of an attach cookie that tells a probe on an instruction that must be single-stepped. Below it is the function
-/// ([`crate::kind::cookie`]).
+/// ([`crate::function`]).
 const STEPPED: u64 = 1 << 7;
+/// The bit of an attach cookie that tells a function of musl, whose locks have a layout of their own.
+const MUSL: u64 = 1 << 8;
 
 /// The attach cookie of a function's probe in a slot's process.
 #[must_use]
 #[inline(always)]
-pub const fn cookie(function: u64, stepped: bool, slot: u32) -> u64 {
-    function | if stepped { STEPPED } else { 0 } | (slot as u64) << SLOT_SHIFT
+pub const fn cookie(function: u64, stepped: bool, musl: bool, slot: u32) -> u64 {
+    function | if stepped { STEPPED } else { 0 } | if musl { MUSL } else { 0 } | (slot as u64) << SLOT_SHIFT
+}
+
+/// Whether an attach cookie is that of a function of musl.
+#[must_use]
+#[inline(always)]
+pub const fn is_musl(cookie: u64) -> bool {
+    cookie & MUSL != 0
 }
 
 /// Whether the probe of an attach cookie is on an instruction that must be single-stepped.
@@ -87,10 +96,10 @@ mod tests {
 
     #[test]
     fn cookies_carry_function_and_slot() {
-        for stepped in [false, true] {
-            let cookie = cookie(crate::kind::cookie::BARRIER_WAIT, stepped, MAX_SLOTS - 1);
-            assert_eq!((function(cookie), slot(cookie)), (crate::kind::cookie::BARRIER_WAIT, MAX_SLOTS - 1));
-            assert_eq!(is_stepped(cookie), stepped);
+        for (stepped, musl) in [(false, false), (true, false), (false, true), (true, true)] {
+            let cookie = cookie(crate::function::BARRIER_WAIT, stepped, musl, MAX_SLOTS - 1);
+            assert_eq!((function(cookie), slot(cookie)), (crate::function::BARRIER_WAIT, MAX_SLOTS - 1));
+            assert_eq!((is_stepped(cookie), is_musl(cookie)), (stepped, musl));
         }
     }
 }

@@ -87,8 +87,11 @@ impl SectionRecord {
     pub const fn pack(f: &SectionFields) -> Self {
         Self([
             f.end_ns,
-            (Tag::Section as u64) << 60 | ((f.flags & 0xfff) as u64) << 48 | f.lock & LOW48,
-            (f.via as u64 & 0xf) << 60 | (f.outcome as u64 & 0xf) << 56 | (f.mutex_kind as u64) << 48 | f.site & LOW48,
+            (Tag::Section as u64) << 60
+                | (f.outcome as u64 & 0xf) << 56
+                | ((f.flags & 0xff) as u64) << 48
+                | f.lock & LOW48,
+            (f.via as u64) << 56 | (f.mutex_kind as u64) << 48 | f.site & LOW48,
             (f.process as u64 >> 16) << 48 | if f.wait_ns > LOW48 { LOW48 } else { f.wait_ns },
             (f.process as u64 & 0xffff) << 48 | if f.hold_ns > LOW48 { LOW48 } else { f.hold_ns },
             (f.tid as u64) << 32 | f.owner as u64,
@@ -102,10 +105,10 @@ impl SectionRecord {
         let w = &self.0;
         SectionFields {
             end_ns: w[0],
-            flags: (w[1] >> 48) as u16 & 0xfff,
+            flags: (w[1] >> 48) as u16 & 0xff,
             lock: w[1] & LOW48,
-            via: (w[2] >> 60) as u8,
-            outcome: (w[2] >> 56) as u8 & 0xf,
+            via: (w[2] >> 56) as u8,
+            outcome: (w[1] >> 56) as u8 & 0xf,
             mutex_kind: (w[2] >> 48) as u8,
             site: w[2] & LOW48,
             process: ((w[3] >> 48) as u32) << 16 | (w[4] >> 48) as u32,
@@ -120,7 +123,7 @@ impl SectionRecord {
 
     /// The operation and outcome as enums, if every number and flag in the record is one that exists.
     #[must_use]
-    pub const fn known(f: &SectionFields) -> Option<(Via, Outcome)> {
+    pub fn known(f: &SectionFields) -> Option<(Via, Outcome)> {
         if f.flags & !flag::ALL != 0 {
             return None;
         }
@@ -287,8 +290,8 @@ mod tests {
             waker: 4_194_301,
             stack: -17,
             flags: flag::ALL,
-            via: Via::CondReacquire as u8,
-            outcome: Outcome::TimedOut as u8,
+            via: Via::Gil as u8,
+            outcome: Outcome::Unseen as u8,
             mutex_kind: 0xa3,
         };
         let packed = SectionRecord::pack(&fields);
@@ -317,9 +320,9 @@ mod tests {
 
     #[test]
     fn unknown_numbers_are_refused() {
-        let fields = SectionFields { via: 15, ..SectionFields::default() };
+        let fields = SectionFields { via: 31, ..SectionFields::default() };
         assert_eq!(SectionRecord::known(&fields), None);
-        let fields = SectionFields { via: 1, flags: 0x800, ..SectionFields::default() };
+        let fields = SectionFields { via: 1, flags: 0x80, ..SectionFields::default() };
         assert_eq!(SectionRecord::known(&fields), None);
         assert_eq!(Tag::of(u64::MAX), None);
     }

@@ -65,8 +65,10 @@ pub struct Sums {
     pub first_ns: u64,
     /// Sections completed (condition variable: waits; futex: waits that slept and were woken).
     pub acquisitions: u64,
-    /// Of these, contended.
+    /// Of these, contended (condition variable: waits that then had to wait for the mutex as well).
     pub contended: u64,
+    /// Of `acquisitions`, those of which the release was not seen: their holds are unknown, and not in the sums.
+    pub unseen: u64,
     /// Failed trylocks (futex: waits that returned at once, `EAGAIN`).
     pub try_failures: u64,
     /// Attempts that timed out.
@@ -83,7 +85,7 @@ pub struct Sums {
     pub wait_ns: u64,
     /// Longest wait.
     pub wait_max_ns: u64,
-    /// Σ hold.
+    /// Σ hold (condition variable: Σ latency, from the call that woke the waiter until it ran).
     pub hold_ns: u64,
     /// Longest hold.
     pub hold_max_ns: u64,
@@ -109,6 +111,7 @@ impl Sums {
         first_ns: 0,
         acquisitions: 0,
         contended: 0,
+        unseen: 0,
         try_failures: 0,
         timeouts: 0,
         timeout_ns: 0,
@@ -150,7 +153,7 @@ pub struct ThreadSums {
 }
 
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<Sums>() == 16 * 8 + 8 + 2 * BUCKETS * 4);
+const _: () = assert!(size_of::<Sums>() == 17 * 8 + 8 + 2 * BUCKETS * 4);
 const _: () = assert!(size_of::<ThreadSums>() == 56);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.

@@ -1,4 +1,4 @@
-//! pthread barriers (glibc): each arrival is recorded at the entry of `pthread_barrier_wait`. The wait that follows is that
+//! pthread barriers: each arrival is recorded at the entry of `pthread_barrier_wait`. The wait that follows is that
 //! for the last one to arrive, which the arrivals themselves tell: its futex calls count neither as waits nor as sums.
 
 use crate::calls::return_address;
@@ -12,30 +12,36 @@ use lockbpf_common::barrier::{BarrierFields, BarrierRecord};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
 
+/// Offset of `_b_limit` in musl's `pthread_barrier_t`: the number of participants less one.
+const MUSL_LIMIT: u64 = 8;
 /// Offset of `count` in glibc's `struct pthread_barrier` (2.25 and later: `in`, `current_round`, `count`, `shared`, `out`).
 const COUNT: u64 = 8;
 /// Size of that structure.
 const SIZE: u64 = 20;
 
-/// Entry of `pthread_barrier_wait`, at `now`.
+/// Entry of `pthread_barrier_wait`, at `now`. Returns whether its return is of interest where it can be watched.
 #[inline(always)]
-pub fn arrive(ctx: &ProbeContext, t: &mut Thread, now: u64) {
+pub fn arrive(ctx: &ProbeContext, t: &mut Thread, now: u64) -> bool {
     settle(t);
     let barrier: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
     if !fits(barrier, site) {
-        return;
+        return false;
     }
+    let count = barrier.wrapping_add(if t.is_musl() { MUSL_LIMIT } else { COUNT });
     // SAFETY: a faulting address is an error from the helper, not a fault.
-    let participants = unsafe { bpf_probe_read_user(barrier.wrapping_add(COUNT) as *const u32) }.unwrap_or(0);
+    let participants = unsafe { bpf_probe_read_user(count as *const u32) }.unwrap_or(0);
+    let participants = if t.is_musl() { participants.wrapping_add(1) } else { participants };
     let stack = user_stack(ctx);
-    attempt(t, Via::Barrier, barrier, site, now).stack = stack;
+    attempt(t, Via::Barrier as u32, barrier, site, now).stack = stack;
     let fields = BarrierFields { time_ns: now, barrier, site, process: t.process, tid: tid(), participants, stack };
     emit_for(t, &BarrierRecord::pack(&fields), Counter::BarrierRecords);
+    true
 }
 
-/// Whether a futex word is one of the barrier at which the thread waits.
+/// Whether a futex word is one of the barrier at which the thread waits. musl's is on the stack of the first to arrive, but its
+/// calls are watched to their return.
 #[inline(always)]
 pub fn waits_at(t: &Thread, word: u64) -> bool {
-    t.pending.via == Via::Barrier as u32 && word.wrapping_sub(t.pending.lock) < SIZE
+    t.pending.via == Via::Barrier as u32 && (t.is_musl() || word.wrapping_sub(t.pending.lock) < SIZE)
 }

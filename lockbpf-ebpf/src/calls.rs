@@ -3,20 +3,28 @@
 
 use crate::atomic::add;
 use crate::gate::opened_boottime;
-use crate::lock::{Seen, is_shared, see};
+use crate::lock::{Seen, see, see_glibc};
 use crate::maps::count;
 use crate::off_cpu::record_absence;
 use crate::process::start_boottime;
-use crate::section::{acquired, attempt, contend, contend_held, failed, fits, hold, release_held, settle, sums};
-use crate::thread::{Held, Thread, now, task};
+use crate::section::{
+    End, acquired, attempt, close, contend, contend_held, failed, fits, hold, release_held, settle, sums,
+};
+use crate::spin;
+use crate::thread::{Held, Thread, Wrapper, now, task};
+use crate::unseen;
 #[cfg(bpf_target_arch = "x86_64")]
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
+use lockbpf_common::function::RELEASE;
 use lockbpf_common::kind::{Outcome, Via, mutex_kind};
 use lockbpf_common::sums::SumKey;
+use lockbpf_common::via::{is_rwlock, is_semaphore, is_shared, is_spin, is_try};
 
+/// What semaphore calls return when they fail.
+const FAILED: i32 = -1;
 const EBUSY: i32 = 16;
 const ETIMEDOUT: i32 = 110;
 const EOWNERDEAD: i32 = 130;
@@ -40,11 +48,12 @@ pub fn return_address(ctx: &ProbeContext) -> u64 {
 /// Attempt by a call that cannot fail, which is not watched to its return: the lock counts as held from now on, and if it is
 /// contended, from the end of the last sleep for it.
 #[inline(always)]
-pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: Via) {
+pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    let site = return_address(ctx);
-    let Seen { taken, owner, kind, plain, .. } = see(lock, via as u32);
+    let site = t.site(lock, return_address(ctx));
+    // Functions of musl are watched to their return.
+    let Seen { taken, owner, kind, plain, .. } = see_glibc(lock, via);
     // As late as possible: what this handler takes should not count as holding.
     let now = now();
     if !fits(lock, site) {
@@ -53,12 +62,12 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: Via) {
     let known = if t.depth == 0 { None } else { t.find(lock) };
     // EDEADLK: it has it itself, and does not just read what it reads already.
     let refuses = match known {
-        Some(i) if via.is_rwlock() => !is_shared(t.held[i & (MAX_HELD - 1)].via),
+        Some(i) if is_rwlock(via) => !is_shared(t.held[i & (MAX_HELD - 1)].via),
         Some(_) => kind & mutex_kind::TYPE_MASK == mutex_kind::ERRORCHECK,
         None => false,
     };
     if refuses && taken {
-        let key = SumKey { lock, site, process: t.process, via: via as u32 };
+        let key = SumKey { lock, site, process: t.process, via };
         if let Some(s) = sums(&key, kind, now) {
             add(&mut s.errors, 1);
         }
@@ -74,7 +83,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: Via) {
             owner: 0,
             waker: 0,
             stack: -1,
-            via: via as u32,
+            via,
             flags: 0,
             recursion: 0,
             kind,
@@ -94,39 +103,83 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: Via) {
     }
 }
 
-/// Attempt by a call that may fail, at `now`: trylock, or one with a deadline. Returns whether its return must be seen.
+/// Attempt by a call that is watched to its return, at `now`: one that may fail, one whose waiting no futex call tells, and all
+/// of musl's, which call one another. Returns whether its return must be seen.
 #[inline(always)]
-pub fn attempt_fallible(ctx: &ProbeContext, t: &mut Thread, via: Via, now: u64) -> bool {
-    settle(t);
+pub fn attempt_watched(ctx: &ProbeContext, t: &mut Thread, via: u32, now: u64) -> bool {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    let site = return_address(ctx);
+    if is_inside(t, lock) {
+        return false;
+    }
+    settle(t);
+    let returns_to = return_address(ctx);
+    let site = t.site(lock, returns_to);
     if !fits(lock, site) {
         return false;
     }
-    let seen = see(lock, via as u32);
-    attempt(t, via, lock, site, now).kind = seen.kind;
-    if !via.is_try() && seen.taken && t.find(lock).is_none() {
+    // A runtime's slow path is taken only where the lock is.
+    let seen = if via >= u32::from(Via::RUNTIMES) { Seen::TAKEN } else { see(lock, via, t.is_musl()) };
+    let p = attempt(t, via, lock, site, now);
+    p.kind = seen.kind;
+    p.returns_to = returns_to;
+    if is_spin(via) && !is_try(via) && !seen.taken {
+        // It has it at once, or waits too short to matter.
+        acquired(t, now, now);
+        return false;
+    }
+    if !is_try(via) && seen.taken && t.find(lock).is_none() {
         contend(t, seen.owner);
+        if is_spin(via) {
+            spin::waits(t.process, lock);
+        }
     }
     true
+}
+
+/// Whether the thread is inside a call on this lock already: musl's functions call one another.
+#[inline(always)]
+fn is_inside(t: &Thread, lock: u64) -> bool {
+    t.is_musl() && t.pending.via != 0 && t.pending.lock == lock
+}
+
+/// Entry of a function that calls a probed one with the same first argument.
+#[inline(always)]
+pub fn wrapped(ctx: &ProbeContext, t: &mut Thread) {
+    t.wrapper = Wrapper { argument: ctx.arg(0).unwrap_or(0), site: return_address(ctx) };
 }
 
 /// Return of a lock function whose attempt is in progress: acquired, timed out, busy, or an error.
 #[inline(always)]
 pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
-    match result {
+    let via = t.pending.via;
+    if via == Via::CondReacquire as u32 || via == Via::Barrier as u32 {
+        settle(t);
+        return;
+    }
+    let outcome = match result {
+        _ if via >= u32::from(Via::RUNTIMES) => None,
         // EOWNERDEAD: acquired, the previous owner of a robust mutex died holding it.
-        0 | EOWNERDEAD => {
+        0 | EOWNERDEAD => None,
+        ETIMEDOUT => Some(Outcome::TimedOut),
+        EBUSY => Some(Outcome::TryFailed),
+        // Semaphores tell by errno why.
+        FAILED if is_try(via) => Some(Outcome::TryFailed),
+        FAILED if t.pending.timed_out != 0 => Some(Outcome::TimedOut),
+        _ => Some(Outcome::Failed),
+    };
+    match outcome {
+        Some(outcome) => failed(t, outcome, now),
+        None if is_semaphore(via) || via >= u32::from(Via::RUNTIMES) => {
+            unseen::acquired(t, now);
+        }
+        None => {
             let attempt_ns = t.pending.attempt_ns;
             acquired(t, attempt_ns, now);
         }
-        ETIMEDOUT => failed(t, Outcome::TimedOut, now),
-        EBUSY => failed(t, Outcome::TryFailed, now),
-        _ => failed(t, Outcome::Failed, now),
     }
 }
 
-/// Entry of unlock, at `now`.
+/// Entry of unlock of a mutex or read-write lock of glibc, at `now`.
 #[inline(always)]
 pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     record_absence(t);
@@ -142,6 +195,36 @@ pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
         return;
     }
     release_held(ctx, t, i, now);
+}
+
+/// Entry of unlock of a spin lock, or of any lock of musl, at `now`.
+#[inline(always)]
+pub fn release_other(ctx: &ProbeContext, t: &mut Thread, now: u64, function: u64) {
+    let lock: u64 = ctx.arg(0).unwrap_or(0);
+    if is_inside(t, lock) {
+        return;
+    }
+    record_absence(t);
+    settle(t);
+    let Some(i) = t.find(lock) else {
+        // glibc's `pthread_spin_init` is the same code as its unlock.
+        if function == RELEASE {
+            unexpected_release(t);
+        }
+        return;
+    };
+    let held = &mut t.held[i & (MAX_HELD - 1)];
+    if held.recursion > 0 {
+        held.recursion -= 1;
+        return;
+    }
+    let waited_for = if is_spin(held.via) {
+        spin::was_waited_for(t.process, lock)
+    } else {
+        let via = held.via;
+        see(lock, via, t.is_musl()).has_waiters
+    };
+    close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
 }
 
 /// A lock is released that was not seen to be acquired.

@@ -4,35 +4,42 @@
 
 use crate::atomic::add;
 use crate::calls::{return_address, unexpected_release};
-use crate::lock::see;
+use crate::lock::{see, see_mutex};
 use crate::off_cpu::record_absence;
 use crate::section::{End, attempt, close, fits, settle, sums, tally};
 use crate::thread::Thread;
 use aya_ebpf::programs::ProbeContext;
-use lockbpf_common::kind::{Outcome, Via, mutex_kind};
+use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
 use lockbpf_common::sums::SumKey;
 
-/// Entry of `pthread_cond_wait` and its timed forms, at `now`.
+/// Entry of `pthread_cond_wait` and its timed forms, at `now`, in musl or glibc. Returns whether its return is of interest where it can be watched.
 #[inline(always)]
-pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64) {
+pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64, musl: bool) -> bool {
+    let cond: u64 = ctx.arg(0).unwrap_or(0);
+    if musl && t.pending.via == Via::CondReacquire as u32 && t.pending.cond == cond {
+        // musl's forms call one another.
+        return false;
+    }
     record_absence(t);
     settle(t);
-    let cond: u64 = ctx.arg(0).unwrap_or(0);
     let lock: u64 = ctx.arg(1).unwrap_or(0);
-    let site = return_address(ctx);
+    let returns_to = return_address(ctx);
+    let site = t.site(cond, returns_to);
     if !fits(lock | cond, site) {
-        return;
+        return false;
     }
-    let seen = see(lock, Via::Lock as u32);
+    let seen = if musl { see(lock, Via::Lock as u32, true) } else { see_mutex(lock) };
     match t.find(lock) {
         Some(i) => {
             close(ctx, t, i, End { now, outcome: Outcome::CondReleased, waited_for: seen.has_waiters });
         }
         None => unexpected_release(t),
     }
-    let p = attempt(t, Via::CondReacquire, lock, site, now);
+    let p = attempt(t, Via::CondReacquire as u32, lock, site, now);
     p.cond = cond;
     p.kind = seen.kind;
+    p.returns_to = returns_to;
+    true
 }
 
 /// Sums the idle part of a condition wait that has ended; nothing for other attempts.
@@ -49,6 +56,14 @@ pub fn sum_idle(t: &Thread) {
         add(&mut s.acquisitions, 1);
         add(&mut s.wait_ns, idle_ns);
         add(&mut s.timeouts, u64::from(p.timed_out));
+        add(&mut s.contended, u64::from(p.flags & u32::from(flag::CONTENDED) != 0));
+        if p.latency_ns != 0 {
+            add(&mut s.hold_ns, p.latency_ns);
+            if p.latency_ns > s.hold_max_ns {
+                s.hold_max_ns = p.latency_ns;
+            }
+            tally(&mut s.hold_hist, p.latency_ns);
+        }
         if idle_ns > s.wait_max_ns {
             s.wait_max_ns = idle_ns;
         }

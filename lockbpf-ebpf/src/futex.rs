@@ -7,7 +7,7 @@ use crate::emit::{reserve, submit};
 use crate::focus;
 use crate::gate::{charge, refresh};
 use crate::lock::{has_word, owner};
-use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, count};
+use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, Waker, count};
 use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally, wakes_after_release};
 use crate::thread::{FutexCall, Held, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
@@ -29,7 +29,7 @@ pub const NONE: u32 = 0;
 pub const WAIT: u32 = 1;
 const WAKE: u32 = 2;
 /// A wait that a signal ended: restarted at once, unless the signal kills the thread.
-const INTERRUPTED: u32 = 3;
+pub const INTERRUPTED: u32 = 3;
 
 /// Number of the futex system call (x86-64).
 #[cfg(bpf_target_arch = "x86_64")]
@@ -83,6 +83,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     if role == WAKE {
         // Also if its gate has been closed since: that section is complete.
         wakes_after_release(ctx, t, word);
+        crate::once::wakes(ctx, t, word, now);
     }
     refresh(t);
     if word > LOW48 {
@@ -93,7 +94,8 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     if role == WAKE {
         t.futex.lock = released(t, word);
         // Before the wake itself, so that the woken thread finds it.
-        let _ = WAKERS.insert(FutexWord { addr: word, process: u64::from(t.process) }, tid(), 0);
+        let waker = Waker { time_ns: now, tid: u64::from(tid()) };
+        let _ = WAKERS.insert(FutexWord { addr: word, process: u64::from(t.process) }, waker, 0);
         return;
     }
     let mut waiting = Waiting {
@@ -113,7 +115,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     } else if in_pending_call(t, word) {
         if t.pending.flags & u32::from(flag::CONTENDED) == 0 {
             // Free at the attempt, but another thread was faster; or the mutex of a condition wait is taken.
-            let owner = owner(t.pending.lock, t.pending.via);
+            let owner = owner(t.pending.lock, t.pending.via, t.is_musl());
             contend(t, owner);
         }
         let p = &t.pending;
@@ -126,7 +128,8 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     } else if let Some(i) = in_call_of(t, word) {
         if t.held[i & (MAX_HELD - 1)].flags & u32::from(flag::CONTENDED) == 0 {
             let Held { lock, via, .. } = t.held[i & (MAX_HELD - 1)];
-            contend_held(t, i, owner(lock, via));
+            let owner = owner(lock, via, t.is_musl());
+            contend_held(t, i, owner);
         }
         let h = &t.held[i & (MAX_HELD - 1)];
         waiting.since_ns = h.acquire_ns.saturating_sub(h.wait_ns);
@@ -134,7 +137,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         (waiting.site, waiting.owner, waiting.via, waiting.kind) = (h.site, h.owner, h.via, 0);
     } else {
         focus::waits(t, word, 0);
-        waiting.owner = owner(word, Via::Lock as u32);
+        waiting.owner = owner(word, Via::Lock as u32, false);
     }
     t.futex.owner = waiting.owner;
     t.futex.lock = waiting.lock;
@@ -150,20 +153,20 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
 pub fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
     let top = (t.depth as usize).checked_sub(1)?;
     let h = &t.held[top & (MAX_HELD - 1)];
-    (t.pending.via == 0 && has_word(h.lock, h.via, word)).then_some(top)
+    (t.pending.via == 0 && has_word(h.lock, h.via, t.is_musl(), word)).then_some(top)
 }
 
 /// Whether this word is one that the attempt in progress may sleep on.
 #[inline(always)]
 fn in_pending_call(t: &Thread, word: u64) -> bool {
-    t.pending.via != 0 && has_word(t.pending.lock, t.pending.via, word)
+    t.pending.via != 0 && has_word(t.pending.lock, t.pending.via, t.is_musl(), word)
 }
 
 /// The lock to which a word belongs that the thread wakes: the one it has just released, if it is that.
 #[inline(always)]
 fn released(t: &Thread, word: u64) -> u64 {
     let h = &t.held[t.depth as usize & (MAX_HELD - 1)];
-    if has_word(h.lock, h.via, word) { h.lock } else { word }
+    if has_word(h.lock, h.via, t.is_musl(), word) { h.lock } else { word }
 }
 
 /// Forgets the wait that a dying thread was in: it never got the lock.
@@ -236,22 +239,25 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     let process = u64::from(t.process);
     let waker = || {
         // SAFETY: copied at once.
-        unsafe { WAKERS.get(FutexWord { addr: call.word, process }) }.copied().unwrap_or(0)
+        unsafe { WAKERS.get(FutexWord { addr: call.word, process }) }.copied().unwrap_or(Waker { time_ns: 0, tid: 0 })
     };
     let slept = matches!(result, FutexResult::Slept);
     if in_pending_call(t, call.word) {
         let _ = WAITS.remove(tid());
         let p = &mut t.pending;
         p.acquire_ns = now;
+        p.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
         if p.stack < 0 {
             p.stack = stack_of_wait(ctx, now.saturating_sub(p.attempt_ns.max(p.woken_ns)));
         }
         if slept {
             t.pending.flags |= u32::from(flag::SLEPT);
-            t.pending.waker = waker();
+            t.pending.waker = waker().tid as u32;
         }
     } else if t.pending.via == Via::CondReacquire as u32 {
         t.pending.woken_ns = now;
+        let woken_ns = waker().time_ns;
+        t.pending.latency_ns = if slept && woken_ns > call.enter_ns { now.saturating_sub(woken_ns) } else { 0 };
         t.pending.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
     } else if let Some(i) = in_call_of(t, call.word) {
         let _ = WAITS.remove(tid());
@@ -262,7 +268,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         }
         if slept {
             h.flags |= u32::from(flag::SLEPT);
-            h.waker = waker();
+            h.waker = waker().tid as u32;
         }
     } else {
         let _ = WAITS.remove(tid());
@@ -270,7 +276,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
         if wanted && focus::includes_word(t.process, call.word) {
             let stack = stack_of_wait(ctx, wait_ns);
-            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker(), stack, result });
+            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker().tid as u32, stack, result });
         }
     }
 }

@@ -44,6 +44,7 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
         }
         t.epoch = epoch;
         t.slot = slot;
+        t.set_musl(gate::is_musl(cookie));
     }
     t.hits = t.hits.wrapping_add(1);
     Some(t)
@@ -95,7 +96,7 @@ fn cut(t: &mut Thread, gate: &Gate) {
         }
         let h = &t.held[(depth - 1 - back) & (MAX_HELD - 1)];
         // What it still waits for has not been acquired.
-        if !has_word(h.lock, h.via, waits_for) && h.acquire_ns <= closed_ns {
+        if !has_word(h.lock, h.via, t.is_musl(), waits_for) && h.acquire_ns <= closed_ns {
             let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
             if let Some(s) = sums(&key, 0, h.acquire_ns) {
                 // Others may hold the lock by now, so nothing orders the writers.

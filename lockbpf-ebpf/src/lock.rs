@@ -1,10 +1,11 @@
-//! What a lock says of itself in the target's memory (glibc): whether it is taken, by whom, whether somebody waits, and on which
+//! What a lock says of itself in the target's memory (glibc, musl): whether it is taken, by whom, whether somebody waits, and on which
 //! futex words.
 
 use crate::maps::count;
 use aya_ebpf::helpers::bpf_probe_read_user;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::kind::{FUTEX_OWNER_DIED, Via, mutex_kind, rwlock, word_has_waiters};
+use lockbpf_common::layout::{FUTEX_OWNER_DIED, FUTEX_WAITERS, musl, mutex_kind, rwlock, word_has_waiters};
+use lockbpf_common::via::{Via, is_rwlock, is_semaphore, is_shared, is_spin};
 
 /// Bytes from a mutex to its owner's tid.
 const MUTEX_OWNER: u64 = 8;
@@ -48,36 +49,89 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// It is taken, and no more is known.
+    pub const TAKEN: Self = Self { taken: true, ..Self::NOTHING };
     /// Nothing is known.
     const NOTHING: Self = Self { taken: false, owner: 0, kind: 0, plain: true, has_waiters: false };
 }
 
-/// Whether the call is one on a read-write lock.
+/// What the lock says that is, or was, asked for by `via`, in a process whose C library is musl or glibc.
 #[inline(always)]
-pub const fn is_rwlock(via: u32) -> bool {
-    via >= Via::ReadLock as u32
+pub fn see(lock: u64, via: u32, musl: bool) -> Seen {
+    if musl {
+        see_musl(lock, via)
+    } else if is_spin(via) || is_semaphore(via) {
+        see_other(lock, via)
+    } else {
+        see_glibc(lock, via)
+    }
 }
 
-/// Whether the lock may have several holders at a time.
+/// The same of a mutex or read-write lock of glibc.
 #[inline(always)]
-pub const fn is_shared(via: u32) -> bool {
-    via == Via::ReadLock as u32 || via == Via::TryReadLock as u32 || via == Via::TimedReadLock as u32
-}
-
-/// Whether the call never waits.
-#[inline(always)]
-pub const fn is_try(via: u32) -> bool {
-    via == Via::TryLock as u32 || via == Via::TryReadLock as u32 || via == Via::TryWriteLock as u32
-}
-
-/// What the lock says that is, or was, asked for by `via`.
-#[inline(always)]
-pub fn see(lock: u64, via: u32) -> Seen {
+pub fn see_glibc(lock: u64, via: u32) -> Seen {
     if is_rwlock(via) { see_rwlock(lock, is_shared(via)) } else { see_mutex(lock) }
 }
 
+/// Spin locks and semaphores.
 #[inline(always)]
-fn see_mutex(lock: u64) -> Seen {
+fn see_other(lock: u64, via: u32) -> Seen {
+    if is_semaphore(via) {
+        let Some([value, waiters]) = read::<[u32; 2]>(lock) else { return Seen::NOTHING };
+        // musl has used the highest bit of the value for waiters since 1.2.4.
+        let (taken, waited) = (value & 0x7fff_ffff == 0, value >> 31 != 0 || waiters != 0);
+        return Seen { taken, has_waiters: waited, ..Seen::NOTHING };
+    }
+    let Some(word) = read::<i32>(lock) else { return Seen::NOTHING };
+    Seen { taken: spin_is_taken(word), ..Seen::NOTHING }
+}
+
+/// glibc's spin lock on x86: 1 while it is free.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+const fn spin_is_taken(word: i32) -> bool {
+    word <= 0
+}
+
+/// glibc's spin lock elsewhere: 0 while it is free.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+const fn spin_is_taken(word: i32) -> bool {
+    word != 0
+}
+
+/// A function of its own: musl's calls are watched to their return anyway, so this burdens no hot path.
+#[inline(never)]
+fn see_musl(lock: u64, via: u32) -> Seen {
+    if is_semaphore(via) {
+        return see_other(lock, via);
+    }
+    let Some([first, word, waiters]) = read::<[u32; 3]>(lock) else { return Seen::NOTHING };
+    if is_spin(via) {
+        return Seen { taken: first != 0, ..Seen::NOTHING };
+    }
+    if is_rwlock(via) {
+        let shared = is_shared(via);
+        let holders = first & musl::READERS;
+        return Seen {
+            taken: if shared { holders == musl::WRITE_LOCKED } else { holders != 0 },
+            kind: if shared { mutex_kind::RECURSIVE } else { 0 },
+            has_waiters: first >> 31 != 0 || word != 0,
+            ..Seen::NOTHING
+        };
+    }
+    let kind = musl::kind(first);
+    Seen {
+        taken: word != 0 && !(kind & mutex_kind::ROBUST != 0 && word & FUTEX_OWNER_DIED != 0),
+        owner: musl::owner(first, word),
+        kind,
+        plain: kind & mutex_kind::NOT_PLAIN == 0,
+        has_waiters: waiters != 0 || word & FUTEX_WAITERS != 0,
+    }
+}
+
+#[inline(always)]
+pub fn see_mutex(lock: u64) -> Seen {
     let Some(m) = read::<Mutex>(lock) else { return Seen::NOTHING };
     let in_word = m.kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0;
     Seen {
@@ -92,12 +146,12 @@ fn see_mutex(lock: u64) -> Seen {
 
 #[inline(always)]
 fn see_rwlock(lock: u64, shared: bool) -> Seen {
-    let Some(l) = read::<Rwlock>(lock) else { return Seen { kind: mutex_kind::IS_RWLOCK, ..Seen::NOTHING } };
+    let Some(l) = read::<Rwlock>(lock) else { return Seen::NOTHING };
     Seen {
         taken: rwlock::is_taken(l.readers, shared),
         owner: l.writer,
         // Who reads already may read once more.
-        kind: mutex_kind::IS_RWLOCK | if shared { mutex_kind::RECURSIVE } else { 0 },
+        kind: if shared { mutex_kind::RECURSIVE } else { 0 },
         plain: true,
         has_waiters: rwlock::has_waiters(l.readers, l.writers, shared),
     }
@@ -115,14 +169,29 @@ fn read<T: Copy>(addr: u64) -> Option<T> {
 
 /// Whether a thread that sleeps on this word sleeps for this lock.
 #[inline(always)]
-pub const fn has_word(lock: u64, via: u32, word: u64) -> bool {
+pub const fn has_word(lock: u64, via: u32, musl: bool, word: u64) -> bool {
     let offset = word.wrapping_sub(lock);
+    if musl {
+        return offset == if is_mutex(via) { musl::MUTEX_WORD } else { 0 };
+    }
     if is_rwlock(via) { offset == rwlock::PHASE_WORD || offset == rwlock::WRITERS_WORD } else { offset == 0 }
+}
+
+/// Whether the call is one on a mutex of the C library.
+#[inline(always)]
+const fn is_mutex(via: u32) -> bool {
+    via <= Via::CondReacquire as u32
 }
 
 /// The holder's tid, in its own pid namespace, of a lock that a thread is about to sleep for; 0 if it is not said.
 #[inline(always)]
-pub fn owner(lock: u64, via: u32) -> u32 {
+pub fn owner(lock: u64, via: u32, musl: bool) -> u32 {
+    if musl {
+        return see_musl(lock, via).owner;
+    }
+    if is_semaphore(via) {
+        return 0;
+    }
     let offset = if is_rwlock(via) { rwlock::WRITER } else { MUTEX_OWNER };
     // SAFETY: a faulting address is an error from the helper, not a fault.
     unsafe { bpf_probe_read_user((lock + offset) as *const u32) }.unwrap_or(0)

@@ -19,12 +19,16 @@ mod gate;
 mod lock;
 mod maps;
 mod off_cpu;
+mod once;
 mod orders;
+mod permit;
 mod probes;
 mod process;
 mod sched;
 mod section;
+mod spin;
 mod thread;
+mod unseen;
 
 #[cfg(not(test))]
 #[panic_handler]

@@ -106,7 +106,11 @@ pub static WAITS: HashMap<u32, Waiting, { MAX_WAITS as usize }> = HashMap::new()
 
 /// Who last called futex wake on a word. LRU: stale entries make room, and a lost one only loses the waker's name.
 #[btf_map]
-pub static WAKERS: LruHashMap<FutexWord, u32, { MAX_WAITS as usize }> = LruHashMap::new();
+pub static WAKERS: LruHashMap<FutexWord, Waker, { MAX_WAITS as usize }> = LruHashMap::new();
+
+/// Spin locks for which somebody has begun to wait since their last release. LRU: a lost one only loses a record.
+#[btf_map]
+pub static SPINNERS: LruHashMap<FutexWord, u32, 1_024> = LruHashMap::new();
 
 /// User stacks of waits and of holders that made others wait.
 #[btf_map]
@@ -128,6 +132,16 @@ pub struct FutexWord {
     pub addr: u64,
     /// The process.
     pub process: u64,
+}
+
+/// Who woke whoever waited on a word last.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Waker {
+    /// When, ns.
+    pub time_ns: u64,
+    /// Which thread; 0 if unknown.
+    pub tid: u64,
 }
 
 /// A BTF-style definition of a task-storage map (kernel 5.11), which aya-ebpf 0.2 does not provide.

@@ -112,7 +112,7 @@ fn in_lock_call(t: &Thread) -> bool {
     if p.via == 0 {
         return crate::futex::in_call_of(t, t.futex.word).is_some();
     }
-    p.via != Via::Barrier as u32 && has_word(p.lock, p.via, t.futex.word)
+    p.via != Via::Barrier as u32 && has_word(p.lock, p.via, t.is_musl(), t.futex.word)
 }
 
 /// `task_struct::__state`; 0 if it cannot be read. Somebody may have woken the thread since it decided to sleep: then it

@@ -2,13 +2,13 @@
 //! lookup each.
 
 use crate::atomic::add;
-use crate::lock::is_try;
 use crate::maps::{ORDERS, count};
 use crate::thread::{Held, Thread, tid};
 use aya_ebpf::bindings::BPF_NOEXIST;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::order::{OrderKey, OrderSums};
+use lockbpf_common::via::is_try;
 
 /// Takes note that `inner` is taken while the thread holds others. A trylock cannot wait, so its order does not matter.
 #[inline(always)]

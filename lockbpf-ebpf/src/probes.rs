@@ -1,19 +1,26 @@
-//! The uprobe programs. Two forms of the same: one program for all entries and a session program for the functions that must
-//! be watched to their return, which tell functions apart by their cookies (kernel 6.13); and plain programs per function for
-//! older kernels.
+//! The uprobe programs: two for entries, and for the functions that must be watched to their return a session program
+//! (kernel 6.13), or a pair of programs on older kernels. The cookie tells which function it is.
 
 use crate::barrier;
-use crate::calls::{attempt_fallible, attempt_lock, attempt_returned, release};
+use crate::calls::{attempt_lock, attempt_returned, attempt_watched, release, release_other, wrapped};
 use crate::cond;
 use crate::gate::pass;
-use crate::thread::now;
+use crate::once;
+use crate::permit;
+#[cfg(bpf_target_arch = "x86_64")]
+use crate::spin;
+use crate::thread::{Thread, now};
 use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
 use aya_ebpf::macros::{uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::ffi::c_void;
+#[cfg(bpf_target_arch = "x86_64")]
+use lockbpf_common::function::SPIN_TRIED;
+use lockbpf_common::function::{BARRIER_WAIT, COND_WAIT, RELEASE, SEM_POST, SPIN_RELEASE, WRAPPER};
 use lockbpf_common::gate;
-use lockbpf_common::kind::{Via, cookie};
+use lockbpf_common::via::Via;
 
 /// What a session's entry handler returns so that the return half is skipped.
 const DECLINE: u32 = 1;
@@ -24,25 +31,42 @@ const DECLINE: u32 = 1;
 pub fn entries(ctx: ProbeContext) -> u32 {
     let cookie = cookie_of(&ctx);
     let function = gate::function(cookie);
-    let attempt = match function {
-        cookie::LOCK => Some(Via::Lock),
-        cookie::RDLOCK => Some(Via::ReadLock),
-        cookie::WRLOCK => Some(Via::WriteLock),
-        _ => None,
-    };
     // An attempt to lock reads the clock itself, as late as possible; all others begin now.
-    let now = if attempt.is_some() { 0 } else { now() };
+    let now = if function < RELEASE { 0 } else { now() };
     let Some(t) = pass(cookie) else { return 0 };
-    match (attempt, function) {
-        (Some(via), _) => attempt_lock(&ctx, t, via),
-        (_, cookie::UNLOCK) => release(&ctx, t, now),
-        (_, cookie::BARRIER_WAIT) => barrier::arrive(&ctx, t, now),
-        _ => cond::wait(&ctx, t, now),
+    match function {
+        RELEASE => release(&ctx, t, now),
+        COND_WAIT => {
+            cond::wait(&ctx, t, now, false);
+        }
+        BARRIER_WAIT => {
+            barrier::arrive(&ctx, t, now);
+        }
+        via => attempt_lock(&ctx, t, via as u32),
     }
     0
 }
 
-/// Both halves of the functions that may fail. Declared by hand: aya's `uprobe` attribute would return 0 whatever this returns.
+/// Entry of rarer ones: apart, so that the verifier has less to follow at a time.
+#[uprobe]
+pub fn others(ctx: ProbeContext) -> u32 {
+    let now = now();
+    let cookie = cookie_of(&ctx);
+    let Some(t) = pass(cookie) else { return 0 };
+    match gate::function(cookie) {
+        function @ (RELEASE | SPIN_RELEASE) => release_other(&ctx, t, now, function),
+        #[cfg(bpf_target_arch = "x86_64")]
+        SPIN_TRIED => spin::tried(&ctx, t, now),
+        SEM_POST => permit::post(&ctx, t, now),
+        WRAPPER => wrapped(&ctx, t),
+        via if via == Via::Once as u64 => once::enter(&ctx, t),
+        via => permit::wait(&ctx, t, via as u32),
+    }
+    0
+}
+
+/// Both halves of the functions that are watched to their return. Declared by hand: aya's `uprobe` attribute would return 0
+/// whatever this returns.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn session(ctx: *mut c_void) -> u32 {
@@ -50,22 +74,50 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
     let ctx = ProbeContext::new(ctx);
     let cookie = cookie_of(&ctx);
     let Some(t) = pass(cookie) else { return DECLINE };
-    if t.pending.via != 0 && instruction_pointer(&ctx) == t.pending.site {
-        // At the return address of the call in progress: this is its return half.
+    if returns_here(&ctx, t) {
         attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now);
         return 0;
     }
-    let via = match gate::function(cookie) {
-        cookie::TRYLOCK => Via::TryLock,
-        cookie::TIMEDLOCK => Via::TimedLock,
-        cookie::TRYRDLOCK => Via::TryReadLock,
-        cookie::TRYWRLOCK => Via::TryWriteLock,
-        cookie::TIMEDRDLOCK => Via::TimedReadLock,
-        cookie::TIMEDWRLOCK => Via::TimedWriteLock,
-        _ => Via::ClockLock,
-    };
-    let wanted = attempt_fallible(&ctx, t, via, now);
-    u32::from(!wanted)
+    u32::from(!watch(&ctx, t, gate::function(cookie), now))
+}
+
+/// Entry of the functions that are watched to their return, without sessions.
+#[uprobe]
+pub fn call_entered(ctx: ProbeContext) -> u32 {
+    let now = now();
+    let cookie = cookie_of(&ctx);
+    if let Some(t) = pass(cookie) {
+        watch(&ctx, t, gate::function(cookie), now);
+    }
+    0
+}
+
+/// Return of those. Without a call in progress it began before the observation.
+#[uretprobe]
+pub fn call_returned(ctx: RetProbeContext) -> u32 {
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx))
+        && returns_here(&ctx, t)
+    {
+        attempt_returned(t, ctx.ret(), now);
+    }
+    0
+}
+
+/// Entry of a function that is watched to its return. Returns whether that is of interest.
+#[inline(always)]
+fn watch(ctx: &ProbeContext, t: &mut Thread, function: u64, now: u64) -> bool {
+    match function {
+        COND_WAIT => cond::wait(ctx, t, now, true),
+        BARRIER_WAIT => barrier::arrive(ctx, t, now),
+        via => attempt_watched(ctx, t, via as u32, now),
+    }
+}
+
+/// Whether the thread is at the return address of the call in progress: then this is its return half.
+#[inline(always)]
+fn returns_here<C: EbpfContext>(ctx: &C, t: &Thread) -> bool {
+    t.pending.via != 0 && instruction_pointer(ctx) == t.pending.returns_to
 }
 
 #[inline(always)]
@@ -76,140 +128,14 @@ fn cookie_of<C: EbpfContext>(ctx: &C) -> u64 {
 
 #[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]
-fn instruction_pointer(ctx: &ProbeContext) -> u64 {
-    // SAFETY: regs is the program's context.
-    unsafe { (*ctx.regs).rip }
+fn instruction_pointer<C: EbpfContext>(ctx: &C) -> u64 {
+    // SAFETY: a uprobe's context is its registers.
+    unsafe { (*ctx.as_ptr().cast::<pt_regs>()).rip }
 }
 
 #[cfg(bpf_target_arch = "aarch64")]
 #[inline(always)]
-fn instruction_pointer(ctx: &ProbeContext) -> u64 {
-    // SAFETY: regs is the program's context.
-    unsafe { (*ctx.regs).pc }
-}
-
-#[uprobe]
-pub fn mutex_lock(ctx: ProbeContext) -> u32 {
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_lock(&ctx, t, Via::Lock);
-    }
-    0
-}
-
-#[uprobe]
-pub fn rwlock_rdlock(ctx: ProbeContext) -> u32 {
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_lock(&ctx, t, Via::ReadLock);
-    }
-    0
-}
-
-#[uprobe]
-pub fn rwlock_wrlock(ctx: ProbeContext) -> u32 {
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_lock(&ctx, t, Via::WriteLock);
-    }
-    0
-}
-
-#[uprobe]
-pub fn mutex_timedlock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_fallible(&ctx, t, Via::TimedLock, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn mutex_clocklock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_fallible(&ctx, t, Via::ClockLock, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn mutex_trylock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_fallible(&ctx, t, Via::TryLock, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn rwlock_tryrdlock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_fallible(&ctx, t, Via::TryReadLock, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn rwlock_trywrlock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_fallible(&ctx, t, Via::TryWriteLock, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn rwlock_timedrdlock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_fallible(&ctx, t, Via::TimedReadLock, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn rwlock_timedwrlock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        attempt_fallible(&ctx, t, Via::TimedWriteLock, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn unlock(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        release(&ctx, t, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn cond_wait(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        cond::wait(&ctx, t, now);
-    }
-    0
-}
-
-#[uprobe]
-pub fn barrier_wait(ctx: ProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
-        barrier::arrive(&ctx, t, now);
-    }
-    0
-}
-
-/// Return of trylock and the timed calls. Without a call in progress it began before the observation.
-#[uretprobe]
-pub fn call_returned(ctx: RetProbeContext) -> u32 {
-    let now = now();
-    if let Some(t) = pass(cookie_of(&ctx))
-        && t.pending.via != 0
-    {
-        attempt_returned(t, ctx.ret(), now);
-    }
-    0
+fn instruction_pointer<C: EbpfContext>(ctx: &C) -> u64 {
+    // SAFETY: a uprobe's context is its registers.
+    unsafe { (*ctx.as_ptr().cast::<pt_regs>()).pc }
 }

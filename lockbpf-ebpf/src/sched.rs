@@ -8,6 +8,7 @@ use crate::off_cpu::record_absence;
 use crate::process;
 use crate::section::{End, close, settle};
 use crate::thread::{existing, now, task, tid};
+use crate::unseen;
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::raw_tracepoint;
@@ -73,6 +74,7 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
     record_absence(t);
     abandon_wait(t);
     settle(t);
+    unseen::tell(t, Outcome::Unseen, 0, false);
     if t.depth > 0 {
         count(Counter::ExitHolding);
         debug!(&ctx, "thread {} exits holding {} locks", tid(), t.depth);

@@ -3,9 +3,10 @@
 use crate::atomic::add;
 use crate::emit::emit_for;
 use crate::focus;
-use crate::lock::{has_word, is_shared, see};
+use crate::lock::{has_word, see_glibc};
 use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, take_stack, user_stack};
 use crate::orders::nested;
+use crate::permit;
 use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_NOEXIST;
@@ -16,6 +17,7 @@ use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
 use lockbpf_common::process::SERIAL_SUMS;
 use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
+use lockbpf_common::via::{is_semaphore, is_shared};
 
 /// No slot was left.
 const NO_SLOT: u32 = u32::MAX;
@@ -102,20 +104,22 @@ pub fn fits(lock: u64, site: u64) -> bool {
 
 /// Begins an attempt whose end is yet to be seen.
 #[inline(always)]
-pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> &mut Pending {
+pub fn attempt(t: &mut Thread, via: u32, lock: u64, site: u64, now: u64) -> &mut Pending {
     t.released_ns = 0;
     t.pending = Pending {
         lock,
         site,
+        returns_to: site,
         attempt_ns: now,
         cond: 0,
         woken_ns: 0,
+        latency_ns: 0,
         acquire_ns: 0,
         owner: 0,
         waker: 0,
         stack: -1,
         kind: 0,
-        via: via as u32,
+        via,
         flags: 0,
         timed_out: 0,
         reserved: 0,
@@ -128,8 +132,14 @@ pub fn attempt(t: &mut Thread, via: Via, lock: u64, site: u64, now: u64) -> &mut
 /// cancelled `pthread_cond_wait`, for one). What they waited for is known from their futex calls.
 #[inline(always)]
 pub fn settle(t: &mut Thread) {
-    if t.pending.via != 0 {
-        settle_pending(t);
+    match t.pending.via {
+        0 => {}
+        via if is_semaphore(via) || via == Via::Once as u32 => {
+            permit::settle(t);
+        }
+        _ => {
+            settle_pending(t);
+        }
     }
 }
 
@@ -212,17 +222,20 @@ fn mark_outer(t: &mut Thread) {
     for held in &mut t.held {
         held.flags |= u32::from(flag::OUTER);
     }
+    t.permit.flags |= u32::from(flag::OUTER);
 }
 
-/// The attempt in progress succeeded at `now`; it began at `attempt_ns`.
-#[inline(always)]
-pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) {
+/// The attempt in progress succeeded at `now`; it began at `attempt_ns`. Returns 0. A function of its own, so that its stack and
+/// instructions are not repeated in every program.
+#[inline(never)]
+pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) -> u32 {
     let contended = t.pending.flags & u32::from(flag::CONTENDED) != 0;
     // What an uncontended call takes is below the cost of measuring it.
     let held = t.attempted(now, if contended { now.saturating_sub(attempt_ns) } else { 0 });
     t.pending.via = 0;
     let known = t.find(held.lock);
     hold(t, held, known);
+    0
 }
 
 /// The thread holds a lock from now on; `known` is where it holds it already. Returns where it is kept.
@@ -269,7 +282,7 @@ pub struct End {
     pub waited_for: bool,
 }
 
-/// Ends the section of held lock `i` by an unlock. Whether somebody waits for an uneventful one need not be read from the
+/// Ends the section of held lock `i`, a mutex or read-write lock of glibc, by an unlock. Whether somebody waits for an uneventful one need not be read from the
 /// lock's word, which costs as much as all the rest: if so, the unlock enters the kernel to wake them, and
 /// [`wakes_after_release`] sees it.
 #[inline(always)]
@@ -278,7 +291,7 @@ pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64)
     // Of several readers only the last one wakes who waits for all of them.
     let eventful = h.flags & u32::from(flag::CONTENDED | flag::OUTER) != 0 || is_shared(h.via);
     if CONFIG.load().mode & mode::ALL_EVENTS != 0 || eventful || i as u32 + 1 != t.depth {
-        let waited_for = see(h.lock, h.via).has_waiters;
+        let waited_for = see_glibc(h.lock, h.via).has_waiters;
         close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
         return;
     }
@@ -305,7 +318,7 @@ fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) {
     t.released_ns = 0;
     let i = t.depth & (MAX_HELD as u32 - 1);
     let h = &t.held[i as usize];
-    if has_word(h.lock, h.via, word) {
+    if has_word(h.lock, h.via, t.is_musl(), word) {
         record_section(ctx, t, i, &end);
     }
 }
@@ -428,18 +441,24 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
 }
 
 /// What a record tells of a section's end.
-struct Ended {
-    end_ns: u64,
-    wait_ns: u64,
-    hold_ns: u64,
-    outcome: Outcome,
-    flags: u32,
-    stack: i32,
+pub struct Ended {
+    /// When, ns.
+    pub end_ns: u64,
+    /// acquire − attempt.
+    pub wait_ns: u64,
+    /// release − acquire.
+    pub hold_ns: u64,
+    /// Why.
+    pub outcome: Outcome,
+    /// Section flags.
+    pub flags: u32,
+    /// Stack number, or a negative errno.
+    pub stack: i32,
 }
 
 /// A function of its own, so that its stack and instructions burden no hot path.
 #[inline(never)]
-fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
+pub fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
     let record = SectionRecord::pack(&SectionFields {
         end_ns: ended.end_ns,
         wait_ns: ended.wait_ns,

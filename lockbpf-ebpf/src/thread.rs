@@ -37,8 +37,8 @@ pub struct Thread {
     pub epoch: u64,
     /// Probe hits so far, modulo 2^32.
     pub hits: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// Whether the C library of its probes is musl: 0 or 1.
+    musl: u32,
     /// When the first of the held locks was acquired.
     pub union_start_ns: u64,
     /// When the section ended that was in the first vacant place of `held`, if nobody knows yet whether somebody waits for
@@ -46,10 +46,15 @@ pub struct Thread {
     pub released_ns: u64,
     /// The absence from the CPU in progress.
     pub off: Absence,
+    /// The wrapper that the thread is in, if it is.
+    pub wrapper: Wrapper,
     /// The lock call in progress.
     pub pending: Pending,
     /// The futex call in progress.
     pub futex: FutexCall,
+    /// The permit of a semaphore taken last, if its lock is not 0: not among the locks held, since another thread may give it
+    /// back.
+    pub permit: Held,
     /// Locks held, in order of acquisition while unlocks are last-in first-out.
     pub held: [Held; MAX_HELD],
     /// Slots of sums used last.
@@ -73,20 +78,34 @@ pub struct Recent {
     pub slot: u32,
 }
 
+/// A function that does nothing but call a probed one, which is then requested where this one was called.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Wrapper {
+    /// Its first argument, which is also that of the function it calls; 0 while there is none.
+    pub argument: u64,
+    /// Its return address.
+    pub site: u64,
+}
+
 /// A lock call in progress.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Pending {
     /// The lock; for a condition wait, its mutex.
     pub lock: u64,
-    /// Return address of the call.
+    /// Where it was requested: the return address of the call, or of the wrapper around it.
     pub site: u64,
+    /// Return address of the call, by which its return is known.
+    pub returns_to: u64,
     /// When it began.
     pub attempt_ns: u64,
     /// The condition variable, for a condition wait.
     pub cond: u64,
     /// When the condition wait's sleep ended: the attempt on the mutex.
     pub woken_ns: u64,
+    /// Condition wait: from the call that woke it last until it ran; 0 if that is not known.
+    pub latency_ns: u64,
     /// When the last sleep for the lock ended.
     pub acquire_ns: u64,
     /// Owner word at the attempt.
@@ -327,10 +346,35 @@ impl Thread {
         }
     }
 
+    /// Whether the C library of its probes is musl.
+    #[inline(always)]
+    pub fn is_musl(&self) -> bool {
+        self.musl != 0
+    }
+
+    /// Sets which C library its probes are in.
+    #[inline(always)]
+    pub fn set_musl(&mut self, musl: bool) {
+        self.musl = u32::from(musl);
+    }
+
+    /// Where a call with this first argument is to be counted, that returns to `returns_to`.
+    #[inline(always)]
+    pub fn site(&mut self, argument: u64, returns_to: u64) -> u64 {
+        if self.wrapper.argument == 0 {
+            return returns_to;
+        }
+        let wrapper = self.wrapper;
+        self.wrapper.argument = 0;
+        if wrapper.argument == argument { wrapper.site } else { returns_to }
+    }
+
     /// Forgets the locks it holds or is about to lock.
     #[inline(always)]
     pub fn forget_locks(&mut self) {
         self.depth = 0;
+        self.permit.lock = 0;
+        self.wrapper.argument = 0;
         self.overflow = 0;
         self.released_ns = 0;
         self.pending.via = 0;

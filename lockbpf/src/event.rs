@@ -87,7 +87,7 @@ impl Section {
     /// Whether the lock was obtained at all.
     #[must_use]
     pub fn acquired(&self) -> bool {
-        matches!(self.outcome, Outcome::Released | Outcome::CondReleased | Outcome::ExitedHolding)
+        !matches!(self.outcome, Outcome::TryFailed | Outcome::TimedOut | Outcome::Failed)
     }
 
     /// Whether a flag is set.

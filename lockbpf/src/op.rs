@@ -121,6 +121,8 @@ pub enum LockKind {
     Barrier,
     /// A futex word without an owner.
     Futex,
+    /// An initialiser that one thread runs while others wait.
+    Once,
     /// Of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name.
     Other,
 }
@@ -131,7 +133,10 @@ impl LockKind {
     pub fn of(via: Via) -> Self {
         match via {
             Via::Futex => Self::Futex,
+            Via::Once => Self::Once,
             via if via.is_rwlock() => Self::Rwlock,
+            via if via.is_semaphore() => Self::Semaphore,
+            via if via.is_spin() => Self::Spin,
             _ => Self::Mutex,
         }
     }
@@ -146,6 +151,7 @@ impl LockKind {
             Self::Semaphore => "semaphore",
             Self::Barrier => "barrier",
             Self::Futex => "futex",
+            Self::Once => "once",
             Self::Other => "other",
         }
     }
@@ -160,6 +166,8 @@ pub enum Released {
     CondWait,
     /// Not at all: its holder exited.
     ExitedHolding,
+    /// Nobody saw it: it may have been held for any time.
+    Unseen,
 }
 
 /// How an attempt failed.

@@ -88,6 +88,8 @@ pub struct SiteSums {
     pub acquisitions: u64,
     /// Of these, contended.
     pub contended: u64,
+    /// Of `acquisitions`, those of which the release was not seen: their holds are not among `hold`.
+    pub unseen: u64,
     /// Failed trylocks (futex: waits that returned at once, `EAGAIN`).
     pub try_failures: u64,
     /// Attempts that timed out.
@@ -122,6 +124,7 @@ impl SiteSums {
             first,
             acquisitions: 0,
             contended: 0,
+            unseen: 0,
             try_failures: 0,
             timeouts: 0,
             timed_out: Nanos(0),
@@ -139,10 +142,11 @@ impl From<&KernelSums> for SiteSums {
     fn from(k: &KernelSums) -> Self {
         let s = &k.sums;
         Self {
-            kind: if k.via.is_rwlock() { LockKind::Rwlock } else { LockKind::Mutex },
+            kind: LockKind::of(k.via),
             mutex_kind: s.kind,
             acquisitions: s.acquisitions,
             contended: s.contended,
+            unseen: s.unseen,
             try_failures: s.try_failures,
             timeouts: s.timeouts,
             timed_out: Nanos(s.timeout_ns),

@@ -180,14 +180,18 @@ impl Observer for Totals {
         }
     }
 
-    fn released(&mut self, i: &Instance, at: Time, _how: Released) {
+    fn released(&mut self, i: &Instance, at: Time, how: Released) {
         // Of a lock taken before the recording it is not known how long it was waited for or held.
         let Some(acquire) = i.acquire else { return };
         let hold = at.since(acquire);
         let wait = if i.contended { i.attempt.map_or(Nanos(0), |attempt| acquire.since(attempt)) } else { Nanos(0) };
         if let Some(sums) = self.section(i, at, wait) {
             sums.acquisitions += 1;
-            sums.hold.add(hold);
+            if how == Released::Unseen {
+                sums.unseen += 1;
+            } else {
+                sums.hold.add(hold);
+            }
             if i.contended {
                 sums.contended += 1;
                 sums.wait.add(wait);

@@ -1,6 +1,7 @@
 //! Uprobe links of many functions of a file (kernel 6.6), and sessions of them (6.13), whose entry handler may decline the
 //! return half.
 
+use super::probe_table::By;
 use super::raw_program::{self, Kind, RawError, UPROBE_MULTI, UPROBE_SESSION, bpf};
 use aya::maps::Map;
 use aya_obj::generated::bpf_cmd;
@@ -35,18 +36,18 @@ struct LinkCreate {
 }
 
 impl Program {
-    /// Loads the program of `object` for entries, using the maps that aya has created from the same object.
-    pub(super) fn entries<'a>(object: &[u8], maps: impl Iterator<Item = (&'a str, &'a Map)>) -> Result<Self, RawError> {
-        let name = "entries";
-        let fd = raw_program::load(object, maps, name, Kind::UprobeMulti)?;
-        Ok(Self { name, fd, attach_type: UPROBE_MULTI })
-    }
-
-    /// Loads the one for sessions.
-    pub(super) fn session<'a>(object: &[u8], maps: impl Iterator<Item = (&'a str, &'a Map)>) -> Result<Self, RawError> {
-        let name = "session";
-        let fd = raw_program::load(object, maps, name, Kind::UprobeSession)?;
-        Ok(Self { name, fd, attach_type: UPROBE_SESSION })
+    /// Loads a program of `object`, using the maps that aya has created from the same object.
+    pub(super) fn load<'a>(
+        object: &[u8],
+        maps: impl Iterator<Item = (&'a str, &'a Map)>,
+        by: By,
+    ) -> Result<Self, RawError> {
+        let (name, kind, attach_type) = match by {
+            By::Entry => ("entries", Kind::UprobeMulti, UPROBE_MULTI),
+            By::OtherEntry => ("others", Kind::UprobeMulti, UPROBE_MULTI),
+            By::Return => ("session", Kind::UprobeSession, UPROBE_SESSION),
+        };
+        Ok(Self { name, fd: raw_program::load(object, maps, name, kind)?, attach_type })
     }
 
     /// Attaches it to offsets of a file, each with its cookie; for one process, or for all with `pid` 0. The probes are there

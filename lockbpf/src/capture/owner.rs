@@ -1,7 +1,7 @@
 //! Who holds a lock: glibc's mutex names its owner in its own memory, in the numbers of its pid namespace.
 
 use crate::id::Tid;
-use lockbpf_common::kind::{FUTEX_OWNER_DIED, FUTEX_WAITERS, mutex_kind, rwlock};
+use lockbpf_common::layout::{FUTEX_OWNER_DIED, FUTEX_WAITERS, mutex_kind, rwlock};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::collections::HashMap;

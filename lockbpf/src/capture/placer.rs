@@ -4,7 +4,8 @@ use super::CaptureError;
 use super::attach::{ProbeSite, reason};
 use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
-use super::probe_table::{FUNCTIONS, Function};
+use super::probe_table::{By, FUNCTIONS, Runtime};
+use super::raw_program::RawError;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::UProbe;
@@ -23,7 +24,7 @@ pub enum Mechanism {
 
 /// The loaded uprobe programs, ready to be placed.
 pub(super) enum Placer {
-    Session { entries: multi::Program, session: multi::Program },
+    Session(HashMap<By, multi::Program>),
     PerfEvents { kind: PerfUprobes, programs: HashMap<&'static str, OwnedFd> },
 }
 
@@ -36,16 +37,15 @@ impl Placer {
     /// Loads the programs: the session program if wanted and the kernel takes it, else the plain ones.
     pub(super) fn load(ebpf: &mut Ebpf, sessions: bool) -> Result<Self, CaptureError> {
         if sessions {
-            let entries = multi::Program::entries(super::object::BYTES, ebpf.maps());
-            let both = entries.and_then(|e| Ok((e, multi::Program::session(super::object::BYTES, ebpf.maps())?)));
-            match both {
-                Ok((entries, session)) => return Ok(Self::Session { entries, session }),
+            let load = |by| Ok((by, multi::Program::load(super::object::BYTES, ebpf.maps(), by)?));
+            match [By::Entry, By::OtherEntry, By::Return].into_iter().map(load).collect::<Result<_, RawError>>() {
+                Ok(programs) => return Ok(Self::Session(programs)),
                 Err(error) => log::warn!("no uprobe sessions, using perf events: {error}"),
             }
         }
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
         let mut programs = HashMap::new();
-        for name in FUNCTIONS.iter().flat_map(halves) {
+        for &name in FUNCTIONS.iter().flat_map(|function| function.programs()) {
             if programs.contains_key(name) {
                 continue;
             }
@@ -61,7 +61,7 @@ impl Placer {
     /// How uprobes are placed.
     pub(super) fn mechanism(&self) -> Mechanism {
         match self {
-            Self::Session { .. } => Mechanism::Session,
+            Self::Session(_) => Mechanism::Session,
             Self::PerfEvents { .. } => Mechanism::PerfEvents,
         }
     }
@@ -69,28 +69,42 @@ impl Placer {
     /// Places the programs at `sites`, for one process or for all with `pid` 0, with the slot in their cookies. Also returns
     /// what failed.
     pub(super) fn place(&self, sites: &[ProbeSite], pid: u32, slot: u32) -> (Links, Vec<FailedProbe>) {
-        let cookie = |site: &ProbeSite| lockbpf_common::gate::cookie(site.function.cookie, site.stepped, slot);
+        let cookie = |site: &ProbeSite| {
+            let musl = site.function.runtime == Runtime::Musl;
+            lockbpf_common::gate::cookie(site.function.code, site.stepped, musl, slot)
+        };
         let mut links = Links::default();
         let mut failed = Vec::new();
         match self {
-            Self::Session { entries, session } => {
-                let returns = |site: &ProbeSite| site.function.ret.is_some();
+            Self::Session(programs) => {
                 let mut sites = sites.to_vec();
-                sites.sort_by(|a, b| (&a.path, returns(a)).cmp(&(&b.path, returns(b))));
-                for sites in sites.chunk_by(|a, b| a.path == b.path && returns(a) == returns(b)) {
-                    let program = if returns(&sites[0]) { session } else { entries };
-                    let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
-                    let cookies: Vec<u64> = sites.iter().map(cookie).collect();
-                    match program.attach(&sites[0].path, &offsets, &cookies, pid) {
+                sites.sort_by(|a, b| (&a.path, a.function.by).cmp(&(&b.path, b.function.by)));
+                for sites in sites.chunk_by(|a, b| a.path == b.path && a.function.by == b.function.by) {
+                    let Some(program) = programs.get(&sites[0].function.by) else { continue };
+                    let attach = |sites: &[ProbeSite]| {
+                        let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
+                        let cookies: Vec<u64> = sites.iter().map(cookie).collect();
+                        program.attach(&sites[0].path, &offsets, &cookies, pid)
+                    };
+                    let mut one_by_one = Vec::new();
+                    match attach(sites) {
                         Ok(link) => links.0.push(link),
-                        Err(error) => failed.extend(sites.iter().map(|site| site.failed(reason(&error)))),
+                        // One that the kernel refuses must not cost the others.
+                        Err(_) if sites.len() > 1 => one_by_one.extend(sites.chunks(1)),
+                        Err(error) => failed.push(sites[0].failed(reason(&error))),
+                    }
+                    for site in one_by_one {
+                        match attach(site) {
+                            Ok(link) => links.0.push(link),
+                            Err(error) => failed.push(site[0].failed(reason(&error))),
+                        }
                     }
                 }
             }
             Self::PerfEvents { kind, programs } => {
                 for site in sites {
-                    for name in halves(site.function) {
-                        let returns = Some(name) == site.function.ret;
+                    for &name in site.function.programs() {
+                        let returns = name == "call_returned";
                         let Some(program) = programs.get(name) else { continue };
                         let at = perf_uprobe::Place { path: &site.path, offset: site.file_offset, pid, returns };
                         match kind.attach(program, &at, cookie(site)) {
@@ -103,11 +117,6 @@ impl Placer {
         }
         (links, failed)
     }
-}
-
-/// The plain programs of a function, the return half first: an entry without its return would leave an attempt open.
-fn halves(function: &'static Function) -> impl Iterator<Item = &'static str> {
-    function.ret.into_iter().chain([function.entry])
 }
 
 impl Links {

@@ -1,59 +1,162 @@
-//! Which functions are probed, and by which eBPF programs. Adding a function is adding a row.
+//! Which functions are probed, what they do, and whose they are. Adding a function is adding a row; adding a runtime is adding
+//! a [`Runtime`] and its rows.
 
-use lockbpf_common::kind::cookie;
+use lockbpf_common::function::{BARRIER_WAIT, COND_WAIT, RELEASE, SEM_POST, SPIN_RELEASE, SPIN_TRIED, WRAPPER};
+use lockbpf_common::via::Via;
 
-/// A probed function of the C library.
+/// Whose functions these are: what decides the layout of the locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Runtime {
+    /// glibc, shared or static.
+    Glibc,
+    /// musl, shared or static.
+    Musl,
+}
+
+/// The programs that see a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum By {
+    /// The one for entries.
+    Entry,
+    /// The one for entries of rarer functions.
+    OtherEntry,
+    /// Those that watch a function to its return: a session, or one for each half.
+    Return,
+}
+
+/// A probed function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function {
     /// Symbol name.
     pub symbol: &'static str,
+    /// Whose it is.
+    pub runtime: Runtime,
     /// How many leading argument registers the programs read: they must be intact at the probe's site.
     pub args: usize,
-    /// Its cookie in the session program ([`lockbpf_common::kind::cookie`]).
-    pub cookie: u64,
-    /// Plain program at the entry, where sessions are not to be had.
-    pub entry: &'static str,
-    /// Plain program at the return.
-    pub ret: Option<&'static str>,
+    /// What it does ([`lockbpf_common::function`]).
+    pub code: u64,
+    /// What sees it.
+    pub by: By,
     /// Whether lock tables are wrong without it (else only less complete).
     pub essential: bool,
 }
 
 /// Every probed function.
 pub const FUNCTIONS: &[Function] = &[
-    row("pthread_mutex_lock", 1, cookie::LOCK, "mutex_lock", None, true),
-    row("pthread_mutex_trylock", 1, cookie::TRYLOCK, "mutex_trylock", RETURNED, true),
-    row("pthread_mutex_timedlock", 1, cookie::TIMEDLOCK, "mutex_timedlock", RETURNED, false),
-    row("pthread_mutex_clocklock", 1, cookie::CLOCKLOCK, "mutex_clocklock", RETURNED, false),
-    row("pthread_mutex_unlock", 1, cookie::UNLOCK, "unlock", None, true),
-    row("pthread_cond_wait", 2, cookie::COND_WAIT, "cond_wait", None, true),
-    row("pthread_cond_timedwait", 2, cookie::COND_WAIT, "cond_wait", None, true),
-    row("pthread_cond_clockwait", 2, cookie::COND_WAIT, "cond_wait", None, false),
-    row("pthread_barrier_wait", 1, cookie::BARRIER_WAIT, "barrier_wait", None, false),
-    row("pthread_rwlock_rdlock", 1, cookie::RDLOCK, "rwlock_rdlock", None, false),
-    row("pthread_rwlock_wrlock", 1, cookie::WRLOCK, "rwlock_wrlock", None, false),
-    row("pthread_rwlock_tryrdlock", 1, cookie::TRYRDLOCK, "rwlock_tryrdlock", RETURNED, false),
-    row("pthread_rwlock_trywrlock", 1, cookie::TRYWRLOCK, "rwlock_trywrlock", RETURNED, false),
-    row("pthread_rwlock_timedrdlock", 1, cookie::TIMEDRDLOCK, "rwlock_timedrdlock", RETURNED, false),
-    row("pthread_rwlock_clockrdlock", 1, cookie::TIMEDRDLOCK, "rwlock_timedrdlock", RETURNED, false),
-    row("pthread_rwlock_timedwrlock", 1, cookie::TIMEDWRLOCK, "rwlock_timedwrlock", RETURNED, false),
-    row("pthread_rwlock_clockwrlock", 1, cookie::TIMEDWRLOCK, "rwlock_timedwrlock", RETURNED, false),
-    row("pthread_rwlock_unlock", 1, cookie::UNLOCK, "unlock", None, false),
+    // glibc. Only what may fail is watched to its return: a return probe replaces the return address, which breaks the
+    // unwinding of a thread that is cancelled, and of an exception that an initialiser throws.
+    essential(glibc("pthread_mutex_lock", Via::Lock as u64)),
+    essential(watched(glibc("pthread_mutex_trylock", Via::TryLock as u64))),
+    watched(glibc("pthread_mutex_timedlock", Via::TimedLock as u64)),
+    watched(glibc("pthread_mutex_clocklock", Via::ClockLock as u64)),
+    essential(glibc("pthread_mutex_unlock", RELEASE)),
+    essential(glibc("pthread_cond_wait", COND_WAIT)),
+    essential(glibc("pthread_cond_timedwait", COND_WAIT)),
+    glibc("pthread_cond_clockwait", COND_WAIT),
+    glibc("pthread_barrier_wait", BARRIER_WAIT),
+    glibc("pthread_rwlock_rdlock", Via::ReadLock as u64),
+    glibc("pthread_rwlock_wrlock", Via::WriteLock as u64),
+    watched(glibc("pthread_rwlock_tryrdlock", Via::TryReadLock as u64)),
+    watched(glibc("pthread_rwlock_trywrlock", Via::TryWriteLock as u64)),
+    watched(glibc("pthread_rwlock_timedrdlock", Via::TimedReadLock as u64)),
+    watched(glibc("pthread_rwlock_clockrdlock", Via::TimedReadLock as u64)),
+    watched(glibc("pthread_rwlock_timedwrlock", Via::TimedWriteLock as u64)),
+    watched(glibc("pthread_rwlock_clockwrlock", Via::TimedWriteLock as u64)),
+    glibc("pthread_rwlock_unlock", RELEASE),
+    SPIN_LOCK,
+    watched(glibc("pthread_spin_trylock", Via::TrySpinLock as u64)),
+    glibc("pthread_spin_unlock", SPIN_RELEASE),
+    glibc("sem_wait", Via::SemWait as u64),
+    watched(glibc("sem_trywait", Via::TrySemWait as u64)),
+    glibc("sem_timedwait", Via::TimedSemWait as u64),
+    glibc("sem_clockwait", Via::TimedSemWait as u64),
+    glibc("sem_post", SEM_POST),
+    glibc("pthread_once", Via::Once as u64),
+    glibc("mtx_lock", WRAPPER),
+    glibc("mtx_trylock", WRAPPER),
+    glibc("mtx_timedlock", WRAPPER),
+    glibc("cnd_wait", WRAPPER),
+    glibc("cnd_timedwait", WRAPPER),
+    glibc("call_once", WRAPPER),
+    // musl. Its functions call one another, so most are watched to their return, to tell the calls inside from others; it ends
+    // cancelled threads without unwinding them.
+    essential(watched(musl("pthread_mutex_lock", Via::Lock as u64))),
+    essential(watched(musl("pthread_mutex_trylock", Via::TryLock as u64))),
+    watched(musl("pthread_mutex_timedlock", Via::TimedLock as u64)),
+    essential(musl("pthread_mutex_unlock", RELEASE)),
+    essential(watched(musl("pthread_cond_wait", COND_WAIT))),
+    essential(watched(musl("pthread_cond_timedwait", COND_WAIT))),
+    watched(musl("pthread_barrier_wait", BARRIER_WAIT)),
+    watched(musl("pthread_rwlock_rdlock", Via::ReadLock as u64)),
+    watched(musl("pthread_rwlock_wrlock", Via::WriteLock as u64)),
+    watched(musl("pthread_rwlock_tryrdlock", Via::TryReadLock as u64)),
+    watched(musl("pthread_rwlock_trywrlock", Via::TryWriteLock as u64)),
+    watched(musl("pthread_rwlock_timedrdlock", Via::TimedReadLock as u64)),
+    watched(musl("pthread_rwlock_timedwrlock", Via::TimedWriteLock as u64)),
+    musl("pthread_rwlock_unlock", RELEASE),
+    watched(musl("pthread_spin_lock", Via::SpinLock as u64)),
+    watched(musl("pthread_spin_trylock", Via::TrySpinLock as u64)),
+    musl("pthread_spin_unlock", SPIN_RELEASE),
+    watched(musl("sem_wait", Via::SemWait as u64)),
+    watched(musl("sem_trywait", Via::TrySemWait as u64)),
+    watched(musl("sem_timedwait", Via::TimedSemWait as u64)),
+    musl("sem_post", SEM_POST),
+    musl("pthread_once", Via::Once as u64),
+    musl("mtx_lock", WRAPPER),
+    musl("mtx_trylock", WRAPPER),
+    musl("mtx_timedlock", WRAPPER),
+    musl("cnd_wait", WRAPPER),
+    musl("cnd_timedwait", WRAPPER),
+    musl("call_once", WRAPPER),
 ];
 
-/// The plain program at the return of the calls that may fail. No others are watched to their return: a return probe
-/// replaces the return address, which breaks the unwinding of a cancelled thread.
-const RETURNED: Option<&str> = Some("call_returned");
+/// On x86 it begins with a locked instruction, which the kernel lets nobody probe: the next one tells how that went.
+#[cfg(target_arch = "x86_64")]
+const SPIN_LOCK: Function = glibc("pthread_spin_lock", SPIN_TRIED);
+#[cfg(not(target_arch = "x86_64"))]
+const SPIN_LOCK: Function = watched(glibc("pthread_spin_lock", Via::SpinLock as u64));
 
-const fn row(
-    symbol: &'static str,
-    args: usize,
-    cookie: u64,
-    entry: &'static str,
-    ret: Option<&'static str>,
-    essential: bool,
-) -> Function {
-    Function { symbol, args, cookie, entry, ret, essential }
+const fn glibc(symbol: &'static str, code: u64) -> Function {
+    let args = if code == COND_WAIT { 2 } else { 1 };
+    Function { symbol, runtime: Runtime::Glibc, args, code, by: By::of(code), essential: false }
+}
+
+const fn musl(symbol: &'static str, code: u64) -> Function {
+    Function { runtime: Runtime::Musl, by: By::OtherEntry, ..glibc(symbol, code) }
+}
+
+const fn watched(function: Function) -> Function {
+    Function { by: By::Return, ..function }
+}
+
+const fn essential(function: Function) -> Function {
+    Function { essential: true, ..function }
+}
+
+impl By {
+    /// What sees a function that is not watched to its return.
+    const fn of(code: u64) -> Self {
+        const ONCE: u64 = Via::Once as u64;
+        const SEM_WAIT: u64 = Via::SemWait as u64;
+        const TIMED_SEM_WAIT: u64 = Via::TimedSemWait as u64;
+        match code {
+            SPIN_TRIED | SPIN_RELEASE | SEM_POST | WRAPPER | ONCE | SEM_WAIT | TIMED_SEM_WAIT => Self::OtherEntry,
+            _ => Self::Entry,
+        }
+    }
+}
+
+impl Function {
+    /// The plain programs for it, where sessions are not to be had: the return half first, since an entry without its return
+    /// would leave an attempt open.
+    #[must_use]
+    pub fn programs(&self) -> &'static [&'static str] {
+        match self.by {
+            By::Entry => &["entries"],
+            By::OtherEntry => &["others"],
+            By::Return => &["call_returned", "call_entered"],
+        }
+    }
 }
 
 /// A system call's tracepoint and the program on it.

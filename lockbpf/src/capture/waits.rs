@@ -47,9 +47,8 @@ impl Waits {
                     inflight::sleep(pid, wait.tid).is_some_and(|s| s.word == wait.lock.addr && !s.has_deadline)
                 }),
                 Via::ReadLock | Via::WriteLock => self.owners.of_rwlock(pid, wait.lock.addr),
-                // They cannot wait for ever.
-                Via::TryLock | Via::TimedLock | Via::ClockLock | Via::CondWait | Via::Barrier => None,
-                Via::TryReadLock | Via::TryWriteLock | Via::TimedReadLock | Via::TimedWriteLock => None,
+                // Others cannot wait for ever, or do not say who holds them.
+                _ => None,
             };
             if let Some(holder) = holder {
                 let OpenWait { tid, lock, site, since, stack, .. } = *wait;

@@ -8,7 +8,7 @@ use crate::capture::prologue::Cost;
 use crate::capture::session::Session;
 use crate::capture::target::{Library, Targets};
 use crate::sums::KernelSums;
-use lockbpf_common::kind::cookie;
+use lockbpf_common::function;
 use std::collections::HashSet;
 
 /// The probe sites of libraries.
@@ -42,7 +42,7 @@ pub(super) fn remarks(targets: &Targets) -> Vec<String> {
 
 /// What the reader must know of calls that were dear: functions that only few programs call are named if this one did.
 pub(super) fn dear_calls(targets: &Targets, sums: &[KernelSums]) -> Vec<String> {
-    let called = |function: &Function| sums.iter().any(|s| cookie::via(function.cookie) == Some(s.via));
+    let called = |f: &Function| sums.iter().any(|s| function::via(f.code) == Some(s.via));
     targets.libraries.iter().filter_map(|library| dear(library, |f| !f.essential && called(f))).collect()
 }
 

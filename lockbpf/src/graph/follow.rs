@@ -5,7 +5,7 @@ use super::component::NONE;
 use super::engine::{Engine, LockBlame, Past, Phase, who};
 use super::shares::Ended;
 use crate::id::Tid;
-use crate::op::{Failure, LockKind};
+use crate::op::{Failure, LockKind, Released};
 use crate::state::{Follower, Machines, NodeIx, Round};
 
 impl Follower for Engine {
@@ -87,7 +87,7 @@ impl Follower for Engine {
         }
     }
 
-    fn released(&mut self, m: &Machines, node: NodeIx) {
+    fn released(&mut self, m: &Machines, node: NodeIx, how: Released) {
         let n = m.node(node);
         let i = &n.instance;
         if let Some(keeper) = &mut self.keeper {
@@ -102,7 +102,11 @@ impl Follower for Engine {
         if n.overtaken {
             return self.vanish(m, node, false);
         }
-        if lock.holders.is_empty() || lock.kind == LockKind::Semaphore {
+        if how == Released::Unseen && lock.kind != LockKind::Semaphore {
+            // Others may have had it since.
+            self.drop_past(n.lock);
+            self.vanish(m, node, false);
+        } else if lock.holders.is_empty() || lock.kind == LockKind::Semaphore {
             self.drop_past(n.lock);
             let last = self.last(m, node, false);
             let section = &mut self.sections[node as usize];

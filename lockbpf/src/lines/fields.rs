@@ -114,6 +114,7 @@ pub(super) enum How {
     Unlock,
     CondWait,
     Exit,
+    Unseen,
 }
 
 impl From<How> for Released {
@@ -122,6 +123,7 @@ impl From<How> for Released {
             How::Unlock => Self::Unlock,
             How::CondWait => Self::CondWait,
             How::Exit => Self::ExitedHolding,
+            How::Unseen => Self::Unseen,
         }
     }
 }

@@ -162,6 +162,7 @@ impl Labels {
             "rwlock" => LockKind::Rwlock,
             "spin" => LockKind::Spin,
             "semaphore" => LockKind::Semaphore,
+            "once" => LockKind::Once,
             "barrier" => LockKind::Barrier,
             "futex" => LockKind::Futex,
             other => {

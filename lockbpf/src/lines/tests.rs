@@ -381,7 +381,7 @@ fn any_line() -> impl Strategy<Value = serde_json::Map<String, serde_json::Value
         prop::option::of(0u32..3),
         prop::option::of(name()),
         prop::option::of(prop::collection::vec(name(), 0..3)),
-        prop::option::of(prop::sample::select(vec!["unlock", "cond_wait", "exit"])),
+        prop::option::of(prop::sample::select(vec!["unlock", "cond_wait", "exit", "unseen"])),
         prop::option::of(name()),
     );
     (required, optional).prop_map(

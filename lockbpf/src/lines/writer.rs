@@ -115,6 +115,7 @@ impl<W: Write> Writer<W> {
                     Released::Unlock => {}
                     Released::CondWait => self.word("how", "cond_wait"),
                     Released::ExitedHolding => self.word("how", "exit"),
+                    Released::Unseen => self.word("how", "unseen"),
                 }
                 Ok(())
             }

@@ -99,6 +99,7 @@ fn section_step(s: &Section, step: u8) -> Action {
             Outcome::Released => Action::Release { lock, how: Released::Unlock },
             Outcome::CondReleased => Action::Release { lock, how: Released::CondWait },
             Outcome::ExitedHolding => Action::Release { lock, how: Released::ExitedHolding },
+            Outcome::Unseen => Action::Release { lock, how: Released::Unseen },
             Outcome::TryFailed => Action::Fail { lock, how: Failure::TryFailed },
             Outcome::TimedOut => Action::Fail { lock, how: Failure::TimedOut },
             Outcome::Failed => Action::Fail { lock, how: Failure::Error },

@@ -38,6 +38,10 @@ pub(super) struct Total {
     pub(super) participants: u32,
     pub(super) acquisitions: u64,
     pub(super) contended: u64,
+    /// Acquisitions of which the release was not seen.
+    pub(super) unseen: u64,
+    /// The runtime whose lock it is, of which only contended acquisitions are seen.
+    pub(super) runtime: Option<&'static str>,
     pub(super) try_failures: u64,
     pub(super) timeouts: u64,
     pub(super) timed_out: Nanos,
@@ -56,11 +60,13 @@ impl Total {
             mutex_kind: first.map_or(0, |s| s.mutex_kind),
             kind: first.map_or(LockKind::Mutex, |s| s.kind),
             participants: first.map_or(0, |s| s.participants),
+            runtime: first.and_then(|s| s.via.runtime()),
             ..Self::default()
         };
         for s in all.iter().copied() {
             total.acquisitions += s.acquisitions;
             total.contended += s.contended;
+            total.unseen += s.unseen;
             total.try_failures += s.try_failures;
             total.timeouts += s.timeouts;
             total.timed_out += s.timed_out;

@@ -82,7 +82,10 @@ impl<'a> Ranked<'a> {
             lock: places.lock_id(*lock),
             name: self.name.clone(),
             label: places.label(lock.process, &self.name),
-            kind: kind(*lock, total.kind, places),
+            kind: match total.runtime {
+                Some(runtime) => format!("{} ({runtime})", total.kind.name()),
+                None => kind(*lock, total.kind, places),
+            },
             participants: (total.participants > 0).then_some(total.participants.into()),
             inferred: !gathered.is_lock(),
             mutex_type: mutex.map(|kind| mutex_type(kind).to_owned()),
@@ -91,7 +94,8 @@ impl<'a> Ranked<'a> {
             shared: bit(mutex_kind::SHARED),
             pid,
             comm,
-            acquisitions: called.then_some(total.acquisitions),
+            acquisitions: (called && total.runtime.is_none()).then_some(total.acquisitions),
+            release_unseen: total.unseen,
             contended: self.contended,
             try_failures: if called { total.try_failures } else { 0 },
             timeouts: total.timeouts,
@@ -100,8 +104,9 @@ impl<'a> Ranked<'a> {
             harm_ns: places.ns(self.harm),
             wait_ns: over(&self.wait, if called { total.acquisitions } else { self.contended }, unit),
             contended_wait_ns: over(&self.wait, self.contended, unit),
-            hold_ns: called.then(|| self.holds(unit)),
-            estimates: self.figures,
+            // A mean of the fewer ones would pass for that of all.
+            hold_ns: (called && total.unseen * 2 <= total.acquisitions).then(|| self.holds(unit)),
+            estimates: self.figures.filter(|_| total.unseen == 0),
             aplt_ns: places.ns(aplt.unwrap_or_default()),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),
             waiting_now: self.waiting_now(places, end),
@@ -117,7 +122,8 @@ impl<'a> Ranked<'a> {
     }
 
     fn holds(&self, unit: Unit) -> Durations {
-        let seen = over(&self.total.hold, self.total.acquisitions, unit);
+        let seen =
+            over(&self.total.hold, self.total.acquisitions - self.total.unseen.min(self.total.acquisitions), unit);
         match &self.figures {
             // What was counted has the weights of windows: they are in the estimates only.
             Some(f) => Durations {

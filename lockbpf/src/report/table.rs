@@ -1,7 +1,7 @@
 //! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
 //! it. No colours.
 
-use super::schema::{LockEntry, Ns, QualityEntry, Report};
+use super::schema::{ConditionEntry, LockEntry, Ns, QualityEntry, Report};
 use super::text::{clip, count, counted, percent, share, wrap};
 use super::{details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
@@ -57,7 +57,7 @@ pub fn render(report: &Report, layout: &Layout) -> String {
 }
 
 /// A name is not cut to less than this, even where the table then is too wide.
-const SHORTEST: usize = 12;
+const SHORTEST: usize = 10;
 
 /// A table of which the columns in `left` hold text, the others numbers.
 pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
@@ -154,17 +154,52 @@ fn locks(report: &Report, width: u16) -> String {
     text
 }
 
+/// Columns of the table of condition variables, as those of locks. The last ones are known only if its wake-ups were seen.
+const CONDITIONS: &[(&str, u16, fn(&ConditionEntry) -> String)] = &[
+    ("Condition", 0, |c| clip(&c.label, NAME)),
+    ("Waits", 0, |c| count(c.waits)),
+    ("Timed out", 0, |c| count(c.timeouts)),
+    ("Waiting now", 0, |c| count(c.waiting_now)),
+    ("Idle total", 0, |c| c.idle_ns.sum.to_string()),
+    ("Idle mean", 0, |c| c.idle_ns.mean.to_string()),
+    ("Idle max", 0, |c| c.idle_ns.max.to_string()),
+    ("Woken\nper call", 110, per_call),
+    ("Blocked\nagain", 110, |c| if c.woken == 0 { String::new() } else { percent(share(c.blocked_again, c.waits)) }),
+    ("Signal to run\nmean", 110, |c| if c.woken == 0 { String::new() } else { c.wake_latency_ns.mean.to_string() }),
+    ("Signal to run\nmax", 132, |c| if c.woken == 0 { String::new() } else { c.wake_latency_ns.max.to_string() }),
+];
+
 fn conditions(report: &Report, width: u16) -> Option<String> {
     let used: Vec<_> =
         report.conditions.iter().filter(|c| c.idle_ns.sum > Ns::default() || c.waiting_now > 0).collect();
-    let rows = used.iter().take(WORDS).map(|c| {
-        let durations = [c.idle_ns.sum, c.idle_ns.mean, c.idle_ns.max].map(|ns| ns.to_string());
-        let counts = [c.waits, c.timeouts, c.waiting_now].map(count);
-        [clip(&c.label, NAME)].into_iter().chain(counts).chain(durations).collect()
-    });
-    let headers = ["Condition", "Waits", "Timed out", "Waiting now", "Idle total", "Idle mean", "Idle max"];
+    let any = |text: fn(&ConditionEntry) -> String| used.iter().any(|c| !text(c).is_empty());
+    let columns: Vec<_> = CONDITIONS.iter().filter(|&&(_, from, text)| width >= from && any(text)).collect();
+    let rows = used.iter().take(WORDS).map(|c| columns.iter().map(|(_, _, text)| text(c)).collect());
+    let headers: Vec<_> = columns.iter().map(|&&(header, ..)| header).collect();
     let title = "Condition variables (idle time, not contention)";
-    (!used.is_empty()).then(|| section(title, table(&headers, &[0], rows.collect(), width), used.len()))
+    let herds = used.iter().filter_map(|c| herd(c)).map(|text| wrap(&text, width.into()));
+    let table = table(&headers, &[0], rows.collect(), width);
+    let text = [table].into_iter().chain(herds).collect::<Vec<_>>().join("\n");
+    (!used.is_empty()).then(|| section(title, text, used.len()))
+}
+
+/// How many threads a signal or broadcast woke, on average.
+fn per_call(c: &ConditionEntry) -> String {
+    if c.woken == 0 { String::new() } else { format!("{:.1}", c.woken as f64 / c.wakes as f64) }
+}
+
+/// A remark on broadcasts that wake threads only for them to queue up for the mutex.
+fn herd(c: &ConditionEntry) -> Option<String> {
+    let herd = c.wakes > 0 && c.woken >= c.wakes * 3 && c.blocked_again * 2 >= c.waits;
+    herd.then(|| {
+        format!(
+            "`{}` wakes {} threads at a time, and {} of them then wait for the mutex: a thundering herd. \
+             Signal as many as there is work for, or broadcast after the mutex is unlocked.",
+            c.label,
+            per_call(c),
+            percent(share(c.blocked_again, c.waits)),
+        )
+    })
 }
 
 fn futexes(report: &Report, width: u16) -> Option<String> {

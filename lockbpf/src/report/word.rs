@@ -61,6 +61,9 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
         idle_ns: durations(&total.wait, places.unit()),
         wakes: futex.wakes,
         wakes_of_none: futex.wakes_of_none,
+        woken: futex.acquisitions,
+        blocked_again: total.contended,
+        wake_latency_ns: durations(&total.hold, places.unit()),
         waiting_now: g.open_idle,
         first_site: g.first().1.map(|site| places.place(site).symbol),
     }

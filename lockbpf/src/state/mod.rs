@@ -89,8 +89,8 @@ pub trait Follower {
     fn failed(&mut self, m: &Machines, node: NodeIx);
     /// It is about to release the lock.
     fn releasing(&mut self, m: &Machines, node: NodeIx);
-    /// It has released it; the node is gone after this.
-    fn released(&mut self, m: &Machines, node: NodeIx);
+    /// It has released it so; the node is gone after this.
+    fn released(&mut self, m: &Machines, node: NodeIx, how: Released);
     /// Whether the thread runs is about to change.
     fn switching(&mut self, m: &Machines, thread: u32);
     /// A thread arrives at a barrier; it is not yet among the round's arrivals. `region` is gone after this.

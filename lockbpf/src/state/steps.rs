@@ -300,7 +300,7 @@ impl State {
             lock.free = lock.free.saturating_add(1);
         }
         remove(&mut self.m.threads[state.thread as usize].held, node);
-        f.released(&self.m, node);
+        f.released(&self.m, node, how);
         o.released(&state.instance, self.m.now, how);
         self.m.nodes.remove(node as usize);
     }

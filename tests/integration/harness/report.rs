@@ -47,6 +47,9 @@ pub(crate) struct Lock {
     #[serde(deserialize_with = "or_default")]
     pub(crate) acquisitions: u64,
     pub(crate) contended: u64,
+    pub(crate) release_unseen: u64,
+    #[serde(default)]
+    pub(crate) first_site: Option<String>,
     pub(crate) try_failures: u64,
     pub(crate) timeouts: u64,
     pub(crate) errors: u64,

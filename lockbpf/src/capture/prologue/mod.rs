@@ -90,6 +90,8 @@ pub enum Reason {
     JumpedInto,
     /// Entry: the function has an indirect jump, which might lead back to the cheaper site.
     IndirectJump,
+    /// The branch that tells how the locked instruction before it went, which itself cannot be probed.
+    AfterLocked,
     /// Entry: how far the function extends is not known, so such jumps cannot be ruled out.
     ExtentUnknown,
 }
@@ -107,6 +109,7 @@ impl fmt::Display for Reason {
             Self::NoneEmulated => "no emulated instruction",
             Self::JumpedInto => "the cheaper site is in a loop",
             Self::IndirectJump => "an indirect jump might lead to the cheaper site",
+            Self::AfterLocked => "the first instruction is locked and cannot be probed, this one tells how it went",
             Self::ExtentUnknown => "the function's extent is not known",
         })
     }
@@ -147,6 +150,20 @@ pub fn place(arch: Arch, code: &[u8], vaddr: u64, args: usize) -> Placement {
         },
         Err(reason) => at_entry(arch, code, vaddr, reason),
     }
+}
+
+/// The branch right after a function's first instruction, if that is a locked one and the branch tells how it went; where not even
+/// the entry could be probed. Only x86_64 has such functions.
+#[must_use]
+pub fn after_locked(arch: Arch, code: &[u8], vaddr: u64) -> Option<Placement> {
+    let site = if arch == Arch::X86_64 { x86::after_locked(code, vaddr)? } else { return None };
+    Some(at(arch, code, vaddr, site, Reason::AfterLocked))
+}
+
+/// Whether the kernel refuses a probe on the first instruction of this code.
+#[must_use]
+pub fn is_refused(arch: Arch, code: &[u8], vaddr: u64) -> bool {
+    arch == Arch::X86_64 && x86::is_locked(code, vaddr)
 }
 
 /// The entry of a function, for the given reason.

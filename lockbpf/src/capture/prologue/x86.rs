@@ -90,6 +90,21 @@ fn emulated(bytes: &[u8]) -> bool {
     )
 }
 
+/// Whether the first instruction has a lock prefix.
+pub(super) fn is_locked(code: &[u8], vaddr: u64) -> bool {
+    decoder(code, vaddr).decode().has_lock_prefix()
+}
+
+/// Offset of the second instruction, if it is a branch that depends on the first, a locked one.
+pub(super) fn after_locked(code: &[u8], vaddr: u64) -> Option<usize> {
+    let mut decoder = decoder(code, vaddr);
+    let first = decoder.decode();
+    let start = decoder.position();
+    let second = decoder.decode();
+    let tells = first.has_lock_prefix() && second.flow_control() == FlowControl::ConditionalBranch;
+    (tells && emulated(code.get(start..decoder.position())?)).then_some(start)
+}
+
 /// What in the rest of the function might bring the same call to `site` a second time, if anything.
 pub(super) fn obstacle(code: &[u8], vaddr: u64, site: usize) -> Option<Reason> {
     decoder(code, vaddr).iter().find_map(|instruction| {

@@ -21,9 +21,6 @@ pub enum Unusable {
     /// No C library among its mappings.
     #[error("no C library that lockbpf knows is mapped into it; {}", FUTEX_ONLY)]
     NoLibc,
-    /// musl's mutexes have a layout of their own.
-    #[error("it uses musl, whose mutex layout is not supported yet; {}", FUTEX_ONLY)]
-    Musl,
     /// Functions of the right names, of an unknown library.
     #[error("its C library is neither glibc nor musl, so the layout of its mutexes is not known; {}", FUTEX_ONLY)]
     UnknownLibc,

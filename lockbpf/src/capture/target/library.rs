@@ -4,8 +4,9 @@ use super::error::Unusable;
 use super::file::File;
 use crate::capture::attach::ProbeSite;
 use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc};
-use crate::capture::probe_table::{FUNCTIONS, Function};
+use crate::capture::probe_table::{FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
+use lockbpf_common::function::SPIN_TRIED;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -56,12 +57,12 @@ impl Library {
     /// Its probes, at the cheapest correct instructions or at the functions' first ones.
     pub fn probe_sites(&self, at_entry: bool) -> impl Iterator<Item = ProbeSite> {
         self.sites.iter().filter_map(move |site| {
-            let back = if at_entry { site.placement.offset } else { 0 };
+            let back = if at_entry && site.function.code != SPIN_TRIED { site.placement.offset } else { 0 };
             Some(ProbeSite {
                 path: self.path.clone(),
                 file: (self.dev, self.ino),
                 display: self.display.clone(),
-                function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol)?,
+                function: FUNCTIONS.iter().find(|f| **f == site.function)?,
                 file_offset: site.file_offset.checked_sub(back)?,
                 // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
                 stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
@@ -100,7 +101,9 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
     };
     match image {
         Err(why) => library.unusable = Some(why),
-        Ok(image) => {
+        Ok(mut image) => {
+            let runtime = if image.libc == Libc::Musl { Runtime::Musl } else { Runtime::Glibc };
+            image.functions.retain(|(function, _)| function.runtime == runtime);
             if role == Role::CLibrary && is_empty_libpthread(&image) {
                 return None;
             }
@@ -138,7 +141,7 @@ fn judge(image: &Image, role: Role, missing: &[Missing]) -> Verdict {
         }
     }
     match image.libc {
-        Libc::Musl => return Err(Unusable::Musl),
+        Libc::Musl => {}
         Libc::Unknown => return Err(Unusable::UnknownLibc),
         // libc's stubs never included this one.
         Libc::Glibc(Some(version)) if version < GlibcVersion::LIBPTHREAD_MERGED && !has("pthread_mutex_timedlock") => {
@@ -152,7 +155,14 @@ fn judge(image: &Image, role: Role, missing: &[Missing]) -> Verdict {
 
 /// What cannot be probed. What a static executable does not define, it does not call.
 fn missing(image: &Image, role: Role) -> Vec<Missing> {
-    let reason = |found: &Found| match found {
+    let arch = image.headers.arch;
+    let reason = |function: &Function, found: &Found| match found {
+        Found::Code(code) if function.code == SPIN_TRIED => prologue::after_locked(arch, &code.bytes, code.vaddr)
+            .is_none()
+            .then_some("its code is not the one that lockbpf knows"),
+        Found::Code(code) if prologue::is_refused(arch, &code.bytes, code.vaddr) => {
+            Some("its first instruction has a lock prefix, which the kernel does not let anybody probe")
+        }
         Found::Code(_) => None,
         Found::Absent if role == Role::Executable => None,
         Found::Absent => Some("not defined"),
@@ -160,14 +170,20 @@ fn missing(image: &Image, role: Role) -> Vec<Missing> {
         Found::NotInFile => Some("its symbol points outside the code"),
     };
     let functions = image.functions.iter();
-    functions.filter_map(|&(function, ref found)| Some(Missing { function, reason: reason(found)? })).collect()
+    functions
+        .filter_map(|&(function, ref found)| Some(Missing { function, reason: reason(&function, found)? }))
+        .collect()
 }
 
 fn sites(image: &Image) -> Vec<Site> {
     let arch = image.headers.arch;
     let place = |&(function, ref found): &(Function, Found)| {
         let Found::Code(code) = found else { return None };
-        let placement = if code.complete {
+        let placement = if function.code == SPIN_TRIED {
+            prologue::after_locked(arch, &code.bytes, code.vaddr)?
+        } else if prologue::is_refused(arch, &code.bytes, code.vaddr) {
+            return None;
+        } else if code.complete {
             prologue::place(arch, &code.bytes, code.vaddr, function.args)
         } else {
             prologue::at_entry(arch, &code.bytes, code.vaddr, Reason::ExtentUnknown)
@@ -189,8 +205,12 @@ mod tests {
             build_id: None,
             has_symbols: true,
             go: false,
-            functions: FUNCTIONS.iter().map(|f| (*f, found(f))).collect(),
+            functions: of(Runtime::Glibc).map(|f| (f, found(&f))).collect(),
         }
+    }
+
+    fn of(runtime: Runtime) -> impl Iterator<Item = Function> {
+        FUNCTIONS.iter().copied().filter(move |f| f.runtime == runtime)
     }
 
     fn some_code() -> Found {
@@ -214,7 +234,7 @@ mod tests {
     fn verdicts() {
         let glibc = Libc::Glibc(Some(GlibcVersion(2, 36)));
         let code = |_: &Function| some_code();
-        assert_eq!(verdict(&image(Libc::Musl, code), Role::CLibrary), Err(Unusable::Musl));
+        assert_eq!(verdict(&image(Libc::Musl, code), Role::CLibrary), Ok(()));
         assert_eq!(verdict(&image(Libc::Unknown, code), Role::CLibrary), Err(Unusable::UnknownLibc));
         let go = Image { go: true, ..image(Libc::Glibc(None), code) };
         assert_eq!(verdict(&go, Role::Executable), Err(Unusable::Go));
@@ -228,7 +248,7 @@ mod tests {
         assert_eq!(verdict(&ifunc, Role::CLibrary), lacks);
         let minor = image(glibc, |f| if f.essential { some_code() } else { Found::Absent });
         assert_eq!(verdict(&minor, Role::CLibrary), Ok(()));
-        assert_eq!(missing(&minor, Role::CLibrary).len(), FUNCTIONS.iter().filter(|f| !f.essential).count());
+        assert_eq!(missing(&minor, Role::CLibrary).len(), of(Runtime::Glibc).filter(|f| !f.essential).count());
         // A static program has what it uses: no condition variables, for one.
         let small = image(Libc::Glibc(None), |f| if f.symbol.contains("mutex") { some_code() } else { Found::Absent });
         assert_eq!(verdict(&small, Role::Executable), Ok(()));

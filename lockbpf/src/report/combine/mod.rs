@@ -97,6 +97,7 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
     let (wait, wait_sd) = all.spread(|l| l.wait_ns.sum);
     LockEntry {
         acquisitions: all.some_count(|l| l.acquisitions),
+        release_unseen: all.count(|l| l.release_unseen),
         contended: all.count(|l| l.contended),
         try_failures: all.count(|l| l.try_failures),
         timeouts: all.count(|l| l.timeouts),

@@ -124,6 +124,9 @@ fn conditions(reports: &[Report]) -> Vec<ConditionEntry> {
             idle_ns: all.durations(|c| Some((c.idle_ns, c.waits))).unwrap_or_default(),
             wakes: all.count(|c| c.wakes),
             wakes_of_none: all.count(|c| c.wakes_of_none),
+            woken: all.count(|c| c.woken),
+            blocked_again: all.count(|c| c.blocked_again),
+            wake_latency_ns: all.durations(|c| Some((c.wake_latency_ns, c.woken))).unwrap_or_default(),
             waiting_now: all.count(|c| c.waiting_now),
             ..all.largest(|c| c.idle_ns.sum).clone()
         })

@@ -44,6 +44,9 @@ pub struct LockEntry {
     pub comm: Option<String>,
     /// Completed sections; left out where acquisitions were not seen (futex tier).
     pub acquisitions: Option<u64>,
+    /// Of those, the ones of which the release was not seen: their holds are unknown. Of a runtime with locks of its own
+    /// (`kind` names it) only contended acquisitions are seen, and no release.
+    pub release_unseen: u64,
     /// Contended ones; in the futex tier, those that slept.
     pub contended: u64,
     /// Failed trylocks.

@@ -33,6 +33,12 @@ pub struct ConditionEntry {
     pub wakes: u64,
     /// Wake-ups in the kernel that woke nobody.
     pub wakes_of_none: u64,
+    /// Threads that they woke: of a broadcast there may be many.
+    pub woken: u64,
+    /// Waits after which the thread had to wait for the mutex as well.
+    pub blocked_again: u64,
+    /// From the call that woke a waiter until it ran.
+    pub wake_latency_ns: Durations,
     /// Threads that wait now.
     pub waiting_now: u64,
     /// Where it was first waited for.

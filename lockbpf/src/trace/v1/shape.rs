@@ -72,7 +72,7 @@ impl Shape {
     pub(super) fn held(&self) -> bool {
         match self {
             Self::Section { place, .. } => {
-                matches!(place.outcome, Outcome::Released | Outcome::CondReleased | Outcome::ExitedHolding)
+                !matches!(place.outcome, Outcome::TryFailed | Outcome::TimedOut | Outcome::Failed)
             }
             Self::Op { action, .. } => matches!(action, Action::Acquire { .. }),
             Self::Futex { .. } | Self::OffCpu { .. } => false,
@@ -236,17 +236,18 @@ pub(super) fn action_code(action: &Action) -> u8 {
 
 // The codes of values are their places in these tables, which only grow.
 
-pub(super) const LOCK_KINDS: [LockKind; 7] = [
+pub(super) const LOCK_KINDS: [LockKind; 8] = [
     LockKind::Mutex,
     LockKind::Rwlock,
     LockKind::Spin,
     LockKind::Semaphore,
     LockKind::Barrier,
     LockKind::Futex,
+    LockKind::Once,
     LockKind::Other,
 ];
 const CONTENDED: [Option<bool>; 3] = [None, Some(false), Some(true)];
-const RELEASED: [Released; 3] = [Released::Unlock, Released::CondWait, Released::ExitedHolding];
+const RELEASED: [Released; 4] = [Released::Unlock, Released::CondWait, Released::ExitedHolding, Released::Unseen];
 const FAILURES: [Failure; 3] = [Failure::TryFailed, Failure::TimedOut, Failure::Error];
 pub(super) const OFF_REASONS: [OffReason; 4] =
     [OffReason::Runnable, OffReason::Blocked, OffReason::Sleeping, OffReason::Futex];

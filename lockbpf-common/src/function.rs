@@ -1,0 +1,36 @@
+//! What the probed functions do, as numbers in the attach cookies of their probes: seven bits. A function that requests a lock
+//! goes by the number of its operation ([`crate::via::Via`]); the others have numbers beyond those.
+
+use crate::via::Via;
+
+/// Gives a lock back: `pthread_mutex_unlock`, `pthread_rwlock_unlock`.
+pub const RELEASE: u64 = 64;
+/// `pthread_cond_wait` and its timed forms.
+pub const COND_WAIT: u64 = 65;
+/// `pthread_barrier_wait`.
+pub const BARRIER_WAIT: u64 = 66;
+/// `pthread_spin_unlock`, which may be `pthread_spin_init` as well.
+pub const SPIN_RELEASE: u64 = 67;
+/// `sem_post`.
+pub const SEM_POST: u64 = 68;
+/// glibc's `pthread_spin_lock` on x86, right after the instruction that tries to take the lock, whose first it is.
+pub const SPIN_TRIED: u64 = 70;
+/// A function that does nothing but call one of the others, with the same first argument: C11's `mtx_lock`, `cnd_wait`, …
+pub const WRAPPER: u64 = 69;
+
+/// The operation that a function's calls are summed by; `None` if it requests no lock.
+#[must_use]
+pub fn via(function: u64) -> Option<Via> {
+    Via::from_u8(u8::try_from(function).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_functions_are_beyond_all_operations() {
+        assert!(Via::ALL.iter().all(|&via| u64::from(via as u8) < RELEASE && self::via(via as u64) == Some(via)));
+        assert_eq!(self::via(RELEASE), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! What locks of the C libraries say of themselves in memory, on 64-bit machines.
+
+/// Bits of glibc's `pthread_mutex_t.__data.__kind` that matter here (glibc 2.36 `nptl/pthreadP.h`).
+pub mod mutex_kind {
+    /// Type field: 0 normal, 1 recursive, 2 error-checking, 3 adaptive.
+    pub const TYPE_MASK: u32 = 3;
+    /// Type: recursive.
+    pub const RECURSIVE: u32 = 1;
+    /// Type: error-checking.
+    pub const ERRORCHECK: u32 = 2;
+    /// The bits of a mutex whose `lock` acquires it at once if its word is 0: any type, but neither robust, nor priority
+    /// inheritance or protection.
+    pub const NOT_PLAIN: u32 = 16 | 32 | 64;
+    /// Robust: the lock word holds the owner's tid.
+    pub const ROBUST: u32 = 16;
+    /// Priority inheritance: the lock word holds the owner's tid.
+    pub const PRIO_INHERIT: u32 = 32;
+    /// Priority ceiling protocol.
+    pub const PRIO_PROTECT: u32 = 64;
+    /// Shared between processes.
+    pub const SHARED: u32 = 128;
+    /// Set in lockbpf's own sums for a condition variable (never by glibc).
+    pub const IS_CONDVAR: u32 = 1 << 30;
+    /// Set in lockbpf's own sums for a bare futex word (never by glibc).
+    pub const IS_FUTEX: u32 = 1 << 31;
+}
+
+/// Bit of a lock word that carries the owner's tid: somebody waits (`FUTEX_WAITERS`).
+pub const FUTEX_WAITERS: u32 = 0x8000_0000;
+
+/// Bit of a robust mutex's lock word: its holder died.
+pub const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
+
+/// Whether a glibc mutex's lock word says that somebody (perhaps) waits.
+#[must_use]
+#[inline]
+pub const fn word_has_waiters(mutex_kind: u32, word: u32) -> bool {
+    if mutex_kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0 {
+        word & FUTEX_WAITERS != 0
+    } else {
+        word & 0x7fff_ffff > 1
+    }
+}
+
+/// What glibc's read-write lock says in its first two words (glibc 2.25 and later, `nptl/pthread_rwlock_common.c`).
+pub mod rwlock {
+    /// Of `__readers`: writers have their turn.
+    pub const WRITE_PHASE: u32 = 1;
+    /// Of `__readers`: a writer has the lock, or has claimed it.
+    pub const WRITE_LOCKED: u32 = 2;
+    /// Of `__readers`: readers wait.
+    pub const READERS_WAIT: u32 = 4;
+    /// Of `__readers`: the number of readers begins here.
+    pub const READERS: u32 = 3;
+    /// Bytes from the lock to the word on which readers, and the first writer, wait for their turn.
+    pub const PHASE_WORD: u64 = 8;
+    /// Bytes from the lock to the word on which writers wait for each other.
+    pub const WRITERS_WORD: u64 = 12;
+    /// Bytes from the lock to the tid of the writer that holds it.
+    pub const WRITER: u64 = 24;
+
+    /// Whether who asks has to wait, by `__readers`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_taken(readers: u32, shared: bool) -> bool {
+        if shared {
+            readers & (WRITE_PHASE | WRITE_LOCKED) == WRITE_PHASE | WRITE_LOCKED
+        } else {
+            readers & WRITE_LOCKED != 0 || readers >> READERS != 0
+        }
+    }
+
+    /// Whether somebody waits while a reader or the writer holds it, by `__readers` and `__writers`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_waiters(readers: u32, writers: u32, held_by_reader: bool) -> bool {
+        if held_by_reader {
+            writers != 0 || readers & WRITE_LOCKED != 0
+        } else {
+            writers != 0 || readers & READERS_WAIT != 0 || readers >> READERS != 0
+        }
+    }
+}
+
+/// What musl's locks say, and how (musl 1.1 and later, `src/internal/pthread_impl.h`).
+pub mod musl {
+    use super::mutex_kind;
+
+    /// Bytes from a mutex to its lock word, which is also its futex word.
+    pub const MUTEX_WORD: u64 = 4;
+    /// What the lock word of a plain mutex is while it is locked (`EBUSY`): no thread's id.
+    const BUSY: u32 = 16;
+    /// Of the lock word: the owner's tid, or [`BUSY`].
+    const OWNER: u32 = 0x3fff_ffff;
+    /// Of `_m_type`: robust.
+    const ROBUST: u32 = 4;
+    /// Of `_m_type`: priority inheritance.
+    const PRIO_INHERIT: u32 = 8;
+
+    /// [`mutex_kind`] by musl's `_m_type`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn kind(of_type: u32) -> u32 {
+        of_type & (mutex_kind::TYPE_MASK | mutex_kind::SHARED)
+            | if of_type & ROBUST != 0 { mutex_kind::ROBUST } else { 0 }
+            | if of_type & PRIO_INHERIT != 0 { mutex_kind::PRIO_INHERIT } else { 0 }
+    }
+
+    /// The owner's tid by the lock word; 0 if it does not say.
+    #[must_use]
+    #[inline(always)]
+    pub const fn owner(of_type: u32, word: u32) -> u32 {
+        let owner = word & OWNER;
+        if of_type & 15 == 0 && owner == BUSY { 0 } else { owner }
+    }
+
+    /// Of a read-write lock's word: the number of readers.
+    pub const READERS: u32 = 0x7fff_ffff;
+    /// The number of readers that stands for a writer.
+    pub const WRITE_LOCKED: u32 = 0x7fff_ffff;
+}

@@ -1,0 +1,67 @@
+//! `pthread_once`: one thread runs the initialiser and holds the control word meanwhile; others wait for it. A call that finds it
+//! done is none of a lock, and is not counted.
+//!
+//! An initialiser may throw, so the calls are not watched to their return: glibc wakes whoever waits at the end of each
+//! initialiser, in vain or not, and that is the release. musl wakes only if somebody waits; of its calls only those that wait are counted.
+
+use crate::calls::return_address;
+use crate::section::{End, attempt, close, contend, fits, hold, settle};
+use crate::thread::{Held, Thread, now};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::bpf_probe_read_user;
+use aya_ebpf::programs::ProbeContext;
+use lockbpf_common::config::MAX_HELD;
+use lockbpf_common::kind::{Outcome, Via};
+
+/// Of the control word, in glibc and musl: somebody runs the initialiser.
+const IN_PROGRESS: u32 = 1;
+/// Of the control word, in glibc and musl: it has been run.
+const DONE: u32 = 2;
+
+/// Entry of `pthread_once`.
+#[inline(always)]
+pub fn enter(ctx: &ProbeContext, t: &mut Thread) {
+    let control: u64 = ctx.arg(0).unwrap_or(0);
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    let state = unsafe { bpf_probe_read_user(control as *const u32) }.unwrap_or(DONE);
+    if state & DONE != 0 {
+        return;
+    }
+    settle(t);
+    let site = t.site(control, return_address(ctx));
+    if !fits(control, site) {
+        return;
+    }
+    let now = now();
+    if state & IN_PROGRESS != 0 {
+        attempt(t, Via::Once as u32, control, site, now);
+        contend(t, 0);
+    } else if !t.is_musl() {
+        let held = Held {
+            lock: control,
+            site,
+            acquire_ns: now,
+            wait_ns: 0,
+            owner: 0,
+            waker: 0,
+            stack: -1,
+            via: Via::Once as u32,
+            flags: 0,
+            recursion: 0,
+            kind: 0,
+            hits: t.hits,
+        };
+        let known = t.find(control);
+        hold(t, held, known);
+    }
+}
+
+/// The thread wakes whoever waits on `word`, at `now`: its initialiser has ended, if it is that control word.
+#[inline(always)]
+pub fn wakes<C: EbpfContext>(ctx: &C, t: &mut Thread, word: u64, now: u64) {
+    let Some(top) = (t.depth as usize).checked_sub(1) else { return };
+    let h = &t.held[top & (MAX_HELD - 1)];
+    if h.via == Via::Once as u32 && h.lock == word {
+        close(ctx, t, top, End { now, outcome: Outcome::Released, waited_for: true });
+    }
+}

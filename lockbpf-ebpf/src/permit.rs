@@ -1,0 +1,71 @@
+//! Semaphores. A permit need not be given back by the thread that took it, so it is not among the locks that a thread holds: the
+//! last one taken is remembered, and where the same thread posts, that was a section like any other. Otherwise its end stays
+//! unseen.
+//!
+//! `sem_wait` and its timed forms can be cancelled, so they are not watched to their return: their futex calls tell how they ended.
+
+use crate::atomic::add;
+use crate::calls::return_address;
+use crate::futex::INTERRUPTED;
+use crate::lock::see;
+use crate::section::{attempt, contend, failed, fits, settle as settle_any, sums, tally};
+use crate::thread::{Thread, now};
+use crate::unseen;
+use aya_ebpf::programs::ProbeContext;
+use lockbpf_common::kind::Outcome;
+use lockbpf_common::sums::SumKey;
+
+/// Entry of `sem_wait` and its timed forms.
+#[inline(always)]
+pub fn wait(ctx: &ProbeContext, t: &mut Thread, via: u32) {
+    settle_any(t);
+    let lock: u64 = ctx.arg(0).unwrap_or(0);
+    let site = return_address(ctx);
+    if !fits(lock, site) {
+        return;
+    }
+    let seen = see(lock, via, t.is_musl());
+    attempt(t, via, lock, site, now());
+    if seen.taken {
+        contend(t, 0);
+    }
+}
+
+/// The attempt in progress, on a semaphore or for another thread's initialiser, has ended by now, since the thread does something else. Returns 0. A function of its
+/// own, so that its instructions burden no hot path.
+#[inline(never)]
+pub fn settle(t: &mut Thread) -> u32 {
+    let p = &t.pending;
+    let ended_ns = p.acquire_ns.max(p.attempt_ns);
+    let outcome = if p.timed_out != 0 {
+        Outcome::TimedOut
+    } else if t.futex.role == INTERRUPTED && t.futex.lock == p.lock {
+        Outcome::Failed
+    } else {
+        return unseen::acquired(t, ended_ns);
+    };
+    failed(t, outcome, ended_ns);
+    0
+}
+
+/// Entry of `sem_post`, at `now`.
+#[inline(always)]
+pub fn post(ctx: &ProbeContext, t: &mut Thread, now: u64) {
+    settle_any(t);
+    let lock: u64 = ctx.arg(0).unwrap_or(0);
+    if lock == 0 || t.permit.lock != lock {
+        return;
+    }
+    let (site, via) = (t.permit.site, t.permit.via);
+    let hold_ns = now.saturating_sub(t.permit.acquire_ns);
+    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, 0, now) {
+        add(&mut s.unseen, 1u64.wrapping_neg());
+        add(&mut s.hold_ns, hold_ns);
+        if hold_ns > s.hold_max_ns {
+            s.hold_max_ns = hold_ns;
+        }
+        tally(&mut s.hold_hist, hold_ns);
+    }
+    let waited_for = see(lock, via, t.is_musl()).has_waiters;
+    unseen::tell(t, Outcome::Released, hold_ns, waited_for);
+}

@@ -1,0 +1,82 @@
+//! Acquisitions of which the release is not seen, or comes from another thread: they are summed when they are had, not when they
+//! end. Several threads may do so for one lock at a time.
+
+use crate::atomic::add;
+use crate::focus;
+use crate::maps::CONFIG;
+use crate::section::{Ended, record, sums, tally};
+use crate::thread::Thread;
+use lockbpf_common::config::mode;
+use lockbpf_common::kind::{Outcome, Via, flag};
+use lockbpf_common::sums::SumKey;
+use lockbpf_common::via::is_semaphore;
+
+/// The attempt in progress succeeded at `now`. Returns 0. A function of its own, so that its stack and instructions burden no hot
+/// path.
+#[inline(never)]
+pub fn acquired(t: &mut Thread, now: u64) -> u32 {
+    let via = t.pending.via;
+    let contended = t.pending.flags & u32::from(flag::CONTENDED) != 0;
+    let wait_ns = if contended { now.saturating_sub(t.pending.attempt_ns) } else { 0 };
+    tell(t, Outcome::Unseen, 0, false);
+    t.permit = t.attempted(now, wait_ns);
+    t.pending.via = 0;
+    let key = SumKey { lock: t.permit.lock, site: t.permit.site, process: t.process, via };
+    if let Some(s) = sums(&key, t.permit.kind, now) {
+        add(&mut s.acquisitions, 1);
+        if via == Via::Once as u32 {
+            tally(&mut s.hold_hist, 0);
+        } else {
+            add(&mut s.unseen, 1);
+        }
+        if contended {
+            add(&mut s.contended, 1);
+            add(&mut s.wait_ns, wait_ns);
+            if wait_ns > s.wait_max_ns {
+                s.wait_max_ns = wait_ns;
+            }
+            tally(&mut s.wait_hist, wait_ns);
+        }
+    }
+    if let Some(s) = t.sums() {
+        s.acquisitions += 1;
+        s.wait_ns += wait_ns;
+    }
+    if !is_semaphore(via) {
+        // Who waited for another thread's initialiser holds nothing.
+        let outcome = if via == Via::Once as u32 { Outcome::Released } else { Outcome::Unseen };
+        tell(t, outcome, 0, false);
+    }
+    0
+}
+
+/// Records how the acquisition kept in `permit` ended, if there is one, and it waited, made others wait, or all are wanted; and
+/// forgets it. A function of its own, for the same reason.
+#[inline(never)]
+pub fn tell(t: &mut Thread, outcome: Outcome, hold_ns: u64, waited_for: bool) -> u32 {
+    let p = &mut t.permit;
+    let (lock, site) = (p.lock, p.site);
+    if lock == 0 {
+        return 0;
+    }
+    let config = CONFIG.load();
+    if waited_for {
+        p.flags |= u32::from(flag::WAITED_FOR);
+    }
+    if p.wait_ns < config.min_wait_ns {
+        p.flags &= !u32::from(flag::CONTENDED);
+    }
+    if p.flags & u32::from(flag::CONTENDED) == 0 {
+        p.wait_ns = 0;
+    }
+    let wanted = p.flags & u32::from(flag::CONTENDED | flag::WAITED_FOR) != 0
+        || p.flags & u32::from(flag::OUTER) != 0 && hold_ns != 0
+        || config.mode & mode::ALL_EVENTS != 0;
+    if wanted && focus::includes(t.process, lock, site) {
+        let (end_ns, wait_ns) = (t.permit.acquire_ns + hold_ns, t.permit.wait_ns);
+        let (flags, stack) = (t.permit.flags, t.permit.stack);
+        record(t, &t.permit, &Ended { end_ns, wait_ns, hold_ns, outcome, flags, stack });
+    }
+    t.permit.lock = 0;
+    0
+}
