@@ -25,6 +25,9 @@ use lockbpf_common::via::{is_rwlock, is_semaphore, is_shared, is_spin, is_try};
 
 /// What semaphore calls return when they fail.
 const FAILED: i32 = -1;
+/// musl's `thrd_busy` and `thrd_timedout`, from C11's calls; as errors of the others, these two numbers do not occur.
+const THRD_BUSY: i32 = 1;
+const THRD_TIMEDOUT: i32 = 4;
 const EBUSY: i32 = 16;
 const ETIMEDOUT: i32 = 110;
 const EOWNERDEAD: i32 = 130;
@@ -160,8 +163,8 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
         _ if via >= u32::from(Via::RUNTIMES) => None,
         // EOWNERDEAD: acquired, the previous owner of a robust mutex died holding it.
         0 | EOWNERDEAD => None,
-        ETIMEDOUT => Some(Outcome::TimedOut),
-        EBUSY => Some(Outcome::TryFailed),
+        ETIMEDOUT | THRD_TIMEDOUT => Some(Outcome::TimedOut),
+        EBUSY | THRD_BUSY => Some(Outcome::TryFailed),
         // Semaphores tell by errno why.
         FAILED if is_try(via) => Some(Outcome::TryFailed),
         FAILED if t.pending.timed_out != 0 => Some(Outcome::TimedOut),

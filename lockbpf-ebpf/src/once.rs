@@ -13,9 +13,9 @@ use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::kind::{Outcome, Via};
 
-/// Of the control word, in glibc and musl: somebody runs the initialiser.
-const IN_PROGRESS: u32 = 1;
-/// Of the control word, in glibc and musl: it has been run.
+/// Of the control word: its state. Bits beyond it count glibc's forks.
+const STATE: u32 = 3;
+/// The state in glibc and musl once the initialiser has been run. Until then it is 0, or odd while somebody runs it.
 const DONE: u32 = 2;
 
 /// Entry of `pthread_once`.
@@ -24,7 +24,7 @@ pub fn enter(ctx: &ProbeContext, t: &mut Thread) {
     let control: u64 = ctx.arg(0).unwrap_or(0);
     // SAFETY: a faulting address is an error from the helper, not a fault.
     let state = unsafe { bpf_probe_read_user(control as *const u32) }.unwrap_or(DONE);
-    if state & DONE != 0 {
+    if state & STATE == DONE {
         return;
     }
     settle(t);
@@ -33,7 +33,7 @@ pub fn enter(ctx: &ProbeContext, t: &mut Thread) {
         return;
     }
     let now = now();
-    if state & IN_PROGRESS != 0 {
+    if state & 1 != 0 {
         attempt(t, Via::Once as u32, control, site, now);
         contend(t, 0);
     } else if !t.is_musl() {

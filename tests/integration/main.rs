@@ -20,6 +20,7 @@ mod focus;
 mod forks;
 mod kinds;
 mod lifecycle;
+mod musl;
 mod recordings;
 mod rwlock;
 mod safety;

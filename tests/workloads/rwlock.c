@@ -191,8 +191,10 @@ NAMED static void in_vain(void)
     struct timespec t = soon(CLOCK_REALTIME);
     ACQUIRE_BY(tried, &section, pthread_rwlock_trywrlock(&tried_lock));
     ask_in_vain(true);
+#ifdef __GLIBC__ // musl waits for ever
     FAIL_BY(tried, errors, EDEADLK, pthread_rwlock_wrlock(&tried_lock));
     FAIL_BY(tried, errors, EDEADLK, pthread_rwlock_rdlock(&tried_lock));
+#endif
     RELEASE_BY(tried, &section, pthread_rwlock_unlock(&tried_lock));
     ACQUIRE_BY(tried, &section, pthread_rwlock_timedrdlock(&tried_lock, &t));
     ask_in_vain(false);

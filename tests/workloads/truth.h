@@ -28,6 +28,16 @@
 #include <time.h>
 #include <unistd.h>
 
+// musl has no deadlines of other clocks, and no adaptive mutexes.
+#ifndef __GLIBC__
+#define pthread_mutex_clocklock(lock, clock, deadline) ((void)(clock), pthread_mutex_timedlock((lock), (deadline)))
+#define pthread_rwlock_clockrdlock(lock, clock, deadline) ((void)(clock), pthread_rwlock_timedrdlock((lock), (deadline)))
+#define pthread_rwlock_clockwrlock(lock, clock, deadline) ((void)(clock), pthread_rwlock_timedwrlock((lock), (deadline)))
+#define pthread_cond_clockwait(cond, lock, clock, deadline) \
+    ((void)(clock), pthread_cond_timedwait((cond), (lock), (deadline)))
+#define PTHREAD_MUTEX_ADAPTIVE_NP PTHREAD_MUTEX_NORMAL
+#endif
+
 // A function that keeps its name and its own frame: never inlined, cloned or merged.
 #define NAMED __attribute__((noipa))
 

@@ -102,9 +102,10 @@ pub const FUNCTIONS: &[Function] = &[
     watched(musl("sem_timedwait", Via::TimedSemWait as u64)),
     musl("sem_post", SEM_POST),
     musl("pthread_once", Via::Once as u64),
-    musl("mtx_lock", WRAPPER),
-    musl("mtx_trylock", WRAPPER),
-    musl("mtx_timedlock", WRAPPER),
+    // These take a free plain mutex by themselves.
+    watched(musl("mtx_lock", Via::Lock as u64)),
+    watched(musl("mtx_trylock", Via::TryLock as u64)),
+    watched(musl("mtx_timedlock", Via::TimedLock as u64)),
     musl("cnd_wait", WRAPPER),
     musl("cnd_timedwait", WRAPPER),
     musl("call_once", WRAPPER),

@@ -22,6 +22,10 @@ pub(crate) enum Variant {
     StaticStripped,
     /// No C library at all.
     Bare,
+    /// musl instead of glibc.
+    Musl,
+    /// musl inside.
+    MuslStatic,
 }
 
 impl Variant {
@@ -34,6 +38,8 @@ impl Variant {
             Self::Static => &["-pthread", "-static"],
             Self::StaticStripped => &["-pthread", "-static", "-s"],
             Self::Bare => &["-nostdlib", "-static"],
+            Self::Musl => &["-pthread"],
+            Self::MuslStatic => &["-pthread", "-static"],
         }
     }
 }
@@ -51,14 +57,15 @@ fn compile_now(name: &str, variant: Variant) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("workloads-{variant:?}"));
     std::fs::create_dir_all(&dir).expect("failed to create a directory for the workloads");
     let (program, fresh) = (dir.join(name), dir.join(format!("{name}.{}", std::process::id())));
-    let output = Command::new("cc")
+    let compiler = if matches!(variant, Variant::Musl | Variant::MuslStatic) { "musl-gcc" } else { "cc" };
+    let output = Command::new(compiler)
         .args(["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         .arg(&source)
         .args(variant.flags())
         .arg("-o")
         .arg(&fresh)
         .output()
-        .expect("failed to run cc");
+        .unwrap_or_else(|error| panic!("failed to run {compiler}: {error}"));
     assert!(output.status.success(), "failed to compile {name}: {}", String::from_utf8_lossy(&output.stderr));
     // Renamed into place: another run of the tests may be executing the old file.
     std::fs::rename(&fresh, &program).expect("failed to move a workload into place");

@@ -12,8 +12,8 @@ pub enum Unusable {
     /// A static executable without a symbol table.
     #[error("it is statically linked and stripped of symbols, so its lock functions cannot be found; {}", FUTEX_ONLY)]
     StaticWithoutSymbols,
-    /// A static executable that takes no pthread mutex.
-    #[error("it is statically linked and has no pthread mutex functions in it; {}", FUTEX_ONLY)]
+    /// A static executable that takes no pthread lock.
+    #[error("it is statically linked and has no pthread lock functions in it; {}", FUTEX_ONLY)]
     StaticWithoutLocks,
     /// A Go program, whose locks are its runtime's own.
     #[error("it is a Go program, whose locks do not go through a C library; {}", FUTEX_ONLY)]

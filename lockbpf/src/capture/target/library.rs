@@ -136,7 +136,7 @@ fn judge(image: &Image, role: Role, missing: &[Missing]) -> Verdict {
         if !image.has_symbols {
             return Err(Unusable::StaticWithoutSymbols);
         }
-        if !has("pthread_mutex_lock") {
+        if image.functions.iter().all(|(_, found)| *found == Found::Absent) {
             return Err(Unusable::StaticWithoutLocks);
         }
     }
