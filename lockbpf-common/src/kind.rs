@@ -32,6 +32,8 @@ pub enum Via {
     TimedReadLock = 13,
     /// `pthread_rwlock_timedwrlock` and `pthread_rwlock_clockwrlock`.
     TimedWriteLock = 14,
+    /// A lock of the kernel's own: only waits for it are seen ([`crate::kernel`]).
+    Kernel = 200,
 }
 
 impl Via {
@@ -74,6 +76,7 @@ impl Via {
             12 => Self::TryWriteLock,
             13 => Self::TimedReadLock,
             14 => Self::TimedWriteLock,
+            200 => Self::Kernel,
             _ => return None,
         })
     }
@@ -238,6 +241,8 @@ pub mod mutex_kind {
     pub const PRIO_PROTECT: u32 = 64;
     /// Shared between processes.
     pub const SHARED: u32 = 128;
+    /// Set in lockbpf's own sums for a lock of the kernel's (never by glibc); [`crate::kernel`] tells what else is in them.
+    pub const IS_KERNEL: u32 = 1 << 28;
     /// Set in lockbpf's own sums for a read-write lock (never by glibc).
     pub const IS_RWLOCK: u32 = 1 << 29;
     /// Set in lockbpf's own sums for a condition variable (never by glibc).

@@ -7,6 +7,7 @@ pub mod config;
 pub mod counter;
 pub mod focus;
 pub mod gate;
+pub mod kernel;
 pub mod kind;
 pub mod off_cpu;
 pub mod order;

@@ -49,6 +49,8 @@ impl Waits {
                 Via::ReadLock | Via::WriteLock => self.owners.of_rwlock(pid, wait.lock.addr),
                 // They cannot wait for ever.
                 Via::TryLock | Via::TimedLock | Via::ClockLock | Via::CondWait | Via::Barrier => None,
+                // They are never in progress here.
+                Via::Kernel => None,
                 Via::TryReadLock | Via::TryWriteLock | Via::TimedReadLock | Via::TimedWriteLock => None,
             };
             if let Some(holder) = holder {

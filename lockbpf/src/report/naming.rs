@@ -1,6 +1,7 @@
 //! Names of locks: the symbol of a global one, else what the input calls it, else its first call site; equal names are numbered by first use.
 
 use super::gather::Gathered;
+use super::kernel;
 use super::place::Places;
 use crate::id::{Lock, Process};
 use std::collections::{BTreeMap, HashMap};
@@ -22,6 +23,9 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
 }
 
 fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
+    if lock.is_kernel() {
+        return kernel::name(lock, gathered, places);
+    }
     if let Some(symbol) = places.global(lock) {
         return symbol;
     }
