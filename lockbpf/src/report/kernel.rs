@@ -4,6 +4,10 @@ use super::gather::Gathered;
 use super::place::Places;
 use crate::id::Lock;
 use lockbpf_common::kernel;
+use std::collections::BTreeMap;
+
+/// Bytes from a mutex or semaphore to the spin lock in it, at most.
+const LARGEST: u64 = 32;
 
 /// What stands before the name of a kernel lock.
 const MARK: &str = "kernel:";
@@ -49,14 +53,25 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
         return format!("{MARK}{name}");
     }
     let kind = kind(gathered);
-    let Some(site) = gathered.first().1 else { return format!("{MARK}{kind} {:#x}", lock.addr) };
-    let place = places.place(site);
-    let function = place.function.as_deref().unwrap_or_default();
-    let known = BY_CALLER.iter().find(|(of, callers, _)| *of == kind && callers.contains(&function));
-    match known {
-        Some((.., name)) => format!("{MARK}{name}"),
-        None => format!("{MARK}{kind} in {}", place.symbol),
+    for s in &gathered.mutex {
+        let place = places.place(s.site);
+        let function = place.function.as_deref().unwrap_or_default();
+        if let Some((.., name)) = BY_CALLER.iter().find(|(of, callers, _)| *of == kind && callers.contains(&function)) {
+            return format!("{MARK}{name}");
+        }
     }
+    match gathered.first().1 {
+        Some(site) => format!("{MARK}{kind} in {}", places.place(site).symbol),
+        None => format!("{MARK}{kind} {:#x}", lock.addr),
+    }
+}
+
+/// The mutex or semaphore whose own spin lock this is: the kernel takes that to put a thread on its list of waiters.
+pub(super) fn owner<'a>(lock: Lock, gathered: &Gathered<'_>, all: &'a BTreeMap<Lock, Gathered<'a>>) -> Option<Lock> {
+    let nearby = Lock { addr: lock.addr.saturating_sub(LARGEST), ..lock }..lock;
+    let sleeps = |g: &Gathered<'_>| g.mutex.iter().any(|s| !kernel::is_spinning(s.mutex_kind));
+    let candidates = all.range(nearby).rev().filter(|_| kind(gathered) == "spin");
+    candidates.filter(|(_, g)| sleeps(g)).map(|(&owner, _)| owner).next()
 }
 
 /// What sort of lock the kernel calls it; of several beginnings the first says it.

@@ -14,7 +14,11 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
     let mut names = HashMap::with_capacity(all.len());
     for (_, lock) in by_first_use {
         let Some(gathered) = all.get(&lock) else { continue };
-        let name = base(lock, gathered, places);
+        let owner = if lock.is_kernel() { kernel::owner(lock, gathered, all) } else { None };
+        let name = match owner.and_then(|owner| Some((owner, all.get(&owner)?))) {
+            Some((owner, whole)) => format!("{}.wait_lock", base(owner, whole, places)),
+            None => base(lock, gathered, places),
+        };
         let nth = uses.entry((lock.process, name.clone())).or_default();
         *nth += 1;
         names.insert(lock, if *nth == 1 { name } else { format!("{name} #{nth}") });
