@@ -71,6 +71,8 @@ pub const fn known_name(kind: u32) -> Option<&'static str> {
 pub const MAX_RANGES: usize = 4;
 /// Frames of a kernel stack among which the caller of the locking functions is looked for.
 pub const FRAMES: usize = 16;
+/// Those among which it is looked for first.
+pub const NEAR: usize = 8;
 /// Kernel waits of one thread at a time: the one that it sleeps in, and spin locks inside of it.
 pub const MAX_NESTED: usize = 4;
 /// Stands for an offset that the running kernel does not have.

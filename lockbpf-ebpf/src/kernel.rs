@@ -25,7 +25,8 @@ use core::ffi::c_void;
 use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kernel::{
-    FRAMES, KNOWN_SHIFT, Kernel, KernelFields, KernelRecord, MAX_NESTED, NO_OFFSET, PROCESS, flag, is_spinning, known,
+    FRAMES, KNOWN_SHIFT, Kernel, KernelFields, KernelRecord, MAX_NESTED, NEAR, NO_OFFSET, PROCESS, flag, is_spinning,
+    known,
 };
 use lockbpf_common::kind::{Via, mutex_kind};
 use lockbpf_common::sums::SumKey;
@@ -162,7 +163,12 @@ fn begin(ctx: &RawTracePointContext, lock: u64, flags: u32) {
         return;
     }
     let alone = depth == 0 && !in_told_wait(t);
-    let caller = caller(ctx);
+    let caller = if depth == 0 {
+        caller(ctx)
+    } else {
+        // The same as of the wait around it, which is inside of the locking functions.
+        Caller { site: t.kernel.waits[(depth - 1) & (MAX_NESTED - 1)].site, frame: None }
+    };
     let slot = slot(ctx, lock, flags, &caller, now);
     if alone && t.depth > 0 {
         mark_outer(t);
@@ -282,11 +288,11 @@ fn slot(ctx: &RawTracePointContext, lock: u64, flags: u32, caller: &Caller, now:
     }
     let kind = mutex_kind::IS_KERNEL | flags | known_lock(lock, flags) << KNOWN_SHIFT;
     let slot = slot_of(&key, kind, now);
-    if caller.site != 0
+    if let Some(frame) = caller.frame
         && let Some(sums) = SUMS.get_ptr_mut(slot)
     {
         // SAFETY: the kernel returned a valid entry; whoever is faster has the same stack, or one as good.
-        unsafe { (*sums).stack = kernel_stack(ctx, caller.frame) };
+        unsafe { (*sums).stack = kernel_stack(ctx, frame) };
     }
     slot
 }
@@ -295,26 +301,42 @@ fn slot(ctx: &RawTracePointContext, lock: u64, flags: u32, caller: &Caller, now:
 struct Caller {
     /// Its return address; 0 if it was not found.
     site: u64,
-    /// Where it is in the stack.
-    frame: u64,
+    /// Where it is in the stack, if that was walked.
+    frame: Option<u64>,
 }
 
-/// Finds the first function outside of locking. A function of its own, so that the frames are not on the stack of the rest.
+/// Finds the first function outside of locking. Walking the stack is most of what a wait costs here, and costs by the frame: the
+/// caller is mostly near.
 #[inline(always)]
 fn caller(ctx: &RawTracePointContext) -> Caller {
     let mut frame = 0;
-    let site = walk(ctx.as_ptr(), &mut frame);
+    let mut site = near(ctx.as_ptr(), &mut frame);
+    if site == 0 {
+        site = far(ctx.as_ptr(), &mut frame);
+    }
     if site == 0 {
         count(Counter::StackLost);
     }
-    Caller { site, frame }
+    Caller { site, frame: if site == 0 { None } else { Some(frame) } }
 }
 
+/// A function of its own, so that the frames are not on the stack of the rest.
 #[inline(never)]
-fn walk(ctx: *mut c_void, frame: &mut u64) -> u64 {
-    let mut frames = [0u64; FRAMES];
+fn near(ctx: *mut c_void, frame: &mut u64) -> u64 {
+    search::<NEAR>(ctx, frame)
+}
+
+/// As above.
+#[inline(never)]
+fn far(ctx: *mut c_void, frame: &mut u64) -> u64 {
+    search::<FRAMES>(ctx, frame)
+}
+
+#[inline(always)]
+fn search<const N: usize>(ctx: *mut c_void, frame: &mut u64) -> u64 {
+    let mut frames = [0u64; N];
     // SAFETY: ctx is the program's own context, frames has room for as much as is said.
-    let bytes = unsafe { bpf_get_stack(ctx, frames.as_mut_ptr().cast(), size_of::<[u64; FRAMES]>() as u32, 0) };
+    let bytes = unsafe { bpf_get_stack(ctx, frames.as_mut_ptr().cast(), size_of::<[u64; N]>() as u32, 0) };
     let Some(kernel) = KERNEL.get(0) else { return 0 };
     if bytes <= 0 {
         return 0;

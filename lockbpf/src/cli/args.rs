@@ -174,7 +174,7 @@ pub(super) struct CaptureArgs {
     #[arg(long)]
     pub futex_only: bool,
     /// Also tell of waits for the kernel's own locks (kernel 5.19): which, asked for where, for how long. How long they are
-    /// held is not to be seen. Costs about a microsecond a wait, of any process, which no budget bounds.
+    /// held is not to be seen. Costs a few microseconds a wait, which no budget bounds.
     #[arg(long)]
     pub kernel_locks: bool,
     /// How much of the target's CPU time observing may cost, e.g. 1%, 0.5%; or `off`. Within it every lock operation is observed,
