@@ -53,6 +53,10 @@ counters! {
     OffCpuRecords => "off_cpu_records", Volume;
     /// Records of arrivals at barriers, written to a ring buffer.
     BarrierRecords => "barrier_records", Volume;
+    /// Records of waits for kernel locks, written to a ring buffer.
+    KernelRecords => "kernel_records", Volume;
+    /// Waits for kernel spin locks in interrupts: of nobody's doing, and not told.
+    KernelInterrupts => "kernel_in_interrupts", Volume;
     /// Records not made, since they have nothing to do with the locks in the focus: those are only counted.
     Unfocused => "unfocused", Volume;
     /// A record did not fit: ring buffer full.
@@ -79,6 +83,10 @@ counters! {
     ReadFault => "read_fault", Lost;
     /// An address beyond 48 bits does not fit a record.
     WideAddress => "wide_address", Lost;
+    /// Waits for kernel locks inside of more such waits of the same thread than are followed.
+    KernelNested => "kernel_nested_full", Lost;
+    /// Waits for kernel locks whose end was not seen.
+    KernelUnended => "kernel_wait_without_end", Lost;
     /// An unlock of a lock that this thread was not seen to acquire, after its first acquisition was seen.
     UnlockNotHeld => "unlock_not_held", Impossible;
     /// A lock call began while another was still open in the same thread.
@@ -87,6 +95,10 @@ counters! {
     AcquireWhileHolding => "acquire_while_holding", Impossible;
     /// An unlock of a lock taken before the observation began.
     HeldAtStart => "held_at_start", Edge;
+    /// Ends of waits for kernel locks whose beginning was not seen: they began before the observation.
+    KernelUnbegun => "kernel_wait_without_begin", Edge;
+    /// Waits for kernel spin locks of threads that were not known yet.
+    KernelEarly => "kernel_wait_of_new_thread", Edge;
     /// A thread exited while it held a lock.
     ExitHolding => "exit_holding", Edge;
     /// A process replaced its image while its threads held or waited for locks.

@@ -2,7 +2,7 @@
 
 use crate::atomic::fetch_add;
 use crate::thread::Thread;
-use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_F_USER_STACK};
+use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_F_SKIP_FIELD_MASK, BPF_F_USER_STACK};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf, StackTrace};
 use aya_ebpf::helpers::generated::bpf_get_stackid;
 use aya_ebpf::macros::btf_map;
@@ -16,6 +16,7 @@ use lockbpf_common::config::{
 use lockbpf_common::counter::Counter;
 use lockbpf_common::focus::{Focus, FocusKey, MAX_FOCUSED};
 use lockbpf_common::gate::{Account, Gate, MAX_SLOTS};
+use lockbpf_common::kernel::Kernel;
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
@@ -112,13 +113,17 @@ pub static WAKERS: LruHashMap<FutexWord, Waker, { MAX_WAITS as usize }> = LruHas
 #[btf_map]
 pub static SPINNERS: LruHashMap<FutexWord, u32, 1_024> = LruHashMap::new();
 
-/// User stacks of waits and of holders that made others wait.
+/// User stacks of waits and of holders that made others wait; kernel stacks of waits for kernel locks.
 #[btf_map]
 pub static STACKS: StackTrace<{ MAX_STACKS as usize }, 0, STACK_DEPTH> = StackTrace::new();
 
 /// One ring buffer per CPU, put in by user space, so that CPUs do not contend for one.
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<u64, 4096>, { MAX_CPUS as usize }> = ArrayOfMaps::new();
+
+/// What the programs on kernel locks have to know of the kernel: one entry, written before they are attached.
+#[btf_map]
+pub static KERNEL: Array<Kernel, 1> = Array::new();
 
 /// In-flight state per thread, freed by the kernel with the thread.
 #[btf_map]
@@ -203,12 +208,12 @@ pub fn user_stack<C: EbpfContext>(ctx: &C) -> i32 {
 /// The same by the context's address. A function of its own, so that its instructions are not repeated in every program.
 #[inline(never)]
 pub fn take_stack(ctx: *mut c_void) -> i32 {
-    let id = stack_id(ctx, 0);
+    let id = stack_id(ctx, u64::from(BPF_F_USER_STACK));
     if id >= 0 {
         return id;
     }
     // A different stack has this one's bucket: without its innermost frame, which readers leave out anyway, it has another.
-    let id = stack_id(ctx, 1);
+    let id = stack_id(ctx, u64::from(BPF_F_USER_STACK) | 1);
     // -EFAULT: there is nothing beyond that frame, so nothing is lost.
     if id < 0 && id != -14 {
         count(Counter::StackLost);
@@ -216,10 +221,18 @@ pub fn take_stack(ctx: *mut c_void) -> i32 {
     id
 }
 
+/// Number of the current kernel stack without its `skip` innermost frames, or a negative errno, which is counted.
 #[inline(always)]
-fn stack_id(ctx: *mut c_void, skip: u64) -> i32 {
-    // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
-    unsafe {
-        bpf_get_stackid(ctx, core::ptr::from_ref(&STACKS).cast_mut().cast(), u64::from(BPF_F_USER_STACK) | skip) as i32
+pub fn kernel_stack<C: EbpfContext>(ctx: &C, skip: u64) -> i32 {
+    let id = stack_id(ctx.as_ptr(), skip & u64::from(BPF_F_SKIP_FIELD_MASK));
+    if id < 0 {
+        count(Counter::StackLost);
     }
+    id
+}
+
+#[inline(always)]
+fn stack_id(ctx: *mut c_void, flags: u64) -> i32 {
+    // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
+    unsafe { bpf_get_stackid(ctx, core::ptr::from_ref(&STACKS).cast_mut().cast(), flags) as i32 }
 }

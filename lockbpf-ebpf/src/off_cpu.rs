@@ -80,6 +80,10 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
         return;
     }
     record_absence(t);
+    if t.kernel.told() {
+        // That wait has a record of its own.
+        return;
+    }
     let preempted: u32 = ctx.arg(0);
     let task: *mut task_struct = ctx.arg(1);
     let state = if preempted & 1 != 0 { 0 } else { task_state(task) };

@@ -20,15 +20,15 @@ use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
 use lockbpf_common::via::{is_semaphore, is_shared};
 
 /// No slot was left.
-const NO_SLOT: u32 = u32::MAX;
+pub const NO_SLOT: u32 = u32::MAX;
 
 /// The slot of a key's sums, taken if it has none yet; a full map is counted. A function of its own, so that its
 /// instructions are not repeated in every program.
 #[inline(never)]
-fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
-    if let Some(slot) = SUM_SLOTS.get_ptr(key) {
-        // SAFETY: entries are neither changed nor removed while the programs run.
-        return unsafe { *slot };
+pub fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
+    let slot = known_slot(key);
+    if slot != NO_SLOT {
+        return slot;
     }
     // Beyond the last slot there is none, however far the series has gone.
     let slot = next(SERIAL_SUMS).min(u64::from(NO_SLOT)) as u32;
@@ -44,12 +44,18 @@ fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
         }
     }
     // Another thread may have been faster; this one's slot then stays empty.
-    if let Some(slot) = SUM_SLOTS.get_ptr(key) {
-        // SAFETY: as above.
-        return unsafe { *slot };
+    let slot = known_slot(key);
+    if slot == NO_SLOT {
+        count(Counter::SumsFull);
     }
-    count(Counter::SumsFull);
-    NO_SLOT
+    slot
+}
+
+/// The slot of a key's sums, if it has one.
+#[inline(always)]
+pub fn known_slot(key: &SumKey) -> u32 {
+    // SAFETY: entries are neither changed nor removed while the programs run.
+    SUM_SLOTS.get_ptr(key).map_or(NO_SLOT, |slot| unsafe { *slot })
 }
 
 /// The sums of a key, made if missing; a full map is counted.
@@ -145,7 +151,7 @@ pub fn settle(t: &mut Thread) {
 
 /// Whether a call of this kind has its lock once the thread does anything else.
 #[inline(always)]
-const fn is_settled(via: u32) -> bool {
+pub const fn is_settled(via: u32) -> bool {
     via == Via::Lock as u32
         || via == Via::CondReacquire as u32
         || via == Via::ReadLock as u32
@@ -218,7 +224,7 @@ pub fn reacquire_held(t: &mut Thread, i: usize, now: u64) {
 /// The locks held are those under which this thread waits. Marks the vacant places, too, which are overwritten when they
 /// are taken: verifiers before 6.8 cannot follow a loop whose end is not a constant.
 #[inline(always)]
-fn mark_outer(t: &mut Thread) {
+pub fn mark_outer(t: &mut Thread) {
     for held in &mut t.held {
         held.flags |= u32::from(flag::OUTER);
     }

@@ -21,6 +21,7 @@ pub mod governor;
 pub mod graph;
 pub mod histogram;
 pub mod id;
+pub mod kallsyms;
 pub mod lines;
 pub mod names;
 pub mod observation;

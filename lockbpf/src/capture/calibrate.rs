@@ -127,6 +127,7 @@ fn options(setup: &Setup, pid: u32) -> Options {
         task_offsets: setup.task_offsets,
         tracefs: setup.tracefs,
         futex_only: false,
+        kernel_locks: None,
         plain_uprobes: setup.plain_uprobes,
     }
 }

@@ -11,6 +11,7 @@ pub mod focus;
 pub mod gates;
 pub mod governor;
 pub mod inflight;
+pub mod kernel;
 pub mod launch;
 pub mod liveness;
 pub mod mapped;

@@ -4,6 +4,7 @@ use super::CaptureError;
 use super::attach::{FutexTier, ProbeSite, Tracepoints};
 use super::btf::{Btf, TaskOffsets};
 use super::gates::Gates;
+use super::kernel;
 use super::object;
 use super::open_stacks::{OpenStacks, Waiter};
 use super::placer::{Mechanism, Placer};
@@ -19,9 +20,11 @@ use crate::sums::KernelSums;
 use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
+use aya::programs::Program;
 use aya_log::EbpfLogger;
 use lockbpf_common::config::{Config, Control, MAX_THREADS, comm_words, mode};
 use lockbpf_common::counter::Counter;
+use lockbpf_common::kernel::Kernel;
 use lockbpf_common::kind::Via;
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS, SERIAL_SLOT};
@@ -29,6 +32,7 @@ use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// Whom to observe.
@@ -71,6 +75,8 @@ pub struct Options {
     pub plain_uprobes: bool,
     /// Whether the processes that observed ones start are observed, too.
     pub follow_forks: bool,
+    /// What the programs have to know of the kernel, if its locks are to be observed.
+    pub kernel_locks: Option<Kernel>,
     /// Whether a governor will open and close the gates, process by process.
     pub governed: bool,
 }
@@ -116,6 +122,13 @@ impl Session {
         ] {
             if wanted {
                 tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
+            }
+        }
+        if let Some(kernel) = options.kernel_locks {
+            let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
+            Array::<_, Kernel>::try_from(map)?.set(0, kernel, 0)?;
+            for name in kernel::PROGRAMS {
+                tracepoints.attach_raw(&mut ebpf, name, name)?;
             }
         }
         let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
@@ -273,6 +286,7 @@ impl Session {
         let stacks = self.stacks()?;
         let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
         let mut quality = self.quality.clone();
+        quality.notes.extend(self.kernel_misses());
         for &counter in Counter::ALL {
             let total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
             if total > 0 {
@@ -280,6 +294,14 @@ impl Session {
             }
         }
         Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
+    }
+
+    /// What the kernel itself left out: a contention while one was being handled on the same CPU.
+    fn kernel_misses(&self) -> Option<String> {
+        let missed: u64 = kernel::PROGRAMS.iter().filter_map(|name| misses(self.ebpf.program(name)?)).sum();
+        (missed > 0).then(|| {
+            format!("{missed} waits for kernel locks, of any process, came while another was being handled, and were not seen.")
+        })
     }
 
     /// The waits in progress whose beginning was seen, without their stacks.
@@ -376,6 +398,13 @@ impl Session {
 #[must_use]
 pub fn now() -> Time {
     Time(clock(ClockId::CLOCK_MONOTONIC))
+}
+
+/// How often the kernel left out a loaded program, since it was running already.
+fn misses(program: &Program) -> Option<u64> {
+    let fd = program.fd().ok()?.as_fd().as_raw_fd();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse().ok()
 }
 
 /// The time on a clock, ns.

@@ -113,7 +113,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events", "lock", "site"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events", "lock", "site", "kernel_locks"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
@@ -173,6 +173,10 @@ pub(super) struct CaptureArgs {
     /// Place no uprobes: only waits that reach the kernel are seen, but locks that are free cost nothing.
     #[arg(long)]
     pub futex_only: bool,
+    /// Also tell of waits for the kernel's own locks (kernel 5.19): which, asked for where, for how long. How long they are
+    /// held is not to be seen. Costs a few microseconds a wait, which no budget bounds.
+    #[arg(long)]
+    pub kernel_locks: bool,
     /// How much of the target's CPU time observing may cost, e.g. 1%, 0.5%; or `off`. Within it every lock operation is observed,
     /// all the time if that is cheap enough, else in windows at random times from which totals are estimated.
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", env = "LOCKBPF_BUDGET")]

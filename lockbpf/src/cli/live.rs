@@ -18,15 +18,17 @@ use crate::capture::mapped::Mapped;
 use crate::capture::newcomers::Newcomers;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, Targets};
-use crate::capture::{feature, privilege};
+use crate::capture::{feature, kernel, privilege};
 use crate::costs::Costs;
 use crate::deadlock::Deadlock;
 use crate::event::{Event, ProcessSeen};
 use crate::id::Process;
+use crate::kallsyms::Kallsyms;
 use crate::observation::Harvest;
 use crate::units::Time;
 use anyhow::Result;
 use lockbpf_common::config::MAX_PROCESSES;
+use lockbpf_common::kernel::Kernel;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::path::Path;
@@ -108,6 +110,7 @@ struct Prepared {
     pids: Vec<u32>,
     description: String,
     tracefs: bool,
+    kernel: Option<Kernel>,
     notes: Vec<String>,
 }
 
@@ -313,6 +316,7 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
             false
         }
     };
+    let kernel = if plan.capture.kernel_locks { Some(kernel_locks(&mut notes)?) } else { None };
     let (targets, launched) = match &plan.target {
         Target::Pids(pids) => (target::of_pids(pids)?, None),
         Target::SystemWide => (target::system_wide(std::process::id())?, None),
@@ -342,7 +346,23 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
         (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
     };
     let description = name.map_or_else(|| describe(plan, &targets, &pids), str::to_owned);
-    Ok(Prepared { targets, launched, pids, description, tracefs, notes })
+    Ok(Prepared { targets, launched, pids, description, tracefs, kernel, notes })
+}
+
+/// What the programs on kernel locks have to know of this kernel.
+fn kernel_locks(notes: &mut Vec<String>) -> Result<Kernel> {
+    let types = Btf::kernel()?;
+    kernel::require(types)?;
+    let symbols = Kallsyms::kernel();
+    if let Err(error) = &symbols {
+        notes.push(format!("{error}; it is not known where kernel locks were asked for."));
+    }
+    notes.push(
+        "Of kernel locks only the waiting is seen: neither how often they were free, nor for how long they were held. Who \
+         held them is inferred, from what the lock named as its owner and from who got it last."
+            .to_owned(),
+    );
+    Ok(kernel::describe(types, symbols.as_ref().ok()))
 }
 
 fn describe(plan: &Plan, targets: &Targets, pids: &[u32]) -> String {
@@ -395,6 +415,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         task_offsets: types.task_offsets()?,
         futex_only: capture.futex_only,
         tracefs: ready.tracefs,
+        kernel_locks: ready.kernel,
         plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),

@@ -114,7 +114,7 @@ impl<W: Write> Sink for Recorder<W> {
 
     fn take(&mut self, event: Event) {
         let process = match &event {
-            Event::Section(s) => Some(s.lock.process),
+            Event::Section(s) => Some(s.process),
             Event::FutexWait(w) => Some(w.word.process),
             Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
         };

@@ -1,6 +1,7 @@
 //! Names of locks: the symbol of a global one, else what the input calls it, else its first call site; equal names are numbered by first use.
 
 use super::gather::Gathered;
+use super::kernel;
 use super::place::Places;
 use crate::id::{Lock, Process};
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +14,11 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
     let mut names = HashMap::with_capacity(all.len());
     for (_, lock) in by_first_use {
         let Some(gathered) = all.get(&lock) else { continue };
-        let name = base(lock, gathered, places);
+        let owner = if lock.is_kernel() { kernel::owner(lock, gathered, all) } else { None };
+        let name = match owner.and_then(|owner| Some((owner, all.get(&owner)?))) {
+            Some((owner, whole)) => format!("{}.wait_lock", base(owner, whole, places)),
+            None => base(lock, gathered, places),
+        };
         let nth = uses.entry((lock.process, name.clone())).or_default();
         *nth += 1;
         names.insert(lock, if *nth == 1 { name } else { format!("{name} #{nth}") });
@@ -22,6 +27,9 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
 }
 
 fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
+    if lock.is_kernel() {
+        return kernel::name(lock, gathered, places);
+    }
     if let Some(symbol) = places.global(lock) {
         return symbol;
     }

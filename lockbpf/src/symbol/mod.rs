@@ -23,6 +23,7 @@ mod fixture;
 mod tests;
 
 use crate::id::{Lock, Process};
+use crate::kallsyms::Kallsyms;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
 use files::{FileId, Files};
@@ -101,6 +102,8 @@ pub struct Symbols {
     resolver: Resolver,
     globals: HashMap<FileId, Globals>,
     processes: HashMap<Process, Known>,
+    /// `None` until it is needed; empty if it cannot be had.
+    kernel: Option<Kallsyms>,
     problems: BTreeSet<String>,
 }
 
@@ -125,6 +128,7 @@ impl Symbols {
             files: Files::new(dirs),
             globals: HashMap::new(),
             processes: HashMap::new(),
+            kernel: None,
             problems: BTreeSet::new(),
         }
     }
@@ -226,9 +230,26 @@ impl Symbols {
         })
     }
 
+    /// The kernel's symbols, read when the first of them is wanted.
+    fn kernel(&mut self) -> Option<&Kallsyms> {
+        if self.kernel.is_none() {
+            let symbols = Kallsyms::kernel().unwrap_or_else(|error| {
+                remember(&mut self.problems, &format!("{error}; kernel locks and their callers stay without names"));
+                Kallsyms::default()
+            });
+            self.kernel = Some(symbols);
+        }
+        self.kernel.as_ref()
+    }
+
     fn problem(&mut self, problem: &ProcessError) {
         remember(&mut self.problems, problem);
     }
+}
+
+/// Whether an address is the kernel's: the upper half of all addresses, on both architectures.
+fn is_kernel(addr: u64) -> bool {
+    addr >> 63 != 0
 }
 
 fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
@@ -244,6 +265,10 @@ impl Names for Symbols {
 
     /// Without a snapshot of the process every address may be code.
     fn role(&mut self, process: Process, return_addr: u64) -> Role {
+        // Stacks of the kernel are taken from the caller of the locking functions on.
+        if is_kernel(return_addr) {
+            return Role::Program;
+        }
         let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
             return Role::Program;
         };
@@ -266,6 +291,10 @@ impl Names for Symbols {
 
     fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame> {
         let unknown = Frame { addr: return_addr, ..Frame::default() };
+        if is_kernel(return_addr) {
+            let function = self.kernel().and_then(|k| k.function(return_addr.wrapping_sub(1))).map(str::to_owned);
+            return vec![Frame { function, ..unknown }];
+        }
         let Some(known) = self.processes.get(&process) else { return vec![unknown] };
         // The call is before the address to which it returns, perhaps on another line or in another function.
         let call = return_addr.wrapping_sub(1);
@@ -296,6 +325,9 @@ impl Names for Symbols {
     }
 
     fn global(&mut self, lock: Lock) -> Option<String> {
+        if lock.is_kernel() {
+            return self.kernel()?.variable(lock.addr);
+        }
         let Place::File(id, addr) = self.processes.get(&lock.process)?.space.place(lock.addr, &self.files)? else {
             return None;
         };

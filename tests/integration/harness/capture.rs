@@ -38,6 +38,7 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
         task_offsets: types.task_offsets().expect("a kernel without task_struct"),
         tracefs: feature::ensure_tracefs().is_ok(),
         futex_only: false,
+        kernel_locks: None,
         governed: false,
         follow_forks: false,
         plain_uprobes: plain_uprobes || !types.has_uprobe_sessions(),

@@ -10,6 +10,7 @@ pub(crate) mod privilege;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod text;
+pub(crate) mod tracefs;
 pub(crate) mod workload;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

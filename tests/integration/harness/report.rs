@@ -41,7 +41,12 @@ pub(crate) struct Lock {
     pub(crate) inferred: bool,
     #[serde(default)]
     pub(crate) mutex_type: Option<String>,
+    /// Whether it is the kernel's: then it belongs to no process.
+    #[serde(default)]
+    pub(crate) kernel: bool,
+    #[serde(default)]
     pub(crate) pid: u32,
+    #[serde(default)]
     pub(crate) comm: String,
     /// 0 where it is not known: only waits were watched.
     #[serde(deserialize_with = "or_default")]
@@ -117,6 +122,7 @@ pub(crate) struct Thread {
     pub(crate) tid: u32,
     pub(crate) comm: String,
     pub(crate) wait_ns: u64,
+    pub(crate) kernel_wait_ns: u64,
     pub(crate) held_union_ns: u64,
     pub(crate) held_sum_ns: u64,
     pub(crate) acquisitions: u64,
@@ -203,7 +209,7 @@ impl Report {
 impl Lock {
     fn assert_plausible(&self, duration_ns: u64) {
         let completed = self.acquisitions + self.timeouts + self.errors;
-        assert!(self.inferred || self.contended <= completed, "more contended than were made: {self:?}");
+        assert!(self.inferred || self.kernel || self.contended <= completed, "more contended than were made: {self:?}");
         assert!(!self.name.is_empty() && !self.kind.is_empty(), "nameless: {self:?}");
         for durations in [&self.wait_ns, &self.contended_wait_ns, &self.hold_ns] {
             let Durations { sum, mean, max, p50, p99 } = *durations;
