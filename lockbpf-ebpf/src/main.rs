@@ -16,6 +16,7 @@ mod emit;
 mod focus;
 mod futex;
 mod gate;
+mod go;
 mod lock;
 mod maps;
 mod off_cpu;

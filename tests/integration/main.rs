@@ -18,6 +18,7 @@ mod examples;
 mod export;
 mod focus;
 mod forks;
+mod go;
 mod kinds;
 mod lifecycle;
 mod musl;
