@@ -17,6 +17,7 @@ pub mod decode;
 pub mod diff;
 pub mod estimate;
 pub mod event;
+pub mod golang;
 pub mod governor;
 pub mod graph;
 pub mod histogram;
