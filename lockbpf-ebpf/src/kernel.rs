@@ -30,6 +30,7 @@ use lockbpf_common::kernel::{
 };
 use lockbpf_common::kind::{Via, mutex_kind};
 use lockbpf_common::sums::SumKey;
+use lockbpf_common::via::is_semaphore;
 
 /// Kernel waits in progress.
 #[derive(Clone, Copy)]
@@ -202,7 +203,8 @@ fn known(task: *mut aya_ebpf::bindings::task_struct) -> Option<&'static mut Thre
 /// there is part of that.
 #[inline(always)]
 fn in_told_wait(t: &Thread) -> bool {
-    t.futex.role == futex::WAIT || t.pending.via != 0 && !is_settled(t.pending.via)
+    let via = t.pending.via;
+    t.futex.role == futex::WAIT || via != 0 && !is_settled(via) && !is_semaphore(via) && via != Via::Once as u32
 }
 
 #[inline(always)]
