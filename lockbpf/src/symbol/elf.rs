@@ -63,6 +63,8 @@ pub(super) struct Layout {
     pub(super) build_id: Option<Vec<u8>>,
     /// File name and CRC-32 of the separate debug file.
     pub(super) debug_link: Option<(OsString, u32)>,
+    /// File name and build id of what this debug file shares with others (`dwz`).
+    pub(super) shared_link: Option<(OsString, Vec<u8>)>,
     /// Whether the file holds its own DWARF.
     pub(super) has_dwarf: bool,
 }
@@ -97,6 +99,7 @@ impl Layout {
             match string_at(names, section.sh_name(endian)) {
                 b".debug_info" | b".zdebug_info" => layout.has_dwarf |= section.sh_type(endian) != elf::SHT_NOBITS,
                 b".gnu_debuglink" => layout.debug_link = debug_link(contents::<E>(section, endian, data)?, endian),
+                b".gnu_debugaltlink" => layout.shared_link = shared_link(contents::<E>(section, endian, data)?),
                 _ if section.sh_type(endian) == elf::SHT_NOTE && section.sh_size(endian).into() <= MAX_TABLE_BYTES => {
                     if let Some(mut notes) = section.notes(endian, data)? {
                         while let Ok(Some(note)) = notes.next() {
@@ -162,6 +165,13 @@ fn debug_link(bytes: &[u8], endian: Endianness) -> Option<(OsString, u32)> {
     let name = string_at(bytes, 0);
     let crc = bytes.get((name.len() + 1).next_multiple_of(4)..)?.first_chunk::<4>()?;
     (!name.is_empty()).then(|| (OsStr::from_bytes(name).to_owned(), endian.read_u32_bytes(*crc)))
+}
+
+/// Name and build id: a NUL-terminated name, the bytes of the id.
+fn shared_link(bytes: &[u8]) -> Option<(OsString, Vec<u8>)> {
+    let name = string_at(bytes, 0);
+    let id = bytes.get(name.len() + 1..)?;
+    (!name.is_empty() && !id.is_empty()).then(|| (OsStr::from_bytes(name).to_owned(), id.to_vec()))
 }
 
 /// The section headers of a file.

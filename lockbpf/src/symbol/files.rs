@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// Files kept at most, however many descriptors are allowed.
 const MAX_FILES: u64 = 4_096;
-/// Descriptors that one file comes to need: itself, and its debug file or the symbolizer's own.
-const DESCRIPTORS_PER_FILE: u64 = 2;
+/// Descriptors that one file comes to need: itself, its debug file or the symbolizer's own, what that shares with others.
+const DESCRIPTORS_PER_FILE: u64 = 3;
 
 /// Number of a kept file; valid as long as its [`Files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +35,8 @@ pub(super) struct ObjectFile {
     pub(super) file: File,
     /// Its separate debug file, if there is one.
     pub(super) debug: Option<File>,
+    /// What its debug information shares with that of other files.
+    pub(super) shared_debug: Option<File>,
     /// Its headers.
     pub(super) layout: Layout,
 }
@@ -119,9 +121,9 @@ impl Files {
             Err(source) => return Err(FileError::Elf { path: mapping.path.clone(), source }),
         };
         let root = PathBuf::from(format!("/proc/{tid}/root"));
-        let debug = debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs);
+        let (debug, shared_debug) = debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs);
         let id = FileId(self.kept.len());
-        self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, layout });
+        self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, shared_debug, layout });
         self.by_inode.insert(inode, id);
         Ok(Some(id))
     }

@@ -6,6 +6,7 @@
 
 mod debug_file;
 mod demangle;
+mod dwarf;
 mod elf;
 mod files;
 mod find;
@@ -26,6 +27,7 @@ use crate::id::{Lock, Process};
 use crate::kallsyms::Kallsyms;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
+use dwarf::Types;
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use globals::Globals;
@@ -101,6 +103,7 @@ pub struct Symbols {
     files: Files,
     resolver: Resolver,
     globals: HashMap<FileId, Globals>,
+    types: Types,
     processes: HashMap<Process, Known>,
     /// `None` until it is needed; empty if it cannot be had.
     kernel: Option<Kallsyms>,
@@ -127,6 +130,7 @@ impl Symbols {
             resolver: Resolver::new(&dirs),
             files: Files::new(dirs),
             globals: HashMap::new(),
+            types: Types::default(),
             processes: HashMap::new(),
             kernel: None,
             problems: BTreeSet::new(),
@@ -341,6 +345,19 @@ impl Names for Symbols {
             }
             globals
         });
-        globals.name(addr)
+        let found = globals.at(addr)?;
+        let (start, offset) = (found.start, addr - found.start);
+        let variable = match self.types.variable(id, file, start, offset) {
+            Ok(variable) => variable,
+            Err(error) => {
+                let problem = format!(
+                    "failed to find types in {}: {error}; its locks are named by their symbols only",
+                    file.name
+                );
+                remember(&mut self.problems, &problem);
+                None
+            }
+        };
+        Some(found.name(offset, variable.as_ref()))
     }
 }
