@@ -22,6 +22,7 @@ mod kernel_locks;
 mod kinds;
 mod lifecycle;
 mod musl;
+mod names;
 mod recordings;
 mod rwlock;
 mod safety;

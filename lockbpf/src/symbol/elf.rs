@@ -65,6 +65,8 @@ pub(super) struct Layout {
     pub(super) debug_link: Option<(OsString, u32)>,
     /// File name and build id of what this debug file shares with others (`dwz`).
     pub(super) shared_link: Option<(OsString, Vec<u8>)>,
+    /// Whether it is code for x86-64.
+    pub(super) is_x86_64: bool,
     /// Whether the file holds its own DWARF.
     pub(super) has_dwarf: bool,
 }
@@ -88,7 +90,11 @@ impl Layout {
         }
         let programs = header.program_headers(endian, data)?;
         let load = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
-        let mut layout = Self { segments: load.map(|p| segment::<E>(p, endian)).collect(), ..Self::default() };
+        let mut layout = Self {
+            segments: load.map(|p| segment::<E>(p, endian)).collect(),
+            is_x86_64: header.e_machine(endian) == elf::EM_X86_64,
+            ..Self::default()
+        };
         // A file without section headers still runs; it only has no more to tell.
         let Ok(sections) = sections(header, endian, data) else { return Ok(layout) };
         let names = match header.section_strings_index(endian, data) {
@@ -137,6 +143,13 @@ impl Layout {
         let start = self.segments.iter().map(|s| s.addr).min().unwrap_or(0);
         let end = self.segments.iter().map(|s| s.addr.saturating_add(s.mem_size)).max().unwrap_or(0);
         start..end
+    }
+
+    /// Where in the file the code from one address up to another is, as the file numbers addresses.
+    pub(super) fn code_at(&self, range: &Range<u64>) -> Option<u64> {
+        let segment = self.segments.iter().find(|s| s.executable && s.covers(range.start))?;
+        let from = range.start - segment.addr;
+        (range.end.checked_sub(segment.addr)? <= segment.file_size).then_some(segment.offset.checked_add(from)?)
     }
 
     /// Whether an address, as the file numbers it, lies in a segment and not in a gap.

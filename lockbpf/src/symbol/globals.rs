@@ -35,23 +35,29 @@ impl Variable {
         (!self.sized, self.local, underscores, self.name.len(), &self.name)
     }
 
-    /// What is at an offset in it: `table[4].lock` where debug information tells the type, else `table+0x28`.
+    /// What is at an offset in it.
     pub(super) fn name(&self, offset: u64, told: Option<&dwarf::Variable>) -> String {
-        let mut name = demangle(&self.name);
-        let mut rest = offset;
-        if let Some(told) = told {
-            // A mangled name tells its scope itself.
-            if let Some(function) = told.function.as_ref().filter(|_| name == *self.name) {
-                name = format!("{function}::{}", told.name);
-            }
-            name.push_str(&told.path);
-            rest = told.rest;
-        }
-        if rest > 0 {
-            let _ = write!(name, "+{rest:#x}");
-        }
-        name
+        name(&self.name, offset, told)
     }
+}
+
+/// What is at an offset in the variable of a symbol: `table[4].lock` where debug information tells the type, else
+/// `table+0x28`.
+pub(super) fn name(symbol: &str, offset: u64, told: Option<&dwarf::Variable>) -> String {
+    let mut name = demangle(symbol);
+    let mut rest = offset;
+    if let Some(told) = told {
+        // A mangled name tells its scope itself.
+        if let Some(function) = told.function.as_ref().filter(|_| name == symbol) {
+            name = format!("{function}::{}", told.name);
+        }
+        name.push_str(&told.path);
+        rest = told.rest;
+    }
+    if rest > 0 {
+        let _ = write!(name, "+{rest:#x}");
+    }
+    name
 }
 
 /// The writable variables of a file (a lock is written to); thread-local ones have no address and are not among them.

@@ -47,7 +47,9 @@ fn check_locks(symbols: &mut Symbols, program: &Program) {
     }
     let inner = symbols.global(lock(program.told("static inner_lock"))).unwrap();
     assert!(inner.starts_with("inner_lock"), "{inner}");
-    for unnamed in ["heap", "stack", "thread"] {
+    let thread = symbols.global(lock(program.told("thread")));
+    assert_eq!(thread.as_deref(), Some("thread_lock (thread-local)"));
+    for unnamed in ["heap", "stack"] {
         assert_eq!(symbols.global(lock(program.told(unnamed))), None, "{unnamed}");
     }
 }

@@ -1,13 +1,13 @@
 //! The entries of debug information: units, and the ways from one entry to others.
 
-use super::index::{Index, number};
+use super::index::{Index, Storage, number};
 use super::load::{Bytes, DwarfError, Sections};
 use gimli::constants as dw;
 use gimli::{
     AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase, Dwarf,
-    DwarfFileType, Section, Unit, UnitHeader, UnitOffset, UnitType,
+    DwarfFileType, Operation, Section, Unit, UnitHeader, UnitOffset, UnitType,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -18,6 +18,8 @@ pub(super) type Die = gimli::DebuggingInformationEntry<Bytes, usize>;
 const MAX_STEPS: u32 = 4_000_000;
 /// Children of one entry that are looked at.
 const MAX_CHILDREN: usize = 1 << 16;
+/// Pieces of code that units are of.
+const MAX_RANGES: usize = 1 << 20;
 /// Units kept open.
 const MAX_OPEN: usize = 64;
 /// How often one entry may refer to another for what it does not say itself.
@@ -34,7 +36,7 @@ pub(super) struct Ref {
 
 /// Debug information of one file.
 pub(super) struct Info {
-    dwarf: Dwarf<Bytes>,
+    pub(super) dwarf: Dwarf<Bytes>,
     /// Units of `.debug_info` by their place, then those of `.debug_types`.
     headers: Vec<UnitHeader<Bytes>>,
     /// How many of them are in `.debug_info`.
@@ -44,6 +46,8 @@ pub(super) struct Info {
     shared: Option<Box<Info>>,
     open: RefCell<HashMap<usize, Rc<Unit<Bytes>>>>,
     steps: Cell<u32>,
+    /// The code of units: start, end, unit; sorted. Made when it is first asked for.
+    code: OnceCell<Vec<(u64, u64, usize)>>,
     big_endian: bool,
 }
 
@@ -71,8 +75,8 @@ impl Info {
             add(header);
         }
         let shared = shared.map(|sections| Self::new(sections, None)).transpose()?.map(Box::new);
-        let (open, steps) = (RefCell::default(), Cell::new(0));
-        Ok(Self { dwarf, headers, in_info, signatures, shared, open, steps, big_endian })
+        let (open, steps, code) = (RefCell::default(), Cell::new(0), OnceCell::new());
+        Ok(Self { dwarf, headers, in_info, signatures, shared, open, steps, code, big_endian })
     }
 
     /// Where variables at addresses that are `wanted` may be told of.
@@ -158,6 +162,68 @@ impl Info {
             open.clear();
         }
         Some(Rc::clone(open.entry(unit).or_insert_with(|| Rc::new(opened))))
+    }
+
+    /// The information and the unit that an entry is in.
+    pub(super) fn unit_of(&self, at: Ref) -> Option<(&Self, Rc<Unit<Bytes>>)> {
+        let info = self.of(at)?;
+        Some((info, info.open(at.unit)?))
+    }
+
+    /// The unit that the code at an address is of.
+    pub(super) fn unit_of_code(&self, pc: u64) -> Option<usize> {
+        let code = self.code.get_or_init(|| {
+            let mut code = Vec::new();
+            for number in 0..self.in_info {
+                let Some(unit) = self.open(number) else { continue };
+                let Ok(mut ranges) = self.dwarf.unit_ranges(&unit) else { continue };
+                while let Ok(Some(range)) = ranges.next() {
+                    if code.len() < MAX_RANGES {
+                        code.push((range.begin, range.end, number));
+                    }
+                }
+            }
+            code.sort_unstable();
+            code
+        });
+        let &(_, end, unit) = code.get(code.partition_point(|&(begin, ..)| begin <= pc).checked_sub(1)?)?;
+        (pc < end).then_some(unit)
+    }
+
+    /// Passes each entry of a unit, with the number of entries that it is inside of, to `visit`, which says whether to go
+    /// on below it.
+    pub(super) fn walk(&self, number: usize, mut visit: impl FnMut(Ref, &Die, usize) -> bool) -> Option<()> {
+        let unit = self.open(number)?;
+        let mut raw = unit.entries_raw(None).ok()?;
+        let mut die = Die::null();
+        let (mut depth, mut passed) = (0_usize, None);
+        while !raw.is_empty() {
+            let offset = raw.next_offset();
+            if !raw.read_entry(&mut die).ok()? {
+                depth = depth.checked_sub(1)?;
+                passed = passed.filter(|&from| depth > from);
+                if depth == 0 {
+                    break;
+                }
+                continue;
+            }
+            self.step()?;
+            let below = passed.is_none() && visit(Ref { shared: false, unit: number, offset }, &die, depth);
+            if !die.has_children() {
+                continue;
+            }
+            if !below && passed.is_none() {
+                if let Some(AttributeValue::UnitRef(next)) = die.attr_value(dw::DW_AT_sibling)
+                    && next > offset
+                {
+                    raw = unit.entries_raw(Some(next)).ok()?;
+                    continue;
+                }
+                passed = Some(depth);
+            }
+            depth += 1;
+        }
+        Some(())
     }
 
     /// An entry.
@@ -272,18 +338,22 @@ impl Info {
         self.follow(at, &value)
     }
 
-    /// The address that a variable's place is, if it is a plain one.
-    pub(super) fn address(&self, at: Ref, die: &Die) -> Option<u64> {
+    /// A variable's place, if it is a plain one.
+    pub(super) fn place(&self, at: Ref, die: &Die) -> Option<(Storage, u64)> {
         let info = self.of(at)?;
         let unit = info.open(at.unit)?;
         let expression = die.attr_value(dw::DW_AT_location)?.exprloc_value()?;
         let mut operations = expression.operations(unit.header.encoding());
-        let address = match operations.next().ok()?? {
-            gimli::Operation::Address { address } => address,
-            gimli::Operation::AddressIndex { index } => info.dwarf.address(&unit, index).ok()?,
+        let place = match operations.next().ok()?? {
+            Operation::Address { address } => (Storage::Static, address),
+            Operation::AddressIndex { index } => (Storage::Static, info.dwarf.address(&unit, index).ok()?),
+            Operation::UnsignedConstant { value } => {
+                let Operation::TLS = operations.next().ok()?? else { return None };
+                (Storage::ThreadLocal, value)
+            }
             _ => return None,
         };
-        matches!(operations.next(), Ok(None)).then_some(address)
+        matches!(operations.next(), Ok(None)).then_some(place)
     }
 
     /// A number that does not depend on anything.
@@ -302,7 +372,7 @@ impl Info {
         // As DWARF 2 tells it.
         let unit = self.of(at)?.open(at.unit)?;
         let mut operations = expression.operations(unit.header.encoding());
-        let gimli::Operation::PlusConstant { value } = operations.next().ok()?? else { return None };
+        let Operation::PlusConstant { value } = operations.next().ok()?? else { return None };
         matches!(operations.next(), Ok(None)).then_some(value)
     }
 

@@ -4,6 +4,7 @@
 //! another file takes its place ([`load::MAX_BYTES`]). Each question looks at one unit, found by the address's bytes
 //! ([`index`]), and at the types that the path leads through.
 
+mod call;
 mod index;
 mod info;
 mod load;
@@ -12,10 +13,14 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use super::argument::first_argument;
 use super::files::{FileId, ObjectFile};
 use super::guard::guarded;
+use super::runtime;
+use call::Call;
 use gimli::constants as dw;
 use index::Index;
+pub(super) use index::Storage;
 use info::{Info, Ref};
 pub(super) use load::DwarfError;
 use std::cell::RefCell;
@@ -42,7 +47,7 @@ struct Open {
     info: Info,
     variables: Index,
     /// What was found of variables, by their starts.
-    known: RefCell<HashMap<u64, Option<Known>>>,
+    known: RefCell<HashMap<(Storage, u64), Option<Known>>>,
     bytes: u64,
 }
 
@@ -69,7 +74,8 @@ impl std::fmt::Debug for Types {
 }
 
 impl Types {
-    /// What is `offset` bytes into the variable that begins at `start`, as the file numbers addresses.
+    /// What is `offset` bytes into the variable that begins at `start`, as the file numbers addresses (of thread-local
+    /// variables: offsets in a thread's).
     ///
     /// # Errors
     /// When the file's debug information cannot be used; once for each file.
@@ -77,12 +83,36 @@ impl Types {
         &mut self,
         id: FileId,
         file: &ObjectFile,
-        start: u64,
+        (storage, start): (Storage, u64),
         offset: u64,
     ) -> Result<Option<Variable>, DwarfError> {
         let Some(open) = self.open(id, file)? else { return Ok(None) };
-        match guarded(|| variable(open, start, offset)) {
+        match guarded(|| variable(open, (storage, start), offset)) {
             Some(variable) => Ok(variable),
+            None => {
+                self.give_up(id);
+                Err(DwarfError::Damaged)
+            }
+        }
+    }
+
+    /// The member that the first argument of a lock call points to, behind its object's type, as far as that is certain;
+    /// the call returns to `return_addr`, as the file numbers addresses.
+    ///
+    /// # Errors
+    /// When the file's debug information cannot be used; once for each file.
+    pub(super) fn member(
+        &mut self,
+        id: FileId,
+        file: &ObjectFile,
+        return_addr: u64,
+    ) -> Result<Option<String>, DwarfError> {
+        if !file.layout.is_x86_64 {
+            return Ok(None);
+        }
+        let Some(open) = self.open(id, file)? else { return Ok(None) };
+        match guarded(|| member(open, file, return_addr)) {
+            Some(member) => Ok(member),
             None => {
                 self.give_up(id);
                 Err(DwarfError::Damaged)
@@ -133,7 +163,7 @@ fn read(file: &ObjectFile) -> Result<Option<Open>, DwarfError> {
     Ok(Some(Open { info, variables, known: RefCell::default(), bytes }))
 }
 
-fn variable(open: &Open, start: u64, offset: u64) -> Option<Variable> {
+fn variable(open: &Open, start: (Storage, u64), offset: u64) -> Option<Variable> {
     open.info.begin();
     let known = open.known.borrow().get(&start).cloned();
     let Known { name, function, ty } = match known {
@@ -152,10 +182,10 @@ fn variable(open: &Open, start: u64, offset: u64) -> Option<Variable> {
 }
 
 /// The variable that begins at an address.
-fn find(Open { info, variables, .. }: &Open, start: u64) -> Option<Known> {
-    variables.at(start).find_map(|at| {
+fn find(Open { info, variables, .. }: &Open, start: (Storage, u64)) -> Option<Known> {
+    variables.at(start.0, start.1).find_map(|at| {
         let (at, die, outer) = info.enclosing(at)?;
-        if die.tag() != dw::DW_TAG_variable || info.address(at, &die) != Some(start) {
+        if die.tag() != dw::DW_TAG_variable || info.place(at, &die) != Some(start) {
             return None;
         }
         let function = outer.iter().rev().find_map(|&at| {
@@ -165,4 +195,15 @@ fn find(Open { info, variables, .. }: &Open, start: u64) -> Option<Known> {
         });
         Some(Known { name: info.name(at, &die)?, function, ty: info.type_of(at, &die)? })
     })
+}
+
+fn member(Open { info, .. }: &Open, file: &ObjectFile, return_addr: u64) -> Option<String> {
+    info.begin();
+    let call = Call::at(info, info.unit_of_code(return_addr.checked_sub(1)?)?, return_addr)?;
+    // A function that is called instead and goes on to the lock function may pass on something else.
+    if !runtime::takes_lock_first(&call.callee) {
+        return None;
+    }
+    let code = file.code(&call.function)?;
+    call.member(info, &first_argument(&code, call.function.start, return_addr)?)
 }

@@ -28,6 +28,40 @@ pub(super) fn path(info: &Info, ty: Ref, offset: u64) -> Option<Path> {
     Some(Path { text: walk.text, is_lock, rest })
 }
 
+/// The name of a type, as far as it has one: `struct shard` is `shard`.
+pub(super) fn type_name(info: &Info, ty: Ref) -> Option<String> {
+    let mut at = ty;
+    for _ in 0..MAX_DEPTH {
+        let die = info.die(at)?;
+        if let Some(name) = info.name(at, &die) {
+            return Some(name);
+        }
+        if !is_qualifier(die.tag()) {
+            return None;
+        }
+        at = info.type_of(at, &die)?;
+    }
+    None
+}
+
+/// The type that a pointer or reference points to.
+pub(super) fn pointee(info: &Info, ty: Ref) -> Option<Ref> {
+    let mut at = ty;
+    for _ in 0..MAX_DEPTH {
+        let die = info.die(at)?;
+        let next = info.type_of(at, &die)?;
+        match die.tag() {
+            dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
+                return Some(next);
+            }
+            dw::DW_TAG_typedef => at = next,
+            tag if is_qualifier(tag) => at = next,
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// Bytes that a type takes.
 pub(super) fn size(info: &Info, ty: Ref) -> Option<u64> {
     let (mut at, mut factor) = (ty, 1_u64);
