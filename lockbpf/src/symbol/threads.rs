@@ -14,10 +14,10 @@ use std::os::unix::fs::FileExt;
 
 /// The kernel leaves at least this much below the beginning of the first thread's stack for it alone.
 const FIRST_STACK: u64 = 8 << 20;
-/// Bytes at the end of a mapping where a thread's record is looked for.
-const RECORD_WITHIN: u64 = 8 << 10;
-/// Mappings up to this size are looked through as a whole: the first thread's record is in one.
-const SMALL: u64 = 64 << 10;
+/// Bytes at the end of memory where a thread's record is looked for: itself, and what the linker has above the first one's.
+const RECORD_WITHIN: u64 = 16 << 10;
+/// Thread-local variables are not looked for further below a record.
+const MAX_VARIABLES: u64 = 64 << 10;
 /// How a record is aligned.
 const RECORD_ALIGN: usize = 64;
 /// Bytes of a maps file that are read.
@@ -62,16 +62,18 @@ impl Threads {
         let present: HashSet<_> = candidates.iter().map(|candidate| candidate.range.clone()).collect();
         self.without.retain(|range| present.contains(range));
         let stack_size = *self.stack_size.get_or_insert_with(|| stack_size(tid));
-        for Candidate { range, guard } in candidates {
-            if self.records.len() >= MAX_THREADS {
+        for Candidate { range, guard, is_heap } in candidates {
+            if self.records.len() >= MAX_THREADS || self.without.len() >= MAX_THREADS {
                 return;
             }
             let known = self.records.range(range.clone()).next_back();
             if self.without.contains(&range) || known.is_some_and(|(&record, _)| is_record(&memory, record)) {
                 continue;
             }
-            let usual = guard.map(|guard| guard.saturating_add(stack_size)).filter(|end| range.contains(end));
-            let ends = usual.into_iter().chain([range.end]);
+            // A guard may be part of the stack's size. A static program has its first thread's record on its heap.
+            let usual = guard.map(|guard| [guard, range.start].map(|from| from.saturating_add(stack_size)));
+            let first = is_heap.then_some(range.start.saturating_add(RECORD_WITHIN));
+            let ends = usual.into_iter().flatten().chain(first).filter(|end| range.contains(end)).chain([range.end]);
             match ends.into_iter().find_map(|end| record(&memory, range.start, end)) {
                 Some(record) => {
                     self.records.insert(record, guard.map(|_| range.start));
@@ -91,14 +93,13 @@ impl Threads {
         let (&record, low) = self.records.range(addr..).next()?;
         let on_stack = low.is_some_and(|low| low <= addr);
         let distance = record - addr;
-        (on_stack || distance <= SMALL).then_some(Place::BelowRecord { distance, on_stack })
+        (on_stack || distance <= MAX_VARIABLES).then_some(Place::BelowRecord { distance, on_stack })
     }
 }
 
-/// The record at the end of memory; of all of it if that is little. A stack has one, the last.
+/// The record at the end of memory. A stack has one, the last.
 fn record(memory: &File, start: u64, end: u64) -> Option<u64> {
-    let size = end.checked_sub(start)?;
-    let from = if size <= SMALL { start } else { end - RECORD_WITHIN };
+    let from = end.saturating_sub(RECORD_WITHIN).max(start).min(end);
     let mut bytes = vec![0; (end - from) as usize];
     memory.read_exact_at(&mut bytes, from).ok()?;
     let places = (0..bytes.len()).step_by(RECORD_ALIGN);
@@ -132,6 +133,8 @@ struct Candidate {
     range: Range<u64>,
     /// Where memory begins that may not be touched and is right below it: then its beginning is the end of a stack.
     guard: Option<u64>,
+    /// Whether it is the heap next to the program.
+    is_heap: bool,
 }
 
 fn candidates(maps: &str) -> Vec<Candidate> {
@@ -146,9 +149,10 @@ fn candidates(maps: &str) -> Vec<Candidate> {
         let inode = fields.nth(2).unwrap_or_default();
         let name = fields.next().unwrap_or_default();
         let anonymous = inode == "0" && (name.is_empty() || name.starts_with("[anon") || name == "[heap]");
-        let below = guard.take().filter(|guard: &Range<u64>| guard.end == start && name != "[heap]");
-        if anonymous && permissions.starts_with("rw-p") && start < end && (below.is_some() || end - start <= SMALL) {
-            candidates.push(Candidate { range: start..end, guard: below.map(|guard| guard.start) });
+        let is_heap = name == "[heap]";
+        let below = guard.take().filter(|guard: &Range<u64>| guard.end == start && !is_heap);
+        if anonymous && permissions.starts_with("rw-p") && start < end {
+            candidates.push(Candidate { range: start..end, guard: below.map(|guard| guard.start), is_heap });
         }
         guard = (permissions.starts_with("---") && inode == "0").then_some(start..end);
     }
@@ -176,7 +180,13 @@ garbage\n";
         let found: Vec<_> = candidates(MAPS).into_iter().map(|c| (c.range.start, c.guard)).collect();
         assert_eq!(
             found,
-            [(0x0100_0000, None), (0x7000_1000, Some(0x7000_0000)), (0x70b0_0000, None), (0x70c0_1000, None)]
+            [
+                (0x0100_0000, None),
+                (0x7000_1000, Some(0x7000_0000)),
+                (0x7090_0000, None),
+                (0x70b0_0000, None),
+                (0x70c0_1000, None)
+            ]
         );
     }
 
@@ -186,7 +196,7 @@ garbage\n";
         let threads = Threads { first: Some(0x7fff_0000_0000), records, ..Threads::default() };
         assert_eq!(threads.place(0x1000), Some(Place::BelowRecord { distance: 0x7000, on_stack: true }));
         assert_eq!(threads.place(0xfff), Some(Place::BelowRecord { distance: 0x7001, on_stack: false }));
-        assert_eq!(threads.place(0x9_0000 - SMALL - 1), None);
+        assert_eq!(threads.place(0x9_0000 - MAX_VARIABLES - 1), None);
         assert_eq!(threads.place(0x8fff8), Some(Place::BelowRecord { distance: 8, on_stack: false }));
         assert_eq!(threads.place(0x9_0001), None);
         assert_eq!(threads.place(0x7ffe_ffff_0000), Some(Place::FirstStack));
