@@ -321,3 +321,25 @@ fn thread_local_variables_and_stacks() {
         assert_eq!(symbols.problems().count(), 0);
     }
 }
+
+/// A member of a large program: this test's own, of which the debug information takes some 200 MB.
+#[test]
+fn a_member_in_a_large_program() {
+    static LOCKS: [(u64, std::sync::Mutex<u8>); 3] = [const { (0, std::sync::Mutex::new(0)) }; 3];
+    let addr = std::ptr::from_ref(&LOCKS[2].1).addr() as u64;
+    let mut symbols = Symbols::with_debug_dirs(Vec::new());
+    symbols.observe(PROCESS, std::process::id());
+    let began = std::time::Instant::now();
+    let name = symbols.global(lock(addr)).unwrap();
+    eprintln!("{name}: {:?}, the next ones {:?}", began.elapsed(), {
+        let began = std::time::Instant::now();
+        for (_, other) in &LOCKS {
+            symbols.global(lock(std::ptr::from_ref(other).addr() as u64)).unwrap();
+        }
+        began.elapsed() / 3
+    });
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    eprintln!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap());
+    assert!(name.ends_with("LOCKS[2].1"), "{name}");
+    assert_eq!(symbols.problems().count(), 0);
+}
