@@ -79,8 +79,20 @@ pub trait Names {
     /// The functions at a return address, innermost (most deeply inlined) first; never empty.
     fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame>;
 
-    /// The name of a lock from the symbol tables, `cache_lock` or `table+0x28`; `None` for the heap and stacks.
+    /// The name of a lock from the symbol tables and debug information: `cache_lock`, `table[1].lock`, or `table+0x28`
+    /// without the latter; `None` for the heap and stacks.
     fn global(&mut self, lock: Lock) -> Option<String>;
+
+    /// Whether a lock that has no name is known to be on a thread's stack.
+    fn is_on_stack(&mut self, _lock: Lock) -> bool {
+        false
+    }
+
+    /// The member that holds the lock which is asked for at a site, behind its object's type, if that is certain:
+    /// `session.queue.lock`.
+    fn member(&mut self, _site: Site) -> Option<String> {
+        None
+    }
 
     /// A stack as the kernel walked it, innermost first, as return addresses from `site` (the place that requested the
     /// lock, if it is known) outwards.

@@ -23,6 +23,7 @@ mod kernel_locks;
 mod kinds;
 mod lifecycle;
 mod musl;
+mod names;
 mod recordings;
 mod runtimes;
 mod rwlock;

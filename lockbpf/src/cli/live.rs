@@ -211,7 +211,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 }
                 let there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
                 let pids: Vec<u32> = ready.pids.iter().copied().filter(there).collect();
-                census.refresh_generated();
+                census.refresh_made();
                 if mapped.changed(&pids) {
                     census.refresh();
                     focus.refresh(&mut session, &mut census)?;

@@ -1,4 +1,5 @@
-//! Names of locks: the symbol of a global one, else what the input calls it, else its first call site; equal names are numbered by first use.
+//! Names of locks: the symbol of a global one, else what the input calls it, else its first call site, with the member of its
+//! object that it is, where that is known; equal names are numbered by first use.
 
 use super::gather::Gathered;
 use super::kernel;
@@ -42,7 +43,11 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         _ => "futex",
     };
     match gathered.first().1 {
-        Some(site) => format!("{what} in {}", places.place(site).symbol),
+        Some(site) => {
+            let member = if what == "lock" { places.member(site) } else { None };
+            let stack = if places.is_on_stack(lock) { "stack " } else { "" };
+            format!("{stack}{} in {}", member.as_deref().unwrap_or(what), places.place(site).symbol)
+        }
         None => format!("{what} {:#x}", lock.addr),
     }
 }

@@ -139,6 +139,16 @@ impl<'a> Places<'a> {
         self.names.global(lock)
     }
 
+    /// Whether a lock without a name is on a stack.
+    pub(super) fn is_on_stack(&mut self, lock: Lock) -> bool {
+        self.names.is_on_stack(lock)
+    }
+
+    /// The member that holds the lock asked for at a site, if that is certain.
+    pub(super) fn member(&mut self, site: Site) -> Option<String> {
+        self.names.member(site)
+    }
+
     /// The place of a site.
     pub(super) fn place(&mut self, site: Site) -> Place {
         let Some(id) = self.site_id(site) else {

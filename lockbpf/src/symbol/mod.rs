@@ -4,8 +4,11 @@
 //! ([`Symbols::observe`], [`Symbols::refresh`]). Symbol tables and DWARF are read from those handles later, once per
 //! file and only for files that an address is asked of.
 
+mod argument;
 mod debug_file;
+mod debuginfod;
 mod demangle;
+mod dwarf;
 mod elf;
 mod files;
 mod find;
@@ -16,16 +19,19 @@ mod perf_map;
 mod resolver;
 mod runtime;
 mod space;
+mod thread_local;
+mod threads;
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod tests;
 
-use crate::id::{Lock, Process};
+use crate::id::{Lock, Process, Site};
 use crate::kallsyms::Kallsyms;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
+use dwarf::{DwarfError, Storage, Types};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use globals::Globals;
@@ -37,6 +43,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use thread_local::ThreadLocals;
+use threads::Threads;
 
 /// Process images known at one time, as many as the kernel side can number.
 const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
@@ -89,18 +97,24 @@ struct Known {
     identity: Option<Identity>,
     space: AddressSpace,
     generated: PerfMap,
+    threads: Threads,
+    /// What it executes.
+    program: Option<FileId>,
 }
 
 /// Names of functions and variables in observed processes.
 ///
 /// Bounded: 8,192 processes, each with 4,096 images, 32 MiB of maps and a perf map of 128 MiB or 1,048,576 functions; a
-/// quarter of the descriptors allowed and at most 4,096 files, 1,048,576 variables a file; 65,536 resolved addresses.
+/// sixth of the descriptors allowed and at most 4,096 files, 1,048,576 variables a file; 65,536 resolved addresses; 512 MiB of
+/// debug information for types.
 /// What exceeds a bound stays unnamed, and [`Symbols::problems`] says so where whole files or processes are concerned.
 #[derive(Debug)]
 pub struct Symbols {
     files: Files,
     resolver: Resolver,
     globals: HashMap<FileId, Globals>,
+    thread_locals: HashMap<FileId, ThreadLocals>,
+    types: Types,
     processes: HashMap<Process, Known>,
     /// `None` until it is needed; empty if it cannot be had.
     kernel: Option<Kallsyms>,
@@ -127,6 +141,8 @@ impl Symbols {
             resolver: Resolver::new(&dirs),
             files: Files::new(dirs),
             globals: HashMap::new(),
+            thread_locals: HashMap::new(),
+            types: Types::default(),
             processes: HashMap::new(),
             kernel: None,
             problems: BTreeSet::new(),
@@ -140,8 +156,14 @@ impl Symbols {
             self.problem(&ProcessError::Full { pid });
             return;
         }
-        let (space, generated) = (AddressSpace::default(), PerfMap::default());
-        self.processes.entry(process).or_insert(Known { pid, identity: None, space, generated });
+        self.processes.entry(process).or_insert_with(|| Known {
+            pid,
+            identity: None,
+            space: AddressSpace::default(),
+            generated: PerfMap::default(),
+            threads: Threads::default(),
+            program: None,
+        });
         self.refresh(process);
     }
 
@@ -161,19 +183,24 @@ impl Symbols {
             return;
         }
         let (images, regions) = self.keep(tid, &mappings);
+        let program = self.files.at(Path::new(&format!("/proc/{tid}/exe")));
         if let Some(known) = self.processes.get_mut(&process) {
             known.space.merge(images, regions);
             known.generated.refresh(tid);
+            known.threads.refresh(tid, identity.map_or(0, |identity| identity.stack));
+            known.program = known.program.or(program);
             known.identity = known.identity.or(identity);
         }
     }
 
-    /// As [`Symbols::refresh`], but only of the code that the process generates itself, where it keeps a list of it.
-    pub fn refresh_generated(&mut self, process: Process) {
+    /// As [`Symbols::refresh`], but only of what changes often: threads, and the code that the process generates itself,
+    /// where it keeps a list of it.
+    pub fn refresh_made(&mut self, process: Process) {
         if let Some(known) = self.processes.get_mut(&process)
             && known.identity.is_some_and(|identity| Identity::of(known.pid, known.pid) == Some(identity))
         {
             known.generated.refresh(known.pid);
+            known.threads.refresh(known.pid, 0);
         }
     }
 
@@ -269,6 +296,7 @@ impl Names for Symbols {
         if is_kernel(return_addr) {
             return Role::Program;
         }
+        self.place(process, return_addr.wrapping_sub(1));
         let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
             return Role::Program;
         };
@@ -295,6 +323,7 @@ impl Names for Symbols {
             let function = self.kernel().and_then(|k| k.function(return_addr.wrapping_sub(1))).map(str::to_owned);
             return vec![Frame { function, ..unknown }];
         }
+        self.place(process, return_addr.wrapping_sub(1));
         let Some(known) = self.processes.get(&process) else { return vec![unknown] };
         // The call is before the address to which it returns, perhaps on another line or in another function.
         let call = return_addr.wrapping_sub(1);
@@ -328,9 +357,47 @@ impl Names for Symbols {
         if lock.is_kernel() {
             return self.kernel()?.variable(lock.addr);
         }
-        let Place::File(id, addr) = self.processes.get(&lock.process)?.space.place(lock.addr, &self.files)? else {
-            return None;
-        };
+        match self.place(lock.process, lock.addr) {
+            Some(Place::File(id, addr)) => self.static_variable(id, addr),
+            Some(Place::Region(..)) => None,
+            None => self.thread_local(lock).map(|name| format!("{name} (thread-local)")),
+        }
+    }
+
+    fn member(&mut self, site: Site) -> Option<String> {
+        self.member_at(site)
+    }
+
+    fn is_on_stack(&mut self, lock: Lock) -> bool {
+        let Some(known) = self.processes.get(&lock.process) else { return false };
+        match known.threads.place(lock.addr) {
+            Some(threads::Place::FirstStack) => true,
+            Some(threads::Place::BelowRecord { on_stack, .. }) => on_stack && self.thread_local(lock).is_none(),
+            None => false,
+        }
+    }
+}
+
+impl Symbols {
+    /// Where an address lies; of a file, with all that is to be had of its names.
+    fn place(&mut self, process: Process, addr: u64) -> Option<Place<'_>> {
+        if let Some(Place::File(id, _)) = self.processes.get(&process)?.space.place(addr, &self.files)
+            && let Err(error) = self.files.fetch(id)
+        {
+            remember(&mut self.problems, &error);
+        }
+        self.processes.get(&process)?.space.place(addr, &self.files)
+    }
+
+    /// See [`Names::member`].
+    fn member_at(&mut self, site: Site) -> Option<String> {
+        let Place::File(id, before) = self.place(site.process, site.addr.wrapping_sub(1))? else { return None };
+        let file = self.files.get(id)?;
+        let told = self.types.member(id, file, before.wrapping_add(1));
+        or_problem(&mut self.problems, &file.name, told)
+    }
+
+    fn static_variable(&mut self, id: FileId, addr: u64) -> Option<String> {
         let file = self.files.get(id)?;
         let globals = self.globals.entry(id).or_insert_with(|| {
             let (globals, error) = Globals::read([&file.file].into_iter().chain(&file.debug));
@@ -341,6 +408,35 @@ impl Names for Symbols {
             }
             globals
         });
-        globals.name(addr)
+        let found = globals.at(addr)?;
+        let (start, offset) = (found.start, addr - found.start);
+        let told = self.types.variable(id, file, (Storage::Static, start), offset);
+        Some(found.name(offset, or_problem(&mut self.problems, &file.name, told).as_ref()))
     }
+
+    fn thread_local(&mut self, lock: Lock) -> Option<String> {
+        let known = self.processes.get(&lock.process)?;
+        let threads::Place::BelowRecord { distance, .. } = known.threads.place(lock.addr)? else { return None };
+        let id = known.program?;
+        if let Err(error) = self.files.fetch(id) {
+            remember(&mut self.problems, &error);
+        }
+        let file = self.files.get(id)?;
+        let variables = self.thread_locals.entry(id);
+        let variables =
+            variables.or_insert_with(|| ThreadLocals::read(&file.file, [&file.file].into_iter().chain(&file.debug)));
+        let (name, start, offset) = variables.at(distance)?;
+        let told = self.types.variable(id, file, (Storage::ThreadLocal, start), offset);
+        let told = or_problem(&mut self.problems, &file.name, told);
+        Some(globals::name(&name, offset, told.as_ref()))
+    }
+}
+
+/// What debug information told; that it could not be used is a problem.
+fn or_problem<T>(problems: &mut BTreeSet<String>, file: &str, told: Result<Option<T>, DwarfError>) -> Option<T> {
+    told.unwrap_or_else(|error| {
+        let problem = format!("failed to find types in {file}: {error}; its locks are named by their symbols only");
+        remember(problems, &problem);
+        None
+    })
 }
