@@ -27,5 +27,6 @@ mod select;
 mod servers;
 mod stuck;
 mod system_wide;
+mod unwind;
 mod verdicts;
 mod workloads;

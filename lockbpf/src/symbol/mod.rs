@@ -16,6 +16,7 @@ mod perf_map;
 mod resolver;
 mod runtime;
 mod space;
+mod unwind;
 
 #[cfg(test)]
 mod fixture;
@@ -25,6 +26,7 @@ mod tests;
 use crate::id::{Lock, Process};
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
+use crate::unwind::{End, StackCopy, Unwind, Unwound};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use globals::Globals;
@@ -36,6 +38,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use unwind::Unwinder;
 
 /// Process images known at one time, as many as the kernel side can number.
 const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
@@ -101,6 +104,7 @@ pub struct Symbols {
     resolver: Resolver,
     globals: HashMap<FileId, Globals>,
     processes: HashMap<Process, Known>,
+    unwinder: Unwinder,
     problems: BTreeSet<String>,
 }
 
@@ -125,6 +129,7 @@ impl Symbols {
             files: Files::new(dirs),
             globals: HashMap::new(),
             processes: HashMap::new(),
+            unwinder: Unwinder::default(),
             problems: BTreeSet::new(),
         }
     }
@@ -217,13 +222,39 @@ impl Symbols {
     /// Called for every event, so it looks at mappings only: reading the symbols of a large file takes seconds.
     #[must_use]
     pub fn caller_among(&self, process: Process, words: &[u64]) -> Option<u64> {
-        let known = self.processes.get(&process)?;
-        words.iter().copied().find(|word| match known.space.place(word.wrapping_sub(1), &self.files) {
+        words.iter().copied().find(|&word| self.is_own_code(process, word))
+    }
+
+    /// Whether a return address leads into code of the program itself or of its libraries, but the C library; as far as
+    /// mappings tell, for it is asked of every address.
+    #[must_use]
+    pub fn is_own_code(&self, process: Process, return_addr: u64) -> bool {
+        let Some(known) = self.processes.get(&process) else { return false };
+        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
             Some(Place::File(id, addr)) => {
                 self.files.get(id).is_some_and(|file| !runtime::is_libc(&file.name) && file.layout.is_code(addr))
             }
             Some(Place::Region(..)) | None => false,
-        })
+        }
+    }
+
+    /// The file in which a stack by frame pointers ends, if that is not where its thread began.
+    pub fn ends_short(&mut self, process: Process, stack: &[u64]) -> Option<String> {
+        let known = self.processes.get(&process).filter(|known| !known.space.is_empty())?;
+        let place = |addr: u64| known.space.place(addr.wrapping_sub(1), &self.files);
+        let Some((place, last)) = stack.iter().filter_map(|&addr| Some((place(addr)?, addr))).next_back() else {
+            return Some("code that is not known".to_owned());
+        };
+        let file = match place {
+            Place::File(id, _) => self.files.get(id).map(|file| file.name.clone()).unwrap_or_default(),
+            Place::Region(name, _) => name.to_owned(),
+        };
+        // The C library starts threads; but without the program's own code in between, it is only where the walk began.
+        if runtime::is_libc(&file) && stack.iter().any(|&addr| self.is_own_code(process, addr)) {
+            return None;
+        }
+        let outermost = self.frames(process, last).pop().and_then(|frame| frame.function);
+        (!outermost.is_some_and(|function| runtime::is_start(&function))).then_some(file)
     }
 
     fn problem(&mut self, problem: &ProcessError) {
@@ -234,6 +265,17 @@ impl Symbols {
 fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
     if problems.len() < MAX_PROBLEMS {
         problems.insert(problem.to_string());
+    }
+}
+
+impl Unwind for Symbols {
+    fn unwind(&mut self, copy: &StackCopy) -> Unwound {
+        let Some(known) = self.processes.get(&copy.process) else {
+            let addresses = vec![copy.registers.ip];
+            return Unwound { addresses, slots: None, end: End::NoInformation, by_frame_pointers: false };
+        };
+        let generated = |address| known.generated.function(address).is_some();
+        self.unwinder.unwind(copy, &known.space, &self.files, generated)
     }
 }
 
