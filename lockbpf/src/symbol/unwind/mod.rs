@@ -52,13 +52,13 @@ impl Unwinder {
                 Some(stepped) => stepped,
                 None => {
                     let stepped = by_frame_pointer(&registers, copy);
-                    unwound.by_frame_pointers |= matches!(stepped, Ok(Step::Caller(_)));
+                    unwound.by_frame_pointers |= matches!(stepped, Ok(Some(_)));
                     stepped
                 }
             };
             let Caller { registers: callers, address, slot, exact } = match stepped {
-                Ok(Step::Caller(caller)) => caller,
-                Ok(Step::Root) => {
+                Ok(Some(caller)) => caller,
+                Ok(None) => {
                     unwound.end = End::Root;
                     break;
                 }
@@ -119,7 +119,7 @@ fn by_frame_pointer(registers: &Registers, copy: &StackCopy) -> Result<Step, End
     let stack_pointer = registers.stack_pointer().ok_or(End::NoInformation)?;
     if frame == 0 {
         // So the outermost frame is marked.
-        return Ok(Step::Root);
+        return Ok(None);
     }
     if frame < stack_pointer || frame % 8 != 0 {
         return Err(End::NoInformation);
@@ -130,5 +130,5 @@ fn by_frame_pointer(registers: &Registers, copy: &StackCopy) -> Result<Step, End
     callers.set(MACHINE.frame_pointer, Some(copy.word(frame).map_err(no_frame)?));
     callers.set(MACHINE.stack_pointer, slot.checked_add(8));
     let address = copy.word(slot).map_err(no_frame)? & MACHINE.address_bits;
-    Ok(Step::Caller(Caller { registers: callers, address, slot: Some(slot), exact: false }))
+    Ok(Some(Caller { registers: callers, address, slot: Some(slot), exact: false }))
 }

@@ -29,14 +29,8 @@ pub(super) struct Caller {
     pub(super) exact: bool,
 }
 
-/// What is beyond a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Its caller.
-    Caller(Caller),
-    /// Nothing: here the thread began.
-    Root,
-}
+/// What is beyond a frame: its caller's, or nothing, where the thread began.
+pub(super) type Step = Option<Caller>;
 
 /// Steps to the caller by the entry that a table finds.
 pub(super) struct Stepper<'s> {
@@ -87,12 +81,12 @@ impl Visitor for Stepper<'_> {
             }
         }
         let (value, slot) = match row.register(return_address) {
-            Some(RegisterRule::Undefined) => return Ok(Step::Root),
+            Some(RegisterRule::Undefined) => return Ok(None),
             Some(rule) => frame.value(return_address, &rule, cfa)?,
             // A function that calls nobody may leave it where the call has put it.
             None => (registers.get(return_address.0).ok_or(End::Astray)?, None),
         };
-        Ok(Step::Caller(Caller { registers: callers, address: value & MACHINE.address_bits, slot, exact }))
+        Ok(Some(Caller { registers: callers, address: value & MACHINE.address_bits, slot, exact }))
     }
 }
 

@@ -162,7 +162,7 @@ proptest! {
         let mut context = Context::default();
         let address = start.wrapping_add(into);
         let stepper = Stepper { address, registers: &stack.registers, copy: &stack, context: &mut context };
-        if let Some(Ok(Step::Caller(caller))) = table.find(address, stepper) {
+        if let Some(Ok(Some(caller))) = table.find(address, stepper) {
             prop_assert!(caller.slot.is_none_or(|slot| stack.word(slot).is_ok()));
         }
     }
