@@ -57,6 +57,12 @@ counters! {
     KernelRecords => "kernel_records", Volume;
     /// Waits for kernel spin locks in interrupts: of nobody's doing, and not told.
     KernelInterrupts => "kernel_in_interrupts", Volume;
+    /// User stacks copied to be unwound.
+    StackCopies => "stack_copies", Volume;
+    /// User stacks not copied again: recognised by their return addresses.
+    StackKnown => "stack_known", Volume;
+    /// User stacks not taken: there were more at once that had never been seen than may be copied.
+    StackSkipped => "stack_skipped", Volume;
     /// Records not made, since they have nothing to do with the locks in the focus: those are only counted.
     Unfocused => "unfocused", Volume;
     /// A record did not fit: ring buffer full.
@@ -77,7 +83,7 @@ counters! {
     StateFull => "state_full", Lost;
     /// More locks held at once than are tracked per thread.
     HeldFull => "held_full", Lost;
-    /// A stack could not be kept: hash collision or table full.
+    /// A stack could not be kept: hash collision, table or ring buffer full, or its memory could not be read.
     StackLost => "stack_lost", Lost;
     /// The lock's memory could not be read when it mattered.
     ReadFault => "read_fault", Lost;

@@ -142,10 +142,12 @@ pub struct Account {
     pub futex_calls: u64,
     /// Switches of its threads from the CPU while the full tier was on.
     pub switches: u64,
+    /// Time in which its stacks were taken, ns, where they may be copied: what that takes depends on the stack.
+    pub stack_ns: u64,
 }
 
 const _: () = assert!(size_of::<Gate>() == 16 + 8 * CLOSINGS);
-const _: () = assert!(size_of::<Account>() == 40);
+const _: () = assert!(size_of::<Account>() == 48);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]

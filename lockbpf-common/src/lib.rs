@@ -16,6 +16,7 @@ pub mod off_cpu;
 pub mod order;
 pub mod process;
 pub mod record;
+pub mod stack_copy;
 pub mod sums;
 pub mod via;
 pub mod waiting;

@@ -9,8 +9,9 @@ use crate::calls::return_address;
 use crate::emit::emit_for;
 use crate::focus;
 use crate::gate::pass;
-use crate::maps::{CONFIG, count, take_stack};
+use crate::maps::{CONFIG, count};
 use crate::section::{fits, sums, tally};
+use crate::stack::walk;
 use crate::thread::{Thread, now};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::btf_maps::{HashMap, LruHashMap};
@@ -291,7 +292,7 @@ fn acquired(ctx: *mut c_void, t: &Thread, call: &GoroutineWait, semaphore: u64, 
             tally(&mut s.wait_hist, wait_ns);
         }
         if wanted && (wait_ns >= config.stack_wait_ns || s.stack < 0) {
-            stack = take_stack(ctx);
+            stack = walk(ctx);
             s.stack = if s.stack < 0 { stack } else { s.stack };
         }
     }

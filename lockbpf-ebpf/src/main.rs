@@ -26,9 +26,11 @@ mod orders;
 mod permit;
 mod probes;
 mod process;
+mod registers;
 mod sched;
 mod section;
 mod spin;
+mod stack;
 mod thread;
 mod unseen;
 

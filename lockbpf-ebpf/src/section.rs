@@ -4,9 +4,10 @@ use crate::atomic::add;
 use crate::emit::emit_for;
 use crate::focus;
 use crate::lock::{has_word, see_glibc};
-use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, take_stack, user_stack};
+use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next};
 use crate::orders::nested;
 use crate::permit;
+use crate::stack::{take_stack, user_stack};
 use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_NOEXIST;
@@ -193,8 +194,8 @@ pub fn contend(t: &mut Thread, owner: u32) {
 /// The stack of a wait that has ended, if it is worth its cost: a short wait is not, and how long it is, is not known
 /// before. Inside the same call it is the same stack as at the attempt.
 #[inline(always)]
-pub fn stack_of_wait<C: EbpfContext>(ctx: &C, wait_ns: u64) -> i32 {
-    if wait_ns >= CONFIG.load().stack_wait_ns { user_stack(ctx) } else { -1 }
+pub fn stack_of_wait<C: EbpfContext>(ctx: &C, t: &Thread, wait_ns: u64) -> i32 {
+    if wait_ns >= CONFIG.load().stack_wait_ns { user_stack(ctx, t) } else { -1 }
 }
 
 /// Held lock `i`, counted as acquired at its attempt, is contended: it is acquired when its last sleep ends.
@@ -423,12 +424,13 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     if !focus::includes(t.process, lock, site) {
         return 0;
     }
+    let (process, slot) = (t.process, t.slot);
     if let Some(s) = sums_of(t, i)
         && s.stack < 0
     {
         // Once per key: others wait while this is done.
         if stack < 0 {
-            stack = take_stack(ctx);
+            stack = take_stack(ctx, process, slot, 1);
             flags |= u32::from(flag::STACK_AT_RELEASE);
         }
         s.stack = stack;

@@ -32,5 +32,6 @@ mod select;
 mod servers;
 mod stuck;
 mod system_wide;
+mod unwind;
 mod verdicts;
 mod workloads;

@@ -10,6 +10,7 @@ use super::open_stacks::{OpenStacks, Waiter};
 use super::placer::{Mechanism, Placer};
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
+use super::stack_copies::{Numbered, StackCopies};
 use crate::deadlock::LockOrder;
 use crate::decode::{Decoded, decode, thread_totals};
 use crate::event::ProcessSeen;
@@ -18,6 +19,7 @@ use crate::observation::{Harvest, OpenWait};
 use crate::quality::{FailedProbe, Quality};
 use crate::sums::KernelSums;
 use crate::units::Time;
+use crate::unwind::{Decision, Method, StackCopy, Unwind, Unwound};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya::programs::Program;
@@ -62,6 +64,8 @@ pub struct Options {
     pub min_wait: Duration,
     /// Take stacks of waits that lasted so long.
     pub stack_wait: Duration,
+    /// How stacks are taken.
+    pub unwind: Method,
     /// Let the kernel side log its rare paths.
     pub kernel_log: bool,
     /// The kernel's types.
@@ -94,6 +98,8 @@ pub struct Session {
     futex_tier: FutexTier,
     quality: Quality,
     open_stacks: OpenStacks,
+    /// `None` if stacks are not copied.
+    stack_copies: Option<StackCopies>,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
 }
 
@@ -113,6 +119,7 @@ impl Session {
             let sched = Sched::load(&ebpf, options.types);
             Some((Placer::load(&mut ebpf, !options.plain_uprobes)?, sched))
         };
+        let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
         let mut tracepoints = Tracepoints::default();
         for (program, tracepoint, wanted) in [
@@ -167,6 +174,7 @@ impl Session {
             futex_tier,
             quality,
             open_stacks: OpenStacks::default(),
+            stack_copies,
             kernel_log,
         })
     }
@@ -242,12 +250,43 @@ impl Session {
         }
     }
 
-    /// Rings for what cannot wait until the next poll: a process that was seen for the first time.
+    /// The stacks copied so far that were not fetched before. Call after [`Session::drain`], and every record handed over
+    /// then has its stack among these or earlier ones.
+    ///
+    /// # Errors
+    /// When a map cannot be accessed.
+    pub fn fetch_stacks(&mut self) -> Result<Vec<StackCopy>, CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(Vec::new()), |copies| copies.fetch(&mut self.ebpf))
+    }
+
+    /// Takes note of what a copied stack has turned out to be.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn settle_stack(&mut self, copy: &StackCopy, unwound: &Unwound) -> Result<(), CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(()), |copies| copies.settle(&mut self.ebpf, copy, unwound))
+    }
+
+    /// Takes the stacks of a process in this way from now on.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn decide(&mut self, process: Process, decision: Decision) -> Result<(), CaptureError> {
+        StackCopies::decide(&mut self.ebpf, process, decision)
+    }
+
+    /// What the number of a stack in a record stands for.
+    #[must_use]
+    pub fn numbered(&self, id: StackId) -> Numbered {
+        self.stack_copies.as_ref().map_or(Numbered::Known(Some(id)), |copies| copies.number(id))
+    }
+
+    /// Rings for what cannot wait until the next poll: a process that was seen for the first time, new stacks.
     ///
     /// # Errors
     /// When no descriptor is left for it, or outside a tokio runtime.
     pub fn bell(&self) -> std::io::Result<Bell> {
-        self.rings.bell()
+        self.rings.bell(self.stack_copies.as_ref().map(StackCopies::ring))
     }
 
     /// How the futex calls are watched.
@@ -268,11 +307,12 @@ impl Session {
         self.mechanism
     }
 
-    /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`].
+    /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`]. The stacks
+    /// of waits in progress are unwound by `unwinder`, if stacks are to be.
     ///
     /// # Errors
     /// When a map cannot be read.
-    pub fn harvest(&mut self, end: Time) -> Result<Harvest, CaptureError> {
+    pub fn harvest(&mut self, end: Time, unwinder: &mut dyn Unwind) -> Result<Harvest, CaptureError> {
         let sums = self.sums()?;
         let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
         let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
@@ -282,7 +322,7 @@ impl Session {
             .filter(|s| s.tid != 0)
             .map(|s| thread_totals(end, &s))
             .collect();
-        let mut open_waits = self.waits_with_stacks()?;
+        let mut open_waits = self.waits_with_stacks(unwinder)?;
         open_waits.extend(self.waits_of_goroutines()?);
         let orders = self.orders()?;
         let stacks = self.stacks()?;
@@ -290,7 +330,10 @@ impl Session {
         let mut quality = self.quality.clone();
         quality.notes.extend(self.kernel_misses());
         for &counter in Counter::ALL {
-            let total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
+            let mut total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
+            if counter == Counter::StackLost {
+                total += self.stack_copies.as_ref().map_or(0, StackCopies::lost);
+            }
             if total > 0 {
                 quality.counters.insert(counter.name(), total);
             }
@@ -318,18 +361,22 @@ impl Session {
     ///
     /// # Errors
     /// When the map is missing.
-    pub fn stack_of_wait(&mut self, tid: Tid) -> Result<Option<StackId>, CaptureError> {
+    pub fn stack_of_wait(&mut self, tid: Tid, unwinder: &mut dyn Unwind) -> Result<Option<StackId>, CaptureError> {
         let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
         let Ok(wait) = waits.get(&tid.0, 0) else { return Ok(None) };
-        Ok(self.open_stacks.of(waiter(tid.0, &wait)))
+        Ok(self.open_stack(waiter(tid.0, &wait), unwinder))
     }
 
-    fn waits_with_stacks(&mut self) -> Result<Vec<OpenWait>, CaptureError> {
+    fn open_stack(&mut self, waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<StackId> {
+        self.open_stacks.of(waiter, if self.stack_copies.is_some() { Some(unwinder) } else { None })
+    }
+
+    fn waits_with_stacks(&mut self, unwinder: &mut dyn Unwind) -> Result<Vec<OpenWait>, CaptureError> {
         let waiting = self.waiting()?;
         self.open_stacks.keep(&waiting.iter().map(|(tid, wait)| waiter(*tid, wait)).collect());
         let mut waits = Vec::with_capacity(waiting.len());
         for (tid, wait) in &waiting {
-            let stack = self.open_stacks.of(waiter(*tid, wait));
+            let stack = self.open_stack(waiter(*tid, wait), unwinder);
             waits.extend(open_wait(*tid, wait).map(|open| OpenWait { stack, ..open }));
         }
         Ok(waits)
@@ -378,6 +425,9 @@ impl Session {
         if let Some(stack) = self.open_stacks.get(id) {
             return Ok(stack.to_vec());
         }
+        if let Some(stack) = self.stack_copies.as_ref().and_then(|copies| copies.get(id)) {
+            return Ok(stack.to_vec());
+        }
         let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
         Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
     }
@@ -393,7 +443,14 @@ impl Session {
     pub(super) fn kernel_sums(&self) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
         let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
         let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
-        slots.iter().filter_map(Result::ok).map(|(key, slot)| Ok((key, sums.get(&slot, 0)?))).collect()
+        // A copy that is not unwound yet may be so the next time.
+        let numbered = |raw| match StackId::from_raw(raw).map(|id| self.numbered(id)) {
+            Some(Numbered::Known(Some(id))) => id.0.cast_signed(),
+            Some(Numbered::Known(None) | Numbered::NotYet) => -1,
+            None => raw,
+        };
+        let with_stack = |sums: Sums| Sums { stack: numbered(sums.stack), ..sums };
+        slots.iter().filter_map(Result::ok).map(|(key, slot)| Ok((key, with_stack(sums.get(&slot, 0)?)))).collect()
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
@@ -408,6 +465,7 @@ impl Session {
             .filter_map(Result::ok)
             .map(|(id, trace)| (StackId(id), trace.frames().iter().map(|f| f.ip).collect()))
             .chain(self.open_stacks.all().map(|(id, stack)| (id, stack.to_vec())))
+            .chain(self.stack_copies.iter().flat_map(StackCopies::all).map(|(id, stack)| (id, stack.to_vec())))
             .collect())
     }
 
@@ -452,6 +510,8 @@ fn config(options: &Options) -> Config {
         (mode::ALL_EVENTS, options.all_events),
         (mode::COMM, options.comm.is_some()),
         (mode::TIDS, !options.tids.is_empty()),
+        (mode::COPY_STACKS, options.unwind != Method::Fp),
+        (mode::COMPARE_STACKS, options.unwind == Method::Auto),
     ] {
         if on {
             bits |= bit;
@@ -534,7 +594,13 @@ fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {
 }
 
 fn waiter(tid: u32, wait: &Waiting) -> Waiter {
-    Waiter { tid, since_ns: wait.since_ns, word: wait.lock + u64::from(wait.word_offset), frame: wait.frame }
+    Waiter {
+        tid,
+        since_ns: wait.since_ns,
+        word: wait.lock + u64::from(wait.word_offset),
+        frame: wait.frame,
+        process: Process(wait.process),
+    }
 }
 
 fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {

@@ -5,6 +5,7 @@ use super::report::ReportArgs;
 use super::select::SelectArgs;
 use crate::capture::session::Scope;
 use crate::governor::Budget;
+use crate::unwind::Method;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -159,6 +160,10 @@ pub(super) struct CaptureArgs {
     /// Take call stacks only of waits that lasted so long. Default: 10us.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub stack_wait: Option<Duration>,
+    /// How call stacks are taken: along frame pointers, which code often does not keep; by unwind information, from copies of
+    /// stacks that seem new (16 KiB, some microseconds each); or, process by process, by whichever is right.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = UnwindChoice::Auto)]
+    pub unwind: UnwindChoice,
     /// Record only this lock, and what its waiters depend on: a part of a global variable's name, or an address. All
     /// locks are counted (repeatable).
     #[arg(long, value_name = "LOCK")]
@@ -254,6 +259,28 @@ pub(super) enum PlacementChoice {
     Best,
     /// The entry of the function; to show what placement is worth.
     Entry,
+}
+
+/// How call stacks are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum UnwindChoice {
+    /// By frame pointers where a process keeps them, else by unwind information.
+    #[default]
+    Auto,
+    /// By frame pointers.
+    Fp,
+    /// By unwind information (`.eh_frame`, `.debug_frame`).
+    Dwarf,
+}
+
+impl From<UnwindChoice> for Method {
+    fn from(choice: UnwindChoice) -> Self {
+        match choice {
+            UnwindChoice::Auto => Self::Auto,
+            UnwindChoice::Fp => Self::Fp,
+            UnwindChoice::Dwarf => Self::Dwarf,
+        }
+    }
 }
 
 /// Whom to observe, validated.

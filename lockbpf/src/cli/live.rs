@@ -8,6 +8,7 @@ use super::deadlocks::Deadlocks;
 use super::focus::Focus;
 use super::placement;
 use super::progress::Progress;
+use super::stacks::Stacks;
 use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{self, Setup, calibrate};
@@ -126,6 +127,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut session = Session::start(&options, &sites)?;
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
+    let mut stacks = Stacks::new(options.unwind);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&there);
     let mut focus = Focus::begin(capture, &mut session, &mut census, ready.launched.is_some())?;
@@ -172,13 +174,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                let seen = drain(&mut session, &mut census, sink);
+                let seen = stacks.drain(&mut session, &mut census, sink)?;
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
             }
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let time = now();
-                let seen = drain(&mut session, &mut census, sink);
+                let seen = stacks.drain(&mut session, &mut census, sink)?;
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 focus.look(&mut session, census.events())?;
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
@@ -226,11 +228,12 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
 
     let estimates = watch.stop(&mut session, &census)?;
     let end = session.deactivate()?;
-    session.drain(|record| sink.take(census.complete(record)));
+    stacks.drain(&mut session, &mut census, sink)?;
     census.refresh();
-    let mut harvest = session.harvest(end)?;
+    let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
     ready.notes.extend(focus.notes(&session, &harvest)?);
+    ready.notes.extend(stacks.notes(&mut census, &harvest));
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
     harvest.estimates = estimates;
     drop(session);
@@ -243,19 +246,6 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     harvest.quality.notes.splice(0..0, ready.notes);
     Ok(Captured { harvest, census, target: ready.description, start, end })
-}
-
-/// Hands over what the kernel side has recorded. Returns the processes that it told of for the first time.
-fn drain(session: &mut Session, census: &mut Census, sink: &mut impl Sink) -> Vec<u32> {
-    let mut seen = Vec::new();
-    session.drain(|record| {
-        let event = census.complete(record);
-        if let Event::Process(process) = &event {
-            seen.push(process.pid);
-        }
-        sink.take(event);
-    });
-    seen
 }
 
 /// Observes these processes from now on, if forks are followed.
@@ -410,6 +400,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         all_events: capture.all_events,
         min_wait: capture.min_wait.unwrap_or_default(),
         stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
+        unwind: capture.unwind.into(),
         kernel_log: capture.verbose > 0,
         types,
         task_offsets: types.task_offsets()?,

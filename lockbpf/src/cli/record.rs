@@ -140,7 +140,7 @@ impl<W: Write> Sink for Recorder<W> {
             return Ok(());
         }
         self.checkpoint = now;
-        let mut harvest = live.session.harvest(now)?;
+        let mut harvest = live.session.harvest(now, live.census.symbols())?;
         harvest.deadlocks = live.deadlocks.to_vec();
         harvest.estimates = live.watch.coverage();
         harvest.quality.notes.extend_from_slice(live.notes);

@@ -21,6 +21,7 @@ mod runtime;
 mod space;
 mod thread_local;
 mod threads;
+mod unwind;
 
 #[cfg(test)]
 mod fixture;
@@ -32,6 +33,7 @@ use crate::kallsyms::Kallsyms;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
 use dwarf::{DwarfError, Storage, Types};
+use crate::unwind::{End, StackCopy, Unwind, Unwound};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use globals::Globals;
@@ -45,6 +47,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use thread_local::ThreadLocals;
 use threads::Threads;
+use unwind::Unwinder;
 
 /// Process images known at one time, as many as the kernel side can number.
 const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
@@ -118,6 +121,7 @@ pub struct Symbols {
     processes: HashMap<Process, Known>,
     /// `None` until it is needed; empty if it cannot be had.
     kernel: Option<Kallsyms>,
+    unwinder: Unwinder,
     problems: BTreeSet<String>,
 }
 
@@ -145,6 +149,7 @@ impl Symbols {
             types: Types::default(),
             processes: HashMap::new(),
             kernel: None,
+            unwinder: Unwinder::default(),
             problems: BTreeSet::new(),
         }
     }
@@ -248,13 +253,39 @@ impl Symbols {
     /// Called for every event, so it looks at mappings only: reading the symbols of a large file takes seconds.
     #[must_use]
     pub fn caller_among(&self, process: Process, words: &[u64]) -> Option<u64> {
-        let known = self.processes.get(&process)?;
-        words.iter().copied().find(|word| match known.space.place(word.wrapping_sub(1), &self.files) {
+        words.iter().copied().find(|&word| self.is_own_code(process, word))
+    }
+
+    /// Whether a return address leads into code of the program itself or of its libraries, but the C library; as far as
+    /// mappings tell, for it is asked of every address.
+    #[must_use]
+    pub fn is_own_code(&self, process: Process, return_addr: u64) -> bool {
+        let Some(known) = self.processes.get(&process) else { return false };
+        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
             Some(Place::File(id, addr)) => {
                 self.files.get(id).is_some_and(|file| !runtime::is_libc(&file.name) && file.layout.is_code(addr))
             }
             Some(Place::Region(..)) | None => false,
-        })
+        }
+    }
+
+    /// The file in which a stack by frame pointers ends, if that is not where its thread began.
+    pub fn ends_short(&mut self, process: Process, stack: &[u64]) -> Option<String> {
+        let known = self.processes.get(&process).filter(|known| !known.space.is_empty())?;
+        let place = |addr: u64| known.space.place(addr.wrapping_sub(1), &self.files);
+        let Some((place, last)) = stack.iter().filter_map(|&addr| Some((place(addr)?, addr))).next_back() else {
+            return Some("code that is not known".to_owned());
+        };
+        let file = match place {
+            Place::File(id, _) => self.files.get(id).map(|file| file.name.clone()).unwrap_or_default(),
+            Place::Region(name, _) => name.to_owned(),
+        };
+        // The C library starts threads; but without the program's own code in between, it is only where the walk began.
+        if runtime::is_libc(&file) && stack.iter().any(|&addr| self.is_own_code(process, addr)) {
+            return None;
+        }
+        let outermost = self.frames(process, last).pop().and_then(|frame| frame.function);
+        (!outermost.is_some_and(|function| runtime::is_start(&function))).then_some(file)
     }
 
     /// The kernel's symbols, read when the first of them is wanted.
@@ -282,6 +313,17 @@ fn is_kernel(addr: u64) -> bool {
 fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
     if problems.len() < MAX_PROBLEMS {
         problems.insert(problem.to_string());
+    }
+}
+
+impl Unwind for Symbols {
+    fn unwind(&mut self, copy: &StackCopy) -> Unwound {
+        let Some(known) = self.processes.get(&copy.process) else {
+            let addresses = vec![copy.registers.ip];
+            return Unwound { addresses, slots: None, end: End::NoInformation, by_frame_pointers: false };
+        };
+        let generated = |address| known.generated.function(address).is_some();
+        self.unwinder.unwind(copy, &known.space, &self.files, generated)
     }
 }
 

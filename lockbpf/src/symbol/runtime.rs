@@ -43,6 +43,32 @@ pub(super) fn takes_lock_first(function: &str) -> bool {
         .is_some_and(|call| call.contains("lock"))
 }
 
+/// Functions in which threads and programs begin: of C, musl, C libraries linked statically, Go.
+const STARTS: &[&str] = &[
+    "main",
+    "_start",
+    "start",
+    "start_c",
+    "__clone",
+    "__clone3",
+    "clone3",
+    "start_thread",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "libc_start_main_stage2",
+    "runtime.goexit",
+    "runtime.goexit.abi0",
+    "runtime.mstart",
+    "runtime.mstart.abi0",
+    "runtime.rt0_go.abi0",
+];
+
+/// Whether a thread or program begins in a function, by its demangled name.
+pub(super) fn is_start(function: &str) -> bool {
+    STARTS.contains(&function)
+}
+
 /// Whether a function is part of locking, by its demangled name.
 pub(super) fn is_locking(function: &str) -> bool {
     let name = function.trim_start_matches(['_', '<']);

@@ -112,6 +112,8 @@ pub(crate) struct Party {
     pub(crate) file: Option<String>,
     #[serde(default)]
     pub(crate) line: Option<u32>,
+    #[serde(default)]
+    pub(crate) stack: Vec<Value>,
     pub(crate) wait_ns: f64,
     pub(crate) share: f64,
 }
