@@ -4,7 +4,8 @@
 //! Floors, from the ground up; a module uses lower floors only:
 //! [`units`], [`id`], [`histogram`], [`quality`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
 //! [`totals`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`]; beside them [`capture`]
-//! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know, and the formats of
+//! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), both with [`golang`] for Go programs, which the report does not
+//! know, and the formats of
 //! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them.
 
 pub mod analysis;
@@ -17,6 +18,7 @@ pub mod decode;
 pub mod diff;
 pub mod estimate;
 pub mod event;
+pub mod golang;
 pub mod governor;
 pub mod graph;
 pub mod histogram;

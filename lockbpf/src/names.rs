@@ -3,6 +3,7 @@
 
 use crate::id::{Lock, Process, Site, Tid};
 use crate::stack::Role;
+use lockbpf_common::goroutine::{self, Goroutine};
 
 /// One function on a stack; inlined functions are frames of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,6 +66,14 @@ pub fn place(frames: &[Frame]) -> Option<&Frame> {
     frames.iter().find(|frame| !frame.is_wrapper()).or(frames.last())
 }
 
+/// What is told of a goroutine; `None` for a thread.
+fn goroutine_name(tid: Tid) -> Option<String> {
+    Some(match goroutine::goroutine(tid.0)? {
+        Goroutine::Number(number) => format!("goroutine {number}"),
+        Goroutine::Address(address) => format!("goroutine at …{address:x}"),
+    })
+}
+
 /// Source of names.
 pub trait Names {
     /// The functions at a return address, innermost (most deeply inlined) first; never empty.
@@ -97,9 +106,9 @@ pub trait Names {
         None
     }
 
-    /// What the input itself calls a thread, where that is not its number.
-    fn thread_id(&mut self, _tid: Tid) -> Option<String> {
-        None
+    /// What the input itself calls a thread, where that is not its number; a goroutine of a Go program by its own.
+    fn thread_id(&mut self, tid: Tid) -> Option<String> {
+        goroutine_name(tid)
     }
 
     /// The number that the input itself calls a thread, where [`Names::thread_id`] is a number too large for [`Tid`].

@@ -18,6 +18,7 @@ mod examples;
 mod export;
 mod focus;
 mod forks;
+mod go;
 mod kernel_locks;
 mod kinds;
 mod lifecycle;

@@ -9,6 +9,7 @@ pub mod elf;
 pub mod feature;
 pub mod focus;
 pub mod gates;
+pub mod go;
 pub mod governor;
 pub mod inflight;
 pub mod kernel;

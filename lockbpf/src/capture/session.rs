@@ -24,6 +24,7 @@ use aya::programs::Program;
 use aya_log::EbpfLogger;
 use lockbpf_common::config::{Config, Control, MAX_THREADS, comm_words, mode};
 use lockbpf_common::counter::Counter;
+use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::kind::Via;
 use lockbpf_common::order::{OrderKey, OrderSums};
@@ -31,7 +32,7 @@ use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS, SERIAL_SLOT};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 use nix::time::{ClockId, clock_gettime};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -281,7 +282,8 @@ impl Session {
             .filter(|s| s.tid != 0)
             .map(|s| thread_totals(end, &s))
             .collect();
-        let open_waits = self.waits_with_stacks()?;
+        let mut open_waits = self.waits_with_stacks()?;
+        open_waits.extend(self.waits_of_goroutines()?);
         let orders = self.orders()?;
         let stacks = self.stacks()?;
         let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
@@ -331,6 +333,36 @@ impl Session {
             waits.extend(open_wait(*tid, wait).map(|open| OpenWait { stack, ..open }));
         }
         Ok(waits)
+    }
+
+    /// The waits in progress of goroutines, of processes that are there. Their stacks are not known: they are not those of threads.
+    /// Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
+    fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        if self.gates.is_none() {
+            return Ok(Vec::new());
+        }
+        let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;
+        let there = |pid: u32| std::path::Path::new("/proc").join(pid.to_string()).exists();
+        let known = processes.iter().filter_map(Result::ok);
+        let known: HashSet<u64> = known.filter(|&(pid, _)| there(pid)).map(|(_, entry)| entry.process).collect();
+        let waits: BpfHashMap<_, GoroutineKey, GoroutineWait> = self.map("GO_CALLS")?.try_into()?;
+        let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains(&key.process)).filter_map(
+            |(key, wait)| {
+                let process = Process(u32::try_from(key.process).ok()?);
+                Some(OpenWait {
+                    tid: Tid(wait.tid),
+                    lock: Lock { process, addr: wait.lock },
+                    site: Some(Site { process, addr: wait.site }),
+                    since: Time(wait.attempt_ns),
+                    owner: None,
+                    stack: None,
+                    via: Via::from_u8(u8::try_from(wait.via).ok()?)?,
+                    expected: None,
+                    before_start: false,
+                })
+            },
+        );
+        Ok(open.collect())
     }
 
     fn waiting(&self) -> Result<Vec<(u32, Waiting)>, CaptureError> {

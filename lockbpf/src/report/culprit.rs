@@ -84,7 +84,7 @@ pub(super) fn culprits(
         let (place, tid) = match who {
             Who::Thread(tid) if all.get(&lock).is_some_and(|g| !g.is_lock()) => {
                 let tid = places.thread(tid);
-                (elsewhere(&format!("thread {tid}")), Some(tid))
+                (elsewhere(&tid.in_words()), Some(tid))
             }
             _ => holder_place(who, places),
         };

@@ -66,6 +66,7 @@ fn sites(pid: u32) -> Vec<ProbeSite> {
             function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol).expect("a function without a row"),
             file_offset: site.file_offset,
             stepped: false,
+            detail: site.detail,
         })
         .collect()
 }

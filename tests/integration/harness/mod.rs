@@ -5,6 +5,7 @@ pub(crate) mod build;
 pub(crate) mod capture;
 pub(crate) mod estimates;
 pub(crate) mod exact;
+pub(crate) mod go;
 pub(crate) mod observer;
 pub(crate) mod privilege;
 pub(crate) mod process;

@@ -4,6 +4,7 @@ use super::error::Unusable;
 use super::file::File;
 use crate::capture::attach::ProbeSite;
 use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc};
+use crate::capture::go;
 use crate::capture::probe_table::{FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
 use lockbpf_common::function::SPIN_TRIED;
@@ -19,6 +20,8 @@ pub struct Site {
     pub file_offset: u64,
     /// Where that is in the function, at which price and why.
     pub placement: Placement,
+    /// What else the program is told by the cookie ([`lockbpf_common::gate::with_detail`]); 0 for nothing.
+    pub detail: u16,
 }
 
 /// A function that should be probed and cannot be.
@@ -57,15 +60,17 @@ impl Library {
     /// Its probes, at the cheapest correct instructions or at the functions' first ones.
     pub fn probe_sites(&self, at_entry: bool) -> impl Iterator<Item = ProbeSite> {
         self.sites.iter().filter_map(move |site| {
-            let back = if at_entry && site.function.code != SPIN_TRIED { site.placement.offset } else { 0 };
+            let fixed = site.function.code == SPIN_TRIED || site.placement.reason == Reason::Return;
+            let back = if at_entry && !fixed { site.placement.offset } else { 0 };
             Some(ProbeSite {
                 path: self.path.clone(),
                 file: (self.dev, self.ino),
                 display: self.display.clone(),
-                function: FUNCTIONS.iter().find(|f| **f == site.function)?,
+                function: FUNCTIONS.iter().chain(go::functions()).find(|f| **f == site.function)?,
                 file_offset: site.file_offset.checked_sub(back)?,
                 // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
                 stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
+                detail: site.detail,
             })
         })
     }
@@ -85,9 +90,12 @@ pub(super) type Verdict = Result<(), Unusable>;
 
 /// Reads a file and places its probes; `None` for the empty libpthread that glibc has kept since 2.34.
 pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library> {
-    let image = fs::read(&file.path)
-        .map_err(|error| Unusable::Unreadable(error.to_string()))
-        .and_then(|data| Ok(elf::locate(&data, FUNCTIONS)?));
+    let data = fs::read(&file.path).map_err(|error| Unusable::Unreadable(error.to_string()));
+    let go = match &data {
+        Ok(data) if role == Role::Executable => Arch::host().and_then(|arch| go::examine(data, arch)),
+        _ => None,
+    };
+    let image = data.and_then(|data| Ok(elf::locate(&data, FUNCTIONS)?));
     let mut library = Library {
         path: file.path.clone(),
         display: display.to_string_lossy().into_owned(),
@@ -108,8 +116,13 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
                 return None;
             }
             library.missing = missing(&image, role);
-            match judge(&image, role, &library.missing) {
-                Ok(()) => library.sites = sites(&image),
+            let found = match go {
+                // A cgo program has C functions too, but Go's own locks are what it waits for.
+                Some(points) if Some(image.headers.arch) == Arch::host() => points.map(from_go),
+                _ => judge(&image, role, &library.missing).map(|()| sites(&image)),
+            };
+            match found {
+                Ok(sites) => library.sites = sites,
                 Err(why) => library.unusable = Some(why),
             }
             library.image = Some(image);
@@ -129,10 +142,6 @@ fn judge(image: &Image, role: Role, missing: &[Missing]) -> Verdict {
         return Err(Unusable::ForeignProcessor);
     }
     if role == Role::Executable {
-        // A cgo program has C functions too, but Go's own locks are what it waits for.
-        if image.go {
-            return Err(Unusable::Go);
-        }
         if !image.has_symbols {
             return Err(Unusable::StaticWithoutSymbols);
         }
@@ -188,9 +197,16 @@ fn sites(image: &Image) -> Vec<Site> {
         } else {
             prologue::at_entry(arch, &code.bytes, code.vaddr, Reason::ExtentUnknown)
         };
-        Some(Site { function, file_offset: code.file_offset.checked_add(placement.offset)?, placement })
+        let file_offset = code.file_offset.checked_add(placement.offset)?;
+        Some(Site { function, file_offset, placement, detail: 0 })
     };
     image.functions.iter().filter_map(place).collect()
+}
+
+fn from_go(points: Vec<go::Point>) -> Vec<Site> {
+    let site =
+        |go::Point { function, file_offset, placement, detail }| Site { function, file_offset, placement, detail };
+    points.into_iter().map(site).collect()
 }
 
 #[cfg(test)]
@@ -236,8 +252,6 @@ mod tests {
         let code = |_: &Function| some_code();
         assert_eq!(verdict(&image(Libc::Musl, code), Role::CLibrary), Ok(()));
         assert_eq!(verdict(&image(Libc::Unknown, code), Role::CLibrary), Err(Unusable::UnknownLibc));
-        let go = Image { go: true, ..image(Libc::Glibc(None), code) };
-        assert_eq!(verdict(&go, Role::Executable), Err(Unusable::Go));
         let stripped = Image { has_symbols: false, ..image(Libc::Unknown, |_| Found::Absent) };
         assert_eq!(verdict(&stripped, Role::Executable), Err(Unusable::StaticWithoutSymbols));
         let lockless = image(Libc::Glibc(None), |_| Found::Absent);

@@ -11,6 +11,7 @@ pub use error::{TargetError, Unusable};
 pub use library::{Library, Missing, Site};
 
 use super::elf::{self, Linkage};
+use super::go;
 use file::{File, FileId, is_c_library};
 use library::{Role, Verdict, examine};
 use std::collections::HashMap;
@@ -178,9 +179,8 @@ impl Collector {
             verdict = better(verdict, found);
             seen.push((mapping.inode, mapping.path));
         }
-        if verdict == Err(Unusable::NoLibc) {
-            verdict = self.executable(pid, &proc.join("exe"));
-        }
+        let own = self.executable(pid, &proc.join("exe"), verdict != Err(Unusable::NoLibc));
+        verdict = better(verdict, own);
         let unusable = match verdict {
             Err(Unusable::Stubs(version)) => Some(Unusable::NoThreads(version)),
             other => other.err(),
@@ -188,16 +188,21 @@ impl Collector {
         Ok(Process { pid: Some(pid), name: process.name, unusable })
     }
 
-    fn executable(&mut self, pid: u32, link: &Path) -> Verdict {
+    /// Looks into the executable of a process that has found a C library or not: one that is static has its own lock
+    /// functions, and Go's are in the executable in any case.
+    fn executable(&mut self, pid: u32, link: &Path, has_library: bool) -> Verdict {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
         let path = fs::read_link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
-        // Dynamic executables may be huge; their headers are enough to leave them alone.
-        let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
-        match elf::headers(&cache)?.linkage {
-            Linkage::Dynamic { .. } => Err(Unusable::NoLibc),
-            Linkage::Static | Linkage::Library => self.add(&file, &path, Role::Executable, Some(pid)),
+        if let Entry::Vacant(new) = self.known.entry(file.id) {
+            // Dynamic executables may be huge; their headers are enough to leave them alone.
+            let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
+            let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
+            if dynamic && !go::is_go(&cache) {
+                new.insert(None);
+            }
         }
+        self.add(&file, &path, Role::Executable, Some(pid))
     }
 
     /// Takes in a file that a process uses, and says whether it can be probed.
@@ -286,13 +291,17 @@ mod tests {
     #[test]
     fn errors_say_what_can_be_done() {
         let targets = Targets {
-            processes: vec![Process { pid: Some(7), name: "caddy".to_owned(), unusable: Some(Unusable::Go) }],
+            processes: vec![Process {
+                pid: Some(7),
+                name: "caddy".to_owned(),
+                unusable: Some(Unusable::OldGo("go1.17.3".to_owned())),
+            }],
             ..Targets::default()
         };
         assert_eq!(
             targets.check_full_tier().unwrap_err().to_string(),
-            "failed to attach to pid 7 (caddy): it is a Go program, whose locks do not go through a C library; \
-             `--futex-only` still shows its waits"
+            "failed to attach to pid 7 (caddy): it was made by a Go before 1.18 (go1.17.3), whose calls lockbpf cannot \
+             read; `--futex-only` still shows its waits"
         );
         assert!(targets.check_any().unwrap_err().to_string().contains("none of the 1 processes"));
         assert_eq!(Unusable::Elf(ElfError::NotElf).to_string(), "it is not an ELF file");
