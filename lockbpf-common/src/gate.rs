@@ -71,7 +71,7 @@ pub const fn condition(code: u8) -> u16 {
 #[must_use]
 #[inline(always)]
 pub const fn goroutine(offset: u16) -> u16 {
-    if offset % 8 != 0 || offset >= 2_048 { 0 } else { offset / 8 << GOROUTINE_SHIFT }
+    if !offset.is_multiple_of(8) || offset >= 2_048 { 0 } else { (offset / 8) << GOROUTINE_SHIFT }
 }
 
 /// Where a goroutine's number is in its descriptor, bytes; 0 if that is not known.
