@@ -239,6 +239,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);
+    census.unite(&mut harvest);
     if let Some(status) = ready.launched.as_mut().and_then(Launched::end)
         && !status.success()
     {
