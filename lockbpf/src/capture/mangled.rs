@@ -5,6 +5,7 @@ use super::probe_table::{By, Function, Runtime};
 use super::prologue::{self, Arch, Reason};
 use super::target::Site;
 use lockbpf_common::via::Via;
+use memchr::memmem;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadRef};
@@ -89,7 +90,7 @@ fn read(data: &[u8], arch: Arch) -> object::read::Result<Vec<Site>> {
 fn has_parts(name: &[u8], parts: &[&str]) -> bool {
     let mut rest = name;
     let all = parts.iter().all(|part| {
-        let found = rest.windows(part.len()).position(|window| window == part.as_bytes());
+        let found = memmem::find(rest, part.as_bytes());
         found.and_then(|at| rest.get(at + part.len()..)).is_some_and(|behind| {
             rest = behind;
             true

@@ -409,6 +409,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         tracefs: ready.tracefs,
         kernel_locks: ready.kernel,
         plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
+        rare: true,
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),
     })
