@@ -3,7 +3,7 @@
 
 use crate::calls::return_address;
 use crate::emit::emit_for;
-use crate::section::{attempt, fits, settle};
+use crate::section::{attempt, fits};
 use crate::thread::{Thread, tid};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
@@ -21,7 +21,6 @@ const SIZE: u64 = 20;
 /// Entry of `pthread_barrier_wait`, at `now`. Returns whether its return is of interest where it can be watched.
 #[inline(always)]
 pub fn arrive(ctx: &ProbeContext, t: &mut Thread, now: u64) -> bool {
-    settle(t);
     let barrier: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
     if !fits(barrier, site) {

@@ -5,7 +5,6 @@ use crate::atomic::add;
 use crate::gate::opened_boottime;
 use crate::lock::{Seen, see, see_glibc};
 use crate::maps::count;
-use crate::off_cpu::record_absence;
 use crate::process::start_boottime;
 use crate::section::{
     End, acquired, attempt, close, contend, contend_held, failed, fits, hold, release_held, settle, sums,
@@ -52,7 +51,6 @@ pub fn return_address(ctx: &ProbeContext) -> u64 {
 /// contended, from the end of the last sleep for it.
 #[inline(always)]
 pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
-    settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = t.site(lock, return_address(ctx));
     // Functions of musl are watched to their return.
@@ -111,10 +109,6 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
 #[inline(always)]
 pub fn attempt_watched(ctx: &ProbeContext, t: &mut Thread, via: u32, now: u64) -> bool {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    if is_inside(t, lock) {
-        return false;
-    }
-    settle(t);
     let returns_to = return_address(ctx);
     let site = t.site(lock, returns_to);
     if !fits(lock, site) {
@@ -139,10 +133,11 @@ pub fn attempt_watched(ctx: &ProbeContext, t: &mut Thread, via: u32, now: u64) -
     true
 }
 
-/// Whether the thread is inside a call on this lock already: musl's functions call one another.
+/// Whether the thread is inside a call on the same lock or condition variable already: musl's functions call one another.
 #[inline(always)]
-fn is_inside(t: &Thread, lock: u64) -> bool {
-    t.is_musl() && t.pending.via != 0 && t.pending.lock == lock
+pub fn is_inside(t: &Thread, ctx: &ProbeContext) -> bool {
+    let object: u64 = ctx.arg(0).unwrap_or(0);
+    t.is_musl() && t.pending.via != 0 && (t.pending.lock == object || t.pending.cond == object)
 }
 
 /// Entry of a function that calls a probed one with the same first argument.
@@ -187,8 +182,6 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
 /// Entry of unlock of a mutex or read-write lock of glibc, at `now`.
 #[inline(always)]
 pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
-    record_absence(t);
-    settle(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let Some(i) = t.find(lock) else {
         unexpected_release(t);
@@ -206,11 +199,6 @@ pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
 #[inline(always)]
 pub fn release_other(ctx: &ProbeContext, t: &mut Thread, now: u64, function: u64) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    if is_inside(t, lock) {
-        return;
-    }
-    record_absence(t);
-    settle(t);
     let Some(i) = t.find(lock) else {
         // glibc's `pthread_spin_init` is the same code as its unlock.
         if function == RELEASE {

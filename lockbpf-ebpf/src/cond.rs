@@ -5,8 +5,7 @@
 use crate::atomic::add;
 use crate::calls::{return_address, unexpected_release};
 use crate::lock::{see, see_mutex};
-use crate::off_cpu::record_absence;
-use crate::section::{End, attempt, close, fits, settle, sums, tally};
+use crate::section::{End, attempt, close, fits, sums, tally};
 use crate::thread::Thread;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
@@ -16,12 +15,6 @@ use lockbpf_common::sums::SumKey;
 #[inline(always)]
 pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64, musl: bool) -> bool {
     let cond: u64 = ctx.arg(0).unwrap_or(0);
-    if musl && t.pending.via == Via::CondReacquire as u32 && t.pending.cond == cond {
-        // musl's forms call one another.
-        return false;
-    }
-    record_absence(t);
-    settle(t);
     let lock: u64 = ctx.arg(1).unwrap_or(0);
     let returns_to = return_address(ctx);
     let site = t.site(cond, returns_to);

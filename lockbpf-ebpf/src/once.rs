@@ -5,7 +5,7 @@
 //! initialiser, in vain or not, and that is the release. musl wakes only if somebody waits; of its calls only those that wait are counted.
 
 use crate::calls::return_address;
-use crate::section::{End, attempt, close, contend, fits, hold, settle};
+use crate::section::{End, attempt, close, contend, fits, hold};
 use crate::thread::{Held, Thread, now};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_probe_read_user;
@@ -27,7 +27,6 @@ pub fn enter(ctx: &ProbeContext, t: &mut Thread) {
     if state & STATE == DONE {
         return;
     }
-    settle(t);
     let site = t.site(control, return_address(ctx));
     if !fits(control, site) {
         return;

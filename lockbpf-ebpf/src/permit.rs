@@ -8,7 +8,7 @@ use crate::atomic::add;
 use crate::calls::return_address;
 use crate::futex::INTERRUPTED;
 use crate::lock::see;
-use crate::section::{attempt, contend, failed, fits, settle as settle_any, sums, tally};
+use crate::section::{attempt, contend, failed, fits, sums, tally};
 use crate::thread::{Thread, now};
 use crate::unseen;
 use aya_ebpf::programs::ProbeContext;
@@ -18,7 +18,6 @@ use lockbpf_common::sums::SumKey;
 /// Entry of `sem_wait` and its timed forms.
 #[inline(always)]
 pub fn wait(ctx: &ProbeContext, t: &mut Thread, via: u32) {
-    settle_any(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = return_address(ctx);
     if !fits(lock, site) {
@@ -51,7 +50,6 @@ pub fn settle(t: &mut Thread) -> u32 {
 /// Entry of `sem_post`, at `now`.
 #[inline(always)]
 pub fn post(ctx: &ProbeContext, t: &mut Thread, now: u64) {
-    settle_any(t);
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     if lock == 0 || t.permit.lock != lock {
         return;

@@ -2,9 +2,10 @@
 //! (kernel 6.13), or a pair of programs on older kernels. The cookie tells which function it is.
 
 use crate::barrier;
-use crate::calls::{attempt_lock, attempt_returned, attempt_watched, release, release_other, wrapped};
+use crate::calls::{attempt_lock, attempt_returned, attempt_watched, is_inside, release, release_other, wrapped};
 use crate::cond;
 use crate::gate::pass;
+use crate::off_cpu::record_absence;
 use crate::once;
 use crate::permit;
 use crate::section::settle;
@@ -35,6 +36,9 @@ pub fn entries(ctx: ProbeContext) -> u32 {
     // An attempt to lock reads the clock itself, as late as possible; all others begin now.
     let now = if function < RELEASE { 0 } else { now() };
     let Some(t) = pass(cookie) else { return 0 };
+    // Here and not in each branch, so that the verifier follows it once.
+    record_absence(t);
+    settle(t);
     match function {
         RELEASE => release(&ctx, t, now),
         COND_WAIT => {
@@ -54,6 +58,14 @@ pub fn others(ctx: ProbeContext) -> u32 {
     let now = now();
     let cookie = cookie_of(&ctx);
     let Some(t) = pass(cookie) else { return 0 };
+    if is_inside(t, &ctx) {
+        return 0;
+    }
+    record_absence(t);
+    // A spin lock's probe is hit at each try.
+    if t.pending.via != Via::SpinLock as u32 {
+        settle(t);
+    }
     match gate::function(cookie) {
         function @ (RELEASE | SPIN_RELEASE) => release_other(&ctx, t, now, function),
         #[cfg(bpf_target_arch = "x86_64")]
@@ -79,6 +91,10 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now);
         return 0;
     }
+    if is_inside(t, &ctx) {
+        return DECLINE;
+    }
+    settle(t);
     u32::from(!watch(&ctx, t, gate::function(cookie), now))
 }
 
@@ -87,7 +103,10 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
 pub fn call_entered(ctx: ProbeContext) -> u32 {
     let now = now();
     let cookie = cookie_of(&ctx);
-    if let Some(t) = pass(cookie) {
+    if let Some(t) = pass(cookie)
+        && !is_inside(t, &ctx)
+    {
+        settle(t);
         watch(&ctx, t, gate::function(cookie), now);
     }
     0

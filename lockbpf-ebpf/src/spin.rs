@@ -5,7 +5,7 @@ use crate::maps::{FutexWord, SPINNERS};
 #[cfg(bpf_target_arch = "x86_64")]
 use crate::{
     calls::return_address,
-    section::{acquired, attempt, contend, fits, settle},
+    section::{acquired, attempt, contend, fits},
     thread::Thread,
 };
 #[cfg(bpf_target_arch = "x86_64")]
@@ -38,7 +38,6 @@ pub fn tried(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     let taken = unsafe { (*ctx.regs).eflags } & ZERO == 0;
     let again = t.pending.via == Via::SpinLock as u32 && t.pending.lock == lock;
     if !again {
-        settle(t);
         let site = return_address(ctx);
         if !fits(lock, site) {
             return;
