@@ -43,6 +43,8 @@ pub mod mode {
     pub const COMM: u32 = 1 << 2;
     /// Only threads in the tid map.
     pub const TIDS: u32 = 1 << 3;
+    /// Only threads in the cgroup of the cgroup map, or below it.
+    pub const CGROUP: u32 = 1 << 4;
 }
 
 const _: () = assert!(size_of::<Config>() == 56);

@@ -3,12 +3,14 @@
 use super::CaptureError;
 use super::attach::{FutexTier, ProbeSite, Tracepoints};
 use super::btf::{Btf, TaskOffsets};
+use super::cgroup::Cgroup;
 use super::gates::Gates;
 use super::object;
 use super::open_stacks::{OpenStacks, Waiter};
 use super::placer::{Mechanism, Placer};
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
+use super::target::FileKey;
 use crate::deadlock::LockOrder;
 use crate::decode::{Decoded, decode, thread_totals};
 use crate::event::ProcessSeen;
@@ -18,7 +20,7 @@ use crate::quality::{FailedProbe, Quality};
 use crate::sums::KernelSums;
 use crate::units::Time;
 use aya::Ebpf;
-use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
+use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya_log::EbpfLogger;
 use lockbpf_common::config::{Config, Control, MAX_THREADS, comm_words, mode};
 use lockbpf_common::counter::Counter;
@@ -38,6 +40,8 @@ pub enum Scope {
     Pids(Vec<u32>),
     /// Every process but this one.
     SystemWide,
+    /// Every process in a cgroup, or below it, at each moment. Its probes are placed as the processes are admitted.
+    Cgroup(Cgroup),
 }
 
 /// What to observe, and how much of it to record.
@@ -82,6 +86,8 @@ pub struct Session {
     gates: Option<Gates>,
     mechanism: Mechanism,
     placed: usize,
+    /// Processes of which only waits are seen, for want of slots.
+    refused: u64,
     _tracepoints: Tracepoints,
     rings: Rings,
     futex_tier: FutexTier,
@@ -99,6 +105,10 @@ impl Session {
         let mut ebpf = object::load(&config(options), options.task_offsets.tgid, options.kernel_log)?;
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
+        if let Scope::Cgroup(cgroup) = &options.scope {
+            let map = ebpf.map_mut("CGROUP").ok_or(CaptureError::NoMap("CGROUP"))?;
+            CgroupArray::try_from(map)?.set(0, cgroup.dir(), 0)?;
+        }
         // Before the kernel log takes its map: these programs are relocated against every map.
         let full = if options.futex_only {
             None
@@ -121,7 +131,7 @@ impl Session {
         let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
         let mut quality = Quality { failed_probes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
-        let mut placed = 0;
+        let (mut placed, mut refused) = (0, 0);
         let mut gates = None;
         match full {
             Some((placer, sched)) => {
@@ -129,6 +139,7 @@ impl Session {
                 let mut full = Gates::new(&mut ebpf, placer, sched, sites)?;
                 place(&mut full, &options.scope, options.governed)?;
                 placed = full.placed();
+                refused = full.refused();
                 let failed = full.take_failed();
                 if !sites.is_empty() && placed == 0 && !failed.is_empty() {
                     let reason = failed.into_iter().next().map(|f| f.reason);
@@ -148,6 +159,7 @@ impl Session {
             gates,
             mechanism,
             placed,
+            refused,
             _tracepoints: tracepoints,
             rings,
             futex_tier,
@@ -167,13 +179,14 @@ impl Session {
         }
     }
 
-    /// Observes one more process, unless a governor does.
+    /// Observes one more process, unless a governor does: in these files, or, with `None`, in all that are known.
     ///
     /// # Errors
     /// When a map cannot be written.
-    pub fn admit(&mut self, pid: u32) -> Result<(), CaptureError> {
+    pub fn admit(&mut self, pid: u32, files: Option<Vec<FileKey>>) -> Result<(), CaptureError> {
         let Some(gates) = &mut self.gates else { return Ok(()) };
-        gates.observe(pid)?;
+        gates.observe(pid, files)?;
+        self.refused = gates.refused();
         self.placed = gates.placed();
         let failed = gates.take_failed();
         self.failed(failed);
@@ -183,6 +196,11 @@ impl Session {
     /// The gates, for a governor that opens and closes them from now on.
     pub fn take_gates(&mut self) -> Option<Gates> {
         self.gates.take()
+    }
+
+    /// So many processes were found to be beyond those that can be observed fully.
+    pub fn refused(&mut self, processes: u64) {
+        self.refused = processes;
     }
 
     /// What could not be placed: told once, however often it was tried.
@@ -278,6 +296,9 @@ impl Session {
             if total > 0 {
                 quality.counters.insert(counter.name(), total);
             }
+        }
+        if self.refused > 0 {
+            quality.counters.insert(Counter::SlotsFull.name(), self.refused);
         }
         Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
     }
@@ -387,7 +408,8 @@ pub(super) fn clock(id: ClockId) -> u64 {
 fn config(options: &Options) -> Config {
     let mut bits = 0;
     for (bit, on) in [
-        (mode::SYSTEM_WIDE, options.scope == Scope::SystemWide),
+        (mode::SYSTEM_WIDE, matches!(options.scope, Scope::SystemWide | Scope::Cgroup(_))),
+        (mode::CGROUP, matches!(options.scope, Scope::Cgroup(_))),
         (mode::ALL_EVENTS, options.all_events),
         (mode::COMM, options.comm.is_some()),
         (mode::TIDS, !options.tids.is_empty()),
@@ -419,10 +441,11 @@ fn config(options: &Options) -> Config {
 fn place(gates: &mut Gates, scope: &Scope, governed: bool) -> Result<(), CaptureError> {
     match scope {
         Scope::SystemWide if governed => {}
+        Scope::Cgroup(_) => {}
         Scope::SystemWide => gates.place(0),
         Scope::Pids(pids) => {
             for &pid in pids {
-                match gates.admit(pid)? {
+                match gates.admit(pid, None)? {
                     Some(slot) => gates.place(slot),
                     None => gates.refuse(pid)?,
                 }

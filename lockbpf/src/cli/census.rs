@@ -49,6 +49,13 @@ impl Census {
         }
     }
 
+    /// Takes note of what these processes have loaded since.
+    pub(super) fn refresh_some(&mut self, pids: &[u32]) {
+        for seen in self.processes.values().filter(|seen| pids.contains(&seen.pid)) {
+            self.symbols.refresh(seen.process);
+        }
+    }
+
     /// Takes note of the code that the observed processes have generated since.
     pub(super) fn refresh_generated(&mut self) {
         for &process in self.processes.keys() {

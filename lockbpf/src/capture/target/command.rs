@@ -3,7 +3,7 @@
 use super::error::{TargetError, Unusable};
 use super::file::{File, is_c_library};
 use super::library::Role;
-use super::{Collector, Process, Targets};
+use super::{Process, Survey, Targets};
 use crate::capture::elf::{self, Linkage};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -27,21 +27,21 @@ pub fn of_command(command: &OsStr) -> Result<Targets, TargetError> {
     let cache = fs::File::open(&program).map_err(|error| failed(error.to_string()))?;
     let headers = elf::headers(&object::ReadCache::new(cache)).map_err(|error| failed(error.to_string()))?;
 
-    let mut collector = Collector::default();
+    let (mut survey, mut files) = (Survey::default(), Vec::new());
     let mut verdict = Err(Unusable::NoLibc);
     if let Linkage::Dynamic { interpreter } = headers.linkage {
         let libraries = list(&interpreter, &program).map_err(failed)?;
         for path in libraries.into_iter().filter(|path| is_c_library(path)) {
             let file = File::at(&path).map_err(|why| failed(why.to_string()))?;
-            let found = collector.add(&file, &path, Role::CLibrary, None);
+            let found = survey.add(&file, &path, Role::CLibrary, None, &mut files);
             verdict = super::better(verdict, found);
         }
     } else {
         let file = File::at(&program).map_err(|why| failed(why.to_string()))?;
-        verdict = collector.add(&file, &program, Role::Executable, None);
+        verdict = survey.add(&file, &program, Role::Executable, None, &mut files);
     }
-    let process = Process { pid: None, name, unusable: verdict.err() };
-    Ok(Targets { libraries: collector.libraries, processes: vec![process], ..Targets::default() })
+    let process = Process { pid: None, name, files, unusable: verdict.err() };
+    Ok(Targets { libraries: survey.take_new(), processes: vec![process], ..Targets::default() })
 }
 
 /// The program that the kernel would run.

@@ -7,8 +7,12 @@ use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc};
 use crate::capture::probe_table::{FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
 use lockbpf_common::function::SPIN_TRIED;
-use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file by device and inode number.
+pub type FileKey = (u64, u64);
 
 /// Where a probe goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +37,10 @@ pub struct Missing {
 /// A file with lock functions: a C library, or a static executable.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// By which this process reaches the file. May lead through a process's directory in `/proc`, so attach soon.
+    /// By which this process reached the file when it was found. May lead through a process's directory in `/proc`.
     pub path: PathBuf,
+    /// The file itself, whatever becomes of its path; `None` if it cannot be read.
+    pub open: Option<Arc<std::fs::File>>,
     /// Path as its users see it.
     pub display: String,
     /// Device number.
@@ -59,7 +65,7 @@ impl Library {
         self.sites.iter().filter_map(move |site| {
             let back = if at_entry && site.function.code != SPIN_TRIED { site.placement.offset } else { 0 };
             Some(ProbeSite {
-                path: self.path.clone(),
+                open: Arc::clone(self.open.as_ref()?),
                 file: (self.dev, self.ino),
                 display: self.display.clone(),
                 function: FUNCTIONS.iter().find(|f| **f == site.function)?,
@@ -85,11 +91,14 @@ pub(super) type Verdict = Result<(), Unusable>;
 
 /// Reads a file and places its probes; `None` for the empty libpthread that glibc has kept since 2.34.
 pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library> {
-    let image = fs::read(&file.path)
-        .map_err(|error| Unusable::Unreadable(error.to_string()))
-        .and_then(|data| Ok(elf::locate(&data, FUNCTIONS)?));
+    let read = read(&file.path).map_err(|error| Unusable::Unreadable(error.to_string()));
+    let (open, image) = match read {
+        Ok((open, data)) => (Some(Arc::new(open)), elf::locate(&data, FUNCTIONS).map_err(Unusable::Elf)),
+        Err(why) => (None, Err(why)),
+    };
     let mut library = Library {
         path: file.path.clone(),
+        open,
         display: display.to_string_lossy().into_owned(),
         dev: file.dev,
         ino: file.ino,
@@ -116,6 +125,13 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
         }
     }
     Some(library)
+}
+
+fn read(path: &Path) -> std::io::Result<(std::fs::File, Vec<u8>)> {
+    let mut open = std::fs::File::open(path)?;
+    let mut data = Vec::new();
+    open.read_to_end(&mut data)?;
+    Ok((open, data))
 }
 
 fn is_empty_libpthread(image: &Image) -> bool {

@@ -8,7 +8,7 @@ mod process;
 
 pub use command::of_command;
 pub use error::{TargetError, Unusable};
-pub use library::{Library, Missing, Site};
+pub use library::{FileKey, Library, Missing, Site};
 
 use super::elf::{self, Linkage};
 use file::{File, FileId, is_c_library};
@@ -25,6 +25,8 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Name of the main thread, or of the program.
     pub name: String,
+    /// The files in which its lock functions are probed.
+    pub files: Vec<FileKey>,
     /// Why none of its lock functions can be probed, if so.
     pub unusable: Option<Unusable>,
 }
@@ -95,20 +97,7 @@ impl Targets {
 /// If one of them does not exist, is no program, or may not be read. That its locks cannot be probed is no error here:
 /// see [`Targets::check_full_tier`].
 pub fn of_pids(pids: &[u32]) -> Result<Targets, TargetError> {
-    let mut collector = Collector::default();
-    let mut targets = Targets::default();
-    for &pid in pids {
-        let process = process::resolve(pid)?;
-        if process.pid != pid {
-            let (leader, name) = (process.pid, &process.name);
-            targets.notes.push(format!("{pid} is a thread of process {leader} ({name}), which is observed as a whole"));
-        }
-        if !targets.processes.iter().any(|p| p.pid == Some(process.pid)) {
-            targets.processes.push(collector.survey(process)?);
-        }
-    }
-    targets.libraries = collector.libraries;
-    Ok(targets)
+    Survey::default().of_pids(pids)
 }
 
 /// Every program there is but `exclude_pid`, also those in containers.
@@ -116,24 +105,15 @@ pub fn of_pids(pids: &[u32]) -> Result<Targets, TargetError> {
 /// # Errors
 /// Only if `/proc` itself cannot be read: processes that vanish or may not be read are counted instead.
 pub fn system_wide(exclude_pid: u32) -> Result<Targets, TargetError> {
-    let mut collector = Collector::default();
-    let mut targets = Targets::default();
-    for pid in process::all()?.into_iter().filter(|&pid| pid != exclude_pid) {
-        match process::resolve(pid).and_then(|process| collector.survey(process)) {
-            Ok(process) => targets.processes.push(process),
-            Err(TargetError::KernelThread { .. }) => {}
-            Err(TargetError::NoSuchProcess { .. } | TargetError::Zombie { .. }) => targets.skipped.vanished += 1,
-            Err(_) => targets.skipped.unreadable += 1,
-        }
-    }
-    targets.libraries = collector.libraries;
-    Ok(targets)
+    Ok(Survey::default().of_all(&process::all()?, exclude_pid))
 }
 
-/// What translates a process's code, if something does: probes in it would kill it.
-#[must_use]
-pub fn translator(pid: u32) -> Option<&'static str> {
-    process::translator(pid)
+/// Every process there is now, kernel threads included; some may be gone when they are looked at.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn all() -> Result<Vec<u32>, TargetError> {
+    process::all()
 }
 
 /// The verdict on a process that uses both: one usable file is enough, and a reason is better than none found.
@@ -144,51 +124,96 @@ fn better(so_far: Verdict, next: Verdict) -> Verdict {
     }
 }
 
-/// Files found so far.
+/// Files looked at so far, each once however many processes use it and whenever it is come across.
 #[derive(Default)]
-struct Collector {
+pub struct Survey {
     libraries: Vec<Library>,
+    /// Of these, how many were taken.
+    taken: usize,
     /// Position in `libraries`; `None` for a file in which there is nothing to look for.
     known: HashMap<FileId, Option<usize>>,
 }
 
-impl Collector {
+impl Survey {
+    /// Processes by pid; a thread's id stands for its process. With the files found for the first time.
+    ///
+    /// # Errors
+    /// If one of them does not exist, is no program, or may not be read. That its locks cannot be probed is no error here:
+    /// see [`Targets::check_full_tier`].
+    pub fn of_pids(&mut self, pids: &[u32]) -> Result<Targets, TargetError> {
+        let mut targets = Targets::default();
+        for &pid in pids {
+            let process = process::resolve(pid)?;
+            if process.pid != pid {
+                let (leader, name) = (process.pid, &process.name);
+                targets
+                    .notes
+                    .push(format!("{pid} is a thread of process {leader} ({name}), which is observed as a whole"));
+            }
+            if !targets.processes.iter().any(|p| p.pid == Some(process.pid)) {
+                targets.processes.push(self.look_at(process)?);
+            }
+        }
+        targets.libraries = self.take_new();
+        Ok(targets)
+    }
+
+    /// The programs among these processes, but `exclude_pid`, with the files found for the first time. Those that vanish or may
+    /// not be read are counted.
+    pub fn of_all(&mut self, pids: &[u32], exclude_pid: u32) -> Targets {
+        let mut targets = Targets::default();
+        for &pid in pids.iter().filter(|&&pid| pid != exclude_pid) {
+            match process::resolve(pid).and_then(|process| self.look_at(process)) {
+                Ok(process) => targets.processes.push(process),
+                Err(TargetError::KernelThread { .. }) => {}
+                Err(TargetError::NoSuchProcess { .. } | TargetError::Zombie { .. }) => targets.skipped.vanished += 1,
+                Err(_) => targets.skipped.unreadable += 1,
+            }
+        }
+        targets.libraries = self.take_new();
+        targets
+    }
+
+    /// The libraries found since this was asked last.
+    fn take_new(&mut self) -> Vec<Library> {
+        let new = self.libraries[self.taken..].to_vec();
+        self.taken = self.libraries.len();
+        new
+    }
+
     /// Looks for a process's lock functions: in its C library, else in its own executable.
-    fn survey(&mut self, process: process::Process) -> Result<Process, TargetError> {
+    fn look_at(&mut self, process: process::Process) -> Result<Process, TargetError> {
         let pid = process.pid;
         let proc = Path::new("/proc").join(pid.to_string());
         if let Some(translator) = process::translator(pid) {
-            return Ok(Process {
-                pid: Some(pid),
-                name: process.name,
-                unusable: Some(Unusable::Translated(translator)),
-            });
+            let unusable = Some(Unusable::Translated(translator));
+            return Ok(Process { pid: Some(pid), name: process.name, files: Vec::new(), unusable });
         }
         let mut verdict = Err(Unusable::NoLibc);
-        let mut seen = Vec::new();
+        let (mut seen, mut files) = (Vec::new(), Vec::new());
         for mapping in process::mappings(&process)?.into_iter().filter(|m| is_c_library(&m.path)) {
             if seen.contains(&(mapping.inode, mapping.path.clone())) {
                 continue;
             }
             let link = proc.join("map_files").join(&mapping.range);
             let found = match File::of_process(pid, &mapping.path, &link, mapping.inode) {
-                Ok(file) => self.add(&file, &mapping.path, Role::CLibrary, Some(pid)),
+                Ok(file) => self.add(&file, &mapping.path, Role::CLibrary, Some(pid), &mut files),
                 Err(why) => Err(why),
             };
             verdict = better(verdict, found);
             seen.push((mapping.inode, mapping.path));
         }
         if verdict == Err(Unusable::NoLibc) {
-            verdict = self.executable(pid, &proc.join("exe"));
+            verdict = self.executable(pid, &proc.join("exe"), &mut files);
         }
         let unusable = match verdict {
             Err(Unusable::Stubs(version)) => Some(Unusable::NoThreads(version)),
             other => other.err(),
         };
-        Ok(Process { pid: Some(pid), name: process.name, unusable })
+        Ok(Process { pid: Some(pid), name: process.name, files, unusable })
     }
 
-    fn executable(&mut self, pid: u32, link: &Path) -> Verdict {
+    fn executable(&mut self, pid: u32, link: &Path, files: &mut Vec<FileKey>) -> Verdict {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
         let path = fs::read_link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
@@ -196,12 +221,12 @@ impl Collector {
         let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
         match elf::headers(&cache)?.linkage {
             Linkage::Dynamic { .. } => Err(Unusable::NoLibc),
-            Linkage::Static | Linkage::Library => self.add(&file, &path, Role::Executable, Some(pid)),
+            Linkage::Static | Linkage::Library => self.add(&file, &path, Role::Executable, Some(pid), files),
         }
     }
 
-    /// Takes in a file that a process uses, and says whether it can be probed.
-    fn add(&mut self, file: &File, display: &Path, role: Role, pid: Option<u32>) -> Verdict {
+    /// Takes in a file that a process uses, and says whether it can be probed; if so, it is added to `files`.
+    fn add(&mut self, file: &File, display: &Path, role: Role, pid: Option<u32>, files: &mut Vec<FileKey>) -> Verdict {
         let index = match self.known.entry(file.id) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
@@ -219,7 +244,13 @@ impl Collector {
         if library.path.starts_with("/proc") && !file.is_fleeting() {
             library.path.clone_from(&file.path);
         }
-        library.unusable.clone().map_or(Ok(()), Err)
+        match &library.unusable {
+            Some(why) => Err(why.clone()),
+            None => {
+                files.push((library.dev, library.ino));
+                Ok(())
+            }
+        }
     }
 }
 
@@ -237,6 +268,7 @@ mod tests {
         targets.check_full_tier().unwrap();
         assert_eq!(targets.processes.len(), 1);
         let [library] = targets.libraries.as_slice() else { panic!("{:?}", targets.libraries) };
+        assert_eq!(targets.processes[0].files, [(library.dev, library.ino)]);
         let functions = FUNCTIONS.iter().filter(|f| f.runtime == Runtime::Glibc).count();
         assert_eq!((library.pids.as_slice(), library.sites.len()), (&[pid][..], functions));
         assert!(library.missing.is_empty() && library.unusable.is_none() && !library.path.starts_with("/proc"));
@@ -286,7 +318,12 @@ mod tests {
     #[test]
     fn errors_say_what_can_be_done() {
         let targets = Targets {
-            processes: vec![Process { pid: Some(7), name: "caddy".to_owned(), unusable: Some(Unusable::Go) }],
+            processes: vec![Process {
+                pid: Some(7),
+                name: "caddy".to_owned(),
+                files: Vec::new(),
+                unusable: Some(Unusable::Go),
+            }],
             ..Targets::default()
         };
         assert_eq!(
