@@ -67,6 +67,26 @@ fn by_number_with_plain_uprobes() {
     check(&cgroup, &["--cgroup", &id], &["--plain-uprobes"]);
 }
 
+#[test]
+fn more_processes_than_have_probes_of_their_own() {
+    let Some(_turn) = may_observe() else { return };
+    let name = unique("many");
+    let Some(cgroup) = Cgroup::make(&name) else { return };
+    let mut inside: Vec<Workload> = (0..20).map(|_| born_in(&cgroup, "counter 1 1 200")).collect();
+    let mut outside = Workload::start("counter 2 1 400");
+    let observer = Observer::start(&["--format", "json", "--cgroup", &name]);
+    inside.iter_mut().chain([&mut outside]).for_each(Workload::go);
+    let truths: Vec<_> = inside.iter_mut().map(Workload::finish).collect();
+    let stranger = outside.finish();
+    observer.interrupt();
+    let report = observer.report();
+    for truth in &truths {
+        assert_locks(truth, truth.pid, &report);
+    }
+    assert!(report.locks.iter().all(|lock| lock.pid != stranger.pid));
+    assert!(report.quality.impossible.values().all(|&n| n == 0), "{:?}", report.quality.impossible);
+}
+
 /// An id whose first digits are those of this process.
 fn container_id(last: char) -> String {
     format!("{:012x}{}", std::process::id(), last.to_string().repeat(52))

@@ -22,6 +22,10 @@ use std::time::Duration;
 /// are perf events, it places none, for seconds.
 const CROWDED: usize = MAX_SLOTS as usize / 2;
 
+/// So many processes have probes of their own before, if the kernel side filters, they are placed for all at once: each hit is
+/// offered to the links of all processes, at 40 ns each.
+const FEW: usize = 16;
+
 /// Every gate, and what observing each process has taken.
 pub struct Gates {
     placer: Placer,
@@ -36,6 +40,10 @@ pub struct Gates {
     placed: usize,
     /// Processes beyond the last slot.
     refused: u64,
+    /// Whether the kernel side lets nobody through but those that are to be observed, so that probes may be in all processes.
+    filtered: bool,
+    /// Whether they are.
+    common: bool,
 }
 
 /// One process's.
@@ -56,6 +64,7 @@ impl Gates {
         placer: Placer,
         sched: Sched,
         sites: &[ProbeSite],
+        filtered: bool,
     ) -> Result<Self, CaptureError> {
         let mut map = |name: &'static str| ebpf.take_map(name).ok_or(CaptureError::NoMap(name));
         let (gates, accounts, targets): (Map, Map, Map) = (map("GATES")?, map("ACCOUNTS")?, map("TARGETS")?);
@@ -70,6 +79,8 @@ impl Gates {
             failed: Vec::new(),
             placed: 0,
             refused: 0,
+            filtered,
+            common: false,
         })
     }
 
@@ -119,9 +130,18 @@ impl Gates {
     /// # Errors
     /// When a map cannot be written.
     pub fn observe(&mut self, pid: u32, files: Option<Vec<FileKey>>) -> Result<(), CaptureError> {
+        if self.common {
+            return Ok(());
+        }
         if let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid) {
             self.uses(slot as u32, files);
             return Ok(());
+        }
+        if self.filtered && self.occupied() >= FEW {
+            self.dismiss_exited();
+            if self.occupied() >= FEW && !translated_somewhere() {
+                return self.place_for_all();
+            }
         }
         if self.slots.len() >= CROWDED && self.slots.iter().skip(1).all(|slot| slot.pid != 0) {
             self.dismiss_exited();
@@ -138,6 +158,21 @@ impl Gates {
             return Ok(());
         }
         self.open(slot)
+    }
+
+    /// From now on the probes are in all processes that use the files. Sections in progress are cut.
+    fn place_for_all(&mut self) -> Result<(), CaptureError> {
+        for slot in 1..self.slots.len() as u32 {
+            self.close(slot)?;
+            self.remove(slot);
+        }
+        self.common = true;
+        self.place(0);
+        // Threads are not to take this opening for the one that they remember.
+        let epochs = self.slots.iter().map(|slot| slot.epoch).max().unwrap_or(0);
+        self.slots[0].epoch = epochs;
+        self.slots[0].gate.closed_ns = [clock(ClockId::CLOCK_MONOTONIC); CLOSINGS];
+        self.open(0)
     }
 
     /// Frees the slots of processes that have exited.
@@ -328,6 +363,12 @@ impl Slot {
     fn wants(&self, site: &ProbeSite) -> bool {
         self.files.as_ref().is_none_or(|files| files.contains(&site.file))
     }
+}
+
+/// Whether some process runs under a translator of code, which would translate breakpoints, too.
+fn translated_somewhere() -> bool {
+    let all = super::target::all().unwrap_or_default();
+    all.into_iter().any(|pid| super::target::translator(pid).is_some())
 }
 
 fn is_gone(pid: u32) -> bool {

@@ -21,18 +21,18 @@ const FEW: usize = 2;
 const GLANCE: Duration = Duration::from_millis(50);
 /// By how much a look is put off at most.
 const MAX_SPREAD: Duration = Duration::from_millis(100);
-/// Processes that have probes in place at one time. Each hit in a file is offered to the links of all of them, and each
-/// removal goes over all links for each process: what many links cost grows with their number, for everybody.
-const PLACES: usize = 64;
+/// Processes that have probes in place at one time. Each hit in a file is offered to the links of all of them, which makes it
+/// dearer by 3 % for each; and each removal goes over all links for each process that maps the file.
+const PLACES: usize = 12;
 /// Of these, places for processes that have used no CPU time so far, lest those that do have to wait for theirs.
-const EARLY: usize = PLACES / 2;
+const EARLY: usize = 8;
 /// Without CPU time for so long, a process gives its place to one that uses some.
 const IDLE: Duration = Duration::from_millis(300);
 /// After so long, a process gives its place to another that waits for one.
-const TURN: Duration = Duration::from_secs(2);
+const TURN: Duration = Duration::from_millis(1500);
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
-const ROTATE: Duration = Duration::from_millis(250);
+const ROTATE: Duration = Duration::from_millis(150);
 /// The governor's nice value: it needs little, but that at once, lest a window last longer than it should.
 const NICE: i32 = -10;
 

@@ -139,13 +139,16 @@ impl Newcomers {
             files.clear();
         }
         let own = std::process::id();
+        // An exec maps several files.
+        let mut members: HashMap<u32, bool> = HashMap::new();
         self.deaf |= events.drain(|pid, file| {
             let matters = match files.get(&file) {
                 None => true,
                 Some(has_locks) => *has_locks && !*shared,
             };
-            let theirs = |cgroup: &Cgroup| known.contains(&pid) || cgroup.contains(pid);
-            if pid != own && matters && !matches!(whom, Whom::Cgroup(cgroup) if !theirs(cgroup)) {
+            let mut is_member =
+                |cgroup: &Cgroup| known.contains(&pid) || *members.entry(pid).or_insert_with(|| cgroup.contains(pid));
+            if pid != own && matters && !matches!(whom, Whom::Cgroup(cgroup) if !is_member(cgroup)) {
                 noticed.entry(pid).or_default().push(file);
             }
         });

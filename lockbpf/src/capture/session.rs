@@ -136,7 +136,7 @@ impl Session {
         match full {
             Some((placer, sched)) => {
                 mechanism = placer.mechanism();
-                let mut full = Gates::new(&mut ebpf, placer, sched, sites)?;
+                let mut full = Gates::new(&mut ebpf, placer, sched, sites, matches!(options.scope, Scope::Cgroup(_)))?;
                 place(&mut full, &options.scope, options.governed)?;
                 placed = full.placed();
                 refused = full.refused();

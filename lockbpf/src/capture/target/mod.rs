@@ -116,6 +116,12 @@ pub fn all() -> Result<Vec<u32>, TargetError> {
     process::all()
 }
 
+/// What translates a process's code, if something does: probes in it would kill it.
+#[must_use]
+pub(super) fn translator(pid: u32) -> Option<&'static str> {
+    process::translator(pid)
+}
+
 /// The verdict on a process that uses both: one usable file is enough, and a reason is better than none found.
 fn better(so_far: Verdict, next: Verdict) -> Verdict {
     match (&so_far, &next) {
