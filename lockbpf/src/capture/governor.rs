@@ -21,7 +21,7 @@ const FEW: usize = 2;
 const GLANCE: Duration = Duration::from_millis(50);
 /// By how much a look is put off at most.
 const MAX_SPREAD: Duration = Duration::from_millis(100);
-/// Processes that have probes in place at one time. Each hit in a file is offered to the links of all of them, which makes it
+/// Processes that have probes in place at one time, unless more were named. Each hit in a file is offered to the links of all of them, which makes it
 /// dearer by 3 % for each; and each removal goes over all links for each process that maps the file.
 const PLACES: usize = 12;
 /// Of these, places for processes that have used no CPU time so far, lest those that do have to wait for theirs.
@@ -102,6 +102,7 @@ impl Governor {
             charges: BTreeMap::new(),
             slots: HashMap::new(),
             refused: VecDeque::new(),
+            places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
             exchanged: Time(0),
             tell,
         };
@@ -222,6 +223,8 @@ struct Work {
     slots: HashMap<u32, u32>,
     /// Processes for which there was no slot yet.
     refused: VecDeque<(u32, Option<Vec<FileKey>>)>,
+    /// Places, and of these early ones: those that were named have one each.
+    places: (usize, usize),
     /// When a place was last passed on.
     exchanged: Time,
     tell: UnboundedSender<Told>,
@@ -375,7 +378,8 @@ impl Work {
         let ago = |time: Time| Duration::from_nanos(reading.time.since(time).0);
         let Some(charge) = self.charges.get(&slot) else { return false };
         let works = charge.busy > charge.from.time && ago(charge.busy) < IDLE;
-        let free = self.gates.occupied() < if works { PLACES } else { EARLY };
+        let (places, early) = self.places;
+        let free = self.gates.occupied() < if works { places } else { early };
         if free || self.gates.is_placed(slot) || !self.gates.is_probed(slot) {
             return true;
         }
