@@ -17,8 +17,6 @@ pub struct BarrierFields {
     pub tid: u32,
     /// How many threads the barrier is for; 0 if its memory could not be read.
     pub participants: u32,
-    /// Stack number, or a negative errno.
-    pub stack: i32,
 }
 
 /// One arrival, packed into five words.
@@ -36,7 +34,7 @@ impl BarrierRecord {
             (Tag::Barrier as u64) << 60 | f.barrier & LOW48,
             f.site & LOW48,
             (f.process as u64) << 32 | f.tid as u64,
-            (f.participants as u64) << 32 | f.stack as u32 as u64,
+            f.participants as u64,
         ])
     }
 
@@ -50,8 +48,7 @@ impl BarrierRecord {
             site: w[2] & LOW48,
             process: (w[3] >> 32) as u32,
             tid: w[3] as u32,
-            participants: (w[4] >> 32) as u32,
-            stack: w[4] as u32 as i32,
+            participants: w[4] as u32,
         }
     }
 }
@@ -71,7 +68,6 @@ mod tests {
             process: 7,
             tid: u32::MAX,
             participants: 4,
-            stack: -1,
         };
         let packed = BarrierRecord::pack(&fields);
         assert_eq!(Tag::of(packed.0[1]), Some(Tag::Barrier));

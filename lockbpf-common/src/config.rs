@@ -43,8 +43,12 @@ pub mod mode {
     pub const COMM: u32 = 1 << 2;
     /// Only threads in the tid map.
     pub const TIDS: u32 = 1 << 3;
+    /// Copy stacks, so that user space can unwind them ([`crate::stack_copy`]).
+    pub const COPY_STACKS: u32 = 1 << 4;
+    /// Also walk them along frame pointers until a process's [`crate::stack_copy::method`] is decided.
+    pub const COMPARE_STACKS: u32 = 1 << 5;
     /// Only threads in the cgroup of the cgroup map, or below it.
-    pub const CGROUP: u32 = 1 << 4;
+    pub const CGROUP: u32 = 1 << 6;
 }
 
 const _: () = assert!(size_of::<Config>() == 56);

@@ -53,6 +53,16 @@ counters! {
     OffCpuRecords => "off_cpu_records", Volume;
     /// Records of arrivals at barriers, written to a ring buffer.
     BarrierRecords => "barrier_records", Volume;
+    /// Records of waits for kernel locks, written to a ring buffer.
+    KernelRecords => "kernel_records", Volume;
+    /// Waits for kernel spin locks in interrupts: of nobody's doing, and not told.
+    KernelInterrupts => "kernel_in_interrupts", Volume;
+    /// User stacks copied to be unwound.
+    StackCopies => "stack_copies", Volume;
+    /// User stacks not copied again: recognised by their return addresses.
+    StackKnown => "stack_known", Volume;
+    /// User stacks not taken: there were more at once that had never been seen than may be copied.
+    StackSkipped => "stack_skipped", Volume;
     /// Records not made, since they have nothing to do with the locks in the focus: those are only counted.
     Unfocused => "unfocused", Volume;
     /// A record did not fit: ring buffer full.
@@ -75,12 +85,16 @@ counters! {
     StateFull => "state_full", Lost;
     /// More locks held at once than are tracked per thread.
     HeldFull => "held_full", Lost;
-    /// A stack could not be kept: hash collision or table full.
+    /// A stack could not be kept: hash collision, table or ring buffer full, or its memory could not be read.
     StackLost => "stack_lost", Lost;
     /// The lock's memory could not be read when it mattered.
     ReadFault => "read_fault", Lost;
     /// An address beyond 48 bits does not fit a record.
     WideAddress => "wide_address", Lost;
+    /// Waits for kernel locks inside of more such waits of the same thread than are followed.
+    KernelNested => "kernel_nested_full", Lost;
+    /// Waits for kernel locks whose end was not seen.
+    KernelUnended => "kernel_wait_without_end", Lost;
     /// An unlock of a lock that this thread was not seen to acquire, after its first acquisition was seen.
     UnlockNotHeld => "unlock_not_held", Impossible;
     /// A lock call began while another was still open in the same thread.
@@ -89,6 +103,10 @@ counters! {
     AcquireWhileHolding => "acquire_while_holding", Impossible;
     /// An unlock of a lock taken before the observation began.
     HeldAtStart => "held_at_start", Edge;
+    /// Ends of waits for kernel locks whose beginning was not seen: they began before the observation.
+    KernelUnbegun => "kernel_wait_without_begin", Edge;
+    /// Waits for kernel spin locks of threads that were not known yet.
+    KernelEarly => "kernel_wait_of_new_thread", Edge;
     /// A thread exited while it held a lock.
     ExitHolding => "exit_holding", Edge;
     /// A process replaced its image while its threads held or waited for locks.

@@ -17,6 +17,22 @@ pub const SEM_POST: u64 = 68;
 pub const SPIN_TRIED: u64 = 70;
 /// A function that does nothing but call one of the others, with the same first argument: C11's `mtx_lock`, `cnd_wait`, …
 pub const WRAPPER: u64 = 69;
+/// Go's `(*Mutex).lockSlow` begins.
+pub const GO_LOCK_SLOW: u64 = 96;
+/// It ends.
+pub const GO_LOCKED: u64 = 97;
+/// Go's `(*RWMutex).Lock` begins.
+pub const GO_WRITE_LOCK: u64 = 98;
+/// Go's wait of a reader for a writer begins.
+pub const GO_WAIT_READ: u64 = 99;
+/// Go's wait of a writer for readers begins.
+pub const GO_WAIT_WRITE: u64 = 100;
+/// Go's wait of a mutex's locker, a reader or a writer begins (until Go 1.19).
+pub const GO_WAIT_ANY: u64 = 101;
+/// Any of the three ends.
+pub const GO_WAITED: u64 = 102;
+/// Go wakes whoever waits.
+pub const GO_WAKE: u64 = 103;
 
 /// The operation that a function's calls are summed by; `None` if it requests no lock.
 #[must_use]

@@ -11,6 +11,12 @@ pub const CLOSINGS: usize = 8;
 
 /// Bits of an attach cookie below the slot.
 const SLOT_SHIFT: u32 = 16;
+/// Bits of an attach cookie below its detail.
+const DETAIL_SHIFT: u32 = 48;
+/// The bit of a detail that tells a condition from none. Below it is the condition.
+const CONDITIONAL: u16 = 16;
+/// Bits of a detail below the place of a goroutine's number.
+const GOROUTINE_SHIFT: u32 = 8;
 /// The bit of an attach cookie that tells a probe on an instruction that must be single-stepped. Below it is the function
 /// ([`crate::function`]).
 const STEPPED: u64 = 1 << 7;
@@ -52,6 +58,64 @@ pub const fn slot(cookie: u64) -> u32 {
     (cookie >> SLOT_SHIFT) as u32
 }
 
+/// The detail of a probe on a conditional branch of x86_64 whose hits count if it is taken, by the last four bits of its
+/// opcode. 0 is no detail.
+#[must_use]
+#[inline(always)]
+pub const fn condition(code: u8) -> u16 {
+    CONDITIONAL | code as u16 & 15
+}
+
+/// The detail of a probe in a Go program in which a goroutine's number is so many bytes behind the beginning of its descriptor.
+/// A multiple of 8 below 2,048; else it is as if it were not known.
+#[must_use]
+#[inline(always)]
+pub const fn goroutine(offset: u16) -> u16 {
+    if !offset.is_multiple_of(8) || offset >= 2_048 { 0 } else { (offset / 8) << GOROUTINE_SHIFT }
+}
+
+/// Where a goroutine's number is in its descriptor, bytes; 0 if that is not known.
+#[must_use]
+#[inline(always)]
+pub const fn goroutine_offset(cookie: u64) -> u64 {
+    (cookie >> (DETAIL_SHIFT + GOROUTINE_SHIFT) & 0xff) * 8
+}
+
+/// The attach cookie with a detail.
+#[must_use]
+#[inline(always)]
+pub const fn with_detail(cookie: u64, detail: u16) -> u64 {
+    cookie | (detail as u64) << DETAIL_SHIFT
+}
+
+/// Whether a hit of an attach cookie's probe counts, by the processor's flags (x86_64 `eflags`).
+#[must_use]
+#[inline(always)]
+pub const fn counts(cookie: u64, flags: u64) -> bool {
+    const CARRY: u64 = 1;
+    const PARITY: u64 = 1 << 2;
+    const ZERO: u64 = 1 << 6;
+    const SIGN: u64 = 1 << 7;
+    const OVERFLOW: u64 = 1 << 11;
+    let condition = (cookie >> DETAIL_SHIFT) as u16;
+    if condition & CONDITIONAL == 0 {
+        return true;
+    }
+    let less = (flags & SIGN != 0) != (flags & OVERFLOW != 0);
+    let holds = match (condition & 15) >> 1 {
+        0 => flags & OVERFLOW != 0,
+        1 => flags & CARRY != 0,
+        2 => flags & ZERO != 0,
+        3 => flags & (CARRY | ZERO) != 0,
+        4 => flags & SIGN != 0,
+        5 => flags & PARITY != 0,
+        6 => less,
+        _ => less || flags & ZERO != 0,
+    };
+    // The last bit negates.
+    holds != (condition & 1 != 0)
+}
+
 /// Whether a process's full tier is open. Written by user space only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -78,10 +142,12 @@ pub struct Account {
     pub futex_calls: u64,
     /// Switches of its threads from the CPU while the full tier was on.
     pub switches: u64,
+    /// Time in which its stacks were taken, ns, where they may be copied: what that takes depends on the stack.
+    pub stack_ns: u64,
 }
 
 const _: () = assert!(size_of::<Gate>() == 16 + 8 * CLOSINGS);
-const _: () = assert!(size_of::<Account>() == 40);
+const _: () = assert!(size_of::<Account>() == 48);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]
@@ -100,6 +166,9 @@ mod tests {
             let cookie = cookie(crate::function::BARRIER_WAIT, stepped, musl, MAX_SLOTS - 1);
             assert_eq!((function(cookie), slot(cookie)), (crate::function::BARRIER_WAIT, MAX_SLOTS - 1));
             assert_eq!((is_stepped(cookie), is_musl(cookie)), (stepped, musl));
+            let cookie = with_detail(cookie, condition(4) | goroutine(160));
+            assert_eq!((function(cookie), slot(cookie)), (crate::function::BARRIER_WAIT, MAX_SLOTS - 1));
+            assert_eq!((goroutine_offset(cookie), goroutine(2_048), goroutine(9)), (160, 0, 0));
         }
     }
 }

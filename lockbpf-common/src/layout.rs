@@ -19,6 +19,8 @@ pub mod mutex_kind {
     pub const PRIO_PROTECT: u32 = 64;
     /// Shared between processes.
     pub const SHARED: u32 = 128;
+    /// Set in lockbpf's own sums for a lock of the kernel's (never by glibc); [`crate::kernel`] tells what else is in them.
+    pub const IS_KERNEL: u32 = 1 << 28;
     /// Set in lockbpf's own sums for a condition variable (never by glibc).
     pub const IS_CONDVAR: u32 = 1 << 30;
     /// Set in lockbpf's own sums for a bare futex word (never by glibc).

@@ -15,10 +15,12 @@ pub struct ProcessEntry {
 unsafe impl aya::Pod for ProcessEntry {}
 
 /// Number of series in the map of serial numbers.
-pub const SERIALS: usize = 3;
+pub const SERIALS: usize = 4;
 /// Index of the last process number given.
 pub const SERIAL_PROCESS: u32 = 0;
 /// Index of the number of thread slots ever used.
 pub const SERIAL_SLOT: u32 = 1;
 /// Index of the number of slots for sums ever used.
 pub const SERIAL_SUMS: u32 = 2;
+/// Index of the number of stacks copied.
+pub const SERIAL_COPY: u32 = 3;

@@ -24,6 +24,8 @@ pub enum Tag {
     OffCpu = 5,
     /// [`crate::barrier::BarrierRecord`].
     Barrier = 6,
+    /// [`crate::kernel::KernelRecord`].
+    Kernel = 12,
 }
 
 impl Tag {
@@ -37,6 +39,7 @@ impl Tag {
             4 => Self::ThreadExit,
             5 => Self::OffCpu,
             6 => Self::Barrier,
+            12 => Self::Kernel,
             _ => return None,
         })
     }

@@ -144,6 +144,8 @@ pub struct ThreadSums {
     pub acquisitions: u64,
     /// Σ wait of contended acquisitions and of timed-out attempts.
     pub wait_ns: u64,
+    /// Σ wait for kernel locks, but for what was spent inside of a wait for a lock of the program.
+    pub kernel_wait_ns: u64,
     /// Σ hold, summed over locks (nesting counts twice).
     pub held_sum_ns: u64,
     /// Time with at least one lock held.
@@ -154,7 +156,7 @@ pub struct ThreadSums {
 
 const _: () = assert!(size_of::<SumKey>() == 24);
 const _: () = assert!(size_of::<Sums>() == 17 * 8 + 8 + 2 * BUCKETS * 4);
-const _: () = assert!(size_of::<ThreadSums>() == 56);
+const _: () = assert!(size_of::<ThreadSums>() == 64);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]

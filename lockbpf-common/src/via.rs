@@ -47,6 +47,8 @@ pub enum Via {
     TimedSemWait = 19,
     /// `pthread_once`: holds while it initialises, waits for another thread that does.
     Once = 20,
+    /// A lock of the kernel's own: only waits for it are seen ([`crate::kernel`]).
+    Kernel = 21,
     /// Go's `sync.Mutex`, where it is contended.
     GoLock = 32,
     /// Go's `sync.RWMutex`, a reader that has to wait.
@@ -101,6 +103,7 @@ impl Via {
         Self::TrySemWait,
         Self::TimedSemWait,
         Self::Once,
+        Self::Kernel,
         Self::GoLock,
         Self::GoReadLock,
         Self::GoWriteLock,

@@ -3,7 +3,6 @@
 
 use crate::calls::return_address;
 use crate::emit::emit_for;
-use crate::maps::user_stack;
 use crate::section::{attempt, fits, settle};
 use crate::thread::{Thread, tid};
 use aya_ebpf::helpers::bpf_probe_read_user;
@@ -32,9 +31,8 @@ pub fn arrive(ctx: &ProbeContext, t: &mut Thread, now: u64) -> bool {
     // SAFETY: a faulting address is an error from the helper, not a fault.
     let participants = unsafe { bpf_probe_read_user(count as *const u32) }.unwrap_or(0);
     let participants = if t.is_musl() { participants.wrapping_add(1) } else { participants };
-    let stack = user_stack(ctx);
-    attempt(t, Via::Barrier as u32, barrier, site, now).stack = stack;
-    let fields = BarrierFields { time_ns: now, barrier, site, process: t.process, tid: tid(), participants, stack };
+    attempt(t, Via::Barrier as u32, barrier, site, now);
+    let fields = BarrierFields { time_ns: now, barrier, site, process: t.process, tid: tid(), participants };
     emit_for(t, &BarrierRecord::pack(&fields), Counter::BarrierRecords);
     true
 }

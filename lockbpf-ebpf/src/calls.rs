@@ -160,6 +160,8 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
         return;
     }
     let outcome = match result {
+        // parking_lot's slow paths return whether they got it.
+        _ if via.wrapping_sub(Via::ParkingLock as u32) < 4 && result & 0xff == 0 => Some(Outcome::TimedOut),
         _ if via >= u32::from(Via::RUNTIMES) => None,
         // EOWNERDEAD: acquired, the previous owner of a robust mutex died holding it.
         0 | EOWNERDEAD => None,

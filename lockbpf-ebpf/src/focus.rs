@@ -8,6 +8,7 @@ use crate::thread::Thread;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::focus::{FocusKey, MAX_RANGES, mode};
+use lockbpf_common::kernel;
 
 /// [`mode`] bits in force.
 #[inline(always)]
@@ -36,6 +37,14 @@ pub fn includes_word(process: u32, word: u64) -> bool {
 pub fn waits(t: &Thread, lock: u64, site: u64) {
     if mode() != 0 && within(t.process, lock, site) == 0 && holds(t) != 0 {
         bring_in(t.process, lock);
+    }
+}
+
+/// The thread begins to wait for a kernel lock.
+#[inline(always)]
+pub fn waits_in_kernel(t: &Thread, lock: u64, site: u64) {
+    if mode() != 0 && within(kernel::PROCESS, lock, site) == 0 && holds(t) != 0 {
+        bring_in(kernel::PROCESS, lock);
     }
 }
 

@@ -8,15 +8,14 @@ use crate::focus;
 use crate::gate::{charge, refresh};
 use crate::lock::{has_word, owner};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, Waker, count};
+use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
 use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally, wakes_after_release};
 use crate::thread::{FutexCall, Held, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
-use aya_ebpf::helpers::bpf_probe_read_kernel;
-use aya_ebpf::helpers::generated::{bpf_probe_read_user, bpf_task_pt_regs};
+use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::macros::{raw_tracepoint, tracepoint};
 use aya_ebpf::programs::{RawTracePointContext, TracePointContext};
-use core::mem::offset_of;
 use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, flag, mutex_kind};
@@ -37,21 +36,6 @@ const NR_FUTEX: u64 = 202;
 /// Number of the futex system call (arm64).
 #[cfg(bpf_target_arch = "aarch64")]
 const NR_FUTEX: u64 = 98;
-/// Offsets of the stack pointer, the frame pointer and the first three system call arguments in the saved user registers.
-#[cfg(bpf_target_arch = "x86_64")]
-const STACK_POINTER: usize = offset_of!(pt_regs, rsp);
-#[cfg(bpf_target_arch = "x86_64")]
-const FRAME_POINTER: usize = offset_of!(pt_regs, rbp);
-#[cfg(bpf_target_arch = "x86_64")]
-const ARGUMENTS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs, rsi), offset_of!(pt_regs, rdx)];
-#[cfg(bpf_target_arch = "aarch64")]
-const STACK_POINTER: usize = offset_of!(pt_regs, sp);
-#[cfg(bpf_target_arch = "aarch64")]
-const FRAME_POINTER: usize = offset_of!(pt_regs, regs) + 8 * 29;
-#[cfg(bpf_target_arch = "aarch64")]
-const ARGUMENTS: [usize; 3] =
-    [offset_of!(pt_regs, regs), offset_of!(pt_regs, regs) + 8, offset_of!(pt_regs, regs) + 16];
-
 /// `futex_waitv` (5.16), `futex_wake` and `futex_wait` (6.7): the same number on every architecture.
 const NR_FUTEX_WAITV: u64 = 449;
 const NR_FUTEX_WAKE: u64 = 454;
@@ -248,7 +232,8 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         p.acquire_ns = now;
         p.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
         if p.stack < 0 {
-            p.stack = stack_of_wait(ctx, now.saturating_sub(p.attempt_ns.max(p.woken_ns)));
+            let wait_ns = now.saturating_sub(p.attempt_ns.max(p.woken_ns));
+            t.pending.stack = stack_of_wait(ctx, t, wait_ns);
         }
         if slept {
             t.pending.flags |= u32::from(flag::SLEPT);
@@ -262,10 +247,11 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     } else if let Some(i) = in_call_of(t, call.word) {
         let _ = WAITS.remove(tid());
         reacquire_held(t, i, now);
-        let h = &mut t.held[i & (MAX_HELD - 1)];
-        if h.stack < 0 {
-            h.stack = stack_of_wait(ctx, h.wait_ns);
+        let Held { stack, wait_ns, .. } = t.held[i & (MAX_HELD - 1)];
+        if stack < 0 {
+            t.held[i & (MAX_HELD - 1)].stack = stack_of_wait(ctx, t, wait_ns);
         }
+        let h = &mut t.held[i & (MAX_HELD - 1)];
         if slept {
             h.flags |= u32::from(flag::SLEPT);
             h.waker = waker().tid as u32;
@@ -275,7 +261,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let config = CONFIG.load();
         let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
         if wanted && focus::includes_word(t.process, call.word) {
-            let stack = stack_of_wait(ctx, wait_ns);
+            let stack = stack_of_wait(ctx, t, wait_ns);
             record(t, call, &Ended { end_ns: now, wait_ns, waker: waker().tid as u32, stack, result });
         }
     }
@@ -327,23 +313,6 @@ unsafe fn copy_top_of_stack(top: *mut [u64; TOP_WORDS]) {
     let sp = user_register(STACK_POINTER);
     // SAFETY: the caller's `top` has this size. A faulting address zeroes it.
     unsafe { bpf_probe_read_user(top.cast(), size_of::<[u64; TOP_WORDS]>() as u32, sp as *const core::ffi::c_void) };
-}
-
-/// One of the current thread's user registers, as they were at its entry into the kernel.
-#[inline(always)]
-fn user_register(offset: usize) -> u64 {
-    // SAFETY: task() is the trusted current task, whose saved user registers the helper returns.
-    unsafe { read_register(bpf_task_pt_regs(task()) as *const pt_regs, offset) }
-}
-
-/// A register of a saved set, by its offset; 0 if it cannot be read.
-///
-/// # Safety
-/// `regs` comes from the kernel; the offset is one of `pt_regs`.
-#[inline(always)]
-unsafe fn read_register(regs: *const pt_regs, offset: usize) -> u64 {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset).cast::<u64>()) }.unwrap_or(0)
 }
 
 #[inline(always)]

@@ -2,14 +2,12 @@
 
 use crate::atomic::fetch_add;
 use crate::thread::Thread;
-use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_F_USER_STACK};
+use aya_ebpf::Global;
+use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::btf_maps::{
     Array, ArrayOfMaps, CgroupArray, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf, StackTrace,
 };
-use aya_ebpf::helpers::generated::bpf_get_stackid;
 use aya_ebpf::macros::btf_map;
-use aya_ebpf::{EbpfContext, Global};
-use core::ffi::c_void;
 use core::marker::PhantomData;
 use lockbpf_common::config::{
     Config, Control, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS,
@@ -18,8 +16,10 @@ use lockbpf_common::config::{
 use lockbpf_common::counter::Counter;
 use lockbpf_common::focus::{Focus, FocusKey, MAX_FOCUSED};
 use lockbpf_common::gate::{Account, Gate, MAX_SLOTS};
+use lockbpf_common::kernel::Kernel;
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
+use lockbpf_common::stack_copy::{KnownKey, KnownStack, MAX_KNOWN, StackCopy};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 
@@ -118,13 +118,36 @@ pub static WAKERS: LruHashMap<FutexWord, Waker, { MAX_WAITS as usize }> = LruHas
 #[btf_map]
 pub static SPINNERS: LruHashMap<FutexWord, u32, 1_024> = LruHashMap::new();
 
-/// User stacks of waits and of holders that made others wait.
+/// User stacks of waits and of holders that made others wait, walked along frame pointers; kernel stacks of waits for kernel locks.
 #[btf_map]
 pub static STACKS: StackTrace<{ MAX_STACKS as usize }, 0, STACK_DEPTH> = StackTrace::new();
+
+/// Copied stacks: one ring buffer for all CPUs, since they are rare, and apart from the records, which they must not crowd out.
+/// Room for 250; a page where stacks are not copied.
+#[btf_map]
+pub static STACK_COPIES: RingBuf<StackCopy, { 4 << 20 }> = RingBuf::new();
+
+/// Serial number of the first stack that may not be copied: put forward by user space each time that it has unwound some.
+#[btf_map]
+pub static COPY_LIMIT: Array<u64, 1> = Array::new();
+
+/// How the stacks of each process are taken ([`lockbpf_common::stack_copy::method`]), once user space has decided it.
+#[btf_map]
+pub static METHODS: HashMap<u32, u32, { MAX_PROCESSES as usize }, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
+/// Stacks that need not be copied again. Written by user space only, each entry once; so only what is used takes memory (3 MB
+/// at most).
+#[btf_map]
+pub static KNOWN_STACKS: HashMap<KnownKey, KnownStack, { MAX_KNOWN as usize }, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
 
 /// One ring buffer per CPU, put in by user space, so that CPUs do not contend for one.
 #[btf_map]
 pub static RINGS: ArrayOfMaps<RingBuf<u64, 4096>, { MAX_CPUS as usize }> = ArrayOfMaps::new();
+
+/// What the programs on kernel locks have to know of the kernel: one entry, written before they are attached.
+#[btf_map]
+pub static KERNEL: Array<Kernel, 1> = Array::new();
 
 /// In-flight state per thread, freed by the kernel with the thread.
 #[btf_map]
@@ -197,35 +220,5 @@ pub fn count(counter: Counter) {
         // SAFETY: the kernel returned a valid slot of this CPU; programs of one CPU do not preempt one another in a way
         // that matters for a statistic.
         unsafe { *slot += 1 };
-    }
-}
-
-/// Number of the current user stack, or a negative errno, which is counted.
-#[inline(always)]
-pub fn user_stack<C: EbpfContext>(ctx: &C) -> i32 {
-    take_stack(ctx.as_ptr())
-}
-
-/// The same by the context's address. A function of its own, so that its instructions are not repeated in every program.
-#[inline(never)]
-pub fn take_stack(ctx: *mut c_void) -> i32 {
-    let id = stack_id(ctx, 0);
-    if id >= 0 {
-        return id;
-    }
-    // A different stack has this one's bucket: without its innermost frame, which readers leave out anyway, it has another.
-    let id = stack_id(ctx, 1);
-    // -EFAULT: there is nothing beyond that frame, so nothing is lost.
-    if id < 0 && id != -14 {
-        count(Counter::StackLost);
-    }
-    id
-}
-
-#[inline(always)]
-fn stack_id(ctx: *mut c_void, skip: u64) -> i32 {
-    // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
-    unsafe {
-        bpf_get_stackid(ctx, core::ptr::from_ref(&STACKS).cast_mut().cast(), u64::from(BPF_F_USER_STACK) | skip) as i32
     }
 }

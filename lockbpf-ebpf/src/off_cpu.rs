@@ -10,7 +10,8 @@ use crate::focus::holds_any;
 use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
 use crate::lock::has_word;
-use crate::maps::{CONFIG, STATE, count, user_stack};
+use crate::maps::{CONFIG, STATE, count};
+use crate::stack::user_stack;
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
@@ -80,6 +81,10 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
         return;
     }
     record_absence(t);
+    if t.kernel.told() {
+        // That wait has a record of its own.
+        return;
+    }
     let preempted: u32 = ctx.arg(0);
     let task: *mut task_struct = ctx.arg(1);
     let state = if preempted & 1 != 0 { 0 } else { task_state(task) };
@@ -100,7 +105,7 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
         end_ns: 0,
         run_delay_ns: run_delay(task),
         // Where it was preempted says nothing: it could have been anywhere.
-        stack: if matches!(reason, Reason::Runnable) || !holds_any(t) { -1 } else { user_stack(ctx) },
+        stack: if matches!(reason, Reason::Runnable) || !holds_any(t) { -1 } else { user_stack(ctx, t) },
         reason: reason as u32,
     };
 }

@@ -55,6 +55,7 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     }
     t.forget_locks();
     t.futex.role = 0;
+    t.kernel.forget();
     t.reconsider();
     0
 }

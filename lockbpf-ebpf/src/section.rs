@@ -4,9 +4,10 @@ use crate::atomic::add;
 use crate::emit::emit_for;
 use crate::focus;
 use crate::lock::{has_word, see_glibc};
-use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next, take_stack, user_stack};
+use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next};
 use crate::orders::nested;
 use crate::permit;
+use crate::stack::{take_stack, user_stack};
 use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_NOEXIST;
@@ -20,15 +21,15 @@ use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
 use lockbpf_common::via::{is_semaphore, is_shared};
 
 /// No slot was left.
-const NO_SLOT: u32 = u32::MAX;
+pub const NO_SLOT: u32 = u32::MAX;
 
 /// The slot of a key's sums, taken if it has none yet; a full map is counted. A function of its own, so that its
 /// instructions are not repeated in every program.
 #[inline(never)]
-fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
-    if let Some(slot) = SUM_SLOTS.get_ptr(key) {
-        // SAFETY: entries are neither changed nor removed while the programs run.
-        return unsafe { *slot };
+pub fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
+    let slot = known_slot(key);
+    if slot != NO_SLOT {
+        return slot;
     }
     // Beyond the last slot there is none, however far the series has gone.
     let slot = next(SERIAL_SUMS).min(u64::from(NO_SLOT)) as u32;
@@ -44,12 +45,18 @@ fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
         }
     }
     // Another thread may have been faster; this one's slot then stays empty.
-    if let Some(slot) = SUM_SLOTS.get_ptr(key) {
-        // SAFETY: as above.
-        return unsafe { *slot };
+    let slot = known_slot(key);
+    if slot == NO_SLOT {
+        count(Counter::SumsFull);
     }
-    count(Counter::SumsFull);
-    NO_SLOT
+    slot
+}
+
+/// The slot of a key's sums, if it has one.
+#[inline(always)]
+pub fn known_slot(key: &SumKey) -> u32 {
+    // SAFETY: entries are neither changed nor removed while the programs run.
+    SUM_SLOTS.get_ptr(key).map_or(NO_SLOT, |slot| unsafe { *slot })
 }
 
 /// The sums of a key, made if missing; a full map is counted.
@@ -145,7 +152,7 @@ pub fn settle(t: &mut Thread) {
 
 /// Whether a call of this kind has its lock once the thread does anything else.
 #[inline(always)]
-const fn is_settled(via: u32) -> bool {
+pub const fn is_settled(via: u32) -> bool {
     via == Via::Lock as u32
         || via == Via::CondReacquire as u32
         || via == Via::ReadLock as u32
@@ -187,8 +194,8 @@ pub fn contend(t: &mut Thread, owner: u32) {
 /// The stack of a wait that has ended, if it is worth its cost: a short wait is not, and how long it is, is not known
 /// before. Inside the same call it is the same stack as at the attempt.
 #[inline(always)]
-pub fn stack_of_wait<C: EbpfContext>(ctx: &C, wait_ns: u64) -> i32 {
-    if wait_ns >= CONFIG.load().stack_wait_ns { user_stack(ctx) } else { -1 }
+pub fn stack_of_wait<C: EbpfContext>(ctx: &C, t: &Thread, wait_ns: u64) -> i32 {
+    if wait_ns >= CONFIG.load().stack_wait_ns { user_stack(ctx, t) } else { -1 }
 }
 
 /// Held lock `i`, counted as acquired at its attempt, is contended: it is acquired when its last sleep ends.
@@ -218,7 +225,7 @@ pub fn reacquire_held(t: &mut Thread, i: usize, now: u64) {
 /// The locks held are those under which this thread waits. Marks the vacant places, too, which are overwritten when they
 /// are taken: verifiers before 6.8 cannot follow a loop whose end is not a constant.
 #[inline(always)]
-fn mark_outer(t: &mut Thread) {
+pub fn mark_outer(t: &mut Thread) {
     for held in &mut t.held {
         held.flags |= u32::from(flag::OUTER);
     }
@@ -417,12 +424,13 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     if !focus::includes(t.process, lock, site) {
         return 0;
     }
+    let (process, slot) = (t.process, t.slot);
     if let Some(s) = sums_of(t, i)
         && s.stack < 0
     {
         // Once per key: others wait while this is done.
         if stack < 0 {
-            stack = take_stack(ctx);
+            stack = take_stack(ctx, process, slot, 1);
             flags |= u32::from(flag::STACK_AT_RELEASE);
         }
         s.stack = stack;

@@ -1,5 +1,6 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
+use crate::kernel::KernelWaits;
 use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
 use crate::off_cpu::Absence;
 use crate::process;
@@ -55,6 +56,8 @@ pub struct Thread {
     /// The permit of a semaphore taken last, if its lock is not 0: not among the locks held, since another thread may give it
     /// back.
     pub permit: Held,
+    /// The waits for kernel locks in progress.
+    pub kernel: KernelWaits,
     /// Locks held, in order of acquisition while unlocks are last-in first-out.
     pub held: [Held; MAX_HELD],
     /// Slots of sums used last.
@@ -233,6 +236,17 @@ pub fn current() -> Option<&'static mut Thread> {
     }
 }
 
+/// Whether the current process would be observed, as far as its pid tells.
+#[inline(always)]
+pub fn is_target() -> bool {
+    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let config = CONFIG.load();
+    // SAFETY: only the key's presence matters.
+    pid != 0
+        && pid != config.self_pid
+        && (config.mode & mode::SYSTEM_WIDE != 0 || unsafe { TARGETS.get(pid) }.is_some())
+}
+
 /// Decides once per thread whether it is observed, and registers it and its process. A function of its own, so that its
 /// stack and instructions burden no hot path.
 #[inline(never)]
@@ -240,7 +254,8 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     let ids = bpf_get_current_pid_tgid();
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     let config = CONFIG.load();
-    if pid == config.self_pid {
+    // What idles is no process.
+    if pid == config.self_pid || pid == 0 {
         return None;
     }
     // SAFETY: copied at once.
@@ -274,6 +289,8 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
         t.decision = IGNORED;
         return None;
     }
+    // Until it is observed: what it waits for in here is not its own doing.
+    t.decision = IGNORED;
     t.slot = slot.unwrap_or(0);
     t.process = process::number(task, pid, comm);
     // They are those of the number before.

@@ -45,6 +45,7 @@ fn sections() -> Vec<Event> {
             lock: Lock { process, addr: 0x5000 + scatter(n + 3) % 64 * 64 },
             site: Site { process, addr: 0x40_0000 + scatter(n + 4) % 200 },
             tid: Tid(4_000 + (n % THREADS) as u32),
+            process,
             owner: None,
             waker: None,
             stack: Some(StackId(7)),

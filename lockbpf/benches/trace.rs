@@ -36,6 +36,7 @@ fn events() -> Vec<Event> {
             lock: Lock { process, addr: 0x7f00_0000_0000 + scatter(n + 5) % 64 * 40 },
             site: Site { process, addr: 0x5555_0000_1000 + place * 77 },
             tid: thread(6),
+            process,
             owner: waited.then(|| thread(7)),
             waker: waited.then(|| thread(8)),
             stack: Some(StackId(place as u32)),

@@ -275,6 +275,7 @@ fn list_exited(exited: &mut Vec<ThreadTotals>, totals: ThreadTotals) {
         last.acquisitions += totals.acquisitions;
         for (sum, add) in [
             (&mut last.wait, totals.wait),
+            (&mut last.kernel_wait, totals.kernel_wait),
             (&mut last.held_sum, totals.held_sum),
             (&mut last.held_union, totals.held_union),
         ] {

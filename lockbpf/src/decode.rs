@@ -1,12 +1,13 @@
 //! Ring-buffer records to events. Bytes come from the kernel side, but also from files: every number is checked, and what
 //! makes no sense is an error of a named kind, which the caller counts.
 
-use crate::event::{Event, FutexResult, FutexWait, OffCpu, ProcessSeen, Section, ThreadTotals};
+use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::op::{Action, Arrival, OffReason, Op};
 use crate::units::{Nanos, Time};
 use bytes::Buf;
 use lockbpf_common::barrier::BarrierRecord;
+use lockbpf_common::kernel::{self, KernelRecord};
 use lockbpf_common::off_cpu::{OffCpuRecord, Reason};
 use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag};
 use lockbpf_common::sums::ThreadSums;
@@ -70,6 +71,7 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
                 process: half(&mut record)?,
                 acquisitions: word(&mut record)?,
                 wait_ns: word(&mut record)?,
+                kernel_wait_ns: word(&mut record)?,
                 held_sum_ns: word(&mut record)?,
                 held_union_ns: word(&mut record)?,
                 comm: comm(&mut record)?,
@@ -79,6 +81,13 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
         Tag::OffCpu => {
             let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
             Ok((Event::OffCpu(off_cpu(OffCpuRecord(words))?), None))
+        }
+        Tag::Kernel => {
+            let mut words = [time, tagged, 0, 0, 0, 0];
+            for slot in &mut words[2..] {
+                *slot = word(&mut record)?;
+            }
+            Ok((Event::Section(kernel_wait(KernelRecord(words))?), None))
         }
         Tag::Barrier => {
             let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
@@ -97,6 +106,7 @@ pub fn thread_totals(time: Time, sums: &ThreadSums) -> ThreadTotals {
         comm: text(&sums.comm),
         acquisitions: sums.acquisitions,
         wait: Nanos(sums.wait_ns),
+        kernel_wait: Nanos(sums.kernel_wait_ns),
         held_sum: Nanos(sums.held_sum_ns),
         held_union: Nanos(sums.held_union_ns),
     }
@@ -117,6 +127,7 @@ fn section(time: u64, tagged: u64, record: &mut impl Buf) -> Result<Section, Dec
         lock: Lock { process, addr: f.lock },
         site: Site { process, addr: f.site },
         tid: Tid(f.tid),
+        process,
         owner: known_tid(f.owner),
         waker: known_tid(f.waker),
         stack: StackId::from_raw(f.stack),
@@ -124,6 +135,30 @@ fn section(time: u64, tagged: u64, record: &mut impl Buf) -> Result<Section, Dec
         via,
         outcome,
         mutex_kind: f.mutex_kind,
+    })
+}
+
+/// A wait for a kernel lock: a section of which only the waiting is known.
+fn kernel_wait(record: KernelRecord) -> Result<Section, DecodeError> {
+    let f = record.unpack();
+    if u32::from(f.flags) & !kernel::flag::ALL != 0 {
+        return Err(DecodeError::UnknownValue);
+    }
+    Ok(Section {
+        end: Time(f.end_ns),
+        wait: Nanos(f.wait_ns),
+        hold: Nanos(0),
+        lock: Lock { process: Process::KERNEL, addr: f.lock },
+        site: Site { process: Process::KERNEL, addr: f.site },
+        tid: Tid(f.tid),
+        process: Process(f.process),
+        owner: known_tid(f.owner),
+        waker: None,
+        stack: StackId::from_raw(f.stack),
+        flags: flag::CONTENDED,
+        via: Via::Kernel,
+        outcome: if f.failed { Outcome::Failed } else { Outcome::Released },
+        mutex_kind: f.flags,
     })
 }
 
@@ -212,7 +247,7 @@ fn text(raw: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockbpf_common::kind::{Outcome, Via, flag};
+    use lockbpf_common::kernel::KernelFields;
     use lockbpf_common::record::{FutexFields, SectionFields};
     use proptest::prelude::*;
 
@@ -244,6 +279,29 @@ mod tests {
         assert_eq!((s.attempt(), s.acquire(), s.end), (Time(200), Time(500), Time(1_000)));
         assert_eq!((s.owner, s.waker, s.stack), (Some(Tid(11)), None, None));
         assert!(s.has(flag::SLEPT) && !s.has(flag::OUTER) && s.acquired());
+    }
+
+    #[test]
+    fn a_kernel_wait_is_a_section_without_a_hold() {
+        let fields = KernelFields {
+            end_ns: 1_000,
+            wait_ns: 300,
+            lock: 0xffff_8880_0000_1000,
+            site: 0xffff_ffff_8100_0000,
+            process: 3,
+            tid: 12,
+            owner: 11,
+            stack: 5,
+            flags: kernel::flag::READ as u8,
+            failed: false,
+        };
+        let record = KernelRecord::pack(&fields);
+        let (Event::Section(s), None) = decode(&bytes(&record.0)[..]).unwrap() else { panic!("not a section") };
+        assert!(s.lock.is_kernel() && s.is_shared() && s.has(flag::CONTENDED));
+        assert_eq!((s.attempt(), s.acquire(), s.end), (Time(700), Time(1_000), Time(1_000)));
+        assert_eq!((s.process, s.tid, s.owner), (Process(3), Tid(12), Some(Tid(11))));
+        let unknown = KernelRecord::pack(&KernelFields { flags: 0x80, ..fields });
+        assert_eq!(decode(&bytes(&unknown.0)[..]), Err(DecodeError::UnknownValue));
     }
 
     #[test]

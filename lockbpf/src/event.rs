@@ -3,6 +3,7 @@
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::op::{OffReason, Op};
 use crate::units::{Nanos, Time};
+use lockbpf_common::kernel;
 pub use lockbpf_common::kind::{Outcome, Via, flag};
 pub use lockbpf_common::record::FutexResult;
 
@@ -55,6 +56,8 @@ pub struct Section {
     pub site: Site,
     /// Who requested it.
     pub tid: Tid,
+    /// The process of the thread: that of the lock, unless it is the kernel's.
+    pub process: Process,
     /// Owner word of the lock at the attempt, a tid in the target's own pid namespace.
     pub owner: Option<Tid>,
     /// Who woke this thread last while it waited.
@@ -67,7 +70,8 @@ pub struct Section {
     pub via: Via,
     /// How it ended.
     pub outcome: Outcome,
-    /// Low byte of glibc's mutex kind ([`lockbpf_common::kind::mutex_kind`]).
+    /// Low byte of glibc's mutex kind ([`lockbpf_common::kind::mutex_kind`]); of a kernel lock,
+    /// [`lockbpf_common::kernel::flag`]s.
     pub mutex_kind: u8,
 }
 
@@ -88,6 +92,15 @@ impl Section {
     #[must_use]
     pub fn acquired(&self) -> bool {
         !matches!(self.outcome, Outcome::TryFailed | Outcome::TimedOut | Outcome::Failed)
+    }
+
+    /// Whether others may hold the lock at the same time.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        match self.via {
+            Via::Kernel => u32::from(self.mutex_kind) & kernel::flag::READ != 0,
+            via => via.is_shared(),
+        }
     }
 
     /// Whether a flag is set.
@@ -171,6 +184,8 @@ pub struct ThreadTotals {
     pub acquisitions: u64,
     /// Σ wait of contended acquisitions and timed-out attempts.
     pub wait: Nanos,
+    /// Σ wait for kernel locks, if those are observed; what was part of another wait is not in it.
+    pub kernel_wait: Nanos,
     /// Σ hold over locks (nesting counts twice).
     pub held_sum: Nanos,
     /// Time with at least one lock held.

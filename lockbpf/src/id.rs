@@ -8,6 +8,11 @@ use serde::Serialize;
 #[serde(transparent)]
 pub struct Process(pub u32);
 
+impl Process {
+    /// Stands for the kernel where a lock or a site is its own: a kernel lock is one, whoever waits for it.
+    pub const KERNEL: Self = Self(lockbpf_common::kernel::PROCESS);
+}
+
 /// A thread, as the initial pid namespace numbers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
@@ -20,6 +25,14 @@ pub struct Lock {
     pub process: Process,
     /// Address of the lock object.
     pub addr: u64,
+}
+
+impl Lock {
+    /// Whether it is one of the kernel's own. Of those only the waiting is seen, not for how long they are held.
+    #[must_use]
+    pub fn is_kernel(self) -> bool {
+        self.process == Process::KERNEL
+    }
 }
 
 /// A place in the code of a process: the return address of the call that requested a lock.

@@ -2,7 +2,7 @@
 //! why.
 //!
 //! Floors, from the ground up; a module uses lower floors only:
-//! [`units`], [`id`], [`histogram`], [`quality`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
+//! [`units`], [`id`], [`histogram`], [`quality`], [`unwind`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
 //! [`totals`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`]; beside them [`capture`]
 //! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know, and the formats of
 //! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them.
@@ -17,10 +17,12 @@ pub mod decode;
 pub mod diff;
 pub mod estimate;
 pub mod event;
+pub mod golang;
 pub mod governor;
 pub mod graph;
 pub mod histogram;
 pub mod id;
+pub mod kallsyms;
 pub mod lines;
 pub mod names;
 pub mod observation;
@@ -37,3 +39,4 @@ pub mod tally;
 pub mod totals;
 pub mod trace;
 pub mod units;
+pub mod unwind;

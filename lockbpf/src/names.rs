@@ -3,6 +3,7 @@
 
 use crate::id::{Lock, Process, Site, Tid};
 use crate::stack::Role;
+use lockbpf_common::goroutine::{self, Goroutine};
 
 /// One function on a stack; inlined functions are frames of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,13 +66,33 @@ pub fn place(frames: &[Frame]) -> Option<&Frame> {
     frames.iter().find(|frame| !frame.is_wrapper()).or(frames.last())
 }
 
+/// What is told of a goroutine; `None` for a thread.
+fn goroutine_name(tid: Tid) -> Option<String> {
+    Some(match goroutine::goroutine(tid.0)? {
+        Goroutine::Number(number) => format!("goroutine {number}"),
+        Goroutine::Address(address) => format!("goroutine at …{address:x}"),
+    })
+}
+
 /// Source of names.
 pub trait Names {
     /// The functions at a return address, innermost (most deeply inlined) first; never empty.
     fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame>;
 
-    /// The name of a lock from the symbol tables, `cache_lock` or `table+0x28`; `None` for the heap and stacks.
+    /// The name of a lock from the symbol tables and debug information: `cache_lock`, `table[1].lock`, or `table+0x28`
+    /// without the latter; `None` for the heap and stacks.
     fn global(&mut self, lock: Lock) -> Option<String>;
+
+    /// Whether a lock that has no name is known to be on a thread's stack.
+    fn is_on_stack(&mut self, _lock: Lock) -> bool {
+        false
+    }
+
+    /// The member that holds the lock which is asked for at a site, behind its object's type, if that is certain:
+    /// `session.queue.lock`.
+    fn member(&mut self, _site: Site) -> Option<String> {
+        None
+    }
 
     /// A stack as the kernel walked it, innermost first, as return addresses from `site` (the place that requested the
     /// lock, if it is known) outwards.
@@ -97,9 +118,9 @@ pub trait Names {
         None
     }
 
-    /// What the input itself calls a thread, where that is not its number.
-    fn thread_id(&mut self, _tid: Tid) -> Option<String> {
-        None
+    /// What the input itself calls a thread, where that is not its number; a goroutine of a Go program by its own.
+    fn thread_id(&mut self, tid: Tid) -> Option<String> {
+        goroutine_name(tid)
     }
 
     /// The number that the input itself calls a thread, where [`Names::thread_id`] is a number too large for [`Tid`].

@@ -5,6 +5,7 @@
 
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::units::Time;
+use lockbpf_common::kernel;
 use lockbpf_common::kind::Via;
 
 /// One step of one thread.
@@ -137,6 +138,17 @@ impl LockKind {
             via if via.is_rwlock() => Self::Rwlock,
             via if via.is_semaphore() => Self::Semaphore,
             via if via.is_spin() => Self::Spin,
+            _ => Self::Mutex,
+        }
+    }
+
+    /// What a kernel lock with these [`lockbpf_common::kernel::flag`]s is.
+    #[must_use]
+    pub fn of_kernel(flags: u32) -> Self {
+        match flags {
+            f if f & kernel::flag::MUTEX != 0 => Self::Mutex,
+            f if f & (kernel::flag::READ | kernel::flag::WRITE) != 0 => Self::Rwlock,
+            f if f & kernel::flag::SPIN != 0 => Self::Spin,
             _ => Self::Mutex,
         }
     }

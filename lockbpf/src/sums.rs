@@ -78,7 +78,8 @@ pub struct SiteSums {
     pub via: Via,
     /// What sort of lock.
     pub kind: LockKind,
-    /// glibc's mutex kind, or one of lockbpf's own marks ([`lockbpf_common::kind::mutex_kind`]).
+    /// glibc's mutex kind, or one of lockbpf's own marks ([`lockbpf_common::kind::mutex_kind`]); of a kernel lock, what
+    /// [`lockbpf_common::kernel`] says.
     pub mutex_kind: u32,
     /// Barrier only: how many threads a round takes; 0 elsewhere.
     pub participants: u32,
@@ -142,7 +143,10 @@ impl From<&KernelSums> for SiteSums {
     fn from(k: &KernelSums) -> Self {
         let s = &k.sums;
         Self {
-            kind: LockKind::of(k.via),
+            kind: match k.via {
+                Via::Kernel => LockKind::of_kernel(s.kind),
+                via => LockKind::of(via),
+            },
             mutex_kind: s.kind,
             acquisitions: s.acquisitions,
             contended: s.contended,

@@ -125,6 +125,7 @@ impl Totals {
                     comm: String::new(),
                     acquisitions: 0,
                     wait: Nanos(0),
+                    kernel_wait: Nanos(0),
                     held_sum: Nanos(0),
                     held_union: Nanos(0),
                 },

@@ -11,7 +11,7 @@ fn four_threads_on_four_locks() {
     let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("counter 4 3 5000");
     assert_exact(&truth, &report);
-    assert_eq!(report.named("table+0x28").pid, truth.pid);
+    assert_eq!(report.named("table[1]").pid, truth.pid);
     assert!(report.locks.iter().all(|lock| lock.comm == "counter"));
 }
 

@@ -33,7 +33,7 @@ fn one_function_is_recorded_with_the_locks_that_it_takes() {
     let (_, report) = observe_with("crowd 500 1500 3", &["--site", "other_section"]);
     let mut names = report.names();
     names.sort_unstable();
-    assert_eq!(names, ["other_locks+0x28", "other_locks+0x50"]);
+    assert_eq!(names, ["other_locks[1]", "other_locks[2]"]);
     assert_eq!(culprit(&report), Some("other_section"));
     assert!(report.quality.unfocused > 0, "{:?}", report.quality);
 }
@@ -41,10 +41,10 @@ fn one_function_is_recorded_with_the_locks_that_it_takes() {
 #[test]
 fn a_part_of_a_variable_is_a_lock() {
     let Some(_turn) = may_observe() else { return };
-    let (_, report) = observe_with("crowd 500 1000 3", &["--lock", "other_locks+0x50", "--lock", "crowd_lock"]);
+    let (_, report) = observe_with("crowd 500 1000 3", &["--lock", "other_locks[2]", "--lock", "crowd_lock"]);
     let mut names = report.names();
     names.sort_unstable();
-    assert_eq!(names, ["crowd_lock", "other_locks+0x50"]);
+    assert_eq!(names, ["crowd_lock", "other_locks[2]"]);
     assert!(report.quality.unfocused > 0, "{:?}", report.quality);
 }
 

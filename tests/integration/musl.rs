@@ -6,7 +6,8 @@ use crate::harness::may_observe;
 use crate::harness::observer::observe_as;
 
 /// Workloads of which every lock and thread is told exactly, as with glibc.
-const EXACT: [&str; 6] = ["counter 4 2 2000", "nesting 3 200", "trylock 200", "rwlock 4 50", "mutex_types 50", "timeouts"];
+const EXACT: [&str; 6] =
+    ["counter 4 2 2000", "nesting 3 200", "trylock 200", "rwlock 4 50", "mutex_types 50", "timeouts"];
 
 fn exact(variant: Variant, options: &[&str]) {
     for workload in EXACT {

@@ -5,6 +5,7 @@ mod memcached;
 
 use crate::harness::exact::assert_complete;
 use crate::harness::report::Report;
+use crate::unwind::unwound;
 use std::net::TcpListener;
 
 /// A TCP port of the loopback interface that nobody uses just now.
@@ -25,4 +26,11 @@ fn assert_believable(report: &Report, comm: &str, requests: u64) {
     assert_eq!(by_thread, acquisitions, "threads and locks tell different sums");
     assert!(report.locks.iter().all(|lock| lock.comm == comm), "{:?}", report.names());
     assert!(!report.sites.is_empty(), "a server locks somewhere");
+}
+
+/// What holds for a server that a distribution has compiled without frame pointers: nearly every stack of it is known to its
+/// start. Those deeper than what is copied are not.
+fn assert_whole_stacks(report: &Report) {
+    let (all, whole) = unwound(report).unwrap_or_else(|| panic!("nothing unwound: {:?}", report.quality.notes));
+    assert!(whole > 0 && whole * 10 >= all * 9, "{:?}", report.quality.notes);
 }

@@ -45,8 +45,8 @@ fn every_workload_compiles() {
 fn counter() {
     let truth = check_alone("counter 4 2 1000");
     assert_eq!(truth.lock("cache_lock").acquisitions, 4000);
-    assert_eq!(truth.lock("table").acquisitions, 2000);
-    assert_eq!(truth.lock("table+0x28").acquisitions, 2000);
+    assert_eq!(truth.lock("table[0]").acquisitions, 2000);
+    assert_eq!(truth.lock("table[1]").acquisitions, 2000);
     assert_eq!(truth.threads.len(), 4);
 }
 

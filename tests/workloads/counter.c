@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     cache_truth = truth_of("cache_lock", &cache_lock);
     for (long i = 0; i < locks; i++) {
         MUST(pthread_mutex_init(&table[i], NULL));
-        snprintf(table_names[i], sizeof table_names[i], i ? "table+%#zx" : "table", (size_t)i * sizeof table[0]);
+        snprintf(table_names[i], sizeof table_names[i], "table[%ld]", (long)i);
         table_truth[i] = truth_of(table_names[i], &table[i]);
     }
     ready_and_go();

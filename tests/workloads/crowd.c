@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     for (long g = 0; g < groups; g++) {
         MUST(pthread_mutex_init(&other_locks[g], NULL));
         if (g > 0)
-            snprintf(names[g], sizeof names[g], "other_locks+%#zx", (size_t)g * sizeof *other_locks);
+            snprintf(names[g], sizeof names[g], "other_locks[%ld]", (long)g);
         truths[g] = g == 0 ? truth_of("crowd_lock", &crowd_lock) : truth_of(names[g], &other_locks[g]);
     }
     ready_and_go();

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     long rounds = number(argc, argv, 1, 20);
     for (int i = 0; i < LINKS; i++) {
         MUST(pthread_mutex_init(&chain[i], NULL));
-        snprintf(names[i], sizeof names[i], i ? "chain+%#zx" : "chain", (size_t)i * sizeof chain[0]);
+        snprintf(names[i], sizeof names[i], "chain[%d]", (int)i);
         truth[i] = truth_of(names[i], &chain[i]);
     }
     ready_and_go();

@@ -28,7 +28,7 @@ int main(int argc, char **argv)
         die("nesting", EINVAL);
     for (int i = 0; i < depth; i++) {
         MUST(pthread_mutex_init(&level[i], NULL));
-        snprintf(names[i], sizeof names[i], i ? "level+%#zx" : "level", (size_t)i * sizeof level[0]);
+        snprintf(names[i], sizeof names[i], "level[%d]", (int)i);
         truth[i] = truth_of(names[i], &level[i]);
     }
     ready_and_go();

@@ -142,14 +142,12 @@ int main(int argc, char **argv)
     free_truth = truth_of("free_lock", &free_lock);
     for (long i = 0; i < threads; i++) {
         MUST(pthread_mutex_init(&queue_lock[i], NULL));
-        snprintf(queue_names[i], sizeof queue_names[i], i ? "queue_lock+%#zx" : "queue_lock",
-                 (size_t)i * sizeof queue_lock[0]);
+        snprintf(queue_names[i], sizeof queue_names[i], "queue_lock[%d]", (int)i);
         queue_truth[i] = truth_of(queue_names[i], &queue_lock[i]);
     }
     for (long i = 0; i < PATCHES; i++) {
         MUST(pthread_mutex_init(&patch_locks[i], NULL));
-        snprintf(patch_names[i], sizeof patch_names[i], i ? "patch_locks+%#zx" : "patch_locks",
-                 (size_t)i * sizeof patch_locks[0]);
+        snprintf(patch_names[i], sizeof patch_names[i], "patch_locks[%d]", (int)i);
         patches_truth[i] = truth_of(patch_names[i], &patch_locks[i]);
     }
     tasks = calloc((size_t)count, sizeof *tasks);

@@ -5,5 +5,17 @@ pub const LOCKBPF: &str = "/bin/lockbpf";
 /// The folder of the workloads, each under its own name.
 pub const WORKLOADS: &str = "/workloads";
 /// The workloads that must be there, sources of this name in `tests/workloads/`.
-pub const WORKLOAD_NAMES: [&str; 11] =
-    ["condvar", "counter", "hold", "holder", "late", "nesting", "orders", "stuck", "threads", "timeouts", "trylock"];
+pub const WORKLOAD_NAMES: [&str; 12] = [
+    "condvar",
+    "counter",
+    "hold",
+    "holder",
+    "kernel_held",
+    "late",
+    "nesting",
+    "orders",
+    "stuck",
+    "threads",
+    "timeouts",
+    "trylock",
+];

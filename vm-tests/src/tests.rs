@@ -71,6 +71,7 @@ fn supported(ways: &[Way]) -> Vec<Test> {
         tests.push(test(format!("exact counts, system-wide {}", way.0), move || system_wide(way)));
     }
     tests.push(test("exact waits, futex-only", futex_only));
+    tests.push(test("kernel locks, or why not", kernel_locks));
     tests.push(test("deadlocks are told at once", deadlocks));
     tests
 }
@@ -158,6 +159,33 @@ fn futex_only() -> Result<()> {
         let told = report.locks.iter().find(|told| told.lock == id).with_context(|| format!("no lock {id}"))?;
         ensure!(told.contended == lock.contended, "{} waits were made, {} are told", lock.contended, told.contended);
     }
+    Ok(())
+}
+
+/// Exact where the kernel tells of its locks, else refused with the version from which on they do.
+fn kernel_locks() -> Result<()> {
+    const OPTIONS: [&str; 2] = ["--futex-only", "--kernel-locks"];
+    // The workload makes a directory there.
+    std::fs::create_dir_all("/tmp").context("failed to create /tmp")?;
+    let workload = Workload::start("kernel_held 3 5000")?;
+    let target = ["--pid", &workload.pid().to_string()].map(str::to_owned);
+    let args: Vec<&str> = OPTIONS.into_iter().chain(target.iter().map(String::as_str)).collect();
+    if !Path::new(TRACEFS).join("events/lock/contention_begin").is_dir() {
+        let run = lockbpf::run(&args)?;
+        ensure!(run.status.code() == Some(2), "exit status is not 2 but {}: {}", run.status, run.stderr);
+        ensure!(run.stderr.contains("5.19"), "the refusal does not name 5.19: {}", run.stderr);
+        return workload.finish().map(drop);
+    }
+    let observer = Observer::start(&args)?;
+    workload.finish()?;
+    let report = observer.report()?;
+    for name in ["kernel:pipe->mutex", "kernel:directory i_rwsem"] {
+        let told = report.locks.iter().find(|lock| lock.name == name);
+        let names = || report.locks.iter().map(|lock| lock.name.as_str()).collect::<Vec<_>>().join(", ");
+        let told = told.with_context(|| format!("no {name} among {}", names()))?;
+        ensure!(told.contended == 3, "3 waits for {name} were made, {} are told", told.contended);
+    }
+    ensure!(report.quality.lost.is_empty(), "lost: {:?}", report.quality.lost);
     Ok(())
 }
 

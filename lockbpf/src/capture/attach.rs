@@ -25,6 +25,8 @@ pub struct ProbeSite {
     pub file_offset: u64,
     /// Whether the instruction there must be single-stepped.
     pub stepped: bool,
+    /// What else the program is told by the cookie ([`lockbpf_common::gate::with_detail`]); 0 for nothing.
+    pub detail: u16,
 }
 
 /// The attached tracepoints. Detached when dropped, all at once: each detach waits for the kernel's grace period, and side by

@@ -9,6 +9,7 @@ use super::placer::Mechanism;
 use super::session::{Options, Scope, Session};
 use super::target;
 use crate::costs::{Costs, MIN_SAMPLES, Samples};
+use crate::unwind::Method;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -74,9 +75,9 @@ pub fn calibrate(program: &Path, setup: &Setup) -> Result<Calibration, CaptureEr
     session.activate()?;
     let loaded = begin.elapsed();
     let (observed, locks) = child.rounds(|&(_, _, observed)| observed).map_err(CaptureError::Calibrate)?;
-    let end = session.deactivate()?;
+    session.deactivate()?;
     let mut means: HashMap<u64, f64> = HashMap::new();
-    for entry in session.harvest(end)?.sums {
+    for entry in session.sums()? {
         if entry.sums.acquisitions > 0 {
             means.insert(entry.lock.addr, entry.sums.hold_ns as f64 / entry.sums.acquisitions as f64);
         }
@@ -120,6 +121,8 @@ fn options(setup: &Setup, pid: u32) -> Options {
         min_wait: Duration::ZERO,
         // As dear as it gets.
         stack_wait: Duration::ZERO,
+        // What copying takes is measured where it is done.
+        unwind: Method::Fp,
         kernel_log: false,
         governed: false,
         follow_forks: false,
@@ -127,6 +130,7 @@ fn options(setup: &Setup, pid: u32) -> Options {
         task_offsets: setup.task_offsets,
         tracefs: setup.tracefs,
         futex_only: false,
+        kernel_locks: None,
         plain_uprobes: setup.plain_uprobes,
     }
 }

@@ -1,7 +1,9 @@
 //! What this kernel offers, asked of the kernel itself: supported, not supported, or not permitted to tell or to use.
 
 use super::btf::{self, Btf};
+use super::kernel;
 use super::prologue::Arch;
+use crate::kallsyms::{Kallsyms, KallsymsError};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{TRACEFS_MAGIC, statfs};
@@ -179,6 +181,26 @@ pub fn survey() -> Vec<Feature> {
             false,
             offers(Btf::has_uprobe_sessions),
             "uncontended locks do not pay for a return probe (6.13 and later)",
+        ),
+        feature(
+            "kernel locks",
+            false,
+            types
+                .as_ref()
+                .map_or_else(|error| Support::NotSupported(error.to_string()), |types| kernel::support(types)),
+            "`--kernel-locks` tells of waits for the kernel's own locks (5.19 and later)",
+        ),
+        feature(
+            "kernel symbols",
+            false,
+            match Kallsyms::kernel() {
+                Ok(_) => Support::Supported,
+                Err(KallsymsError::Hidden) => {
+                    Support::NotPermitted("CAP_SYSLOG, as kernel.kptr_restrict has it".to_owned())
+                }
+                Err(error) => Support::NotSupported(error.to_string()),
+            },
+            "tell where kernel locks were asked for",
         ),
         feature(
             "tracefs",

@@ -346,6 +346,7 @@ impl Gates {
             sum.records += cpu.records;
             sum.futex_calls += cpu.futex_calls;
             sum.switches += cpu.switches;
+            sum.stack_ns += cpu.stack_ns;
         }
         Some(sum)
     }
@@ -382,6 +383,7 @@ fn price(costs: &Costs, account: &Account) -> Nanos {
         + account.stepped as f64 * stepping
         + account.records as f64 * costs.record_ns
         + account.futex_calls as f64 * costs.futex_ns
-        + account.switches as f64 * costs.switch_ns;
+        + account.switches as f64 * costs.switch_ns
+        + account.stack_ns as f64;
     Nanos(ns as u64)
 }

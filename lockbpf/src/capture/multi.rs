@@ -45,6 +45,7 @@ impl Program {
         let (name, kind, attach_type) = match by {
             By::Entry => ("entries", Kind::UprobeMulti, UPROBE_MULTI),
             By::OtherEntry => ("others", Kind::UprobeMulti, UPROBE_MULTI),
+            By::Go => ("go_lock", Kind::UprobeMulti, UPROBE_MULTI),
             By::Return => ("session", Kind::UprobeSession, UPROBE_SESSION),
         };
         Ok(Self { name, fd: raw_program::load(object, maps, name, kind)?, attach_type })

@@ -2,7 +2,7 @@
 
 use super::CaptureError;
 use aya::{Ebpf, EbpfLoader};
-use lockbpf_common::config::Config;
+use lockbpf_common::config::{Config, mode};
 
 #[cfg(target_arch = "x86_64")]
 pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.x86_64.o");
@@ -15,7 +15,12 @@ pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf
 /// When the kernel refuses a map: rights, memory limits, or a map type it does not have.
 pub(super) fn load(config: &Config, task_tgid: u32, kernel_log: bool) -> Result<Ebpf, CaptureError> {
     let log_level: u8 = if kernel_log { u8::MAX } else { 0 };
-    EbpfLoader::new()
+    let mut loader = EbpfLoader::new();
+    if config.mode & mode::COPY_STACKS == 0 {
+        // The least that a ring buffer can be: it is rounded up to a page.
+        loader.map_max_entries("STACK_COPIES", 4_096);
+    }
+    loader
         // Task storage: aya 0.14 creates it, but has no type for it.
         .allow_unsupported_maps()
         .override_global("CONFIG", config, true)

@@ -1,11 +1,13 @@
 //! Stacks of threads that wait right now. The kernel side takes a stack when a wait has ended and turned out to be long
 //! enough; of a wait that goes on it keeps the frame pointer only, which costs next to nothing. While the thread sleeps,
-//! its frames stay where they are and can be read from here, as the kernel would: frame by frame.
+//! its frames stay where they are and can be read from here: as the kernel would, frame by frame, or to be unwound.
 
 use super::inflight;
 use super::owner::read;
-use crate::id::{StackId, Tid};
+use crate::id::{Process, StackId, Tid};
+use crate::unwind::{Registers, StackCopy, Unwind};
 use lockbpf_common::config::{MAX_STACKS, STACK_DEPTH};
+use lockbpf_common::stack_copy::{BLOCK, BLOCKS};
 use std::collections::{HashMap, HashSet};
 
 /// Distinct stacks kept.
@@ -22,6 +24,8 @@ pub(super) struct Waiter {
     pub word: u64,
     /// The thread's frame pointer.
     pub frame: u64,
+    /// Its process.
+    pub process: Process,
 }
 
 /// Stacks read so far, numbered beyond those of the kernel's own map.
@@ -32,12 +36,17 @@ pub(super) struct OpenStacks {
 }
 
 impl OpenStacks {
-    /// The stack of a wait; `None` if it ends meanwhile. Each wait's stack is read once.
-    pub(super) fn of(&mut self, waiter: Waiter) -> Option<StackId> {
+    /// The stack of a wait, by whoever unwinds it, else by frame pointers; `None` if it ends meanwhile. Each wait's stack
+    /// is read once.
+    pub(super) fn of(&mut self, waiter: Waiter, unwinder: Option<&mut dyn Unwind>) -> Option<StackId> {
         if let Some(&known) = self.by_wait.get(&waiter) {
             return known;
         }
-        let id = walk(waiter).and_then(|stack| self.number(stack));
+        let stack = match unwinder {
+            Some(unwinder) => unwind(waiter, unwinder),
+            None => walk(waiter),
+        };
+        let id = stack.and_then(|stack| self.number(stack));
         self.by_wait.insert(waiter, id);
         id
     }
@@ -79,6 +88,22 @@ fn walk(waiter: Waiter) -> Option<Vec<u64>> {
     }));
     // What was read is its stack only if it has slept all the time.
     still().map(|_| stack)
+}
+
+/// The same by unwind information.
+fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
+    let Waiter { tid, word, frame, process, .. } = waiter;
+    let still = || inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word);
+    let sleep = still()?;
+    let base = sleep.stack_pointer & !(BLOCK as u64 - 1);
+    let block = |n: usize| read::<BLOCK>(tid, base.checked_add((n * BLOCK) as u64)?);
+    let bytes: Vec<u8> = (0..BLOCKS).map_while(block).flatten().collect();
+    still()?;
+    let registers = Registers::of(sleep.program_counter, sleep.stack_pointer, frame);
+    let bounded = bytes.len() == BLOCK * BLOCKS;
+    let number = StackId(tid);
+    let copy = StackCopy { process, number, frames: None, at_release: false, registers, base, bytes, bounded };
+    Some(unwinder.unwind(&copy).addresses)
 }
 
 /// Return addresses along a chain of frames, each (caller's frame, return address); frames lie ever higher.
@@ -128,9 +153,9 @@ mod tests {
 
     #[test]
     fn a_thread_that_does_not_wait_has_no_stack() {
-        let waiter = Waiter { tid: std::process::id(), since_ns: 1, word: 2, frame: 3 };
+        let waiter = Waiter { tid: std::process::id(), since_ns: 1, word: 2, frame: 3, process: Process(1) };
         let mut stacks = OpenStacks::default();
-        assert_eq!(stacks.of(waiter), None);
+        assert_eq!(stacks.of(waiter, None), None);
         assert_eq!(stacks.by_wait.len(), 1);
         stacks.keep(&HashSet::new());
         assert_eq!(stacks.by_wait.len(), 0);

@@ -2,6 +2,8 @@
 
 use super::CaptureError;
 use super::attach::{ProbeSite, reason};
+use super::go;
+use super::mangled;
 use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
 use super::probe_table::{By, FUNCTIONS, Runtime};
@@ -41,14 +43,17 @@ impl Placer {
     pub(super) fn load(ebpf: &mut Ebpf, sessions: bool) -> Result<Self, CaptureError> {
         if sessions {
             let load = |by| Ok((by, multi::Program::load(super::object::BYTES, ebpf.maps(), by)?));
-            match [By::Entry, By::OtherEntry, By::Return].into_iter().map(load).collect::<Result<_, RawError>>() {
+            match [By::Entry, By::OtherEntry, By::Go, By::Return].into_iter().map(load).collect::<Result<_, RawError>>()
+            {
                 Ok(programs) => return Ok(Self::Session(programs)),
                 Err(error) => log::warn!("no uprobe sessions, using perf events: {error}"),
             }
         }
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
         let mut programs = HashMap::new();
-        for &name in FUNCTIONS.iter().flat_map(|function| function.programs()) {
+        for &name in
+            FUNCTIONS.iter().chain(go::functions()).chain(mangled::functions()).flat_map(|function| function.programs())
+        {
             if programs.contains_key(name) {
                 continue;
             }
@@ -74,7 +79,8 @@ impl Placer {
     pub(super) fn place(&self, sites: &[&ProbeSite], pid: u32, slot: u32) -> (Links, Vec<FailedProbe>) {
         let cookie = |site: &ProbeSite| {
             let musl = site.function.runtime == Runtime::Musl;
-            lockbpf_common::gate::cookie(site.function.code, site.stepped, musl, slot)
+            let cookie = lockbpf_common::gate::cookie(site.function.code, site.stepped, musl, slot);
+            lockbpf_common::gate::with_detail(cookie, site.detail)
         };
         let mut links = Links::default();
         let mut failed = Vec::new();

@@ -11,6 +11,10 @@ pub enum Runtime {
     Glibc,
     /// musl, shared or static.
     Musl,
+    /// Go's own library, in Go programs.
+    Go,
+    /// Libraries that are compiled into programs (Rust's, C++'s), known by mangled symbols ([`super::mangled`]).
+    Compiled,
 }
 
 /// The programs that see a function.
@@ -20,6 +24,8 @@ pub enum By {
     Entry,
     /// The one for entries of rarer functions.
     OtherEntry,
+    /// The one for Go's library.
+    Go,
     /// Those that watch a function to its return: a session, or one for each half.
     Return,
 }
@@ -155,6 +161,7 @@ impl Function {
         match self.by {
             By::Entry => &["entries"],
             By::OtherEntry => &["others"],
+            By::Go => &["go_lock"],
             By::Return => &["call_returned", "call_entered"],
         }
     }

@@ -15,7 +15,7 @@ const TOTAL_BYTES: usize = 32 << 20;
 const MIN_BYTES: usize = 256 << 10;
 const MAX_BYTES: usize = 8 << 20;
 
-/// Rings when a ring buffer's reader is woken, which only a new process does.
+/// Rings when a ring buffer's reader is woken: by a new process, or by several stacks that were never seen.
 pub struct Bell(AsyncFd<Instance>);
 
 /// An epoll instance that can be waited for itself.
@@ -73,10 +73,10 @@ impl Rings {
         }
     }
 
-    /// Rings when the kernel side wakes its reader.
-    pub(super) fn bell(&self) -> io::Result<Bell> {
+    /// Rings when the kernel side wakes the reader of one of these, or of `another`.
+    pub(super) fn bell(&self, another: Option<&RingBuf<MapData>>) -> io::Result<Bell> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        for ring in &self.rings {
+        for ring in self.rings.iter().chain(another) {
             // SAFETY: the ring buffer owns this descriptor and outlives the borrow, which ends with the statement.
             let ring = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
             epoll.add(ring, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0))?;

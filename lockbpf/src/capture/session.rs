@@ -5,11 +5,13 @@ use super::attach::{FutexTier, ProbeSite, Tracepoints};
 use super::btf::{Btf, TaskOffsets};
 use super::cgroup::Cgroup;
 use super::gates::Gates;
+use super::kernel;
 use super::object;
 use super::open_stacks::{OpenStacks, Waiter};
 use super::placer::{Mechanism, Placer};
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
+use super::stack_copies::{Numbered, StackCopies};
 use super::target::FileKey;
 use crate::deadlock::LockOrder;
 use crate::decode::{Decoded, decode, thread_totals};
@@ -19,18 +21,23 @@ use crate::observation::{Harvest, OpenWait};
 use crate::quality::{FailedProbe, Quality};
 use crate::sums::KernelSums;
 use crate::units::Time;
+use crate::unwind::{Decision, Method, StackCopy, Unwind, Unwound};
 use aya::Ebpf;
 use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
+use aya::programs::Program;
 use aya_log::EbpfLogger;
 use lockbpf_common::config::{Config, Control, MAX_THREADS, comm_words, mode};
 use lockbpf_common::counter::Counter;
+use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
+use lockbpf_common::kernel::Kernel;
 use lockbpf_common::kind::Via;
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS, SERIAL_SLOT};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::waiting::Waiting;
 use nix::time::{ClockId, clock_gettime};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// Whom to observe.
@@ -61,6 +68,8 @@ pub struct Options {
     pub min_wait: Duration,
     /// Take stacks of waits that lasted so long.
     pub stack_wait: Duration,
+    /// How stacks are taken.
+    pub unwind: Method,
     /// Let the kernel side log its rare paths.
     pub kernel_log: bool,
     /// The kernel's types.
@@ -75,6 +84,8 @@ pub struct Options {
     pub plain_uprobes: bool,
     /// Whether the processes that observed ones start are observed, too.
     pub follow_forks: bool,
+    /// What the programs have to know of the kernel, if its locks are to be observed.
+    pub kernel_locks: Option<Kernel>,
     /// Whether a governor will open and close the gates, process by process.
     pub governed: bool,
 }
@@ -93,6 +104,8 @@ pub struct Session {
     futex_tier: FutexTier,
     quality: Quality,
     open_stacks: OpenStacks,
+    /// `None` if stacks are not copied.
+    stack_copies: Option<StackCopies>,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
 }
 
@@ -116,6 +129,7 @@ impl Session {
             let sched = Sched::load(&ebpf, options.types);
             Some((Placer::load(&mut ebpf, !options.plain_uprobes)?, sched))
         };
+        let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
         let mut tracepoints = Tracepoints::default();
         for (program, tracepoint, wanted) in [
@@ -126,6 +140,13 @@ impl Session {
         ] {
             if wanted {
                 tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
+            }
+        }
+        if let Some(kernel) = options.kernel_locks {
+            let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
+            Array::<_, Kernel>::try_from(map)?.set(0, kernel, 0)?;
+            for name in kernel::PROGRAMS {
+                tracepoints.attach_raw(&mut ebpf, name, name)?;
             }
         }
         let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
@@ -165,6 +186,7 @@ impl Session {
             futex_tier,
             quality,
             open_stacks: OpenStacks::default(),
+            stack_copies,
             kernel_log,
         })
     }
@@ -246,12 +268,43 @@ impl Session {
         }
     }
 
-    /// Rings for what cannot wait until the next poll: a process that was seen for the first time.
+    /// The stacks copied so far that were not fetched before. Call after [`Session::drain`], and every record handed over
+    /// then has its stack among these or earlier ones.
+    ///
+    /// # Errors
+    /// When a map cannot be accessed.
+    pub fn fetch_stacks(&mut self) -> Result<Vec<StackCopy>, CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(Vec::new()), |copies| copies.fetch(&mut self.ebpf))
+    }
+
+    /// Takes note of what a copied stack has turned out to be.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn settle_stack(&mut self, copy: &StackCopy, unwound: &Unwound) -> Result<(), CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(()), |copies| copies.settle(&mut self.ebpf, copy, unwound))
+    }
+
+    /// Takes the stacks of a process in this way from now on.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn decide(&mut self, process: Process, decision: Decision) -> Result<(), CaptureError> {
+        StackCopies::decide(&mut self.ebpf, process, decision)
+    }
+
+    /// What the number of a stack in a record stands for.
+    #[must_use]
+    pub fn numbered(&self, id: StackId) -> Numbered {
+        self.stack_copies.as_ref().map_or(Numbered::Known(Some(id)), |copies| copies.number(id))
+    }
+
+    /// Rings for what cannot wait until the next poll: a process that was seen for the first time, new stacks.
     ///
     /// # Errors
     /// When no descriptor is left for it, or outside a tokio runtime.
     pub fn bell(&self) -> std::io::Result<Bell> {
-        self.rings.bell()
+        self.rings.bell(self.stack_copies.as_ref().map(StackCopies::ring))
     }
 
     /// How the futex calls are watched.
@@ -272,11 +325,12 @@ impl Session {
         self.mechanism
     }
 
-    /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`].
+    /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`]. The stacks
+    /// of waits in progress are unwound by `unwinder`, if stacks are to be.
     ///
     /// # Errors
     /// When a map cannot be read.
-    pub fn harvest(&mut self, end: Time) -> Result<Harvest, CaptureError> {
+    pub fn harvest(&mut self, end: Time, unwinder: &mut dyn Unwind) -> Result<Harvest, CaptureError> {
         let sums = self.sums()?;
         let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
         let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
@@ -286,13 +340,18 @@ impl Session {
             .filter(|s| s.tid != 0)
             .map(|s| thread_totals(end, &s))
             .collect();
-        let open_waits = self.waits_with_stacks()?;
+        let mut open_waits = self.waits_with_stacks(unwinder)?;
+        open_waits.extend(self.waits_of_goroutines()?);
         let orders = self.orders()?;
         let stacks = self.stacks()?;
         let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
         let mut quality = self.quality.clone();
+        quality.notes.extend(self.kernel_misses());
         for &counter in Counter::ALL {
-            let total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
+            let mut total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
+            if counter == Counter::StackLost {
+                total += self.stack_copies.as_ref().map_or(0, StackCopies::lost);
+            }
             if total > 0 {
                 quality.counters.insert(counter.name(), total);
             }
@@ -301,6 +360,14 @@ impl Session {
             quality.counters.insert(Counter::SlotsFull.name(), self.refused);
         }
         Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
+    }
+
+    /// What the kernel itself left out: a contention while one was being handled on the same CPU.
+    fn kernel_misses(&self) -> Option<String> {
+        let missed: u64 = kernel::PROGRAMS.iter().filter_map(|name| misses(self.ebpf.program(name)?)).sum();
+        (missed > 0).then(|| {
+            format!("{missed} waits for kernel locks, of any process, came while another was being handled, and were not seen.")
+        })
     }
 
     /// The waits in progress whose beginning was seen, without their stacks.
@@ -315,21 +382,55 @@ impl Session {
     ///
     /// # Errors
     /// When the map is missing.
-    pub fn stack_of_wait(&mut self, tid: Tid) -> Result<Option<StackId>, CaptureError> {
+    pub fn stack_of_wait(&mut self, tid: Tid, unwinder: &mut dyn Unwind) -> Result<Option<StackId>, CaptureError> {
         let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
         let Ok(wait) = waits.get(&tid.0, 0) else { return Ok(None) };
-        Ok(self.open_stacks.of(waiter(tid.0, &wait)))
+        Ok(self.open_stack(waiter(tid.0, &wait), unwinder))
     }
 
-    fn waits_with_stacks(&mut self) -> Result<Vec<OpenWait>, CaptureError> {
+    fn open_stack(&mut self, waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<StackId> {
+        self.open_stacks.of(waiter, if self.stack_copies.is_some() { Some(unwinder) } else { None })
+    }
+
+    fn waits_with_stacks(&mut self, unwinder: &mut dyn Unwind) -> Result<Vec<OpenWait>, CaptureError> {
         let waiting = self.waiting()?;
         self.open_stacks.keep(&waiting.iter().map(|(tid, wait)| waiter(*tid, wait)).collect());
         let mut waits = Vec::with_capacity(waiting.len());
         for (tid, wait) in &waiting {
-            let stack = self.open_stacks.of(waiter(*tid, wait));
+            let stack = self.open_stack(waiter(*tid, wait), unwinder);
             waits.extend(open_wait(*tid, wait).map(|open| OpenWait { stack, ..open }));
         }
         Ok(waits)
+    }
+
+    /// The waits in progress of goroutines, of processes that are there. Their stacks are not known: they are not those of threads.
+    /// Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
+    fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        if self.gates.is_none() {
+            return Ok(Vec::new());
+        }
+        let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;
+        let there = |pid: u32| std::path::Path::new("/proc").join(pid.to_string()).exists();
+        let known = processes.iter().filter_map(Result::ok);
+        let known: HashSet<u64> = known.filter(|&(pid, _)| there(pid)).map(|(_, entry)| entry.process).collect();
+        let waits: BpfHashMap<_, GoroutineKey, GoroutineWait> = self.map("GO_CALLS")?.try_into()?;
+        let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains(&key.process)).filter_map(
+            |(key, wait)| {
+                let process = Process(u32::try_from(key.process).ok()?);
+                Some(OpenWait {
+                    tid: Tid(wait.tid),
+                    lock: Lock { process, addr: wait.lock },
+                    site: Some(Site { process, addr: wait.site }),
+                    since: Time(wait.attempt_ns),
+                    owner: None,
+                    stack: None,
+                    via: Via::from_u8(u8::try_from(wait.via).ok()?)?,
+                    expected: None,
+                    before_start: false,
+                })
+            },
+        );
+        Ok(open.collect())
     }
 
     fn waiting(&self) -> Result<Vec<(u32, Waiting)>, CaptureError> {
@@ -343,6 +444,9 @@ impl Session {
     /// When the map is missing.
     pub fn stack(&self, id: StackId) -> Result<Vec<u64>, CaptureError> {
         if let Some(stack) = self.open_stacks.get(id) {
+            return Ok(stack.to_vec());
+        }
+        if let Some(stack) = self.stack_copies.as_ref().and_then(|copies| copies.get(id)) {
             return Ok(stack.to_vec());
         }
         let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
@@ -360,7 +464,14 @@ impl Session {
     pub(super) fn kernel_sums(&self) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
         let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
         let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
-        slots.iter().filter_map(Result::ok).map(|(key, slot)| Ok((key, sums.get(&slot, 0)?))).collect()
+        // A copy that is not unwound yet may be so the next time.
+        let numbered = |raw| match StackId::from_raw(raw).map(|id| self.numbered(id)) {
+            Some(Numbered::Known(Some(id))) => id.0.cast_signed(),
+            Some(Numbered::Known(None) | Numbered::NotYet) => -1,
+            None => raw,
+        };
+        let with_stack = |sums: Sums| Sums { stack: numbered(sums.stack), ..sums };
+        slots.iter().filter_map(Result::ok).map(|(key, slot)| Ok((key, with_stack(sums.get(&slot, 0)?)))).collect()
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
@@ -375,6 +486,7 @@ impl Session {
             .filter_map(Result::ok)
             .map(|(id, trace)| (StackId(id), trace.frames().iter().map(|f| f.ip).collect()))
             .chain(self.open_stacks.all().map(|(id, stack)| (id, stack.to_vec())))
+            .chain(self.stack_copies.iter().flat_map(StackCopies::all).map(|(id, stack)| (id, stack.to_vec())))
             .collect())
     }
 
@@ -399,6 +511,13 @@ pub fn now() -> Time {
     Time(clock(ClockId::CLOCK_MONOTONIC))
 }
 
+/// How often the kernel left out a loaded program, since it was running already.
+fn misses(program: &Program) -> Option<u64> {
+    let fd = program.fd().ok()?.as_fd().as_raw_fd();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse().ok()
+}
+
 /// The time on a clock, ns.
 pub(super) fn clock(id: ClockId) -> u64 {
     // These clocks exist on every Linux; a refusal would be a broken seccomp filter, and time 0 shows.
@@ -413,6 +532,8 @@ fn config(options: &Options) -> Config {
         (mode::ALL_EVENTS, options.all_events),
         (mode::COMM, options.comm.is_some()),
         (mode::TIDS, !options.tids.is_empty()),
+        (mode::COPY_STACKS, options.unwind != Method::Fp),
+        (mode::COMPARE_STACKS, options.unwind == Method::Auto),
     ] {
         if on {
             bits |= bit;
@@ -496,7 +617,13 @@ fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {
 }
 
 fn waiter(tid: u32, wait: &Waiting) -> Waiter {
-    Waiter { tid, since_ns: wait.since_ns, word: wait.lock + u64::from(wait.word_offset), frame: wait.frame }
+    Waiter {
+        tid,
+        since_ns: wait.since_ns,
+        word: wait.lock + u64::from(wait.word_offset),
+        frame: wait.frame,
+        process: Process(wait.process),
+    }
 }
 
 fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {

@@ -6,6 +6,7 @@ use super::select::SelectArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::session::Scope;
 use crate::governor::Budget;
+use crate::unwind::Method;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -123,7 +124,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "duration", "all_events", "lock", "site"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "duration", "all_events", "lock", "site", "kernel_locks"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
@@ -169,6 +170,10 @@ pub(super) struct CaptureArgs {
     /// Take call stacks only of waits that lasted so long. Default: 10us.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub stack_wait: Option<Duration>,
+    /// How call stacks are taken: along frame pointers, which code often does not keep; by unwind information, from copies of
+    /// stacks that seem new (16 KiB, some microseconds each); or, process by process, by whichever is right.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = UnwindChoice::Auto)]
+    pub unwind: UnwindChoice,
     /// Record only this lock, and what its waiters depend on: a part of a global variable's name, or an address. All
     /// locks are counted (repeatable).
     #[arg(long, value_name = "LOCK")]
@@ -183,6 +188,10 @@ pub(super) struct CaptureArgs {
     /// Place no uprobes: only waits that reach the kernel are seen, but locks that are free cost nothing.
     #[arg(long)]
     pub futex_only: bool,
+    /// Also tell of waits for the kernel's own locks (kernel 5.19): which, asked for where, for how long. How long they are
+    /// held is not to be seen. Costs a few microseconds a wait, which no budget bounds.
+    #[arg(long)]
+    pub kernel_locks: bool,
     /// How much of the target's CPU time observing may cost, e.g. 1%, 0.5%; or `off`. Within it every lock operation is observed,
     /// all the time if that is cheap enough, else in windows at random times from which totals are estimated.
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", env = "LOCKBPF_BUDGET")]
@@ -260,6 +269,28 @@ pub(super) enum PlacementChoice {
     Best,
     /// The entry of the function; to show what placement is worth.
     Entry,
+}
+
+/// How call stacks are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum UnwindChoice {
+    /// By frame pointers where a process keeps them, else by unwind information.
+    #[default]
+    Auto,
+    /// By frame pointers.
+    Fp,
+    /// By unwind information (`.eh_frame`, `.debug_frame`).
+    Dwarf,
+}
+
+impl From<UnwindChoice> for Method {
+    fn from(choice: UnwindChoice) -> Self {
+        match choice {
+            UnwindChoice::Auto => Self::Auto,
+            UnwindChoice::Fp => Self::Fp,
+            UnwindChoice::Dwarf => Self::Dwarf,
+        }
+    }
 }
 
 /// Whom to observe, validated.

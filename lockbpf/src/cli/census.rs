@@ -56,10 +56,10 @@ impl Census {
         }
     }
 
-    /// Takes note of the code that the observed processes have generated since.
-    pub(super) fn refresh_generated(&mut self) {
+    /// Takes note of the threads that the observed processes have started and the code that they have generated since.
+    pub(super) fn refresh_made(&mut self) {
         for &process in self.processes.keys() {
-            self.symbols.refresh_generated(process);
+            self.symbols.refresh_made(process);
         }
     }
 

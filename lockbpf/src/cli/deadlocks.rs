@@ -48,7 +48,7 @@ impl Deadlocks {
             for member in &mut deadlock.members {
                 complete(member, &pids, census);
                 // As the waits themselves: not there, then it is an error at the end.
-                member.stack = session.stack_of_wait(member.tid).unwrap_or_default();
+                member.stack = session.stack_of_wait(member.tid, census.symbols()).unwrap_or_default();
             }
             let stack = |id| session.stack(id).unwrap_or_default();
             text.push_str(&describe(&deadlock, &pids, census.symbols(), stack));

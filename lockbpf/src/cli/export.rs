@@ -120,6 +120,7 @@ fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: Compression)
         min_wait_ns: c.min_wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
         all_events: c.all_events,
         futex_only: c.futex_only,
+        kernel_locks: c.kernel_locks,
         comm: c.comm.clone(),
         tids: c.tid.clone(),
         probes: Vec::new(),

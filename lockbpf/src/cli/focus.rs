@@ -174,6 +174,11 @@ impl Asked {
             _ => (name, None),
         };
         let found = symbols.find(process, Kind::Variable, part);
+        if found.is_empty() {
+            let members = symbols.find_member(process, name);
+            locks.extend(&members);
+            return Ok(!members.is_empty());
+        }
         for Found { range, .. } in &found {
             match offset {
                 Some(offset) => locks.push(Lock { process, addr: range.start.wrapping_add(offset) }),

@@ -8,6 +8,7 @@ use super::deadlocks::Deadlocks;
 use super::focus::Focus;
 use super::placement;
 use super::progress::Progress;
+use super::stacks::Stacks;
 use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{self, Setup, calibrate};
@@ -19,15 +20,17 @@ use crate::capture::mapped::Mapped;
 use crate::capture::newcomers::{Found, Newcomers, Whom};
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::{self, FileKey, Library, Targets};
-use crate::capture::{feature, privilege};
+use crate::capture::{feature, kernel, privilege};
 use crate::costs::Costs;
 use crate::deadlock::Deadlock;
 use crate::event::{Event, ProcessSeen};
 use crate::id::Process;
+use crate::kallsyms::Kallsyms;
 use crate::observation::Harvest;
 use crate::units::Time;
 use anyhow::Result;
 use lockbpf_common::config::MAX_PROCESSES;
+use lockbpf_common::kernel::Kernel;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::path::Path;
@@ -111,6 +114,7 @@ struct Prepared {
     description: String,
     cgroup: Option<Cgroup>,
     tracefs: bool,
+    kernel: Option<Kernel>,
     notes: Vec<String>,
 }
 
@@ -128,6 +132,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut session = Session::start(&options, &sites)?;
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
+    let mut stacks = Stacks::new(options.unwind);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&there);
     let mut focus = Focus::begin(capture, &mut session, &mut census, ready.launched.is_some())?;
@@ -180,7 +185,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                let seen = drain(&mut session, &mut census, sink);
+                let seen = stacks.drain(&mut session, &mut census, sink)?;
                 newcomers.notice(&seen);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 if many {
@@ -191,7 +196,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let time = now();
-                let seen = drain(&mut session, &mut census, sink);
+                let seen = stacks.drain(&mut session, &mut census, sink)?;
                 newcomers.notice(&seen);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 focus.look(&mut session, census.events())?;
@@ -226,7 +231,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 }
                 let there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
                 let pids: Vec<u32> = ready.pids.iter().copied().filter(there).collect();
-                census.refresh_generated();
+                census.refresh_made();
                 if mapped.changed(&pids) {
                     census.refresh();
                     focus.refresh(&mut session, &mut census)?;
@@ -241,13 +246,14 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
 
     let estimates = watch.stop(&mut session, &census)?;
     let end = session.deactivate()?;
-    session.drain(|record| sink.take(census.complete(record)));
+    stacks.drain(&mut session, &mut census, sink)?;
     census.refresh();
-    let mut harvest = session.harvest(end)?;
+    let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
     ready.notes.extend(later.iter().flat_map(placement::remarks_on));
     ready.targets.libraries.append(&mut later);
     ready.notes.extend(focus.notes(&session, &harvest)?);
+    ready.notes.extend(stacks.notes(&mut census, &harvest));
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
     harvest.estimates = estimates;
     drop(session);
@@ -260,19 +266,6 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     harvest.quality.notes.splice(0..0, ready.notes);
     Ok(Captured { harvest, census, target: ready.description, start, end })
-}
-
-/// Hands over what the kernel side has recorded. Returns the processes that it told of for the first time.
-fn drain(session: &mut Session, census: &mut Census, sink: &mut impl Sink) -> Vec<u32> {
-    let mut seen = Vec::new();
-    session.drain(|record| {
-        let event = census.complete(record);
-        if let Event::Process(process) = &event {
-            seen.push(process.pid);
-        }
-        sink.take(event);
-    });
-    seen
 }
 
 /// Observes these processes from now on, if forks of some in particular are followed.
@@ -336,6 +329,7 @@ fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result
             false
         }
     };
+    let kernel = if plan.capture.kernel_locks { Some(kernel_locks(&mut notes)?) } else { None };
     let cgroup = plan.target.cgroup()?;
     let survey = newcomers.survey();
     let (targets, launched) = match &plan.target {
@@ -373,7 +367,23 @@ fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result
         (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
     };
     let description = name.map_or_else(|| describe(plan, &targets, &pids, cgroup.as_ref()), str::to_owned);
-    Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, notes })
+    Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, kernel, notes })
+}
+
+/// What the programs on kernel locks have to know of this kernel.
+fn kernel_locks(notes: &mut Vec<String>) -> Result<Kernel> {
+    let types = Btf::kernel()?;
+    kernel::require(types)?;
+    let symbols = Kallsyms::kernel();
+    if let Err(error) = &symbols {
+        notes.push(format!("{error}; it is not known where kernel locks were asked for."));
+    }
+    notes.push(
+        "Of kernel locks only the waiting is seen: neither how often they were free, nor for how long they were held. Who \
+         held them is inferred, from what the lock named as its owner and from who got it last."
+            .to_owned(),
+    );
+    Ok(kernel::describe(types, symbols.as_ref().ok()))
 }
 
 fn describe(plan: &Plan, targets: &Targets, pids: &[u32], cgroup: Option<&Cgroup>) -> String {
@@ -425,11 +435,13 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         all_events: capture.all_events,
         min_wait: capture.min_wait.unwrap_or_default(),
         stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
+        unwind: capture.unwind.into(),
         kernel_log: capture.verbose > 0,
         types,
         task_offsets: types.task_offsets()?,
         futex_only: capture.futex_only,
         tracefs: ready.tracefs,
+        kernel_locks: ready.kernel,
         plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),

@@ -21,6 +21,7 @@ mod record;
 mod report;
 mod select;
 mod source;
+mod stacks;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command, Format, ObserveArgs, Plan, Target};

@@ -114,7 +114,7 @@ impl<W: Write> Sink for Recorder<W> {
 
     fn take(&mut self, event: Event) {
         let process = match &event {
-            Event::Section(s) => Some(s.lock.process),
+            Event::Section(s) => Some(s.process),
             Event::FutexWait(w) => Some(w.word.process),
             Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
         };
@@ -140,7 +140,7 @@ impl<W: Write> Sink for Recorder<W> {
             return Ok(());
         }
         self.checkpoint = now;
-        let mut harvest = live.session.harvest(now)?;
+        let mut harvest = live.session.harvest(now, live.census.symbols())?;
         harvest.deadlocks = live.deadlocks.to_vec();
         harvest.estimates = live.watch.coverage();
         harvest.quality.notes.extend_from_slice(live.notes);

@@ -275,6 +275,17 @@ impl Engine {
         let inferred = inferred || semaphore;
         let Some(&newest) = l.holders.last().filter(|_| !(semaphore && state.gap)) else {
             let source = if state.past.is_some() { Source::Past(lock) } else { Source::Nobody };
+            if l.lock.is_kernel() {
+                // Its release is not seen: whoever had it last has it still, as far as is known.
+                let (cause, off) = match (source, s.path.last()) {
+                    (Source::Nobody, Some(&(_, Source::Live(holder)))) => {
+                        let waits = m.thread_at(m.node(holder).thread).waiting;
+                        waits.map_or((Cause::Unknown, None), |d| waiting_for(m, d))
+                    }
+                    _ => (Cause::Unknown, None),
+                };
+                return emit(lock, source, split, true, cause, off, s);
+            }
             return emit(lock, source, split, inferred, Cause::HandOff, None, s);
         };
         if semaphore || !m.node(newest).instance.shared {
@@ -306,7 +317,7 @@ impl Engine {
             }
         }
         let (cause, off) = match thread.run {
-            _ if waits.is_some() => (Cause::Lock, None),
+            _ if let Some(d) = waits => waiting_for(m, d),
             _ if thread.idle.is_some() => (Cause::Sleeping, None),
             Run::Running => (Cause::Running, None),
             Run::Off(OffReason::Runnable, stack) => (Cause::Runnable, stack),
@@ -380,12 +391,18 @@ impl Engine {
     }
 }
 
+/// What a holder does that waits for another lock, whose holder is not known.
+fn waiting_for(m: &Machines, wait: NodeIx) -> (Cause, Option<StackId>) {
+    let i = &m.node(wait).instance;
+    if i.lock.is_kernel() { (Cause::KernelLock, i.stack) } else { (Cause::Lock, None) }
+}
+
 fn emit(lock: u32, source: Source, split: Split, inferred: bool, cause: Cause, off: Option<StackId>, s: &mut Scratch) {
     let first = s.links.len() as u32;
     s.links.extend_from_slice(&s.path);
     let (source, cause) = match (source, s.path.last()) {
         // Where nobody is to blame for the inner wait, the blame stays with the outer holder.
-        (Source::Nobody, Some(&(_, holder))) => (holder, Cause::Lock),
+        (Source::Nobody, Some(&(_, holder))) => (holder, if cause == Cause::KernelLock { cause } else { Cause::Lock }),
         _ => {
             s.links.push((lock, source));
             (source, cause)

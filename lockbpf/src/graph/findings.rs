@@ -69,6 +69,8 @@ pub enum Cause {
     Sleeping,
     /// Waiting for another lock whose holder is not known.
     Lock,
+    /// Waiting for a lock of the kernel's whose holder is not known.
+    KernelLock,
     /// The lock was free again: from its release until the next thread had it.
     HandOff,
     /// Not known.
@@ -77,8 +79,16 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in the order of [`Causes`].
-    pub const ALL: [Self; 7] =
-        [Self::Running, Self::Runnable, Self::Blocked, Self::Sleeping, Self::Lock, Self::HandOff, Self::Unknown];
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Runnable,
+        Self::Blocked,
+        Self::Sleeping,
+        Self::Lock,
+        Self::KernelLock,
+        Self::HandOff,
+        Self::Unknown,
+    ];
 }
 
 /// Waiting by [`Cause`].

@@ -168,6 +168,7 @@ impl<W: Write> Writer<W> {
         self.word("op", "attempt");
         self.lock(a.lock, names)?;
         match a.kind {
+            kind if a.lock.is_kernel() => self.word("kind", &format!("kernel {}", kind.name())),
             LockKind::Mutex => {}
             LockKind::Other => {
                 let kind = names.kind(a.lock).unwrap_or_else(|| a.kind.name().to_owned());
@@ -311,6 +312,7 @@ impl<W: Write> Writer<W> {
     fn address(&self, process: Process, addr: u64) -> String {
         match self.processes.get(&process) {
             Some(image) => format!("{}:{addr:#x}", image.id),
+            None if process == Process::KERNEL => format!("kernel:{addr:#x}"),
             None => format!("process-{}:{addr:#x}", process.0),
         }
     }

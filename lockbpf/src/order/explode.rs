@@ -56,7 +56,7 @@ impl Item {
 
     pub(super) fn thread(&self) -> (Process, Tid) {
         match self {
-            Self::Section(s) => (s.lock.process, s.tid),
+            Self::Section(s) => (s.process, s.tid),
             Self::Off(o) => (o.process, o.tid),
             Self::Exit { process, tid, .. } | Self::Step(Op { process, tid, .. }) => (*process, *tid),
         }
@@ -88,8 +88,11 @@ fn section_step(s: &Section, step: u8) -> Action {
         (0, via) => Action::Attempt(Attempt {
             lock,
             site: s.site,
-            shared: via.is_shared(),
-            kind: LockKind::of(via),
+            shared: s.is_shared(),
+            kind: match via {
+                Via::Kernel => LockKind::of_kernel(s.mutex_kind.into()),
+                via => LockKind::of(via),
+            },
             owner: s.owner,
             stack: s.stack,
             contended: Some(s.has(flag::CONTENDED)),

@@ -16,6 +16,7 @@ fn section(tid: u32, addr: u64, [attempt, acquire, release]: [u64; 3]) -> Sectio
         lock: Lock { process: PROCESS, addr },
         site: Site { process: PROCESS, addr: 1 },
         tid: Tid(tid),
+        process: PROCESS,
         owner: None,
         waker: None,
         stack: None,
@@ -146,6 +147,7 @@ fn failed_attempts_condition_waits_absences_and_exits_are_steps() {
         comm: String::new(),
         acquisitions: 0,
         wait: Nanos(0),
+        kernel_wait: Nanos(0),
         held_sum: Nanos(0),
         held_union: Nanos(0),
     };

@@ -3,6 +3,7 @@
 use super::divide::{chain, holder_place};
 use super::doing::Doing;
 use super::gather::Gathered;
+use super::kernel;
 use super::lock::{Ranked, kind};
 use super::place::Places;
 use super::schema::CulpritEntry;
@@ -83,7 +84,7 @@ pub(super) fn culprits(
         let (place, tid) = match who {
             Who::Thread(tid) if all.get(&lock).is_some_and(|g| !g.is_lock()) => {
                 let tid = places.thread(tid);
-                (elsewhere(&format!("thread {tid}")), Some(tid))
+                (elsewhere(&tid.in_words()), Some(tid))
             }
             _ => holder_place(who, places),
         };
@@ -95,7 +96,10 @@ pub(super) fn culprits(
             tid,
             lock: places.lock_id(lock),
             name: places.lock_label(lock),
-            kind: kind(lock, of_kind, places),
+            kind: match all.get(&lock) {
+                Some(gathered) if lock.is_kernel() => kernel::kind(gathered).to_owned(),
+                _ => kind(lock, of_kind, places),
+            },
             wait_ns: places.ns(harm.wait),
             share: share(harm.wait.0, divided.all.0),
             nested_ns: places.ns(harm.nested),

@@ -40,6 +40,7 @@ pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
     let covered = verdict::coverage(lock);
     if covered < 0.99 {
         let why = match report.quality.min_wait_ns {
+            min if lock.kernel && min == 0 => "the rest was part of waits for other locks".to_owned(),
             _ if lock.estimates.is_some() => "the rest was outside the windows".to_owned(),
             min if min == 0 => "the records of the rest are missing".to_owned(),
             min => format!("waits below {min} were not recorded, or records were lost"),

@@ -94,7 +94,7 @@ pub(super) fn holder_place(who: Who, places: &mut Places<'_>) -> (Place, Option<
         Who::Section { site, .. } => (places.place(site), None),
         Who::Thread(tid) => {
             let tid = places.thread(tid);
-            (elsewhere(&format!("thread {tid} (site unknown)")), Some(tid))
+            (elsewhere(&format!("{} (site unknown)", tid.in_words())), Some(tid))
         }
         Who::Others => (elsewhere("other holders"), None),
     }

@@ -48,6 +48,7 @@ impl Doing {
             blocked: of(Cause::Blocked),
             sleeping: of(Cause::Sleeping),
             lock: of(Cause::Lock),
+            kernel_lock: of(Cause::KernelLock),
             handoff: of(Cause::HandOff),
             unknown: of(Cause::Unknown),
         })
@@ -89,6 +90,7 @@ fn name(cause: Cause) -> &'static str {
         Cause::Blocked => "blocked",
         Cause::Sleeping => "sleeping",
         Cause::Lock => "lock",
+        Cause::KernelLock => "kernel_lock",
         Cause::HandOff => "handoff",
         Cause::Unknown => "unknown",
     }

@@ -115,6 +115,7 @@ pub(super) fn section(lock_addr: u64, tid: u32, at: u64, [attempt, acquire, rele
         lock: lock(lock_addr),
         site: site(at),
         tid: Tid(tid),
+        process: P,
         owner: None,
         waker: None,
         stack: Some(StackId(at as u32)),
@@ -219,6 +220,7 @@ pub(super) fn server() -> Run {
             comm: format!("worker{tid}"),
             acquisitions: 100,
             wait: Nanos(wait * MS),
+            kernel_wait: Nanos(0),
             held_sum: Nanos(4_000 * MS),
             held_union: Nanos(4_000 * MS),
         });

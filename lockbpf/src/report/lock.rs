@@ -3,6 +3,7 @@
 use super::divide::divide;
 use super::durations::{Total, over};
 use super::gather::Gathered;
+use super::kernel;
 use super::place::Places;
 use super::schema::{Durations, LockEntry, Ns, ThreadId, Unit, WaitingNow, WaitingPlace};
 use super::word;
@@ -71,7 +72,8 @@ impl<'a> Ranked<'a> {
     /// The entry.
     pub(super) fn entry(&self, places: &mut Places<'_>, aplt: Option<Nanos>, end: Time) -> LockEntry {
         let Self { lock, gathered, total, .. } = self;
-        let called = !gathered.mutex.is_empty();
+        // Of a kernel lock only the waiting is seen.
+        let called = !gathered.mutex.is_empty() && !lock.is_kernel();
         let (pid, comm) = places.process(lock.process);
         // Event lines know neither processes nor glibc's kinds.
         let pthread = called && pid.is_some() && total.mutex_kind & mutex_kind::IS_FUTEX == 0;
@@ -84,8 +86,10 @@ impl<'a> Ranked<'a> {
             label: places.label(lock.process, &self.name),
             kind: match total.runtime {
                 Some(runtime) => format!("{} ({runtime})", total.kind.name()),
+                None if lock.is_kernel() => kernel::kind(gathered).to_owned(),
                 None => kind(*lock, total.kind, places),
             },
+            kernel: lock.is_kernel(),
             participants: (total.participants > 0).then_some(total.participants.into()),
             inferred: !gathered.is_lock(),
             mutex_type: mutex.map(|kind| mutex_type(kind).to_owned()),

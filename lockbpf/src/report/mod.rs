@@ -17,6 +17,7 @@ mod estimated;
 mod fixture;
 mod gather;
 mod graph;
+mod kernel;
 mod lock;
 mod naming;
 mod phrase;

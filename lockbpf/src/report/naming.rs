@@ -1,6 +1,8 @@
-//! Names of locks: the symbol of a global one, else what the input calls it, else its first call site; equal names are numbered by first use.
+//! Names of locks: the symbol of a global one, else what the input calls it, else its first call site, with the member of its
+//! object that it is, where that is known; equal names are numbered by first use.
 
 use super::gather::Gathered;
+use super::kernel;
 use super::place::Places;
 use crate::id::{Lock, Process};
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +15,11 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
     let mut names = HashMap::with_capacity(all.len());
     for (_, lock) in by_first_use {
         let Some(gathered) = all.get(&lock) else { continue };
-        let name = base(lock, gathered, places);
+        let owner = if lock.is_kernel() { kernel::owner(lock, gathered, all) } else { None };
+        let name = match owner.and_then(|owner| Some((owner, all.get(&owner)?))) {
+            Some((owner, whole)) => format!("{}.wait_lock", base(owner, whole, places)),
+            None => base(lock, gathered, places),
+        };
         let nth = uses.entry((lock.process, name.clone())).or_default();
         *nth += 1;
         names.insert(lock, if *nth == 1 { name } else { format!("{name} #{nth}") });
@@ -22,6 +28,9 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
 }
 
 fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
+    if lock.is_kernel() {
+        return kernel::name(lock, gathered, places);
+    }
     if let Some(symbol) = places.global(lock) {
         return symbol;
     }
@@ -34,7 +43,11 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         _ => "futex",
     };
     match gathered.first().1 {
-        Some(site) => format!("{what} in {}", places.place(site).symbol),
+        Some(site) => {
+            let member = if what == "lock" { places.member(site) } else { None };
+            let stack = if places.is_on_stack(lock) { "stack " } else { "" };
+            format!("{stack}{} in {}", member.as_deref().unwrap_or(what), places.place(site).symbol)
+        }
         None => format!("{what} {:#x}", lock.addr),
     }
 }

@@ -53,7 +53,8 @@ impl<'a> Threads<'a> {
 /// `while`. Nothing where it is not known, or spread thin.
 pub(super) fn causes(causes: Option<&CausesEntry>, off: &[OffStackEntry]) -> Vec<(f64, String)> {
     let Some(c) = causes else { return Vec::new() };
-    let all = [c.running, c.runnable, c.blocked, c.sleeping, c.lock, c.handoff, c.unknown].into_iter().sum();
+    let all =
+        [c.running, c.runnable, c.blocked, c.sleeping, c.lock, c.kernel_lock, c.handoff, c.unknown].into_iter().sum();
     let function = |cause: &str| off.iter().find(|o| o.cause == cause).and_then(|o| o.function.as_deref());
     let named = |what: &str, cause: &str, otherwise: &str| match function(cause) {
         Some(function) => format!("{what} in {}", clip(function, FUNCTION)),
@@ -65,6 +66,7 @@ pub(super) fn causes(causes: Option<&CausesEntry>, off: &[OffStackEntry]) -> Vec
         (c.blocked.share_of(all), named("blocked", "blocked", "blocked in I/O")),
         (c.sleeping.share_of(all), named("asleep", "sleeping", "asleep")),
         (c.lock.share_of(all), "waiting for another lock".to_owned()),
+        (c.kernel_lock.share_of(all), named("waiting for a kernel lock", "kernel_lock", "waiting for a kernel lock")),
         (c.handoff.share_of(all), "handing the lock over".to_owned()),
     ];
     parts.retain(|&(share, _)| share >= NOTABLE);

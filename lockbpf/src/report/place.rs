@@ -23,7 +23,7 @@ impl<'a> Places<'a> {
     pub(super) fn new(observation: &'a Observation, names: &'a mut dyn Names, processes: &BTreeSet<Process>) -> Self {
         let mut images: HashMap<u32, u32> = HashMap::new();
         let mut ids = HashMap::new();
-        for &process in processes {
+        for &process in processes.iter().filter(|&&process| process != Process::KERNEL) {
             let id = match observation.processes.get(&process) {
                 None => format!("process-{}", process.0),
                 Some(seen) => {
@@ -111,6 +111,9 @@ impl<'a> Places<'a> {
     }
 
     fn address(&self, process: Process, addr: u64) -> String {
+        if process == Process::KERNEL {
+            return format!("kernel:{addr:#x}");
+        }
         let pid = self.ids.get(&process).map_or_else(|| format!("process-{}", process.0), Clone::clone);
         format!("{pid}:{addr:#x}")
     }
@@ -122,7 +125,8 @@ impl<'a> Places<'a> {
 
     /// A lock's name as the table shows it: `memcached/1234:name` if the report has several processes.
     pub(super) fn label(&self, process: Process, name: &str) -> String {
-        if self.ids.len() <= 1 {
+        // The kernel's locks say so in their names.
+        if self.ids.len() <= 1 || process == Process::KERNEL {
             return name.to_owned();
         }
         let pid = self.ids.get(&process).map_or("?", String::as_str);
@@ -133,6 +137,16 @@ impl<'a> Places<'a> {
     /// The symbol of a global lock.
     pub(super) fn global(&mut self, lock: Lock) -> Option<String> {
         self.names.global(lock)
+    }
+
+    /// Whether a lock without a name is on a stack.
+    pub(super) fn is_on_stack(&mut self, lock: Lock) -> bool {
+        self.names.is_on_stack(lock)
+    }
+
+    /// The member that holds the lock asked for at a site, if that is certain.
+    pub(super) fn member(&mut self, site: Site) -> Option<String> {
+        self.names.member(site)
     }
 
     /// The place of a site.

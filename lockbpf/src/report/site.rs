@@ -84,7 +84,9 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
             let section = sections.entry(s.site).or_default();
             section.instances += s.acquisitions;
             section.wait += s.wait.sum;
-            section.hold = Some(section.hold.unwrap_or_default() + s.hold.sum);
+            if !lock.is_kernel() {
+                section.hold = Some(section.hold.unwrap_or_default() + s.hold.sum);
+            }
             section.locks.entry(*lock).or_default().1 += s.wait.sum;
         }
         if let Some(shares) = gathered.shares {

@@ -97,7 +97,7 @@ type Column = (&'static str, u16, fn(&LockEntry) -> String);
 
 const COLUMNS: &[Column] = &[
     ("Lock", 0, |l| clip(&l.label, NAME)),
-    ("Kind", 100, |l| l.kind.clone()),
+    ("Kind", 100, |l| if l.kernel { format!("kernel {}", l.kind) } else { l.kind.clone() }),
     ("", 132, traits),
     ("Acquired", 0, |l| match &l.estimates {
         Some(f) => estimated::count(&f.acquisitions),

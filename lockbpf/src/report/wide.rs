@@ -134,18 +134,26 @@ pub(super) fn critical_path(report: &Report, width: u16) -> Option<String> {
 pub(super) fn threads(report: &Report, most: usize, width: u16) -> Option<String> {
     let waited: Vec<_> = report.threads.iter().filter(|t| t.wait_ns > Ns::default()).collect();
     let time = report.quality.duration_ns;
+    let in_kernel = waited.iter().any(|t| t.kernel_wait_ns > Ns::default());
     let rows = waited.iter().take(most).map(|t| {
         let about = if t.estimated { "~" } else { "" };
-        vec![
+        let mut row = vec![
             t.tid.to_string(),
             clip(&t.comm, NAME),
             format!("{about}{}", t.wait_ns),
             format!("{about}{}", percent(t.wait_ns.share_of(time))),
             format!("{about}{}", t.held_union_ns),
             if t.estimated { estimated::about(t.acquisitions) } else { count(t.acquisitions) },
-        ]
+        ];
+        if in_kernel {
+            row.insert(4, t.kernel_wait_ns.to_string());
+        }
+        row
     });
-    let headers = ["Thread", "Name", "Waited", "%", "Held a lock", "Acquired"];
+    let mut headers = vec!["Thread", "Name", "Waited", "%", "Held a lock", "Acquired"];
+    if in_kernel {
+        headers.insert(4, "In kernel locks");
+    }
     let more = match waited.len().saturating_sub(most) as u64 {
         0 => String::new(),
         n => format!("\nand {}", counted(n, "more thread")),

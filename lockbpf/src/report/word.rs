@@ -108,7 +108,7 @@ pub(super) fn divide(process: Process, waits: &FutexWaits, entry: &mut LockEntry
     for (tid, sum) in named.chain([(None, waits.owners.rest())]).filter(|(_, sum)| sum.time > Nanos(0)) {
         let tid = tid.map(|tid| places.thread(tid));
         entry.holders.push(HolderEntry {
-            place: tid.as_ref().map_or_else(|| elsewhere("other threads"), |tid| elsewhere(&format!("thread {tid}"))),
+            place: tid.as_ref().map_or_else(|| elsewhere("other threads"), |tid| elsewhere(&tid.in_words())),
             tid,
             wait_ns: places.ns(sum.time),
             share: share(sum.time.0, all.0),

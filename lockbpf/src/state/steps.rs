@@ -80,6 +80,8 @@ impl State {
     fn attempt(&mut self, thread: u32, a: Attempt, f: &mut impl Follower) {
         let lock = self.m.lock(a.lock);
         self.m.locks[lock as usize].kind = a.kind;
+        // Whoever waits for one of these is told to do so as if the scheduler had said it.
+        self.m.scheduled |= a.lock.is_kernel();
         if self.leave_pending(thread, f) {
             self.impossible_step("attempt_while_waiting");
         }

@@ -11,35 +11,60 @@ use std::path::{Path, PathBuf};
 /// Where distributions install debug files.
 pub(super) const DEFAULT_DIRS: &[&str] = &["/usr/lib/debug"];
 
-/// Opens the debug file of an object whose own DWARF was stripped. `path` is the object's path in the process, `root`
-/// leads to the process's root directory; the places are tried there first, since a container may bring its own.
+/// Opens the debug file of an object whose own DWARF was stripped, and what that shares with other debug files. `path` is
+/// the object's path in the process, `root` leads to the process's root directory; the places are tried there first, since
+/// a container may bring its own.
 pub(super) fn find(
     layout: &Layout,
     object_inode: (u64, u64),
     path: &Path,
     root: &Path,
     dirs: &[PathBuf],
-) -> Option<File> {
+) -> (Option<File>, Option<File>) {
     if layout.has_dwarf {
-        return None;
+        return (None, shared(layout, path, root, dirs));
     }
-    candidates(layout, path, dirs)
+    let found = candidates(layout, path, dirs).into_iter().find_map(|place| {
+        [in_root(root, &place), place.clone()]
+            .into_iter()
+            .filter_map(|place| open_regular(&place).ok())
+            .find_map(|file| {
+                let other = file.metadata().is_ok_and(|m| inode(&m) != object_inode);
+                let found = if other { belongs(&file, layout) } else { None };
+                found.map(|found| (file, found))
+            })
+            .map(|(file, found)| (file, found, place))
+    });
+    match found {
+        Some((file, found, place)) => (Some(file), shared(&found, &place, root, dirs)),
+        None => (None, None),
+    }
+}
+
+/// Opens what a debug file at `path` shares with others, as `dwz` makes it.
+fn shared(layout: &Layout, path: &Path, root: &Path, dirs: &[PathBuf]) -> Option<File> {
+    let (name, id) = layout.shared_link.as_ref()?;
+    let beside = path.parent().map(|parent| parent.join(name));
+    by_build_id(id, dirs)
         .into_iter()
+        .chain(beside)
         .flat_map(|place| [in_root(root, &place), place])
         .filter_map(|place| open_regular(&place).ok())
-        .find(|file| file.metadata().is_ok_and(|m| inode(&m) != object_inode) && belongs(file, layout))
+        .find(|file| Layout::read(file).is_ok_and(|found| found.build_id.as_ref() == Some(id)))
+}
+
+fn by_build_id(id: &[u8], dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let Some((first, rest)) = id.split_first() else { return Vec::new() };
+    let rest = rest.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    dirs.iter().map(|dir| dir.join(format!(".build-id/{first:02x}/{rest}.debug"))).collect()
 }
 
 /// The places where a debug file may be, best first.
 fn candidates(layout: &Layout, path: &Path, dirs: &[PathBuf]) -> Vec<PathBuf> {
-    let mut places = Vec::new();
-    if let Some((first, rest)) = layout.build_id.as_ref().and_then(|id| id.split_first()) {
-        let rest = rest.iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        places.extend(dirs.iter().map(|dir| dir.join(format!(".build-id/{first:02x}/{rest}.debug"))));
-    }
+    let mut places = layout.build_id.as_ref().map_or_else(Vec::new, |id| by_build_id(id, dirs));
     // A name with a directory in it would lead anywhere.
     let link = layout.debug_link.as_ref().map(|(name, _)| Path::new(name)).filter(|name| name.iter().count() == 1);
     if let (Some(name), Some(parent)) = (link, path.parent()) {
@@ -50,13 +75,14 @@ fn candidates(layout: &Layout, path: &Path, dirs: &[PathBuf]) -> Vec<PathBuf> {
     places
 }
 
-/// Whether a file that was found is the object's: same build id, else the checksum that the object asks for.
-fn belongs(file: &File, layout: &Layout) -> bool {
-    match Layout::read(file) {
-        Ok(Layout { build_id: Some(found), .. }) if layout.build_id.is_some() => layout.build_id == Some(found),
-        Ok(_) => layout.debug_link.as_ref().is_some_and(|&(_, wanted)| checksum(file).is_ok_and(|crc| crc == wanted)),
-        Err(_) => false,
-    }
+/// The headers of a file that was found, if it is the object's: same build id, else the checksum that the object asks for.
+fn belongs(file: &File, layout: &Layout) -> Option<Layout> {
+    let found = Layout::read(file).ok()?;
+    let is_it = match &found.build_id {
+        Some(id) if layout.build_id.is_some() => layout.build_id.as_ref() == Some(id),
+        _ => layout.debug_link.as_ref().is_some_and(|&(_, wanted)| checksum(file).is_ok_and(|crc| crc == wanted)),
+    };
+    is_it.then_some(found)
 }
 
 fn checksum(mut file: &File) -> io::Result<u32> {

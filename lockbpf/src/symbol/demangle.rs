@@ -6,6 +6,9 @@ use std::fmt::{self, Write};
 /// Bytes of a demangled name. C++ mangling can fold an exponentially long name into a few hundred bytes.
 const MAX_LEN: usize = 4_096;
 
+/// What compilers call a namespace without a name.
+const ANONYMOUS: &str = "_GLOBAL__N_1";
+
 /// Text that refuses to grow beyond [`MAX_LEN`].
 #[derive(Default)]
 struct Bounded(String);
@@ -32,7 +35,10 @@ pub(super) fn demangle(symbol: &str) -> String {
     } else {
         false
     };
-    if done { out.0 } else { name.to_owned() }
+    if !done {
+        return name.to_owned();
+    }
+    if out.0.contains(ANONYMOUS) { out.0.replace(ANONYMOUS, "(anonymous namespace)") } else { out.0 }
 }
 
 #[cfg(test)]
@@ -53,6 +59,7 @@ mod tests {
             ("_ZN5Cache4lockE", "Cache::lock"),
             ("_ZN5Cache3getERKSsi", "Cache::get"),
             ("_ZZ4workvE4lock", "work()::lock"),
+            ("_ZN5cache12_GLOBAL__N_14lockE", "cache::(anonymous namespace)::lock"),
             ("_Z12not_quite", "_Z12not_quite"),
         ] {
             assert_eq!(demangle(symbol), name, "{symbol}");

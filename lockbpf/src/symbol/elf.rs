@@ -63,6 +63,10 @@ pub(super) struct Layout {
     pub(super) build_id: Option<Vec<u8>>,
     /// File name and CRC-32 of the separate debug file.
     pub(super) debug_link: Option<(OsString, u32)>,
+    /// File name and build id of what this debug file shares with others (`dwz`).
+    pub(super) shared_link: Option<(OsString, Vec<u8>)>,
+    /// Whether it is code for x86-64.
+    pub(super) is_x86_64: bool,
     /// Whether the file holds its own DWARF.
     pub(super) has_dwarf: bool,
 }
@@ -86,7 +90,11 @@ impl Layout {
         }
         let programs = header.program_headers(endian, data)?;
         let load = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
-        let mut layout = Self { segments: load.map(|p| segment::<E>(p, endian)).collect(), ..Self::default() };
+        let mut layout = Self {
+            segments: load.map(|p| segment::<E>(p, endian)).collect(),
+            is_x86_64: header.e_machine(endian) == elf::EM_X86_64,
+            ..Self::default()
+        };
         // A file without section headers still runs; it only has no more to tell.
         let Ok(sections) = sections(header, endian, data) else { return Ok(layout) };
         let names = match header.section_strings_index(endian, data) {
@@ -97,6 +105,7 @@ impl Layout {
             match string_at(names, section.sh_name(endian)) {
                 b".debug_info" | b".zdebug_info" => layout.has_dwarf |= section.sh_type(endian) != elf::SHT_NOBITS,
                 b".gnu_debuglink" => layout.debug_link = debug_link(contents::<E>(section, endian, data)?, endian),
+                b".gnu_debugaltlink" => layout.shared_link = shared_link(contents::<E>(section, endian, data)?),
                 _ if section.sh_type(endian) == elf::SHT_NOTE && section.sh_size(endian).into() <= MAX_TABLE_BYTES => {
                     if let Some(mut notes) = section.notes(endian, data)? {
                         while let Ok(Some(note)) = notes.next() {
@@ -136,6 +145,13 @@ impl Layout {
         start..end
     }
 
+    /// Where in the file the code from one address up to another is, as the file numbers addresses.
+    pub(super) fn code_at(&self, range: &Range<u64>) -> Option<u64> {
+        let segment = self.segments.iter().find(|s| s.executable && s.covers(range.start))?;
+        let from = range.start - segment.addr;
+        (range.end.checked_sub(segment.addr)? <= segment.file_size).then_some(segment.offset.checked_add(from)?)
+    }
+
     /// Whether an address, as the file numbers it, lies in a segment and not in a gap.
     pub(super) fn covers(&self, addr: u64) -> bool {
         self.segments.iter().any(|s| s.covers(addr))
@@ -162,6 +178,13 @@ fn debug_link(bytes: &[u8], endian: Endianness) -> Option<(OsString, u32)> {
     let name = string_at(bytes, 0);
     let crc = bytes.get((name.len() + 1).next_multiple_of(4)..)?.first_chunk::<4>()?;
     (!name.is_empty()).then(|| (OsStr::from_bytes(name).to_owned(), endian.read_u32_bytes(*crc)))
+}
+
+/// Name and build id: a NUL-terminated name, the bytes of the id.
+fn shared_link(bytes: &[u8]) -> Option<(OsString, Vec<u8>)> {
+    let name = string_at(bytes, 0);
+    let id = bytes.get(name.len() + 1..)?;
+    (!name.is_empty() && !id.is_empty()).then(|| (OsStr::from_bytes(name).to_owned(), id.to_vec()))
 }
 
 /// The section headers of a file.

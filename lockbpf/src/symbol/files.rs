@@ -2,19 +2,21 @@
 //! when its process, its mount namespace or its last name is gone; processes that run the same file share one.
 
 use super::debug_file;
+use super::debuginfod::{Debuginfod, FetchError};
 use super::elf::{ElfError, Layout};
 use super::maps::Mapping;
 use procfs::process::{LimitValue, Process};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Files kept at most, however many descriptors are allowed.
 const MAX_FILES: u64 = 4_096;
-/// Descriptors that one file comes to need: itself, and its debug file or the symbolizer's own.
-const DESCRIPTORS_PER_FILE: u64 = 2;
+/// Descriptors that one file comes to need: itself, its debug file or the symbolizer's own, what that shares with others.
+const DESCRIPTORS_PER_FILE: u64 = 3;
 
 /// Number of a kept file; valid as long as its [`Files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,8 +37,23 @@ pub(super) struct ObjectFile {
     pub(super) file: File,
     /// Its separate debug file, if there is one.
     pub(super) debug: Option<File>,
+    /// What its debug information shares with that of other files.
+    pub(super) shared_debug: Option<File>,
     /// Its headers.
     pub(super) layout: Layout,
+}
+
+/// Bytes of one function's code.
+const MAX_CODE: u64 = 1 << 20;
+
+impl ObjectFile {
+    /// The code from one address up to another, as the file numbers addresses.
+    pub(super) fn code(&self, range: &Range<u64>) -> Option<Vec<u8>> {
+        let size = range.end.checked_sub(range.start).filter(|&size| size <= MAX_CODE)?;
+        let mut code = vec![0; size as usize];
+        self.file.read_exact_at(&mut code, self.layout.code_at(range)?).ok()?;
+        Some(code)
+    }
 }
 
 /// Why a mapped file is not kept.
@@ -76,6 +93,9 @@ pub(super) struct Files {
     /// By device and inode: an inode is not reused while its file is open.
     by_inode: HashMap<(u64, u64), FileId>,
     debug_dirs: Vec<PathBuf>,
+    debuginfod: Debuginfod,
+    /// Files for which servers were asked.
+    asked: HashSet<FileId>,
     max: usize,
 }
 
@@ -89,12 +109,40 @@ impl Files {
         };
         // The other half of the descriptors is for probes, maps and ring buffers.
         let max = (descriptors / 2 / DESCRIPTORS_PER_FILE).min(MAX_FILES) as usize;
-        Self { kept: Vec::new(), by_inode: HashMap::new(), debug_dirs, max }
+        Self {
+            kept: Vec::new(),
+            by_inode: HashMap::new(),
+            debug_dirs,
+            debuginfod: Debuginfod::default(),
+            asked: HashSet::new(),
+            max,
+        }
     }
 
     /// A kept file.
     pub(super) fn get(&self, id: FileId) -> Option<&ObjectFile> {
         self.kept.get(id.0)
+    }
+
+    /// Fetches the debug file of a file that has none, if the user named servers; to be called before any name is wanted of
+    /// the file.
+    ///
+    /// # Errors
+    /// Once, when nothing can be fetched.
+    pub(super) fn fetch(&mut self, id: FileId) -> Result<(), FetchError> {
+        let Some(file) = self.kept.get_mut(id.0) else { return Ok(()) };
+        let Some(build_id) = &file.layout.build_id else { return Ok(()) };
+        if !file.layout.has_dwarf && file.debug.is_none() && self.asked.insert(id) {
+            let fetched = self.debuginfod.fetch(build_id)?;
+            file.debug =
+                fetched.filter(|fetched| Layout::read(fetched).is_ok_and(|l| l.build_id.as_ref() == Some(build_id)));
+        }
+        Ok(())
+    }
+
+    /// The kept file that a path leads to.
+    pub(super) fn at(&self, path: &Path) -> Option<FileId> {
+        self.by_inode.get(&inode(&fs::metadata(path).ok()?)).copied()
     }
 
     /// Keeps the file behind a mapping of a thread's process, if it is an ELF file; `Ok(None)` for anything else that
@@ -119,9 +167,9 @@ impl Files {
             Err(source) => return Err(FileError::Elf { path: mapping.path.clone(), source }),
         };
         let root = PathBuf::from(format!("/proc/{tid}/root"));
-        let debug = debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs);
+        let (debug, shared_debug) = debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs);
         let id = FileId(self.kept.len());
-        self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, layout });
+        self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, shared_debug, layout });
         self.by_inode.insert(inode, id);
         Ok(Some(id))
     }

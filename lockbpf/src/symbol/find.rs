@@ -2,7 +2,8 @@
 
 use super::Symbols;
 use super::globals::Globals;
-use crate::id::Process;
+use crate::id::{Lock, Process};
+use crate::names::Names;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -12,6 +13,11 @@ const MAX_COMPARED: usize = 200_000;
 const MAX_CLOSE: usize = 8;
 /// How close a name must be to be told, 1 being the same.
 const CLOSE: f64 = 0.75;
+
+/// Locks begin at multiples of this.
+const WORD: usize = 4;
+/// Places in one variable where a lock is looked for.
+const MAX_WORDS: usize = 65_536;
 
 /// What a name is to be of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +53,25 @@ impl Symbols {
         // Aliases, and tables of which one repeats the other.
         all.dedup_by(|a, b| a.range == b.range);
         all
+    }
+
+    /// The locks of a process that are called by this name: a whole one as reports have it, `cache.shards[3].lock`.
+    pub fn find_member(&mut self, process: Process, name: &str) -> Vec<Lock> {
+        // The variable's own name ends where the members begin; a function's static variable has a scope in front.
+        let ends = name.match_indices(['.', '[', '+']).map(|(end, _)| end).filter(|&end| end > 0);
+        let heads: BTreeSet<&str> = ends.filter_map(|end| name.get(..end)).chain([name]).collect();
+        let mut locks = Vec::new();
+        for head in heads {
+            let own = head.rsplit("::").next().unwrap_or(head);
+            for Found { range, .. } in self.find(process, Kind::Variable, own) {
+                let words = range.step_by(WORD).take(MAX_WORDS).map(|addr| Lock { process, addr });
+                locks.extend(words.filter(|&lock| self.global(lock).as_deref() == Some(name)).take(1));
+            }
+            if !locks.is_empty() {
+                break;
+            }
+        }
+        locks
     }
 
     /// The names that are most like one that is not there, closest first.

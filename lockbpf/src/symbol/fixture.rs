@@ -116,6 +116,12 @@ impl Program {
         *self.told.get(name).unwrap_or_else(|| panic!("the fixture did not tell {name}"))
     }
 
+    /// Every address that the program told, with its name.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, u64)> {
+        let told = self.told.iter().filter(|(name, _)| *name != "ready");
+        told.map(|(name, &addr)| (name.as_str(), addr))
+    }
+
     /// Kills the program and waits until nothing is left of it in /proc.
     pub(super) fn end(&mut self) {
         let _ = self.child.kill();

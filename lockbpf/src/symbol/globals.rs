@@ -1,6 +1,7 @@
 //! Names of variables: which global or static object of a file covers an address.
 
 use super::demangle::demangle;
+use super::dwarf;
 use super::elf::{Data, ElfError, contents, sections, string_at};
 use super::find::Kind;
 use object::Endianness;
@@ -8,6 +9,7 @@ use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::FileKind;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use std::cmp::Reverse;
+use std::fmt::Write;
 use std::fs::File;
 use std::ops::Range;
 
@@ -16,8 +18,8 @@ const MAX_SYMBOLS: usize = 1 << 20;
 
 /// A variable; addresses as the file numbers them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Variable {
-    start: u64,
+pub(super) struct Variable {
+    pub(super) start: u64,
     /// For a symbol without a size, the end of its section until the next symbol is known.
     end: u64,
     sized: bool,
@@ -32,6 +34,30 @@ impl Variable {
         let underscores = self.name.len() - self.name.trim_start_matches('_').len();
         (!self.sized, self.local, underscores, self.name.len(), &self.name)
     }
+
+    /// What is at an offset in it.
+    pub(super) fn name(&self, offset: u64, told: Option<&dwarf::Variable>) -> String {
+        name(&self.name, offset, told)
+    }
+}
+
+/// What is at an offset in the variable of a symbol: `table[4].lock` where debug information tells the type, else
+/// `table+0x28`.
+pub(super) fn name(symbol: &str, offset: u64, told: Option<&dwarf::Variable>) -> String {
+    let mut name = demangle(symbol);
+    let mut rest = offset;
+    if let Some(told) = told {
+        // A mangled name tells its scope itself.
+        if let Some(function) = told.function.as_ref().filter(|_| name == symbol) {
+            name = format!("{function}::{}", told.name);
+        }
+        name.push_str(&told.path);
+        rest = told.rest;
+    }
+    if rest > 0 {
+        let _ = write!(name, "+{rest:#x}");
+    }
+    name
 }
 
 /// The writable variables of a file (a lock is written to); thread-local ones have no address and are not among them.
@@ -101,8 +127,8 @@ impl Globals {
         self.variables.iter().map(|v| demangle(&v.name))
     }
 
-    /// The variable at an address, `cache_lock` or `table+0x28`; of nested ones the innermost.
-    pub(super) fn name(&self, addr: u64) -> Option<String> {
+    /// The variable at an address; of nested ones the innermost.
+    pub(super) fn at(&self, addr: u64) -> Option<&Variable> {
         let after = self.variables.partition_point(|v| v.start <= addr);
         let mut covering = self
             .variables
@@ -114,12 +140,7 @@ impl Globals {
             .filter_map(|(v, _)| (v.end > addr).then_some(v));
         let first = covering.next()?;
         // A mark without a size inside a variable says less than the variable.
-        let variable = if first.sized { first } else { covering.find(|v| v.sized).unwrap_or(first) };
-        let name = demangle(&variable.name);
-        Some(match addr - variable.start {
-            0 => name,
-            offset => format!("{name}+{offset:#x}"),
-        })
+        Some(if first.sized { first } else { covering.find(|v| v.sized).unwrap_or(first) })
     }
 }
 
@@ -168,6 +189,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn named(globals: &Globals, addr: u64) -> Option<String> {
+        globals.at(addr).map(|v| v.name(addr - v.start, None))
+    }
+
     fn variable(name: &str, start: u64, size: u64, local: bool) -> Variable {
         let end = if size > 0 { start + size } else { 0x9000 };
         Variable { start, end, sized: size > 0, local, name: name.into() }
@@ -176,12 +201,12 @@ mod tests {
     #[test]
     fn offsets_and_gaps() {
         let globals = Globals::index(vec![variable("table", 0x100, 0x80, false), variable("_Z3runv", 0x200, 8, false)]);
-        assert_eq!(globals.name(0x100).as_deref(), Some("table"));
-        assert_eq!(globals.name(0x128).as_deref(), Some("table+0x28"));
-        assert_eq!(globals.name(0x180), None);
-        assert_eq!(globals.name(0xff), None);
-        assert_eq!(globals.name(0x204).as_deref(), Some("run+0x4"));
-        assert_eq!(Globals::default().name(0), None);
+        assert_eq!(named(&globals, 0x100).as_deref(), Some("table"));
+        assert_eq!(named(&globals, 0x128).as_deref(), Some("table+0x28"));
+        assert_eq!(named(&globals, 0x180), None);
+        assert_eq!(named(&globals, 0xff), None);
+        assert_eq!(named(&globals, 0x204).as_deref(), Some("run+0x4"));
+        assert_eq!(named(&Globals::default(), 0), None);
     }
 
     #[test]
@@ -195,7 +220,7 @@ mod tests {
         ];
         for _ in 0..aliases.len() {
             aliases.rotate_left(1);
-            assert_eq!(Globals::index(aliases.clone()).name(0x100).as_deref(), Some("environ"));
+            assert_eq!(named(&Globals::index(aliases.clone()), 0x100).as_deref(), Some("environ"));
         }
     }
 
@@ -220,7 +245,7 @@ mod tests {
             (0x8fff, Some("last+0x8c7f")),
             (0x9000, None),
         ] {
-            assert_eq!(globals.name(addr).as_deref(), name, "{addr:#x}");
+            assert_eq!(named(&globals, addr).as_deref(), name, "{addr:#x}");
         }
     }
 
@@ -228,7 +253,7 @@ mod tests {
         #[test]
         fn the_innermost_sized_variable_is_named(spans in prop::collection::vec((0u64..200, 1u64..50), 1..40), addr in 0u64..260) {
             let all = spans.iter().enumerate().map(|(i, &(start, size))| variable(&format!("v{i:02}"), start, size, false));
-            let name = Globals::index(all.collect()).name(addr);
+            let name = named(&Globals::index(all.collect()), addr);
             let best = spans.iter().filter(|&&(start, size)| start <= addr && addr < start + size).map(|s| s.0).max();
             let start = name.as_ref().map(|n| addr - n.split_once("+0x").map_or(0, |(_, hex)| u64::from_str_radix(hex, 16).unwrap()));
             prop_assert_eq!(start, best);

@@ -4,8 +4,11 @@
 //! ([`Symbols::observe`], [`Symbols::refresh`]). Symbol tables and DWARF are read from those handles later, once per
 //! file and only for files that an address is asked of.
 
+mod argument;
 mod debug_file;
+mod debuginfod;
 mod demangle;
+mod dwarf;
 mod elf;
 mod files;
 mod find;
@@ -16,15 +19,21 @@ mod perf_map;
 mod resolver;
 mod runtime;
 mod space;
+mod thread_local;
+mod threads;
+mod unwind;
 
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod tests;
 
-use crate::id::{Lock, Process};
+use crate::id::{Lock, Process, Site};
+use crate::kallsyms::Kallsyms;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
+use crate::unwind::{End, StackCopy, Unwind, Unwound};
+use dwarf::{DwarfError, Storage, Types};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use globals::Globals;
@@ -36,6 +45,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use thread_local::ThreadLocals;
+use threads::Threads;
+use unwind::Unwinder;
 
 /// Process images known at one time, as many as the kernel side can number.
 const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
@@ -88,19 +100,28 @@ struct Known {
     identity: Option<Identity>,
     space: AddressSpace,
     generated: PerfMap,
+    threads: Threads,
+    /// What it executes.
+    program: Option<FileId>,
 }
 
 /// Names of functions and variables in observed processes.
 ///
 /// Bounded: 8,192 processes, each with 4,096 images, 32 MiB of maps and a perf map of 128 MiB or 1,048,576 functions; a
-/// quarter of the descriptors allowed and at most 4,096 files, 1,048,576 variables a file; 65,536 resolved addresses.
+/// sixth of the descriptors allowed and at most 4,096 files, 1,048,576 variables a file; 65,536 resolved addresses; 512 MiB of
+/// debug information for types.
 /// What exceeds a bound stays unnamed, and [`Symbols::problems`] says so where whole files or processes are concerned.
 #[derive(Debug)]
 pub struct Symbols {
     files: Files,
     resolver: Resolver,
     globals: HashMap<FileId, Globals>,
+    thread_locals: HashMap<FileId, ThreadLocals>,
+    types: Types,
     processes: HashMap<Process, Known>,
+    /// `None` until it is needed; empty if it cannot be had.
+    kernel: Option<Kallsyms>,
+    unwinder: Unwinder,
     problems: BTreeSet<String>,
 }
 
@@ -124,7 +145,11 @@ impl Symbols {
             resolver: Resolver::new(&dirs),
             files: Files::new(dirs),
             globals: HashMap::new(),
+            thread_locals: HashMap::new(),
+            types: Types::default(),
             processes: HashMap::new(),
+            kernel: None,
+            unwinder: Unwinder::default(),
             problems: BTreeSet::new(),
         }
     }
@@ -136,8 +161,14 @@ impl Symbols {
             self.problem(&ProcessError::Full { pid });
             return;
         }
-        let (space, generated) = (AddressSpace::default(), PerfMap::default());
-        self.processes.entry(process).or_insert(Known { pid, identity: None, space, generated });
+        self.processes.entry(process).or_insert_with(|| Known {
+            pid,
+            identity: None,
+            space: AddressSpace::default(),
+            generated: PerfMap::default(),
+            threads: Threads::default(),
+            program: None,
+        });
         self.refresh(process);
     }
 
@@ -157,19 +188,24 @@ impl Symbols {
             return;
         }
         let (images, regions) = self.keep(tid, &mappings);
+        let program = self.files.at(Path::new(&format!("/proc/{tid}/exe")));
         if let Some(known) = self.processes.get_mut(&process) {
             known.space.merge(images, regions);
             known.generated.refresh(tid);
+            known.threads.refresh(tid, identity.map_or(0, |identity| identity.stack));
+            known.program = known.program.or(program);
             known.identity = known.identity.or(identity);
         }
     }
 
-    /// As [`Symbols::refresh`], but only of the code that the process generates itself, where it keeps a list of it.
-    pub fn refresh_generated(&mut self, process: Process) {
+    /// As [`Symbols::refresh`], but only of what changes often: threads, and the code that the process generates itself,
+    /// where it keeps a list of it.
+    pub fn refresh_made(&mut self, process: Process) {
         if let Some(known) = self.processes.get_mut(&process)
             && known.identity.is_some_and(|identity| Identity::of(known.pid, known.pid) == Some(identity))
         {
             known.generated.refresh(known.pid);
+            known.threads.refresh(known.pid, 0);
         }
     }
 
@@ -217,13 +253,51 @@ impl Symbols {
     /// Called for every event, so it looks at mappings only: reading the symbols of a large file takes seconds.
     #[must_use]
     pub fn caller_among(&self, process: Process, words: &[u64]) -> Option<u64> {
-        let known = self.processes.get(&process)?;
-        words.iter().copied().find(|word| match known.space.place(word.wrapping_sub(1), &self.files) {
+        words.iter().copied().find(|&word| self.is_own_code(process, word))
+    }
+
+    /// Whether a return address leads into code of the program itself or of its libraries, but the C library; as far as
+    /// mappings tell, for it is asked of every address.
+    #[must_use]
+    pub fn is_own_code(&self, process: Process, return_addr: u64) -> bool {
+        let Some(known) = self.processes.get(&process) else { return false };
+        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
             Some(Place::File(id, addr)) => {
                 self.files.get(id).is_some_and(|file| !runtime::is_libc(&file.name) && file.layout.is_code(addr))
             }
             Some(Place::Region(..)) | None => false,
-        })
+        }
+    }
+
+    /// The file in which a stack by frame pointers ends, if that is not where its thread began.
+    pub fn ends_short(&mut self, process: Process, stack: &[u64]) -> Option<String> {
+        let known = self.processes.get(&process).filter(|known| !known.space.is_empty())?;
+        let place = |addr: u64| known.space.place(addr.wrapping_sub(1), &self.files);
+        let Some((place, last)) = stack.iter().filter_map(|&addr| Some((place(addr)?, addr))).next_back() else {
+            return Some("code that is not known".to_owned());
+        };
+        let file = match place {
+            Place::File(id, _) => self.files.get(id).map(|file| file.name.clone()).unwrap_or_default(),
+            Place::Region(name, _) => name.to_owned(),
+        };
+        // The C library starts threads; but without the program's own code in between, it is only where the walk began.
+        if runtime::is_libc(&file) && stack.iter().any(|&addr| self.is_own_code(process, addr)) {
+            return None;
+        }
+        let outermost = self.frames(process, last).pop().and_then(|frame| frame.function);
+        (!outermost.is_some_and(|function| runtime::is_start(&function))).then_some(file)
+    }
+
+    /// The kernel's symbols, read when the first of them is wanted.
+    fn kernel(&mut self) -> Option<&Kallsyms> {
+        if self.kernel.is_none() {
+            let symbols = Kallsyms::kernel().unwrap_or_else(|error| {
+                remember(&mut self.problems, &format!("{error}; kernel locks and their callers stay without names"));
+                Kallsyms::default()
+            });
+            self.kernel = Some(symbols);
+        }
+        self.kernel.as_ref()
     }
 
     fn problem(&mut self, problem: &ProcessError) {
@@ -231,9 +305,25 @@ impl Symbols {
     }
 }
 
+/// Whether an address is the kernel's: the upper half of all addresses, on both architectures.
+fn is_kernel(addr: u64) -> bool {
+    addr >> 63 != 0
+}
+
 fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
     if problems.len() < MAX_PROBLEMS {
         problems.insert(problem.to_string());
+    }
+}
+
+impl Unwind for Symbols {
+    fn unwind(&mut self, copy: &StackCopy) -> Unwound {
+        let Some(known) = self.processes.get(&copy.process) else {
+            let addresses = vec![copy.registers.ip];
+            return Unwound { addresses, slots: None, end: End::NoInformation, by_frame_pointers: false };
+        };
+        let generated = |address| known.generated.function(address).is_some();
+        self.unwinder.unwind(copy, &known.space, &self.files, generated)
     }
 }
 
@@ -244,6 +334,11 @@ impl Names for Symbols {
 
     /// Without a snapshot of the process every address may be code.
     fn role(&mut self, process: Process, return_addr: u64) -> Role {
+        // Stacks of the kernel are taken from the caller of the locking functions on.
+        if is_kernel(return_addr) {
+            return Role::Program;
+        }
+        self.place(process, return_addr.wrapping_sub(1));
         let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
             return Role::Program;
         };
@@ -266,6 +361,11 @@ impl Names for Symbols {
 
     fn frames(&mut self, process: Process, return_addr: u64) -> Vec<Frame> {
         let unknown = Frame { addr: return_addr, ..Frame::default() };
+        if is_kernel(return_addr) {
+            let function = self.kernel().and_then(|k| k.function(return_addr.wrapping_sub(1))).map(str::to_owned);
+            return vec![Frame { function, ..unknown }];
+        }
+        self.place(process, return_addr.wrapping_sub(1));
         let Some(known) = self.processes.get(&process) else { return vec![unknown] };
         // The call is before the address to which it returns, perhaps on another line or in another function.
         let call = return_addr.wrapping_sub(1);
@@ -296,9 +396,50 @@ impl Names for Symbols {
     }
 
     fn global(&mut self, lock: Lock) -> Option<String> {
-        let Place::File(id, addr) = self.processes.get(&lock.process)?.space.place(lock.addr, &self.files)? else {
-            return None;
-        };
+        if lock.is_kernel() {
+            return self.kernel()?.variable(lock.addr);
+        }
+        match self.place(lock.process, lock.addr) {
+            Some(Place::File(id, addr)) => self.static_variable(id, addr),
+            Some(Place::Region(..)) => None,
+            None => self.thread_local(lock).map(|name| format!("{name} (thread-local)")),
+        }
+    }
+
+    fn member(&mut self, site: Site) -> Option<String> {
+        self.member_at(site)
+    }
+
+    fn is_on_stack(&mut self, lock: Lock) -> bool {
+        let Some(known) = self.processes.get(&lock.process) else { return false };
+        match known.threads.place(lock.addr) {
+            Some(threads::Place::FirstStack) => true,
+            Some(threads::Place::BelowRecord { on_stack, .. }) => on_stack && self.thread_local(lock).is_none(),
+            None => false,
+        }
+    }
+}
+
+impl Symbols {
+    /// Where an address lies; of a file, with all that is to be had of its names.
+    fn place(&mut self, process: Process, addr: u64) -> Option<Place<'_>> {
+        if let Some(Place::File(id, _)) = self.processes.get(&process)?.space.place(addr, &self.files)
+            && let Err(error) = self.files.fetch(id)
+        {
+            remember(&mut self.problems, &error);
+        }
+        self.processes.get(&process)?.space.place(addr, &self.files)
+    }
+
+    /// See [`Names::member`].
+    fn member_at(&mut self, site: Site) -> Option<String> {
+        let Place::File(id, before) = self.place(site.process, site.addr.wrapping_sub(1))? else { return None };
+        let file = self.files.get(id)?;
+        let told = self.types.member(id, file, before.wrapping_add(1));
+        or_problem(&mut self.problems, &file.name, told)
+    }
+
+    fn static_variable(&mut self, id: FileId, addr: u64) -> Option<String> {
         let file = self.files.get(id)?;
         let globals = self.globals.entry(id).or_insert_with(|| {
             let (globals, error) = Globals::read([&file.file].into_iter().chain(&file.debug));
@@ -309,6 +450,35 @@ impl Names for Symbols {
             }
             globals
         });
-        globals.name(addr)
+        let found = globals.at(addr)?;
+        let (start, offset) = (found.start, addr - found.start);
+        let told = self.types.variable(id, file, (Storage::Static, start), offset);
+        Some(found.name(offset, or_problem(&mut self.problems, &file.name, told).as_ref()))
     }
+
+    fn thread_local(&mut self, lock: Lock) -> Option<String> {
+        let known = self.processes.get(&lock.process)?;
+        let threads::Place::BelowRecord { distance, .. } = known.threads.place(lock.addr)? else { return None };
+        let id = known.program?;
+        if let Err(error) = self.files.fetch(id) {
+            remember(&mut self.problems, &error);
+        }
+        let file = self.files.get(id)?;
+        let variables = self.thread_locals.entry(id);
+        let variables =
+            variables.or_insert_with(|| ThreadLocals::read(&file.file, [&file.file].into_iter().chain(&file.debug)));
+        let (name, start, offset) = variables.at(distance)?;
+        let told = self.types.variable(id, file, (Storage::ThreadLocal, start), offset);
+        let told = or_problem(&mut self.problems, &file.name, told);
+        Some(globals::name(&name, offset, told.as_ref()))
+    }
+}
+
+/// What debug information told; that it could not be used is a problem.
+fn or_problem<T>(problems: &mut BTreeSet<String>, file: &str, told: Result<Option<T>, DwarfError>) -> Option<T> {
+    told.unwrap_or_else(|error| {
+        let problem = format!("failed to find types in {file}: {error}; its locks are named by their symbols only");
+        remember(problems, &problem);
+        None
+    })
 }

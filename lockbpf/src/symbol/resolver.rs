@@ -1,8 +1,11 @@
-//! Addresses in files to functions and source lines, by blazesym.
+//! Addresses in files to functions and source lines, by blazesym; in Go programs by the table that those have in them.
 
 use super::demangle::demangle;
+use super::elf::Data;
 use super::files::{FileId, ObjectFile};
 use super::guard::guarded;
+use crate::golang::pclntab::{Pclntab, Place};
+use crate::golang::{Program, buildinfo};
 use crate::names::Frame;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
@@ -21,6 +24,8 @@ pub(super) struct Resolver {
     symbolizer: Symbolizer,
     /// What is asked for the addresses of a file, in this order; a source that cannot be used is dropped.
     sources: HashMap<FileId, Vec<Elf>>,
+    /// Go's table of functions, of the files that have one.
+    go: HashMap<FileId, Option<Pclntab>>,
     cache: HashMap<(FileId, u64), Rc<[Frame]>>,
 }
 
@@ -34,7 +39,7 @@ impl Resolver {
             .enable_demangling(false)
             .set_debug_dirs(Some(debug_dirs))
             .build();
-        Self { symbolizer, sources: HashMap::new(), cache: HashMap::new() }
+        Self { symbolizer, sources: HashMap::new(), go: HashMap::new(), cache: HashMap::new() }
     }
 
     /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it. [`Frame::addr`]
@@ -43,8 +48,10 @@ impl Resolver {
         if let Some(frames) = self.cache.get(&(id, addr)) {
             return Rc::clone(frames);
         }
+        let go = self.go.entry(id).or_insert_with(|| guarded(|| go_table(&file.file)).flatten());
+        let mut frames: Rc<[Frame]> =
+            go.iter().flat_map(|table| table.places(addr)).map(from_go).collect::<Vec<_>>().into();
         let sources = self.sources.entry(id).or_insert_with(|| sources(file));
-        let mut frames: Rc<[Frame]> = Rc::from([]);
         sources.retain(|elf| {
             if !frames.is_empty() {
                 return true;
@@ -87,6 +94,20 @@ fn sources(file: &ObjectFile) -> Vec<Elf> {
         Some(debug) => vec![elf(debug, true), elf(debug, false), elf(&file.file, false)],
         None => vec![elf(&file.file, true), elf(&file.file, false)],
     }
+}
+
+/// Stripped or not, Go's own table says which function an address belongs to, and what was inlined there. C functions of a cgo
+/// program are not in it.
+fn go_table(file: &File) -> Option<Pclntab> {
+    let data = Data::new(file);
+    let program = Program::read(&data)?;
+    buildinfo::release(&program)?;
+    Pclntab::read(&program)
+}
+
+fn from_go(place: Place) -> Frame {
+    let Place { function, location, inlined } = place;
+    Frame { function: Some(function), location, inlined, ..Frame::default() }
 }
 
 fn to_frames(symbol: &Sym<'_>) -> Rc<[Frame]> {

@@ -33,6 +33,42 @@ const LOCKING: &[&[&str]] = &[
 const LOCKING_WHOLE: &[&str] =
     &["__lock", "__wait", "__timedwait", "__timedwait_cp", "syscall", "__syscall_cp", "futex"];
 
+/// Whether a function's first argument is the lock that it takes: none of those that wait for conditions.
+pub(super) fn takes_lock_first(function: &str) -> bool {
+    let name = function.trim_start_matches('_');
+    let name = name.strip_prefix("gthrw_").unwrap_or(name).trim_start_matches('_');
+    ["pthread_mutex_", "pthread_rwlock_", "pthread_spin_", "mtx_"]
+        .into_iter()
+        .find_map(|start| name.strip_prefix(start))
+        .is_some_and(|call| call.contains("lock"))
+}
+
+/// Functions in which threads and programs begin: of C, musl, C libraries linked statically, Go.
+const STARTS: &[&str] = &[
+    "main",
+    "_start",
+    "start",
+    "start_c",
+    "__clone",
+    "__clone3",
+    "clone3",
+    "start_thread",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "libc_start_main_stage2",
+    "runtime.goexit",
+    "runtime.goexit.abi0",
+    "runtime.mstart",
+    "runtime.mstart.abi0",
+    "runtime.rt0_go.abi0",
+];
+
+/// Whether a thread or program begins in a function, by its demangled name.
+pub(super) fn is_start(function: &str) -> bool {
+    STARTS.contains(&function)
+}
+
 /// Whether a function is part of locking, by its demangled name.
 pub(super) fn is_locking(function: &str) -> bool {
     let name = function.trim_start_matches(['_', '<']);
@@ -59,6 +95,16 @@ mod tests {
         }
         for name in ["libc-client.so.2007e", "libcrypto.so.3", "ld-tool", "memcached", ""] {
             assert!(!is_libc(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_lock_functions() {
+        for name in ["pthread_mutex_lock", "__gthrw_pthread_mutex_lock", "pthread_rwlock_tryrdlock", "mtx_timedlock"] {
+            assert!(takes_lock_first(name), "{name}");
+        }
+        for name in ["pthread_cond_clockwait", "pthread_mutex_init", "my_lock", "pthread_create", ""] {
+            assert!(!takes_lock_first(name), "{name}");
         }
     }
 

@@ -47,7 +47,9 @@ fn check_locks(symbols: &mut Symbols, program: &Program) {
     }
     let inner = symbols.global(lock(program.told("static inner_lock"))).unwrap();
     assert!(inner.starts_with("inner_lock"), "{inner}");
-    for unnamed in ["heap", "stack", "thread"] {
+    let thread = symbols.global(lock(program.told("thread")));
+    assert_eq!(thread.as_deref(), Some("thread_lock (thread-local)"));
+    for unnamed in ["heap", "stack"] {
         assert_eq!(symbols.global(lock(program.told(unnamed))), None, "{unnamed}");
     }
 }
@@ -204,7 +206,9 @@ fn debug_files_by_build_id_and_by_link() {
 
         let mut symbols = observed(&program, vec![dirs.clone()]);
         program.end();
-        check_locks(&mut symbols, &program);
+        assert_eq!(symbols.global(lock(program.told("table+0xc0"))).as_deref(), Some("table[4].lock"));
+        assert_eq!(symbols.global(lock(program.told("static inner_lock"))).as_deref(), Some("local::inner_lock"));
+        assert_eq!(symbols.global(lock(program.told("heap"))), None);
         check_calls(&mut symbols, &program);
 
         // The debug file of another build has the same locks, perhaps elsewhere: it is not used.
@@ -239,11 +243,11 @@ int main(int argc, char **argv) {
     let (plugin, function) = (lock(program.told("lock")), program.told("function") + 1);
     assert_eq!(symbols.global(plugin), None);
     symbols.refresh(PROCESS);
-    assert_eq!(symbols.global(plugin).as_deref(), Some("plugin_lock"));
+    assert_eq!(symbols.global(plugin).as_deref(), Some("plugin_lock[0]"));
     assert_eq!(functions(&mut symbols, function), ["plugin_probe"]);
     program.resume();
     symbols.refresh(PROCESS);
-    assert_eq!(symbols.global(plugin).as_deref(), Some("plugin_lock"));
+    assert_eq!(symbols.global(plugin).as_deref(), Some("plugin_lock[0]"));
 }
 
 #[test]
@@ -447,11 +451,11 @@ fn damaged_files_are_no_panic() {
         let file = fs::File::open(&damaged).unwrap();
         let (globals, _) = Globals::read([&file]);
         let Ok(layout) = elf::Layout::read(&file) else { continue };
-        let object = files::ObjectFile { name: "damaged".into(), file, debug: None, layout };
+        let object = files::ObjectFile { name: "damaged".into(), file, debug: None, shared_debug: None, layout };
         let mut resolver = Resolver::new(&[]);
         for addr in (0..0x5000).step_by(41) {
             resolver.frames(files::FileId::FIRST, &object, addr);
-            globals.name(addr);
+            globals.at(addr);
         }
     }
 }

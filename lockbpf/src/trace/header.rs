@@ -42,6 +42,8 @@ pub struct Capture {
     pub all_events: bool,
     /// Whether no uprobes were placed.
     pub futex_only: bool,
+    /// Whether waits for kernel locks were recorded.
+    pub kernel_locks: bool,
     /// Only threads with this name.
     pub comm: Option<String>,
     /// Only these threads, if any.

@@ -20,6 +20,17 @@ pub(super) struct Named {
     pub id: Option<String>,
     /// Its kind, where it is none that this crate knows.
     pub kind: Option<String>,
+    /// Whether it is on a stack.
+    pub on_stack: bool,
+}
+
+/// What a site is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NamedSite {
+    /// In the input itself.
+    pub id: Option<String>,
+    /// The member that holds the lock asked for there.
+    pub member: Option<String>,
 }
 
 /// What a thread is called in the input itself.
@@ -38,7 +49,7 @@ pub(super) struct NamedThread {
 pub struct TraceNames {
     addresses: HashMap<(Process, u64), (Role, Vec<Frame>)>,
     locks: HashMap<Lock, Named>,
-    sites: HashMap<Site, String>,
+    sites: HashMap<Site, NamedSite>,
     threads: HashMap<Tid, NamedThread>,
     bytes: usize,
 }
@@ -68,9 +79,9 @@ impl TraceNames {
         Ok(())
     }
 
-    pub(super) fn add_site(&mut self, site: Site, id: String) -> Result<(), Malformed> {
-        self.spend(id.len())?;
-        self.sites.insert(site, id);
+    pub(super) fn add_site(&mut self, site: Site, named: NamedSite) -> Result<(), Malformed> {
+        self.spend([&named.id, &named.member].into_iter().flatten().map(String::len).sum())?;
+        self.sites.insert(site, named);
         Ok(())
     }
 
@@ -110,7 +121,15 @@ impl Names for TraceNames {
     }
 
     fn site_id(&mut self, site: Site) -> Option<String> {
-        self.sites.get(&site).cloned()
+        self.sites.get(&site)?.id.clone()
+    }
+
+    fn is_on_stack(&mut self, lock: Lock) -> bool {
+        self.locks.get(&lock).is_some_and(|named| named.on_stack)
+    }
+
+    fn member(&mut self, site: Site) -> Option<String> {
+        self.sites.get(&site)?.member.clone()
     }
 
     fn thread_id(&mut self, tid: Tid) -> Option<String> {

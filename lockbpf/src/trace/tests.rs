@@ -38,6 +38,14 @@ fn process() -> impl Strategy<Value = Process> {
     small().prop_map(Process)
 }
 
+/// Of a process, or of the kernel.
+fn any_lock() -> impl Strategy<Value = Lock> {
+    (select(vec![None, Some(Process::KERNEL)]), lock()).prop_map(|(kernel, lock)| match kernel {
+        Some(process) => Lock { process, ..lock },
+        None => lock,
+    })
+}
+
 fn lock() -> impl Strategy<Value = Lock> {
     (process(), number()).prop_map(|(process, addr)| Lock { process, addr })
 }
@@ -61,24 +69,36 @@ fn off_reason() -> impl Strategy<Value = OffReason> {
 fn section() -> BoxedStrategy<Section> {
     let times = (number(), number(), number());
     let how = (any::<u16>(), via(), 0u8..6, any::<u8>());
-    (times, lock(), site(), tid(), option::of(tid()), option::of(tid()), stack(), how)
-        .prop_map(|((end, wait, hold), lock, site, tid, owner, waker, stack, (flags, via, outcome, mutex_kind))| {
-            Section {
-                end: Time(end),
-                wait: Nanos(wait),
-                hold: Nanos(hold),
+    (times, any_lock(), site(), (tid(), process()), option::of(tid()), option::of(tid()), stack(), how)
+        .prop_map(
+            |(
+                (end, wait, hold),
                 lock,
                 site,
-                tid,
+                (tid, process),
                 owner,
                 waker,
                 stack,
-                flags,
-                via,
-                outcome: Outcome::from_u8(outcome).unwrap(),
-                mutex_kind,
-            }
-        })
+                (flags, via, outcome, mutex_kind),
+            )| {
+                Section {
+                    end: Time(end),
+                    wait: Nanos(wait),
+                    hold: Nanos(hold),
+                    lock,
+                    site,
+                    tid,
+                    process: if lock.is_kernel() { process } else { lock.process },
+                    owner,
+                    waker,
+                    stack,
+                    flags,
+                    via,
+                    outcome: Outcome::from_u8(outcome).unwrap(),
+                    mutex_kind,
+                }
+            },
+        )
         .boxed()
 }
 
@@ -136,14 +156,15 @@ fn action() -> BoxedStrategy<Action> {
 }
 
 fn totals() -> BoxedStrategy<ThreadTotals> {
-    (number(), tid(), process(), ".{0,15}", number(), number(), number(), number())
-        .prop_map(|(time, tid, process, comm, acquisitions, wait, held_sum, held_union)| ThreadTotals {
+    (number(), tid(), process(), ".{0,15}", number(), number(), number(), number(), number())
+        .prop_map(|(time, tid, process, comm, acquisitions, wait, kernel_wait, held_sum, held_union)| ThreadTotals {
             time: Time(time),
             tid,
             process,
             comm,
             acquisitions,
             wait: Nanos(wait),
+            kernel_wait: Nanos(kernel_wait),
             held_sum: Nanos(held_sum),
             held_union: Nanos(held_union),
         })

@@ -1,6 +1,6 @@
 //! What a recording has to name: every address, lock, site and thread that was mentioned, each once.
 
-use super::names::{Named, NamedThread};
+use super::names::{Named, NamedSite, NamedThread};
 use super::v1::names::NamesEncoder;
 use crate::event::Event;
 use crate::id::{Lock, Process, Site, StackId, Tid};
@@ -188,15 +188,18 @@ impl Tracker {
             }
         });
         for lock in self.locks.waiting.drain(..) {
-            let named = Named { global: names.global(lock), id: names.lock_id(lock), kind: names.kind(lock) };
+            let (global, id, kind) = (names.global(lock), names.lock_id(lock), names.kind(lock));
+            let on_stack = global.is_none() && names.is_on_stack(lock);
+            let named = Named { global, id, kind, on_stack };
             if named != Named::default() {
                 out.lock(lock, &named);
                 full(out)?;
             }
         }
         for site in self.sites.waiting.drain(..) {
-            if let Some(id) = names.site_id(site) {
-                out.site(site, &id);
+            let named = NamedSite { id: names.site_id(site), member: names.member(site) };
+            if named != NamedSite::default() {
+                out.site(site, &named);
                 full(out)?;
             }
         }

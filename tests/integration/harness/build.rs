@@ -12,6 +12,10 @@ pub(crate) enum Variant {
     Plain,
     /// At a fixed address: its locks are at the same place in every process and after every exec.
     Fixed,
+    /// With frame pointers.
+    FramePointers,
+    /// With unwind information in the debug information only.
+    DebugFrame,
     /// Without symbols.
     Stripped,
     /// With unwind tables and clean-up handlers that need them, as C++ has.
@@ -33,6 +37,8 @@ impl Variant {
         match self {
             Self::Plain => &["-pthread"],
             Self::Fixed => &["-pthread", "-no-pie", "-fno-pie"],
+            Self::FramePointers => &["-pthread", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"],
+            Self::DebugFrame => &["-pthread", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"],
             Self::Stripped => &["-pthread", "-s"],
             Self::Exceptions => &["-pthread", "-fexceptions"],
             Self::Static => &["-pthread", "-static"],
@@ -46,20 +52,25 @@ impl Variant {
 
 static BUILT: LazyLock<Mutex<HashMap<(String, Variant), PathBuf>>> = LazyLock::new(Mutex::default);
 
-/// The compiled workload `tests/workloads/NAME.c`.
+/// The compiled workload `tests/workloads/NAME.c`, or `.cc`.
 pub(crate) fn compile(name: &str, variant: Variant) -> PathBuf {
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     built.entry((name.to_owned(), variant)).or_insert_with(|| compile_now(name, variant)).clone()
 }
 
 fn compile_now(name: &str, variant: Variant) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads").join(name).with_extension("c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads").join(name);
+    let (compiler, standard, source) = if source.with_extension("cc").exists() {
+        ("c++", "-std=c++17", source.with_extension("cc"))
+    } else {
+        let musl = matches!(variant, Variant::Musl | Variant::MuslStatic);
+        (if musl { "musl-gcc" } else { "cc" }, "-std=c11", source.with_extension("c"))
+    };
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("workloads-{variant:?}"));
     std::fs::create_dir_all(&dir).expect("failed to create a directory for the workloads");
     let (program, fresh) = (dir.join(name), dir.join(format!("{name}.{}", std::process::id())));
-    let compiler = if matches!(variant, Variant::Musl | Variant::MuslStatic) { "musl-gcc" } else { "cc" };
     let output = Command::new(compiler)
-        .args(["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
+        .args([standard, "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         .arg(&source)
         .args(variant.flags())
         .arg("-o")

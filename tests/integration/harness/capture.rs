@@ -9,6 +9,8 @@ use lockbpf::capture::session::{Options, Scope, Session};
 use lockbpf::capture::target;
 use lockbpf::event::Event;
 use lockbpf::observation::Harvest;
+use lockbpf::symbol::Symbols;
+use lockbpf::unwind::Method;
 use std::time::Duration;
 
 /// What was captured of a workload.
@@ -32,11 +34,13 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
         all_events: false,
         min_wait: Duration::ZERO,
         stack_wait: Duration::ZERO,
+        unwind: Method::Fp,
         kernel_log: false,
         types,
         task_offsets: types.task_offsets().expect("a kernel without task_struct"),
         tracefs: feature::ensure_tracefs().is_ok(),
         futex_only: false,
+        kernel_locks: None,
         governed: false,
         follow_forks: false,
         plain_uprobes: plain_uprobes || !types.has_uprobe_sessions(),
@@ -48,7 +52,7 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
     let end = session.deactivate().expect("failed to deactivate");
     let mut events = Vec::new();
     session.drain(|(event, _)| events.push(event));
-    let harvest = session.harvest(end).expect("failed to harvest");
+    let harvest = session.harvest(end, &mut Symbols::new()).expect("failed to harvest");
     assert!(!harvest.quality.incomplete(), "incomplete: {:?}", harvest.quality);
     Captured { truth, events, harvest }
 }

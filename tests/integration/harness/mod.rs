@@ -6,11 +6,13 @@ pub(crate) mod capture;
 pub(crate) mod cgroup;
 pub(crate) mod estimates;
 pub(crate) mod exact;
+pub(crate) mod go;
 pub(crate) mod observer;
 pub(crate) mod privilege;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod text;
+pub(crate) mod tracefs;
 pub(crate) mod workload;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -41,7 +41,12 @@ pub(crate) struct Lock {
     pub(crate) inferred: bool,
     #[serde(default)]
     pub(crate) mutex_type: Option<String>,
+    /// Whether it is the kernel's: then it belongs to no process.
+    #[serde(default)]
+    pub(crate) kernel: bool,
+    #[serde(default)]
     pub(crate) pid: u32,
+    #[serde(default)]
     pub(crate) comm: String,
     /// 0 where it is not known: only waits were watched.
     #[serde(deserialize_with = "or_default")]
@@ -107,6 +112,8 @@ pub(crate) struct Party {
     pub(crate) file: Option<String>,
     #[serde(default)]
     pub(crate) line: Option<u32>,
+    #[serde(default)]
+    pub(crate) stack: Vec<Value>,
     pub(crate) wait_ns: f64,
     pub(crate) share: f64,
 }
@@ -117,6 +124,7 @@ pub(crate) struct Thread {
     pub(crate) tid: u32,
     pub(crate) comm: String,
     pub(crate) wait_ns: u64,
+    pub(crate) kernel_wait_ns: u64,
     pub(crate) held_union_ns: u64,
     pub(crate) held_sum_ns: u64,
     pub(crate) acquisitions: u64,
@@ -203,7 +211,10 @@ impl Report {
 impl Lock {
     fn assert_plausible(&self, duration_ns: u64) {
         let completed = self.acquisitions + self.timeouts + self.errors;
-        assert!(self.inferred || self.contended <= completed, "more contended than were made: {self:?}");
+        assert!(
+            self.inferred || self.kernel || self.contended <= completed.max(self.release_unseen),
+            "more contended than were made: {self:?}"
+        );
         assert!(!self.name.is_empty() && !self.kind.is_empty(), "nameless: {self:?}");
         for durations in [&self.wait_ns, &self.contended_wait_ns, &self.hold_ns] {
             let Durations { sum, mean, max, p50, p99 } = *durations;

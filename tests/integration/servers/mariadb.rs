@@ -1,6 +1,6 @@
 //! MariaDB under sysbench, in a data directory of its own.
 
-use super::{assert_believable, free_port};
+use super::{assert_believable, assert_whole_stacks, free_port};
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::privilege::{installed, is_root, skipped};
@@ -64,4 +64,5 @@ fn mariadb_under_sysbench() {
     let count: u64 = count.unwrap_or_else(|| panic!("sysbench tells no transactions: {result}"));
     assert!(count >= 400, "{result}");
     assert_believable(&report, "mariadbd", count);
+    assert_whole_stacks(&report);
 }

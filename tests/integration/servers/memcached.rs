@@ -1,6 +1,6 @@
 //! memcached under a load of sets and gets whose answers are checked.
 
-use super::{assert_believable, free_port};
+use super::{assert_believable, assert_whole_stacks, free_port};
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::privilege::installed;
@@ -80,6 +80,7 @@ fn memcached_under_load() {
     let report = observer.report();
     assert!(server.is_alive());
     assert_believable(&report, "memcached", requests);
+    assert_whole_stacks(&report);
     // Each request locks its item's hash bucket and its worker's own statistics.
     let workers = report.threads.iter().filter(|thread| thread.comm == "mc-worker");
     let (count, made) = workers.fold((0, 0), |(count, made), thread| (count + 1, made + thread.acquisitions));

@@ -94,6 +94,8 @@ pub enum Reason {
     AfterLocked,
     /// Entry: how far the function extends is not known, so such jumps cannot be ruled out.
     ExtentUnknown,
+    /// The function's end.
+    Return,
 }
 
 impl fmt::Display for Reason {
@@ -111,6 +113,7 @@ impl fmt::Display for Reason {
             Self::IndirectJump => "an indirect jump might lead to the cheaper site",
             Self::AfterLocked => "the first instruction is locked and cannot be probed, this one tells how it went",
             Self::ExtentUnknown => "the function's extent is not known",
+            Self::Return => "the function's end",
         })
     }
 }

@@ -5,6 +5,7 @@ use super::file::{File, is_c_library};
 use super::library::Role;
 use super::{Process, Survey, Targets};
 use crate::capture::elf::{self, Linkage};
+use crate::capture::{go, mangled};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -25,20 +26,23 @@ pub fn of_command(command: &OsStr) -> Result<Targets, TargetError> {
     let program = program(command).map_err(failed)?;
     let name = program.file_name().unwrap_or(command).to_string_lossy().into_owned();
     let cache = fs::File::open(&program).map_err(|error| failed(error.to_string()))?;
-    let headers = elf::headers(&object::ReadCache::new(cache)).map_err(|error| failed(error.to_string()))?;
+    let cache = object::ReadCache::new(cache);
+    let headers = elf::headers(&cache).map_err(|error| failed(error.to_string()))?;
 
     let (mut survey, mut files) = (Survey::default(), Vec::new());
     let mut verdict = Err(Unusable::NoLibc);
-    if let Linkage::Dynamic { interpreter } = headers.linkage {
-        let libraries = list(&interpreter, &program).map_err(failed)?;
+    if let Linkage::Dynamic { interpreter } = &headers.linkage {
+        let libraries = list(interpreter, &program).map_err(failed)?;
         for path in libraries.into_iter().filter(|path| is_c_library(path)) {
             let file = File::at(&path).map_err(|why| failed(why.to_string()))?;
             let found = survey.add(&file, &path, Role::CLibrary, None, &mut files);
             verdict = super::better(verdict, found);
         }
-    } else {
+    }
+    if !matches!(headers.linkage, Linkage::Dynamic { .. }) || mangled::has_symbols(&cache) || go::is_go(&cache) {
         let file = File::at(&program).map_err(|why| failed(why.to_string()))?;
-        verdict = survey.add(&file, &program, Role::Executable, None, &mut files);
+        let own = survey.add(&file, &program, Role::Executable, None, &mut files);
+        verdict = super::better(verdict, own);
     }
     let process = Process { pid: None, name, files, unusable: verdict.err() };
     Ok(Targets { libraries: survey.take_new(), processes: vec![process], ..Targets::default() })

@@ -15,9 +15,20 @@ pub enum Unusable {
     /// A static executable that takes no pthread lock.
     #[error("it is statically linked and has no pthread lock functions in it; {}", FUTEX_ONLY)]
     StaticWithoutLocks,
-    /// A Go program, whose locks are its runtime's own.
-    #[error("it is a Go program, whose locks do not go through a C library; {}", FUTEX_ONLY)]
-    Go,
+    /// Made by a release of Go that passes arguments on the stack.
+    #[error("it was made by a Go before 1.18 ({0}), whose calls lockbpf cannot read; {rest}", rest = FUTEX_ONLY)]
+    OldGo(String),
+    /// A Go program without a table of functions, or with one of another layout.
+    #[error("it was made by {0}, and its table of functions (.gopclntab) is not of a kind that lockbpf knows; {rest}", rest = FUTEX_ONLY)]
+    GoTable(String),
+    /// A Go program whose code is not as expected, so that a probe in it might hit the middle of an instruction.
+    #[error("it was made by {release}, and the code of {function} is not as Go makes it, so no probe is placed there; {rest}", rest = FUTEX_ONLY)]
+    GoCode {
+        /// As the program names it.
+        release: String,
+        /// The function.
+        function: String,
+    },
     /// No C library among its mappings.
     #[error("no C library that lockbpf knows is mapped into it; {}", FUTEX_ONLY)]
     NoLibc,

@@ -3,7 +3,9 @@
 use super::error::Unusable;
 use super::file::File;
 use crate::capture::attach::ProbeSite;
-use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc};
+use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc, Linkage};
+use crate::capture::go;
+use crate::capture::mangled;
 use crate::capture::probe_table::{FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
 use lockbpf_common::function::SPIN_TRIED;
@@ -23,6 +25,8 @@ pub struct Site {
     pub file_offset: u64,
     /// Where that is in the function, at which price and why.
     pub placement: Placement,
+    /// What else the program is told by the cookie ([`lockbpf_common::gate::with_detail`]); 0 for nothing.
+    pub detail: u16,
 }
 
 /// A function that should be probed and cannot be.
@@ -63,15 +67,21 @@ impl Library {
     /// Its probes, at the cheapest correct instructions or at the functions' first ones.
     pub fn probe_sites(&self, at_entry: bool) -> impl Iterator<Item = ProbeSite> {
         self.sites.iter().filter_map(move |site| {
-            let back = if at_entry && site.function.code != SPIN_TRIED { site.placement.offset } else { 0 };
+            let fixed = site.function.code == SPIN_TRIED || site.placement.reason == Reason::Return;
+            let back = if at_entry && !fixed { site.placement.offset } else { 0 };
             Some(ProbeSite {
                 open: Arc::clone(self.open.as_ref()?),
                 file: (self.dev, self.ino),
                 display: self.display.clone(),
-                function: FUNCTIONS.iter().find(|f| **f == site.function)?,
+                function: FUNCTIONS
+                    .iter()
+                    .chain(go::functions())
+                    .chain(mangled::functions())
+                    .find(|f| **f == site.function)?,
                 file_offset: site.file_offset.checked_sub(back)?,
                 // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
                 stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
+                detail: site.detail,
             })
         })
     }
@@ -84,14 +94,25 @@ pub(super) enum Role {
     CLibrary,
     /// The program itself.
     Executable,
+    /// Another library, in which locks of its own are compiled.
+    Library,
 }
 
 /// Whether something in a file or a process can be probed.
 pub(super) type Verdict = Result<(), Unusable>;
 
-/// Reads a file and places its probes; `None` for the empty libpthread that glibc has kept since 2.34.
+/// Reads a file and places its probes; `None` for one that has nothing to probe, such as the empty libpthread that glibc has kept
+/// since 2.34.
 pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library> {
     let read = read(&file.path).map_err(|error| Unusable::Unreadable(error.to_string()));
+    let go = match &read {
+        Ok((_, data)) if role == Role::Executable => Arch::host().and_then(|arch| go::examine(data, arch)),
+        _ => None,
+    };
+    let compiled = match (&read, Arch::host()) {
+        (Ok((_, data)), Some(arch)) if role != Role::CLibrary => mangled::sites(data, arch),
+        _ => Vec::new(),
+    };
     let (open, image) = match read {
         Ok((open, data)) => (Some(Arc::new(open)), elf::locate(&data, FUNCTIONS).map_err(Unusable::Elf)),
         Err(why) => (None, Err(why)),
@@ -116,11 +137,29 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
             if role == Role::CLibrary && is_empty_libpthread(&image) {
                 return None;
             }
-            library.missing = missing(&image, role);
-            match judge(&image, role, &library.missing) {
-                Ok(()) => library.sites = sites(&image),
-                Err(why) => library.unusable = Some(why),
+            let has_libc = match role {
+                Role::CLibrary => true,
+                Role::Executable => !matches!(image.headers.linkage, Linkage::Dynamic { .. }),
+                Role::Library => false,
+            };
+            if !has_libc && go.is_none() && compiled.is_empty() {
+                return None;
             }
+            if has_libc {
+                library.missing = missing(&image, role);
+            }
+            let found = match go {
+                // A cgo program has C functions too, but Go's own locks are what it waits for.
+                Some(points) if Some(image.headers.arch) == Arch::host() => points.map(from_go),
+                _ if !has_libc => Ok(Vec::new()),
+                _ => judge(&image, role, &library.missing).map(|()| sites(&image)),
+            };
+            match found {
+                Ok(sites) => library.sites = sites,
+                Err(why) if compiled.is_empty() => library.unusable = Some(why),
+                Err(_) => {}
+            }
+            library.sites.extend(compiled);
             library.image = Some(image);
         }
     }
@@ -145,10 +184,6 @@ fn judge(image: &Image, role: Role, missing: &[Missing]) -> Verdict {
         return Err(Unusable::ForeignProcessor);
     }
     if role == Role::Executable {
-        // A cgo program has C functions too, but Go's own locks are what it waits for.
-        if image.go {
-            return Err(Unusable::Go);
-        }
         if !image.has_symbols {
             return Err(Unusable::StaticWithoutSymbols);
         }
@@ -204,9 +239,16 @@ fn sites(image: &Image) -> Vec<Site> {
         } else {
             prologue::at_entry(arch, &code.bytes, code.vaddr, Reason::ExtentUnknown)
         };
-        Some(Site { function, file_offset: code.file_offset.checked_add(placement.offset)?, placement })
+        let file_offset = code.file_offset.checked_add(placement.offset)?;
+        Some(Site { function, file_offset, placement, detail: 0 })
     };
     image.functions.iter().filter_map(place).collect()
+}
+
+fn from_go(points: Vec<go::Point>) -> Vec<Site> {
+    let site =
+        |go::Point { function, file_offset, placement, detail }| Site { function, file_offset, placement, detail };
+    points.into_iter().map(site).collect()
 }
 
 #[cfg(test)]
@@ -252,8 +294,6 @@ mod tests {
         let code = |_: &Function| some_code();
         assert_eq!(verdict(&image(Libc::Musl, code), Role::CLibrary), Ok(()));
         assert_eq!(verdict(&image(Libc::Unknown, code), Role::CLibrary), Err(Unusable::UnknownLibc));
-        let go = Image { go: true, ..image(Libc::Glibc(None), code) };
-        assert_eq!(verdict(&go, Role::Executable), Err(Unusable::Go));
         let stripped = Image { has_symbols: false, ..image(Libc::Unknown, |_| Found::Absent) };
         assert_eq!(verdict(&stripped, Role::Executable), Err(Unusable::StaticWithoutSymbols));
         let lockless = image(Libc::Glibc(None), |_| Found::Absent);

@@ -11,6 +11,8 @@ pub use error::{TargetError, Unusable};
 pub use library::{FileKey, Library, Missing, Site};
 
 use super::elf::{self, Linkage};
+use super::go;
+use super::mangled;
 use file::{File, FileId, is_c_library};
 use library::{Role, Verdict, examine};
 use std::collections::HashMap;
@@ -130,6 +132,11 @@ fn better(so_far: Verdict, next: Verdict) -> Verdict {
     }
 }
 
+/// Whether a library may have locks of its own compiled in.
+fn is_other_library(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(mangled::is_library)
+}
+
 /// Files looked at so far, each once however many processes use it and whenever it is come across.
 #[derive(Default)]
 pub struct Survey {
@@ -197,7 +204,8 @@ impl Survey {
         }
         let mut verdict = Err(Unusable::NoLibc);
         let (mut seen, mut files) = (Vec::new(), Vec::new());
-        for mapping in process::mappings(&process)?.into_iter().filter(|m| is_c_library(&m.path)) {
+        let mappings = process::mappings(&process)?;
+        for mapping in mappings.iter().filter(|m| is_c_library(&m.path)) {
             if seen.contains(&(mapping.inode, mapping.path.clone())) {
                 continue;
             }
@@ -207,11 +215,16 @@ impl Survey {
                 Err(why) => Err(why),
             };
             verdict = better(verdict, found);
-            seen.push((mapping.inode, mapping.path));
+            seen.push((mapping.inode, mapping.path.clone()));
         }
-        if verdict == Err(Unusable::NoLibc) {
-            verdict = self.executable(pid, &proc.join("exe"), &mut files);
+        for mapping in mappings.iter().filter(|m| is_other_library(&m.path)) {
+            let link = proc.join("map_files").join(&mapping.range);
+            if let Ok(file) = File::of_process(pid, &mapping.path, &link, mapping.inode) {
+                let _ = self.add(&file, &mapping.path, Role::Library, Some(pid), &mut files);
+            }
         }
+        let own = self.executable(pid, &proc.join("exe"), verdict != Err(Unusable::NoLibc), &mut files);
+        verdict = better(verdict, own);
         let unusable = match verdict {
             Err(Unusable::Stubs(version)) => Some(Unusable::NoThreads(version)),
             other => other.err(),
@@ -219,16 +232,21 @@ impl Survey {
         Ok(Process { pid: Some(pid), name: process.name, files, unusable })
     }
 
-    fn executable(&mut self, pid: u32, link: &Path, files: &mut Vec<FileKey>) -> Verdict {
+    /// Looks into the executable of a process that has found a C library or not: one that is static has its own lock
+    /// functions, and those of Go, and of what is compiled in, are in the executable in any case.
+    fn executable(&mut self, pid: u32, link: &Path, has_library: bool, files: &mut Vec<FileKey>) -> Verdict {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
         let path = fs::read_link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
-        // Dynamic executables may be huge; their headers are enough to leave them alone.
-        let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
-        match elf::headers(&cache)?.linkage {
-            Linkage::Dynamic { .. } => Err(Unusable::NoLibc),
-            Linkage::Static | Linkage::Library => self.add(&file, &path, Role::Executable, Some(pid), files),
+        if !self.known.contains_key(&file.id) {
+            // Dynamic executables may be huge; their headers are enough to leave them alone.
+            let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
+            let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
+            if dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) {
+                self.known.insert(file.id, None);
+            }
         }
+        self.add(&file, &path, Role::Executable, Some(pid), files)
     }
 
     /// Takes in a file that a process uses, and says whether it can be probed; if so, it is added to `files`.
@@ -253,7 +271,10 @@ impl Survey {
         match &library.unusable {
             Some(why) => Err(why.clone()),
             None => {
-                files.push((library.dev, library.ino));
+                let key = (library.dev, library.ino);
+                if !files.contains(&key) {
+                    files.push(key);
+                }
                 Ok(())
             }
         }
@@ -328,14 +349,14 @@ mod tests {
                 pid: Some(7),
                 name: "caddy".to_owned(),
                 files: Vec::new(),
-                unusable: Some(Unusable::Go),
+                unusable: Some(Unusable::OldGo("go1.17.3".to_owned())),
             }],
             ..Targets::default()
         };
         assert_eq!(
             targets.check_full_tier().unwrap_err().to_string(),
-            "failed to attach to pid 7 (caddy): it is a Go program, whose locks do not go through a C library; \
-             `--futex-only` still shows its waits"
+            "failed to attach to pid 7 (caddy): it was made by a Go before 1.18 (go1.17.3), whose calls lockbpf cannot \
+             read; `--futex-only` still shows its waits"
         );
         assert!(targets.check_any().unwrap_err().to_string().contains("none of the 1 processes"));
         assert_eq!(Unusable::Elf(ElfError::NotElf).to_string(), "it is not an ELF file");

@@ -325,13 +325,46 @@ fn what_the_holder_did() {
         acquire(67, 2, 1),
     ]);
     let holder = &f.locks[&lock(1)].holders[0];
-    assert_eq!(holder.causes.0.map(|n| n.0), [15, 10, 30, 0, 0, 2, 0]);
+    assert_eq!(holder.causes.0.map(|n| n.0), [15, 10, 30, 0, 0, 0, 2, 0]);
     assert_eq!(holder.victims, 1);
     let off: Vec<_> = holder.off_stacks.top().iter().map(|(k, t)| (k.0, t.time.0)).collect();
     assert_eq!(off, [(findings::Cause::Blocked, 30), (findings::Cause::Runnable, 10)]);
     let unknown =
         findings(&[attempt(0, 1, 1, 1), acquire(0, 1, 1), attempt(1, 2, 1, 2), release(5, 1, 1), acquire(6, 2, 1)]);
-    assert_eq!(unknown.locks[&lock(1)].holders[0].causes.0.map(|n| n.0), [0, 0, 0, 0, 0, 1, 4]);
+    assert_eq!(unknown.locks[&lock(1)].holders[0].causes.0.map(|n| n.0), [0, 0, 0, 0, 0, 0, 1, 4]);
+}
+
+#[test]
+fn kernel_locks() {
+    let kernel = Lock { process: Process::KERNEL, addr: 9 };
+    let asks_kernel = |t, tid, owner: Option<u32>| {
+        let attempt = Attempt { lock: kernel, owner: owner.map(Tid), contended: Some(true), ..asks(9, 7) };
+        op(t, tid, Action::Attempt(attempt))
+    };
+    let got = |t, tid| {
+        [Action::Acquire { lock: kernel, waker: None }, Action::Release { lock: kernel, how: Released::Unlock }]
+            .map(|action| op(t, tid, action))
+    };
+    // T1 holds L1 and waits from 10 to 40 in the kernel, where T3, which waits from 5 on, got the lock at 20.
+    let mut ops = vec![attempt(0, 1, 1, 1), acquire(0, 1, 1), asks_kernel(5, 3, Some(4)), asks_kernel(10, 1, Some(4))];
+    ops.push(attempt(12, 2, 1, 2));
+    ops.extend(got(20, 3));
+    ops.extend(got(40, 1));
+    ops.extend([release(50, 1, 1), acquire(50, 2, 1)]);
+    let f = findings(&ops);
+    let blamed: Vec<_> = f.locks[&kernel].holders.iter().map(|h| (h.who, h.wait.0, h.inferred)).collect();
+    let third = Who::Section { lock: kernel, site: site(7) };
+    assert_eq!(blamed, [(Who::Thread(Tid(4)), 15 + 10, true), (third, 20, true)], "the owner, then who got it last");
+    let shares = &f.locks[&lock(1)];
+    let of = |who| shares.holders.iter().find(|h| h.who == who).unwrap();
+    assert_eq!(
+        of(section(1, 1)).causes.of(findings::Cause::KernelLock),
+        Nanos(8),
+        "from 12 to 20 nobody else is known"
+    );
+    assert_eq!(of(section(1, 1)).causes.of(findings::Cause::Running), Nanos(10), "from 40 to 50");
+    assert_eq!((of(third).wait, of(third).nested), (Nanos(20), Nanos(20)));
+    assert!(f.scheduling_known);
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(super) fn causes<T>(all: &Over<'_, T>, of: impl Fn(&T) -> Option<CausesEntry
         blocked: mean(|c| c.blocked),
         sleeping: mean(|c| c.sleeping),
         lock: mean(|c| c.lock),
+        kernel_lock: mean(|c| c.kernel_lock),
         handoff: mean(|c| c.handoff),
         unknown: mean(|c| c.unknown),
     })

@@ -56,6 +56,7 @@ fn threads(reports: &[Report]) -> Vec<ThreadEntry> {
         .filter_map(|group| Over::new(group, reports.len()))
         .map(|all| ThreadEntry {
             wait_ns: all.ns(|t| t.wait_ns),
+            kernel_wait_ns: all.ns(|t| t.kernel_wait_ns),
             held_union_ns: all.ns(|t| t.held_union_ns),
             held_sum_ns: all.ns(|t| t.held_sum_ns),
             acquisitions: all.count(|t| t.acquisitions),

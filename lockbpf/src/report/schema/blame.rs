@@ -94,6 +94,9 @@ pub struct CausesEntry {
     pub sleeping: Ns,
     /// Waiting for a lock whose holder is not known.
     pub lock: Ns,
+    /// Waiting for a lock of the kernel's whose holder is not known.
+    #[serde(default)]
+    pub kernel_lock: Ns,
     /// It had released the lock, and the next thread did not have it yet.
     pub handoff: Ns,
     /// Not known.

@@ -19,6 +19,9 @@ pub struct LockEntry {
     pub label: String,
     /// `mutex`, `rwlock`, `spin`, `semaphore`, `barrier`, `futex`, or what the input says.
     pub kind: String,
+    /// Whether it is a lock of the kernel's own: `kind` is then the kernel's name for it, and only the waiting is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel: bool,
     /// Of a barrier: how many threads a round takes, as far as that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participants: Option<u64>,

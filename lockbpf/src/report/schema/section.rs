@@ -55,8 +55,11 @@ pub struct ThreadEntry {
     pub pid: Option<u32>,
     /// Thread name.
     pub comm: String,
-    /// Σ wait, of timed-out attempts too.
+    /// Σ wait, of timed-out attempts too, and for kernel locks.
     pub wait_ns: Ns,
+    /// The part of it that was for kernel locks.
+    #[serde(default)]
+    pub kernel_wait_ns: Ns,
     /// Time with at least one lock held.
     pub held_union_ns: Ns,
     /// Σ hold over locks: nesting counts twice.

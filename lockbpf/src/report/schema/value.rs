@@ -215,6 +215,16 @@ impl ThreadId {
     }
 }
 
+impl ThreadId {
+    /// As it stands in a sentence: `thread 12`; a goroutine says what it is itself.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Self::Name(name) if name.starts_with("goroutine ") => name.clone(),
+            _ => format!("thread {self}"),
+        }
+    }
+}
+
 impl Default for ThreadId {
     fn default() -> Self {
         Self::Number(0)

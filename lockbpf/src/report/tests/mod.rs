@@ -197,8 +197,12 @@ fn several_processes_are_told_apart() {
     let other = Process(2);
     o.processes
         .insert(other, ProcessSeen { time: Time(5), process: other, pid: 1234, start: Time(2), comm: "server".into() });
-    let there =
-        |s: Section| Section { lock: Lock { process: other, ..s.lock }, site: Site { process: other, ..s.site }, ..s };
+    let there = |s: Section| Section {
+        lock: Lock { process: other, ..s.lock },
+        site: Site { process: other, ..s.site },
+        process: other,
+        ..s
+    };
     feed(&mut o, &there(section(0x1000, 21, 0x300, [1, 1, 2])), true);
     let names: Vec<_> = report(&o).locks.into_iter().map(|l| (l.lock, l.label)).collect();
     assert_eq!(names[0], ("1234:0x1000".to_owned(), "server/1234:global_1000".to_owned()));

@@ -138,6 +138,7 @@ impl Dictionary {
         let defined = match from.byte()? {
             0 => {
                 let (number, lock) = self.lock(from)?;
+                let process = if lock.is_kernel() { Some(Process(from.number32()?)) } else { None };
                 let place = match from.number()?.checked_sub(1) {
                     Some(number) => *entry(&self.places, number)?,
                     None => {
@@ -146,7 +147,7 @@ impl Dictionary {
                         place
                     }
                 };
-                (Shape::Section { lock, place }, Some(number))
+                (Shape::Section { lock, process, place }, Some(number))
             }
             1 => {
                 let (number, word) = self.lock(from)?;
@@ -221,6 +222,7 @@ pub(super) fn totals(time: Time, from: &mut Cursor) -> Result<ThreadTotals, Malf
         process: Process(from.number32()?),
         acquisitions: from.number()?,
         wait: Nanos(from.number()?),
+        kernel_wait: Nanos(from.number()?),
         held_sum: Nanos(from.number()?),
         held_union: Nanos(from.number()?),
         comm: from.text()?.to_owned(),

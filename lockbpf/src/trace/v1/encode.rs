@@ -134,9 +134,12 @@ impl Dictionary {
     fn define(&mut self, out: &mut Vec<u8>, shape: &Shape) -> Option<usize> {
         put(out, NEW_SHAPE);
         let lock = match shape {
-            Shape::Section { lock, place } => {
+            Shape::Section { lock, process, place } => {
                 out.push(0);
                 let lock = self.put_lock(out, *lock);
+                if let Some(process) = process {
+                    put(out, u64::from(process.0));
+                }
                 let next = self.places.len() as u64 + 1;
                 match self.places.get(place) {
                     Some(&number) => put(out, number),
@@ -218,6 +221,7 @@ pub(super) fn put_totals(out: &mut Vec<u8>, totals: &ThreadTotals) {
         u64::from(totals.process.0),
         totals.acquisitions,
         totals.wait.0,
+        totals.kernel_wait.0,
         totals.held_sum.0,
         totals.held_union.0,
     ] {

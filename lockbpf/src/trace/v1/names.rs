@@ -2,7 +2,7 @@
 //! frame stands alone; text that recurs in it is told once.
 
 use super::super::Malformed;
-use super::super::names::{Named, NamedThread, TraceNames};
+use super::super::names::{Named, NamedSite, NamedThread, TraceNames};
 use super::super::varint::{Cursor, put, put_delta, put_text};
 use super::shape::{code_in, put_code};
 use crate::id::{Lock, Process, Site, Tid};
@@ -49,11 +49,13 @@ impl NamesEncoder {
         for text in [&named.global, &named.id, &named.kind] {
             self.text(text.as_deref());
         }
+        self.out.push(u8::from(named.on_stack));
     }
 
-    pub(in super::super) fn site(&mut self, site: Site, id: &str) {
+    pub(in super::super) fn site(&mut self, site: Site, named: &NamedSite) {
         self.begin(SITE, site.process, site.addr);
-        self.text(Some(id));
+        self.text(named.id.as_deref());
+        self.text(named.member.as_deref());
     }
 
     pub(in super::super) fn thread(&mut self, tid: Tid, named: &NamedThread) {
@@ -120,10 +122,15 @@ pub(in super::super) fn read(payload: &[u8], names: &mut TraceNames) -> Result<(
                 names.add_address(process, near, role, frames)?;
             }
             LOCK => {
-                let named = Named { global: from.owned()?, id: from.owned()?, kind: from.owned()? };
+                let (global, id, kind) = (from.owned()?, from.owned()?, from.owned()?);
+                let on_stack = code_in(&[false, true], &mut from.cursor)?;
+                let named = Named { global, id, kind, on_stack };
                 names.add_lock(Lock { process, addr: near }, named)?;
             }
-            SITE => names.add_site(Site { process, addr: near }, from.owned()?.unwrap_or_default())?,
+            SITE => {
+                let named = NamedSite { id: from.owned()?, member: from.owned()? };
+                names.add_site(Site { process, addr: near }, named)?;
+            }
             THREAD => {
                 let tid = Tid(u32::try_from(near).map_err(|_| Malformed::TooLarge)?);
                 let (id, comm) = (from.owned()?, from.owned()?);

@@ -36,7 +36,8 @@ impl Parts {
             Event::Section(s) => {
                 let (via, outcome, mutex_kind) = (s.via, s.outcome, s.mutex_kind);
                 let place = Place { site: s.site, via, flags: s.flags, outcome, mutex_kind, stack: s.stack };
-                let shape = Shape::Section { lock: s.lock, place };
+                let process = s.lock.is_kernel().then_some(s.process);
+                let shape = Shape::Section { lock: s.lock, process, place };
                 let durations = [s.wait.0, s.hold.0];
                 Self { owner: s.owner, waker: s.waker, durations, ..alone(shape, s.tid, s.end) }
             }
@@ -69,7 +70,7 @@ impl Parts {
         let Self { shape, tid, time, owner, waker, durations: [first, second] } = self;
         let end = Time(time);
         match shape {
-            Shape::Section { lock, place: Place { site, via, flags, outcome, mutex_kind, stack } } => {
+            Shape::Section { lock, process, place: Place { site, via, flags, outcome, mutex_kind, stack } } => {
                 let (wait, hold) = (Nanos(first), Nanos(second));
                 Event::Section(Section {
                     end,
@@ -78,6 +79,7 @@ impl Parts {
                     lock,
                     site,
                     tid,
+                    process: process.unwrap_or(lock.process),
                     owner,
                     waker,
                     stack,

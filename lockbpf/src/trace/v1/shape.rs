@@ -12,6 +12,8 @@ use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Released
 pub(super) enum Shape {
     Section {
         lock: Lock,
+        /// That of the thread, if the lock is the kernel's; else it is the lock's.
+        process: Option<Process>,
         place: Place,
     },
     Futex {

@@ -1,0 +1,100 @@
+//! Copies of user stacks, for unwinding in user space: what the kernel side copies, and what it is told of the stacks that
+//! were unwound before, so that it need not copy them again.
+
+/// Bytes copied at once. A stack is copied from the last multiple of this below its top, so that a block never crosses a
+/// page: either all of it can be read, or nothing.
+pub const BLOCK: usize = 1_024;
+/// Blocks of a stack that are copied at most: 16 KiB.
+pub const BLOCKS: usize = 16;
+/// Words of the saved user registers: of aarch64 all, of x86-64 the first 21.
+pub const REGISTERS: usize = 34;
+/// The first number of a copied stack, beyond those of the kernel's own map and of stacks read by user space.
+pub const FIRST_COPY: u32 = 1 << 28;
+/// Stacks that may be copied until user space has fetched them: 2 MiB, half of their ring buffer.
+pub const AT_ONCE: u64 = 128;
+/// After so many of them user space is woken, so that it makes them known before they come again.
+pub const WAKE_AFTER: u64 = 8;
+/// Stacks copied in one observation.
+pub const MAX_COPIES: u32 = 1 << 20;
+/// Return addresses by which a stack is recognised; deeper ones are copied each time.
+pub const MAX_SLOTS: usize = 32;
+/// Stacks of one place ([`KnownKey`]) that can be told apart.
+pub const WAYS: u32 = 4;
+/// Stacks that can be recognised.
+pub const MAX_KNOWN: u32 = 8_192;
+
+/// How the stacks of a process are taken: values of a map by process number. Without an entry it is not decided: they are
+/// walked and copied, and user space compares.
+pub mod method {
+    /// Walked along frame pointers by the kernel.
+    pub const FRAMES: u32 = 1;
+    /// Copied only.
+    pub const COPY: u32 = 2;
+}
+
+/// A user stack and the registers that unwinding it begins with.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct StackCopy {
+    /// Process number.
+    pub process: u32,
+    /// The number by which records name this stack.
+    pub number: u32,
+    /// Number of the same stack walked along frame pointers; negative if it was not.
+    pub frames: i32,
+    /// Blocks that could be read, from the first on; fewer than [`BLOCKS`] only where the stack's memory ends.
+    pub blocks: u32,
+    /// 1 if it was taken where a lock is given back, and not where it was asked for.
+    pub at_release: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+    /// The saved user registers, as the kernel orders them.
+    pub registers: [u64; REGISTERS],
+    /// The blocks, the first one containing the stack pointer.
+    pub stack: [[u8; BLOCK]; BLOCKS],
+}
+
+/// Where a stack was taken, as far as the registers tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct KnownKey {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Process number.
+    pub process: u32,
+    /// [`place`] of the stack pointer.
+    pub place: u32,
+}
+
+/// The last twelve bits of a stack pointer, equal for the same calls in any thread since stacks begin at pages, and which of
+/// the stacks of such a place it is.
+#[inline(always)]
+#[must_use]
+pub const fn place(stack_pointer: u64, way: u32) -> u32 {
+    (stack_pointer & 0xfff) as u32 | way << 12
+}
+
+/// A stack that was unwound before: the same return addresses in the same places make the same stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct KnownStack {
+    /// Its number.
+    pub stack: u32,
+    /// How many of the following count.
+    pub count: u32,
+    /// Where the return addresses are, in words above the stack pointer.
+    pub slots: [u16; MAX_SLOTS],
+    /// The return addresses.
+    pub words: [u64; MAX_SLOTS],
+}
+
+const _: () = assert!(size_of::<StackCopy>() == 24 + 8 * REGISTERS + BLOCK * BLOCKS);
+const _: () = assert!(size_of::<KnownKey>() == 16);
+const _: () = assert!(size_of::<KnownStack>() == 8 + 10 * MAX_SLOTS);
+
+// SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for KnownKey {}
+// SAFETY: as above.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for KnownStack {}

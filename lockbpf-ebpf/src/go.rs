@@ -1,0 +1,323 @@
+//! Go's mutexes and read-write locks. Only who finds one taken calls what can be probed: a wait begins there, and ends where
+//! that function ends. The release is inlined into its callers and not seen.
+//!
+//! A goroutine may go on in another thread than it waited in, so what it is about to do is not kept by thread, but by
+//! process and goroutine: the address of its descriptor, which Go keeps in a register of its own.
+
+use crate::atomic::add;
+use crate::calls::return_address;
+use crate::emit::emit_for;
+use crate::focus;
+use crate::gate::pass;
+use crate::maps::{CONFIG, count};
+use crate::section::{fits, sums, tally};
+use crate::stack::walk;
+use crate::thread::{Thread, now};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::btf_maps::{HashMap, LruHashMap};
+use aya_ebpf::helpers::bpf_probe_read_user;
+use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
+use aya_ebpf::macros::{btf_map, uprobe};
+use aya_ebpf::programs::ProbeContext;
+use core::ffi::c_void;
+use lockbpf_common::config::{MAX_WAITS, mode};
+use lockbpf_common::counter::Counter;
+use lockbpf_common::function;
+use lockbpf_common::gate;
+use lockbpf_common::goroutine::{self, GoroutineKey, GoroutineWait};
+use lockbpf_common::kind::{Outcome, Via, flag};
+use lockbpf_common::record::{SectionFields, SectionRecord};
+use lockbpf_common::sums::SumKey;
+
+/// Bytes from a mutex to the semaphore on which its lockers wait (`internal/sync/mutex.go`).
+const MUTEX_SEMAPHORE: u64 = 4;
+/// Bytes from a read-write lock to the semaphore on which a writer waits for readers (`sync/rwmutex.go`). At its beginning
+/// is the mutex on which writers wait for each other.
+const WRITER_SEMAPHORE: u64 = 8;
+/// Bytes from it to the semaphore on which readers wait for a writer.
+const READER_SEMAPHORE: u64 = 12;
+
+/// In `lockSlow`.
+const LOCKS: u32 = 0;
+/// In the wait of a reader for a writer, or of a writer for readers.
+const WAITS: u32 = 1;
+
+/// The last call of `(*RWMutex).Lock` by a goroutine, which need not have waited.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Ask {
+    /// The lock.
+    lock: u64,
+    /// Return address of the call.
+    site: u64,
+    /// When it began, or when it was before the other writers.
+    time_ns: u64,
+    /// The opening of the gate in which it began.
+    epoch: u64,
+    /// Whether it has waited for other writers, which has been told.
+    told: u64,
+}
+
+/// A semaphore of a process.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Semaphore {
+    addr: u64,
+    process: u64,
+}
+
+/// Who last woke a goroutine that waited on a semaphore.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Waker {
+    time_ns: u64,
+    /// Its number ([`tid_of`]).
+    tid: u64,
+}
+
+/// Waits in progress: as many as of threads elsewhere. Preallocated (1.5 MB).
+#[btf_map]
+static GO_CALLS: HashMap<GoroutineKey, GoroutineWait, { MAX_WAITS as usize }> = HashMap::new();
+
+/// Calls of `(*RWMutex).Lock`, of which the end is not seen. LRU: stale entries make room; a lost one only loses the site of
+/// a wait.
+#[btf_map]
+static GO_ASKS: LruHashMap<GoroutineKey, Ask, { MAX_WAITS as usize }> = LruHashMap::new();
+
+/// Who last woke whom. LRU: stale entries make room, and a lost one only loses the waker's name.
+#[btf_map]
+static GO_WAKERS: LruHashMap<Semaphore, Waker, { MAX_WAITS as usize }> = LruHashMap::new();
+
+/// Every probed function of Go's library, told apart by cookies.
+#[uprobe]
+pub fn go_lock(ctx: ProbeContext) -> u32 {
+    let now = now();
+    // SAFETY: ctx is the program's own context.
+    let cookie = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    let Some(t) = pass(cookie) else { return 0 };
+    if !gate::counts(cookie, flags(&ctx)) {
+        return 0;
+    }
+    let g = goroutine(&ctx);
+    let who = GoroutineKey { process: u64::from(t.process), descriptor: g };
+    let at = argument(&ctx);
+    match gate::function(cookie) {
+        function::GO_LOCK_SLOW => lock_slow(&ctx, t, &who, cookie, at),
+        function::GO_LOCKED => locked(&ctx, t, &who, now),
+        function::GO_WRITE_LOCK => {
+            let ask = Ask { lock: at, site: return_address(&ctx), time_ns: now, epoch: t.epoch, told: 0 };
+            // A failure only loses the site.
+            let _ = GO_ASKS.insert(who, ask, 0);
+        }
+        function::GO_WAITED => waited(&ctx, t, &who, now),
+        function::GO_WAKE => {
+            let waker = Waker { time_ns: now, tid: u64::from(tid_of(cookie, g)) };
+            // A failure only loses the waker's name.
+            let _ = GO_WAKERS.insert(Semaphore { addr: at, process: who.process }, waker, 0);
+        }
+        _ => wait(&ctx, t, &who, cookie, at),
+    }
+    0
+}
+
+/// What stands for a goroutine where others are told by a thread's id: its number, or if nobody knows where that is, its address.
+#[inline(always)]
+fn tid_of(cookie: u64, g: u64) -> u32 {
+    let offset = gate::goroutine_offset(cookie);
+    if offset == 0 {
+        return goroutine::of_address(g);
+    }
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    goroutine::of_number(unsafe { bpf_probe_read_user((g + offset) as *const u64) }.unwrap_or(0))
+}
+
+/// The goroutine in progress.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+fn goroutine(ctx: &ProbeContext) -> u64 {
+    // SAFETY: regs is the program's context.
+    unsafe { (*ctx.regs).r14 }
+}
+
+/// The first argument of a Go function.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+fn argument(ctx: &ProbeContext) -> u64 {
+    // SAFETY: regs is the program's context.
+    unsafe { (*ctx.regs).rax }
+}
+
+/// The processor's flags.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+fn flags(ctx: &ProbeContext) -> u64 {
+    // SAFETY: regs is the program's context.
+    unsafe { (*ctx.regs).eflags }
+}
+
+/// The goroutine in progress.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn goroutine(ctx: &ProbeContext) -> u64 {
+    // SAFETY: regs is the program's context.
+    unsafe { (*ctx.regs).regs[28] }
+}
+
+/// The first argument of a Go function.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn argument(ctx: &ProbeContext) -> u64 {
+    // SAFETY: regs is the program's context.
+    unsafe { (*ctx.regs).regs[0] }
+}
+
+/// No probe has a condition here: `ret` is cheap.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn flags(_ctx: &ProbeContext) -> u64 {
+    0
+}
+
+/// A goroutine's wait that began while the gate was open as it is now.
+#[inline(always)]
+fn call(t: &Thread, who: &GoroutineKey) -> Option<GoroutineWait> {
+    // SAFETY: copied at once; only the goroutine itself changes its entry, in one thread at a time.
+    unsafe { GO_CALLS.get(who) }.copied().filter(|call| call.epoch == t.epoch)
+}
+
+/// The call by which a goroutine asks to write, if it is for this lock.
+#[inline(always)]
+fn ask(t: &Thread, who: &GoroutineKey, lock: u64) -> Option<&'static mut Ask> {
+    // SAFETY: only the goroutine itself changes its entry, in one thread at a time.
+    let ask = unsafe { &mut *GO_ASKS.get_ptr_mut(who)? };
+    (ask.epoch == t.epoch && ask.lock == lock).then_some(ask)
+}
+
+/// A wait begins. One that begins twice has had its goroutine's stack moved in between.
+#[inline(always)]
+fn begin(who: &GoroutineKey, call: &GoroutineWait) {
+    if fits(call.lock, call.site) && GO_CALLS.insert(who, call, 0).is_err() {
+        count(Counter::WaitsFull);
+    }
+}
+
+/// `lockSlow` begins: for a mutex, or for that of a read-write lock whose writer asks.
+#[inline(always)]
+fn lock_slow(ctx: &ProbeContext, t: &Thread, who: &GoroutineKey, cookie: u64, lock: u64) {
+    let (via, site, attempt_ns) = match ask(t, who, lock) {
+        Some(ask) => (Via::GoWriteLock, ask.site, ask.time_ns),
+        None => (Via::GoLock, return_address(ctx), now()),
+    };
+    let (via, epoch, tid) = (via as u32, t.epoch, tid_of(cookie, who.descriptor));
+    begin(who, &GoroutineWait { lock, site, attempt_ns, epoch, tid, via, stage: LOCKS, told: 0 });
+}
+
+/// `lockSlow` ends: the mutex is the goroutine's.
+#[inline(always)]
+fn locked(ctx: &ProbeContext, t: &Thread, who: &GoroutineKey, now: u64) {
+    if let Some(call) = call(t, who)
+        && call.stage == LOCKS
+    {
+        let _ = GO_CALLS.remove(who);
+        if call.via == Via::GoWriteLock as u32
+            && let Some(ask) = ask(t, who, call.lock)
+        {
+            ask.told = 1;
+            ask.time_ns = now;
+        }
+        acquired(ctx.as_ptr(), t, &call, MUTEX_SEMAPHORE, now);
+    }
+}
+
+/// A wait on the semaphore at `addr` begins.
+#[inline(always)]
+fn wait(ctx: &ProbeContext, t: &Thread, who: &GoroutineKey, cookie: u64, addr: u64) {
+    let code = gate::function(cookie);
+    if code == function::GO_WAIT_ANY
+        && let Some(call) = call(t, who)
+        && call.stage == LOCKS
+        && addr == call.lock + MUTEX_SEMAPHORE
+    {
+        // Inside of `lockSlow`, which tells all.
+        return;
+    }
+    let mut lock = addr.wrapping_sub(WRITER_SEMAPHORE);
+    let asked = if code == function::GO_WAIT_READ { None } else { ask(t, who, lock) };
+    let (via, site, attempt_ns, told) = match asked {
+        Some(ask) => (Via::GoWriteLock, ask.site, ask.time_ns, ask.told as u32),
+        None if code == function::GO_WAIT_WRITE => (Via::GoWriteLock, return_address(ctx), now(), 0),
+        None => {
+            lock = addr.wrapping_sub(READER_SEMAPHORE);
+            (Via::GoReadLock, return_address(ctx), now(), 0)
+        }
+    };
+    let (via, epoch, tid) = (via as u32, t.epoch, tid_of(cookie, who.descriptor));
+    begin(who, &GoroutineWait { lock, site, attempt_ns, epoch, tid, via, stage: WAITS, told });
+}
+
+/// A wait on a semaphore ends: the read-write lock is the goroutine's.
+#[inline(always)]
+fn waited(ctx: &ProbeContext, t: &Thread, who: &GoroutineKey, now: u64) {
+    if let Some(call) = call(t, who)
+        && call.stage == WAITS
+    {
+        let _ = GO_CALLS.remove(who);
+        let semaphore = if call.via == Via::GoReadLock as u32 { READER_SEMAPHORE } else { WRITER_SEMAPHORE };
+        acquired(ctx.as_ptr(), t, &call, semaphore, now);
+    }
+}
+
+/// A lock was acquired after a wait. If it was counted after an earlier wait of the same call, only the time is added.
+///
+/// A function of its own, so that its stack and instructions are not repeated.
+#[inline(never)]
+fn acquired(ctx: *mut c_void, t: &Thread, call: &GoroutineWait, semaphore: u64, now: u64) -> u32 {
+    let GoroutineWait { lock, site, attempt_ns, tid, via, .. } = *call;
+    let anew = call.told == 0;
+    let wait_ns = now.saturating_sub(attempt_ns);
+    let key = SumKey { lock, site, process: t.process, via };
+    let config = CONFIG.load();
+    let wanted = wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
+    let mut stack = -1;
+    if let Some(s) = sums(&key, 0, attempt_ns) {
+        // Nothing orders the writers of what readers have.
+        add(&mut s.acquisitions, u64::from(anew));
+        add(&mut s.unseen, u64::from(anew));
+        add(&mut s.contended, u64::from(anew));
+        add(&mut s.wait_ns, wait_ns);
+        if wait_ns > s.wait_max_ns {
+            s.wait_max_ns = wait_ns;
+        }
+        if anew {
+            tally(&mut s.wait_hist, wait_ns);
+        }
+        if wanted && (wait_ns >= config.stack_wait_ns || s.stack < 0) {
+            stack = walk(ctx);
+            s.stack = if s.stack < 0 { stack } else { s.stack };
+        }
+    }
+    if !wanted || !focus::includes(t.process, lock, site) {
+        return 0;
+    }
+    let woken = Semaphore { addr: lock + semaphore, process: u64::from(t.process) };
+    // SAFETY: copied at once.
+    let waker = unsafe { GO_WAKERS.get(woken) }.copied();
+    let record = SectionRecord::pack(&SectionFields {
+        end_ns: now,
+        wait_ns,
+        hold_ns: 0,
+        lock,
+        site,
+        process: t.process,
+        tid,
+        owner: 0,
+        waker: waker.filter(|w| w.time_ns >= attempt_ns).map_or(0, |w| w.tid as u32),
+        stack,
+        flags: flag::CONTENDED,
+        via: via as u8,
+        outcome: Outcome::Unseen as u8,
+        mutex_kind: 0,
+    });
+    emit_for(t, &record, Counter::SectionRecords);
+    0
+}

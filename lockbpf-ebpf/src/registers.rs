@@ -1,0 +1,53 @@
+//! The saved user registers of the current thread.
+
+use crate::thread::task;
+use aya_ebpf::bindings::pt_regs;
+use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::generated::bpf_task_pt_regs;
+use core::mem::offset_of;
+
+/// Offset of the instruction pointer in the saved registers.
+#[cfg(bpf_target_arch = "x86_64")]
+pub const INSTRUCTION_POINTER: usize = offset_of!(pt_regs, rip);
+#[cfg(bpf_target_arch = "aarch64")]
+pub const INSTRUCTION_POINTER: usize = offset_of!(pt_regs, pc);
+/// Offset of the stack pointer.
+#[cfg(bpf_target_arch = "x86_64")]
+pub const STACK_POINTER: usize = offset_of!(pt_regs, rsp);
+#[cfg(bpf_target_arch = "aarch64")]
+pub const STACK_POINTER: usize = offset_of!(pt_regs, sp);
+/// Offset of the frame pointer.
+#[cfg(bpf_target_arch = "x86_64")]
+pub const FRAME_POINTER: usize = offset_of!(pt_regs, rbp);
+#[cfg(bpf_target_arch = "aarch64")]
+pub const FRAME_POINTER: usize = offset_of!(pt_regs, regs) + 8 * 29;
+/// Offsets of the first three system call arguments.
+#[cfg(bpf_target_arch = "x86_64")]
+pub const ARGUMENTS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs, rsi), offset_of!(pt_regs, rdx)];
+#[cfg(bpf_target_arch = "aarch64")]
+pub const ARGUMENTS: [usize; 3] =
+    [offset_of!(pt_regs, regs), offset_of!(pt_regs, regs) + 8, offset_of!(pt_regs, regs) + 16];
+
+/// The current thread's user registers, as they were at its entry into the kernel; in a uprobe, as they are at the probe.
+#[inline(always)]
+pub fn user_registers() -> *const pt_regs {
+    // SAFETY: task() is the trusted current task.
+    unsafe { bpf_task_pt_regs(task()) as *const pt_regs }
+}
+
+/// One of them, by its offset.
+#[inline(always)]
+pub fn user_register(offset: usize) -> u64 {
+    // SAFETY: these registers come from the kernel.
+    unsafe { read_register(user_registers(), offset) }
+}
+
+/// A register of a saved set, by its offset; 0 if it cannot be read.
+///
+/// # Safety
+/// `regs` comes from the kernel; the offset is one of `pt_regs`.
+#[inline(always)]
+pub unsafe fn read_register(regs: *const pt_regs, offset: usize) -> u64 {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { bpf_probe_read_kernel(regs.cast::<u8>().add(offset).cast::<u64>()) }.unwrap_or(0)
+}

@@ -1,0 +1,180 @@
+//! User stacks: walked along frame pointers, or copied so that user space can unwind them. A copy is dear (16 KiB), so a stack
+//! that was unwound before is recognised: by its return addresses, in the places where they were found then.
+
+use crate::gate::charge;
+use crate::maps::{CONFIG, COPY_LIMIT, KNOWN_STACKS, METHODS, SERIALS, STACK_COPIES, STACKS, count, next};
+use crate::registers::{INSTRUCTION_POINTER, STACK_POINTER, user_register, user_registers};
+use crate::thread::{Thread, now};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::{BPF_F_SKIP_FIELD_MASK, BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, pt_regs};
+use aya_ebpf::helpers::generated::{bpf_get_stackid, bpf_probe_read_kernel, bpf_probe_read_user};
+use core::ffi::c_void;
+use lockbpf_common::config::mode;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::process::SERIAL_COPY;
+use lockbpf_common::stack_copy::{
+    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_COPIES, MAX_SLOTS, REGISTERS, StackCopy, WAKE_AFTER,
+    WAYS, method, place,
+};
+
+/// What takes longer was not all spent here: the thread was preempted meanwhile, ns.
+const MAX_TAKING_NS: u64 = 20_000;
+
+/// Number of the current user stack, or a negative errno, which is counted.
+#[inline(always)]
+pub fn user_stack<C: EbpfContext>(ctx: &C, t: &Thread) -> i32 {
+    take_stack(ctx.as_ptr(), t.process, t.slot, 0)
+}
+
+/// The same by the context's address, at the expense of a slot; `at_release`: [`StackCopy::at_release`]. A function of its own, so that its instructions are not
+/// repeated in every program.
+#[inline(never)]
+pub fn take_stack(ctx: *mut c_void, process: u32, slot: u32, at_release: u32) -> i32 {
+    let mode = CONFIG.load().mode;
+    if mode & mode::COPY_STACKS == 0 {
+        return walk(ctx);
+    }
+    let began = now();
+    let stack = take(ctx, process, at_release, mode & mode::COMPARE_STACKS != 0);
+    let took = now() - began;
+    charge(slot, |account| account.stack_ns += took.min(MAX_TAKING_NS));
+    stack
+}
+
+#[inline(always)]
+fn take(ctx: *mut c_void, process: u32, at_release: u32, compare: bool) -> i32 {
+    // SAFETY: copied at once.
+    let decided = unsafe { METHODS.get(process) }.copied().unwrap_or(if compare { 0 } else { method::COPY });
+    if decided == method::FRAMES {
+        return walk(ctx);
+    }
+    let stack_pointer = user_register(STACK_POINTER);
+    let known = recognise(process, user_register(INSTRUCTION_POINTER), stack_pointer);
+    if known >= 0 {
+        count(Counter::StackKnown);
+        return known;
+    }
+    let frames = if decided == method::COPY { -1 } else { walk(ctx) };
+    copy(process, stack_pointer, frames, at_release)
+}
+
+/// The stack's number, if it was unwound before; else a negative one.
+#[inline(never)]
+fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
+    let mut way = 0;
+    while way < WAYS {
+        let Some(known) = KNOWN_STACKS.get_ptr(KnownKey { ip, process, place: place(stack_pointer, way) }) else {
+            return -1;
+        };
+        // SAFETY: entries are neither changed nor removed while the programs run.
+        let known = unsafe { &*known };
+        if is_at(known, stack_pointer) {
+            return known.stack as i32;
+        }
+        way += 1;
+    }
+    -1
+}
+
+/// Whether every return address of a known stack is in its place.
+#[inline(always)]
+fn is_at(known: &KnownStack, stack_pointer: u64) -> bool {
+    let mut i = 0;
+    while i < MAX_SLOTS {
+        if i as u32 >= known.count {
+            return true;
+        }
+        let mut word = 0u64;
+        let address = stack_pointer + 8 * u64::from(known.slots[i]);
+        // SAFETY: word is 8 bytes of this stack; a faulting address is an error from the helper.
+        let read = unsafe { bpf_probe_read_user((&raw mut word).cast(), 8, address as *const c_void) };
+        if read != 0 || word != known.words[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Copies the stack. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be none.
+#[inline(never)]
+fn copy(process: u32, stack_pointer: u64, frames: i32, at_release: u32) -> i32 {
+    let copied = SERIALS.get(SERIAL_COPY).copied().unwrap_or(u64::MAX);
+    let limit = COPY_LIMIT.get(0).copied().unwrap_or(0);
+    if copied >= limit.min(u64::from(MAX_COPIES)) {
+        count(Counter::StackSkipped);
+        return frames;
+    }
+    let Some(mut entry) = STACK_COPIES.reserve_untyped::<StackCopy>(0) else {
+        count(Counter::StackLost);
+        return frames;
+    };
+    let record: *mut StackCopy = entry.as_mut_ptr();
+    let base = stack_pointer & !(BLOCK as u64 - 1);
+    let mut blocks = 0;
+    while blocks < BLOCKS {
+        let from = base + (blocks * BLOCK) as u64;
+        // SAFETY: the block lies in the reserved room; a faulting address is an error from the helper.
+        let read = unsafe {
+            bpf_probe_read_user((&raw mut (*record).stack[blocks]).cast(), BLOCK as u32, from as *const c_void)
+        };
+        if read != 0 {
+            break;
+        }
+        blocks += 1;
+    }
+    if blocks == 0 {
+        entry.discard(u64::from(BPF_RB_NO_WAKEUP));
+        count(Counter::StackLost);
+        return frames;
+    }
+    let number = FIRST_COPY + next(SERIAL_COPY) as u32;
+    const SAVED: usize = if size_of::<pt_regs>() < 8 * REGISTERS { size_of::<pt_regs>() } else { 8 * REGISTERS };
+    // SAFETY: the fields lie in the reserved room, and are plain integers; the registers are the kernel's own.
+    unsafe {
+        bpf_probe_read_kernel((&raw mut (*record).registers).cast(), SAVED as u32, user_registers().cast());
+        (*record).process = process;
+        (*record).number = number;
+        (*record).frames = frames;
+        (*record).blocks = blocks as u32;
+        (*record).at_release = at_release;
+        (*record).reserved = 0;
+    }
+    let wakes = copied + (AT_ONCE - WAKE_AFTER) == limit;
+    entry.submit(u64::from(if wakes { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP }));
+    count(Counter::StackCopies);
+    number as i32
+}
+
+/// Number of the current user stack as frame pointers tell it, or a negative errno, which is counted: for code that is known to
+/// keep them.
+#[inline(always)]
+pub fn walk(ctx: *mut c_void) -> i32 {
+    let id = stack_id(ctx, u64::from(BPF_F_USER_STACK));
+    if id >= 0 {
+        return id;
+    }
+    // A different stack has this one's bucket: without its innermost frame, which readers leave out anyway, it has another.
+    let id = stack_id(ctx, u64::from(BPF_F_USER_STACK) | 1);
+    // -EFAULT: there is nothing beyond that frame, so nothing is lost.
+    if id < 0 && id != -14 {
+        count(Counter::StackLost);
+    }
+    id
+}
+
+/// Number of the current kernel stack without its `skip` innermost frames, or a negative errno, which is counted.
+#[inline(always)]
+pub fn kernel_stack<C: EbpfContext>(ctx: &C, skip: u64) -> i32 {
+    let id = stack_id(ctx.as_ptr(), skip & u64::from(BPF_F_SKIP_FIELD_MASK));
+    if id < 0 {
+        count(Counter::StackLost);
+    }
+    id
+}
+
+#[inline(always)]
+fn stack_id(ctx: *mut c_void, flags: u64) -> i32 {
+    // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
+    unsafe { bpf_get_stackid(ctx, core::ptr::from_ref(&STACKS).cast_mut().cast(), flags) as i32 }
+}

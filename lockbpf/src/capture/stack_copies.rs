@@ -1,0 +1,240 @@
+//! Stacks that the kernel side has copied: fetched, and once they are unwound, numbered. Equal stacks have one number, that
+//! of their first copy; the kernel side is told of it, so that it need not copy that stack again.
+
+use super::CaptureError;
+use crate::id::{Process, StackId};
+use crate::unwind::{Decision, Registers, StackCopy, Unwound};
+use aya::Ebpf;
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, RingBuf};
+use bytes::Buf;
+use lockbpf_common::process::SERIAL_COPY;
+use lockbpf_common::stack_copy::{
+    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_KNOWN, MAX_SLOTS, REGISTERS, WAYS, method, place,
+};
+use std::collections::HashMap;
+
+/// Distinct stacks kept.
+const MAX_KEPT: usize = 65_536;
+
+/// What is copied of a stack at most, bytes.
+pub const COPY_BYTES: usize = BLOCK * BLOCKS;
+
+/// The copied stacks of an observation.
+pub(super) struct StackCopies {
+    ring: RingBuf<MapData>,
+    /// By number of the copy: the stack, or that it is none.
+    numbers: HashMap<StackId, Option<StackId>>,
+    stacks: HashMap<StackId, Vec<u64>>,
+    ids: HashMap<(Process, Vec<u64>), StackId>,
+    /// Stacks of a place that the kernel side knows.
+    ways: HashMap<(Process, u64, u32), u32>,
+    known: u32,
+    /// Stacks for which there was no room.
+    beyond: u64,
+    undecodable: u64,
+}
+
+/// What the number in a record stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbered {
+    /// This stack, or none.
+    Known(Option<StackId>),
+    /// A copy that has not been unwound yet.
+    NotYet,
+}
+
+impl StackCopies {
+    /// Takes the ring buffer over, and lets the kernel side begin to copy.
+    pub(super) fn start(ebpf: &mut Ebpf) -> Result<Self, CaptureError> {
+        let ring = ebpf.take_map("STACK_COPIES").ok_or(CaptureError::NoMap("STACK_COPIES"))?;
+        let mut copies = Self {
+            ring: ring.try_into()?,
+            numbers: HashMap::new(),
+            stacks: HashMap::new(),
+            ids: HashMap::new(),
+            ways: HashMap::new(),
+            known: 0,
+            beyond: 0,
+            undecodable: 0,
+        };
+        copies.fetch(ebpf)?;
+        Ok(copies)
+    }
+
+    /// Every copy that is there; as many again may be made.
+    pub(super) fn fetch(&mut self, ebpf: &mut Ebpf) -> Result<Vec<StackCopy>, CaptureError> {
+        let mut copies = Vec::new();
+        while let Some(record) = self.ring.next() {
+            match decode(&record) {
+                Some(copy) => copies.push(copy),
+                None => self.undecodable += 1,
+            }
+        }
+        let serials: Array<_, u64> = ebpf.map("SERIALS").ok_or(CaptureError::NoMap("SERIALS"))?.try_into()?;
+        let limit = serials.get(&SERIAL_COPY, 0)?.saturating_add(AT_ONCE);
+        let map = ebpf.map_mut("COPY_LIMIT").ok_or(CaptureError::NoMap("COPY_LIMIT"))?;
+        Array::<_, u64>::try_from(map)?.set(0, limit, 0)?;
+        Ok(copies)
+    }
+
+    /// Takes note of what a copy has turned out to be. One that says nothing is what frame pointers said, if they did.
+    pub(super) fn settle(&mut self, ebpf: &mut Ebpf, copy: &StackCopy, unwound: &Unwound) -> Result<(), CaptureError> {
+        if unwound.addresses.len() < 2 && copy.frames.is_some() {
+            self.numbers.insert(copy.number, copy.frames);
+            return Ok(());
+        }
+        let key = (copy.process, unwound.addresses.clone());
+        let id = match self.ids.get(&key) {
+            Some(&id) => id,
+            None if self.stacks.len() >= MAX_KEPT => {
+                self.beyond += 1;
+                self.numbers.insert(copy.number, None);
+                return Ok(());
+            }
+            None => {
+                self.ids.insert(key, copy.number);
+                self.stacks.insert(copy.number, unwound.addresses.clone());
+                copy.number
+            }
+        };
+        self.numbers.insert(copy.number, Some(id));
+        self.tell(ebpf, copy, unwound, id)
+    }
+
+    /// Tells the kernel side by what to recognise a stack, if it can.
+    fn tell(&mut self, ebpf: &mut Ebpf, copy: &StackCopy, unwound: &Unwound, id: StackId) -> Result<(), CaptureError> {
+        let Some((known, stack_pointer)) = known(copy, unwound, id) else { return Ok(()) };
+        let ip = copy.registers.ip;
+        let way = self.ways.entry((copy.process, ip, place(stack_pointer, 0))).or_insert(0);
+        if *way >= WAYS || self.known >= MAX_KNOWN {
+            return Ok(());
+        }
+        let key = KnownKey { ip, process: copy.process.0, place: place(stack_pointer, *way) };
+        let map = ebpf.map_mut("KNOWN_STACKS").ok_or(CaptureError::NoMap("KNOWN_STACKS"))?;
+        BpfHashMap::<_, KnownKey, KnownStack>::try_from(map)?.insert(key, known, 0)?;
+        *way += 1;
+        self.known += 1;
+        Ok(())
+    }
+
+    /// How the stacks of a process are taken from now on.
+    pub(super) fn decide(ebpf: &mut Ebpf, process: Process, decision: Decision) -> Result<(), CaptureError> {
+        let method = match decision {
+            Decision::Frames => method::FRAMES,
+            Decision::Unwind => method::COPY,
+        };
+        let map = ebpf.map_mut("METHODS").ok_or(CaptureError::NoMap("METHODS"))?;
+        Ok(BpfHashMap::<_, u32, u32>::try_from(map)?.insert(process.0, method, 0)?)
+    }
+
+    /// Where copies come from.
+    pub(super) fn ring(&self) -> &RingBuf<MapData> {
+        &self.ring
+    }
+
+    /// What a number stands for.
+    pub(super) fn number(&self, id: StackId) -> Numbered {
+        if id.0 < FIRST_COPY {
+            return Numbered::Known(Some(id));
+        }
+        self.numbers.get(&id).map_or(Numbered::NotYet, |&known| Numbered::Known(known))
+    }
+
+    /// One stack.
+    pub(super) fn get(&self, id: StackId) -> Option<&[u64]> {
+        self.stacks.get(&id).map(Vec::as_slice)
+    }
+
+    /// Every stack.
+    pub(super) fn all(&self) -> impl Iterator<Item = (StackId, &[u64])> {
+        self.stacks.iter().map(|(&id, stack)| (id, stack.as_slice()))
+    }
+
+    /// Stacks that were lost here.
+    pub(super) fn lost(&self) -> u64 {
+        self.beyond + self.undecodable
+    }
+}
+
+/// By what the kernel side recognises a stack, and the stack pointer that it goes by; `None` if it cannot.
+fn known(copy: &StackCopy, unwound: &Unwound, id: StackId) -> Option<(KnownStack, u64)> {
+    let stack_pointer = copy.registers.stack_pointer()?;
+    let slots = unwound.slots.as_ref().filter(|slots| (1..=MAX_SLOTS).contains(&slots.len()))?;
+    let mut known = KnownStack { stack: id.0, count: slots.len() as u32, slots: [0; MAX_SLOTS], words: [0; MAX_SLOTS] };
+    for ((slot, word), &address) in known.slots.iter_mut().zip(&mut known.words).zip(slots) {
+        let above = address.checked_sub(stack_pointer).filter(|above| above % 8 == 0)?;
+        *slot = u16::try_from(above / 8).ok()?;
+        // As it is in memory, with its signature if it has one.
+        *word = copy.word(address).ok()?;
+    }
+    Some((known, stack_pointer))
+}
+
+/// One record; `None` if it is none.
+fn decode(mut record: &[u8]) -> Option<StackCopy> {
+    let process = Process(record.try_get_u32_ne().ok()?);
+    let number = StackId(record.try_get_u32_ne().ok()?);
+    let frames = StackId::from_raw(record.try_get_i32_ne().ok()?);
+    let blocks = record.try_get_u32_ne().ok()? as usize;
+    let at_release = record.try_get_u64_ne().ok()? as u32 != 0;
+    let mut words = [0; REGISTERS];
+    for word in &mut words {
+        *word = record.try_get_u64_ne().ok()?;
+    }
+    let registers = Registers::saved(&words);
+    let base = registers.stack_pointer()? & !(BLOCK as u64 - 1);
+    let bytes = record.get(..blocks.checked_mul(BLOCK)?)?.to_vec();
+    Some(StackCopy { process, number, frames, at_release, registers, base, bytes, bounded: blocks == BLOCKS })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwind::End;
+    use proptest::prelude::*;
+
+    fn copy(stack_pointer: u64) -> StackCopy {
+        StackCopy {
+            process: Process(1),
+            number: StackId(FIRST_COPY),
+            frames: None,
+            at_release: false,
+            registers: Registers::of(0x40, stack_pointer, 0),
+            base: 0x1000,
+            bytes: (0..64u8).collect(),
+            bounded: false,
+        }
+    }
+
+    fn unwound(slots: Option<Vec<u64>>) -> Unwound {
+        Unwound { addresses: vec![1, 2], slots, end: End::Root, by_frame_pointers: false }
+    }
+
+    #[test]
+    fn a_stack_is_known_by_its_return_addresses() {
+        let (known, stack_pointer) = known(&copy(0x1008), &unwound(Some(vec![0x1010, 0x1030])), StackId(7)).unwrap();
+        assert_eq!((known.stack, known.count, stack_pointer), (7, 2, 0x1008));
+        assert_eq!(known.slots[..3], [1, 5, 0]);
+        assert_eq!(known.words[0], u64::from_ne_bytes([16, 17, 18, 19, 20, 21, 22, 23]));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_not_known() {
+        for slots in
+            [None, Some(vec![]), Some(vec![0x1000]), Some(vec![0x1011]), Some(vec![0x9000]), Some(vec![0x1010; 33])]
+        {
+            assert!(known(&copy(0x1008), &unwound(slots), StackId(7)).is_none());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_copy_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600), blocks in any::<u32>()) {
+            decode(&bytes);
+            let mut whole = [0u8; 24].to_vec();
+            whole[12..16].copy_from_slice(&blocks.to_ne_bytes());
+            whole.extend([0; 8 * REGISTERS + BLOCK]);
+            prop_assert_eq!(decode(&whole).is_some(), blocks <= 1);
+        }
+    }
+}

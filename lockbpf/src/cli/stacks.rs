@@ -1,0 +1,207 @@
+//! What the kernel side has copied of stacks is unwound while the processes live, before the records that name them go on.
+
+use super::census::Census;
+use super::live::Sink;
+use crate::capture::session::Session;
+use crate::capture::stack_copies::{COPY_BYTES, Numbered};
+use crate::event::Event;
+use crate::id::{Process, StackId};
+use crate::observation::Harvest;
+use crate::unwind::{Decision, End, Judge, Method, Unwind, Walked};
+use anyhow::Result;
+use lockbpf_common::config::MAX_STACKS;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::stack_copy::{AT_ONCE, FIRST_COPY};
+use std::collections::{BTreeSet, HashSet};
+
+/// Stacks by frame pointers that are looked at in the end.
+const MAX_LOOKED_AT: usize = 4_096;
+/// Processes named in a remark.
+const MAX_NAMED: usize = 3;
+
+/// Unwinds, and keeps count of it.
+pub(super) struct Stacks {
+    method: Method,
+    judge: Judge,
+    /// Processes of which stacks were unwound.
+    unwound: BTreeSet<Process>,
+    /// Stacks by frame pointers, and whose they are.
+    walked: HashSet<(Process, StackId)>,
+    /// Processes whose mappings were looked at anew for the stacks at hand.
+    stale: HashSet<Process>,
+}
+
+impl Stacks {
+    /// Nothing unwound yet.
+    pub(super) fn new(method: Method) -> Self {
+        Self {
+            method,
+            judge: Judge::default(),
+            unwound: BTreeSet::new(),
+            walked: HashSet::new(),
+            stale: HashSet::new(),
+        }
+    }
+
+    /// Hands over what the kernel side has recorded. Returns the processes that it told of for the first time.
+    ///
+    /// # Errors
+    /// When a map cannot be accessed.
+    pub(super) fn drain(
+        &mut self,
+        session: &mut Session,
+        census: &mut Census,
+        sink: &mut impl Sink,
+    ) -> Result<Vec<u32>> {
+        let mut seen = Vec::new();
+        let mut held_back = Vec::new();
+        session.drain(|record| {
+            let event = census.complete(record);
+            if let Event::Process(process) = &event {
+                seen.push(process.pid);
+            }
+            // A copy is there before any record that names it, so all that these name is there after them.
+            match named(&event) {
+                Some((_, id)) if id.0 >= FIRST_COPY => held_back.push(event),
+                _ => {
+                    self.note(&event);
+                    sink.take(event);
+                }
+            }
+        });
+        self.unwind(session, census)?;
+        for mut event in held_back {
+            if let Some(stack) = stack(&mut event) {
+                *stack = stack.and_then(|id| match session.numbered(id) {
+                    Numbered::Known(known) => known,
+                    Numbered::NotYet => None,
+                });
+            }
+            self.note(&event);
+            sink.take(event);
+        }
+        Ok(seen)
+    }
+
+    /// Unwinds what was copied.
+    fn unwind(&mut self, session: &mut Session, census: &mut Census) -> Result<()> {
+        self.stale.clear();
+        for copy in session.fetch_stacks()? {
+            let process = copy.process;
+            let mut unwound = census.symbols().unwind(&copy);
+            // It may have led into a library that was loaded after the last look.
+            if unwound.end != End::Root && self.stale.insert(process) {
+                census.symbols().refresh(process);
+                unwound = census.symbols().unwind(&copy);
+            }
+            self.unwound.insert(process);
+            let frames = copy.frames.map(|id| session.stack(id)).transpose()?;
+            let symbols = census.symbols();
+            let is_program = |address| symbols.is_own_code(process, address);
+            let decision = self.judge.compare(process, &unwound, frames.as_deref(), is_program);
+            if copy.at_release
+                && let Some(place) = unwound.addresses.iter().skip(1).position(|&address| is_program(address))
+            {
+                // Its place is taken by that where the lock was asked for.
+                unwound.addresses.remove(place + 1);
+            }
+            session.settle_stack(&copy, &unwound)?;
+            if let Some(decision) = decision {
+                session.decide(process, decision)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of a stack by frame pointers.
+    fn note(&mut self, event: &Event) {
+        if let Some((process, id)) = named(event)
+            && id.0 < MAX_STACKS
+            && self.walked.len() < MAX_LOOKED_AT
+        {
+            self.walked.insert((process, id));
+        }
+    }
+
+    /// How stacks were taken, and what they lack, each a sentence.
+    pub(super) fn notes(&mut self, census: &mut Census, harvest: &Harvest) -> Vec<String> {
+        let mut notes = Vec::new();
+        let by_frames: BTreeSet<Process> = self.judge.decided(Decision::Frames).collect();
+        if let Some(summary) = self.judge.summary(COPY_BYTES) {
+            let mut text = "Stacks by unwind information".to_owned();
+            if self.method == Method::Auto {
+                let others: Vec<Process> = self.unwound.difference(&by_frames).copied().collect();
+                if !others.is_empty() {
+                    text.push_str(&format!(" of {}", names(census, &others)));
+                }
+                if !by_frames.is_empty() {
+                    let by_frames: Vec<Process> = by_frames.iter().copied().collect();
+                    text.push_str(&format!(", by frame pointers of {}, which keeps them", names(census, &by_frames)));
+                }
+            }
+            notes.push(format!("{text}: {summary}."));
+        }
+        // In another process they were taken only to be compared, or where they were all there was.
+        for entry in &harvest.sums {
+            if let Some(id) = StackId::from_raw(entry.sums.stack)
+                && id.0 < MAX_STACKS
+                && self.walked.len() < MAX_LOOKED_AT
+            {
+                self.walked.insert((entry.lock.process, id));
+            }
+        }
+        let mut walked = Walked::default();
+        for &(process, id) in &self.walked {
+            if self.method == Method::Auto && !by_frames.contains(&process) {
+                continue;
+            }
+            let Some(stack) = harvest.stacks.get(&id) else { continue };
+            match census.symbols().ends_short(process, stack) {
+                Some(file) => *walked.short.entry(file).or_default() += 1,
+                None => walked.whole += 1,
+            }
+        }
+        if let Some(lack) = walked.lack() {
+            let more = if self.method == Method::Fp { "; --unwind dwarf shows more" } else { "" };
+            notes.push(format!("Of the stacks, {lack}{more}."));
+        }
+        let skipped = harvest.quality.counters.get(Counter::StackSkipped.name()).copied().unwrap_or(0);
+        if skipped > 0 {
+            notes.push(format!(
+                "{skipped} waits have no stack: more different ones came at once than are copied, {AT_ONCE} in 50 ms."
+            ));
+        }
+        notes
+    }
+}
+
+/// The process and the stack that an event names.
+fn named(event: &Event) -> Option<(Process, StackId)> {
+    match event {
+        Event::Section(s) => Some((s.lock.process, s.stack?)),
+        Event::FutexWait(w) => Some((w.word.process, w.stack?)),
+        Event::OffCpu(o) => Some((o.process, o.stack?)),
+        Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
+    }
+}
+
+fn stack(event: &mut Event) -> Option<&mut Option<StackId>> {
+    match event {
+        Event::Section(s) => Some(&mut s.stack),
+        Event::FutexWait(w) => Some(&mut w.stack),
+        Event::OffCpu(o) => Some(&mut o.stack),
+        Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
+    }
+}
+
+/// Processes by their names, the first few.
+fn names(census: &Census, processes: &[Process]) -> String {
+    let name = |process: &Process| {
+        census.processes().get(process).map_or_else(|| "a process".to_owned(), |seen| seen.comm.clone())
+    };
+    let mut names: Vec<String> = processes.iter().take(MAX_NAMED).map(name).collect();
+    names.dedup();
+    let more = processes.len().saturating_sub(MAX_NAMED);
+    let list = names.join(", ");
+    if more > 0 { format!("{list} and {more} more") } else { list }
+}

@@ -1,0 +1,134 @@
+//! Unwinding of copied stacks by the unwind information in the files of the process. Code without any (generated code, mostly)
+//! is passed by its frame pointer, if it keeps one.
+//!
+//! Files and stacks are the observed program's, hence untrusted: every read is checked, frames and expressions are bounded.
+
+mod step;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use super::files::{FileId, Files};
+use super::guard::guarded;
+use super::space::{AddressSpace, Place};
+use crate::unwind::{End, MACHINE, Registers, StackCopy, Unwound};
+use std::collections::HashMap;
+use step::{Caller, Step};
+use table::Table;
+
+/// Frames of one stack.
+const MAX_FRAMES: usize = 256;
+
+/// Unwinds, and keeps the unwind information of the files that it met.
+#[derive(Debug, Default)]
+pub(super) struct Unwinder {
+    tables: HashMap<FileId, Vec<Table>>,
+    context: step::Context,
+}
+
+impl Unwinder {
+    /// The calls that a stack stands for. `is_code` tells addresses in memory outside of files at which there may be code.
+    pub(super) fn unwind(
+        &mut self,
+        copy: &StackCopy,
+        space: &AddressSpace,
+        files: &Files,
+        is_code: impl Fn(u64) -> bool,
+    ) -> Unwound {
+        let mut registers = copy.registers;
+        let ip = registers.ip;
+        let mut unwound =
+            Unwound { addresses: vec![ip], slots: Some(Vec::new()), end: End::Deep, by_frame_pointers: false };
+        // The instruction whose frame it is: the interrupted one, else the call before a return address.
+        let mut at = ip;
+        while unwound.addresses.len() < MAX_FRAMES {
+            let place = space.place(at, files);
+            let by_information = match place {
+                Some(Place::File(id, address)) => self.by_information(id, address, &registers, copy, files),
+                _ => None,
+            };
+            let stepped = match by_information {
+                Some(stepped) => stepped,
+                None => {
+                    let stepped = by_frame_pointer(&registers, copy);
+                    unwound.by_frame_pointers |= matches!(stepped, Ok(Some(_)));
+                    stepped
+                }
+            };
+            let Caller { registers: callers, address, slot, exact } = match stepped {
+                Ok(Some(caller)) => caller,
+                Ok(None) => {
+                    unwound.end = End::Root;
+                    break;
+                }
+                Err(end) => {
+                    unwound.end = end;
+                    break;
+                }
+            };
+            let call = if exact { address } else { address.wrapping_sub(1) };
+            if address == 0 {
+                unwound.end = End::Root;
+                break;
+            }
+            if space.place(call, files).is_none() && !is_code(call) {
+                unwound.end = End::Astray;
+                break;
+            }
+            unwound.addresses.push(address);
+            match (slot, &mut unwound.slots) {
+                (Some(slot), Some(slots)) => slots.push(slot),
+                _ => unwound.slots = None,
+            }
+            (registers, at) = (callers, call);
+        }
+        unwound
+    }
+
+    /// The caller by the file's unwind information; `None` if it has none for the address.
+    fn by_information(
+        &mut self,
+        id: FileId,
+        address: u64,
+        registers: &Registers,
+        copy: &StackCopy,
+        files: &Files,
+    ) -> Option<Result<Step, End>> {
+        let tables = self.tables.entry(id).or_insert_with(|| {
+            let object = files.get(id);
+            object.and_then(|object| guarded(|| table::read(object))).unwrap_or_default()
+        });
+        let context = &mut self.context;
+        let step = guarded(|| {
+            tables.iter().find_map(|table| {
+                table.find(address, step::Stepper { address, registers, copy, context: &mut *context })
+            })
+        });
+        // It panicked: what it was reading is left alone from now on.
+        step.unwrap_or_else(|| {
+            self.tables.insert(id, Vec::new());
+            None
+        })
+    }
+}
+
+/// The caller by the frame pointer, for code without unwind information.
+fn by_frame_pointer(registers: &Registers, copy: &StackCopy) -> Result<Step, End> {
+    let frame = registers.get(MACHINE.frame_pointer).ok_or(End::NoInformation)?;
+    let stack_pointer = registers.stack_pointer().ok_or(End::NoInformation)?;
+    if frame == 0 {
+        // So the outermost frame is marked.
+        return Ok(None);
+    }
+    if frame < stack_pointer || frame % 8 != 0 {
+        return Err(End::NoInformation);
+    }
+    let no_frame = |end| if end == End::Astray { End::NoInformation } else { end };
+    let slot = frame.checked_add(8).ok_or(End::NoInformation)?;
+    let mut callers = registers.preserved();
+    callers.set(MACHINE.frame_pointer, Some(copy.word(frame).map_err(no_frame)?));
+    callers.set(MACHINE.stack_pointer, slot.checked_add(8));
+    let address = copy.word(slot).map_err(no_frame)? & MACHINE.address_bits;
+    Ok(Some(Caller { registers: callers, address, slot: Some(slot), exact: false }))
+}

@@ -1,0 +1,294 @@
+//! Unwinding, as far as it needs neither kernel nor files: what is unwound, what comes of it, and which way of taking stacks
+//! suits a process.
+#![forbid(unsafe_code)]
+
+mod registers;
+
+use crate::id::{Process, StackId};
+pub use registers::{MACHINE, Machine, Registers};
+use std::collections::BTreeMap;
+
+/// Stacks by frame pointers that must say all that unwinding says before a process is trusted to keep them.
+const AGREEING: u32 = 16;
+
+/// What is farther above the top of a stack is no part of it, bytes: the usual limit of a stack.
+const MAX_STACK: u64 = 8 << 20;
+
+/// How stacks are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Each process by frame pointers if its code keeps them, else by unwind information.
+    #[default]
+    Auto,
+    /// By frame pointers: code that keeps none is missing, and what called it may be.
+    Fp,
+    /// By unwind information (`.eh_frame`, `.debug_frame`), from copies of the stacks.
+    Dwarf,
+}
+
+/// A user stack as it was copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackCopy {
+    /// Whose.
+    pub process: Process,
+    /// By which number records name it.
+    pub number: StackId,
+    /// The same stack by frame pointers, if it was walked, too.
+    pub frames: Option<StackId>,
+    /// Whether it was taken where a lock is given back, and not where it was asked for.
+    pub at_release: bool,
+    /// The registers at its top.
+    pub registers: Registers,
+    /// Address of the first byte.
+    pub base: u64,
+    /// The stack from there on.
+    pub bytes: Vec<u8>,
+    /// Whether the stack may go on beyond that.
+    pub bounded: bool,
+}
+
+impl StackCopy {
+    /// Eight bytes of the stack.
+    ///
+    /// # Errors
+    /// The reason why they are not there.
+    pub fn word(&self, address: u64) -> Result<u64, End> {
+        let at = address.checked_sub(self.base).filter(|&at| at < MAX_STACK).ok_or(End::Astray)? as usize;
+        let bytes = self.bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map(|bytes| u64::from_ne_bytes(*bytes)).ok_or(if self.bounded { End::Cut } else { End::Astray })
+    }
+}
+
+/// Where unwinding ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum End {
+    /// Where the thread began.
+    Root,
+    /// Where the copy ends.
+    Cut,
+    /// In code that has no unwind information and keeps no frame pointers.
+    NoInformation,
+    /// Where unwind information and stack contradict each other.
+    Astray,
+    /// There are more frames than anybody reads.
+    Deep,
+}
+
+/// A stack that was unwound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwound {
+    /// The instruction pointer, then return addresses, innermost first.
+    pub addresses: Vec<u64>,
+    /// Where in the stack the return addresses were found; `None` if one was in a register.
+    pub slots: Option<Vec<u64>>,
+    /// Where it ended.
+    pub end: End,
+    /// Whether it went on by frame pointers through code without unwind information.
+    pub by_frame_pointers: bool,
+}
+
+/// Whoever can unwind.
+pub trait Unwind {
+    /// The calls that a copied stack stands for; the instruction pointer at least.
+    fn unwind(&mut self, copy: &StackCopy) -> Unwound;
+}
+
+/// How many stacks came out how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Outcomes {
+    /// Unwound, by their ends.
+    ends: BTreeMap<End, u64>,
+    /// Of these, with frame pointers for a part.
+    by_frame_pointers: u64,
+}
+
+/// What is known of a process's stacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Record {
+    agreeing: u32,
+    decided: Option<Decision>,
+}
+
+/// How the stacks of a process are taken from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// By frame pointers.
+    Frames,
+    /// By unwind information.
+    Unwind,
+}
+
+/// Decides, process by process, and counts how well it goes.
+#[derive(Debug, Default)]
+pub struct Judge {
+    processes: BTreeMap<Process, Record>,
+    outcomes: Outcomes,
+}
+
+impl Judge {
+    /// Takes note of a stack that was unwound, and of the same one by frame pointers, if there is one. Returns what that
+    /// decides, once. `is_program` tells the program's own code, without which a stack says little.
+    pub fn compare(
+        &mut self,
+        process: Process,
+        unwound: &Unwound,
+        frames: Option<&[u64]>,
+        is_program: impl Fn(u64) -> bool,
+    ) -> Option<Decision> {
+        *self.outcomes.ends.entry(unwound.end).or_default() += 1;
+        self.outcomes.by_frame_pointers += u64::from(unwound.by_frame_pointers);
+        let frames = frames?;
+        let record = self.processes.entry(process).or_default();
+        if record.decided.is_some() {
+            return None;
+        }
+        if lacks(frames, &unwound.addresses, is_program) {
+            record.decided = Some(Decision::Unwind);
+        } else {
+            record.agreeing += 1;
+            if record.agreeing >= AGREEING {
+                record.decided = Some(Decision::Frames);
+            }
+        }
+        record.decided
+    }
+
+    /// The processes that were decided so.
+    pub fn decided(&self, decision: Decision) -> impl Iterator<Item = Process> + '_ {
+        self.processes.iter().filter(move |(_, r)| r.decided == Some(decision)).map(|(&process, _)| process)
+    }
+
+    /// The processes whose stacks were compared and agreed so far, but are too few to tell.
+    pub fn undecided(&self) -> usize {
+        self.processes.values().filter(|r| r.decided.is_none()).count()
+    }
+
+    /// How unwinding went, in a sentence; `None` if there was nothing to unwind. `copy_bytes` is what is copied of a stack.
+    #[must_use]
+    pub fn summary(&self, copy_bytes: usize) -> Option<String> {
+        let of = |end| self.outcomes.ends.get(&end).copied().unwrap_or(0);
+        let all: u64 = self.outcomes.ends.values().sum();
+        if all == 0 {
+            return None;
+        }
+        let mut text = format!("{} unwound, {} of them to the start of the thread", counted(all), of(End::Root));
+        let kib = copy_bytes >> 10;
+        for (n, cause) in [
+            (of(End::Cut), format!("cut after {kib} KiB")),
+            (of(End::NoInformation), "ended in code without unwind information".to_owned()),
+            (of(End::Astray), "ended where unwind information and stack disagree".to_owned()),
+            (of(End::Deep), "deeper than is read".to_owned()),
+            (
+                self.outcomes.by_frame_pointers,
+                "went by frame pointers through code without unwind information".to_owned(),
+            ),
+        ] {
+            if n > 0 {
+                text.push_str(&format!(", {n} {cause}"));
+            }
+        }
+        Some(text)
+    }
+}
+
+fn counted(n: u64) -> String {
+    format!("{n} {}", if n == 1 { "stack" } else { "stacks" })
+}
+
+/// Whether a stack by frame pointers leaves out functions of the program that unwinding found. The first of them does not
+/// count: it is known as the place of the call, and the walk misses it wherever the C library keeps no frame.
+fn lacks(frames: &[u64], unwound: &[u64], is_program: impl Fn(u64) -> bool) -> bool {
+    let program = unwound.iter().skip(1).filter(|&&address| is_program(address));
+    program.skip(1).any(|address| !frames.contains(address))
+}
+
+/// Stacks by frame pointers, and whether they are whole, to tell what they lack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Those that reach the start of their thread.
+    pub whole: u64,
+    /// Those that end before, by the file in which they do.
+    pub short: BTreeMap<String, u64>,
+}
+
+impl Walked {
+    /// What they lack, in words; `None` if nothing.
+    #[must_use]
+    pub fn lack(&self) -> Option<String> {
+        let short: u64 = self.short.values().sum();
+        if short == 0 {
+            return None;
+        }
+        let mut files: Vec<_> = self.short.iter().collect();
+        files.sort_unstable_by_key(|&(name, &n)| (std::cmp::Reverse(n), name));
+        let names: Vec<&str> = files.iter().take(3).map(|(name, _)| name.as_str()).collect();
+        Some(format!(
+            "{short} of {} by frame pointers end before the start of their thread: code without frame pointers, in or called \
+             from {}",
+            counted(short + self.whole),
+            names.join(", ")
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unwound(addresses: &[u64]) -> Unwound {
+        Unwound { addresses: addresses.to_vec(), slots: None, end: End::Root, by_frame_pointers: false }
+    }
+
+    #[test]
+    fn frame_pointers_are_trusted_when_they_say_all_that_is_the_programs() {
+        let mut judge = Judge::default();
+        let program = |address| address < 200;
+        let process = Process(1);
+        for _ in 1..AGREEING {
+            // The walk has the wrong frames of the C library, and not the place of the call.
+            let stack = unwound(&[300, 301, 100, 101, 102, 303]);
+            assert_eq!(judge.compare(process, &stack, Some(&[300, 101, 102, 400]), program), None);
+        }
+        assert_eq!(judge.undecided(), 1);
+        let decision = judge.compare(process, &unwound(&[300, 100]), Some(&[300]), program);
+        assert_eq!(decision, Some(Decision::Frames));
+        assert_eq!(judge.compare(process, &unwound(&[300, 100, 101]), Some(&[300]), program), None, "told once");
+        assert_eq!(judge.decided(Decision::Frames).collect::<Vec<_>>(), [process]);
+    }
+
+    #[test]
+    fn one_missing_function_is_enough() {
+        let mut judge = Judge::default();
+        let decision = judge.compare(Process(2), &unwound(&[300, 100, 101, 102]), Some(&[300, 101]), |a| a < 200);
+        assert_eq!(decision, Some(Decision::Unwind));
+        assert_eq!(judge.compare(Process(3), &unwound(&[300, 100, 101]), None, |a| a < 200), None);
+        assert_eq!(judge.summary(16 << 10).unwrap(), "2 stacks unwound, 2 of them to the start of the thread");
+    }
+
+    #[test]
+    fn words_beyond_the_copy_are_cut_only_where_the_stack_goes_on() {
+        let copy = StackCopy {
+            process: Process(1),
+            number: StackId(1),
+            frames: None,
+            at_release: false,
+            registers: Registers::default(),
+            base: 0x1000,
+            bytes: vec![7; 16],
+            bounded: true,
+        };
+        assert_eq!(copy.word(0x1008), Ok(0x0707_0707_0707_0707));
+        assert_eq!(copy.word(0x1009), Err(End::Cut));
+        assert_eq!(copy.word(0xfff), Err(End::Astray));
+        assert_eq!(copy.word(u64::MAX), Err(End::Astray));
+        assert_eq!(StackCopy { bounded: false, ..copy }.word(0x1010), Err(End::Astray));
+    }
+
+    #[test]
+    fn what_is_lacking_is_told_by_file() {
+        let mut walked = Walked { whole: 3, ..Walked::default() };
+        assert_eq!(walked.lack(), None);
+        walked.short.insert("deep".to_owned(), 2);
+        assert!(walked.lack().unwrap().starts_with("2 of 5 stacks by frame pointers end before"));
+    }
+}

@@ -1,0 +1,3 @@
+module go_server
+
+go 1.18
