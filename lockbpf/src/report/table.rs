@@ -93,9 +93,9 @@ pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, wi
 
 /// A column of the table of locks: its header, the terminal width from which on it is shown, its text. A column without
 /// any text is left out.
-type Column = (&'static str, u16, fn(&LockEntry) -> String);
+type Column<T> = (&'static str, u16, fn(&T) -> String);
 
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column<LockEntry>] = &[
     ("Lock", 0, |l| clip(&l.label, NAME)),
     ("Kind", 100, |l| if l.kernel { format!("kernel {}", l.kind) } else { l.kind.clone() }),
     ("", 132, traits),
@@ -155,7 +155,7 @@ fn locks(report: &Report, width: u16) -> String {
 }
 
 /// Columns of the table of condition variables, as those of locks. The last ones are known only if its wake-ups were seen.
-const CONDITIONS: &[(&str, u16, fn(&ConditionEntry) -> String)] = &[
+const CONDITIONS: &[Column<ConditionEntry>] = &[
     ("Condition", 0, |c| clip(&c.label, NAME)),
     ("Waits", 0, |c| count(c.waits)),
     ("Timed out", 0, |c| count(c.timeouts)),

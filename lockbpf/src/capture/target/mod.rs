@@ -238,12 +238,12 @@ impl Survey {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
         let path = fs::read_link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
-        if !self.known.contains_key(&file.id) {
+        if let Entry::Vacant(new) = self.known.entry(file.id) {
             // Dynamic executables may be huge; their headers are enough to leave them alone.
             let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
             let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
             if dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) {
-                self.known.insert(file.id, None);
+                new.insert(None);
             }
         }
         self.add(&file, &path, Role::Executable, Some(pid), files)
