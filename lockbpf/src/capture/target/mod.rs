@@ -289,13 +289,15 @@ mod tests {
     use crate::capture::prologue::Cost;
 
     #[test]
-    fn this_process_uses_one_c_library() {
+    fn this_process_uses_one_c_library_and_the_locks_of_std() {
         let pid = std::process::id();
         let targets = of_pids(&[pid, pid]).unwrap();
         targets.check_full_tier().unwrap();
         assert_eq!(targets.processes.len(), 1);
-        let [library] = targets.libraries.as_slice() else { panic!("{:?}", targets.libraries) };
-        assert_eq!(targets.processes[0].files, [(library.dev, library.ino)]);
+        let [library, own] = targets.libraries.as_slice() else { panic!("{:?}", targets.libraries) };
+        assert_eq!(targets.processes[0].files, [library, own].map(|file| (file.dev, file.ino)));
+        assert_eq!(own.path, std::env::current_exe().unwrap());
+        assert!(own.unusable.is_none() && own.sites.iter().all(|site| site.function.symbol.starts_with("std::sync::")));
         let functions = FUNCTIONS.iter().filter(|f| f.runtime == Runtime::Glibc).count();
         assert_eq!((library.pids.as_slice(), library.sites.len()), (&[pid][..], functions));
         assert!(library.missing.is_empty() && library.unusable.is_none() && !library.path.starts_with("/proc"));
