@@ -74,6 +74,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         count(Counter::WideAddress);
         return;
     }
+    t.resume();
     t.futex = FutexCall { word, lock: word, enter_ns: now, role, expected, owner: 0, reserved: 0 };
     if role == WAKE {
         t.futex.lock = released(t, word);
@@ -143,7 +144,8 @@ pub fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
 /// Whether this word is one that the attempt in progress may sleep on.
 #[inline(always)]
 fn in_pending_call(t: &Thread, word: u64) -> bool {
-    t.pending.via != 0 && has_word(t.pending.lock, t.pending.via, t.is_musl(), word)
+    t.pending.via >= u32::from(Via::RUNTIMES)
+        || t.pending.via != 0 && has_word(t.pending.lock, t.pending.via, t.is_musl(), word)
 }
 
 /// The lock to which a word belongs that the thread wakes: the one it has just released, if it is that.

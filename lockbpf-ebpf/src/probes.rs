@@ -7,6 +7,7 @@ use crate::cond;
 use crate::gate::pass;
 use crate::once;
 use crate::permit;
+use crate::section::settle;
 #[cfg(bpf_target_arch = "x86_64")]
 use crate::spin;
 use crate::thread::{Thread, now};
@@ -116,8 +117,13 @@ fn watch(ctx: &ProbeContext, t: &mut Thread, function: u64, now: u64) -> bool {
 
 /// Whether the thread is at the return address of the call in progress: then this is its return half.
 #[inline(always)]
-fn returns_here<C: EbpfContext>(ctx: &C, t: &Thread) -> bool {
-    t.pending.via != 0 && instruction_pointer(ctx) == t.pending.returns_to
+fn returns_here<C: EbpfContext>(ctx: &C, t: &mut Thread) -> bool {
+    let here = instruction_pointer(ctx);
+    if t.slow.via != 0 && here == t.slow.returns_to {
+        settle(t);
+        t.resume();
+    }
+    t.pending.via != 0 && here == t.pending.returns_to
 }
 
 #[inline(always)]

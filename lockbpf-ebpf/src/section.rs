@@ -172,6 +172,10 @@ fn settle_pending(t: &mut Thread) -> u32 {
             acquired(t, attempt_ns, acquire_ns);
         }
         via if via == Via::Barrier as u32 => t.pending.via = 0,
+        via if via >= u32::from(Via::RUNTIMES) && t.slow.via == 0 => {
+            t.slow = t.pending;
+            t.pending.via = 0;
+        }
         _ => {
             count(Counter::AttemptWhileAttempting);
             t.pending.via = 0;

@@ -51,6 +51,8 @@ pub struct Thread {
     pub wrapper: Wrapper,
     /// The lock call in progress.
     pub pending: Pending,
+    /// A call in progress on a runtime's lock, put aside while the thread takes others inside of it.
+    pub slow: Pending,
     /// The futex call in progress.
     pub futex: FutexCall,
     /// The permit of a semaphore taken last, if its lock is not 0: not among the locks held, since another thread may give it
@@ -367,6 +369,15 @@ impl Thread {
         }
     }
 
+    /// Goes on with the call that was put aside, if there is one and no other is in progress.
+    #[inline(always)]
+    pub fn resume(&mut self) {
+        if self.slow.via != 0 && self.pending.via == 0 {
+            self.pending = self.slow;
+            self.slow.via = 0;
+        }
+    }
+
     /// Whether the C library of its probes is musl.
     #[inline(always)]
     pub fn is_musl(&self) -> bool {
@@ -399,6 +410,7 @@ impl Thread {
         self.overflow = 0;
         self.released_ns = 0;
         self.pending.via = 0;
+        self.slow.via = 0;
         self.off.reason = 0;
     }
 

@@ -1,7 +1,7 @@
 //! Domain events: what live capture, trace files and synthetic input all deliver, and the analysis consumes.
 
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::op::{OffReason, Op};
+use crate::op::{Action, OffReason, Op};
 use crate::units::{Nanos, Time};
 use lockbpf_common::kernel;
 pub use lockbpf_common::kind::{Outcome, Via, flag};
@@ -38,6 +38,19 @@ impl Event {
             Self::ThreadExit(t) => t.time,
             Self::Step(op) | Self::Op(op) => op.time,
         }
+    }
+}
+
+impl Event {
+    /// Gives the lock that it is about another identity.
+    pub fn rename_lock(&mut self, of: impl FnOnce(Lock) -> Lock) {
+        let lock = match self {
+            Self::Section(section) => &mut section.lock,
+            Self::FutexWait(wait) => &mut wait.word,
+            Self::Step(Op { action: Action::Barrier(arrival), .. }) => &mut arrival.barrier,
+            Self::Process(_) | Self::OffCpu(_) | Self::ThreadExit(_) | Self::Step(_) | Self::Op(_) => return,
+        };
+        *lock = of(*lock);
     }
 }
 

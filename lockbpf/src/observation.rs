@@ -90,6 +90,22 @@ pub struct Harvest {
     pub estimates: Option<Estimates>,
 }
 
+impl Harvest {
+    /// Gives its locks other identities: several may become one.
+    pub fn rename_locks(&mut self, mut of: impl FnMut(Lock) -> Lock) {
+        self.sums.iter_mut().for_each(|sums| sums.lock = of(sums.lock));
+        self.open_waits.iter_mut().for_each(|wait| wait.lock = of(wait.lock));
+        for order in &mut self.orders {
+            (order.outer, order.inner) = (of(order.outer), of(order.inner));
+        }
+        let blocked = self.deadlocks.iter_mut().flat_map(|deadlock| &mut deadlock.members);
+        blocked.for_each(|blocked| blocked.lock = of(blocked.lock));
+        if let Some(estimates) = &mut self.estimates {
+            estimates.rename_locks(of);
+        }
+    }
+}
+
 impl Observation {
     /// How long it lasted.
     #[must_use]

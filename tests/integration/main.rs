@@ -32,6 +32,7 @@ mod rwlock;
 mod safety;
 mod select;
 mod servers;
+mod shared;
 mod stuck;
 mod system_wide;
 mod unwind;

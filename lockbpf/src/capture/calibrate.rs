@@ -6,6 +6,7 @@ use super::attach::ProbeSite;
 use super::btf::{Btf, TaskOffsets};
 use super::calibrate_target::{LOCKS, Operation};
 use super::placer::Mechanism;
+use super::probe_table::By;
 use super::session::{Options, Scope, Session};
 use super::target;
 use crate::costs::{Costs, MIN_SAMPLES, Samples};
@@ -104,6 +105,7 @@ pub fn calibrate(program: &Path, setup: &Setup) -> Result<Calibration, CaptureEr
 fn sites(pid: u32) -> Result<(Vec<ProbeSite>, Vec<ProbeSite>), CaptureError> {
     let targets = target::of_pids(&[pid]).map_err(|error| CaptureError::Calibrate(io::Error::other(error)))?;
     let sites = targets.libraries.iter().flat_map(|library| library.probe_sites(false));
+    let sites = sites.filter(|site| matches!(site.function.by, By::Entry | By::Return));
     let (pair, others): (Vec<_>, Vec<_>) = sites.partition(|site| PAIR.contains(&site.function.symbol));
     if pair.len() != PAIR.len() {
         return Err(CaptureError::Calibrate(io::Error::other("lockbpf's own C library cannot be probed")));
@@ -132,6 +134,7 @@ fn options(setup: &Setup, pid: u32) -> Options {
         futex_only: false,
         kernel_locks: None,
         plain_uprobes: setup.plain_uprobes,
+        rare: false,
     }
 }
 

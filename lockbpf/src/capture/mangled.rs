@@ -5,6 +5,7 @@ use super::probe_table::{By, Function, Runtime};
 use super::prologue::{self, Arch, Reason};
 use super::target::Site;
 use lockbpf_common::via::Via;
+use memchr::memmem;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadRef};
@@ -84,16 +85,18 @@ fn read(data: &[u8], arch: Arch) -> object::read::Result<Vec<Site>> {
     Ok(sites)
 }
 
-/// Whether a name has these parts, one behind the other.
+/// Whether a name has these parts, one behind the other, and at its end at most a hash, or a C++ function's parameters: what comes
+/// behind a function of Rust is a closure in it.
 fn has_parts(name: &[u8], parts: &[&str]) -> bool {
     let mut rest = name;
-    parts.iter().all(|part| {
-        let found = rest.windows(part.len()).position(|window| window == part.as_bytes());
+    let all = parts.iter().all(|part| {
+        let found = memmem::find(rest, part.as_bytes());
         found.and_then(|at| rest.get(at + part.len()..)).is_some_and(|behind| {
             rest = behind;
             true
         })
-    })
+    });
+    all && (rest.is_empty() || rest.starts_with(b"17h") || parts.last().is_some_and(|part| part.ends_with('E')))
 }
 
 #[allow(clippy::too_many_arguments, reason = "a symbol, and the file it is in")]
@@ -162,7 +165,8 @@ mod tests {
 
     #[test]
     fn parts_come_in_order() {
-        assert!(has_parts(b"abcabd", &["ab", "abd"]));
+        assert!(has_parts(b"abcabd", &["ab", "abd"]) && has_parts(b"abd17h0E", &["ab", "d"]));
+        assert!(has_parts(b"abdEPv", &["abdE"]) && !has_parts(b"abd28_closure", &["abd"]));
         assert!(!has_parts(b"abdab", &["abd", "abd"]));
         assert!(!has_parts(b"", &["a"]) && has_parts(b"", &[]));
     }

@@ -34,6 +34,7 @@ mod raw_program;
 mod rings;
 mod sched;
 pub mod session;
+pub mod shared;
 pub mod stack_copies;
 pub mod target;
 pub mod waits;

@@ -39,12 +39,11 @@ pub(super) enum Placer {
 pub(super) struct Links(Vec<OwnedFd>);
 
 impl Placer {
-    /// Loads the programs: the session program if wanted and the kernel takes it, else the plain ones.
-    pub(super) fn load(ebpf: &mut Ebpf, sessions: bool) -> Result<Self, CaptureError> {
+    /// Loads the programs: the session program if wanted and the kernel takes it, else the plain ones. Without `rare`, only those that
+    /// see mutexes and read-write locks.
+    pub(super) fn load(ebpf: &mut Ebpf, sessions: bool, rare: bool) -> Result<Self, CaptureError> {
         if sessions {
-            let load = |by| Ok((by, multi::Program::load(super::object::BYTES, ebpf.maps(), by)?));
-            match [By::Entry, By::OtherEntry, By::Go, By::Return].into_iter().map(load).collect::<Result<_, RawError>>()
-            {
+            match load_multi(ebpf, rare) {
                 Ok(programs) => return Ok(Self::Session(programs)),
                 Err(error) => log::warn!("no uprobe sessions, using perf events: {error}"),
             }
@@ -128,6 +127,21 @@ impl Placer {
         }
         (links, failed)
     }
+}
+
+/// Side by side: the verifier takes a second or so for each.
+fn load_multi(ebpf: &Ebpf, rare: bool) -> Result<HashMap<By, multi::Program>, RawError> {
+    let maps: Vec<_> = ebpf.maps().collect();
+    let wanted: &[By] = if rare { &[By::OtherEntry, By::Entry, By::Return, By::Go] } else { &[By::Entry, By::Return] };
+    std::thread::scope(|scope| {
+        let load = |by| multi::Program::load(super::object::BYTES, maps.iter().copied(), by);
+        let loading: Vec<_> = wanted.iter().map(|&by| (by, scope.spawn(move || load(by)))).collect();
+        let loaded = |(by, thread): (By, std::thread::ScopedJoinHandle<'_, _>)| match thread.join() {
+            Ok(program) => Ok((by, program?)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        loading.into_iter().map(loaded).collect()
+    })
 }
 
 impl Links {

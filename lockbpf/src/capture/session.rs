@@ -82,6 +82,8 @@ pub struct Options {
     pub futex_only: bool,
     /// Whether to do without uprobe sessions.
     pub plain_uprobes: bool,
+    /// Whether to see functions that are none of a mutex or read-write lock as well: else their programs need not be loaded.
+    pub rare: bool,
     /// Whether the processes that observed ones start are observed, too.
     pub follow_forks: bool,
     /// What the programs have to know of the kernel, if its locks are to be observed.
@@ -127,7 +129,7 @@ impl Session {
             None
         } else {
             let sched = Sched::load(&ebpf, options.types);
-            Some((Placer::load(&mut ebpf, !options.plain_uprobes)?, sched))
+            Some((Placer::load(&mut ebpf, !options.plain_uprobes, options.rare)?, sched))
         };
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };

@@ -1,14 +1,17 @@
 //! Who is observed: processes are taken note of while they live, so that there are names for them later.
 
+use crate::capture::shared::SharedLocks;
 use crate::decode::Decoded;
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Process, Site};
+use crate::observation::Harvest;
 use crate::symbol::Symbols;
 use std::collections::HashMap;
 
 /// The processes observed, and names for what they do.
 pub(super) struct Census {
     symbols: Symbols,
+    shared: SharedLocks,
     processes: HashMap<Process, ProcessSeen>,
     events: u64,
 }
@@ -16,7 +19,8 @@ pub(super) struct Census {
 impl Census {
     /// Knows these processes from the start.
     pub(super) fn new(known: Vec<ProcessSeen>) -> Self {
-        let mut census = Self { symbols: Symbols::new(), processes: HashMap::new(), events: 0 };
+        let mut census =
+            Self { symbols: Symbols::new(), shared: SharedLocks::default(), processes: HashMap::new(), events: 0 };
         known.into_iter().for_each(|seen| census.meet(seen));
         census
     }
@@ -24,6 +28,7 @@ impl Census {
     /// Takes what names need from a process, at once, while it lives.
     fn meet(&mut self, seen: ProcessSeen) {
         self.symbols.observe(seen.process, seen.pid);
+        self.shared.meet(seen.process, seen.pid);
         self.processes.insert(seen.process, seen);
     }
 
@@ -39,7 +44,14 @@ impl Census {
             }
             Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
         }
+        event.rename_lock(|lock| self.shared.of(lock));
         event
+    }
+
+    /// Makes one lock of those that processes share.
+    pub(super) fn unite(&mut self, harvest: &mut Harvest) {
+        self.shared.refresh();
+        harvest.rename_locks(|lock| self.shared.of(lock));
     }
 
     /// Takes note of what the observed processes have loaded since.

@@ -259,6 +259,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);
+    census.unite(&mut harvest);
     if let Some(status) = ready.launched.as_mut().and_then(Launched::end)
         && !status.success()
     {
@@ -443,6 +444,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         tracefs: ready.tracefs,
         kernel_locks: ready.kernel,
         plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
+        rare: true,
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),
     })

@@ -144,6 +144,7 @@ impl<W: Write> Sink for Recorder<W> {
         harvest.deadlocks = live.deadlocks.to_vec();
         harvest.estimates = live.watch.coverage();
         harvest.quality.notes.extend_from_slice(live.notes);
+        live.census.unite(&mut harvest);
         let symbols = live.census.symbols();
         modules(writer, symbols, &mut self.modules).context("failed to write the trace")?;
         writer.checkpoint(&harvest, symbols, now).context("failed to write the trace")

@@ -50,6 +50,7 @@ use crate::id::{Lock, Process, Site};
 use crate::units::Nanos;
 use lockbpf_common::kind::Via;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// Cost of observing in a real target as a multiple of the calibrated one: at least and at most.
 pub const COST_RANGE: (f64, f64) = (0.6, 1.5);
@@ -123,6 +124,24 @@ pub struct Estimates {
 }
 
 impl Estimates {
+    /// Gives locks other identities. What was estimated of several that become one is not that of the one: it is left out, and follows
+    /// from their rows.
+    pub fn rename_locks(&mut self, mut of: impl FnMut(Lock) -> Lock) {
+        let mut seen: HashMap<Lock, u32> = HashMap::new();
+        for (subject, _) in &mut self.figures {
+            match subject {
+                Subject::Row(lock, ..) => *lock = of(*lock),
+                Subject::Lock(lock) => {
+                    *lock = of(*lock);
+                    *seen.entry(*lock).or_default() += 1;
+                }
+                Subject::Site(_) => {}
+            }
+        }
+        self.figures.retain(|(subject, _)| !matches!(subject, Subject::Lock(lock) if seen.get(lock) > Some(&1)));
+        self.figures.sort_by_key(|&(subject, _)| subject);
+    }
+
     /// Whether anything was observed in windows only.
     #[must_use]
     pub fn sampled(&self) -> bool {

@@ -44,6 +44,7 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
         governed: false,
         follow_forks: false,
         plain_uprobes: plain_uprobes || !types.has_uprobe_sessions(),
+        rare: true,
     };
     let mut session = Session::start(&options, &sites(pid)).expect("failed to start a capture");
     session.activate().expect("failed to activate");

@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 11] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -25,6 +25,13 @@ const NEEDS: [Need; 9] = [
     Need { package: "golang-go", program: "go", why: "compiles the workloads in Go", tests: "go::go_" },
     Need { package: "binutils", program: "strip", why: "makes a program without symbols", tests: "stripped" },
     Need { package: "g++", program: "c++", why: "compiles libFuzzer", tests: "fuzz" },
+    Need { package: "g++", program: "c++", why: "compiles the workloads in C++", tests: "cpp" },
+    Need {
+        package: "musl-tools",
+        program: "musl-gcc",
+        why: "compiles workloads with another C library",
+        tests: "musl",
+    },
 ];
 
 /// Installs what is missing, unless `quick`.

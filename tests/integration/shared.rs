@@ -1,0 +1,35 @@
+//! Locks that processes share: one lock, whoever takes it.
+
+use crate::harness::exact::assert_complete;
+use crate::harness::may_observe;
+use crate::harness::observer::Observer;
+use crate::harness::workload::Workload;
+use std::fs;
+
+#[test]
+fn two_processes_share_one_lock() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("pshared 50");
+    let pid = workload.pid();
+    let children =
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("failed to look for the child");
+    let child = children.split_whitespace().next().expect("the workload has forked").to_owned();
+    let observer = Observer::of(pid, &["--pid", &child]);
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    assert_complete(&report);
+    assert_eq!(truth.fact("child").to_string(), child);
+    let [mutex, gate] = truth.locks.as_slice() else { panic!("{truth:?}") };
+    for (lock, kind) in [(mutex, "mutex"), (gate, "semaphore")] {
+        let told: Vec<_> = report.locks.iter().filter(|l| l.kind == kind && l.acquisitions >= 50).collect();
+        let [told] = told.as_slice() else { panic!("one {kind} in {:?}", report.names()) };
+        assert_eq!(told.acquisitions, lock.acquisitions, "{told:?}");
+        assert!(told.contended >= lock.contended, "{told:?}");
+        assert!(told.contended_wait_ns.sum >= lock.wait_min_ns as f64, "{told:?}");
+    }
+    // The child waited for the parent, across processes.
+    let mutex = report.locks.iter().find(|l| l.kind == "mutex" && l.acquisitions >= 50).expect("the mutex");
+    let main: f64 = mutex.holders.iter().filter(|h| h.function.as_deref() == Some("main")).map(|h| h.wait_ns).sum();
+    assert!(main >= 0.9 * truth.fact("waited_ns") as f64, "{mutex:?}");
+}
