@@ -47,6 +47,8 @@ pub mod mode {
     pub const COPY_STACKS: u32 = 1 << 4;
     /// Also walk them along frame pointers until a process's [`crate::stack_copy::method`] is decided.
     pub const COMPARE_STACKS: u32 = 1 << 5;
+    /// Only threads in the cgroup of the cgroup map, or below it.
+    pub const CGROUP: u32 = 1 << 6;
 }
 
 const _: () = assert!(size_of::<Config>() == 56);

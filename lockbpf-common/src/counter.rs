@@ -73,6 +73,8 @@ counters! {
     ThreadsFull => "threads_full", Lost;
     /// A process did not fit: process map full.
     ProcessesFull => "processes_full", Lost;
+    /// A process beyond those that can be observed fully at one time: of it, only waits are seen.
+    SlotsFull => "slots_full", Lost;
     /// A wait in progress could not be listed: waits map full.
     WaitsFull => "waits_full", Lost;
     /// A pair of locks did not fit: orders map full; an inversion may be missing.

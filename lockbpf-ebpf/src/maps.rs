@@ -4,7 +4,9 @@ use crate::atomic::fetch_add;
 use crate::thread::Thread;
 use aya_ebpf::Global;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf, StackTrace};
+use aya_ebpf::btf_maps::{
+    Array, ArrayOfMaps, CgroupArray, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf, StackTrace,
+};
 use aya_ebpf::macros::btf_map;
 use core::marker::PhantomData;
 use lockbpf_common::config::{
@@ -70,6 +72,10 @@ pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new()
 /// Threads to observe, by tid, if the mode asks for it.
 #[btf_map]
 pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
+
+/// The cgroup to observe, put in by user space, if the mode asks for it.
+#[btf_map]
+pub static CGROUP: CgroupArray<1> = CgroupArray::new();
 
 /// Sums by slot: a thread remembers the slots it used last, so that the hot path needs no hash. 13 MB.
 #[btf_map]

@@ -1,7 +1,7 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
 use crate::kernel::KernelWaits;
-use crate::maps::{CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
+use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
 use crate::off_cpu::Absence;
 use crate::process;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
@@ -263,6 +263,10 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     // SAFETY: copied at once.
     let slot = unsafe { TARGETS.get(pid) }.copied();
     if config.mode & mode::SYSTEM_WIDE == 0 && slot.is_none() {
+        return None;
+    }
+    // Before anything is remembered of it: it may join later.
+    if config.mode & mode::CGROUP != 0 && CGROUP.current_task_under_cgroup(0) != Ok(true) {
         return None;
     }
     // SAFETY: as in `existing`; a null value asks for zeroed storage.

@@ -258,3 +258,8 @@ fn herd() {
         assert_eq!(acquisitions == 100, u64::from(pid) != truth.fact("hot"), "{pid}: {acquisitions}");
     }
 }
+
+#[test]
+fn ticker() {
+    assert_eq!(check_alone("ticker 500 1").lock("ticking_lock").acquisitions, 500);
+}

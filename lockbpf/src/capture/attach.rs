@@ -5,13 +5,16 @@ use super::probe_table::{Function, TRACEPOINTS};
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A function of a file, and where in it the probe goes.
 #[derive(Clone, Debug)]
 pub struct ProbeSite {
-    /// The file, as this process can open it.
-    pub path: PathBuf,
+    /// The file: by this it is reached when its path has gone, with a container or an update.
+    pub open: Arc<File>,
     /// The file itself, by whatever path: device and inode.
     pub file: (u64, u64),
     /// The file, as a person knows it.
@@ -45,6 +48,11 @@ impl Drop for Tracepoints {
 }
 
 impl ProbeSite {
+    /// A path that leads to the file as long as this exists.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.open.as_raw_fd()))
+    }
+
     pub(super) fn failed(&self, reason: String) -> FailedProbe {
         FailedProbe { probe: self.function.symbol.to_owned(), file: Some(self.display.clone()), reason }
     }

@@ -6,12 +6,13 @@ use super::placer::{Links, Mechanism, Placer};
 use super::prologue::Cost;
 use super::sched::Sched;
 use super::session::{clock, now};
+use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::Reading;
 use crate::quality::FailedProbe;
 use crate::units::Nanos;
 use aya::Ebpf;
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
@@ -20,6 +21,10 @@ use std::time::Duration;
 /// So many slots are taken before those of processes that have exited are given to others: while the kernel removes probes that
 /// are perf events, it places none, for seconds.
 const CROWDED: usize = MAX_SLOTS as usize / 2;
+
+/// So many processes have probes of their own before, if the kernel side filters, they are placed for all at once: each hit is
+/// offered to the links of all processes, at 40 ns each.
+const FEW: usize = 16;
 
 /// Every gate, and what observing each process has taken.
 pub struct Gates {
@@ -33,12 +38,20 @@ pub struct Gates {
     failed: Vec<FailedProbe>,
     /// Probes in place.
     placed: usize,
+    /// Processes beyond the last slot.
+    refused: u64,
+    /// Whether the kernel side lets nobody through but those that are to be observed, so that probes may be in all processes.
+    filtered: bool,
+    /// Whether they are.
+    common: bool,
 }
 
 /// One process's.
 #[derive(Default)]
 struct Slot {
     pid: u32,
+    /// The files to place its probes in; `None` for all that are known.
+    files: Option<Vec<FileKey>>,
     epoch: u64,
     gate: Gate,
     links: Links,
@@ -51,6 +64,7 @@ impl Gates {
         placer: Placer,
         sched: Sched,
         sites: &[ProbeSite],
+        filtered: bool,
     ) -> Result<Self, CaptureError> {
         let mut map = |name: &'static str| ebpf.take_map(name).ok_or(CaptureError::NoMap(name));
         let (gates, accounts, targets): (Map, Map, Map) = (map("GATES")?, map("ACCOUNTS")?, map("TARGETS")?);
@@ -64,6 +78,9 @@ impl Gates {
             slots: vec![Slot::default()],
             failed: Vec::new(),
             placed: 0,
+            refused: 0,
+            filtered,
+            common: false,
         })
     }
 
@@ -84,11 +101,18 @@ impl Gates {
         std::mem::take(&mut self.failed)
     }
 
-    /// Gives a process a slot: a free one, or a new one; `None` if there are no more.
+    /// Processes that were refused: of these only waits are seen.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Gives a process a slot: a free one, or a new one; `None` if there are no more. Its probes go into these files, or, with
+    /// `None`, into all that are known.
     ///
     /// # Errors
     /// When the map cannot be written.
-    pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, CaptureError> {
+    pub fn admit(&mut self, pid: u32, files: Option<Vec<FileKey>>) -> Result<Option<u32>, CaptureError> {
         let free = self.slots.iter().skip(1).position(|slot| slot.pid == 0).map(|i| i + 1);
         let slot = free.unwrap_or(self.slots.len());
         let Some(number) = u32::try_from(slot).ok().filter(|&n| n < MAX_SLOTS) else { return Ok(None) };
@@ -96,22 +120,33 @@ impl Gates {
             self.slots.push(Slot::default());
         }
         self.slots[slot].pid = pid;
+        self.slots[slot].files = files;
         self.targets.insert(pid, number, 0)?;
         Ok(Some(number))
     }
 
-    /// Observes a process from now on, all the time. Nothing is done if it is observed already.
+    /// Observes a process from now on, all the time, in these files. If it is observed already, further files are added.
     ///
     /// # Errors
     /// When a map cannot be written.
-    pub fn observe(&mut self, pid: u32) -> Result<(), CaptureError> {
-        if self.slots.iter().any(|slot| slot.pid == pid) {
+    pub fn observe(&mut self, pid: u32, files: Option<Vec<FileKey>>) -> Result<(), CaptureError> {
+        if self.common {
             return Ok(());
+        }
+        if let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid) {
+            self.uses(slot as u32, files);
+            return Ok(());
+        }
+        if self.filtered && self.occupied() >= FEW {
+            self.dismiss_exited();
+            if self.occupied() >= FEW && !translated_somewhere() {
+                return self.place_for_all();
+            }
         }
         if self.slots.len() >= CROWDED && self.slots.iter().skip(1).all(|slot| slot.pid != 0) {
             self.dismiss_exited();
         }
-        let Some(slot) = self.admit(pid)? else { return self.refuse(pid) };
+        let Some(slot) = self.admit(pid, files)? else { return self.refuse(pid) };
         let (failed, placed) = (self.failed.len(), self.placed);
         self.place(slot);
         if is_gone(pid) {
@@ -123,6 +158,21 @@ impl Gates {
             return Ok(());
         }
         self.open(slot)
+    }
+
+    /// From now on the probes are in all processes that use the files. Sections in progress are cut.
+    fn place_for_all(&mut self) -> Result<(), CaptureError> {
+        for slot in 1..self.slots.len() as u32 {
+            self.close(slot)?;
+            self.remove(slot);
+        }
+        self.common = true;
+        self.place(0);
+        // Threads are not to take this opening for the one that they remember.
+        let epochs = self.slots.iter().map(|slot| slot.epoch).max().unwrap_or(0);
+        self.slots[0].epoch = epochs;
+        self.slots[0].gate.closed_ns = [clock(ClockId::CLOCK_MONOTONIC); CLOSINGS];
+        self.open(0)
     }
 
     /// Frees the slots of processes that have exited.
@@ -137,15 +187,50 @@ impl Gates {
         }
     }
 
-    /// Observes a process beyond the last slot: by the futex tier only, which is told.
+    /// Observes a process beyond the last slot: by the futex tier only, which is counted.
     ///
     /// # Errors
     /// When the map cannot be written.
     pub fn refuse(&mut self, pid: u32) -> Result<(), CaptureError> {
-        self.targets.insert(pid, 0, 0)?;
-        let reason = format!("{} processes have theirs already: of this one only waits are seen", MAX_SLOTS - 1);
-        self.failed.push(FailedProbe { probe: format!("uprobes of pid {pid}"), file: None, reason });
-        Ok(())
+        self.refused += 1;
+        // Of more than the map holds, those outside of it are seen where everybody is; else they are counted all the same.
+        match self.targets.insert(pid, 0, 0) {
+            Ok(()) | Err(MapError::SyscallError(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A process has mapped these files, too: its probes are placed in them, at once if its others are there.
+    pub fn uses(&mut self, slot: u32, files: Option<Vec<FileKey>>) {
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let (Some(known), Some(mut files)) = (&mut state.files, files) else { return };
+        files.retain(|file| !known.contains(file));
+        known.extend_from_slice(&files);
+        if !state.links.is_empty() || state.gate.epoch != 0 {
+            let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| files.contains(&site.file)).collect();
+            let (links, failed) = self.placer.place(&sites, state.pid, slot);
+            self.placed += sites.len().saturating_sub(failed.len());
+            state.links.extend(links);
+            self.failed.extend(failed);
+        }
+    }
+
+    /// Whether a slot's probes are in place.
+    #[must_use]
+    pub fn is_placed(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize).is_some_and(|slot| !slot.links.is_empty())
+    }
+
+    /// Slots whose probes are in place.
+    #[must_use]
+    pub fn occupied(&self) -> usize {
+        self.slots.iter().filter(|slot| !slot.links.is_empty()).count()
+    }
+
+    /// Whether there is anything to be probed in a slot's process.
+    #[must_use]
+    pub fn is_probed(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize).is_some_and(|slot| self.sites.iter().any(|site| slot.wants(site)))
     }
 
     /// Opens every gate whose probes are in place.
@@ -176,8 +261,9 @@ impl Gates {
         if !state.links.is_empty() {
             return;
         }
-        let (links, failed) = self.placer.place(&self.sites, state.pid, slot);
-        self.placed += self.sites.len().saturating_sub(failed.len());
+        let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| state.wants(site)).collect();
+        let (links, failed) = self.placer.place(&sites, state.pid, slot);
+        self.placed += sites.len().saturating_sub(failed.len());
         state.links = links;
         self.failed.extend(failed);
     }
@@ -219,7 +305,11 @@ impl Gates {
     pub fn remove(&mut self, slot: u32) {
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let links = std::mem::take(&mut state.links);
-        self.placed = self.placed.saturating_sub(self.sites.len());
+        if links.is_empty() {
+            return;
+        }
+        let wanted = self.sites.iter().filter(|site| state.wants(site)).count();
+        self.placed = self.placed.saturating_sub(wanted);
         std::thread::spawn(move || drop(links));
     }
 
@@ -227,7 +317,8 @@ impl Gates {
     pub fn extend(&mut self, sites: &[ProbeSite]) {
         for (slot, state) in self.slots.iter_mut().enumerate() {
             if state.gate.epoch != 0 {
-                let (links, failed) = self.placer.place(sites, state.pid, slot as u32);
+                let sites: Vec<&ProbeSite> = sites.iter().filter(|site| state.wants(site)).collect();
+                let (links, failed) = self.placer.place(&sites, state.pid, slot as u32);
                 self.placed += sites.len().saturating_sub(failed.len());
                 state.links.extend(links);
                 self.failed.extend(failed);
@@ -259,6 +350,26 @@ impl Gates {
         }
         Some(sum)
     }
+}
+
+impl Drop for Gates {
+    fn drop(&mut self) {
+        // All at once: each removal waits for the kernel.
+        let mut all = Links::default();
+        self.slots.iter_mut().for_each(|slot| all.extend(std::mem::take(&mut slot.links)));
+    }
+}
+
+impl Slot {
+    fn wants(&self, site: &ProbeSite) -> bool {
+        self.files.as_ref().is_none_or(|files| files.contains(&site.file))
+    }
+}
+
+/// Whether some process runs under a translator of code, which would translate breakpoints, too.
+fn translated_somewhere() -> bool {
+    let all = super::target::all().unwrap_or_default();
+    all.into_iter().any(|pid| super::target::translator(pid).is_some())
 }
 
 fn is_gone(pid: u32) -> bool {

@@ -3,11 +3,12 @@
 
 use super::attach::ProbeSite;
 use super::gates::Gates;
+use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::{Action, Budget, LOOK, Policy, Reading};
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -20,6 +21,18 @@ const FEW: usize = 2;
 const GLANCE: Duration = Duration::from_millis(50);
 /// By how much a look is put off at most.
 const MAX_SPREAD: Duration = Duration::from_millis(100);
+/// Processes that have probes in place at one time, unless more were named. Each hit in a file is offered to the links of all of them, which makes it
+/// dearer by 3 % for each; and each removal goes over all links for each process that maps the file.
+const PLACES: usize = 12;
+/// Of these, places for processes that have used no CPU time so far, lest those that do have to wait for theirs.
+const EARLY: usize = 8;
+/// Without CPU time for so long, a process gives its place to one that uses some.
+const IDLE: Duration = Duration::from_millis(300);
+/// After so long, a process gives its place to another that waits for one.
+const TURN: Duration = Duration::from_millis(1500);
+/// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
+const EXCHANGE: Duration = Duration::from_millis(50);
+const ROTATE: Duration = Duration::from_millis(150);
 /// The governor's nice value: it needs little, but that at once, lest a window last longer than it should.
 const NICE: i32 = -10;
 
@@ -56,11 +69,13 @@ pub enum Told {
     Stretch(Watched),
     /// Probes could not be placed.
     Failed(Vec<FailedProbe>),
+    /// So many processes are beyond the last slot, so far.
+    Refused(u64),
 }
 
 enum Command {
     Sites(Vec<ProbeSite>),
-    Process(u32),
+    Process(u32, Option<Vec<FileKey>>),
     GoOn(u32),
     Stop,
 }
@@ -80,7 +95,17 @@ impl Governor {
     pub fn start(gates: Gates, pids: &[u32], budget: Budget, costs: Costs) -> std::io::Result<Self> {
         let (commands, orders) = channel();
         let (tell, told) = unbounded_channel();
-        let mut work = Work { gates, budget, costs, charges: BTreeMap::new(), tell };
+        let mut work = Work {
+            gates,
+            budget,
+            costs,
+            charges: BTreeMap::new(),
+            slots: HashMap::new(),
+            refused: VecDeque::new(),
+            places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
+            exchanged: Time(0),
+            tell,
+        };
         for (i, &pid) in pids.iter().enumerate() {
             work.take_over(i as u32 + 1, pid);
         }
@@ -93,6 +118,11 @@ impl Governor {
         self.told.recv().await
     }
 
+    /// What else there is to tell already.
+    pub fn told_already(&mut self) -> Option<Told> {
+        self.told.try_recv().ok()
+    }
+
     /// The sums of a stretch have been read: its process may go on to the next.
     pub fn go_on(&self, pid: u32) {
         self.order(Command::GoOn(pid));
@@ -103,9 +133,10 @@ impl Governor {
         self.order(Command::Sites(sites));
     }
 
-    /// Observes one more process.
-    pub fn admit(&self, pid: u32) {
-        self.order(Command::Process(pid));
+    /// Observes one more process, with its probes in these files or, with `None`, in all that are known. To one that is
+    /// observed already, further files are added.
+    pub fn admit(&self, pid: u32, files: Option<Vec<FileKey>>) {
+        self.order(Command::Process(pid, files));
     }
 
     /// Closes every gate. Returns what has not been told yet: the last stretches.
@@ -143,17 +174,33 @@ struct Charge {
     from: Reading,
     /// The last reading.
     seen: Reading,
+    /// When the process was last seen to have used CPU time.
+    busy: Time,
     /// Where the gate was opened and closed again in this stretch, if it was.
     opened: Option<Reading>,
     closed: Option<Reading>,
     /// Whether its last stretch has not been read yet.
     held: bool,
+    /// Whether it works and has to share a place with others: each of its turns is a window.
+    shares: bool,
 }
 
 impl Charge {
     /// One whose gate is closed.
     fn new(pid: u32, policy: Policy, reading: Reading) -> Self {
-        Self { pid, policy, due: reading.time, from: reading, seen: reading, opened: None, closed: None, held: false }
+        let busy = reading.time;
+        Self {
+            pid,
+            policy,
+            due: busy,
+            from: reading,
+            seen: reading,
+            busy,
+            opened: None,
+            closed: None,
+            held: false,
+            shares: false,
+        }
     }
 
     /// Whether the gate has been open since the stretch began.
@@ -172,6 +219,14 @@ struct Work {
     budget: Budget,
     costs: Costs,
     charges: BTreeMap<u32, Charge>,
+    /// By pid.
+    slots: HashMap<u32, u32>,
+    /// Processes for which there was no slot yet.
+    refused: VecDeque<(u32, Option<Vec<FileKey>>)>,
+    /// Places, and of these early ones: those that were named have one each.
+    places: (usize, usize),
+    /// When a place was last passed on.
+    exchanged: Time,
     tell: UnboundedSender<Told>,
 }
 
@@ -181,54 +236,78 @@ impl Work {
         loop {
             let next = self.charges.values().filter(|c| !c.held).map(|c| c.due).min();
             let wait = next.map_or(Duration::from_secs(1), |due| Duration::from_nanos(due.since(now()).0));
-            match orders.recv_timeout(wait) {
-                Ok(Command::Sites(sites)) => self.gates.extend(&sites),
-                Ok(Command::Process(pid)) => self.admit(pid),
-                Ok(Command::GoOn(pid)) => {
-                    self.charges.values_mut().filter(|c| c.pid == pid).for_each(|c| c.held = false)
+            let mut order = orders.recv_timeout(wait);
+            // All that were given, before anything that takes time.
+            loop {
+                match order {
+                    Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(),
+                    Ok(order) => self.obey(order),
+                    Err(RecvTimeoutError::Timeout) => break,
                 }
-                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {}
+                order = orders.recv_timeout(Duration::ZERO);
             }
             self.look();
             self.tell_failed();
         }
-        self.end();
-        self.tell_failed();
+    }
+
+    fn obey(&mut self, order: Command) {
+        match order {
+            Command::Sites(sites) => self.gates.extend(&sites),
+            Command::Process(pid, files) => self.admit(pid, files),
+            Command::GoOn(pid) => {
+                let charge = self.slots.get(&pid).and_then(|slot| self.charges.get_mut(slot));
+                charge.into_iter().for_each(|charge| charge.held = false);
+            }
+            Command::Stop => {}
+        }
     }
 
     /// A process whose gate is open already.
     fn take_over(&mut self, slot: u32, pid: u32) {
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return };
         let policy = Policy::open(self.budget, reading, fastrand::u64(..));
+        self.slots.insert(pid, slot);
         self.charges.insert(slot, Charge { opened: Some(reading), ..Charge::new(pid, policy, reading) });
     }
 
     /// A process whose gate is closed.
-    fn admit(&mut self, pid: u32) {
-        if self.charges.values().any(|charge| charge.pid == pid) {
-            return;
+    fn admit(&mut self, pid: u32, files: Option<Vec<FileKey>>) {
+        if let Some(&slot) = self.slots.get(&pid) {
+            return self.gates.uses(slot, files);
         }
-        let slot = match self.gates.admit(pid) {
+        let slot = match self.gates.admit(pid, files.clone()) {
             Ok(Some(slot)) => slot,
             Ok(None) => {
-                let _ = self.gates.refuse(pid);
+                if !self.refused.iter().any(|&(refused, _)| refused == pid) {
+                    let _ = self.gates.refuse(pid);
+                    let _ = self.tell.send(Told::Refused(self.gates.refused()));
+                    self.refused.push_back((pid, files));
+                }
                 return;
             }
             Err(error) => return log::warn!("pid {pid} is not observed fully: {error}"),
         };
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return self.gates.dismiss(slot) };
         let policy = Policy::closed(self.budget, reading, fastrand::u64(..));
+        self.slots.insert(pid, slot);
         self.charges.insert(slot, Charge::new(pid, policy, reading));
     }
 
-    /// Looks at every process that is due.
+    /// Looks at the processes that are due, until there may be orders again.
     fn look(&mut self) {
         let time = now();
-        let due: Vec<u32> =
-            self.charges.iter().filter(|(_, c)| !c.held && c.due <= time).map(|(&slot, _)| slot).collect();
-        for slot in due {
+        let due = self.charges.iter().filter(|(_, charge)| !charge.held && charge.due <= time);
+        let mut due: Vec<(Time, u32)> = due.map(|(&slot, charge)| (charge.due, slot)).collect();
+        due.sort_unstable();
+        for (_, slot) in due {
+            if now().since(time) > Nanos(LOOK.as_nanos() as u64) {
+                break;
+            }
             self.tell_failed();
+            if !self.charges.contains_key(&slot) {
+                continue;
+            }
             if self.look_at(slot).is_none() {
                 // Probes that could not be placed in it failed for that reason.
                 self.gates.take_failed();
@@ -243,8 +322,13 @@ impl Work {
         loop {
             let reading = self.gates.reading(slot, &self.costs)?;
             let charge = self.charges.get_mut(&slot)?;
-            match charge.policy.look(reading) {
+            if reading.cpu > charge.seen.cpu {
+                charge.busy = reading.time;
+            }
+            let action = charge.policy.look(reading);
+            match action {
                 Action::Wait(until) => {
+                    let charge = self.charges.get_mut(&slot)?;
                     // Of many, each is looked at less often, but still often enough to catch a burst.
                     let more = if charge.policy.stays_open() { spread } else { Duration::ZERO };
                     // While closed, too: the clock of a process goes with it.
@@ -253,7 +337,14 @@ impl Work {
                     charge.seen = reading;
                     return Some(());
                 }
+                Action::Open if !self.make_room(slot, reading) => {
+                    let charge = self.charges.get_mut(&slot)?;
+                    charge.due = reading.time + Nanos((GLANCE + spread).as_nanos() as u64);
+                    charge.seen = reading;
+                    return Some(());
+                }
                 Action::Open => {
+                    let charge = self.charges.get_mut(&slot)?;
                     let began = now();
                     self.gates.place(slot);
                     self.gates.open(slot).ok()?;
@@ -261,23 +352,68 @@ impl Work {
                     charge.policy.opened(opened);
                     charge.policy.edges_took(Duration::from_nanos(opened.time.since(began).0) * 2);
                     charge.opened = Some(opened);
-                    if charge.policy.stays_open() {
+                    if charge.policy.stays_open() && !charge.shares {
                         // What went before was not observed at all.
                         self.tell_stretch(slot, opened)?;
                     }
                 }
                 Action::Close => {
+                    let charge = self.charges.get_mut(&slot)?;
                     self.gates.close(slot).ok()?;
                     let closed = self.gates.reading(slot, &self.costs);
                     self.gates.remove(slot);
                     charge.closed = Some(closed?);
-                    if charge.is_whole() {
+                    if charge.policy.is_between() {
                         return self.end_stretch(slot, closed?);
                     }
                 }
                 Action::Next => return self.end_stretch(slot, reading),
             }
         }
+    }
+
+    /// Whether there is a place for the probes of a process: if all are taken, and it uses CPU time, one is taken from the
+    /// process that has used none for longest, or that had its turn.
+    fn make_room(&mut self, slot: u32, reading: Reading) -> bool {
+        let ago = |time: Time| Duration::from_nanos(reading.time.since(time).0);
+        let Some(charge) = self.charges.get(&slot) else { return false };
+        let works = charge.busy > charge.from.time && ago(charge.busy) < IDLE;
+        let (places, early) = self.places;
+        let free = self.gates.occupied() < if works { places } else { early };
+        if free || self.gates.is_placed(slot) || !self.gates.is_probed(slot) {
+            return true;
+        }
+        if !works || ago(self.exchanged) < EXCHANGE {
+            return false;
+        }
+        let rotates = ago(self.exchanged) > ROTATE;
+        let over = |charge: &Charge| rotates && charge.opened.is_some_and(|opened| ago(opened.time) > TURN);
+        let leaves = |slot: u32, charge: &Charge| {
+            !charge.held
+                && charge.policy.stays_open()
+                && self.gates.is_placed(slot)
+                && (ago(charge.busy) > IDLE || over(charge))
+        };
+        let candidates = self.charges.iter().filter(|(slot, charge)| leaves(**slot, charge));
+        let other = candidates.min_by_key(|(_, charge)| charge.busy);
+        let Some((other, busy)) = other.map(|(&slot, charge)| (slot, ago(charge.busy) <= IDLE)) else { return false };
+        self.exchanged = reading.time;
+        if self.vacate(other, busy).is_none() {
+            self.dismiss(other);
+        }
+        true
+    }
+
+    /// Takes its place from a process whose gate stays open, whether it needs it or not; `None` if the process is gone.
+    fn vacate(&mut self, slot: u32, busy: bool) -> Option<()> {
+        self.gates.close(slot).ok()?;
+        let closed = self.gates.reading(slot, &self.costs);
+        self.gates.remove(slot);
+        let charge = self.charges.get_mut(&slot)?;
+        charge.shares = busy;
+        charge.policy.made_room();
+        charge.closed = Some(closed?);
+        self.end_stretch(slot, closed?)
     }
 
     /// Tells the stretch that ends here, and lets the process be until its sums have been read.
@@ -311,7 +447,12 @@ impl Work {
         }
         self.gates.remove(slot);
         self.gates.dismiss(slot);
-        self.charges.remove(&slot);
+        if let Some(charge) = self.charges.remove(&slot) {
+            self.slots.remove(&charge.pid);
+        }
+        if let Some((pid, files)) = self.refused.pop_front() {
+            self.admit(pid, files);
+        }
     }
 
     /// Closes every gate and tells the last stretches.
@@ -326,6 +467,7 @@ impl Work {
             let reading = self.gates.reading(slot, &self.costs).unwrap_or(last);
             self.tell_stretch(slot, reading);
         }
+        self.tell_failed();
     }
 
     fn tell_failed(&mut self) {

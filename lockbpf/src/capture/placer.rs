@@ -14,6 +14,9 @@ use aya::programs::UProbe;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
+/// Threads that remove probes side by side.
+const REMOVERS: usize = 64;
+
 /// How uprobes are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,7 +75,7 @@ impl Placer {
 
     /// Places the programs at `sites`, for one process or for all with `pid` 0, with the slot in their cookies. Also returns
     /// what failed.
-    pub(super) fn place(&self, sites: &[ProbeSite], pid: u32, slot: u32) -> (Links, Vec<FailedProbe>) {
+    pub(super) fn place(&self, sites: &[&ProbeSite], pid: u32, slot: u32) -> (Links, Vec<FailedProbe>) {
         let cookie = |site: &ProbeSite| {
             let musl = site.function.runtime == Runtime::Musl;
             let cookie = lockbpf_common::gate::cookie(site.function.code, site.stepped, musl, slot);
@@ -82,14 +85,15 @@ impl Placer {
         let mut failed = Vec::new();
         match self {
             Self::Session(programs) => {
-                let mut sites = sites.to_vec();
-                sites.sort_by(|a, b| (&a.path, a.function.by).cmp(&(&b.path, b.function.by)));
-                for sites in sites.chunk_by(|a, b| a.path == b.path && a.function.by == b.function.by) {
+                let mut sites: Vec<&ProbeSite> = sites.to_vec();
+                sites.sort_by_key(|site| (site.file, site.function.by));
+                for sites in sites.chunk_by(|a, b| a.file == b.file && a.function.by == b.function.by) {
                     let Some(program) = programs.get(&sites[0].function.by) else { continue };
-                    let attach = |sites: &[ProbeSite]| {
+                    let path = sites[0].path();
+                    let attach = |sites: &[&ProbeSite]| {
                         let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
-                        let cookies: Vec<u64> = sites.iter().map(cookie).collect();
-                        program.attach(&sites[0].path, &offsets, &cookies, pid)
+                        let cookies: Vec<u64> = sites.iter().map(|site| cookie(site)).collect();
+                        program.attach(&path, &offsets, &cookies, pid)
                     };
                     let mut one_by_one = Vec::new();
                     match attach(sites) {
@@ -108,10 +112,11 @@ impl Placer {
             }
             Self::PerfEvents { kind, programs } => {
                 for site in sites {
+                    let path = site.path();
                     for &name in site.function.programs() {
                         let returns = name == "call_returned";
                         let Some(program) = programs.get(name) else { continue };
-                        let at = perf_uprobe::Place { path: &site.path, offset: site.file_offset, pid, returns };
+                        let at = perf_uprobe::Place { path: &path, offset: site.file_offset, pid, returns };
                         match kind.attach(program, &at, cookie(site)) {
                             Ok((event, link)) => links.0.extend([link, event]),
                             Err(error) => failed.push(site.failed(reason(&error))),
@@ -154,9 +159,11 @@ impl Links {
 impl Drop for Links {
     fn drop(&mut self) {
         // Each removal waits for the kernel's grace period; side by side they share it.
+        let each = self.0.len().div_ceil(REMOVERS).max(1);
         std::thread::scope(|scope| {
-            for link in self.0.drain(..) {
-                scope.spawn(move || drop(link));
+            while !self.0.is_empty() {
+                let some = self.0.split_off(self.0.len().saturating_sub(each));
+                scope.spawn(move || drop(some));
             }
         });
     }

@@ -172,6 +172,7 @@ fn fd(map: &Map) -> Option<RawFd> {
     let data = match map {
         Map::Array(data)
         | Map::ArrayOfMaps(data)
+        | Map::CgroupArray(data)
         | Map::HashMap(data)
         | Map::LruHashMap(data)
         | Map::PerCpuArray(data)

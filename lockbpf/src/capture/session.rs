@@ -3,6 +3,7 @@
 use super::CaptureError;
 use super::attach::{FutexTier, ProbeSite, Tracepoints};
 use super::btf::{Btf, TaskOffsets};
+use super::cgroup::Cgroup;
 use super::gates::Gates;
 use super::kernel;
 use super::object;
@@ -11,6 +12,7 @@ use super::placer::{Mechanism, Placer};
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
 use super::stack_copies::{Numbered, StackCopies};
+use super::target::FileKey;
 use crate::deadlock::LockOrder;
 use crate::decode::{Decoded, decode, thread_totals};
 use crate::event::ProcessSeen;
@@ -21,7 +23,7 @@ use crate::sums::KernelSums;
 use crate::units::Time;
 use crate::unwind::{Decision, Method, StackCopy, Unwind, Unwound};
 use aya::Ebpf;
-use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
+use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya::programs::Program;
 use aya_log::EbpfLogger;
 use lockbpf_common::config::{Config, Control, MAX_THREADS, comm_words, mode};
@@ -45,6 +47,8 @@ pub enum Scope {
     Pids(Vec<u32>),
     /// Every process but this one.
     SystemWide,
+    /// Every process in a cgroup, or below it, at each moment. Its probes are placed as the processes are admitted.
+    Cgroup(Cgroup),
 }
 
 /// What to observe, and how much of it to record.
@@ -95,6 +99,8 @@ pub struct Session {
     gates: Option<Gates>,
     mechanism: Mechanism,
     placed: usize,
+    /// Processes of which only waits are seen, for want of slots.
+    refused: u64,
     _tracepoints: Tracepoints,
     rings: Rings,
     futex_tier: FutexTier,
@@ -114,6 +120,10 @@ impl Session {
         let mut ebpf = object::load(&config(options), options.task_offsets.tgid, options.kernel_log)?;
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
+        if let Scope::Cgroup(cgroup) = &options.scope {
+            let map = ebpf.map_mut("CGROUP").ok_or(CaptureError::NoMap("CGROUP"))?;
+            CgroupArray::try_from(map)?.set(0, cgroup.dir(), 0)?;
+        }
         // Before the kernel log takes its map: these programs are relocated against every map.
         let full = if options.futex_only {
             None
@@ -144,14 +154,15 @@ impl Session {
         let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
         let mut quality = Quality { failed_probes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
-        let mut placed = 0;
+        let (mut placed, mut refused) = (0, 0);
         let mut gates = None;
         match full {
             Some((placer, sched)) => {
                 mechanism = placer.mechanism();
-                let mut full = Gates::new(&mut ebpf, placer, sched, sites)?;
+                let mut full = Gates::new(&mut ebpf, placer, sched, sites, matches!(options.scope, Scope::Cgroup(_)))?;
                 place(&mut full, &options.scope, options.governed)?;
                 placed = full.placed();
+                refused = full.refused();
                 let failed = full.take_failed();
                 if !sites.is_empty() && placed == 0 && !failed.is_empty() {
                     let reason = failed.into_iter().next().map(|f| f.reason);
@@ -171,6 +182,7 @@ impl Session {
             gates,
             mechanism,
             placed,
+            refused,
             _tracepoints: tracepoints,
             rings,
             futex_tier,
@@ -191,13 +203,14 @@ impl Session {
         }
     }
 
-    /// Observes one more process, unless a governor does.
+    /// Observes one more process, unless a governor does: in these files, or, with `None`, in all that are known.
     ///
     /// # Errors
     /// When a map cannot be written.
-    pub fn admit(&mut self, pid: u32) -> Result<(), CaptureError> {
+    pub fn admit(&mut self, pid: u32, files: Option<Vec<FileKey>>) -> Result<(), CaptureError> {
         let Some(gates) = &mut self.gates else { return Ok(()) };
-        gates.observe(pid)?;
+        gates.observe(pid, files)?;
+        self.refused = gates.refused();
         self.placed = gates.placed();
         let failed = gates.take_failed();
         self.failed(failed);
@@ -207,6 +220,11 @@ impl Session {
     /// The gates, for a governor that opens and closes them from now on.
     pub fn take_gates(&mut self) -> Option<Gates> {
         self.gates.take()
+    }
+
+    /// So many processes were found to be beyond those that can be observed fully.
+    pub fn refused(&mut self, processes: u64) {
+        self.refused = processes;
     }
 
     /// What could not be placed: told once, however often it was tried.
@@ -339,6 +357,9 @@ impl Session {
             if total > 0 {
                 quality.counters.insert(counter.name(), total);
             }
+        }
+        if self.refused > 0 {
+            quality.counters.insert(Counter::SlotsFull.name(), self.refused);
         }
         Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
     }
@@ -508,7 +529,8 @@ pub(super) fn clock(id: ClockId) -> u64 {
 fn config(options: &Options) -> Config {
     let mut bits = 0;
     for (bit, on) in [
-        (mode::SYSTEM_WIDE, options.scope == Scope::SystemWide),
+        (mode::SYSTEM_WIDE, matches!(options.scope, Scope::SystemWide | Scope::Cgroup(_))),
+        (mode::CGROUP, matches!(options.scope, Scope::Cgroup(_))),
         (mode::ALL_EVENTS, options.all_events),
         (mode::COMM, options.comm.is_some()),
         (mode::TIDS, !options.tids.is_empty()),
@@ -542,10 +564,11 @@ fn config(options: &Options) -> Config {
 fn place(gates: &mut Gates, scope: &Scope, governed: bool) -> Result<(), CaptureError> {
     match scope {
         Scope::SystemWide if governed => {}
+        Scope::Cgroup(_) => {}
         Scope::SystemWide => gates.place(0),
         Scope::Pids(pids) => {
             for &pid in pids {
-                match gates.admit(pid)? {
+                match gates.admit(pid, None)? {
                     Some(slot) => gates.place(slot),
                     None => gates.refuse(pid)?,
                 }

@@ -3,6 +3,7 @@
 use super::diff::DiffArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
+use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::session::Scope;
 use crate::governor::Budget;
 use crate::unwind::Method;
@@ -30,6 +31,7 @@ pub(super) const DEFAULT_STACK_WAIT: Duration = Duration::from_micros(10);
 const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --duration 30s      a running process, all its threads
   lockbpf --system-wide --duration 10s   every process that uses a C library found now
+  lockbpf --container 3f4e1c9d2ab0       every process of a container, those started later too
   lockbpf -- ./server --port 8080        a command, from its first instruction
   lockbpf --pid 1234 --budget 1%         cost it less than the usual 3 % of its CPU time; `off` for no bound
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
@@ -86,11 +88,19 @@ pub(super) struct TargetArgs {
     /// Observe every process but lockbpf itself.
     #[arg(short = 'a', long, conflicts_with = "pid")]
     pub system_wide: bool,
+    /// Observe every process that is in this cgroup (version 2) or below it, whenever it comes there: by the path of its
+    /// directory, its path as in /proc/PID/cgroup, or its number.
+    #[arg(long, value_name = "PATH|ID", conflicts_with_all = ["pid", "container", "system_wide"])]
+    pub cgroup: Option<String>,
+    /// Observe every process of this container (Docker, containerd, Podman, CRI-O, …), whenever it begins: by the container's
+    /// id, or its first 12 or more digits.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["pid", "system_wide"])]
+    pub container: Option<String>,
     /// Observe the processes that those start, too, and the ones that these start.
-    #[arg(long, conflicts_with = "system_wide")]
+    #[arg(long, conflicts_with_all = ["system_wide", "cgroup", "container"])]
     pub follow_forks: bool,
     /// Start this command and observe it until it exits.
-    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "system_wide"])]
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "system_wide", "cgroup", "container"])]
     pub cmd: Vec<OsString>,
 }
 
@@ -107,14 +117,14 @@ pub(super) struct ObserveArgs {
 
 /// What to record, or convert.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("source").required(true).multiple(true).args(["from", "pid", "system_wide", "cmd"]))]
+#[command(group = clap::ArgGroup::new("source").required(true).multiple(true).args(["from", "pid", "system_wide", "cgroup", "container", "cmd"]))]
 pub(super) struct ExportArgs {
     /// Write the recording to this file; `-` is standard output. The suffix tells the format: `.jsonl` is event lines,
     /// `.bin` and `.trace` are traces.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cmd", "duration", "all_events", "lock", "site", "kernel_locks"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "duration", "all_events", "lock", "site", "kernel_locks"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
@@ -290,17 +300,34 @@ pub(super) enum Target {
     Pids(Vec<u32>),
     /// Everything.
     SystemWide,
+    /// Who is in a cgroup: by its path or number.
+    Cgroup(String),
+    /// Who is in a container: by its id.
+    Container(String),
     /// A command to start.
     Command(Vec<OsString>),
 }
 
 impl Target {
-    /// The capture scope once the process ids are known.
+    /// The capture scope once the process ids are known; `cgroup` is the one that is meant, if one is.
     #[must_use]
-    pub fn scope(&self, pids: &[u32]) -> Scope {
+    pub fn scope(&self, pids: &[u32], cgroup: Option<&Cgroup>) -> Scope {
+        match (self, cgroup) {
+            (_, Some(cgroup)) => Scope::Cgroup(cgroup.clone()),
+            (Self::SystemWide, None) => Scope::SystemWide,
+            (_, None) => Scope::Pids(pids.to_vec()),
+        }
+    }
+
+    /// The cgroup that is meant, if one is.
+    ///
+    /// # Errors
+    /// When there is no such cgroup, or not one that programs in the kernel can be told of.
+    pub fn cgroup(&self) -> Result<Option<Cgroup>, CgroupError> {
         match self {
-            Self::SystemWide => Scope::SystemWide,
-            Self::Pids(_) | Self::Command(_) => Scope::Pids(pids.to_vec()),
+            Self::Cgroup(given) => Cgroup::find(given).map(Some),
+            Self::Container(id) => Cgroup::of_container(id).map(Some),
+            Self::Pids(_) | Self::SystemWide | Self::Command(_) => Ok(None),
         }
     }
 }
@@ -322,20 +349,27 @@ impl Plan {
     /// # Errors
     /// When it names nobody to observe.
     pub fn from_args(target: TargetArgs, capture: CaptureArgs) -> Result<Self> {
-        let TargetArgs { mut pid, system_wide, follow_forks, cmd } = target;
+        let TargetArgs { mut pid, system_wide, cgroup, container, follow_forks, cmd } = target;
         pid.sort_unstable();
         pid.dedup();
-        let target = if system_wide {
+        let many = [
+            system_wide.then_some((Target::SystemWide, "--system-wide")),
+            cgroup.map(|given| (Target::Cgroup(given), "--cgroup")),
+            container.map(|id| (Target::Container(id), "--container")),
+        ];
+        let target = if let Some((target, option)) = many.into_iter().flatten().next() {
             if !capture.lock.is_empty() || !capture.site.is_empty() {
-                bail!("--lock and --site name locks of one program: observe it with --pid, not with --system-wide");
+                bail!("--lock and --site name locks of one program: observe it with --pid, not with {option}");
             }
-            Target::SystemWide
+            target
         } else if !cmd.is_empty() {
             Target::Command(cmd)
         } else if !pid.is_empty() {
             Target::Pids(pid)
         } else {
-            bail!("nothing to observe: name a process with --pid, a command after --, or --system-wide");
+            bail!(
+                "nothing to observe: name a process with --pid, a command after --, --container, --cgroup or --system-wide"
+            );
         };
         Ok(Self { target, follow_forks, capture })
     }
@@ -355,6 +389,14 @@ mod tests {
     fn targets_exclude_one_another() {
         for args in [&["lockbpf", "--pid", "1", "--system-wide"][..], &["lockbpf", "--pid", "1", "--", "true"]] {
             assert!(Cli::try_parse_from(args).is_err());
+        }
+        for one in [["--cgroup", "/x"], ["--container", "0123456789ab"]] {
+            for other in [&["--pid", "1"][..], &["--system-wide"], &["--follow-forks"], &["--", "true"]] {
+                let args: Vec<_> = ["lockbpf"].iter().chain(&one).chain(other).collect();
+                assert!(Cli::try_parse_from(args).is_err(), "{one:?} {other:?}");
+            }
+            let cli = Cli::try_parse_from(["lockbpf"].iter().chain(&one)).unwrap();
+            assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_ok());
         }
         let cli = Cli::try_parse_from(["lockbpf", "-p", "7", "-p", "3", "-p", "7", "-d", "500ms"]).unwrap();
         let plan = Plan::from_args(cli.observe.target, cli.observe.common.capture).unwrap();

@@ -4,10 +4,12 @@ use super::census::Census;
 use crate::capture::attach::ProbeSite;
 use crate::capture::governor::{Governor, Told, Watched};
 use crate::capture::session::Session;
+use crate::capture::target::FileKey;
 use crate::costs::Costs;
 use crate::estimate::{Estimates, Estimator, Stretch};
 use crate::governor::Budget;
 use anyhow::{Context, Result};
+use std::collections::HashSet;
 
 /// A governor and an estimator, if there is a budget to be kept.
 #[derive(Default)]
@@ -20,24 +22,23 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Starts a governor over a session that is active; `pids` are observed already, in the order of
-    /// their slots; none means every process. With `follow_forks`, or under a governor of every process, those that turn up
-    /// are, too.
+    /// their slots. With `follows`, the processes that turn up are, too.
     ///
     /// # Errors
     /// When no thread can be started.
     pub(super) fn start(
         session: &mut Session,
         pids: &[u32],
-        follow_forks: bool,
+        follows: bool,
         budget: Option<Budget>,
         costs: Costs,
     ) -> Result<Self> {
-        let ungoverned = Self { follows: follow_forks, ..Self::default() };
+        let ungoverned = Self { follows, ..Self::default() };
         let Some(budget) = budget else { return Ok(ungoverned) };
         let Some(gates) = session.take_gates() else { return Ok(ungoverned) };
         let governor = Governor::start(gates, pids, budget, costs).context("failed to start the governor")?;
         let estimator = Some(Estimator::new(costs, Some(budget.share())));
-        Ok(Self { governor: Some(governor), estimator, follows: follow_forks || pids.is_empty() })
+        Ok(Self { governor: Some(governor), estimator, follows })
     }
 
     /// What the governor tells; nothing ever without one.
@@ -53,21 +54,47 @@ impl Watch {
     /// # Errors
     /// When the sums cannot be read.
     pub(super) fn take(&mut self, told: Option<Told>, session: &mut Session, census: &Census) -> Result<()> {
-        match told {
-            Some(Told::Stretch(watched)) => {
-                log::debug!("{watched:?}");
-                if let (Some(estimator), Some(stretch)) = (&mut self.estimator, stretch(&watched, census)) {
-                    estimator.stretch(stretch);
-                    estimator.snapshot(&session.sums()?);
-                }
-                if let Some(governor) = &self.governor {
-                    governor.go_on(watched.pid);
-                }
-            }
-            Some(Told::Failed(failed)) => session.failed(failed),
-            None => self.governor = None,
+        let Some(told) = told else {
+            self.governor = None;
+            return Ok(());
+        };
+        // Of many processes, many at once: the sums are read once for all.
+        let governor = &mut self.governor;
+        let more = std::iter::from_fn(|| governor.as_mut()?.told_already());
+        let all = std::iter::once(told).chain(more).collect();
+        let ended = self.note(all, session, census)?;
+        if let Some(governor) = &self.governor {
+            ended.into_iter().for_each(|pid| governor.go_on(pid));
         }
         Ok(())
+    }
+
+    /// Takes note of what was told; returns the processes whose stretches have ended, now that their sums have been read.
+    fn note(&mut self, told: Vec<Told>, session: &mut Session, census: &Census) -> Result<Vec<u32>> {
+        let mut ended = Vec::new();
+        let mut fresh = HashSet::new();
+        for told in told {
+            match told {
+                Told::Stretch(watched) => {
+                    log::debug!("{watched:?}");
+                    if let (Some(estimator), Some(stretch)) = (&mut self.estimator, stretch(&watched, census)) {
+                        // Two stretches of one process are not to share a difference of sums.
+                        if !fresh.insert(stretch.process) {
+                            estimator.snapshot(&session.sums()?);
+                            fresh = HashSet::from([stretch.process]);
+                        }
+                        estimator.stretch(stretch);
+                    }
+                    ended.push(watched.pid);
+                }
+                Told::Failed(failed) => session.failed(failed),
+                Told::Refused(processes) => session.refused(processes),
+            }
+        }
+        if let Some(estimator) = self.estimator.as_mut().filter(|_| !fresh.is_empty()) {
+            estimator.snapshot(&session.sums()?);
+        }
+        Ok(ended)
     }
 
     /// Whether processes that turn up are observed.
@@ -75,14 +102,15 @@ impl Watch {
         self.follows
     }
 
-    /// Observes one more process. Nothing is done where probes that all processes share see it already.
+    /// Observes one more process, in these files, or, with `None`, in all that are known. Nothing is done where probes that
+    /// all processes share see it already.
     ///
     /// # Errors
     /// When the kernel side cannot be told.
-    pub(super) fn admit(&self, session: &mut Session, pid: u32) -> Result<()> {
+    pub(super) fn admit(&self, session: &mut Session, pid: u32, files: Option<Vec<FileKey>>) -> Result<()> {
         match &self.governor {
-            Some(governor) => governor.admit(pid),
-            None if self.follows => session.admit(pid)?,
+            Some(governor) => governor.admit(pid, files),
+            None if self.follows => session.admit(pid, files)?,
             None => {}
         }
         Ok(())
@@ -107,9 +135,8 @@ impl Watch {
     /// When the sums cannot be read.
     pub(super) fn stop(mut self, session: &mut Session, census: &Census) -> Result<Option<Estimates>> {
         if let Some(mut governor) = self.governor.take() {
-            for told in governor.stop() {
-                self.take(Some(told), session, census)?;
-            }
+            let told = governor.stop();
+            self.note(told, session, census)?;
         }
         Ok(self.estimator.map(Estimator::finish))
     }

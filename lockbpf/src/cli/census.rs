@@ -61,6 +61,13 @@ impl Census {
         }
     }
 
+    /// Takes note of what these processes have loaded since.
+    pub(super) fn refresh_some(&mut self, pids: &[u32]) {
+        for seen in self.processes.values().filter(|seen| pids.contains(&seen.pid)) {
+            self.symbols.refresh(seen.process);
+        }
+    }
+
     /// Takes note of the threads that the observed processes have started and the code that they have generated since.
     pub(super) fn refresh_made(&mut self) {
         for &process in self.processes.keys() {

@@ -12,13 +12,14 @@ use super::stacks::Stacks;
 use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{self, Setup, calibrate};
+use crate::capture::cgroup::Cgroup;
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
 use crate::capture::mapped::Mapped;
-use crate::capture::newcomers::Newcomers;
+use crate::capture::newcomers::{Found, Newcomers, Whom};
 use crate::capture::session::{Options, Session, now};
-use crate::capture::target::{self, Targets};
+use crate::capture::target::{self, FileKey, Library, Targets};
 use crate::capture::{feature, kernel, privilege};
 use crate::costs::Costs;
 use crate::deadlock::Deadlock;
@@ -39,7 +40,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// How often the ring buffers are emptied. They are not waited for: a wake-up costs the target as much as a probe.
 const POLL: Duration = Duration::from_millis(50);
-/// How often it is looked whether a target has loaded a C library, or generated code, since.
+/// How often it is looked who is there and whether a target has loaded a C library, or generated code, since: what the kernel
+/// did not tell.
 const RESCAN: Duration = Duration::from_secs(1);
 
 /// Where events go while an observation runs.
@@ -110,13 +112,16 @@ struct Prepared {
     /// Empty for the whole system.
     pids: Vec<u32>,
     description: String,
+    cgroup: Option<Cgroup>,
     tracefs: bool,
     kernel: Option<Kernel>,
     notes: Vec<String>,
 }
 
 async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Captured> {
-    let mut ready = prepare(plan, name)?;
+    let (mut newcomers, deaf) = Newcomers::listen();
+    let mut ready = prepare(plan, name, &mut newcomers)?;
+    ready.notes.extend(deaf.map(|why| format!("libraries that are loaded later may be noticed late: {why}.")));
     let capture = &plan.capture;
     let mut sites =
         if capture.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, capture.placement) };
@@ -134,13 +139,18 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
     let start = session.activate()?;
-    let whole_system = ready.pids.is_empty();
-    let mut watch = Watch::start(&mut session, &ready.pids, plan.follow_forks, capture.budget(), costs)?;
-    let processes = &ready.targets.processes;
-    let mut newcomers = Newcomers::new(processes.iter().filter_map(|p| p.pid).chain([std::process::id()]));
-    if whole_system {
-        let usable = processes.iter().filter(|p| p.unusable.is_none());
-        usable.filter_map(|p| p.pid).try_for_each(|pid| watch.admit(&mut session, pid))?;
+    // Nobody in particular: who is there, and who comes.
+    let many = ready.pids.is_empty();
+    let shared = matches!(plan.target, Target::SystemWide) && !options.governed;
+    let follows = plan.follow_forks || many && !shared;
+    let mut watch = Watch::start(&mut session, &ready.pids, follows, capture.budget(), costs)?;
+    if many {
+        let whom = ready.cgroup.clone().map_or(Whom::All, Whom::Cgroup);
+        newcomers.look_for(whom, shared, &ready.targets);
+        for process in ready.targets.processes.iter().filter(|process| process.unusable.is_none()) {
+            let Some(pid) = process.pid else { continue };
+            watch.admit(&mut session, pid, Some(process.files.clone()))?;
+        }
     }
     if let Some(child) = &mut ready.launched {
         child.release()?;
@@ -154,6 +164,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut deadlocks = Deadlocks::new(&before, start);
     let mut rescan_at = began + RESCAN / 10;
     let mut mapped = Mapped::default();
+    let mut later = Vec::new();
     let target = ready.description.as_str();
     let notes = ready.notes.as_slice();
     sink.begin(&mut Live {
@@ -175,12 +186,18 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             rung = bell.rung() => {
                 rung?;
                 let seen = stacks.drain(&mut session, &mut census, sink)?;
+                newcomers.notice(&seen);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
+                if many {
+                    let found = newcomers.look(false);
+                    sites.extend(take_in(found, &mut session, &watch, &mut census, capture, &mut attached, &mut later)?);
+                }
             }
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 let time = now();
                 let seen = stacks.drain(&mut session, &mut census, sink)?;
+                newcomers.notice(&seen);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 focus.look(&mut session, census.events())?;
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
@@ -200,15 +217,16 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;
                 }
-                if Instant::now() < rescan_at {
+                let thorough = Instant::now() >= rescan_at;
+                if thorough {
+                    rescan_at = Instant::now() + RESCAN;
+                }
+                if many {
+                    let found = newcomers.look(thorough);
+                    sites.extend(take_in(found, &mut session, &watch, &mut census, capture, &mut attached, &mut later)?);
                     continue;
                 }
-                rescan_at = Instant::now() + RESCAN;
-                if whole_system {
-                    // Only who is there: reading the maps of every process each second would be dear.
-                    if watch.follows() {
-                        newcomers.look().into_iter().try_for_each(|pid| watch.admit(&mut session, pid))?;
-                    }
+                if !newcomers.heard_of(&ready.pids) && !thorough {
                     continue;
                 }
                 let there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
@@ -218,7 +236,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     census.refresh();
                     focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
-                        sites.extend(attach_later(&mut session, &watch, &pids, capture, &mut attached)?);
+                        sites.extend(attach_later(&mut newcomers, &mut session, &watch, &pids, capture, &mut attached)?);
                     }
                 }
             }
@@ -232,6 +250,8 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     census.refresh();
     let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    ready.notes.extend(later.iter().flat_map(placement::remarks_on));
+    ready.targets.libraries.append(&mut later);
     ready.notes.extend(focus.notes(&session, &harvest)?);
     ready.notes.extend(stacks.notes(&mut census, &harvest));
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
@@ -249,7 +269,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     Ok(Captured { harvest, census, target: ready.description, start, end })
 }
 
-/// Observes these processes from now on, if forks are followed.
+/// Observes these processes from now on, if forks of some in particular are followed.
 fn follow(
     seen: &[u32],
     session: &mut Session,
@@ -257,9 +277,12 @@ fn follow(
     pids: &mut Vec<u32>,
     liveness: &mut Liveness,
 ) -> Result<()> {
-    for &pid in seen.iter().filter(|_| watch.follows()) {
-        watch.admit(session, pid)?;
-        if !pids.is_empty() && !pids.contains(&pid) {
+    if !watch.follows() || pids.is_empty() {
+        return Ok(());
+    }
+    for &pid in seen {
+        watch.admit(session, pid, None)?;
+        if !pids.contains(&pid) {
             pids.push(pid);
             liveness.add(pid);
         }
@@ -290,7 +313,7 @@ fn costs(options: &Options, notes: &mut Vec<String>) -> Costs {
 }
 
 /// Checks rights and features, finds the targets, starts the command.
-fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
+fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result<Prepared> {
     privilege::require()?;
     feature::require(!plan.capture.futex_only)?;
     raise_file_limit();
@@ -308,9 +331,15 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
         }
     };
     let kernel = if plan.capture.kernel_locks { Some(kernel_locks(&mut notes)?) } else { None };
+    let cgroup = plan.target.cgroup()?;
+    let survey = newcomers.survey();
     let (targets, launched) = match &plan.target {
-        Target::Pids(pids) => (target::of_pids(pids)?, None),
-        Target::SystemWide => (target::system_wide(std::process::id())?, None),
+        Target::Pids(pids) => (survey.of_pids(pids)?, None),
+        Target::SystemWide => (survey.of_all(&target::all()?, std::process::id()), None),
+        Target::Cgroup(_) | Target::Container(_) => {
+            let members = cgroup.as_ref().map(Cgroup::pids).unwrap_or_default();
+            (survey.of_all(&members, std::process::id()), None)
+        }
         Target::Command(command) => {
             let targets = target::of_command(command.first().map(AsRef::as_ref).unwrap_or_default())?;
             (targets, Some(command))
@@ -324,6 +353,8 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
                 targets.check_any()?;
                 targets.check_untranslated()?;
             }
+            // Who can be probed may come later.
+            Target::Cgroup(_) | Target::Container(_) => {}
             Target::Pids(_) | Target::Command(_) => targets.check_full_tier()?,
         }
         notes.extend(placement::remarks(&targets));
@@ -332,12 +363,12 @@ fn prepare(plan: &Plan, name: Option<&str>) -> Result<Prepared> {
     // Last: it waits at its exec until the probes are there.
     let launched = launched.map(|command| Launched::stopped(command, plan.capture.silent)).transpose()?;
     let pids = match (&plan.target, &launched) {
-        (Target::SystemWide, _) => Vec::new(),
+        (Target::SystemWide | Target::Cgroup(_) | Target::Container(_), _) => Vec::new(),
         (_, Some(child)) => vec![child.id()],
         (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
     };
-    let description = name.map_or_else(|| describe(plan, &targets, &pids), str::to_owned);
-    Ok(Prepared { targets, launched, pids, description, tracefs, kernel, notes })
+    let description = name.map_or_else(|| describe(plan, &targets, &pids, cgroup.as_ref()), str::to_owned);
+    Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, kernel, notes })
 }
 
 /// What the programs on kernel locks have to know of this kernel.
@@ -356,9 +387,13 @@ fn kernel_locks(notes: &mut Vec<String>) -> Result<Kernel> {
     Ok(kernel::describe(types, symbols.as_ref().ok()))
 }
 
-fn describe(plan: &Plan, targets: &Targets, pids: &[u32]) -> String {
+fn describe(plan: &Plan, targets: &Targets, pids: &[u32], cgroup: Option<&Cgroup>) -> String {
     match &plan.target {
         Target::SystemWide => "the whole system".to_owned(),
+        Target::Cgroup(_) | Target::Container(_) => {
+            let (n, es) = (targets.processes.len(), if targets.processes.len() == 1 { "" } else { "es" });
+            format!("cgroup {} ({n} process{es} now)", cgroup.map_or("", Cgroup::name))
+        }
         Target::Command(command) => {
             let name = command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
             format!("{name} (pid {})", pids.first().copied().unwrap_or_default())
@@ -394,7 +429,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
     let types = Btf::kernel()?;
     let capture = &plan.capture;
     Ok(Options {
-        scope: plan.target.scope(&ready.pids),
+        scope: plan.target.scope(&ready.pids, ready.cgroup.as_ref()),
         known,
         comm: capture.comm.clone(),
         tids: capture.tid.clone(),
@@ -418,6 +453,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
 /// Places probes in C libraries that the targets have loaded meanwhile: a dlopen, or a command's exec of another program.
 /// Returns them.
 fn attach_later(
+    newcomers: &mut Newcomers,
     session: &mut Session,
     watch: &Watch,
     pids: &[u32],
@@ -425,12 +461,40 @@ fn attach_later(
     attached: &mut HashSet<(u64, u64)>,
 ) -> Result<Vec<ProbeSite>> {
     // A target that is just exiting has nothing to add.
-    let Ok(targets) = target::of_pids(pids) else { return Ok(Vec::new()) };
+    let Ok(targets) = newcomers.survey().of_pids(pids) else { return Ok(Vec::new()) };
     let mut new = placement::sites(&targets.libraries, capture.placement);
     new.retain(|site| !attached.contains(&site.file));
     if !new.is_empty() {
         watch.extend(session, &new);
         attached.extend(new.iter().map(|site| site.file));
+    }
+    Ok(new)
+}
+
+/// Observes what has turned up: places probes in further files, and admits processes. Returns the probes of further files.
+fn take_in(
+    found: Found,
+    session: &mut Session,
+    watch: &Watch,
+    census: &mut Census,
+    capture: &CaptureArgs,
+    attached: &mut HashSet<FileKey>,
+    later: &mut Vec<Library>,
+) -> Result<Vec<ProbeSite>> {
+    let Found { processes, mut libraries } = found;
+    let mut new = if capture.futex_only { Vec::new() } else { placement::sites(&libraries, capture.placement) };
+    new.retain(|site| !attached.contains(&site.file));
+    if !new.is_empty() {
+        watch.extend(session, &new);
+        attached.extend(new.iter().map(|site| site.file));
+    }
+    later.append(&mut libraries);
+    let pids: Vec<u32> = processes.iter().filter_map(|process| process.pid).collect();
+    census.refresh_some(&pids);
+    for process in processes.into_iter().filter(|process| process.unusable.is_none()) {
+        if let Some(pid) = process.pid {
+            watch.admit(session, pid, Some(process.files))?;
+        }
     }
     Ok(new)
 }

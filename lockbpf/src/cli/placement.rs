@@ -20,22 +20,26 @@ pub(super) fn sites(libraries: &[Library], choice: PlacementChoice) -> Vec<Probe
 /// What the reader of the report must know of the probes: dear ones, missing ones, unusable libraries.
 pub(super) fn remarks(targets: &Targets) -> Vec<String> {
     let mut remarks = Vec::new();
-    for library in &targets.libraries {
-        let file = &library.display;
-        if let Some(why) = &library.unusable {
-            remarks.push(format!("locks in {file} are seen only when a thread sleeps for them: {why}."));
-        }
-        remarks.extend(dear(library, |function| function.essential));
-        let missing: Vec<_> =
-            library.missing.iter().filter(|m| m.function.essential).map(|m| m.function.symbol).collect();
-        if !missing.is_empty() && library.unusable.is_none() {
-            remarks.push(format!("{} cannot be probed in {file}.", missing.join(", ")));
-        }
-    }
+    remarks.extend(targets.libraries.iter().flat_map(remarks_on));
     let skipped = targets.skipped;
     if skipped.unreadable > 0 {
         let (n, s) = (skipped.unreadable, if skipped.unreadable == 1 { "" } else { "es" });
         remarks.push(format!("{n} process{s} could not be looked at, so their locks may be missing."));
+    }
+    remarks
+}
+
+/// What the reader must know of the probes in one file.
+pub(super) fn remarks_on(library: &Library) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let file = &library.display;
+    if let Some(why) = &library.unusable {
+        remarks.push(format!("locks in {file} are seen only when a thread sleeps for them: {why}."));
+    }
+    remarks.extend(dear(library, |function| function.essential));
+    let missing: Vec<_> = library.missing.iter().filter(|m| m.function.essential).map(|m| m.function.symbol).collect();
+    if !missing.is_empty() && library.unusable.is_none() {
+        remarks.push(format!("{} cannot be probed in {file}.", missing.join(", ")));
     }
     remarks
 }

@@ -221,6 +221,18 @@ impl Policy {
         }
     }
 
+    /// The tier that was open until it costs too much has been closed, since other processes need the place: it may be opened
+    /// again like that.
+    pub fn made_room(&mut self) {
+        self.state = State::Between { always: true };
+    }
+
+    /// Whether no cycle has begun since the tier was closed for having cost too much, or for others.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        matches!(self.state, State::Between { .. })
+    }
+
     /// Whether the tier is open until it costs too much.
     #[must_use]
     pub fn stays_open(&self) -> bool {

@@ -5,7 +5,6 @@ use super::workload::{Truth, Workload};
 use lockbpf::capture::attach::ProbeSite;
 use lockbpf::capture::btf::Btf;
 use lockbpf::capture::feature;
-use lockbpf::capture::probe_table::FUNCTIONS;
 use lockbpf::capture::session::{Options, Scope, Session};
 use lockbpf::capture::target;
 use lockbpf::event::Event;
@@ -61,18 +60,7 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
 
 fn sites(pid: u32) -> Vec<ProbeSite> {
     let targets = target::of_pids(&[pid]).expect("failed to look at the workload");
-    let sites = targets.libraries.iter().flat_map(|library| library.sites.iter().map(move |site| (library, site)));
-    sites
-        .map(|(library, site)| ProbeSite {
-            path: library.path.clone(),
-            file: (library.dev, library.ino),
-            display: library.display.clone(),
-            function: FUNCTIONS.iter().find(|f| f.symbol == site.function.symbol).expect("a function without a row"),
-            file_offset: site.file_offset,
-            stepped: false,
-            detail: site.detail,
-        })
-        .collect()
+    targets.libraries.iter().flat_map(|library| library.probe_sites(false)).collect()
 }
 
 impl Captured {

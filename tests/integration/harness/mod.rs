@@ -3,6 +3,7 @@
 
 pub(crate) mod build;
 pub(crate) mod capture;
+pub(crate) mod cgroup;
 pub(crate) mod estimates;
 pub(crate) mod exact;
 pub(crate) mod go;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+mod attach;
 mod bpf_stats;
 mod bpftrace;
 mod build;
@@ -48,6 +49,8 @@ enum Bench {
     Peers(peers::Args),
     /// Whether the cost stays the same with many threads, locks and processes.
     Growth(growth::Args),
+    /// How long it takes to begin to observe many processes, and to end.
+    Attach(attach::Args),
 }
 
 /// Runs a benchmark.
@@ -61,5 +64,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Estimates(args) => estimates::run(args),
         Bench::Peers(args) => peers::run(args),
         Bench::Growth(args) => growth::run(args),
+        Bench::Attach(args) => attach::run(args),
     }
 }

@@ -3,7 +3,7 @@
 use super::error::{TargetError, Unusable};
 use super::file::{File, is_c_library};
 use super::library::Role;
-use super::{Collector, Process, Targets};
+use super::{Process, Survey, Targets};
 use crate::capture::elf::{self, Linkage};
 use crate::capture::{go, mangled};
 use std::ffi::{OsStr, OsString};
@@ -29,23 +29,23 @@ pub fn of_command(command: &OsStr) -> Result<Targets, TargetError> {
     let cache = object::ReadCache::new(cache);
     let headers = elf::headers(&cache).map_err(|error| failed(error.to_string()))?;
 
-    let mut collector = Collector::default();
+    let (mut survey, mut files) = (Survey::default(), Vec::new());
     let mut verdict = Err(Unusable::NoLibc);
     if let Linkage::Dynamic { interpreter } = &headers.linkage {
         let libraries = list(interpreter, &program).map_err(failed)?;
         for path in libraries.into_iter().filter(|path| is_c_library(path)) {
             let file = File::at(&path).map_err(|why| failed(why.to_string()))?;
-            let found = collector.add(&file, &path, Role::CLibrary, None);
+            let found = survey.add(&file, &path, Role::CLibrary, None, &mut files);
             verdict = super::better(verdict, found);
         }
     }
     if !matches!(headers.linkage, Linkage::Dynamic { .. }) || mangled::has_symbols(&cache) || go::is_go(&cache) {
         let file = File::at(&program).map_err(|why| failed(why.to_string()))?;
-        let own = collector.add(&file, &program, Role::Executable, None);
+        let own = survey.add(&file, &program, Role::Executable, None, &mut files);
         verdict = super::better(verdict, own);
     }
-    let process = Process { pid: None, name, unusable: verdict.err() };
-    Ok(Targets { libraries: collector.libraries, processes: vec![process], ..Targets::default() })
+    let process = Process { pid: None, name, files, unusable: verdict.err() };
+    Ok(Targets { libraries: survey.take_new(), processes: vec![process], ..Targets::default() })
 }
 
 /// The program that the kernel would run.

@@ -9,8 +9,12 @@ use crate::capture::mangled;
 use crate::capture::probe_table::{FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
 use lockbpf_common::function::SPIN_TRIED;
-use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file by device and inode number.
+pub type FileKey = (u64, u64);
 
 /// Where a probe goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +41,10 @@ pub struct Missing {
 /// A file with lock functions: a C library, or a static executable.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// By which this process reaches the file. May lead through a process's directory in `/proc`, so attach soon.
+    /// By which this process reached the file when it was found. May lead through a process's directory in `/proc`.
     pub path: PathBuf,
+    /// The file itself, whatever becomes of its path; `None` if it cannot be read.
+    pub open: Option<Arc<std::fs::File>>,
     /// Path as its users see it.
     pub display: String,
     /// Device number.
@@ -64,7 +70,7 @@ impl Library {
             let fixed = site.function.code == SPIN_TRIED || site.placement.reason == Reason::Return;
             let back = if at_entry && !fixed { site.placement.offset } else { 0 };
             Some(ProbeSite {
-                path: self.path.clone(),
+                open: Arc::clone(self.open.as_ref()?),
                 file: (self.dev, self.ino),
                 display: self.display.clone(),
                 function: FUNCTIONS
@@ -98,18 +104,22 @@ pub(super) type Verdict = Result<(), Unusable>;
 /// Reads a file and places its probes; `None` for one that has nothing to probe, such as the empty libpthread that glibc has kept
 /// since 2.34.
 pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library> {
-    let data = fs::read(&file.path).map_err(|error| Unusable::Unreadable(error.to_string()));
-    let go = match &data {
-        Ok(data) if role == Role::Executable => Arch::host().and_then(|arch| go::examine(data, arch)),
+    let read = read(&file.path).map_err(|error| Unusable::Unreadable(error.to_string()));
+    let go = match &read {
+        Ok((_, data)) if role == Role::Executable => Arch::host().and_then(|arch| go::examine(data, arch)),
         _ => None,
     };
-    let compiled = match (&data, Arch::host()) {
-        (Ok(data), Some(arch)) if role != Role::CLibrary => mangled::sites(data, arch),
+    let compiled = match (&read, Arch::host()) {
+        (Ok((_, data)), Some(arch)) if role != Role::CLibrary => mangled::sites(data, arch),
         _ => Vec::new(),
     };
-    let image = data.and_then(|data| Ok(elf::locate(&data, FUNCTIONS)?));
+    let (open, image) = match read {
+        Ok((open, data)) => (Some(Arc::new(open)), elf::locate(&data, FUNCTIONS).map_err(Unusable::Elf)),
+        Err(why) => (None, Err(why)),
+    };
     let mut library = Library {
         path: file.path.clone(),
+        open,
         display: display.to_string_lossy().into_owned(),
         dev: file.dev,
         ino: file.ino,
@@ -154,6 +164,13 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
         }
     }
     Some(library)
+}
+
+fn read(path: &Path) -> std::io::Result<(std::fs::File, Vec<u8>)> {
+    let mut open = std::fs::File::open(path)?;
+    let mut data = Vec::new();
+    open.read_to_end(&mut data)?;
+    Ok((open, data))
 }
 
 fn is_empty_libpthread(image: &Image) -> bool {

@@ -8,7 +8,7 @@ mod process;
 
 pub use command::of_command;
 pub use error::{TargetError, Unusable};
-pub use library::{Library, Missing, Site};
+pub use library::{FileKey, Library, Missing, Site};
 
 use super::elf::{self, Linkage};
 use super::go;
@@ -27,6 +27,8 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Name of the main thread, or of the program.
     pub name: String,
+    /// The files in which its lock functions are probed.
+    pub files: Vec<FileKey>,
     /// Why none of its lock functions can be probed, if so.
     pub unusable: Option<Unusable>,
 }
@@ -97,20 +99,7 @@ impl Targets {
 /// If one of them does not exist, is no program, or may not be read. That its locks cannot be probed is no error here:
 /// see [`Targets::check_full_tier`].
 pub fn of_pids(pids: &[u32]) -> Result<Targets, TargetError> {
-    let mut collector = Collector::default();
-    let mut targets = Targets::default();
-    for &pid in pids {
-        let process = process::resolve(pid)?;
-        if process.pid != pid {
-            let (leader, name) = (process.pid, &process.name);
-            targets.notes.push(format!("{pid} is a thread of process {leader} ({name}), which is observed as a whole"));
-        }
-        if !targets.processes.iter().any(|p| p.pid == Some(process.pid)) {
-            targets.processes.push(collector.survey(process)?);
-        }
-    }
-    targets.libraries = collector.libraries;
-    Ok(targets)
+    Survey::default().of_pids(pids)
 }
 
 /// Every program there is but `exclude_pid`, also those in containers.
@@ -118,23 +107,20 @@ pub fn of_pids(pids: &[u32]) -> Result<Targets, TargetError> {
 /// # Errors
 /// Only if `/proc` itself cannot be read: processes that vanish or may not be read are counted instead.
 pub fn system_wide(exclude_pid: u32) -> Result<Targets, TargetError> {
-    let mut collector = Collector::default();
-    let mut targets = Targets::default();
-    for pid in process::all()?.into_iter().filter(|&pid| pid != exclude_pid) {
-        match process::resolve(pid).and_then(|process| collector.survey(process)) {
-            Ok(process) => targets.processes.push(process),
-            Err(TargetError::KernelThread { .. }) => {}
-            Err(TargetError::NoSuchProcess { .. } | TargetError::Zombie { .. }) => targets.skipped.vanished += 1,
-            Err(_) => targets.skipped.unreadable += 1,
-        }
-    }
-    targets.libraries = collector.libraries;
-    Ok(targets)
+    Ok(Survey::default().of_all(&process::all()?, exclude_pid))
+}
+
+/// Every process there is now, kernel threads included; some may be gone when they are looked at.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn all() -> Result<Vec<u32>, TargetError> {
+    process::all()
 }
 
 /// What translates a process's code, if something does: probes in it would kill it.
 #[must_use]
-pub fn translator(pid: u32) -> Option<&'static str> {
+pub(super) fn translator(pid: u32) -> Option<&'static str> {
     process::translator(pid)
 }
 
@@ -151,28 +137,73 @@ fn is_other_library(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(mangled::is_library)
 }
 
-/// Files found so far.
+/// Files looked at so far, each once however many processes use it and whenever it is come across.
 #[derive(Default)]
-struct Collector {
+pub struct Survey {
     libraries: Vec<Library>,
+    /// Of these, how many were taken.
+    taken: usize,
     /// Position in `libraries`; `None` for a file in which there is nothing to look for.
     known: HashMap<FileId, Option<usize>>,
 }
 
-impl Collector {
+impl Survey {
+    /// Processes by pid; a thread's id stands for its process. With the files found for the first time.
+    ///
+    /// # Errors
+    /// If one of them does not exist, is no program, or may not be read. That its locks cannot be probed is no error here:
+    /// see [`Targets::check_full_tier`].
+    pub fn of_pids(&mut self, pids: &[u32]) -> Result<Targets, TargetError> {
+        let mut targets = Targets::default();
+        for &pid in pids {
+            let process = process::resolve(pid)?;
+            if process.pid != pid {
+                let (leader, name) = (process.pid, &process.name);
+                targets
+                    .notes
+                    .push(format!("{pid} is a thread of process {leader} ({name}), which is observed as a whole"));
+            }
+            if !targets.processes.iter().any(|p| p.pid == Some(process.pid)) {
+                targets.processes.push(self.look_at(process)?);
+            }
+        }
+        targets.libraries = self.take_new();
+        Ok(targets)
+    }
+
+    /// The programs among these processes, but `exclude_pid`, with the files found for the first time. Those that vanish or may
+    /// not be read are counted.
+    pub fn of_all(&mut self, pids: &[u32], exclude_pid: u32) -> Targets {
+        let mut targets = Targets::default();
+        for &pid in pids.iter().filter(|&&pid| pid != exclude_pid) {
+            match process::resolve(pid).and_then(|process| self.look_at(process)) {
+                Ok(process) => targets.processes.push(process),
+                Err(TargetError::KernelThread { .. }) => {}
+                Err(TargetError::NoSuchProcess { .. } | TargetError::Zombie { .. }) => targets.skipped.vanished += 1,
+                Err(_) => targets.skipped.unreadable += 1,
+            }
+        }
+        targets.libraries = self.take_new();
+        targets
+    }
+
+    /// The libraries found since this was asked last.
+    fn take_new(&mut self) -> Vec<Library> {
+        let new = self.libraries[self.taken..].to_vec();
+        self.taken = self.libraries.len();
+        new
+    }
+
     /// Looks for a process's lock functions: in its C library, else in its own executable.
-    fn survey(&mut self, process: process::Process) -> Result<Process, TargetError> {
+    fn look_at(&mut self, process: process::Process) -> Result<Process, TargetError> {
         let pid = process.pid;
         let proc = Path::new("/proc").join(pid.to_string());
         if let Some(translator) = process::translator(pid) {
-            return Ok(Process {
-                pid: Some(pid),
-                name: process.name,
-                unusable: Some(Unusable::Translated(translator)),
-            });
+            let unusable = Some(Unusable::Translated(translator));
+            return Ok(Process { pid: Some(pid), name: process.name, files: Vec::new(), unusable });
         }
         let mut verdict = Err(Unusable::NoLibc);
-        let mut seen = Vec::new();
+        let (mut seen, mut files) = (Vec::new(), Vec::new());
         let mappings = process::mappings(&process)?;
         for mapping in mappings.iter().filter(|m| is_c_library(&m.path)) {
             if seen.contains(&(mapping.inode, mapping.path.clone())) {
@@ -180,7 +211,7 @@ impl Collector {
             }
             let link = proc.join("map_files").join(&mapping.range);
             let found = match File::of_process(pid, &mapping.path, &link, mapping.inode) {
-                Ok(file) => self.add(&file, &mapping.path, Role::CLibrary, Some(pid)),
+                Ok(file) => self.add(&file, &mapping.path, Role::CLibrary, Some(pid), &mut files),
                 Err(why) => Err(why),
             };
             verdict = better(verdict, found);
@@ -189,21 +220,21 @@ impl Collector {
         for mapping in mappings.iter().filter(|m| is_other_library(&m.path)) {
             let link = proc.join("map_files").join(&mapping.range);
             if let Ok(file) = File::of_process(pid, &mapping.path, &link, mapping.inode) {
-                let _ = self.add(&file, &mapping.path, Role::Library, Some(pid));
+                let _ = self.add(&file, &mapping.path, Role::Library, Some(pid), &mut files);
             }
         }
-        let own = self.executable(pid, &proc.join("exe"), verdict != Err(Unusable::NoLibc));
+        let own = self.executable(pid, &proc.join("exe"), verdict != Err(Unusable::NoLibc), &mut files);
         verdict = better(verdict, own);
         let unusable = match verdict {
             Err(Unusable::Stubs(version)) => Some(Unusable::NoThreads(version)),
             other => other.err(),
         };
-        Ok(Process { pid: Some(pid), name: process.name, unusable })
+        Ok(Process { pid: Some(pid), name: process.name, files, unusable })
     }
 
     /// Looks into the executable of a process that has found a C library or not: one that is static has its own lock
     /// functions, and those of Go, and of what is compiled in, are in the executable in any case.
-    fn executable(&mut self, pid: u32, link: &Path, has_library: bool) -> Verdict {
+    fn executable(&mut self, pid: u32, link: &Path, has_library: bool, files: &mut Vec<FileKey>) -> Verdict {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
         let path = fs::read_link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
@@ -215,11 +246,11 @@ impl Collector {
                 new.insert(None);
             }
         }
-        self.add(&file, &path, Role::Executable, Some(pid))
+        self.add(&file, &path, Role::Executable, Some(pid), files)
     }
 
-    /// Takes in a file that a process uses, and says whether it can be probed.
-    fn add(&mut self, file: &File, display: &Path, role: Role, pid: Option<u32>) -> Verdict {
+    /// Takes in a file that a process uses, and says whether it can be probed; if so, it is added to `files`.
+    fn add(&mut self, file: &File, display: &Path, role: Role, pid: Option<u32>, files: &mut Vec<FileKey>) -> Verdict {
         let index = match self.known.entry(file.id) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
@@ -237,7 +268,16 @@ impl Collector {
         if library.path.starts_with("/proc") && !file.is_fleeting() {
             library.path.clone_from(&file.path);
         }
-        library.unusable.clone().map_or(Ok(()), Err)
+        match &library.unusable {
+            Some(why) => Err(why.clone()),
+            None => {
+                let key = (library.dev, library.ino);
+                if !files.contains(&key) {
+                    files.push(key);
+                }
+                Ok(())
+            }
+        }
     }
 }
 
@@ -255,6 +295,7 @@ mod tests {
         targets.check_full_tier().unwrap();
         assert_eq!(targets.processes.len(), 1);
         let [library, own] = targets.libraries.as_slice() else { panic!("{:?}", targets.libraries) };
+        assert_eq!(targets.processes[0].files, [library, own].map(|file| (file.dev, file.ino)));
         assert_eq!(own.path, std::env::current_exe().unwrap());
         assert!(own.unusable.is_none() && own.sites.iter().all(|site| site.function.symbol.starts_with("std::sync::")));
         let functions = FUNCTIONS.iter().filter(|f| f.runtime == Runtime::Glibc).count();
@@ -309,6 +350,7 @@ mod tests {
             processes: vec![Process {
                 pid: Some(7),
                 name: "caddy".to_owned(),
+                files: Vec::new(),
                 unusable: Some(Unusable::OldGo("go1.17.3".to_owned())),
             }],
             ..Targets::default()
