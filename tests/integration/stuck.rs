@@ -52,8 +52,14 @@ fn told_at_once(observer: &mut Observer, first: &str) -> String {
     let told = observer.running.err.find(|line| line.starts_with("lockbpf: deadlock"));
     let told = told.unwrap_or_else(|| panic!("lockbpf ended without a word of the deadlock"));
     assert!(told.contains(first), "{told}");
-    // Two threads, each with its lock and its own function.
-    (0..4).map(|_| observer.running.err.next().expect("half a deadlock") + "\n").collect()
+    // Two threads, each with its lock and its own function, which comes first of the calls.
+    let mut text = String::new();
+    for _ in 0..2 {
+        let waits = observer.running.err.find(|line| line.contains(" waits for ")).expect("half a deadlock");
+        let function = observer.running.err.next().expect("a wait without a call");
+        text += &format!("{waits}\n{function}\n");
+    }
+    text
 }
 
 fn assert_told(text: &str) {
