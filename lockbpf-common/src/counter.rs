@@ -105,8 +105,8 @@ counters! {
     HeldAtStart => "held_at_start", Edge;
     /// Ends of waits for kernel locks whose beginning was not seen: they began before the observation.
     KernelUnbegun => "kernel_wait_without_begin", Edge;
-    /// Waits for kernel spin locks of threads that were not known yet.
-    KernelEarly => "kernel_wait_of_new_thread", Edge;
+    /// Waits for kernel spin locks of threads that were not known yet, or that were exiting.
+    KernelBetween => "kernel_wait_of_new_or_exiting_thread", Edge;
     /// A thread exited while it held a lock.
     ExitHolding => "exit_holding", Edge;
     /// A process replaced its image while its threads held or waited for locks.

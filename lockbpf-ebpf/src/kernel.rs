@@ -190,10 +190,15 @@ fn known(task: *mut aya_ebpf::bindings::task_struct) -> Option<&'static mut Thre
     }
     match existing(task) {
         Some(t) if t.observed() => Some(t),
-        Some(_) => None,
+        Some(t) => {
+            if !t.ignored() {
+                count(Counter::KernelBetween);
+            }
+            None
+        }
         None => {
             if crate::thread::is_target() {
-                count(Counter::KernelEarly);
+                count(Counter::KernelBetween);
             }
             None
         }

@@ -18,6 +18,8 @@ const UNDECIDED: u32 = 0;
 const OBSERVED: u32 = 1;
 /// A filter excludes it.
 const IGNORED: u32 = 2;
+/// About to be observed, or no longer: it exits. What it waits for meanwhile is its own, but goes to nobody.
+const BETWEEN: u32 = 3;
 
 /// In-flight state. Zeroed storage is the valid initial state.
 #[repr(C)]
@@ -233,7 +235,7 @@ pub fn current() -> Option<&'static mut Thread> {
     let task = task();
     match existing(task) {
         Some(t) if t.decision == OBSERVED => Some(t),
-        Some(t) if t.decision == IGNORED => None,
+        Some(t) if t.decision != UNDECIDED => None,
         _ => admit(task),
     }
 }
@@ -291,8 +293,7 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
         t.decision = IGNORED;
         return None;
     }
-    // Until it is observed: what it waits for in here is not its own doing.
-    t.decision = IGNORED;
+    t.decision = BETWEEN;
     t.slot = slot.unwrap_or(0);
     t.process = process::number(task, pid, comm);
     // They are those of the number before.
@@ -333,7 +334,7 @@ impl Thread {
         *sums = ThreadSums::default();
         let _ = FREE_SLOTS.push(self.entry - 1, 0);
         self.entry = 0;
-        self.decision = IGNORED;
+        self.decision = BETWEEN;
         Some(last)
     }
 
@@ -341,6 +342,12 @@ impl Thread {
     #[inline(always)]
     pub fn observed(&self) -> bool {
         self.decision == OBSERVED
+    }
+
+    /// Whether a filter excludes this thread.
+    #[inline(always)]
+    pub fn ignored(&self) -> bool {
+        self.decision == IGNORED
     }
 
     /// Forgets the filter's decision, so that the next operation decides anew.

@@ -43,12 +43,16 @@ impl Instance {
         fs::create_dir(&dir).expect("failed to make an instance of the trace buffer");
         let instance = Self { dir };
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("failed to list threads");
-        let tids = tasks.filter_map(|task| Some(task.ok()?.file_name().to_string_lossy().into_owned()));
+        // By the events' own filter: the list of `set_event_pid` has a lock, for which the observed threads would wait.
+        let threads =
+            tasks.filter_map(|task| Some(format!("common_pid=={}", task.ok()?.file_name().to_string_lossy())));
+        let filter = threads.collect::<Vec<_>>().join("||");
         for (file, value) in [
             ("trace_clock", "mono"),
             ("buffer_size_kb", "16384"),
             ("options/hash-ptr", "0"),
-            ("set_event_pid", &tids.collect::<Vec<_>>().join(" ")),
+            ("events/lock/contention_begin/filter", &filter),
+            ("events/lock/contention_end/filter", &filter),
             ("events/lock/enable", "1"),
         ] {
             fs::write(instance.dir.join(file), value).unwrap_or_else(|e| panic!("failed to write {file}: {e}"));
