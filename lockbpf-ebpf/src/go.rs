@@ -9,7 +9,7 @@ use crate::calls::return_address;
 use crate::emit::emit_for;
 use crate::focus;
 use crate::gate::pass;
-use crate::maps::{CONFIG, count};
+use crate::maps::{CONFIG, FutexWord, Waker, count};
 use crate::section::{fits, sums, tally};
 use crate::stack::walk;
 use crate::thread::{Thread, now};
@@ -58,23 +58,6 @@ struct Ask {
     told: u64,
 }
 
-/// A semaphore of a process.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Semaphore {
-    addr: u64,
-    process: u64,
-}
-
-/// Who last woke a goroutine that waited on a semaphore.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Waker {
-    time_ns: u64,
-    /// Its number ([`tid_of`]).
-    tid: u64,
-}
-
 /// Waits in progress: as many as of threads elsewhere. Preallocated (1.5 MB).
 #[btf_map]
 static GO_CALLS: HashMap<GoroutineKey, GoroutineWait, { MAX_WAITS as usize }> = HashMap::new();
@@ -84,9 +67,10 @@ static GO_CALLS: HashMap<GoroutineKey, GoroutineWait, { MAX_WAITS as usize }> = 
 #[btf_map]
 static GO_ASKS: LruHashMap<GoroutineKey, Ask, { MAX_WAITS as usize }> = LruHashMap::new();
 
-/// Who last woke whom. LRU: stale entries make room, and a lost one only loses the waker's name.
+/// Who last woke whom on which semaphore; goroutines as [`tid_of`] has them. LRU: stale entries make room, and a lost one only
+/// loses the waker's name.
 #[btf_map]
-static GO_WAKERS: LruHashMap<Semaphore, Waker, { MAX_WAITS as usize }> = LruHashMap::new();
+static GO_WAKERS: LruHashMap<FutexWord, Waker, { MAX_WAITS as usize }> = LruHashMap::new();
 
 /// Every probed function of Go's library, told apart by cookies.
 #[uprobe]
@@ -113,7 +97,7 @@ pub fn go_lock(ctx: ProbeContext) -> u32 {
         function::GO_WAKE => {
             let waker = Waker { time_ns: now, tid: u64::from(tid_of(cookie, g)) };
             // A failure only loses the waker's name.
-            let _ = GO_WAKERS.insert(Semaphore { addr: at, process: who.process }, waker, 0);
+            let _ = GO_WAKERS.insert(FutexWord { addr: at, process: who.process }, waker, 0);
         }
         _ => wait(&ctx, t, &who, cookie, at),
     }
@@ -299,7 +283,7 @@ fn acquired(ctx: *mut c_void, t: &Thread, call: &GoroutineWait, semaphore: u64, 
     if !wanted || !focus::includes(t.process, lock, site) {
         return 0;
     }
-    let woken = Semaphore { addr: lock + semaphore, process: u64::from(t.process) };
+    let woken = FutexWord { addr: lock + semaphore, process: u64::from(t.process) };
     // SAFETY: copied at once.
     let waker = unsafe { GO_WAKERS.get(woken) }.copied();
     let record = SectionRecord::pack(&SectionFields {
