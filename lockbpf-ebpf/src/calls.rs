@@ -76,20 +76,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     }
     let recursive = kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE;
     if plain && (known.is_none() || recursive || !taken) {
-        let held = Held {
-            lock,
-            site,
-            acquire_ns: now,
-            wait_ns: 0,
-            owner: 0,
-            waker: 0,
-            stack: -1,
-            via,
-            flags: 0,
-            recursion: 0,
-            kind,
-            hits: t.hits,
-        };
+        let held = Held { kind, ..t.begun(lock, site, via, now) };
         if let Some(i) = hold(t, held, known)
             && taken
         {
@@ -183,41 +170,39 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
 #[inline(always)]
 pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    let Some(i) = t.find(lock) else {
-        unexpected_release(t);
-        return;
-    };
-    let held = &mut t.held[i & (MAX_HELD - 1)];
-    if held.recursion > 0 {
-        held.recursion -= 1;
-        return;
+    if let Some(i) = given_back(t, lock, true) {
+        release_held(ctx, t, i, now);
     }
-    release_held(ctx, t, i, now);
 }
 
 /// Entry of unlock of a spin lock, or of any lock of musl, at `now`.
 #[inline(always)]
 pub fn release_other(ctx: &ProbeContext, t: &mut Thread, now: u64, function: u64) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
+    // glibc's `pthread_spin_init` is the same code as its unlock.
+    let Some(i) = given_back(t, lock, function == RELEASE) else { return };
+    let via = t.held[i & (MAX_HELD - 1)].via;
+    let waited_for =
+        if is_spin(via) { spin::was_waited_for(t.process, lock) } else { see(lock, via, t.is_musl()).has_waiters };
+    close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
+}
+
+/// Where the lock is kept that the thread gives back, unless it goes on holding it. One that it does not hold is counted if it
+/// is `expected` to.
+#[inline(always)]
+fn given_back(t: &mut Thread, lock: u64, expected: bool) -> Option<usize> {
     let Some(i) = t.find(lock) else {
-        // glibc's `pthread_spin_init` is the same code as its unlock.
-        if function == RELEASE {
+        if expected {
             unexpected_release(t);
         }
-        return;
+        return None;
     };
     let held = &mut t.held[i & (MAX_HELD - 1)];
     if held.recursion > 0 {
         held.recursion -= 1;
-        return;
+        return None;
     }
-    let waited_for = if is_spin(held.via) {
-        spin::was_waited_for(t.process, lock)
-    } else {
-        let via = held.via;
-        see(lock, via, t.is_musl()).has_waiters
-    };
-    close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
+    Some(i)
 }
 
 /// A lock is released that was not seen to be acquired.

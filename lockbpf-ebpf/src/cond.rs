@@ -5,7 +5,7 @@
 use crate::atomic::add;
 use crate::calls::{return_address, unexpected_release};
 use crate::lock::{see, see_mutex};
-use crate::section::{End, attempt, close, fits, sums, tally};
+use crate::section::{End, add_time, attempt, close, fits, sums};
 use crate::thread::Thread;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
@@ -47,19 +47,11 @@ pub fn sum_idle(t: &Thread) {
     if let Some(s) = sums(&key, mutex_kind::IS_CONDVAR, p.attempt_ns) {
         // Nothing orders the writers: each is summed when its thread goes on.
         add(&mut s.acquisitions, 1);
-        add(&mut s.wait_ns, idle_ns);
         add(&mut s.timeouts, u64::from(p.timed_out));
         add(&mut s.contended, u64::from(p.flags & u32::from(flag::CONTENDED) != 0));
         if p.latency_ns != 0 {
-            add(&mut s.hold_ns, p.latency_ns);
-            if p.latency_ns > s.hold_max_ns {
-                s.hold_max_ns = p.latency_ns;
-            }
-            tally(&mut s.hold_hist, p.latency_ns);
+            add_time(&mut s.hold_ns, &mut s.hold_max_ns, &mut s.hold_hist, p.latency_ns, true);
         }
-        if idle_ns > s.wait_max_ns {
-            s.wait_max_ns = idle_ns;
-        }
-        tally(&mut s.wait_hist, idle_ns);
+        add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, idle_ns, true);
     }
 }

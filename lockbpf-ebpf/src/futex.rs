@@ -9,7 +9,7 @@ use crate::gate::{charge, refresh};
 use crate::lock::{has_word, owner};
 use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, Waker, count};
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
-use crate::section::{contend, contend_held, reacquire_held, stack_of_wait, sums, tally, wakes_after_release};
+use crate::section::{add_time, contend, contend_held, reacquire_held, stack_of_wait, sums, wakes_after_release};
 use crate::thread::{FutexCall, Held, Thread, current, now, task, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
@@ -211,11 +211,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             FutexResult::Slept => {
                 add(&mut s.acquisitions, 1);
                 add(&mut s.contended, 1);
-                add(&mut s.wait_ns, wait_ns);
-                if wait_ns > s.wait_max_ns {
-                    s.wait_max_ns = wait_ns;
-                }
-                tally(&mut s.wait_hist, wait_ns);
+                add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
             }
             FutexResult::Again => add(&mut s.try_failures, 1),
             FutexResult::TimedOut => add(&mut s.timeouts, 1),

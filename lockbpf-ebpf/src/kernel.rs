@@ -14,7 +14,7 @@ use crate::focus;
 use crate::futex;
 use crate::gate::refresh;
 use crate::maps::{CONFIG, CONTROL, KERNEL, SUMS, count};
-use crate::section::{NO_SLOT, is_settled, known_slot, mark_outer, slot_of, tally};
+use crate::section::{NO_SLOT, add_time, is_settled, known_slot, mark_outer, slot_of};
 use crate::stack::kernel_stack;
 use crate::thread::{Thread, current, existing, now, task, tid};
 use aya_ebpf::EbpfContext;
@@ -244,11 +244,7 @@ fn end(lock: u64, failed: bool) {
         } else {
             add(&mut sums.acquisitions, 1);
             add(&mut sums.contended, 1);
-            add(&mut sums.wait_ns, wait_ns);
-            if wait_ns > sums.wait_max_ns {
-                sums.wait_max_ns = wait_ns;
-            }
-            tally(&mut sums.wait_hist, wait_ns);
+            add_time(&mut sums.wait_ns, &mut sums.wait_max_ns, &mut sums.wait_hist, wait_ns, true);
         }
     }
     if wait.alone == 0 {

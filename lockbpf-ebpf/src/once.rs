@@ -6,7 +6,7 @@
 
 use crate::calls::return_address;
 use crate::section::{End, attempt, close, contend, fits, hold};
-use crate::thread::{Held, Thread, now};
+use crate::thread::{Thread, now};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
@@ -36,21 +36,7 @@ pub fn enter(ctx: &ProbeContext, t: &mut Thread) {
         attempt(t, Via::Once as u32, control, site, now);
         contend(t, 0);
     } else if !t.is_musl() {
-        let held = Held {
-            lock: control,
-            site,
-            acquire_ns: now,
-            wait_ns: 0,
-            owner: 0,
-            waker: 0,
-            stack: -1,
-            via: Via::Once as u32,
-            flags: 0,
-            recursion: 0,
-            kind: 0,
-            hits: t.hits,
-        };
-        let known = t.find(control);
+        let (held, known) = (t.begun(control, site, Via::Once as u32, now), t.find(control));
         hold(t, held, known);
     }
 }

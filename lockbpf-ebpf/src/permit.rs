@@ -8,7 +8,7 @@ use crate::atomic::add;
 use crate::calls::return_address;
 use crate::futex::INTERRUPTED;
 use crate::lock::see;
-use crate::section::{attempt, contend, failed, fits, sums, tally};
+use crate::section::{add_time, attempt, contend, failed, fits, sums};
 use crate::thread::{Thread, now};
 use crate::unseen;
 use aya_ebpf::programs::ProbeContext;
@@ -58,11 +58,7 @@ pub fn post(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     let hold_ns = now.saturating_sub(t.permit.acquire_ns);
     if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, 0, now) {
         add(&mut s.unseen, 1u64.wrapping_neg());
-        add(&mut s.hold_ns, hold_ns);
-        if hold_ns > s.hold_max_ns {
-            s.hold_max_ns = hold_ns;
-        }
-        tally(&mut s.hold_hist, hold_ns);
+        add_time(&mut s.hold_ns, &mut s.hold_max_ns, &mut s.hold_hist, hold_ns, true);
     }
     let waited_for = see(lock, via, t.is_musl()).has_waiters;
     unseen::tell(t, Outcome::Released, hold_ns, waited_for);

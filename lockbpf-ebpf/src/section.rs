@@ -345,11 +345,17 @@ fn inner_hits(t: &Thread, i: usize) -> u64 {
 fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64, shared: bool) {
     plus(&mut s.acquisitions, 1, shared);
     plus(&mut s.inner_hits, inner_hits, shared);
-    plus(&mut s.hold_ns, hold_ns, shared);
-    if hold_ns > s.hold_max_ns {
-        s.hold_max_ns = hold_ns;
+    add_time(&mut s.hold_ns, &mut s.hold_max_ns, &mut s.hold_hist, hold_ns, shared);
+}
+
+/// Adds a duration to a sum, the longest one and a histogram; with `shared`, others may do so at the same time.
+#[inline(always)]
+pub fn add_time(sum: &mut u64, longest: &mut u64, histogram: &mut [u32; BUCKETS], ns: u64, shared: bool) {
+    plus(sum, ns, shared);
+    if ns > *longest {
+        *longest = ns;
     }
-    tally(&mut s.hold_hist, hold_ns);
+    tally(histogram, ns);
 }
 
 /// Adds to a word of sums; with `shared`, others may do so at the same time.
@@ -406,11 +412,7 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
         add_hold(s, hold_ns, inner_hits, shared);
         if contended {
             plus(&mut s.contended, 1, shared);
-            plus(&mut s.wait_ns, wait_ns, shared);
-            if wait_ns > s.wait_max_ns {
-                s.wait_max_ns = wait_ns;
-            }
-            tally(&mut s.wait_hist, wait_ns);
+            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, shared);
         }
     }
     if wanted {

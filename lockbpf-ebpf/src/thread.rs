@@ -356,24 +356,30 @@ impl Thread {
         self.decision = UNDECIDED;
     }
 
+    /// A section that begins now without a wait.
+    #[inline(always)]
+    pub fn begun(&self, lock: u64, site: u64, via: u32, acquire_ns: u64) -> Held {
+        Held {
+            lock,
+            site,
+            acquire_ns,
+            wait_ns: 0,
+            owner: 0,
+            waker: 0,
+            stack: -1,
+            via,
+            flags: 0,
+            recursion: 0,
+            kind: 0,
+            hits: self.hits,
+        }
+    }
+
     /// The section that the attempt in progress leads to.
     #[inline(always)]
     pub fn attempted(&self, acquire_ns: u64, wait_ns: u64) -> Held {
-        let p = &self.pending;
-        Held {
-            lock: p.lock,
-            site: p.site,
-            acquire_ns,
-            wait_ns,
-            owner: p.owner,
-            waker: p.waker,
-            stack: p.stack,
-            via: p.via,
-            flags: p.flags,
-            recursion: 0,
-            kind: p.kind,
-            hits: self.hits,
-        }
+        let Pending { lock, site, owner, waker, stack, via, flags, kind, .. } = self.pending;
+        Held { wait_ns, owner, waker, stack, flags, kind, ..self.begun(lock, site, via, acquire_ns) }
     }
 
     /// Goes on with the call that was put aside, if there is one and no other is in progress.

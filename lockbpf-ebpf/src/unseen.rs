@@ -4,7 +4,7 @@
 use crate::atomic::add;
 use crate::focus;
 use crate::maps::CONFIG;
-use crate::section::{Ended, record, sums, tally};
+use crate::section::{Ended, add_time, record, sums, tally};
 use crate::thread::Thread;
 use lockbpf_common::config::mode;
 use lockbpf_common::kind::{Outcome, Via, flag};
@@ -31,11 +31,7 @@ pub fn acquired(t: &mut Thread, now: u64) -> u32 {
         }
         if contended {
             add(&mut s.contended, 1);
-            add(&mut s.wait_ns, wait_ns);
-            if wait_ns > s.wait_max_ns {
-                s.wait_max_ns = wait_ns;
-            }
-            tally(&mut s.wait_hist, wait_ns);
+            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
         }
     }
     if let Some(s) = t.sums() {
