@@ -69,8 +69,6 @@ pub enum Via {
     ParkingWriteLock = 42,
     /// `absl::Mutex`, where it is contended.
     AbseilLock = 44,
-    /// `absl::Mutex`, a reader that has to wait.
-    AbseilReadLock = 45,
     /// A Java object's monitor, where it is contended.
     JavaMonitor = 48,
     /// CPython's global interpreter lock.
@@ -114,7 +112,6 @@ impl Via {
         Self::ParkingReadLock,
         Self::ParkingWriteLock,
         Self::AbseilLock,
-        Self::AbseilReadLock,
         Self::JavaMonitor,
         Self::Gil,
     ];
@@ -182,7 +179,6 @@ const SHARED: u64 = set(&[
     Via::GoReadLock,
     Via::RustReadLock,
     Via::ParkingReadLock,
-    Via::AbseilReadLock,
 ]);
 const RWLOCK: u64 = SHARED
     | set(&[

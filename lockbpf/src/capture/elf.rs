@@ -133,8 +133,6 @@ pub struct Image {
     pub build_id: Option<Vec<u8>>,
     /// Whether it has a symbol table that defines anything.
     pub has_symbols: bool,
-    /// Whether the Go toolchain made it.
-    pub go: bool,
     /// Each function asked for, in the order asked.
     pub functions: Vec<(Function, Found)>,
 }
@@ -216,7 +214,6 @@ pub fn locate(data: &[u8], functions: &[Function]) -> Result<Image, ElfError> {
         libc: libc_of(&sections, endian, data, |names| names.iter().any(|name| defined(name).is_some()))?,
         build_id: build_id(segments, endian, data),
         has_symbols: tables.iter().any(|table| !table.0.is_empty()),
-        go: [&b".go.buildinfo"[..], b".gopclntab"].iter().any(|n| sections.section_by_name(endian, n).is_some()),
         functions: functions.collect(),
         headers,
     })
@@ -307,8 +304,9 @@ fn build_id(segments: &[elf::ProgramHeader64<Endianness>], endian: Endianness, d
 
 #[cfg(test)]
 mod tests {
-    use super::super::probe_table::{FUNCTIONS, Runtime};
     use super::*;
+    use crate::capture::go;
+    use crate::capture::probe_table::{FUNCTIONS, Runtime};
     use proptest::prelude::*;
     use std::process::Command;
 
@@ -350,7 +348,7 @@ mod tests {
         assert_eq!(Some(image.headers.arch), Arch::host());
         assert_eq!(image.headers.linkage, Linkage::Library);
         assert!(matches!(image.libc, Libc::Glibc(Some(v)) if v >= GlibcVersion::LIBPTHREAD_MERGED), "{:?}", image.libc);
-        assert!(image.has_symbols && !image.go && image.build_id.is_some());
+        assert!(image.has_symbols && !go::is_go(&data[..]) && image.build_id.is_some());
         for function in FUNCTIONS.iter().filter(|f| f.runtime == Runtime::Glibc) {
             let code = code_of(&image, function.symbol);
             assert!(code.complete && !code.bytes.is_empty());

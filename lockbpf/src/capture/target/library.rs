@@ -262,7 +262,6 @@ mod tests {
             libc,
             build_id: None,
             has_symbols: true,
-            go: false,
             functions: of(Runtime::Glibc).map(|f| (f, found(&f))).collect(),
         }
     }
