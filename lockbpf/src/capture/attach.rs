@@ -20,7 +20,7 @@ pub struct ProbeSite {
     /// The file, as a person knows it.
     pub display: String,
     /// The function.
-    pub function: &'static Function,
+    pub function: Function,
     /// Offset in the file.
     pub file_offset: u64,
     /// Whether the instruction there must be single-stepped.

@@ -39,11 +39,6 @@ const fn row(symbol: &'static str, via: Via, parts: &'static [&'static str]) -> 
     (Function { symbol, runtime, args: 1, code: via as u64, by: By::Return, essential: false }, parts)
 }
 
-/// Every function that is looked for.
-pub fn functions() -> impl Iterator<Item = &'static Function> {
-    ROWS.iter().map(|(function, _)| function)
-}
-
 /// Whether a shared library of this name may have such locks.
 #[must_use]
 pub fn is_library(name: &str) -> bool {

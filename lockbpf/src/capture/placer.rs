@@ -2,11 +2,9 @@
 
 use super::CaptureError;
 use super::attach::{ProbeSite, reason};
-use super::go;
-use super::mangled;
 use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
-use super::probe_table::{By, FUNCTIONS, Runtime};
+use super::probe_table::{By, Runtime};
 use super::raw_program::RawError;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
@@ -50,12 +48,7 @@ impl Placer {
         }
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
         let mut programs = HashMap::new();
-        for &name in
-            FUNCTIONS.iter().chain(go::functions()).chain(mangled::functions()).flat_map(|function| function.programs())
-        {
-            if programs.contains_key(name) {
-                continue;
-            }
+        for &name in wanted(rare).iter().flat_map(|by| by.programs()) {
             let error = |source| CaptureError::Program { name: name.to_owned(), source };
             let program: &mut UProbe = super::attach::program(ebpf, name)?;
             program.load().map_err(error)?;
@@ -95,14 +88,12 @@ impl Placer {
                         let cookies: Vec<u64> = sites.iter().map(|site| cookie(site)).collect();
                         program.attach(&path, &offsets, &cookies, pid)
                     };
-                    let mut one_by_one = Vec::new();
-                    match attach(sites) {
-                        Ok(link) => links.0.push(link),
-                        // One that the kernel refuses must not cost the others.
-                        Err(_) if sites.len() > 1 => one_by_one.extend(sites.chunks(1)),
-                        Err(error) => failed.push(sites[0].failed(reason(&error))),
+                    if let Ok(link) = attach(sites) {
+                        links.0.push(link);
+                        continue;
                     }
-                    for site in one_by_one {
+                    // One that the kernel refuses must not cost the others.
+                    for site in sites.chunks(1) {
                         match attach(site) {
                             Ok(link) => links.0.push(link),
                             Err(error) => failed.push(site[0].failed(reason(&error))),
@@ -113,7 +104,7 @@ impl Placer {
             Self::PerfEvents { kind, programs } => {
                 for site in sites {
                     let path = site.path();
-                    for &name in site.function.programs() {
+                    for &name in site.function.by.programs() {
                         let returns = name == "call_returned";
                         let Some(program) = programs.get(name) else { continue };
                         let at = perf_uprobe::Place { path: &path, offset: site.file_offset, pid, returns };
@@ -129,13 +120,17 @@ impl Placer {
     }
 }
 
+/// What sees the functions: with `rare`, all of them.
+const fn wanted(rare: bool) -> &'static [By] {
+    if rare { &[By::OtherEntry, By::Entry, By::Return, By::Go] } else { &[By::Entry, By::Return] }
+}
+
 /// Side by side: the verifier takes a second or so for each.
 fn load_multi(ebpf: &Ebpf, rare: bool) -> Result<HashMap<By, multi::Program>, RawError> {
     let maps: Vec<_> = ebpf.maps().collect();
-    let wanted: &[By] = if rare { &[By::OtherEntry, By::Entry, By::Return, By::Go] } else { &[By::Entry, By::Return] };
     std::thread::scope(|scope| {
         let load = |by| multi::Program::load(super::object::BYTES, maps.iter().copied(), by);
-        let loading: Vec<_> = wanted.iter().map(|&by| (by, scope.spawn(move || load(by)))).collect();
+        let loading: Vec<_> = wanted(rare).iter().map(|&by| (by, scope.spawn(move || load(by)))).collect();
         let loaded = |(by, thread): (By, std::thread::ScopedJoinHandle<'_, _>)| match thread.join() {
             Ok(program) => Ok((by, program?)),
             Err(panic) => std::panic::resume_unwind(panic),

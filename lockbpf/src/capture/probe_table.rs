@@ -151,18 +151,16 @@ impl By {
             _ => Self::Entry,
         }
     }
-}
 
-impl Function {
-    /// The plain programs for it, where sessions are not to be had: the return half first, since an entry without its return
-    /// would leave an attempt open.
+    /// The plain programs, where sessions are not to be had: the return half first, since an entry without its return would
+    /// leave an attempt open.
     #[must_use]
-    pub fn programs(&self) -> &'static [&'static str] {
-        match self.by {
-            By::Entry => &["entries"],
-            By::OtherEntry => &["others"],
-            By::Go => &["go_lock"],
-            By::Return => &["call_returned", "call_entered"],
+    pub const fn programs(self) -> &'static [&'static str] {
+        match self {
+            Self::Entry => &["entries"],
+            Self::OtherEntry => &["others"],
+            Self::Go => &["go_lock"],
+            Self::Return => &["call_returned", "call_entered"],
         }
     }
 }

@@ -9,7 +9,7 @@ mod functions;
 
 use super::probe_table::Function;
 use super::prologue::{self, Arch, Cost, Placement, Reason};
-use super::target::Unusable;
+use super::target::{Site, Unusable};
 use crate::golang::pclntab::{self, Pclntab};
 use crate::golang::{Program, buildinfo};
 use functions::{At, FUNCTIONS};
@@ -21,24 +21,6 @@ const FIRST: (u32, u32) = (1, 18);
 /// Bytes of a function's code; the probed ones are far shorter.
 const MAX_CODE: u64 = 16 << 10;
 
-/// A probe's place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
-    /// The probed function, and what the hit means.
-    pub function: Function,
-    /// Where the probe goes in the file, bytes.
-    pub file_offset: u64,
-    /// Where that is in the function, at which price and why.
-    pub placement: Placement,
-    /// What else the program is told by the cookie ([`lockbpf_common::gate::with_detail`]).
-    pub detail: u16,
-}
-
-/// Every probed function of Go's library, once for each meaning of a hit.
-pub fn functions() -> impl Iterator<Item = &'static Function> {
-    FUNCTIONS.iter().map(|(function, _)| function)
-}
-
 /// Whether Go made a file. Reads little of it: `data` may be a cache over the open file.
 #[must_use]
 pub fn is_go<'data, R: ReadRef<'data>>(data: R) -> bool {
@@ -49,10 +31,10 @@ pub fn is_go<'data, R: ReadRef<'data>>(data: R) -> bool {
 ///
 /// # Errors
 /// Why they cannot be.
-pub fn examine(data: &[u8], arch: Arch) -> Option<Result<Vec<Point>, Unusable>> {
+pub fn examine(data: &[u8], arch: Arch) -> Option<Result<Vec<Site>, Unusable>> {
     let program = Program::read(data)?;
     let release = buildinfo::release(&program)?;
-    Some(points(&program, &release, arch))
+    Some(sites(&program, &release, arch))
 }
 
 /// Bytes from the beginning of a goroutine's descriptor (`runtime.g`) to its number (`goid`), by release; `None` for releases that
@@ -66,12 +48,12 @@ fn goroutine_number(version: (u32, u32)) -> Option<u16> {
     }
 }
 
-fn points(program: &Program<&[u8]>, release: &buildinfo::Release, arch: Arch) -> Result<Vec<Point>, Unusable> {
+fn sites(program: &Program<&[u8]>, release: &buildinfo::Release, arch: Arch) -> Result<Vec<Site>, Unusable> {
     if release.name.is_empty() || release.version.is_some_and(|version| version < FIRST) {
         return Err(Unusable::OldGo(release.to_string()));
     }
     let table = Pclntab::read(program).ok_or_else(|| Unusable::GoTable(release.to_string()))?;
-    let mut points = Vec::new();
+    let mut sites = Vec::new();
     let mut contended = false;
     let goroutine = gate::goroutine(release.version.and_then(goroutine_number).unwrap_or(0));
     let known: Vec<_> = table.functions().filter(|f| FUNCTIONS.iter().any(|(row, _)| row.symbol == f.name)).collect();
@@ -81,18 +63,18 @@ fn points(program: &Program<&[u8]>, release: &buildinfo::Release, arch: Arch) ->
         let body = Body::read(program, function, arch, goroutine).ok_or_else(odd)?;
         for (row, at) in FUNCTIONS.iter().filter(|(row, _)| row.symbol == function.name) {
             match at {
-                At::Entry => points.push(body.entry(row).ok_or_else(odd)?),
-                At::EntryBefore(newer) if !defined(newer) => points.push(body.entry(row).ok_or_else(odd)?),
-                At::Exits => points.extend(body.exits(row).ok_or_else(odd)?),
-                At::ExitsBefore(newer) if !defined(newer) => points.extend(body.exits(row).ok_or_else(odd)?),
+                At::Entry => sites.push(body.entry(row).ok_or_else(odd)?),
+                At::EntryBefore(newer) if !defined(newer) => sites.push(body.entry(row).ok_or_else(odd)?),
+                At::Exits => sites.extend(body.exits(row).ok_or_else(odd)?),
+                At::ExitsBefore(newer) if !defined(newer) => sites.extend(body.exits(row).ok_or_else(odd)?),
                 At::EntryBefore(_) | At::ExitsBefore(_) => {}
             }
             contended |= row.essential;
         }
     }
     // Ends first: a beginning without its end would leave a wait open.
-    points.sort_by_key(|point| (point.function.symbol, !functions::ends(&point.function), point.file_offset));
-    if contended { Ok(points) } else { Err(Unusable::Lacks("sync.(*Mutex).lockSlow".to_owned())) }
+    sites.sort_by_key(|site| (site.function.symbol, !functions::ends(&site.function), site.file_offset));
+    if contended { Ok(sites) } else { Err(Unusable::Lacks("sync.(*Mutex).lockSlow".to_owned())) }
 }
 
 /// A function's code, found to be as Go's compiler makes it.
@@ -134,12 +116,12 @@ impl<'d> Body<'d> {
     }
 
     /// The branch that follows: registers and stack are still as the caller left them, and it is emulated.
-    fn entry(&self, function: &Function) -> Option<Point> {
+    fn entry(&self, function: &Function) -> Option<Site> {
         let placement = prologue::place(self.arch, self.code, self.vaddr, 0);
-        (placement.reason == Reason::FirstEmulated).then(|| self.point(function, placement, exits::ALWAYS))?
+        (placement.reason == Reason::FirstEmulated).then(|| self.site(function, placement, exits::ALWAYS))?
     }
 
-    fn exits(&self, function: &Function) -> Option<Vec<Point>> {
+    fn exits(&self, function: &Function) -> Option<Vec<Site>> {
         let exits = exits::of(self.arch, self.code, self.vaddr)?;
         exits
             .into_iter()
@@ -147,14 +129,14 @@ impl<'d> Body<'d> {
                 let cost = if exit.emulated { Cost::Emulated } else { Cost::SingleStepped };
                 let reason = Reason::Return;
                 let placement = Placement { offset: exit.offset, cost, instruction: exit.instruction, reason };
-                self.point(function, placement, exit.condition)
+                self.site(function, placement, exit.condition)
             })
             .collect()
     }
 
-    fn point(&self, function: &Function, placement: Placement, condition: u16) -> Option<Point> {
+    fn site(&self, function: &Function, placement: Placement, condition: u16) -> Option<Site> {
         let file_offset = self.file_offset.checked_add(placement.offset)?;
-        Some(Point { function: *function, file_offset, placement, detail: condition | self.goroutine })
+        Some(Site { function: *function, file_offset, placement, detail: condition | self.goroutine })
     }
 }
 
@@ -171,9 +153,9 @@ mod tests {
     #[test]
     fn the_slow_path_is_probed_at_branches() {
         for (old, place) in [(true, 152), (false, 152)] {
-            let points = examine(&fixture::program(old), Arch::X86_64).unwrap().unwrap();
+            let sites = examine(&fixture::program(old), Arch::X86_64).unwrap().unwrap();
             let told: Vec<_> =
-                points.iter().map(|p| (p.function.code, p.file_offset, p.placement.cost, p.detail)).collect();
+                sites.iter().map(|s| (s.function.code, s.file_offset, s.placement.cost, s.detail)).collect();
             let goroutine = gate::goroutine(place);
             let equal = gate::condition(4) | goroutine;
             assert_eq!(

@@ -73,11 +73,7 @@ impl Library {
                 open: Arc::clone(self.open.as_ref()?),
                 file: (self.dev, self.ino),
                 display: self.display.clone(),
-                function: FUNCTIONS
-                    .iter()
-                    .chain(go::functions())
-                    .chain(mangled::functions())
-                    .find(|f| **f == site.function)?,
+                function: site.function,
                 file_offset: site.file_offset.checked_sub(back)?,
                 // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
                 stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
@@ -150,7 +146,7 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
             }
             let found = match go {
                 // A cgo program has C functions too, but Go's own locks are what it waits for.
-                Some(points) if Some(image.headers.arch) == Arch::host() => points.map(from_go),
+                Some(sites) if Some(image.headers.arch) == Arch::host() => sites,
                 _ if !has_libc => Ok(Vec::new()),
                 _ => judge(&image, role, &library.missing).map(|()| sites(&image)),
             };
@@ -243,12 +239,6 @@ fn sites(image: &Image) -> Vec<Site> {
         Some(Site { function, file_offset, placement, detail: 0 })
     };
     image.functions.iter().filter_map(place).collect()
-}
-
-fn from_go(points: Vec<go::Point>) -> Vec<Site> {
-    let site =
-        |go::Point { function, file_offset, placement, detail }| Site { function, file_offset, placement, detail };
-    points.into_iter().map(site).collect()
 }
 
 #[cfg(test)]
