@@ -17,6 +17,8 @@ pub mod decode;
 pub mod diff;
 pub mod estimate;
 pub mod event;
+#[cfg(test)]
+mod fixture;
 pub mod golang;
 pub mod governor;
 pub mod graph;

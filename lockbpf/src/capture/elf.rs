@@ -12,9 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Functions longer than this are not read whole; the probed ones are far shorter.
-const MAX_CODE: u64 = 4096;
+const MAX_CODE: u64 = 16 << 10;
 
-type Header = FileHeader64<Endianness>;
+pub(super) type Header = FileHeader64<Endianness>;
 
 /// Why a file cannot be used at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -204,8 +204,7 @@ pub fn locate(data: &[u8], functions: &[Function]) -> Result<Image, ElfError> {
         let found = match defined(function.symbol) {
             None => Found::Absent,
             Some(symbol) if symbol.st_type() == elf::STT_GNU_IFUNC => Found::Ifunc,
-            Some(symbol) => code(symbol.st_value(endian), symbol.st_size(endian), segments, endian, data)
-                .map_or(Found::NotInFile, Found::Code),
+            Some(symbol) => code(symbol, segments, endian, data).map_or(Found::NotInFile, Found::Code),
         };
         (function, found)
     });
@@ -243,13 +242,14 @@ impl<'data> Definitions<'data> {
     }
 }
 
-fn code(
-    vaddr: u64,
-    size: u64,
+/// The code that a function's symbol names; `None` if it names none in the file.
+pub(super) fn code(
+    symbol: &elf::Sym64<Endianness>,
     segments: &[elf::ProgramHeader64<Endianness>],
     endian: Endianness,
     data: &[u8],
 ) -> Option<Code> {
+    let (vaddr, size) = (symbol.st_value(endian), symbol.st_size(endian));
     let segment = segments.iter().find(|s| {
         s.p_type(endian) == elf::PT_LOAD
             && s.p_flags(endian) & elf::PF_X != 0
@@ -307,6 +307,7 @@ mod tests {
     use super::*;
     use crate::capture::go;
     use crate::capture::probe_table::{FUNCTIONS, Runtime};
+    use crate::fixture::{Damage, compiled};
     use proptest::prelude::*;
     use std::process::Command;
 
@@ -322,15 +323,6 @@ mod tests {
             Found::Code(code) => code,
             other => panic!("{symbol}: {other:?}"),
         }
-    }
-
-    fn compiled(arguments: &[&str], source: &str) -> Vec<u8> {
-        let dir = tempfile::tempdir().unwrap();
-        let (c, out) = (dir.path().join("t.c"), dir.path().join("t"));
-        std::fs::write(&c, source).unwrap();
-        let status = Command::new("cc").args(arguments).arg("-o").arg(&out).arg(&c).status().expect("a C compiler");
-        assert!(status.success());
-        std::fs::read(out).unwrap()
     }
 
     /// Of the functions of glibc.
@@ -440,18 +432,9 @@ mod tests {
 
         /// Bytes changed anywhere in the headers, and the file cut anywhere, give an answer or an error.
         #[test]
-        fn damage_never_panics(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
-                               keep in any::<prop::sample::Index>(), cut: bool) {
+        fn damage_never_panics(damage in Damage::any(8)) {
             thread_local!(static SAMPLE: Vec<u8> = compiled(&["-shared", "-fPIC"], "int pthread_mutex_lock(void *m) { return 0; }"));
-            let mut data = SAMPLE.with(Clone::clone);
-            for (at, byte) in changes {
-                let at = at.index(data.len());
-                data[at] = byte;
-            }
-            if cut {
-                data.truncate(keep.index(data.len()));
-            }
-            let _ = locate(&data, FUNCTIONS);
+            let _ = locate(&damage.of(SAMPLE.with(Clone::clone)), FUNCTIONS);
         }
     }
 }

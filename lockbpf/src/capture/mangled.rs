@@ -1,19 +1,15 @@
 //! Runtimes whose locks are compiled into programs: Rust's `std::sync`, parking_lot, abseil. They take a free lock inline, so only
 //! their slow paths can be probed, which are known by their mangled symbols; a stripped program has none.
 
+use super::elf::{self, Header};
 use super::probe_table::{By, Function, Runtime};
-use super::prologue::{self, Arch, Reason};
+use super::prologue::Arch;
 use super::target::Site;
 use lockbpf_common::via::Via;
 use memchr::memmem;
-use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader, Sym};
-use object::{Endianness, ReadRef};
-
-/// Bytes of a function's code that are read; the probed ones are shorter.
-const MAX_CODE: u64 = 16 << 10;
-
-type Header = FileHeader64<Endianness>;
+use object::ReadRef;
+use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 /// The probed functions, each with the parts that its symbol has, in this order, however the compiler mangles it.
 const ROWS: &[(Function, &[&str])] = &[
@@ -48,10 +44,12 @@ pub fn is_library(name: &str) -> bool {
 /// Whether a file has a full symbol table. Reads little of it: `data` may be a cache over the open file.
 #[must_use]
 pub fn has_symbols<'data, R: ReadRef<'data>>(data: R) -> bool {
-    let sections = Header::parse(data).and_then(|header| header.sections(header.endian()?, data).map(|s| (header, s)));
-    sections.is_ok_and(|(header, sections)| {
-        header.endian().is_ok_and(|endian| sections.iter().any(|s| s.sh_type.get(endian) == elf::SHT_SYMTAB))
-    })
+    let has_table = || {
+        let header = Header::parse(data)?;
+        let endian = header.endian()?;
+        Ok::<_, object::read::Error>(header.sections(endian, data)?.iter().any(|s| s.sh_type(endian) == SHT_SYMTAB))
+    };
+    has_table().unwrap_or(false)
 }
 
 /// Where the slow paths in a file are probed; none in a file that has none, or is damaged.
@@ -69,12 +67,13 @@ fn read(data: &[u8], arch: Arch) -> object::read::Result<Vec<Site>> {
     let sections = header.sections(endian, data)?;
     let segments = header.program_headers(endian, data)?;
     let mut sites = Vec::new();
-    for table in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+    for table in [SHT_SYMTAB, SHT_DYNSYM] {
         let symbols = sections.symbols(endian, data, table)?;
-        for symbol in symbols.iter().filter(|s| s.st_type() == elf::STT_FUNC && !s.is_undefined(endian)) {
+        for symbol in symbols.iter().filter(|s| s.st_type() == STT_FUNC && !s.is_undefined(endian)) {
             let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
             let Some((function, _)) = ROWS.iter().find(|(_, parts)| has_parts(name, parts)) else { continue };
-            sites.extend(site(function, symbol.st_value(endian), symbol.st_size(endian), segments, endian, data, arch));
+            let code = elf::code(symbol, segments, endian, data);
+            sites.extend(code.and_then(|code| Site::of(*function, &code, arch)));
         }
     }
     Ok(sites)
@@ -94,41 +93,11 @@ fn has_parts(name: &[u8], parts: &[&str]) -> bool {
     all && (rest.is_empty() || rest.starts_with(b"17h") || parts.last().is_some_and(|part| part.ends_with('E')))
 }
 
-#[allow(clippy::too_many_arguments, reason = "a symbol, and the file it is in")]
-fn site(
-    function: &Function,
-    vaddr: u64,
-    size: u64,
-    segments: &[elf::ProgramHeader64<Endianness>],
-    endian: Endianness,
-    data: &[u8],
-    arch: Arch,
-) -> Option<Site> {
-    let segment = segments.iter().find(|s| {
-        s.p_type(endian) == elf::PT_LOAD
-            && s.p_flags(endian) & elf::PF_X != 0
-            && vaddr.checked_sub(s.p_vaddr(endian)).is_some_and(|inside| inside < s.p_filesz(endian))
-    })?;
-    let start = segment.p_offset(endian).checked_add(vaddr - segment.p_vaddr(endian))?;
-    let whole = (1..=MAX_CODE).contains(&size);
-    let code = data.get(usize::try_from(start).ok()?..)?;
-    let code = code.get(..code.len().min(if whole { size } else { MAX_CODE } as usize))?;
-    if prologue::is_refused(arch, code, vaddr) {
-        return None;
-    }
-    let placement = if whole && code.len() as u64 == size {
-        prologue::place(arch, code, vaddr, function.args)
-    } else {
-        prologue::at_entry(arch, code, vaddr, Reason::ExtentUnknown)
-    };
-    Some(Site { function: *function, file_offset: start.checked_add(placement.offset)?, placement, detail: 0 })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{Damage, compiled};
     use proptest::prelude::*;
-    use std::process::Command;
 
     const SOURCE: &str = "int a(void *l) __asm__(\"_ZN3std3sys4sync5mutex5futex5Mutex14lock_contended17h0123456789abcdefE\");\n\
         int a(void *l) { return !l; }\n\
@@ -138,23 +107,14 @@ mod tests {
         int c(void *l) { return 3; }\n\
         int main(void) { return 0; }";
 
-    fn program(flags: &[&str]) -> Vec<u8> {
-        let dir = tempfile::tempdir().unwrap();
-        let (source, program) = (dir.path().join("t.c"), dir.path().join("t"));
-        std::fs::write(&source, SOURCE).unwrap();
-        let status = Command::new("cc").args(flags).arg("-O2").arg("-o").arg(&program).arg(&source).status();
-        assert!(status.expect("a C compiler").success());
-        std::fs::read(program).unwrap()
-    }
-
     #[test]
     fn slow_paths_are_found_however_they_are_mangled() {
-        let data = program(&[]);
+        let data = compiled(&["-O2"], SOURCE);
         assert!(has_symbols(&data[..]));
         let mut found: Vec<_> = sites(&data, Arch::host().unwrap()).iter().map(|s| s.function.code).collect();
         found.sort_unstable();
         assert_eq!(found, [Via::RustLock as u64, Via::RustWriteLock as u64]);
-        let stripped = program(&["-s"]);
+        let stripped = compiled(&["-O2", "-s"], SOURCE);
         assert!(!has_symbols(&stripped[..]) && sites(&stripped, Arch::host().unwrap()).is_empty());
     }
 
@@ -170,17 +130,9 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn damage_never_panics(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..16),
-                               keep in any::<prop::sample::Index>(), cut: bool) {
-            thread_local!(static SAMPLE: Vec<u8> = program(&[]));
-            let mut data = SAMPLE.with(Clone::clone);
-            for (at, byte) in changes {
-                let at = at.index(data.len());
-                data[at] = byte;
-            }
-            if cut {
-                data.truncate(keep.index(data.len()));
-            }
+        fn damage_never_panics(damage in Damage::any(16)) {
+            thread_local!(static SAMPLE: Vec<u8> = compiled(&["-O2"], SOURCE));
+            let data = damage.of(SAMPLE.with(Clone::clone));
             let _ = has_symbols(&data[..]);
             let _ = sites(&data, Arch::X86_64);
         }

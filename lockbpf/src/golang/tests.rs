@@ -3,6 +3,7 @@
 use super::fixture::{SIZE, TEXT, program};
 use super::pclntab::{Pclntab, Place};
 use super::{Program, buildinfo};
+use crate::fixture::Damage;
 use proptest::prelude::*;
 
 fn place(function: &str, file: &str, line: u32, inlined: bool) -> Place {
@@ -40,20 +41,8 @@ fn other_programs_are_none_of_go() {
 
 proptest! {
     #[test]
-    fn damage_never_panics(
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
-        keep: Option<prop::sample::Index>,
-        old: bool,
-        addr in 0..2 * SIZE as u64,
-    ) {
-        let mut data = program(old);
-        for (at, byte) in changes {
-            let at = at.index(data.len());
-            data[at] = byte;
-        }
-        if let Some(keep) = keep {
-            data.truncate(keep.index(data.len()));
-        }
+    fn damage_never_panics(damage in Damage::any(8), old: bool, addr in 0..2 * SIZE as u64) {
+        let data = damage.of(program(old));
         if let Some(program) = Program::read(&data[..]) {
             let _ = buildinfo::release(&program);
             if let Some(table) = Pclntab::read(&program) {

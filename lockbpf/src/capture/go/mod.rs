@@ -143,6 +143,7 @@ impl<'d> Body<'d> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::Damage;
     use crate::golang::fixture;
     use lockbpf_common::function::{GO_LOCK_SLOW, GO_LOCKED};
     use proptest::prelude::*;
@@ -182,15 +183,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_never_panics(
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
-            arm: bool,
-        ) {
-            let mut data = fixture::program(false);
-            for (at, byte) in changes {
-                let at = at.index(data.len());
-                data[at] = byte;
-            }
+        fn damage_never_panics(damage in Damage::any(8), arm: bool) {
+            let data = damage.of(fixture::program(false));
             let _ = examine(&data, if arm { Arch::Aarch64 } else { Arch::X86_64 });
         }
     }

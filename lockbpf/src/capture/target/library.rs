@@ -3,7 +3,7 @@
 use super::error::Unusable;
 use super::file::File;
 use crate::capture::attach::ProbeSite;
-use crate::capture::elf::{self, Found, GlibcVersion, Image, Libc, Linkage};
+use crate::capture::elf::{self, Code, Found, GlibcVersion, Image, Libc, Linkage};
 use crate::capture::go;
 use crate::capture::mangled;
 use crate::capture::probe_table::{FUNCTIONS, Function, Runtime};
@@ -27,6 +27,23 @@ pub struct Site {
     pub placement: Placement,
     /// What else the program is told by the cookie ([`lockbpf_common::gate::with_detail`]); 0 for nothing.
     pub detail: u16,
+}
+
+impl Site {
+    /// The cheapest correct place; `None` if the kernel would refuse it.
+    pub(in crate::capture) fn of(function: Function, code: &Code, arch: Arch) -> Option<Self> {
+        let Code { vaddr, file_offset, ref bytes, complete } = *code;
+        let placement = if function.code == SPIN_TRIED {
+            prologue::after_locked(arch, bytes, vaddr)?
+        } else if prologue::is_refused(arch, bytes, vaddr) {
+            return None;
+        } else if complete {
+            prologue::place(arch, bytes, vaddr, function.args)
+        } else {
+            prologue::at_entry(arch, bytes, vaddr, Reason::ExtentUnknown)
+        };
+        Some(Self { function, file_offset: file_offset.checked_add(placement.offset)?, placement, detail: 0 })
+    }
 }
 
 /// A function that should be probed and cannot be.
@@ -223,20 +240,9 @@ fn missing(image: &Image, role: Role) -> Vec<Missing> {
 }
 
 fn sites(image: &Image) -> Vec<Site> {
-    let arch = image.headers.arch;
-    let place = |&(function, ref found): &(Function, Found)| {
-        let Found::Code(code) = found else { return None };
-        let placement = if function.code == SPIN_TRIED {
-            prologue::after_locked(arch, &code.bytes, code.vaddr)?
-        } else if prologue::is_refused(arch, &code.bytes, code.vaddr) {
-            return None;
-        } else if code.complete {
-            prologue::place(arch, &code.bytes, code.vaddr, function.args)
-        } else {
-            prologue::at_entry(arch, &code.bytes, code.vaddr, Reason::ExtentUnknown)
-        };
-        let file_offset = code.file_offset.checked_add(placement.offset)?;
-        Some(Site { function, file_offset, placement, detail: 0 })
+    let place = |&(function, ref found): &(Function, Found)| match found {
+        Found::Code(code) => Site::of(function, code, image.headers.arch),
+        _ => None,
     };
     image.functions.iter().filter_map(place).collect()
 }
@@ -244,7 +250,7 @@ fn sites(image: &Image) -> Vec<Site> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::elf::{Code, Headers, Linkage};
+    use crate::capture::elf::Headers;
 
     fn image(libc: Libc, found: impl Fn(&Function) -> Found) -> Image {
         Image {

@@ -1,6 +1,7 @@
 use super::step::{Context, Stepper};
 use super::table::Table;
 use super::*;
+use crate::fixture::Damage;
 use crate::id::StackId;
 use crate::names::Names;
 use crate::symbol::Symbols;
@@ -138,7 +139,7 @@ proptest! {
     /// Any stack, in any function of the C library, as it is or damaged.
     #[test]
     fn hostile_information_ends(
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..64),
+        damage in Damage::any(64),
         function in any::<prop::sample::Index>(),
         into in 0u64..256,
         words in prop::collection::vec(prop_oneof![any::<u64>(), 0x1000u64..0x3000], 0..128),
@@ -146,12 +147,7 @@ proptest! {
     ) {
         let (bytes, address, starts) = &*LIBC;
         // A part, so that each case is quick.
-        let mut bytes = bytes[..bytes.len().min(64 << 10)].to_vec();
-        for (at, value) in damage {
-            let at = at.index(bytes.len());
-            bytes[at] = value;
-        }
-        let table = Table::of_eh_frame(bytes, *address);
+        let table = Table::of_eh_frame(damage.of(bytes[..bytes.len().min(64 << 10)].to_vec()), *address);
         let damaged = table.starts();
         let start = if damaged.is_empty() { *function.get(starts) } else { *function.get(&damaged) };
         let stack = copy(
