@@ -63,7 +63,11 @@ impl SharedLocks {
         }
         let Some(known) = self.processes.get_mut(&lock.process) else { return lock };
         let mut place = known.place(lock.addr);
-        if place.is_none() && known.read.is_none_or(|read| read.elapsed() >= REREAD) {
+        if place.is_none() {
+            if known.read.is_some_and(|read| read.elapsed() < REREAD) {
+                // Its mapping may be newer than that.
+                return lock;
+            }
             known.look();
             place = known.place(lock.addr);
         }
@@ -142,6 +146,19 @@ mod tests {
         assert_eq!(shared.of(lock(1, 0x7f09)), lock(2, 0x6009), "whoever was first");
         assert_eq!(shared.of(lock(1, 0x55e4)), lock(1, 0x55e4), "private memory");
         assert_eq!(shared.of(lock(3, 0x6008)), lock(3, 0x6008), "a process that is not known");
+    }
+
+    #[test]
+    fn a_mapping_newer_than_the_last_look_is_found_later() {
+        let mut shared = SharedLocks::default();
+        let known = |maps| Known { pid: u32::MAX, areas: areas(maps), read: Some(Instant::now()) };
+        shared.processes.insert(Process(1), known(MAPS));
+        shared.processes.insert(Process(2), known(b""));
+        let lock = |process, addr| Lock { process: Process(process), addr };
+        assert_eq!(shared.of(lock(1, 0x7f20)), lock(1, 0x7f20));
+        assert_eq!(shared.of(lock(2, 0x6000)), lock(2, 0x6000), "too soon to look again");
+        shared.processes.insert(Process(2), known(b"6000-6010 rw-s 00000000 00:15 9 /dev/shm/pool\n"));
+        assert_eq!(shared.of(lock(2, 0x6000)), lock(1, 0x7f20));
     }
 
     #[test]

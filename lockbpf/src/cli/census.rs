@@ -50,12 +50,12 @@ impl Census {
 
     /// Makes one lock of those that processes share.
     pub(super) fn unite(&mut self, harvest: &mut Harvest) {
-        self.shared.refresh();
         harvest.rename_locks(|lock| self.shared.of(lock));
     }
 
-    /// Takes note of what the observed processes have loaded since.
+    /// Takes note of what the observed processes have loaded and share since.
     pub(super) fn refresh(&mut self) {
+        self.shared.refresh();
         for &process in self.processes.keys() {
             self.symbols.refresh(process);
         }
