@@ -129,8 +129,6 @@ pub struct Image {
     pub headers: Headers,
     /// Whose C library it contains.
     pub libc: Libc,
-    /// Build id, if it has one.
-    pub build_id: Option<Vec<u8>>,
     /// Whether it has a symbol table that defines anything.
     pub has_symbols: bool,
     /// Each function asked for, in the order asked.
@@ -211,7 +209,6 @@ pub fn locate(data: &[u8], functions: &[Function]) -> Result<Image, ElfError> {
 
     Ok(Image {
         libc: libc_of(&sections, endian, data, |names| names.iter().any(|name| defined(name).is_some()))?,
-        build_id: build_id(segments, endian, data),
         has_symbols: tables.iter().any(|table| !table.0.is_empty()),
         functions: functions.collect(),
         headers,
@@ -290,8 +287,12 @@ fn libc_of(
     })
 }
 
-fn build_id(segments: &[elf::ProgramHeader64<Endianness>], endian: Endianness, data: &[u8]) -> Option<Vec<u8>> {
-    segments.iter().find_map(|segment| {
+/// A file's build id, if it has one.
+#[must_use]
+pub fn build_id(data: &[u8]) -> Option<Vec<u8>> {
+    let header = Header::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    header.program_headers(endian, data).ok()?.iter().find_map(|segment| {
         let mut notes = segment.notes(endian, data).ok()??;
         while let Ok(Some(note)) = notes.next() {
             if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!(Some(image.headers.arch), Arch::host());
         assert_eq!(image.headers.linkage, Linkage::Library);
         assert!(matches!(image.libc, Libc::Glibc(Some(v)) if v >= GlibcVersion::LIBPTHREAD_MERGED), "{:?}", image.libc);
-        assert!(image.has_symbols && !go::is_go(&data[..]) && image.build_id.is_some());
+        assert!(image.has_symbols && !go::is_go(&data[..]) && build_id(&data).is_some());
         for function in FUNCTIONS.iter().filter(|f| f.runtime == Runtime::Glibc) {
             let code = code_of(&image, function.symbol);
             assert!(code.complete && !code.bytes.is_empty());
@@ -434,7 +435,9 @@ mod tests {
         #[test]
         fn damage_never_panics(damage in Damage::any(8)) {
             thread_local!(static SAMPLE: Vec<u8> = compiled(&["-shared", "-fPIC"], "int pthread_mutex_lock(void *m) { return 0; }"));
-            let _ = locate(&damage.of(SAMPLE.with(Clone::clone)), FUNCTIONS);
+            let data = damage.of(SAMPLE.with(Clone::clone));
+            let _ = locate(&data, FUNCTIONS);
+            let _ = build_id(&data);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Looks only, but for a child of its own on which it measures; works without privileges as far as it can.
 
 use super::probing::ProbingReport;
-use crate::capture::elf::{Image, Libc};
+use crate::capture::elf::Libc;
 use crate::capture::feature::{self, Feature, Setting, Support};
 use crate::capture::privilege::{self, Need, Privilege};
 use crate::capture::prologue::{Cost, Reason};
@@ -146,7 +146,6 @@ fn permitted(pids: &[u32], obstacles: &mut Vec<String>) -> Result<Targets, Targe
 
 impl LibraryReport {
     fn new(library: &Library) -> Self {
-        let image = library.image.as_ref();
         let probes = library.sites.iter().map(|site| ProbeReport {
             function: site.function.symbol,
             offset: site.placement.offset,
@@ -158,8 +157,8 @@ impl LibraryReport {
         });
         Self {
             path: library.display.clone(),
-            libc: image.and_then(libc),
-            build_id: image.and_then(|image| image.build_id.as_deref()).map(hex),
+            libc: library.libc.and_then(libc),
+            build_id: library.build_id.as_deref().map(hex),
             pids: library.pids.clone(),
             unusable: library.unusable.as_ref().map(ToString::to_string),
             probes: probes.collect(),
@@ -174,8 +173,8 @@ impl UnusableReport {
     }
 }
 
-fn libc(image: &Image) -> Option<String> {
-    match image.libc {
+fn libc(libc: Libc) -> Option<String> {
+    match libc {
         Libc::Glibc(Some(version)) => Some(format!("glibc {version}")),
         Libc::Glibc(None) => Some("glibc".to_owned()),
         Libc::Musl => Some("musl".to_owned()),

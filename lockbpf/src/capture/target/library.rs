@@ -70,8 +70,10 @@ pub struct Library {
     pub ino: u64,
     /// Processes known to use it.
     pub pids: Vec<u32>,
-    /// What the file says; `None` if it cannot be read.
-    pub image: Option<Image>,
+    /// Whose C library it contains; `None` if it is not looked for one, or cannot be read.
+    pub libc: Option<Libc>,
+    /// Build id, if it has one.
+    pub build_id: Option<Vec<u8>>,
     /// Where its probes go; empty if it is unusable.
     pub sites: Vec<Site>,
     /// What cannot be probed in it.
@@ -81,6 +83,44 @@ pub struct Library {
 }
 
 impl Library {
+    /// Places the probes; returns whether there is anything to probe. The symbols, which may be many, are read only where a C
+    /// library may be among them.
+    fn judge(&mut self, data: &[u8], role: Role) -> Result<bool, Unusable> {
+        let headers = elf::headers(data)?;
+        let has_libc = match role {
+            Role::CLibrary => true,
+            Role::Executable => !matches!(headers.linkage, Linkage::Dynamic { .. }),
+            Role::Library => false,
+        };
+        let host = Arch::host().filter(|host| *host == headers.arch);
+        let go = host.filter(|_| role == Role::Executable).and_then(|arch| go::examine(data, arch));
+        let compiled = host.filter(|_| role != Role::CLibrary).map_or_else(Vec::new, |arch| mangled::sites(data, arch));
+        if !has_libc && go.is_none() && compiled.is_empty() {
+            return Ok(false);
+        }
+        let mut found = Ok(Vec::new());
+        if has_libc {
+            let mut image = elf::locate(data, FUNCTIONS)?;
+            let runtime = if image.libc == Libc::Musl { Runtime::Musl } else { Runtime::Glibc };
+            image.functions.retain(|(function, _)| function.runtime == runtime);
+            if role == Role::CLibrary && is_empty_libpthread(&image) {
+                return Ok(false);
+            }
+            self.missing = missing(&image, role);
+            self.libc = Some(image.libc);
+            found = judge(&image, role, &self.missing).map(|()| sites(&image));
+        }
+        self.build_id = elf::build_id(data);
+        // A cgo program has C functions too, but Go's own locks are what it waits for.
+        match go.unwrap_or(found) {
+            Ok(sites) => self.sites = sites,
+            Err(why) if compiled.is_empty() => return Err(why),
+            Err(_) => {}
+        }
+        self.sites.extend(compiled);
+        Ok(true)
+    }
+
     /// Its probes, at the cheapest correct instructions or at the functions' first ones.
     pub fn probe_sites(&self, at_entry: bool) -> impl Iterator<Item = ProbeSite> {
         self.sites.iter().filter_map(move |site| {
@@ -117,64 +157,30 @@ pub(super) type Verdict = Result<(), Unusable>;
 /// Reads a file and places its probes; `None` for one that has nothing to probe, such as the empty libpthread that glibc has kept
 /// since 2.34.
 pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library> {
-    let read = read(&file.path).map_err(|error| Unusable::Unreadable(error.to_string()));
-    let go = match &read {
-        Ok((_, data)) if role == Role::Executable => Arch::host().and_then(|arch| go::examine(data, arch)),
-        _ => None,
-    };
-    let compiled = match (&read, Arch::host()) {
-        (Ok((_, data)), Some(arch)) if role != Role::CLibrary => mangled::sites(data, arch),
-        _ => Vec::new(),
-    };
-    let (open, image) = match read {
-        Ok((open, data)) => (Some(Arc::new(open)), elf::locate(&data, FUNCTIONS).map_err(Unusable::Elf)),
-        Err(why) => (None, Err(why)),
-    };
     let mut library = Library {
         path: file.path.clone(),
-        open,
+        open: None,
         display: display.to_string_lossy().into_owned(),
         dev: file.dev,
         ino: file.ino,
         pids: Vec::new(),
-        image: None,
+        libc: None,
+        build_id: None,
         sites: Vec::new(),
         missing: Vec::new(),
         unusable: None,
     };
-    match image {
-        Err(why) => library.unusable = Some(why),
-        Ok(mut image) => {
-            let runtime = if image.libc == Libc::Musl { Runtime::Musl } else { Runtime::Glibc };
-            image.functions.retain(|(function, _)| function.runtime == runtime);
-            if role == Role::CLibrary && is_empty_libpthread(&image) {
-                return None;
-            }
-            let has_libc = match role {
-                Role::CLibrary => true,
-                Role::Executable => !matches!(image.headers.linkage, Linkage::Dynamic { .. }),
-                Role::Library => false,
-            };
-            if !has_libc && go.is_none() && compiled.is_empty() {
-                return None;
-            }
-            if has_libc {
-                library.missing = missing(&image, role);
-            }
-            let found = match go {
-                // A cgo program has C functions too, but Go's own locks are what it waits for.
-                Some(sites) if Some(image.headers.arch) == Arch::host() => sites,
-                _ if !has_libc => Ok(Vec::new()),
-                _ => judge(&image, role, &library.missing).map(|()| sites(&image)),
-            };
-            match found {
-                Ok(sites) => library.sites = sites,
-                Err(why) if compiled.is_empty() => library.unusable = Some(why),
-                Err(_) => {}
-            }
-            library.sites.extend(compiled);
-            library.image = Some(image);
+    let judged = match read(&file.path) {
+        Ok((open, data)) => {
+            library.open = Some(Arc::new(open));
+            library.judge(&data, role)
         }
+        Err(error) => Err(Unusable::Unreadable(error.to_string())),
+    };
+    match judged {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(why) => library.unusable = Some(why),
     }
     Some(library)
 }
@@ -256,7 +262,6 @@ mod tests {
         Image {
             headers: Headers { arch: Arch::host().unwrap(), linkage: Linkage::Library },
             libc,
-            build_id: None,
             has_symbols: true,
             functions: of(Runtime::Glibc).map(|f| (f, found(&f))).collect(),
         }

@@ -301,8 +301,9 @@ mod tests {
         let functions = FUNCTIONS.iter().filter(|f| f.runtime == Runtime::Glibc).count();
         assert_eq!((library.pids.as_slice(), library.sites.len()), (&[pid][..], functions));
         assert!(library.missing.is_empty() && library.unusable.is_none() && !library.path.starts_with("/proc"));
+        let image = elf::locate(&std::fs::read(&library.path).unwrap(), FUNCTIONS).unwrap();
         for site in &library.sites {
-            let code = library.image.as_ref().unwrap().functions.iter().find_map(|(f, found)| match found {
+            let code = image.functions.iter().find_map(|(f, found)| match found {
                 Found::Code(code) if *f == site.function => Some(code),
                 _ => None,
             });
