@@ -3,7 +3,7 @@
 use super::super::schema::{
     BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LockEntry, Ns, Place, Report, ThreadId, WaiterEntry,
 };
-use super::over::{Key, LockIds, Over, by_key, grouped};
+use super::over::{Key, LockIds, Over};
 
 /// Culprits and chains listed.
 const MAX_CULPRITS: usize = 5;
@@ -33,29 +33,15 @@ pub(super) fn causes<T>(all: &Over<'_, T>, of: impl Fn(&T) -> Option<CausesEntry
     })
 }
 
-/// What `of` finds in each of several, put together by key.
-fn within<'a, T, U: 'a, R>(
-    all: &Over<'a, T>,
-    of: impl Fn(&'a T) -> &'a [U],
-    key: impl Fn(&U) -> Key,
-    combine: impl Fn(&Over<'_, U>) -> R,
-) -> Vec<R> {
-    let things = all.things().flat_map(|(run, thing)| of(thing).iter().map(move |inner| (run, inner)));
-    let groups = by_key(things, key);
-    groups.iter().filter_map(|group| Over::new(group, all.runs())).map(|over| combine(&over)).collect()
-}
-
 /// The waiting sites of a lock.
 pub(super) fn waiters(all: &Over<'_, LockEntry>) -> Vec<WaiterEntry> {
     let recorded = all.ns(|l| l.recorded_wait_ns);
-    let mut waiters = within(
-        all,
+    let mut waiters = all.within(
         |l| &l.waiters,
         |w| vec![place(&w.place)],
         |all| {
             let wait = all.ns(|w| w.wait_ns);
-            let mut blamed = within(
-                all,
+            let mut blamed = all.within(
                 |w| &w.blamed,
                 |b| vec![place(&b.place), thread(b.tid.as_ref())],
                 |all| {
@@ -82,8 +68,7 @@ pub(super) fn waiters(all: &Over<'_, LockEntry>) -> Vec<WaiterEntry> {
 /// Those to blame for the waiting for a lock.
 pub(super) fn holders(all: &Over<'_, LockEntry>) -> Vec<HolderEntry> {
     let recorded = all.ns(|l| l.recorded_wait_ns);
-    let mut holders = within(
-        all,
+    let mut holders = all.within(
         |l| &l.holders,
         |h| vec![place(&h.place), thread(h.tid.as_ref()), h.lock_name.clone().unwrap_or_default()],
         |all| {
@@ -111,8 +96,7 @@ pub(super) fn chains(all: &Over<'_, LockEntry>) -> Vec<ChainEntry> {
     let links = |c: &ChainEntry| -> Key {
         c.links.iter().flat_map(|l| [l.name.clone(), l.symbol.clone().unwrap_or_default()]).collect()
     };
-    let mut chains = within(
-        all,
+    let mut chains = all.within(
         |l| &l.chains,
         links,
         |all| {
@@ -126,13 +110,11 @@ pub(super) fn chains(all: &Over<'_, LockEntry>) -> Vec<ChainEntry> {
 }
 
 /// Those who cause most waiting, of `recorded` in the mean.
-pub(super) fn culprits(reports: &[Report], recorded: Ns, ids: &LockIds<'_>) -> Vec<CulpritEntry> {
-    let key = |c: &CulpritEntry| vec![place(&c.place), thread(c.tid.as_ref()), c.name.clone()];
-    let groups = grouped(reports, |r| &r.culprits, key);
-    let mut culprits: Vec<CulpritEntry> = groups
-        .iter()
-        .filter_map(|group| Over::new(group, reports.len()))
-        .map(|all| {
+pub(super) fn culprits(all: &Over<'_, Report>, recorded: Ns, ids: &LockIds<'_>) -> Vec<CulpritEntry> {
+    let mut culprits = all.within(
+        |r| &r.culprits,
+        |c| vec![place(&c.place), thread(c.tid.as_ref()), c.name.clone()],
+        |all| {
             let wait = all.ns(|c| c.wait_ns);
             let (run, like) = all.largest_run(|c| c.wait_ns);
             CulpritEntry {
@@ -140,11 +122,11 @@ pub(super) fn culprits(reports: &[Report], recorded: Ns, ids: &LockIds<'_>) -> V
                 wait_ns: wait,
                 nested_ns: all.ns(|c| c.nested_ns),
                 share: wait.share_of(recorded),
-                causes: causes(&all, |c| c.causes),
+                causes: causes(all, |c| c.causes),
                 ..like.clone()
             }
-        })
-        .collect();
+        },
+    );
     culprits.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
     culprits.truncate(MAX_CULPRITS);
     culprits

@@ -15,7 +15,7 @@ mod whole;
 
 use super::schema::{LockEntry, LockSpread, Report, RunsEntry, SCHEMA, SiteEntry, SiteSpread};
 use super::{site, verdict};
-use over::{LockIds, Over, grouped};
+use over::{LockIds, Over};
 
 /// How to combine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,18 +50,18 @@ pub fn combine(mut reports: Vec<Report>, options: &Options) -> Report {
 
 fn several(reports: &[Report], bound: f64) -> Report {
     let runs = reports.len();
+    let Some(all) = Over::new(reports.iter().enumerate().collect(), runs) else { return Report::default() };
     let mut ids = LockIds::default();
-    let mut locks = Vec::new();
-    let groups = grouped(reports, |r| &r.locks, over::lock_key);
-    for group in &groups {
-        let Some(all) = Over::new(group, runs) else { continue };
-        ids.insert(group, &all.largest(|l| l.harm_ns).lock);
-        locks.push(lock(&all, bound));
-    }
+    let mut locks = all.within(
+        |r| &r.locks,
+        over::lock_key,
+        |all| {
+            ids.insert(all, &all.largest(|l| l.harm_ns).lock);
+            lock(all, bound)
+        },
+    );
     locks.sort_by(|a, b| (b.harm_ns, &a.name, &a.lock).cmp(&(a.harm_ns, &b.name, &b.lock)));
-    let groups = grouped(reports, |r| &r.sites, over::site_key);
-    let sites = groups.iter().filter_map(|g| Over::new(g, runs));
-    let mut sites: Vec<_> = sites.map(|all| section(&all, bound, &ids)).collect();
+    let mut sites = all.within(|r| &r.sites, over::site_key, |all| section(all, bound, &ids));
     site::rank(&mut sites);
     let inconclusive = |s: &SiteEntry| s.spread.is_some_and(|spread| spread.inconclusive);
     let mut report = Report {
@@ -73,7 +73,7 @@ fn several(reports: &[Report], bound: f64) -> Report {
         }),
         locks,
         sites,
-        ..whole::report(reports, &ids)
+        ..whole::report(&all, &ids)
     };
     report.verdict = verdict::sentences(&report);
     report

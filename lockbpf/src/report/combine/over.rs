@@ -1,6 +1,6 @@
 //! The same thing in several runs, and means over all of them.
 
-use super::super::schema::{Durations, LockEntry, Ns, Report, SiteEntry};
+use super::super::schema::{Durations, LockEntry, Ns, SiteEntry};
 use crate::estimate::{Figures, Interval};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,39 +27,14 @@ pub(super) fn site_key(site: &SiteEntry) -> Key {
     vec![if is_address(&site.site) { site.symbol.clone() } else { site.site.clone() }]
 }
 
-/// One thing: the runs in which it was seen, and how. Several of one run count together.
-pub(super) type Group<'a, T> = Vec<(usize, &'a T)>;
-
-/// The things that `of` finds in each report, put together by key.
-pub(super) fn grouped<'a, T>(
-    reports: &'a [Report],
-    of: impl Fn(&'a Report) -> &'a [T],
-    key: impl Fn(&T) -> Key,
-) -> Vec<Group<'a, T>> {
-    let all = reports.iter().enumerate().flat_map(|(run, r)| of(r).iter().map(move |thing| (run, thing)));
-    by_key(all, key)
-}
-
-/// Puts things of several runs together by key, in the order of the keys.
-pub(super) fn by_key<'a, T: 'a>(
-    things: impl Iterator<Item = (usize, &'a T)>,
-    key: impl Fn(&T) -> Key,
-) -> Vec<Group<'a, T>> {
-    let mut groups: BTreeMap<Key, Group<'a, T>> = BTreeMap::new();
-    for (run, thing) in things {
-        groups.entry(key(thing)).or_default().push((run, thing));
-    }
-    groups.into_values().collect()
-}
-
 /// What the combined report calls the locks of each run, whose identities may differ.
 #[derive(Debug, Default)]
 pub(super) struct LockIds<'a>(HashMap<(usize, &'a str), &'a str>);
 
 impl<'a> LockIds<'a> {
     /// The locks of a group are called by the identity of one of them.
-    pub(super) fn insert(&mut self, group: &Group<'a, LockEntry>, id: &'a str) {
-        self.0.extend(group.iter().map(|&(run, lock)| ((run, lock.lock.as_str()), id)));
+    pub(super) fn insert(&mut self, group: &Over<'a, LockEntry>, id: &'a str) {
+        self.0.extend(group.things().map(|(run, lock)| ((run, lock.lock.as_str()), id)));
     }
 
     /// The identity of a run's lock in the combined report.
@@ -68,17 +43,35 @@ impl<'a> LockIds<'a> {
     }
 }
 
-/// One thing over all runs.
+/// One thing over all runs: those in which it was seen, and how. Several of one run count together.
 pub(super) struct Over<'a, T> {
     first: (usize, &'a T),
-    things: &'a [(usize, &'a T)],
+    things: Vec<(usize, &'a T)>,
     runs: usize,
 }
 
 impl<'a, T> Over<'a, T> {
     /// A thing over so many runs. Groups are never empty; one that is yields nothing.
-    pub(super) fn new(things: &'a [(usize, &'a T)], runs: usize) -> Option<Self> {
-        things.first().map(|&first| Self { first, things, runs })
+    pub(super) fn new(things: Vec<(usize, &'a T)>, runs: usize) -> Option<Self> {
+        let first = *things.first()?;
+        Some(Self { first, things, runs })
+    }
+
+    /// The things that `of` finds in each, put together by key, in the order of the keys.
+    pub(super) fn within<U: 'a, R>(
+        &self,
+        of: impl Fn(&'a T) -> &'a [U],
+        key: impl Fn(&U) -> Key,
+        combine: impl FnMut(&Over<'a, U>) -> R,
+    ) -> Vec<R> {
+        let mut groups: BTreeMap<Key, Vec<(usize, &'a U)>> = BTreeMap::new();
+        for (run, thing) in self.things() {
+            for inner in of(thing) {
+                groups.entry(key(inner)).or_default().push((run, inner));
+            }
+        }
+        let groups: Vec<_> = groups.into_values().filter_map(|group| Over::new(group, self.runs)).collect();
+        groups.iter().map(combine).collect()
     }
 
     /// The things, and in which run each was.

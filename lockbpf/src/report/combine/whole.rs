@@ -5,28 +5,26 @@ use super::super::schema::{
     PathLockEntry, QualityEntry, Report, SCHEMA, ThreadEntry, Totals,
 };
 use super::blame;
-use super::over::{Key, LockIds, Over, grouped};
+use super::over::{Key, LockIds, Over};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything but locks, critical sections and the verdict.
-pub(super) fn report(reports: &[Report], ids: &LockIds<'_>) -> Report {
-    let things: Vec<_> = reports.iter().enumerate().collect();
-    let Some(all) = Over::new(&things, reports.len()) else { return Report::default() };
-    let totals = totals(&all);
-    let mut quality = quality(&all);
-    if reports.iter().any(|r| r.graph.is_some()) {
+pub(super) fn report(all: &Over<'_, Report>, ids: &LockIds<'_>) -> Report {
+    let totals = totals(all);
+    let mut quality = quality(all);
+    if all.any(|r| r.graph.is_some()) {
         quality.notes.push("The graph is not shown for several runs.".to_owned());
     }
     Report {
         schema: SCHEMA.to_owned(),
-        selection: reports.first().and_then(|r| r.selection.clone()),
-        deadlocks: reports.iter().flat_map(|r| r.deadlocks.iter().cloned()).collect(),
-        culprits: blame::culprits(reports, totals.recorded_wait_ns, ids),
-        threads: threads(reports),
-        critical_path: critical_path(&all),
-        inversions: inversions(reports),
-        conditions: conditions(reports),
-        futexes: futexes(reports),
+        selection: all.things().next().and_then(|(_, r)| r.selection.clone()),
+        deadlocks: all.things().flat_map(|(_, r)| r.deadlocks.iter().cloned()).collect(),
+        culprits: blame::culprits(all, totals.recorded_wait_ns, ids),
+        threads: threads(all),
+        critical_path: critical_path(all),
+        inversions: inversions(all),
+        conditions: conditions(all),
+        futexes: futexes(all),
         totals,
         quality,
         ..Report::default()
@@ -49,12 +47,11 @@ fn totals(all: &Over<'_, Report>) -> Totals {
 }
 
 /// Threads of one id and name are one.
-fn threads(reports: &[Report]) -> Vec<ThreadEntry> {
-    let groups = grouped(reports, |r| &r.threads, |t| vec![t.tid.to_string(), t.comm.clone()]);
-    let mut threads: Vec<_> = groups
-        .iter()
-        .filter_map(|group| Over::new(group, reports.len()))
-        .map(|all| ThreadEntry {
+fn threads(all: &Over<'_, Report>) -> Vec<ThreadEntry> {
+    let mut threads = all.within(
+        |r| &r.threads,
+        |t| vec![t.tid.to_string(), t.comm.clone()],
+        |all| ThreadEntry {
             wait_ns: all.ns(|t| t.wait_ns),
             kernel_wait_ns: all.ns(|t| t.kernel_wait_ns),
             held_union_ns: all.ns(|t| t.held_union_ns),
@@ -62,8 +59,8 @@ fn threads(reports: &[Report]) -> Vec<ThreadEntry> {
             acquisitions: all.count(|t| t.acquisitions),
             estimated: all.any(|t| t.estimated),
             ..all.largest(|t| t.wait_ns).clone()
-        })
-        .collect();
+        },
+    );
     threads.sort_by(|a, b| (b.wait_ns, &a.tid, &a.comm).cmp(&(a.wait_ns, &b.tid, &b.comm)));
     threads
 }
@@ -73,20 +70,15 @@ fn critical_path(all: &Over<'_, Report>) -> Option<CriticalPathEntry> {
     let of = |r: &Report, part: fn(&CriticalPathEntry) -> Ns| r.critical_path.as_ref().map(part).unwrap_or_default();
     let length = all.ns(|r| of(r, |p| p.length_ns));
     let waiting = all.ns(|r| of(r, |p| p.waiting_ns));
-    let mut by_name: BTreeMap<&str, Vec<(usize, &PathLockEntry)>> = BTreeMap::new();
-    for (run, path) in all.things().filter_map(|(run, r)| Some((run, r.critical_path.as_ref()?))) {
-        for lock in &path.locks {
-            by_name.entry(&lock.name).or_default().push((run, lock));
-        }
-    }
-    let overs = by_name.values().filter_map(|group| Over::new(group, all.runs()));
-    let mut locks: Vec<_> = overs
-        .map(|all| {
+    let mut locks = all.within(
+        |r| r.critical_path.as_ref().map(|path| &path.locks[..]).unwrap_or_default(),
+        |l| vec![l.name.clone()],
+        |all| {
             let wait = all.ns(|l| l.wait_ns);
             let hops = all.count(|l| l.hops);
             PathLockEntry { wait_ns: wait, share: wait.share_of(length), hops, ..all.largest(|l| l.wait_ns).clone() }
-        })
-        .collect();
+        },
+    );
     locks.sort_by(|a, b| (b.wait_ns, &a.name).cmp(&(a.wait_ns, &b.name)));
     all.any(|r| r.critical_path.is_some()).then(|| CriticalPathEntry {
         start_ns: Ns::default(),
@@ -101,7 +93,7 @@ fn critical_path(all: &Over<'_, Report>) -> Option<CriticalPathEntry> {
 }
 
 /// Each circle of lock orders once.
-fn inversions(reports: &[Report]) -> Vec<InversionEntry> {
+fn inversions(all: &Over<'_, Report>) -> Vec<InversionEntry> {
     let mut seen = BTreeSet::new();
     let names = |i: &InversionEntry| -> Vec<[String; 4]> {
         i.orders
@@ -109,16 +101,15 @@ fn inversions(reports: &[Report]) -> Vec<InversionEntry> {
             .map(|o| [&o.outer_name, &o.outer_symbol, &o.inner_name, &o.inner_symbol].map(String::clone))
             .collect()
     };
-    reports.iter().flat_map(|r| &r.inversions).filter(|i| seen.insert(names(i))).cloned().collect()
+    all.things().flat_map(|(_, r)| &r.inversions).filter(|i| seen.insert(names(i))).cloned().collect()
 }
 
-fn conditions(reports: &[Report]) -> Vec<ConditionEntry> {
+fn conditions(all: &Over<'_, Report>) -> Vec<ConditionEntry> {
     let key = |c: &ConditionEntry| vec![c.comm.clone().unwrap_or_default(), c.name.clone()];
-    let groups = grouped(reports, |r| &r.conditions, key);
-    let mut conditions: Vec<_> = groups
-        .iter()
-        .filter_map(|group| Over::new(group, reports.len()))
-        .map(|all| ConditionEntry {
+    let mut conditions = all.within(
+        |r| &r.conditions,
+        key,
+        |all| ConditionEntry {
             waits: all.count(|c| c.waits),
             timeouts: all.count(|c| c.timeouts),
             errors: all.count(|c| c.errors),
@@ -130,19 +121,18 @@ fn conditions(reports: &[Report]) -> Vec<ConditionEntry> {
             wake_latency_ns: all.durations(|c| Some((c.wake_latency_ns, c.woken))).unwrap_or_default(),
             waiting_now: all.count(|c| c.waiting_now),
             ..all.largest(|c| c.idle_ns.sum).clone()
-        })
-        .collect();
+        },
+    );
     conditions.sort_by(|a, b| (b.idle_ns.sum, &a.name).cmp(&(a.idle_ns.sum, &b.name)));
     conditions
 }
 
-fn futexes(reports: &[Report]) -> Vec<FutexEntry> {
+fn futexes(all: &Over<'_, Report>) -> Vec<FutexEntry> {
     let key = |f: &FutexEntry| vec![f.comm.clone().unwrap_or_default(), f.name.clone()];
-    let groups = grouped(reports, |r| &r.futexes, key);
-    let mut futexes: Vec<_> = groups
-        .iter()
-        .filter_map(|group| Over::new(group, reports.len()))
-        .map(|all| FutexEntry {
+    let mut futexes = all.within(
+        |r| &r.futexes,
+        key,
+        |all| FutexEntry {
             counts: FutexCounts {
                 slept: all.count(|f| f.counts.slept),
                 again: all.count(|f| f.counts.again),
@@ -155,8 +145,8 @@ fn futexes(reports: &[Report]) -> Vec<FutexEntry> {
             wait_ns: all.durations(|f| Some((f.wait_ns, f.counts.slept))).unwrap_or_default(),
             waiting_now: all.count(|f| f.waiting_now),
             ..all.largest(|f| f.wait_ns.sum).clone()
-        })
-        .collect();
+        },
+    );
     futexes.sort_by(|a, b| (b.wait_ns.sum, &a.name).cmp(&(a.wait_ns.sum, &b.name)));
     futexes
 }
