@@ -14,6 +14,7 @@ use crate::state::{Instance, Observer};
 use crate::sums::SiteSums;
 use crate::totals::Totals;
 use crate::units::{Nanos, Time};
+use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
 use std::collections::HashMap;
 
@@ -75,6 +76,8 @@ struct Sums {
     totals: Option<Totals>,
     barriers: Barriers,
     open: Vec<OpenWait>,
+    /// Waits beyond those listed in `open`.
+    unlisted: u64,
 }
 
 impl Analyst {
@@ -143,22 +146,31 @@ impl Analyst {
         }
         let orders = if harvest.orders.is_empty() { self.graph.orders() } else { harvest.orders };
         let findings = self.graph.finish(end, &mut self.sums);
-        let Sums { totals, barriers, open } = self.sums;
+        let Sums { totals, barriers, open, unlisted } = self.sums;
         let mut quality = harvest.quality;
         quality.events = self.events;
         quality.late += self.sorter.late();
         let mut threads = self.exited;
         threads.extend(harvest.threads);
         let mut sums: Vec<SiteSums> = harvest.sums.iter().map(SiteSums::from).collect();
-        let open_waits = if harvest.open_waits.is_empty() { open } else { harvest.open_waits };
+        let mut lost = |cause: Counter, n: u64| {
+            if n > 0 {
+                *quality.counters.entry(cause.name()).or_default() += n;
+            }
+        };
+        let open_waits = if harvest.open_waits.is_empty() {
+            lost(Counter::WaitsFull, unlisted);
+            open
+        } else {
+            harvest.open_waits
+        };
+        let mut beyond = barriers.beyond().count;
         if let Some(totals) = totals.filter(|_| sums.is_empty()) {
             sums = totals.sites();
             threads = totals.threads();
-            let beyond = totals.beyond().count;
-            if beyond > 0 {
-                quality.counters.insert(lockbpf_common::counter::Counter::SumsFull.name(), beyond);
-            }
+            beyond += totals.beyond().count;
         }
+        lost(Counter::SumsFull, beyond);
         sums.extend(barriers.sums());
         if let Some(estimates) = &harvest.estimates {
             estimate::apply(estimates, &mut sums, &mut threads);
@@ -220,7 +232,9 @@ impl Observer for Sums {
     }
 
     fn open(&mut self, instance: &Instance, end: Time) {
-        if instance.acquire.is_none() && self.open.len() < MAX_OPEN {
+        if instance.acquire.is_none() && self.open.len() >= MAX_OPEN {
+            self.unlisted += 1;
+        } else if instance.acquire.is_none() {
             self.open.push(OpenWait {
                 tid: instance.tid,
                 lock: instance.lock,
@@ -281,5 +295,33 @@ fn list_exited(exited: &mut Vec<ThreadTotals>, totals: ThreadTotals) {
         ] {
             *sum = Nanos(sum.0.saturating_add(add.0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Lock, Site};
+
+    #[test]
+    fn open_waits_beyond_those_listed_are_counted() {
+        let mut analyst = Analyst::new(Options::default());
+        for n in 0..MAX_OPEN as u32 + 5 {
+            let process = Process(0);
+            let attempt = Attempt {
+                lock: Lock { process, addr: u64::from(n) },
+                site: Site { process, addr: 9 },
+                shared: false,
+                kind: LockKind::Mutex,
+                owner: None,
+                stack: None,
+                contended: Some(true),
+            };
+            let (time, tid) = (Time(u64::from(n)), Tid(n + 1));
+            analyst.take(Event::Step(Op { time, tid, process, action: Action::Attempt(attempt) }));
+        }
+        let observation = analyst.finish(Closing::default());
+        assert_eq!(observation.open_waits.len(), MAX_OPEN);
+        assert_eq!(observation.quality.counters.get(Counter::WaitsFull.name()), Some(&5));
     }
 }

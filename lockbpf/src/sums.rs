@@ -3,9 +3,16 @@
 use crate::histogram::Histogram;
 use crate::id::{Lock, Process, Site, StackId};
 use crate::op::LockKind;
+use crate::tally::Tally;
 use crate::units::{Nanos, Time};
+use foldhash::fast::RandomState;
 use lockbpf_common::kind::Via;
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Rows that are told apart: as many as the kernel's map has.
+pub const MAX_ROWS: usize = 32_768;
 
 /// Durations, as far as sums keep them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,5 +169,45 @@ impl From<&KernelSums> for SiteSums {
             stack: StackId::from_raw(s.stack),
             ..Self::new(k.lock, k.site, k.via, Time(s.first_ns))
         }
+    }
+}
+
+/// Sums added up here, by lock, site and call. Bounded; what finds no room is counted.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    rows: HashMap<(Lock, Site, Via), SiteSums, RandomState>,
+    beyond: Tally,
+}
+
+impl Rows {
+    /// The sums to which an occurrence belongs; without room it is counted apart, with its wait.
+    pub fn row(&mut self, key: (Lock, Site, Via), first: Time, wait: Nanos) -> Option<&mut SiteSums> {
+        let known = self.rows.len();
+        match self.rows.entry(key) {
+            Entry::Occupied(entry) => {
+                let sums = entry.into_mut();
+                sums.first = sums.first.min(first);
+                Some(sums)
+            }
+            Entry::Vacant(_) if known >= MAX_ROWS => {
+                self.beyond.add(wait);
+                None
+            }
+            Entry::Vacant(entry) => Some(entry.insert(SiteSums::new(key.0, key.1, key.2, first))),
+        }
+    }
+
+    /// All of them, in the order of their first operations.
+    #[must_use]
+    pub fn sums(&self) -> Vec<SiteSums> {
+        let mut sums: Vec<SiteSums> = self.rows.values().cloned().collect();
+        sums.sort_unstable_by_key(|s| (s.first, s.lock, s.site, s.via));
+        sums
+    }
+
+    /// Occurrences for which there was no room, and what they waited.
+    #[must_use]
+    pub fn beyond(&self) -> Tally {
+        self.beyond
     }
 }

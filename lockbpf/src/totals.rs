@@ -7,7 +7,7 @@ use crate::event::ThreadTotals;
 use crate::id::{Lock, Process, Site, Tid};
 use crate::op::{Action, Failure, Op, Released};
 use crate::state::{Instance, Observer};
-use crate::sums::SiteSums;
+use crate::sums::{Rows, SiteSums};
 use crate::tally::Tally;
 use crate::units::{Nanos, Time};
 use foldhash::fast::RandomState;
@@ -15,20 +15,15 @@ use lockbpf_common::kind::{Via, mutex_kind};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Rows of lock × site: as many as the kernel's map has.
-pub const MAX_SITES: usize = 32_768;
 /// Threads summed one by one.
 pub const MAX_THREADS: usize = 65_536;
-
-type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// Sums of everything so far. Gets sections from the machines as an [`Observer`], and the steps themselves, of which it
 /// needs those that are no part of a section ([`Totals::step`]).
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    sites: Map<(Lock, Site, Via), SiteSums>,
-    threads: Map<Tid, Thread>,
-    beyond: Tally,
+    sites: Rows,
+    threads: HashMap<Tid, Thread, RandomState>,
     last: Time,
 }
 
@@ -58,7 +53,7 @@ impl Totals {
                 let idle = self.thread(op.tid, op.process).and_then(|thread| thread.idle.take());
                 if let Some((condition, site, since)) = idle {
                     let wait = op.time.since(since);
-                    if let Some(sums) = self.site((condition, site, Via::CondWait), since, wait) {
+                    if let Some(sums) = self.sites.row((condition, site, Via::CondWait), since, wait) {
                         sums.mutex_kind = mutex_kind::IS_CONDVAR;
                         sums.acquisitions += 1;
                         sums.wait.add(wait);
@@ -82,9 +77,7 @@ impl Totals {
     /// Sums by lock and site, in the order of their first operations.
     #[must_use]
     pub fn sites(&self) -> Vec<SiteSums> {
-        let mut sums: Vec<SiteSums> = self.sites.values().cloned().collect();
-        sums.sort_unstable_by_key(|s| (s.first, s.lock, s.site, s.via));
-        sums
+        self.sites.sums()
     }
 
     /// Sums by thread, in the order of their numbers, as of the last step: time with a lock that is still held counts up
@@ -100,7 +93,7 @@ impl Totals {
     /// what they waited.
     #[must_use]
     pub fn beyond(&self) -> Tally {
-        self.beyond
+        self.sites.beyond()
     }
 
     fn as_of_now(&self, thread: &Thread) -> ThreadTotals {
@@ -136,26 +129,9 @@ impl Totals {
         }
     }
 
-    /// The sums to which an occurrence belongs; without room it is counted apart, with its wait.
-    fn site(&mut self, key: (Lock, Site, Via), first: Time, wait: Nanos) -> Option<&mut SiteSums> {
-        let known = self.sites.len();
-        match self.sites.entry(key) {
-            Entry::Occupied(entry) => {
-                let sums = entry.into_mut();
-                sums.first = sums.first.min(first);
-                Some(sums)
-            }
-            Entry::Vacant(_) if known >= MAX_SITES => {
-                self.beyond.add(wait);
-                None
-            }
-            Entry::Vacant(entry) => Some(entry.insert(SiteSums::new(key.0, key.1, key.2, first))),
-        }
-    }
-
     fn section(&mut self, i: &Instance, at: Time, wait: Nanos) -> Option<&mut SiteSums> {
         let first = i.attempt.or(i.acquire).unwrap_or(at);
-        let sums = self.site((i.lock, i.site.unwrap_or_default(), Via::Lock), first, wait)?;
+        let sums = self.sites.row((i.lock, i.site.unwrap_or_default(), Via::Lock), first, wait)?;
         sums.kind = i.kind;
         sums.stack = sums.stack.or(i.stack);
         Some(sums)
@@ -233,6 +209,7 @@ impl Observer for Totals {
 mod tests {
     use super::*;
     use crate::op::LockKind;
+    use crate::sums::MAX_ROWS;
 
     const SITE: Site = Site { process: Process(0), addr: 9 };
 
@@ -328,11 +305,11 @@ mod tests {
     #[test]
     fn rows_are_bounded_and_the_rest_is_counted() {
         let mut totals = Totals::default();
-        for n in 0..MAX_SITES as u64 + 3 {
+        for n in 0..MAX_ROWS as u64 + 3 {
             section(&mut totals, 1, n, [0, 1, 1]);
         }
-        assert_eq!(totals.sites().len(), MAX_SITES);
+        assert_eq!(totals.sites().len(), MAX_ROWS);
         assert_eq!(totals.beyond(), Tally { count: 3, time: Nanos(3) });
-        assert_eq!(totals.threads()[0].acquisitions, MAX_SITES as u64 + 3);
+        assert_eq!(totals.threads()[0].acquisitions, MAX_ROWS as u64 + 3);
     }
 }
