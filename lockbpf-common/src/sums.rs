@@ -7,32 +7,16 @@ pub const BUCKETS: usize = 36;
 #[must_use]
 #[inline(always)]
 pub const fn bucket(ns: u64) -> usize {
-    // A comparison tree: eBPF has no count-leading-zeros instruction.
-    let mut v = ns;
-    let mut b = 0;
-    if v >> 32 != 0 {
-        v >>= 32;
-        b += 32;
-    }
-    if v >> 16 != 0 {
-        v >>= 16;
-        b += 16;
-    }
-    if v >> 8 != 0 {
-        v >>= 8;
-        b += 8;
-    }
-    if v >> 4 != 0 {
-        v >>= 4;
-        b += 4;
-    }
-    if v >> 2 != 0 {
-        v >>= 2;
-        b += 2;
-    }
-    if v >> 1 != 0 {
-        b += 1;
-    }
+    // eBPF has no count-leading-zeros instruction. All bits below the highest one are set, and counted: without a branch, each of
+    // which would double what the verifier has to follow.
+    let mut v = ns | 1;
+    v |= v >> 1;
+    v |= v >> 2;
+    v |= v >> 4;
+    v |= v >> 8;
+    v |= v >> 16;
+    v |= v >> 32;
+    let b = v.count_ones() as usize - 1;
     if b >= BUCKETS { BUCKETS - 1 } else { b }
 }
 

@@ -70,9 +70,10 @@ fn holds(t: &Thread) -> u32 {
     0
 }
 
-/// Whether a lock is in the focus, or a site, which then brings its lock in.
+/// Whether a lock is in the focus, or a site, which then brings its lock in. Global.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn within(process: u32, lock: u64, site: u64) -> u32 {
+extern "C" fn within(process: u32, lock: u64, site: u64) -> u32 {
     if listed(process, lock) {
         return 1;
     }

@@ -58,9 +58,10 @@ fn take(ctx: *mut c_void, process: u32, at_release: u32, compare: bool) -> i32 {
     copy(process, stack_pointer, frames, at_release)
 }
 
-/// The stack's number, if it was unwound before; else a negative one.
+/// The stack's number, if it was unwound before; else a negative one. Global.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
+extern "C" fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
     let mut way = 0;
     while way < WAYS {
         let Some(known) = KNOWN_STACKS.get_ptr(KnownKey { ip, process, place: place(stack_pointer, way) }) else {
@@ -96,9 +97,10 @@ fn is_at(known: &KnownStack, stack_pointer: u64) -> bool {
     true
 }
 
-/// Copies the stack. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be none.
+/// Copies the stack. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be none. Global.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn copy(process: u32, stack_pointer: u64, frames: i32, at_release: u32) -> i32 {
+extern "C" fn copy(process: u32, stack_pointer: u64, frames: i32, at_release: u32) -> i32 {
     let copied = SERIALS.get(SERIAL_COPY).copied().unwrap_or(u64::MAX);
     let limit = COPY_LIMIT.get(0).copied().unwrap_or(0);
     if copied >= limit.min(u64::from(MAX_COPIES)) {

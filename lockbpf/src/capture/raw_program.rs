@@ -41,6 +41,9 @@ pub(super) enum RawError {
     /// The kernel refused the link.
     #[error("failed to attach: {0}")]
     Link(#[from] io::Error),
+    /// The kernel refused the object's types.
+    #[error("failed to load the programs' types: {0}")]
+    Types(#[source] io::Error),
 }
 
 fn log_tail(log: &str) -> String {
@@ -88,6 +91,18 @@ struct ProgLoad {
     attach_btf_id: u32,
 }
 
+/// A prefix of `union bpf_attr` for `BPF_BTF_LOAD`.
+#[repr(C)]
+#[derive(Default)]
+struct BtfLoad {
+    btf: u64,
+    btf_log_buf: u64,
+    btf_size: u32,
+    btf_log_size: u32,
+    btf_log_level: u32,
+    reserved: u32,
+}
+
 /// A prefix of `union bpf_attr` for `BPF_RAW_TRACEPOINT_OPEN`.
 #[repr(C)]
 #[derive(Default)]
@@ -112,6 +127,10 @@ pub(super) fn load<'a>(
     let named = fds.iter().filter_map(|&(name, fd)| Some((name, fd, definitions.get(name)?)));
     object.relocate_maps(named, &text).map_err(|e| unprepared(&e))?;
     object.relocate_calls(&text).map_err(|e| unprepared(&e))?;
+    let types = match aya::features().btf().map(|features| object.fixup_and_sanitize_btf(features)).transpose() {
+        Ok(types) => types.flatten().map(load_types).transpose().map_err(RawError::Types)?,
+        Err(error) => return Err(unprepared(&error)),
+    };
     let code = object
         .programs
         .get(program)
@@ -132,6 +151,14 @@ pub(super) fn load<'a>(
         attach_btf_id,
         ..ProgLoad::default()
     };
+    // By these the verifier knows the global functions, each of which it verifies once, whoever calls it.
+    let functions = code.func_info.func_info_bytes();
+    if let Some(types) = &types {
+        attr.prog_btf_fd = types.as_raw_fd() as u32;
+        attr.func_info = functions.as_ptr() as u64;
+        attr.func_info_cnt = code.func_info.len() as u32;
+        attr.func_info_rec_size = code.func_info_rec_size as u32;
+    }
     for (to, from) in attr.prog_name.iter_mut().take(15).zip(program.bytes()) {
         *to = from;
     }
@@ -146,6 +173,13 @@ pub(super) fn load<'a>(
             RawError::Load { program, source, log: String::from_utf8_lossy(&log[..end]).into_owned() }
         })
     })
+}
+
+/// Hands the object's types to the kernel.
+fn load_types(types: &aya_obj::btf::Btf) -> io::Result<OwnedFd> {
+    let bytes = types.to_bytes();
+    let attr = BtfLoad { btf: bytes.as_ptr() as u64, btf_size: bytes.len() as u32, ..BtfLoad::default() };
+    bpf(bpf_cmd::BPF_BTF_LOAD, &attr)
 }
 
 /// Attaches a loaded program of [`Kind::Tracepoint`] to its tracepoint, until the descriptor is closed.
