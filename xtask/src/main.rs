@@ -10,6 +10,7 @@ mod arch;
 mod bench;
 mod bpf_linker;
 mod build_ebpf;
+mod cc;
 mod compile;
 mod debian;
 mod fuzz;

@@ -1,26 +1,25 @@
 //! `bench attach`: how long `--system-wide` takes until it observes, and to end, beside many processes that sleep.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{build::Lockbpf, child::Child, interrupt, machine::Machine, result, stats::Spread, usage::cpu_time};
-use crate::process;
+use super::{
+    build::Lockbpf, child::Child, interrupt, machine::Machine, result::Output, stats::Spread, usage::cpu_time,
+};
+use crate::cc;
 
 /// Value of [`Results::schema`]: changes when a field changes its meaning or goes away.
 const SCHEMA: &str = "lockbpf.bench-attach/1";
 const SOURCE: &str = include_str!("sleeper.c");
-/// How long the compiler may take.
-const COMPILER_LIMIT: Duration = Duration::from_secs(60);
 /// Programs that are the same, each a file of its own, beside a static one.
 const DYNAMIC: usize = 4;
 /// Threads of each process.
@@ -37,9 +36,8 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Arguments of `bench attach`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write the figures to this file, too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// Once at each point instead of several times
     #[arg(long)]
     quick: bool,
@@ -83,10 +81,7 @@ struct Sleepers(Vec<std::process::Child>);
 /// # Errors
 /// lockbpf cannot be built, the benchmark was interrupted, or the figures cannot be written.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
-    let machine = Machine::look();
-    println!("{machine}");
-    machine.warning().iter().for_each(|warning| println!("{warning}"));
+    let machine = Machine::look_as_root()?;
     let lockbpf = Lockbpf::build()?;
     interrupt::watch()?;
     let programs = Programs::compile()?;
@@ -99,9 +94,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     println!("\n{}\n{}", table(&results.points), verdict(&results.points));
-    if let Some(path) = &args.json {
-        result::write(path, &results)?;
-    }
+    args.output.write(&results)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,15 +127,7 @@ fn beyond_slots(report: &str) -> Result<u64> {
 impl Programs {
     fn compile() -> Result<Self> {
         let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
-        let source = dir.path().join("sleeper.c");
-        fs::write(&source, SOURCE).with_context(|| format!("failed to write {}", source.display()))?;
-        let compile = |name: &str, more: &[&str]| -> Result<PathBuf> {
-            let path = dir.path().join(name);
-            let mut compiler = Command::new("cc");
-            compiler.args(["-std=gnu11", "-O2", "-Wall", "-pthread"]).args(more).arg("-o").arg(&path).arg(&source);
-            process::output(&mut compiler, COMPILER_LIMIT)?;
-            Ok(path)
-        };
+        let compile = |name: &str, more: &[&str]| cc::compile_text(SOURCE, dir.path(), name, more);
         let mut paths = vec![compile("static", &["-static"])?];
         for i in 0..DYNAMIC {
             paths.push(compile(&format!("dynamic-{i}"), &[])?);

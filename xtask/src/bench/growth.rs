@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
     process::{Command, ExitCode},
     time::{Duration, Instant},
 };
@@ -19,7 +18,7 @@ use super::{
     interrupt,
     locker::{Done, Kind, Locker, Program},
     machine::Machine,
-    result,
+    result::Output,
     server::Loaded as _,
     stats::{Spread, ratio},
     usage::{Objects, cpu_time, peak_rss},
@@ -38,9 +37,8 @@ const REST_LIMIT: Duration = Duration::from_secs(20);
 /// Arguments of `bench growth`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write the figures to this file, too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// One short window at each point instead of several; enough to see that everything works
     #[arg(long)]
     quick: bool,
@@ -127,10 +125,7 @@ struct Observed {
 /// # Errors
 /// lockbpf cannot be built, the benchmark was interrupted, or the figures cannot be written.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
-    let machine = Machine::look();
-    println!("{machine}");
-    machine.warning().iter().for_each(|warning| println!("{warning}"));
+    let machine = Machine::look_as_root()?;
     let lockbpf = Lockbpf::build()?;
     interrupt::watch()?;
     let program = Program::compile()?;
@@ -150,9 +145,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         let points: Vec<&Point> = results.points.iter().filter(|point| point.axis == axis).collect();
         println!("\n{}\n{}", table::points(axis.name(), &points), table::verdict(axis.name(), &points));
     }
-    if let Some(path) = &args.json {
-        result::write(path, &results)?;
-    }
+    args.output.write(&results)?;
     Ok(if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -14,11 +14,9 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::{child::Child, server::Loaded, stats::ratio, wrapper::Wrapper};
-use crate::process;
+use crate::cc;
 
 const SOURCE: &str = include_str!("locker.c");
-/// How long the compiler may take.
-const COMPILER_LIMIT: Duration = Duration::from_secs(60);
 /// Numbers of a worker in the shared file.
 const SLOT: usize = 8;
 /// Workers at most.
@@ -27,7 +25,8 @@ const NUMBER: usize = size_of::<u64>();
 
 /// The compiled program.
 pub(super) struct Program {
-    dir: TempDir,
+    _dir: TempDir,
+    path: PathBuf,
 }
 
 /// What it is to do; locker.c tells the meaning.
@@ -83,16 +82,8 @@ impl Program {
     /// There is no C compiler, or it fails.
     pub(super) fn compile() -> Result<Self> {
         let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
-        let source = dir.path().join("locker.c");
-        fs::write(&source, SOURCE).with_context(|| format!("failed to write {}", source.display()))?;
-        let mut compiler = Command::new("cc");
-        compiler.args(["-std=gnu11", "-O2", "-g", "-Wall", "-pthread", "-o"]).arg(dir.path().join("locker"));
-        process::output(compiler.arg(&source), COMPILER_LIMIT)?;
-        Ok(Self { dir })
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("locker")
+        let path = cc::compile_text(SOURCE, dir.path(), "locker", &["-g"])?;
+        Ok(Self { _dir: dir, path })
     }
 
     /// Starts it as the wrapper says.
@@ -104,7 +95,7 @@ impl Program {
         let path = dir.path().join("page");
         fs::write(&path, [0; NUMBER * SLOT * (1 + MAX_WORKERS)])?;
         let page = File::options().read(true).write(true).open(&path)?;
-        let mut child = Child::start(&mut command(&self.path(), &path, kind, wrapper))?;
+        let mut child = Child::start(&mut command(&self.path, &path, kind, wrapper))?;
         child.expect_out(|line| (line == "ready").then_some(()))?;
         Ok(Locker { kind, child, page, _dir: dir })
     }

@@ -2,6 +2,7 @@
 
 use std::{fmt, fs, thread};
 
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::workspace;
@@ -22,8 +23,19 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Looks.
-    pub(super) fn look() -> Self {
+    /// Looks, and tells; for tasks that attach programs. Comes before any build, which is a load of its own.
+    ///
+    /// # Errors
+    /// Without root's rights.
+    pub(super) fn look_as_root() -> Result<Self> {
+        ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
+        let machine = Self::look();
+        println!("{machine}");
+        machine.warning().iter().for_each(|warning| println!("{warning}"));
+        Ok(machine)
+    }
+
+    fn look() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self {
             cpu: value(&read("/proc/cpuinfo"), "model name").unwrap_or(std::env::consts::ARCH).to_owned(),
@@ -36,7 +48,7 @@ impl Machine {
     }
 
     /// What to say if other programs were busy at the start.
-    pub(super) fn warning(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         let now = *self.load_average.first()?;
         (now > HIGH_LOAD * self.cores as f64).then(|| {
             format!(

@@ -1,8 +1,8 @@
 //! `cargo xtask bench overhead`: what lockbpf costs an uncontended lock and real servers.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::{
     build::Lockbpf,
@@ -12,7 +12,7 @@ use super::{
     memcached::{self, Memcached},
     observer::Observers,
     pairs,
-    result::{self, Results, SCHEMA},
+    result::{Output, Results, SCHEMA},
     server::{self, Loaded},
     table, verdict,
     wrapper::Wrapper,
@@ -22,9 +22,8 @@ use crate::workspace;
 /// Arguments of `bench overhead`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write the figures to this file, too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// Take about a minute instead of seven; enough to see that everything works, too few windows for small effects
     #[arg(long)]
     quick: bool,
@@ -99,13 +98,8 @@ impl Plan {
 /// # Errors
 /// lockbpf cannot be built, the benchmark was interrupted, or the figures cannot be written.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
     // Before the build, which is a load of its own.
-    let machine = Machine::look();
-    println!("{machine}");
-    if let Some(warning) = machine.warning() {
-        println!("{warning}");
-    }
+    let machine = Machine::look_as_root()?;
     let observers = Observers { lockbpf: Lockbpf::build()?, bpftrace: workspace::find_program("bpftrace") };
     interrupt::watch()?;
     let plan = Plan::new(args.quick);
@@ -172,8 +166,6 @@ fn conclude(results: &Results, args: &Args) -> Result<ExitCode> {
     results.skipped.iter().for_each(|skipped| println!("skipped: {skipped}"));
     results.failed.iter().for_each(|failed| println!("failed: {failed}"));
     results.verdicts.iter().for_each(|verdict| println!("{verdict}"));
-    if let Some(path) = &args.json {
-        result::write(path, results)?;
-    }
+    args.output.write(results)?;
     Ok(if results.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,8 +1,6 @@
 //! What an uncontended lock/unlock pair costs, bare and observed in every mode, and where the time goes.
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -17,11 +15,9 @@ use super::{
     result::{InMode, ObserverUse},
     stats::Spread,
 };
-use crate::process;
+use crate::cc;
 
 const SOURCE: &str = include_str!("pairs.c");
-/// How long the compiler may take.
-const COMPILER_LIMIT: Duration = Duration::from_secs(60);
 /// Modes of a round, in this order, with bare windows before each.
 const ROUND: [Mode; 6] =
     [Mode::Full, Mode::EntryPlacement, Mode::PlainUprobes, Mode::AllEvents, Mode::FutexOnly, Mode::Empty];
@@ -96,7 +92,10 @@ struct Samples {
 pub(super) fn measure(observers: &Observers, window: Duration, time: Duration) -> Result<Pairs> {
     let deadline = Instant::now() + time;
     let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
-    let mut workload = Workload { child: Child::start(&mut Command::new(compile(dir.path())?))?, window };
+    let mut workload = Workload {
+        child: Child::start(&mut Command::new(cc::compile_text(SOURCE, dir.path(), "pairs", &[])?))?,
+        window,
+    };
     let mut bare = Samples::default();
     let mut observed: Vec<(Mode, Samples)> = ROUND.map(|mode| (mode, Samples::default())).into();
     let programs = programs(observers, &mut workload)
@@ -173,17 +172,6 @@ fn programs(observers: &Observers, workload: &mut Workload) -> Result<Programs> 
     Ok(Programs { run_ns: time / runs, runs_per_pair: runs / pairs })
 }
 
-/// Compiles the workload into `dir`.
-fn compile(dir: &Path) -> Result<PathBuf> {
-    let (source, program) = (dir.join("pairs.c"), dir.join("pairs"));
-    fs::write(&source, SOURCE).with_context(|| format!("failed to write {}", source.display()))?;
-    process::output(
-        Command::new("cc").args(["-std=gnu11", "-O2", "-Wall", "-pthread", "-o"]).arg(&program).arg(&source),
-        COMPILER_LIMIT,
-    )?;
-    Ok(program)
-}
-
 /// `MADE WALL_NS CPU_NS`.
 fn parse(line: &str) -> Option<Window> {
     let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok().map(|number| number as f64));
@@ -207,7 +195,8 @@ mod tests {
     #[test]
     fn the_workload_answers_what_it_is_asked() {
         let dir = tempfile::tempdir().unwrap();
-        let child = Child::start(&mut Command::new(compile(dir.path()).unwrap())).unwrap();
+        let child =
+            Child::start(&mut Command::new(cc::compile_text(SOURCE, dir.path(), "pairs", &[]).unwrap())).unwrap();
         let mut workload = Workload { child, window: Duration::from_millis(2) };
         let mut samples = Samples::default();
         workload.visit(&mut samples).unwrap();

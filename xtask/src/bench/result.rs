@@ -1,6 +1,6 @@
 //! What a run found: the shape of its JSON.
 
-use std::{fs, path::Path};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -81,11 +81,22 @@ pub(super) fn of_mode<T>(rows: &[InMode<T>], mode: Mode) -> Option<&T> {
     rows.iter().find(|row| row.mode == mode).map(|row| &row.row)
 }
 
-/// Writes what a run found, as JSON.
-///
-/// # Errors
-/// The file cannot be written.
-pub(super) fn write(path: &Path, results: &impl Serialize) -> Result<()> {
-    let json = serde_json::to_string_pretty(results)? + "\n";
-    fs::write(path, json).with_context(|| format!("failed to write {}", path.display()))
+/// Where the figures go besides the terminal.
+#[derive(clap::Args)]
+pub(super) struct Output {
+    /// Write the figures to this file, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Output {
+    /// Writes what a run found, as JSON, if that is wanted.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn write(&self, results: &impl Serialize) -> Result<()> {
+        let Some(path) = &self.json else { return Ok(()) };
+        let json = serde_json::to_string_pretty(results)? + "\n";
+        fs::write(path, json).with_context(|| format!("failed to write {}", path.display()))
+    }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::{
     build::Lockbpf,
@@ -17,12 +17,10 @@ use super::{
     observer::{Mode, Observation, Observers},
     stats::Spread,
 };
-use crate::process;
+use crate::cc;
 
 const SOURCE: &str = include_str!("../../../tests/workloads/crowd.c");
 const HEADER: &str = include_str!("../../../tests/workloads/truth.h");
-/// How long the compiler may take.
-const COMPILER_LIMIT: Duration = Duration::from_secs(60);
 /// What is before the first window: names, pages, the first look at what is waited for.
 const WARM_UP: Duration = Duration::from_millis(1_500);
 /// Contended sections a second that are asked for, and among how many locks they are spread.
@@ -46,12 +44,7 @@ pub(crate) struct Args {
 /// # Errors
 /// The workload cannot be compiled, the observer fails, or the benchmark was interrupted.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
-    let machine = Machine::look();
-    println!("{machine}");
-    if let Some(warning) = machine.warning() {
-        println!("{warning}");
-    }
+    Machine::look_as_root()?;
     let observers = Observers { lockbpf: Lockbpf::build()?, bpftrace: None };
     interrupt::watch()?;
     let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
@@ -99,12 +92,7 @@ fn measure(observers: &Observers, workload: &Path, rate: u32, groups: u32, args:
 
 /// Compiles the workload into `dir`.
 fn compile(dir: &Path) -> Result<PathBuf> {
-    for (name, text) in [("crowd.c", SOURCE), ("truth.h", HEADER)] {
-        let path = dir.join(name);
-        fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
-    }
-    let program = dir.join("crowd");
-    let flags = ["-std=gnu11", "-O2", "-fno-omit-frame-pointer", "-pthread", "-o"];
-    process::output(Command::new("cc").args(flags).arg(&program).arg(dir.join("crowd.c")), COMPILER_LIMIT)?;
-    Ok(program)
+    let header = dir.join("truth.h");
+    fs::write(&header, HEADER).with_context(|| format!("failed to write {}", header.display()))?;
+    cc::compile_text(SOURCE, dir, "crowd", &["-fno-omit-frame-pointer"])
 }

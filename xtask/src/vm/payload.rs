@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use vm_tests::place;
 
 use super::cpio::Archive;
-use crate::{process, workspace};
+use crate::{cc, process, workspace};
 
 /// How long cargo may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -70,9 +70,7 @@ fn executable_in(messages: &str, name: &str) -> Option<PathBuf> {
 fn workload(name: &str, dir: &Path) -> Result<PathBuf> {
     let source = workspace::root().join("tests/workloads").join(name).with_extension("c");
     let program = dir.join(name);
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-O2", "-g", "-pthread"]).arg(&source).arg("-o").arg(&program);
-    process::output(&mut cc, TOOL_LIMIT)?;
+    cc::compile(&source, &program, &["-std=c11", "-g"])?;
     Ok(program)
 }
 

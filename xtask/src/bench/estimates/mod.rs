@@ -37,12 +37,7 @@ pub(crate) struct Args {
 /// # Errors
 /// lockbpf or a workload cannot be built or fails, or the benchmark was interrupted.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
-    let machine = Machine::look();
-    println!("{machine}");
-    if let Some(warning) = machine.warning() {
-        println!("{warning}");
-    }
+    Machine::look_as_root()?;
     let chosen: Vec<_> =
         WORKLOADS.iter().filter(|w| args.only.is_empty() || args.only.iter().any(|name| name == w.name)).collect();
     ensure!(!chosen.is_empty(), "no workload of that name: {}", WORKLOADS.map(|w| w.name).join(", "));

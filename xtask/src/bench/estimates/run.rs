@@ -1,10 +1,6 @@
 //! One run: a workload with its truth, observed under a budget from before its work until its end.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -12,10 +8,7 @@ use tempfile::TempDir;
 
 use super::quantity::Quantity;
 use super::tally::Statement;
-use crate::{bench::child::Child, process, workspace};
-
-/// How long the compiler may take.
-const COMPILER_LIMIT: Duration = Duration::from_secs(60);
+use crate::{bench::child::Child, cc, workspace};
 
 /// A workload of `tests/workloads`.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +46,7 @@ impl Workloads {
         for workload in WORKLOADS {
             let program = dir.path().join(workload.program);
             if !program.exists() {
-                compile(&sources.join(workload.program).with_extension("c"), &program)?;
+                cc::compile(&sources.join(workload.program).with_extension("c"), &program, &["-std=c11", "-g"])?;
             }
         }
         Ok(Self { dir, lockbpf, budget })
@@ -79,13 +72,6 @@ impl Workloads {
         let report: Value = serde_json::from_str(&observer.out.rest()).context("failed to read lockbpf's report")?;
         Ok(statements(&truth, &report))
     }
-}
-
-fn compile(source: &Path, program: &Path) -> Result<()> {
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-O2", "-g", "-Wall", "-pthread", "-o"]).arg(program).arg(source);
-    process::output(&mut cc, COMPILER_LIMIT)?;
-    Ok(())
 }
 
 /// Each truth beside what the report says of it. A lock that the report does not know is one of which nothing is stated.

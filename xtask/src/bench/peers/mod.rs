@@ -1,8 +1,8 @@
 //! `cargo xtask bench peers`: what lockbpf and other tools cost the same programs, and what each can tell of their locks.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use self::{
     result::{Results, SCHEMA},
@@ -10,7 +10,7 @@ use self::{
     tool::Tool,
     workload::{Starter, Workload},
 };
-use super::{build::Lockbpf, interrupt, locker::Program, machine::Machine};
+use super::{build::Lockbpf, interrupt, locker::Program, machine::Machine, result::Output};
 use crate::{install, workspace};
 
 mod attached;
@@ -27,9 +27,8 @@ mod workload;
 /// Arguments of `bench peers`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write the figures to this file, too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
     /// One rotation of short windows instead of a quarter of an hour; enough to see that everything works
     #[arg(long)]
     quick: bool,
@@ -64,11 +63,8 @@ impl Args {
 /// # Errors
 /// lockbpf cannot be built, the benchmark was interrupted, or the figures cannot be written.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
     // Before the build, which is a load of its own.
-    let machine = Machine::look();
-    println!("{machine}");
-    machine.warning().iter().for_each(|warning| println!("{warning}"));
+    let machine = Machine::look_as_root()?;
     let (workloads, tools) = (args.workloads(), args.tools());
     install_missing(&workloads, &tools);
     let lockbpf = Lockbpf::build()?;
@@ -95,7 +91,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             results.failed.push(format!("{}: {error:#}", workload.name()));
         }
         // After each workload: an interrupted run has something to show, too.
-        args.json.iter().try_for_each(|path| super::result::write(path, &results))?;
+        args.output.write(&results)?;
     }
     Ok(conclude(&results))
 }
