@@ -10,7 +10,6 @@ use super::probe_table::By;
 use super::session::{Options, Scope, Session};
 use super::target;
 use crate::costs::{Costs, MIN_SAMPLES, Samples};
-use crate::unwind::Method;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -113,29 +112,10 @@ fn sites(pid: u32) -> Result<(Vec<ProbeSite>, Vec<ProbeSite>), CaptureError> {
     Ok((pair, others))
 }
 
+/// With stacks as dear as they get; what copying them takes is measured where it is done.
 fn options(setup: &Setup, pid: u32) -> Options {
-    Options {
-        scope: Scope::Pids(vec![pid]),
-        known: Vec::new(),
-        comm: None,
-        tids: Vec::new(),
-        all_events: false,
-        min_wait: Duration::ZERO,
-        // As dear as it gets.
-        stack_wait: Duration::ZERO,
-        // What copying takes is measured where it is done.
-        unwind: Method::Fp,
-        kernel_log: false,
-        governed: false,
-        follow_forks: false,
-        types: setup.types,
-        task_offsets: setup.task_offsets,
-        tracefs: setup.tracefs,
-        futex_only: false,
-        kernel_locks: None,
-        plain_uprobes: setup.plain_uprobes,
-        rare: false,
-    }
+    let &Setup { types, task_offsets, tracefs, plain_uprobes } = setup;
+    Options { plain_uprobes, rare: false, ..Options::new(Scope::Pids(vec![pid]), types, task_offsets, tracefs) }
 }
 
 /// The child. Killed and collected when dropped.

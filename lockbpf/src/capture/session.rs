@@ -92,6 +92,33 @@ pub struct Options {
     pub governed: bool,
 }
 
+impl Options {
+    /// Observes these as the kernel allows: everything that waited is recorded, stacks by frame pointers, without a budget.
+    #[must_use]
+    pub fn new(scope: Scope, types: &'static Btf, task_offsets: TaskOffsets, tracefs: bool) -> Self {
+        Self {
+            scope,
+            known: Vec::new(),
+            comm: None,
+            tids: Vec::new(),
+            all_events: false,
+            min_wait: Duration::ZERO,
+            stack_wait: Duration::ZERO,
+            unwind: Method::Fp,
+            kernel_log: false,
+            types,
+            task_offsets,
+            tracefs,
+            futex_only: false,
+            plain_uprobes: !types.has_uprobe_sessions(),
+            rare: true,
+            follow_forks: false,
+            kernel_locks: None,
+            governed: false,
+        }
+    }
+}
+
 /// The kernel side of one observation.
 pub struct Session {
     ebpf: Ebpf,

@@ -428,8 +428,9 @@ fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
 fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
     let types = Btf::kernel()?;
     let capture = &plan.capture;
+    let scope = plan.target.scope(&ready.pids, ready.cgroup.as_ref());
+    let common = Options::new(scope, types, types.task_offsets()?, ready.tracefs);
     Ok(Options {
-        scope: plan.target.scope(&ready.pids, ready.cgroup.as_ref()),
         known,
         comm: capture.comm.clone(),
         tids: capture.tid.clone(),
@@ -438,15 +439,12 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
         unwind: capture.unwind.into(),
         kernel_log: capture.verbose > 0,
-        types,
-        task_offsets: types.task_offsets()?,
         futex_only: capture.futex_only,
-        tracefs: ready.tracefs,
         kernel_locks: ready.kernel,
-        plain_uprobes: capture.plain_uprobes || !types.has_uprobe_sessions(),
-        rare: true,
+        plain_uprobes: capture.plain_uprobes || common.plain_uprobes,
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),
+        ..common
     })
 }
 

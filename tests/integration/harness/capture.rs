@@ -10,8 +10,6 @@ use lockbpf::capture::target;
 use lockbpf::event::Event;
 use lockbpf::observation::Harvest;
 use lockbpf::symbol::Symbols;
-use lockbpf::unwind::Method;
-use std::time::Duration;
 
 /// What was captured of a workload.
 pub(crate) struct Captured {
@@ -26,26 +24,9 @@ pub(crate) fn capture(line: &str, plain_uprobes: bool) -> Captured {
     let mut workload = Workload::start_as(line, Variant::Plain);
     let pid = workload.pid();
     let types = Btf::kernel().expect("no kernel types");
-    let options = Options {
-        scope: Scope::Pids(vec![pid]),
-        known: Vec::new(),
-        comm: None,
-        tids: Vec::new(),
-        all_events: false,
-        min_wait: Duration::ZERO,
-        stack_wait: Duration::ZERO,
-        unwind: Method::Fp,
-        kernel_log: false,
-        types,
-        task_offsets: types.task_offsets().expect("a kernel without task_struct"),
-        tracefs: feature::ensure_tracefs().is_ok(),
-        futex_only: false,
-        kernel_locks: None,
-        governed: false,
-        follow_forks: false,
-        plain_uprobes: plain_uprobes || !types.has_uprobe_sessions(),
-        rare: true,
-    };
+    let task_offsets = types.task_offsets().expect("a kernel without task_struct");
+    let mut options = Options::new(Scope::Pids(vec![pid]), types, task_offsets, feature::ensure_tracefs().is_ok());
+    options.plain_uprobes |= plain_uprobes;
     let mut session = Session::start(&options, &sites(pid)).expect("failed to start a capture");
     session.activate().expect("failed to activate");
     workload.go();
