@@ -67,6 +67,19 @@ fn the_selected_sizes_are_ranked() {
 }
 
 #[test]
+fn programs_that_the_command_starts_are_ranked_too() {
+    let Some(_turn) = may_observe() else { return };
+    let mut command = lockbpf();
+    let options = ["--sizes", "1,20", "--runs", "4", "--observe-runs", "1", "--format", "json"];
+    command.env("GO", "1").env("PROGRAM", compile("hold", Variant::Plain)).arg("select").args(options);
+    let (selection, sizes) =
+        selected(&run_command(command.args(["--", "sh", "-c", "\"$PROGRAM\" {size} 1 20000; true"])));
+    assert_eq!(sizes, ["20"], "{selection}");
+    let lock = &selection["ranking"]["locks"][0];
+    assert_eq!(lock["name"], "cache_lock", "{selection}");
+}
+
+#[test]
 fn without_rights_there_is_a_selection_but_no_ranking() {
     let _turn = turn();
     let Some((_dir, mut command)) = unprivileged() else { return };

@@ -132,7 +132,8 @@ fn rank(args: &SelectArgs, selection: &Selection) -> Result<Report> {
             let name = command.join(" ");
             let plan = Plan {
                 target: Target::Command(command.into_iter().map(OsString::from).collect()),
-                follow_forks: false,
+                // The times are those of all that it starts, too.
+                follow_forks: true,
                 capture: CaptureArgs { silent: true, ..CaptureArgs::default() },
             };
             let mut collector = Collector::default();
