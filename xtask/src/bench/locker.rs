@@ -6,7 +6,6 @@ use std::{
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -167,6 +166,7 @@ fn sum(bytes: &[u8]) -> Done {
 mod tests {
     use super::*;
     use crate::bench::server;
+    use std::time::Duration;
 
     #[test]
     fn the_workers_numbers_are_added_up() {

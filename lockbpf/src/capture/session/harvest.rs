@@ -1,0 +1,239 @@
+//! What the kernel side has summed, the waits in progress, and the stacks of both.
+
+use super::Session;
+use crate::capture::CaptureError;
+use crate::capture::kernel;
+use crate::capture::open_stacks::Waiter;
+use crate::capture::stack_copies::{Numbered, StackCopies};
+use crate::deadlock::LockOrder;
+use crate::decode::{known_tid, thread_totals};
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::observation::{Harvest, OpenWait};
+use crate::sums::KernelSums;
+use crate::units::Time;
+use crate::unwind::Unwind;
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
+use aya::programs::Program;
+use lockbpf_common::config::MAX_THREADS;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
+use lockbpf_common::kind::Via;
+use lockbpf_common::order::{OrderKey, OrderSums};
+use lockbpf_common::process::{ProcessEntry, SERIAL_SLOT};
+use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
+use lockbpf_common::waiting::Waiting;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, AsRawFd};
+
+impl Session {
+    /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`]. The stacks
+    /// of waits in progress are unwound by `unwinder`, if stacks are to be.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn harvest(&mut self, end: Time, unwinder: &mut dyn Unwind) -> Result<Harvest, CaptureError> {
+        let sums = self.sums()?;
+        let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
+        let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
+        let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
+        let threads = (0..used)
+            .filter_map(|slot| slots.get(&slot, 0).ok())
+            .filter(|s| s.tid != 0)
+            .map(|s| thread_totals(end, &s))
+            .collect();
+        let mut open_waits = self.waits_with_stacks(unwinder)?;
+        open_waits.extend(self.waits_of_goroutines()?);
+        let orders = self.orders()?;
+        let stacks = self.stacks()?;
+        let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
+        let mut quality = self.quality.clone();
+        quality.notes.extend(self.kernel_misses());
+        for &counter in Counter::ALL {
+            let mut total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
+            if counter == Counter::StackLost {
+                total += self.stack_copies.as_ref().map_or(0, StackCopies::lost);
+            }
+            if total > 0 {
+                quality.counters.insert(counter.name(), total);
+            }
+        }
+        if self.refused > 0 {
+            quality.counters.insert(Counter::SlotsFull.name(), self.refused);
+        }
+        Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
+    }
+
+    /// What the kernel itself left out: a contention while one was being handled on the same CPU.
+    fn kernel_misses(&self) -> Option<String> {
+        let missed: u64 = kernel::PROGRAMS.iter().filter_map(|name| misses(self.ebpf.program(name)?)).sum();
+        (missed > 0).then(|| {
+            format!("{missed} waits for kernel locks, of any process, came while another was being handled, and were not seen.")
+        })
+    }
+
+    /// The waits in progress whose beginning was seen, without their stacks.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn waits(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        Ok(self.waiting()?.iter().filter_map(|&(tid, w)| open_wait(tid, &w)).collect())
+    }
+
+    /// The stack of the thread's wait in progress, while it lasts.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    pub fn stack_of_wait(&mut self, tid: Tid, unwinder: &mut dyn Unwind) -> Result<Option<StackId>, CaptureError> {
+        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
+        let Ok(wait) = waits.get(&tid.0, 0) else { return Ok(None) };
+        Ok(self.open_stack(waiter(tid.0, &wait), unwinder))
+    }
+
+    fn open_stack(&mut self, waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<StackId> {
+        self.open_stacks.of(waiter, if self.stack_copies.is_some() { Some(unwinder) } else { None })
+    }
+
+    fn waits_with_stacks(&mut self, unwinder: &mut dyn Unwind) -> Result<Vec<OpenWait>, CaptureError> {
+        let waiting = self.waiting()?;
+        self.open_stacks.keep(&waiting.iter().map(|(tid, wait)| waiter(*tid, wait)).collect());
+        let mut waits = Vec::with_capacity(waiting.len());
+        for (tid, wait) in &waiting {
+            let stack = self.open_stack(waiter(*tid, wait), unwinder);
+            waits.extend(open_wait(*tid, wait).map(|open| OpenWait { stack, ..open }));
+        }
+        Ok(waits)
+    }
+
+    /// The waits in progress of goroutines, of processes that are there. Their stacks are not known: they are not those of threads.
+    /// Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
+    fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        if self.gates.is_none() {
+            return Ok(Vec::new());
+        }
+        let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;
+        let there = |pid: u32| std::path::Path::new("/proc").join(pid.to_string()).exists();
+        let known = processes.iter().filter_map(Result::ok);
+        let known: HashSet<u64> = known.filter(|&(pid, _)| there(pid)).map(|(_, entry)| entry.process).collect();
+        let waits: BpfHashMap<_, GoroutineKey, GoroutineWait> = self.map("GO_CALLS")?.try_into()?;
+        let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains(&key.process)).filter_map(
+            |(key, wait)| {
+                let process = Process(u32::try_from(key.process).ok()?);
+                Some(OpenWait {
+                    tid: Tid(wait.tid),
+                    lock: Lock { process, addr: wait.lock },
+                    site: Some(Site { process, addr: wait.site }),
+                    since: Time(wait.attempt_ns),
+                    owner: None,
+                    stack: None,
+                    via: Via::from_u8(u8::try_from(wait.via).ok()?)?,
+                    expected: None,
+                    before_start: false,
+                })
+            },
+        );
+        Ok(open.collect())
+    }
+
+    fn waiting(&self) -> Result<Vec<(u32, Waiting)>, CaptureError> {
+        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
+        Ok(waits.iter().filter_map(Result::ok).collect())
+    }
+
+    /// The return addresses of one stack, innermost first; empty if it is not there.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    pub fn stack(&self, id: StackId) -> Result<Vec<u64>, CaptureError> {
+        if let Some(stack) = self.open_stacks.get(id) {
+            return Ok(stack.to_vec());
+        }
+        if let Some(stack) = self.stack_copies.as_ref().and_then(|copies| copies.get(id)) {
+            return Ok(stack.to_vec());
+        }
+        let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
+        Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
+    }
+
+    /// The sums as they are now.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
+        Ok(self.kernel_sums()?.iter().filter_map(|(key, sums)| KernelSums::new(key, *sums)).collect())
+    }
+
+    pub(in crate::capture) fn kernel_sums(&self) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
+        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
+        let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
+        // A copy that is not unwound yet may be so the next time.
+        let numbered = |raw| match StackId::from_raw(raw).map(|id| self.numbered(id)) {
+            Some(Numbered::Known(Some(id))) => id.0.cast_signed(),
+            Some(Numbered::Known(None) | Numbered::NotYet) => -1,
+            None => raw,
+        };
+        let with_stack = |sums: Sums| Sums { stack: numbered(sums.stack), ..sums };
+        slots.iter().filter_map(Result::ok).map(|(key, slot)| Ok((key, with_stack(sums.get(&slot, 0)?)))).collect()
+    }
+
+    fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
+        let map: BpfHashMap<_, OrderKey, OrderSums> = self.map("ORDERS")?.try_into()?;
+        Ok(map.iter().filter_map(Result::ok).map(|(key, sums)| lock_order(&key, &sums)).collect())
+    }
+
+    fn stacks(&self) -> Result<HashMap<StackId, Vec<u64>>, CaptureError> {
+        let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
+        Ok(map
+            .iter()
+            .filter_map(Result::ok)
+            .map(|(id, trace)| (StackId(id), trace.frames().iter().map(|f| f.ip).collect()))
+            .chain(self.open_stacks.all().map(|(id, stack)| (id, stack.to_vec())))
+            .chain(self.stack_copies.iter().flat_map(StackCopies::all).map(|(id, stack)| (id, stack.to_vec())))
+            .collect())
+    }
+}
+
+/// How often the kernel left out a loaded program, since it was running already.
+fn misses(program: &Program) -> Option<u64> {
+    let fd = program.fd().ok()?.as_fd().as_raw_fd();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse().ok()
+}
+
+fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {
+    let process = Process(key.process);
+    LockOrder {
+        outer: Lock { process, addr: key.outer },
+        outer_site: Site { process, addr: sums.outer_site },
+        inner: Lock { process, addr: key.inner },
+        inner_site: Site { process, addr: sums.inner_site },
+        tid: Tid(sums.tid),
+        others: sums.others != 0,
+        count: sums.count,
+    }
+}
+
+fn waiter(tid: u32, wait: &Waiting) -> Waiter {
+    Waiter {
+        tid,
+        since_ns: wait.since_ns,
+        word: wait.lock + u64::from(wait.word_offset),
+        frame: wait.frame,
+        process: Process(wait.process),
+    }
+}
+
+fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {
+    let process = Process(wait.process);
+    let via = Via::from_u8(u8::try_from(wait.via).ok()?)?;
+    Some(OpenWait {
+        tid: Tid(tid),
+        lock: Lock { process, addr: wait.lock },
+        site: (wait.site != 0).then_some(Site { process, addr: wait.site }),
+        since: Time(wait.since_ns),
+        owner: known_tid(wait.owner),
+        stack: None,
+        via,
+        expected: (via == Via::Futex).then_some(wait.expected),
+        before_start: false,
+    })
+}

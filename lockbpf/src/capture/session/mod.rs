@@ -1,0 +1,338 @@
+//! One observation's kernel side, from loading to the last sum: load, attach, activate, drain, stop, harvest.
+
+mod harvest;
+mod options;
+
+pub use options::{Options, Scope};
+
+use super::CaptureError;
+use super::attach::{FutexTier, ProbeSite, Tracepoints};
+use super::gates::Gates;
+use super::kernel;
+use super::object;
+use super::open_stacks::OpenStacks;
+use super::placer::{Mechanism, Placer};
+use super::rings::{Bell, Rings};
+use super::sched::Sched;
+use super::stack_copies::{Numbered, StackCopies};
+use super::target::FileKey;
+use crate::decode::{Decoded, decode};
+use crate::id::{Process, StackId};
+use crate::quality::{FailedProbe, Quality};
+use crate::units::Time;
+use crate::unwind::{Decision, Method, StackCopy, Unwound};
+use aya::Ebpf;
+use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap};
+use aya_log::EbpfLogger;
+use lockbpf_common::config::Control;
+use lockbpf_common::kernel::Kernel;
+use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// The kernel side of one observation.
+pub struct Session {
+    ebpf: Ebpf,
+    /// Until a governor takes them; `None` too where there are no uprobes.
+    gates: Option<Gates>,
+    mechanism: Mechanism,
+    placed: usize,
+    /// Processes of which only waits are seen, for want of slots.
+    refused: u64,
+    _tracepoints: Tracepoints,
+    rings: Rings,
+    futex_tier: FutexTier,
+    quality: Quality,
+    open_stacks: OpenStacks,
+    /// `None` if stacks are not copied.
+    stack_copies: Option<StackCopies>,
+    kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
+}
+
+impl Session {
+    /// Loads the programs and places them at `sites`; nothing is observed until [`Session::activate`].
+    ///
+    /// # Errors
+    /// When the kernel refuses a map, a program or a tracepoint, or when no uprobe at all could be placed.
+    pub fn start(options: &Options, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
+        let mut ebpf = object::load(&options.config(), options.task_offsets.tgid, options.kernel_log)?;
+        let rings = Rings::create(&mut ebpf)?;
+        fill_filters(&mut ebpf, options)?;
+        if let Scope::Cgroup(cgroup) = &options.scope {
+            let map = ebpf.map_mut("CGROUP").ok_or(CaptureError::NoMap("CGROUP"))?;
+            CgroupArray::try_from(map)?.set(0, cgroup.dir(), 0)?;
+        }
+        // Before the kernel log takes its map: these programs are relocated against every map.
+        let full = if options.futex_only {
+            None
+        } else {
+            let sched = Sched::load(&ebpf, options.types);
+            Some((Placer::load(&mut ebpf, !options.plain_uprobes, options.rare)?, sched))
+        };
+        let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
+        let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
+        let mut tracepoints = Tracepoints::default();
+        for (program, tracepoint, wanted) in [
+            ("process_exec", "sched_process_exec", true),
+            ("process_exit", "sched_process_exit", true),
+            ("process_fork", "sched_process_fork", options.follow_forks),
+            ("task_rename", "task_rename", options.comm.is_some()),
+        ] {
+            if wanted {
+                tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
+            }
+        }
+        if let Some(kernel) = options.kernel_locks {
+            let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
+            Array::<_, Kernel>::try_from(map)?.set(0, kernel, 0)?;
+            for name in kernel::PROGRAMS {
+                tracepoints.attach_raw(&mut ebpf, name, name)?;
+            }
+        }
+        let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
+        let mut quality = Quality { failed_probes, ..Quality::default() };
+        let mut mechanism = Mechanism::PerfEvents;
+        let (mut placed, mut refused) = (0, 0);
+        let mut gates = None;
+        match full {
+            Some((placer, sched)) => {
+                mechanism = placer.mechanism();
+                let mut full = Gates::new(&mut ebpf, placer, sched, sites, matches!(options.scope, Scope::Cgroup(_)))?;
+                place(&mut full, &options.scope, options.governed)?;
+                placed = full.placed();
+                refused = full.refused();
+                let failed = full.take_failed();
+                if !sites.is_empty() && placed == 0 && !failed.is_empty() {
+                    let reason = failed.into_iter().next().map(|f| f.reason);
+                    return Err(CaptureError::NothingAttached(reason.unwrap_or_default()));
+                }
+                quality.failed_probes.extend(failed);
+                gates = Some(full);
+            }
+            None => {
+                if let Scope::Pids(pids) = &options.scope {
+                    fill(&mut ebpf, "TARGETS", pids)?;
+                }
+            }
+        }
+        Ok(Self {
+            ebpf,
+            gates,
+            mechanism,
+            placed,
+            refused,
+            _tracepoints: tracepoints,
+            rings,
+            futex_tier,
+            quality,
+            open_stacks: OpenStacks::default(),
+            stack_copies,
+            kernel_log,
+        })
+    }
+
+    /// Places further probes, for libraries found later.
+    pub fn attach(&mut self, sites: &[ProbeSite]) {
+        if let Some(gates) = &mut self.gates {
+            gates.extend(sites);
+            self.placed = gates.placed();
+            let failed = gates.take_failed();
+            self.failed(failed);
+        }
+    }
+
+    /// Observes one more process, unless a governor does: in these files, or, with `None`, in all that are known.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn admit(&mut self, pid: u32, files: Option<Vec<FileKey>>) -> Result<(), CaptureError> {
+        let Some(gates) = &mut self.gates else { return Ok(()) };
+        gates.observe(pid, files)?;
+        self.refused = gates.refused();
+        self.placed = gates.placed();
+        let failed = gates.take_failed();
+        self.failed(failed);
+        Ok(())
+    }
+
+    /// The gates, for a governor that opens and closes them from now on.
+    pub fn take_gates(&mut self) -> Option<Gates> {
+        self.gates.take()
+    }
+
+    /// So many processes were found to be beyond those that can be observed fully.
+    pub fn refused(&mut self, processes: u64) {
+        self.refused = processes;
+    }
+
+    /// What could not be placed: told once, however often it was tried.
+    pub fn failed(&mut self, failed: Vec<FailedProbe>) {
+        for probe in failed {
+            if !self.quality.failed_probes.contains(&probe) {
+                self.quality.failed_probes.push(probe);
+            }
+        }
+    }
+
+    /// Begins the observation, now that every probe is in place. Returns the time on the records' clock.
+    ///
+    /// # Errors
+    /// When the control map cannot be written.
+    pub fn activate(&mut self) -> Result<Time, CaptureError> {
+        let start = now();
+        if let Some(gates) = &mut self.gates {
+            gates.open_all()?;
+        }
+        self.control(Control { active: 1 })?;
+        Ok(start)
+    }
+
+    /// Ends the observation: from now on the programs do nothing. Returns the time.
+    ///
+    /// # Errors
+    /// When the control map cannot be written.
+    pub fn deactivate(&mut self) -> Result<Time, CaptureError> {
+        self.control(Control::default())?;
+        Ok(now())
+    }
+
+    /// Hands every record that is there to `sink`; undecodable ones are counted.
+    pub fn drain(&mut self, mut sink: impl FnMut(Decoded)) {
+        let undecodable = &mut self.quality.undecodable;
+        self.rings.drain(|record| match decode(record) {
+            Ok(decoded) => sink(decoded),
+            Err(error) => *undecodable.entry(error.name()).or_default() += 1,
+        });
+        if let Some(logger) = &mut self.kernel_log {
+            logger.flush();
+        }
+    }
+
+    /// The stacks copied so far that were not fetched before. Call after [`Session::drain`], and every record handed over
+    /// then has its stack among these or earlier ones.
+    ///
+    /// # Errors
+    /// When a map cannot be accessed.
+    pub fn fetch_stacks(&mut self) -> Result<Vec<StackCopy>, CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(Vec::new()), |copies| copies.fetch(&mut self.ebpf))
+    }
+
+    /// Takes note of what a copied stack has turned out to be.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn settle_stack(&mut self, copy: &StackCopy, unwound: &Unwound) -> Result<(), CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(()), |copies| copies.settle(&mut self.ebpf, copy, unwound))
+    }
+
+    /// Takes the stacks of a process in this way from now on.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn decide(&mut self, process: Process, decision: Decision) -> Result<(), CaptureError> {
+        StackCopies::decide(&mut self.ebpf, process, decision)
+    }
+
+    /// What the number of a stack in a record stands for.
+    #[must_use]
+    pub fn numbered(&self, id: StackId) -> Numbered {
+        self.stack_copies.as_ref().map_or(Numbered::Known(Some(id)), |copies| copies.number(id))
+    }
+
+    /// Rings for what cannot wait until the next poll: a process that was seen for the first time, new stacks.
+    ///
+    /// # Errors
+    /// When no descriptor is left for it, or outside a tokio runtime.
+    pub fn bell(&self) -> std::io::Result<Bell> {
+        self.rings.bell(self.stack_copies.as_ref().map(StackCopies::ring))
+    }
+
+    /// How the futex calls are watched.
+    #[must_use]
+    pub fn futex_tier(&self) -> FutexTier {
+        self.futex_tier
+    }
+
+    /// Probes in place.
+    #[must_use]
+    pub fn probe_count(&self) -> usize {
+        self.placed
+    }
+
+    /// How uprobes are placed.
+    #[must_use]
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    pub(super) fn map(&self, name: &'static str) -> Result<&aya::maps::Map, CaptureError> {
+        self.ebpf.map(name).ok_or(CaptureError::NoMap(name))
+    }
+
+    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut aya::maps::Map, CaptureError> {
+        self.ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))
+    }
+
+    fn control(&mut self, control: Control) -> Result<(), CaptureError> {
+        let map = self.map_mut("CONTROL")?;
+        Array::<_, Control>::try_from(map)?.set(0, control, 0)?;
+        Ok(())
+    }
+}
+
+/// The current time on the clock of the records.
+#[must_use]
+pub fn now() -> Time {
+    Time(clock(ClockId::CLOCK_MONOTONIC))
+}
+
+/// The time on a clock, ns.
+pub(super) fn clock(id: ClockId) -> u64 {
+    // These clocks exist on every Linux; a refusal would be a broken seccomp filter, and time 0 shows.
+    clock_gettime(id).map_or(0, |t| Duration::from(t).as_nanos() as u64)
+}
+
+/// Places the probes of all that is observed from the start. Without a governor the whole system shares slot 0.
+fn place(gates: &mut Gates, scope: &Scope, governed: bool) -> Result<(), CaptureError> {
+    match scope {
+        Scope::SystemWide if governed => {}
+        Scope::Cgroup(_) => {}
+        Scope::SystemWide => gates.place(0),
+        Scope::Pids(pids) => {
+            for &pid in pids {
+                match gates.admit(pid, None)? {
+                    Some(slot) => gates.place(slot),
+                    None => gates.refuse(pid)?,
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fill_filters(ebpf: &mut Ebpf, options: &Options) -> Result<(), CaptureError> {
+    fill(ebpf, "TIDS", &options.tids)?;
+    let map = ebpf.map_mut("PROCESSES").ok_or(CaptureError::NoMap("PROCESSES"))?;
+    let mut processes: BpfHashMap<_, u32, ProcessEntry> = BpfHashMap::try_from(map)?;
+    for seen in &options.known {
+        processes.insert(seen.pid, ProcessEntry { start_ns: 0, process: u64::from(seen.process.0) }, 0)?;
+    }
+    let last = options.known.iter().map(|seen| seen.process.0).max().unwrap_or(0);
+    let map = ebpf.map_mut("SERIALS").ok_or(CaptureError::NoMap("SERIALS"))?;
+    Array::<_, u64>::try_from(map)?.set(SERIAL_PROCESS, u64::from(last), 0)?;
+    Ok(())
+}
+
+fn fill(ebpf: &mut Ebpf, name: &'static str, keys: &[u32]) -> Result<(), CaptureError> {
+    let map = ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))?;
+    let mut map: BpfHashMap<_, u32, u32> = BpfHashMap::try_from(map)?;
+    for &key in keys {
+        map.insert(key, 1, 0)?;
+    }
+    Ok(())
+}
+
+/// Forwards the kernel side's log to the `log` facade. Diagnostics only: a failure is logged itself.
+fn kernel_log(ebpf: &mut Ebpf) -> Option<EbpfLogger<&'static dyn log::Log>> {
+    EbpfLogger::init(ebpf).inspect_err(|error| log::warn!("no kernel-side log: {error}")).ok()
+}

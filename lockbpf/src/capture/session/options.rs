@@ -1,0 +1,123 @@
+//! What an observation is of, and how much is recorded.
+
+use crate::capture::btf::{Btf, TaskOffsets};
+use crate::capture::cgroup::Cgroup;
+use crate::event::ProcessSeen;
+use crate::unwind::Method;
+use lockbpf_common::config::{Config, comm_words, mode};
+use lockbpf_common::kernel::Kernel;
+use std::time::Duration;
+
+/// Whom to observe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// These processes.
+    Pids(Vec<u32>),
+    /// Every process but this one.
+    SystemWide,
+    /// Every process in a cgroup, or below it, at each moment. Its probes are placed as the processes are admitted.
+    Cgroup(Cgroup),
+}
+
+/// What to observe, and how much of it to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom.
+    pub scope: Scope,
+    /// Processes that have a number already.
+    pub known: Vec<ProcessSeen>,
+    /// Only threads with this name.
+    pub comm: Option<String>,
+    /// Only these threads.
+    pub tids: Vec<u32>,
+    /// Record every section.
+    pub all_events: bool,
+    /// Do not record contended sections that waited less.
+    pub min_wait: Duration,
+    /// Take stacks of waits that lasted so long.
+    pub stack_wait: Duration,
+    /// How stacks are taken.
+    pub unwind: Method,
+    /// Let the kernel side log its rare paths.
+    pub kernel_log: bool,
+    /// The kernel's types.
+    pub types: &'static Btf,
+    /// Offsets in its `task_struct`.
+    pub task_offsets: TaskOffsets,
+    /// Whether tracefs can be read.
+    pub tracefs: bool,
+    /// Whether to do without uprobes: only the futex calls are watched.
+    pub futex_only: bool,
+    /// Whether to do without uprobe sessions.
+    pub plain_uprobes: bool,
+    /// Whether to see functions that are none of a mutex or read-write lock as well: else their programs need not be loaded.
+    pub rare: bool,
+    /// Whether the processes that observed ones start are observed, too.
+    pub follow_forks: bool,
+    /// What the programs have to know of the kernel, if its locks are to be observed.
+    pub kernel_locks: Option<Kernel>,
+    /// Whether a governor will open and close the gates, process by process.
+    pub governed: bool,
+}
+
+impl Options {
+    /// Observes these as the kernel allows: everything that waited is recorded, stacks by frame pointers, without a budget.
+    #[must_use]
+    pub fn new(scope: Scope, types: &'static Btf, task_offsets: TaskOffsets, tracefs: bool) -> Self {
+        Self {
+            scope,
+            known: Vec::new(),
+            comm: None,
+            tids: Vec::new(),
+            all_events: false,
+            min_wait: Duration::ZERO,
+            stack_wait: Duration::ZERO,
+            unwind: Method::Fp,
+            kernel_log: false,
+            types,
+            task_offsets,
+            tracefs,
+            futex_only: false,
+            plain_uprobes: !types.has_uprobe_sessions(),
+            rare: true,
+            follow_forks: false,
+            kernel_locks: None,
+            governed: false,
+        }
+    }
+
+    /// As the kernel side takes it.
+    pub(super) fn config(&self) -> Config {
+        let mut bits = 0;
+        for (bit, on) in [
+            (mode::SYSTEM_WIDE, matches!(self.scope, Scope::SystemWide | Scope::Cgroup(_))),
+            (mode::CGROUP, matches!(self.scope, Scope::Cgroup(_))),
+            (mode::ALL_EVENTS, self.all_events),
+            (mode::COMM, self.comm.is_some()),
+            (mode::TIDS, !self.tids.is_empty()),
+            (mode::COPY_STACKS, self.unwind != Method::Fp),
+            (mode::COMPARE_STACKS, self.unwind == Method::Auto),
+        ] {
+            if on {
+                bits |= bit;
+            }
+        }
+        let mut comm = [0; 16];
+        if let Some(name) = &self.comm {
+            // The kernel keeps 15 bytes of a thread's name.
+            let kept = name.len().min(15);
+            comm[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+        }
+        Config {
+            min_wait_ns: u64::try_from(self.min_wait.as_nanos()).unwrap_or(u64::MAX),
+            stack_wait_ns: u64::try_from(self.stack_wait.as_nanos()).unwrap_or(u64::MAX),
+            self_pid: std::process::id(),
+            mode: bits,
+            task_group_leader: self.task_offsets.group_leader,
+            task_start_boottime: self.task_offsets.start_boottime,
+            task_state: self.task_offsets.state,
+            task_run_delay: self.task_offsets.run_delay.unwrap_or(0),
+            comm: comm_words(&comm),
+        }
+    }
+}
