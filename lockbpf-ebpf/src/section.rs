@@ -23,11 +23,18 @@ use lockbpf_common::via::{is_semaphore, is_shared};
 /// No slot was left.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// The slot of a key's sums, taken if it has none yet; a full map is counted. A function of its own, so that its
-/// instructions are not repeated in every program.
-#[inline(never)]
+/// The slot of a key's sums, taken if it has none yet; a full map is counted.
+#[inline(always)]
 pub fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
-    let slot = known_slot(key);
+    take_slot(key.lock, key.site, u64::from(key.process) << 32 | u64::from(key.via), kind, now)
+}
+
+/// A function of its own, so that the key is not on the stack of the rest. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn take_slot(lock: u64, site: u64, process_and_via: u64, kind: u32, now: u64) -> u32 {
+    let key = SumKey { lock, site, process: (process_and_via >> 32) as u32, via: process_and_via as u32 };
+    let slot = known_slot(&key);
     if slot != NO_SLOT {
         return slot;
     }
@@ -40,12 +47,12 @@ pub fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
             (*sums).kind = kind;
             (*sums).stack = -1;
         }
-        if SUM_SLOTS.insert(key, slot, u64::from(BPF_NOEXIST)).is_ok() {
+        if SUM_SLOTS.insert(&key, slot, u64::from(BPF_NOEXIST)).is_ok() {
             return slot;
         }
     }
     // Another thread may have been faster; this one's slot then stays empty.
-    let slot = known_slot(key);
+    let slot = known_slot(&key);
     if slot == NO_SLOT {
         count(Counter::SumsFull);
     }
@@ -276,7 +283,9 @@ pub fn hold(t: &mut Thread, held: Held, known: Option<usize>) -> Option<usize> {
     } else {
         nested(t, &held);
     }
-    let i = t.depth as usize & (MAX_HELD - 1);
+    // Read anew: verifiers before 5.16 forget the bounds of what is kept on the stack meanwhile.
+    // SAFETY: a reference.
+    let i = unsafe { core::ptr::read_volatile(&raw const t.depth) } as usize & (MAX_HELD - 1);
     t.held[i] = held;
     t.depth += 1;
     Some(i)

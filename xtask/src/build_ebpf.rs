@@ -13,7 +13,7 @@ use crate::{
     arch::Arch,
     compile::{RUSTFLAGS, Toolchain},
     provenance::{self, Provenance},
-    workspace,
+    stack_depth, workspace,
 };
 
 const REMEDY: &str = "run `cargo xtask build-ebpf` and commit lockbpf/ebpf/";
@@ -58,7 +58,9 @@ fn build(toolchain: &Toolchain) -> Result<()> {
 fn compile_all(toolchain: &Toolchain) -> Result<Vec<(Arch, Vec<u8>)>> {
     let compile = |arch: Arch| {
         eprintln!("compiling the eBPF programs for {}", arch.name());
-        Ok((arch, toolchain.compile(arch)?))
+        let object = toolchain.compile(arch)?;
+        stack_depth::check(&object).with_context(|| format!("the programs for {} need too much stack", arch.name()))?;
+        Ok((arch, object))
     };
     Arch::ALL.into_iter().map(compile).collect()
 }

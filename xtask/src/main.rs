@@ -19,6 +19,7 @@ mod process;
 mod provenance;
 mod rust_src;
 mod rustc_wrapper;
+mod stack_depth;
 mod strip;
 mod test;
 mod vm;

@@ -4,7 +4,7 @@ use super::CaptureError;
 use super::probe_table::{Function, TRACEPOINTS};
 use crate::quality::FailedProbe;
 use aya::Ebpf;
-use aya::programs::{ProgramError, RawTracePoint, TracePoint};
+use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -67,15 +67,41 @@ pub enum FutexTier {
     RawSyscalls,
 }
 
+/// Programs on every system call, and their tracepoints.
+const RAW_SYSCALLS: [&str; 2] = ["sys_enter", "sys_exit"];
+
+/// The programs that watch the futex calls.
+pub(super) fn futex_programs(tracefs: bool) -> Vec<&'static str> {
+    if tracefs { TRACEPOINTS.iter().map(|t| t.program).collect() } else { RAW_SYSCALLS.to_vec() }
+}
+
+/// Loads programs for tracepoints, side by side: the verifier takes a tenth of a second for some.
+pub(super) fn load(ebpf: &mut Ebpf, wanted: &[&'static str]) -> Result<(), CaptureError> {
+    let one = |program: &mut Program| match program {
+        Program::RawTracePoint(program) => program.load(),
+        Program::TracePoint(program) => program.load(),
+        _ => Err(ProgramError::UnexpectedProgramType),
+    };
+    std::thread::scope(|scope| {
+        let programs = ebpf.programs_mut().filter(|(name, _)| wanted.contains(name));
+        let loading: Vec<_> =
+            programs.map(|(name, program)| (name.to_owned(), scope.spawn(move || one(program)))).collect();
+        loading.into_iter().try_for_each(|(name, thread)| match thread.join() {
+            Ok(loaded) => loaded.map_err(|source| CaptureError::Program { name, source }),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
+}
+
 impl Tracepoints {
-    /// Attaches the futex tracepoints. Without tracefs, the raw tracepoints of all system calls take their place.
+    /// Attaches the loaded futex programs. Without tracefs, the raw tracepoints of all system calls take their place.
     pub(super) fn attach_futex(
         &mut self,
         ebpf: &mut Ebpf,
         tracefs: bool,
     ) -> Result<(FutexTier, Vec<FailedProbe>), CaptureError> {
         if !tracefs {
-            for name in ["sys_enter", "sys_exit"] {
+            for name in RAW_SYSCALLS {
                 self.attach_raw(ebpf, name, name)?;
             }
             return Ok((FutexTier::RawSyscalls, Vec::new()));
@@ -83,11 +109,6 @@ impl Tracepoints {
         let mut failed = Vec::new();
         for tracepoint in TRACEPOINTS {
             let program: &mut TracePoint = program(ebpf, tracepoint.program)?;
-            if program.fd().is_err() {
-                program
-                    .load()
-                    .map_err(|source| CaptureError::Program { name: tracepoint.program.to_owned(), source })?;
-            }
             // A kernel without the system call has no tracepoint for it either.
             match program.attach("syscalls", tracepoint.name).and_then(|id| program.take_link(id)) {
                 Ok(link) => self.links.push(Box::new(link)),
@@ -102,7 +123,7 @@ impl Tracepoints {
         Ok((FutexTier::Tracepoints, failed))
     }
 
-    /// Loads and attaches a raw tracepoint program.
+    /// Attaches a loaded raw tracepoint program.
     pub(super) fn attach_raw(
         &mut self,
         ebpf: &mut Ebpf,
@@ -111,7 +132,6 @@ impl Tracepoints {
     ) -> Result<(), CaptureError> {
         let program: &mut RawTracePoint = program(ebpf, name)?;
         let error = |source| CaptureError::Program { name: name.to_owned(), source };
-        program.load().map_err(error)?;
         let id = program.attach(tracepoint).map_err(error)?;
         self.links.push(Box::new(program.take_link(id).map_err(error)?));
         Ok(())

@@ -6,7 +6,7 @@ mod options;
 pub use options::{Options, Scope};
 
 use super::CaptureError;
-use super::attach::{FutexTier, ProbeSite, Tracepoints};
+use super::attach::{self, FutexTier, ProbeSite, Tracepoints};
 use super::gates::Gates;
 use super::kernel;
 use super::object;
@@ -71,23 +71,25 @@ impl Session {
         };
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
-        let mut tracepoints = Tracepoints::default();
-        for (program, tracepoint, wanted) in [
-            ("process_exec", "sched_process_exec", true),
-            ("process_exit", "sched_process_exit", true),
+        let life: Vec<_> = [
+            ("process_exec", "sched_process_exec", options.rare),
+            ("process_exit", "sched_process_exit", options.rare),
             ("process_fork", "sched_process_fork", options.follow_forks),
             ("task_rename", "task_rename", options.comm.is_some()),
-        ] {
-            if wanted {
-                tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
-            }
-        }
+        ]
+        .into_iter()
+        .filter_map(|(program, tracepoint, wanted)| wanted.then_some((program, tracepoint)))
+        .chain(kernel::PROGRAMS.into_iter().filter(|_| options.kernel_locks.is_some()).map(|name| (name, name)))
+        .collect();
+        let programs = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
+        attach::load(&mut ebpf, &programs.collect::<Vec<_>>())?;
         if let Some(kernel) = options.kernel_locks {
             let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
             Array::<_, Kernel>::try_from(map)?.set(0, kernel, 0)?;
-            for name in kernel::PROGRAMS {
-                tracepoints.attach_raw(&mut ebpf, name, name)?;
-            }
+        }
+        let mut tracepoints = Tracepoints::default();
+        for (program, tracepoint) in life {
+            tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
         }
         let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
         let mut quality = Quality { failed_probes, ..Quality::default() };

@@ -50,7 +50,8 @@ pub struct Options {
     pub futex_only: bool,
     /// Whether to do without uprobe sessions.
     pub plain_uprobes: bool,
-    /// Whether to see functions that are none of a mutex or read-write lock as well: else their programs need not be loaded.
+    /// Whether to see what is rare as well: functions that are none of a mutex or read-write lock, and the ends of threads and
+    /// programs. Else their programs need not be loaded.
     pub rare: bool,
     /// Whether the processes that observed ones start are observed, too.
     pub follow_forks: bool,
