@@ -251,8 +251,15 @@ pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) -> u32 {
     // What an uncontended call takes is below the cost of measuring it.
     let held = t.attempted(now, if contended { now.saturating_sub(attempt_ns) } else { 0 });
     t.pending.via = 0;
+    hold_apart(t, &held)
+}
+
+/// As [`hold`], wherever it is held already. Returns 0. A function of its own: verifiers before 5.16 forget the bounds of an index that
+/// is kept on the stack, as it is in a large function.
+#[inline(never)]
+pub fn hold_apart(t: &mut Thread, held: &Held) -> u32 {
     let known = t.find(held.lock);
-    hold(t, held, known);
+    hold(t, *held, known);
     0
 }
 
@@ -283,9 +290,7 @@ pub fn hold(t: &mut Thread, held: Held, known: Option<usize>) -> Option<usize> {
     } else {
         nested(t, &held);
     }
-    // Read anew: verifiers before 5.16 forget the bounds of what is kept on the stack meanwhile.
-    // SAFETY: a reference.
-    let i = unsafe { core::ptr::read_volatile(&raw const t.depth) } as usize & (MAX_HELD - 1);
+    let i = t.depth as usize & (MAX_HELD - 1);
     t.held[i] = held;
     t.depth += 1;
     Some(i)
