@@ -16,8 +16,9 @@ fn processes_old_and_new_but_not_itself() {
     // What names need is read while a process lives: one that is gone within milliseconds keeps its numbers only.
     std::thread::sleep(Duration::from_secs(1));
     new.go();
-    let mut truths = old.iter_mut().map(Workload::finish).collect::<Vec<_>>();
-    truths.push(new.finish());
+    let truths: Vec<_> = old.iter_mut().chain([&mut new]).map(Workload::truth).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    old.iter_mut().chain([&mut new]).for_each(Workload::end);
     let own_pid = observer.running.pid();
     observer.interrupt();
     let report = observer.report();

@@ -119,10 +119,15 @@ impl Workload {
     /// Waits for the end of its work and for its exit, which must be a clean one.
     pub(crate) fn finish(&mut self) -> Truth {
         let truth = self.truth();
+        self.end();
+        truth
+    }
+
+    /// Waits for its exit, which must be a clean one.
+    pub(crate) fn end(&mut self) {
         self.running.close_stdin();
         let status = self.running.wait();
         assert!(status.success(), "a workload failed after its work: {status}");
-        truth
     }
 }
 
