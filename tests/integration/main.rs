@@ -26,6 +26,7 @@ mod lifecycle;
 mod musl;
 mod names;
 mod newcomers;
+mod predict;
 mod recordings;
 mod runtimes;
 mod rwlock;

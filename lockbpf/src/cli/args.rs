@@ -1,6 +1,7 @@
 //! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
 
 use super::diff::DiffArgs;
+use super::predict::PredictArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
@@ -41,6 +42,8 @@ const EXAMPLES: &str = "Examples:
   lockbpf diff old.bin new.bin           what changed from one recording to another
   lockbpf select --sizes 1,2,4 -- ./bench {size}
                                          at which sizes locks hold a program back
+  lockbpf predict --model m.json --threads 1..64 --with qd
+                                         what another lock would gain
   lockbpf doctor                         what this machine allows, and what probes cost on it
 
 Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
@@ -69,6 +72,8 @@ pub(super) enum Command {
     Report(ReportArgs),
     /// Tell what changed from one recording to another: rates by lock and site, with what exceeds chance called out.
     Diff(DiffArgs),
+    /// Predict waits and throughput with other numbers of threads or other locks, from a model of a program.
+    Predict(PredictArgs),
     /// Find the sizes of a workload at which locks hold it back, and observe those.
     Select(SelectArgs),
     /// The program that `demo` observes.

@@ -2,6 +2,7 @@
 
 mod args;
 mod budget;
+mod calibration_file;
 mod census;
 mod collect;
 mod convert;
@@ -15,6 +16,7 @@ mod live;
 mod observe;
 mod output;
 mod placement;
+mod predict;
 mod probing;
 mod progress;
 mod record;
@@ -76,6 +78,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Diff(args)) => diff::run(&args),
+        Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
         Some(Command::CalibrateTarget) => Ok(crate::capture::calibrate_target::run()),
