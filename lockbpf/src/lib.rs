@@ -26,6 +26,7 @@ pub mod histogram;
 pub mod id;
 pub mod kallsyms;
 pub mod lines;
+pub mod locks;
 pub mod model;
 pub mod names;
 pub mod observation;

@@ -5,6 +5,7 @@
 mod harness;
 
 mod budget;
+mod calibrate;
 mod calibration;
 mod causes;
 mod cgroup;
@@ -38,4 +39,5 @@ mod stuck;
 mod system_wide;
 mod unwind;
 mod verdicts;
+mod what_if;
 mod workloads;

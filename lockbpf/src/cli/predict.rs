@@ -2,11 +2,12 @@
 
 use super::args::Format;
 use super::destination::Whole;
-use super::{calibration_file, output};
+use super::{calibration_file, output, script};
 use crate::model::predict::predict;
 use crate::model::schema::{Input, Solver};
 use crate::model::with::{self, With};
-use crate::model::{ModelError, table};
+use crate::model::{ModelError, profile, table};
+use crate::report::text::percent;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::fs;
@@ -14,20 +15,29 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// The share of the acquisitions that must have been recorded one by one for a model.
+const MODEL_NEEDS: f64 = 0.95;
 /// Numbers of threads in one range.
 const MAX_POINTS: u32 = 4_096;
 
 /// What to predict, and from what.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  lockbpf predict --model m.json --threads 1..64 --with qd
+  lockbpf predict --from t.bin --threads 1..64 --with qd
   lockbpf predict --model m.json --lock cache --with sharded:8
 
 The model's form is told in docs/predictions.md.")]
 pub(super) struct PredictArgs {
     /// The model, as JSON; `-` is standard input.
+    #[arg(long, value_name = "FILE", required_unless_present = "from", conflicts_with = "from")]
+    pub model: Option<PathBuf>,
+    /// Make the model of this recording, a trace with every section (`lockbpf export --all-events`) or event lines; `-` is
+    /// standard input.
     #[arg(long, value_name = "FILE")]
-    pub model: PathBuf,
+    pub from: Option<PathBuf>,
+    /// Only locks whose name contains this are in the model of a recording (repeatable: any of them).
+    #[arg(long, value_name = "LOCK", requires = "from")]
+    pub only: Vec<String>,
     /// For how many threads: `8`, `1,2,4`, `1..64`. Default: as the model says.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<Threads>,
@@ -86,16 +96,28 @@ fn solver(text: &str) -> Result<Solver, String> {
 /// # Errors
 /// When the model cannot be read or has no solution, a lock is not in it, or the prediction cannot be written.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
-    let name =
-        if args.model == Path::new("-") { "standard input".to_owned() } else { args.model.display().to_string() };
-    let mut input = read(&args.model).with_context(|| format!("failed to read the model {name}"))?;
+    let path = args.model.as_deref().or(args.from.as_deref()).unwrap_or(Path::new("-"));
+    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+    let calibration = calibration_file::load()?;
+    let mut input = match &args.from {
+        None => read(path).with_context(|| format!("failed to read the model {name}"))?,
+        Some(path) => {
+            let mut input = of_recording(path, &args.only).with_context(|| format!("there is no model of {name}"))?;
+            let all: Vec<usize> = (0..input.locks.len()).collect();
+            if calibration.is_some() {
+                // What the calls themselves take is no part of the holds.
+                with::replace(&mut input, &all, With::Mutex, calibration.as_ref())?;
+            }
+            input
+        }
+    };
     if let Some(Threads(threads)) = &args.threads {
         input.threads.clone_from(threads);
     }
     input.solver = args.solver.unwrap_or(input.solver);
     if let Some(with) = args.with {
         let locks = selected(&input, &args.lock)?;
-        with::replace(&mut input, &locks, with, calibration_file::load()?.as_ref())?;
+        with::replace(&mut input, &locks, with, calibration.as_ref())?;
     }
     if let Some(path) = &args.emit_model {
         emit(&input, path)?;
@@ -128,6 +150,22 @@ fn read(path: &Path) -> Result<Input> {
         if path == "." { anyhow!("{problem}") } else { anyhow!("`{path}`: {problem}") }
     })?;
     json.end()?;
+    Ok(input)
+}
+
+/// The model of a recording.
+fn of_recording(path: &Path, only: &[String]) -> Result<Input> {
+    let recorded = script::read(path)?;
+    if recorded.whole < MODEL_NEEDS {
+        // Whose sections are missing is not known: r would be that of the contended ones.
+        bail!(
+            "only {} of the acquisitions were recorded one by one: record with --all-events (and --budget off)",
+            percent(recorded.whole)
+        );
+    }
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
+    let mut input = profile::model(&recorded.script, |lock| recorded.locks[lock].clone(), wanted)?;
+    input.violations.extend(recorded.remarks);
     Ok(input)
 }
 

@@ -26,12 +26,13 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
         }
     } else if solved(Solver::Simulation) {
         all.push(
-            "Simulated with exponential times; intervals are the simulation's own 95 %. Readers go before waiting writers."
+            "Simulated with exponential times, and sections of the coefficients of variation given; intervals are the simulation's own \
+             95 %. Readers go before waiting writers."
                 .to_owned(),
         );
     } else {
-        let known = input.locks.iter().all(|lock| lock.hold_cv.is_some());
-        let bound = if known { "of the coefficient of variation given" } else { "that are constant" };
+        let known = input.locks.iter().any(|lock| lock.hold_cv.is_some());
+        let bound = if known { "of the coefficients of variation given" } else { "that are constant" };
         all.push(format!(
             "First come, first served, and exponential sections; intervals go to what sections {bound} would make of it. \
              Where times between sections hardly vary, waits may be shorter still."

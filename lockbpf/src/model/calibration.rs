@@ -41,6 +41,8 @@ pub struct Calibration {
     pub qd_delegation: Vec<Figure>,
     /// From the release of a pthread mutex to its acquisition by a thread that sleeps for it.
     pub hand_off: Figure,
+    /// O: what lockbpf's own recording costs a lock operation, ns; `None` where it may not observe.
+    pub observer_operation_ns: Option<f64>,
 }
 
 impl Calibration {

@@ -10,7 +10,7 @@ const OPERATIONS: u64 = 400_000;
 /// Threads beyond which that takes too long to settle.
 const MAX_THREADS: u32 = 4_096;
 
-/// Plays each number of threads, with exponential times.
+/// Plays each number of threads: exponential times, but for sections whose coefficient of variation is known.
 pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
     let input = checked.input;
     if let Some(i) = input.threads.iter().position(|&n| n > MAX_THREADS) {
@@ -53,7 +53,9 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
         .map(|((r, z), pattern)| Pattern {
             routing: each().map(|(i, _)| each().map(|(j, shards)| r[i][j] / shards as f64).collect()).collect(),
             local: each().map(|(i, _)| each().map(|(j, _)| Times::Exponential(z[i][j])).collect()).collect(),
-            hold: each().map(|(i, _)| Times::Exponential(pattern.hold[i])).collect(),
+            hold: each()
+                .map(|(i, _)| Times::Varying { mean: pattern.hold[i], cv: input.locks[i].hold_cv.unwrap_or(1.0) })
+                .collect(),
         })
         .collect();
     let point = |&threads: &u32| {

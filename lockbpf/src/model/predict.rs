@@ -354,6 +354,8 @@ impl Checked<'_> {
         let [now, bound] = [found, other].map(|m| self.totals(threads, m, &visits));
         let slack = if solver == Solver::Schweitzer { APPROXIMATION } else { 0.0 };
         let ordered = |a: f64, b: f64| [a.min(b) * (1.0 - slack), a.max(b) * (1.0 + slack)];
+        let one = |p: &Pattern| 1.0 / (p.think + p.visits.iter().zip(&p.hold).map(|(v, s)| v * s).sum::<f64>());
+        let alone = self.patterns.iter().map(one).fold(f64::INFINITY, f64::min);
         let locks = self.input.locks.iter().enumerate().map(|(i, lock)| LockPoint {
             name: lock.name.clone(),
             wait_ns: now.waits[i],
@@ -367,7 +369,8 @@ impl Checked<'_> {
             threads,
             solver,
             throughput_per_ns: now.throughput,
-            throughput_interval_per_ns: ordered(now.throughput, bound.throughput),
+            // However long some sections are, threads do not do less than one of them.
+            throughput_interval_per_ns: ordered(now.throughput, bound.throughput.max(alone.min(now.throughput))),
             locks: locks.collect(),
             contention_fraction: Some(now.waiting),
             contention_fraction_interval: Some(ordered(now.waiting, bound.waiting)),

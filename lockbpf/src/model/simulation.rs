@@ -20,6 +20,13 @@ pub enum Times {
     Constant(f64),
     /// One of these at random; not empty.
     Measured(Vec<f64>),
+    /// With a mean and a coefficient of variation.
+    Varying {
+        /// The mean.
+        mean: f64,
+        /// The coefficient of variation.
+        cv: f64,
+    },
 }
 
 impl Times {
@@ -28,6 +35,14 @@ impl Times {
             Self::Exponential(mean) => -mean * (1.0 - random.f64()).ln(),
             Self::Constant(time) => *time,
             Self::Measured(times) => random.choice(times).copied().unwrap_or(0.0),
+            // A constant and an exponential part.
+            Self::Varying { mean, cv } if *cv <= 1.0 => mean * (1.0 - cv) + Self::Exponential(mean * cv).draw(random),
+            Self::Varying { mean, cv } => {
+                // Two exponentials of which each makes half of the time, a short one often and a long one seldom.
+                let short = (1.0 + ((cv * cv - 1.0) / (cv * cv + 1.0)).sqrt()) / 2.0;
+                let share = if random.f64() < short { short } else { 1.0 - short };
+                Self::Exponential(mean / 2.0 / share).draw(random)
+            }
         }
     }
 
@@ -35,7 +50,7 @@ impl Times {
     #[must_use]
     pub fn mean(&self) -> f64 {
         match self {
-            Self::Exponential(mean) | Self::Constant(mean) => *mean,
+            Self::Exponential(mean) | Self::Constant(mean) | Self::Varying { mean, .. } => *mean,
             Self::Measured(times) => times.iter().sum::<f64>() / times.len().max(1) as f64,
         }
     }

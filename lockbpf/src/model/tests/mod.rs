@@ -4,6 +4,7 @@ mod closed_forms;
 mod optimistic;
 mod properties;
 mod refusals;
+mod scripts;
 mod simulated;
 
 use super::network::Class;

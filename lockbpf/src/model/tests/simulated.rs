@@ -126,3 +126,24 @@ fn constant_times_need_no_luck() {
     assert_eq!((seen.locks[0].wait.value, seen.waiting.value), (0.0, 0.0));
     assert!((seen.locks[0].utilisation - 0.2).abs() < 1e-4, "{seen:?}");
 }
+
+#[test]
+fn times_vary_as_they_are_to() {
+    for cv in [0.0, 0.3, 1.0, 1.5, 4.0] {
+        let mut input = program(&[(1.0, 100.0)], 0.0, &[1]);
+        input.locks[0].hold_cv = Some(cv);
+        // One thread: the mean is what counts.
+        input.solver = super::super::schema::Solver::Simulation;
+        let seen = predict(&input).unwrap().points.remove(0);
+        assert!((seen.throughput_per_ns * 100.0 - 1.0).abs() < 0.05, "{cv}: {seen:?}");
+    }
+    let wait = |cv: f64| {
+        let mut input = program(&[(1.0, 100.0)], 1_000.0, &[2]);
+        input.locks[0].hold_cv = Some(cv);
+        input.solver = super::super::schema::Solver::Simulation;
+        predict(&input).unwrap().points.remove(0).locks[0].wait_ns
+    };
+    // Who waits, waits for the rest of a section: longer the more sections vary.
+    let waits = [0.0, 1.0, 3.0].map(wait);
+    assert!(waits[0] * 1.5 < waits[1] && waits[1] * 1.5 < waits[2], "{waits:?}");
+}
