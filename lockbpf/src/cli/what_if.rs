@@ -82,8 +82,9 @@ pub(super) fn run(args: &WhatIfArgs) -> Result<ExitCode> {
     let answers = match question {
         Some(question) => vec![oracle.ask(&question)?],
         None => {
-            let mut answers =
-                oracle.candidates().iter().map(|question| oracle.ask(question)).collect::<Result<Vec<_>, _>>()?;
+            // A change that would be a deadlock is no proposal.
+            let mut answers: Vec<_> =
+                oracle.candidates().iter().filter_map(|question| oracle.ask(question).ok()).collect();
             if answers.is_empty() {
                 bail!("{}: no thread waited for a lock: there is nothing to gain", args.from.display());
             }

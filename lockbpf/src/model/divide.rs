@@ -2,9 +2,9 @@
 
 use super::script::{Script, Step, Thread, What};
 
-/// Why the work cannot be divided otherwise.
+/// Why a change has no prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Indivisible {
+pub enum Unpredictable {
     /// Barriers in the midst of the work need all their participants.
     #[error("threads meet at barriers between their sections: with another number of them these would not open")]
     Barriers,
@@ -13,6 +13,9 @@ pub enum Indivisible {
         "threads wait for what others do (conditions, joins): who would do it with another number of threads is not known"
     )]
     Conditions,
+    /// A deadlock.
+    #[error("with this change {0} threads would wait for one another for ever: the order of their locks allows that")]
+    Stuck(u32),
     /// Nobody locks anything.
     #[error("no thread has a whole section")]
     Empty,
@@ -26,19 +29,19 @@ const WORKER: f64 = 0.1;
 ///
 /// # Errors
 /// When threads wait for one another other than for locks.
-pub fn divide(script: &Script, workers: u32) -> Result<Script, Indivisible> {
+pub fn divide(script: &Script, workers: u32) -> Result<Script, Unpredictable> {
     let sections = |thread: &Thread| thread.steps.iter().filter(|s| matches!(s.what, What::Ask { .. })).count();
     if script.threads.iter().any(meets_while_it_works) {
-        return Err(Indivisible::Barriers);
+        return Err(Unpredictable::Barriers);
     }
     let most = script.threads.iter().map(sections).max().unwrap_or(0);
     if most == 0 || workers == 0 {
-        return Err(Indivisible::Empty);
+        return Err(Unpredictable::Empty);
     }
     let is_worker = |thread: &&Thread| sections(thread) as f64 >= WORKER * most as f64;
     let old: Vec<&Thread> = script.threads.iter().filter(is_worker).collect();
     if old.iter().flat_map(|thread| &thread.steps).any(|step| matches!(step.what, What::Await { .. })) {
-        return Err(Indivisible::Conditions);
+        return Err(Unpredictable::Conditions);
     }
     // Signals from workers are gone; whoever waits for a worker's end waits as long as it did.
     let mut threads: Vec<Thread> = script.threads.iter().filter(|thread| !is_worker(thread)).cloned().collect();

@@ -348,7 +348,8 @@ impl Play<'_> {
             return;
         }
         let lock = &mut self.locks[actual as usize];
-        lock.queue.retain(|&waiter| waiter != thread);
+        // Who is woken is the first in the queue, and nobody else leaves it.
+        lock.queue.pop_front();
         let readers = !lock.writing;
         self.waited(now, thread);
         if readers {

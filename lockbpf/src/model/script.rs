@@ -199,7 +199,10 @@ struct Asked {
 struct Open {
     last: Time,
     asked: Option<Asked>,
-    held: Vec<u32>,
+    /// Locks held, and how often each was taken again by their holder.
+    held: Vec<(u32, u32)>,
+    /// A lock that it holds and asks for once more.
+    recursing: Option<u32>,
     /// The condition it waits for: since when, and the mutex it gave back for that.
     idle: Option<(Time, Option<u32>)>,
     released: Option<u32>,
@@ -244,6 +247,15 @@ impl Builder {
             Action::Attempt(attempt) => {
                 let (lock, site) = (self.lock(attempt.lock), self.site(attempt.site));
                 self.give_up(thread);
+                if self.open[thread as usize].held.iter().any(|&(held, _)| held == lock) {
+                    if attempt.contended.is_none() {
+                        self.open[thread as usize].recursing = Some(lock);
+                        return Ok(());
+                    }
+                    // Live sources fold recursion themselves: a release is missing.
+                    self.script.cut += 1;
+                    self.release(thread, attempt.lock, op.time, Released::Unlock);
+                }
                 let now = &mut self.now[lock as usize];
                 now.semaphore |= attempt.kind == LockKind::Semaphore;
                 let (holders, taken_before) = (now.holders, now.taken);
@@ -267,7 +279,7 @@ impl Builder {
                 self.push(thread, op.time, What::End);
                 let open = &mut self.open[thread as usize];
                 open.exited = true;
-                for lock in std::mem::take(&mut open.held) {
+                for (lock, _) in std::mem::take(&mut open.held) {
                     self.now[lock as usize].holders = self.now[lock as usize].holders.saturating_sub(1);
                 }
                 self.exits.insert(op.process, (op.time, thread));
@@ -299,7 +311,8 @@ impl Builder {
         let thread = self.open.len() as u32;
         self.script.threads.push(Thread { tid, process, begin: time.since(start).0, steps: Vec::new() });
         let (asked, idle, released) = (None, None, None);
-        self.open.push(Open { last: time, asked, held: Vec::new(), idle, released, exited: false });
+        let (held, recursing, exited) = (Vec::new(), None, false);
+        self.open.push(Open { last: time, asked, held, recursing, idle, released, exited });
         self.by_tid.insert(tid, thread);
         thread
     }
@@ -352,6 +365,7 @@ impl Builder {
     }
 
     fn give_up(&mut self, thread: u32) {
+        self.open[thread as usize].recursing = None;
         if let Some(asked) = self.open[thread as usize].asked.take() {
             // What it did meanwhile counts as its own.
             self.script.threads[thread as usize].steps.pop();
@@ -362,6 +376,11 @@ impl Builder {
 
     fn acquire(&mut self, thread: u32, lock: Lock, time: Time) {
         let lock = self.lock(lock);
+        if self.open[thread as usize].recursing.take_if(|recursing| *recursing == lock).is_some() {
+            let held = self.open[thread as usize].held.iter_mut().rev().find(|(held, _)| *held == lock);
+            held.into_iter().for_each(|(_, depth)| *depth += 1);
+            return;
+        }
         let Some(asked) = self.open[thread as usize].asked.take_if(|asked| asked.lock == lock) else {
             self.script.cut += 1;
             return;
@@ -407,16 +426,20 @@ impl Builder {
         let open = &mut self.open[thread as usize];
         // A wait for nobody is what the call itself takes.
         open.last = if waited { time } else { asked.at };
-        open.held.push(lock);
+        open.held.push((lock, 0));
     }
 
     fn release(&mut self, thread: u32, lock: Lock, time: Time, how: Released) {
         let lock = self.lock(lock);
         let open = &mut self.open[thread as usize];
-        let Some(at) = open.held.iter().rposition(|&held| held == lock) else {
+        let Some(at) = open.held.iter().rposition(|&(held, _)| held == lock) else {
             self.script.cut += u64::from(!self.now[lock as usize].semaphore);
             return;
         };
+        if open.held[at].1 > 0 {
+            open.held[at].1 -= 1;
+            return;
+        }
         open.held.remove(at);
         // Of a section whose end was not seen the hold is not known: it is taken to be as short as possible.
         let time = if how == Released::Unseen { open.last } else { time };

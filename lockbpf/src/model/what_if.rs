@@ -1,11 +1,12 @@
 //! What-if on a recording: its script is played with one change and without, and the observed run time scaled by the
 //! quotient. Two ways of handing locks on, and several draws of what is left to chance, give the interval.
 
-use super::divide::{Indivisible, divide};
+pub use super::divide::Unpredictable;
+use super::divide::divide;
 use super::replay::{Change, Fate, HandOff, How, Played, play};
 use super::script::Script;
 use crate::report::table::table;
-use crate::report::text::{clip, count, percent, wrap};
+use crate::report::text::{clip, count, counted, percent, wrap};
 use crate::units::Nanos;
 use serde::Serialize;
 
@@ -131,8 +132,8 @@ impl<'a> Oracle<'a> {
     /// Answers one question.
     ///
     /// # Errors
-    /// When the work cannot be divided among another number of threads.
-    pub fn ask(&self, question: &Question) -> Result<Answer, Indivisible> {
+    /// When the work cannot be divided among another number of threads, or threads would wait for one another for ever.
+    pub fn ask(&self, question: &Question) -> Result<Answer, Unpredictable> {
         let divided;
         let (script, change) = match question {
             Question::Threads(n) => {
@@ -148,6 +149,9 @@ impl<'a> Oracle<'a> {
             for seed in 0..draws {
                 let played = play(script, &change, How { hand_off, seed });
                 let ratio = played.duration as f64 / self.base[way].duration.max(1) as f64;
+                if played.stuck > self.base[way].stuck {
+                    return Err(Unpredictable::Stuck(played.stuck - self.base[way].stuck));
+                }
                 ratios.push(ratio);
                 if way == self.best {
                     nearest.push((ratio, played));
@@ -169,12 +173,6 @@ impl<'a> Oracle<'a> {
                 "Threads' own time would fill more than the {} CPUs of this machine: what they wait less for locks they may wait \
                  more for CPUs.",
                 self.cpus
-            ));
-        }
-        if played.stuck > 0 {
-            violations.push(format!(
-                "{} threads would wait for ever for what was changed: the replay left them out.",
-                played.stuck
             ));
         }
         let scale = observed / self.base[self.best].duration.max(1) as f64;
@@ -300,6 +298,10 @@ impl<'a> Oracle<'a> {
         }
         if script.semaphores.time > script.duration / 20 {
             violations.push(format!("Threads waited {} for semaphores: kept as it was.", time(script.semaphores.time)));
+        }
+        if self.base[self.best].stuck > 0 {
+            let stuck = counted(self.base[self.best].stuck.into(), "thread");
+            violations.push(format!("{stuck} waited to the end of the recording, and does not count in the run time."));
         }
         if script.cut > 0 {
             violations.push(format!("{} steps belong to sections that began before the recording.", count(script.cut)));

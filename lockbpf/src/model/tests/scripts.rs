@@ -317,3 +317,49 @@ fn work_is_divided_unless_threads_meet() {
     assert!((0.2..0.45).contains(&four) && (-1.0..-0.7).contains(&one), "{four} {one}");
     assert!(ask(&script(555), 4).is_err());
 }
+
+#[test]
+fn a_lock_taken_again_by_its_holder_is_one_section() {
+    let ask = |contended| {
+        let (site, kind) = (Site { process: PROCESS, addr: 50 }, LockKind::Mutex);
+        let (lock, shared, owner, stack) = (lock(5), false, None, None);
+        Action::Attempt(Attempt { lock, site, shared, kind, owner, stack, contended })
+    };
+    let (got, back) =
+        (Action::Acquire { lock: lock(5), waker: None }, Action::Release { lock: lock(5), how: Released::Unlock });
+    let mut trace = Trace::default();
+    for (time, action) in [(0, ask(None)), (1, got), (10, ask(None)), (11, got), (20, back), (40, back)] {
+        trace.push(time, 1, action);
+    }
+    let script = trace.script();
+    assert_eq!((script.acquisitions(), script.cut, script.threads[0].steps.len()), (1, 0, 3));
+    assert_eq!(play_as(&script, &Change::default()).duration, 40);
+    // Live, a release is missing.
+    let mut trace = Trace::default();
+    for (time, action) in [(0, ask(Some(false))), (1, got), (10, ask(Some(false))), (11, got), (20, back)] {
+        trace.push(time, 1, action);
+    }
+    let script = trace.script();
+    assert_eq!((script.acquisitions(), script.cut), (2, 1));
+    assert_eq!(play_as(&script, &Change::default()).duration, 20);
+}
+
+#[test]
+fn a_change_that_would_be_a_deadlock_is_refused() {
+    let mut trace = Trace::default();
+    // a then b, and b then a, one after the other. With a shorter section before that they meet.
+    trace.section(1, 3, [0, 0, 5]);
+    trace.section(1, 1, [10, 10, 40]);
+    trace.section(1, 2, [20, 20, 30]);
+    trace.section(2, 9, [0, 0, 100]);
+    trace.section(2, 2, [110, 110, 140]);
+    trace.section(2, 1, [120, 120, 130]);
+    let script = trace.script();
+    let names = vec![String::new(); script.locks.len()];
+    let sites: Vec<String> = script.sites.iter().map(|site| site.addr.to_string()).collect();
+    let oracle = Oracle::new(&script, &names, &sites, 8);
+    let long = sites.iter().position(|site| site == "90").unwrap();
+    let shorter = |by| oracle.ask(&Question::Shorten(vec![long], by));
+    assert!(shorter(0.5).is_ok());
+    assert!(shorter(0.99).unwrap_err().to_string().contains("2 threads would wait for one another"));
+}
