@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::{build::Lockbpf, machine::Machine};
@@ -25,9 +25,16 @@ pub(crate) struct Args {
     /// Runs of each real program; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Only compare with simulations, which needs no rights
-    #[arg(long)]
-    simulated: bool,
+    /// Compare with simulations only, which needs no rights, or with real programs only
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+}
+
+/// What predictions are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Simulations,
+    Programs,
 }
 
 /// Compares and prints.
@@ -35,19 +42,18 @@ pub(crate) struct Args {
 /// # Errors
 /// lockbpf or a program fails, or there are no rights to observe.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(
-        args.simulated || nix::unistd::geteuid().is_root(),
-        "attaching eBPF programs needs root: run this task as root"
-    );
-    let machine = Machine::look();
-    println!("{machine}");
-    if let Some(warning) = machine.warning() {
-        println!("{warning}");
+    let part = |part: Part| args.only.is_none_or(|only| only == part);
+    if part(Part::Programs) {
+        Machine::look_as_root()?;
+    } else {
+        Machine::look_and_tell();
     }
     let lockbpf = Lockbpf::build()?;
     let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
-    simulated::compare(&lockbpf, dir.path())?;
-    if !args.simulated {
+    if part(Part::Simulations) {
+        simulated::compare(&lockbpf, dir.path())?;
+    }
+    if part(Part::Programs) {
         reality::compare(&lockbpf, dir.path(), args.runs.max(1))?;
     }
     Ok(ExitCode::SUCCESS)
