@@ -3,7 +3,7 @@
 //!
 //! Floors, from the ground up; a module uses lower floors only:
 //! [`units`], [`id`], [`histogram`], [`quality`], [`unwind`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
-//! [`totals`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`]; beside them [`capture`]
+//! [`totals`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`]; beside them [`capture`]
 //! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know, and the formats of
 //! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them.
 
@@ -26,6 +26,8 @@ pub mod histogram;
 pub mod id;
 pub mod kallsyms;
 pub mod lines;
+pub mod locks;
+pub mod model;
 pub mod names;
 pub mod observation;
 pub mod op;

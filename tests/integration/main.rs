@@ -5,6 +5,7 @@
 mod harness;
 
 mod budget;
+mod calibrate;
 mod calibration;
 mod causes;
 mod cgroup;
@@ -26,6 +27,7 @@ mod lifecycle;
 mod musl;
 mod names;
 mod newcomers;
+mod predict;
 mod recordings;
 mod runtimes;
 mod rwlock;
@@ -37,4 +39,5 @@ mod stuck;
 mod system_wide;
 mod unwind;
 mod verdicts;
+mod what_if;
 mod workloads;

@@ -29,7 +29,7 @@ pub mod placer;
 pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
-mod pthread;
+pub(crate) mod pthread;
 mod raw_program;
 mod rings;
 mod sched;

@@ -16,13 +16,13 @@ unsafe impl Sync for Mutex {}
 
 impl Mutex {
     /// A free one.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
     }
 
     /// Runs `section` holding the lock.
     #[inline(always)]
-    pub(super) fn with<T>(&self, section: impl FnOnce() -> T) -> T {
+    pub(crate) fn with<T>(&self, section: impl FnOnce() -> T) -> T {
         // SAFETY: statically initialised, never moved or destroyed.
         unsafe { libc::pthread_mutex_lock(self.0.get()) };
         let result = section();

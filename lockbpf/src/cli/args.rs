@@ -1,8 +1,11 @@
 //! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
 
+use super::calibrate::CalibrateArgs;
 use super::diff::DiffArgs;
+use super::predict::PredictArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
+use super::what_if::WhatIfArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::session::Scope;
 use crate::governor::Budget;
@@ -41,6 +44,9 @@ const EXAMPLES: &str = "Examples:
   lockbpf diff old.bin new.bin           what changed from one recording to another
   lockbpf select --sizes 1,2,4 -- ./bench {size}
                                          at which sizes locks hold a program back
+  lockbpf what-if --from t.bin --auto    which single change would gain most
+  lockbpf predict --from t.bin --threads 1..64 --with qd
+                                         what another lock would gain
   lockbpf doctor                         what this machine allows, and what probes cost on it
 
 Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
@@ -69,6 +75,13 @@ pub(super) enum Command {
     Report(ReportArgs),
     /// Tell what changed from one recording to another: rates by lock and site, with what exceeds chance called out.
     Diff(DiffArgs),
+    /// Measure what locks cost on this machine: what `predict` needs for other locks.
+    Calibrate(CalibrateArgs),
+    /// Predict waits and throughput with other numbers of threads or other locks, from a model of a program or a
+    /// recording.
+    Predict(PredictArgs),
+    /// Predict how long a recorded run would take with one change: a shorter section, a lock removed or split, other threads.
+    WhatIf(WhatIfArgs),
     /// Find the sizes of a workload at which locks hold it back, and observe those.
     Select(SelectArgs),
     /// The program that `demo` observes.

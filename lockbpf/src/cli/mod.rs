@@ -2,6 +2,8 @@
 
 mod args;
 mod budget;
+mod calibrate;
+mod calibration_file;
 mod census;
 mod collect;
 mod convert;
@@ -15,13 +17,16 @@ mod live;
 mod observe;
 mod output;
 mod placement;
+mod predict;
 mod probing;
 mod progress;
 mod record;
 mod report;
+mod script;
 mod select;
 mod source;
 mod stacks;
+mod what_if;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command, Format, ObserveArgs, Plan, Target};
@@ -76,6 +81,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Diff(args)) => diff::run(&args),
+        Some(Command::Calibrate(args)) => calibrate::run(&args),
+        Some(Command::Predict(args)) => predict::run(&args),
+        Some(Command::WhatIf(args)) => what_if::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
         Some(Command::CalibrateTarget) => Ok(crate::capture::calibrate_target::run()),

@@ -65,7 +65,11 @@ impl ProbingReport {
     }
 }
 
-fn measure(features: &[Feature]) -> Result<Calibration> {
+/// What observing costs.
+///
+/// # Errors
+/// When nothing can be observed here.
+pub(super) fn measure(features: &[Feature]) -> Result<Calibration> {
     let types = Btf::kernel()?;
     let tracefs = features.iter().any(|feature| feature.name == "tracefs" && feature.support.is_supported());
     let plain_uprobes = !types.has_uprobe_sessions();

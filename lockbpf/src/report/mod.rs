@@ -18,6 +18,7 @@ mod fixture;
 mod gather;
 mod graph;
 mod kernel;
+mod labels;
 mod lock;
 mod naming;
 mod phrase;
@@ -36,5 +37,6 @@ mod wide;
 mod word;
 
 pub use build::{Options, build};
+pub use labels::{Labels, labels};
 pub use schema::{Parts, Report, Selection};
 pub use select::Unmatched;

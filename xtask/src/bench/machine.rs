@@ -29,10 +29,15 @@ impl Machine {
     /// Without root's rights.
     pub(super) fn look_as_root() -> Result<Self> {
         ensure!(nix::unistd::geteuid().is_root(), "attaching eBPF programs needs root: run this task as root");
+        Ok(Self::look_and_tell())
+    }
+
+    /// Looks, and tells; for tasks that need no rights.
+    pub(super) fn look_and_tell() -> Self {
         let machine = Self::look();
         println!("{machine}");
         machine.warning().iter().for_each(|warning| println!("{warning}"));
-        Ok(machine)
+        machine
     }
 
     fn look() -> Self {

@@ -21,6 +21,7 @@ mod observer;
 mod overhead;
 mod pairs;
 mod peers;
+mod predict;
 mod result;
 mod server;
 mod stats;
@@ -49,6 +50,8 @@ enum Bench {
     Peers(peers::Args),
     /// Whether the cost stays the same with many threads, locks and processes.
     Growth(growth::Args),
+    /// How far predictions are off, from simulations and from programs really changed.
+    Predict(predict::Args),
     /// How long it takes to begin to observe many processes, and to end.
     Attach(attach::Args),
 }
@@ -64,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Estimates(args) => estimates::run(args),
         Bench::Peers(args) => peers::run(args),
         Bench::Growth(args) => growth::run(args),
+        Bench::Predict(args) => predict::run(args),
         Bench::Attach(args) => attach::run(args),
     }
 }

@@ -1,0 +1,259 @@
+//! `lockbpf calibrate`: measures what locks cost on this machine, and keeps it for predictions.
+
+use super::args::Format;
+use super::destination::Whole;
+use super::{calibration_file, output, probing};
+use crate::capture::feature;
+use crate::capture::pthread::Mutex;
+use crate::locks::{Mcs, Qd, Ticket};
+use crate::model::calibration::{Calibration, Figure, SCHEMA};
+use crate::model::with::percent;
+use crate::report::table::table;
+use crate::report::text::percent as percent_text;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fs;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long each measurement lasts.
+const WINDOW: Duration = Duration::from_millis(20);
+/// How long the load of the machine is looked at before.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a lock is held for a thread to fall asleep for it.
+const ASLEEP: Duration = Duration::from_micros(300);
+/// Hand-offs in a run.
+const HAND_OFFS: u32 = 20;
+
+/// How to measure.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CalibrateArgs {
+    /// Measure each figure so often; the medians count.
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub runs: u32,
+    /// Refuse if other programs use more than this share of the CPUs.
+    #[arg(long, value_name = "SHARE%", default_value = "10%", value_parser = percent)]
+    pub max_load: f64,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// Measures, keeps and prints.
+///
+/// # Errors
+/// When the machine is too busy, or the calibration cannot be kept.
+pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
+    let load = load(LOOK)?;
+    if load > args.max_load {
+        bail!(
+            "other programs use {} of the CPUs, which would be measured instead of the locks: wait until they are done, or allow \
+             it with --max-load",
+            percent_text(load)
+        );
+    }
+    let cpus = std::thread::available_parallelism().context("failed to find out how many CPUs there are")?.get();
+    let bar = bar(5 * u64::from(args.runs) * cpus as u64);
+    let measure = |what: &dyn Fn() -> f64| {
+        let times: Vec<f64> = (0..args.runs).map(|_| what()).collect();
+        bar.inc(u64::from(args.runs));
+        figure(times)
+    };
+    let by_waiters = |operation: &dyn Fn(usize) -> f64| (1..=cpus).map(|n| measure(&|| operation(n))).collect();
+    // Of each operation, what passes between two of them, whoever does them.
+    let mutex = by_waiters(&|threads| {
+        let lock = Mutex::new();
+        contend(threads, |_| lock.with(|| {}))
+    });
+    let mcs = by_waiters(&|threads| {
+        let lock = Mcs::new(threads);
+        contend(threads, |thread| lock.with(thread, || {}))
+    });
+    let ticket = by_waiters(&|threads| {
+        let lock = Ticket::default();
+        contend(threads, |_| lock.with(|| {}))
+    });
+    // DO(k) is the time of a thread's loop: of k + 1 threads, each does one of so many operations.
+    let qd_delegation: Vec<Figure> = by_waiters(&|threads| {
+        let lock = Qd::new(threads);
+        threads as f64 * contend(threads, |thread| lock.delegate(thread, || {}))
+    });
+    let hand_off = measure(&hand_off);
+    bar.finish_and_clear();
+    let observed = probing::measure(&feature::survey());
+    let observer_operation_ns = observed.as_ref().ok().map(|observed| observed.costs.hit_ns);
+    let calibration = Calibration {
+        schema: SCHEMA.to_owned(),
+        cpu: calibration_file::cpu(),
+        cpus: cpus as u32,
+        runs: args.runs,
+        mutex,
+        mcs,
+        ticket,
+        qd_lock_overhead: qd_delegation.first().copied().unwrap_or_default(),
+        qd_delegation,
+        hand_off,
+        observer_operation_ns,
+    };
+    keep(&calibration)?;
+    output::write(&match args.format {
+        Format::Table => render(&calibration),
+        Format::Json => output::json(&calibration, "calibration")?,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn keep(calibration: &Calibration) -> Result<()> {
+    let Some(path) = calibration_file::path() else {
+        bail!("there is no directory to keep the calibration in: set XDG_STATE_HOME or HOME");
+    };
+    let failed = || format!("failed to keep the calibration as {}", path.display());
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).with_context(failed)?;
+    }
+    let mut file = Whole::create(&path)?;
+    file.write_all(output::json(calibration, "calibration")?.as_bytes()).with_context(failed)?;
+    file.finish()
+}
+
+fn bar(steps: u64) -> ProgressBar {
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(4))
+    } else {
+        ProgressBar::hidden()
+    };
+    if let Ok(style) = ProgressStyle::with_template("{elapsed} {wide_bar} {pos}/{len}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// The share of the CPUs that is in use.
+fn load(during: Duration) -> Result<f64> {
+    let before = cpu_times()?;
+    std::thread::sleep(during);
+    let after = cpu_times()?;
+    let [idle, all] = [after.0 - before.0, after.1 - before.1].map(|ticks| ticks.max(0) as f64);
+    Ok(if all > 0.0 { 1.0 - idle / all } else { 0.0 })
+}
+
+/// Idle time and all time of the CPUs, in the kernel's ticks.
+fn cpu_times() -> Result<(i64, i64)> {
+    let stat = fs::read_to_string("/proc/stat").context("failed to read /proc/stat")?;
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<i64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    // user nice system idle iowait …; guests are part of user.
+    let idle = ticks.iter().skip(3).take(2).sum();
+    Ok((idle, ticks.iter().take(8).sum()))
+}
+
+/// So many threads do an operation over and over; the time that passes per operation, ns.
+fn contend(threads: usize, operation: impl Fn(usize) + Sync) -> f64 {
+    let (stop, begin) = (AtomicBool::new(false), Barrier::new(threads + 1));
+    let (done, operation) = (AtomicU64::new(0), &operation);
+    let mut elapsed = Duration::ZERO;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (stop, begin, done) = (&stop, &begin, &done);
+            scope.spawn(move || {
+                let mut count = 0_u64;
+                begin.wait();
+                while !stop.load(Ordering::Relaxed) {
+                    operation(thread);
+                    count += 1;
+                }
+                done.fetch_add(count, Ordering::Relaxed);
+            });
+        }
+        begin.wait();
+        let since = Instant::now();
+        std::thread::sleep(WINDOW);
+        stop.store(true, Ordering::Relaxed);
+        elapsed = since.elapsed();
+    });
+    elapsed.as_nanos() as f64 / done.into_inner().max(1) as f64
+}
+
+/// From the release of a mutex to its acquisition by a thread that sleeps for it: the median of a few, ns.
+fn hand_off() -> f64 {
+    let lock = Mutex::new();
+    let (turn, begin) = (Barrier::new(2), Instant::now());
+    let (released, acquired) = (AtomicU64::new(0), AtomicU64::new(0));
+    let now = || begin.elapsed().as_nanos() as u64;
+    let mut times = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..HAND_OFFS {
+                turn.wait();
+                lock.with(|| acquired.store(now(), Ordering::Relaxed));
+                turn.wait();
+            }
+        });
+        for _ in 0..HAND_OFFS {
+            lock.with(|| {
+                turn.wait();
+                std::thread::sleep(ASLEEP);
+                released.store(now(), Ordering::Relaxed);
+            });
+            turn.wait();
+            times.push(acquired.load(Ordering::Relaxed).saturating_sub(released.load(Ordering::Relaxed)) as f64);
+        }
+    });
+    figure(times).median_ns
+}
+
+/// Median and quartiles.
+fn figure(mut times: Vec<f64>) -> Figure {
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times.get(((times.len() as f64 - 1.0) * share).round() as usize).copied().unwrap_or_default();
+    Figure { median_ns: at(0.5), low_ns: at(0.25), high_ns: at(0.75) }
+}
+
+fn render(calibration: &Calibration) -> String {
+    let cell = |figure: &Figure| format!("{:.0} ns ({:.0}–{:.0})", figure.median_ns, figure.low_ns, figure.high_ns);
+    let Calibration { mutex, mcs, ticket, qd_delegation, .. } = calibration;
+    let rows =
+        mutex.iter().zip(mcs).zip(ticket).zip(qd_delegation).enumerate().map(|(k, (((mutex, mcs), ticket), qd))| {
+            std::iter::once(k.to_string()).chain([mutex, mcs, ticket, qd].map(cell)).collect()
+        });
+    let headers = ["Other threads", "pthread mutex", "MCS lock", "ticket lock", "QD lock: LO, DO(k)"];
+    let table = table(&headers, &[], rows.collect(), output::layout().width);
+    let observer = calibration.observer_operation_ns.map_or_else(
+        || "What observing costs an operation could not be measured: `lockbpf doctor` tells why.".to_owned(),
+        |ns| format!("Observing costs an operation {ns:.0} ns."),
+    );
+    let kept = calibration_file::path().map_or_else(String::new, |path| format!("Kept as {}.\n", path.display()));
+    format!(
+        "{}, {} CPUs. Time from one empty section to the next (of the QD lock: per thread); median and quartiles of {} runs.\n\n\
+         {table}\n\n\
+         With more threads than CPUs it is taken to be as in the last row.\n\
+         Handing a mutex on to a sleeping thread takes {}.\n{observer}\n{kept}",
+        calibration.cpu,
+        calibration.cpus,
+        calibration.runs,
+        cell(&calibration.hand_off)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_medians_and_quartiles() {
+        let figure = figure(vec![5.0, 1.0, 3.0, 2.0, 4.0]);
+        assert_eq!((figure.median_ns, figure.low_ns, figure.high_ns), (3.0, 2.0, 4.0));
+    }
+
+    #[test]
+    fn operations_are_timed() {
+        let slow = contend(1, |_| std::thread::sleep(Duration::from_millis(1)));
+        assert!(slow >= 1e6, "{slow}");
+        assert!(hand_off() > 0.0);
+        assert!((0.0..=1.0).contains(&load(Duration::from_millis(30)).unwrap()));
+    }
+}

@@ -1,0 +1,410 @@
+//! Closed networks played event by event: what needs no assumption on the distribution of times, and the truth that the
+//! formulas are tested against.
+
+use super::schema::Algorithm;
+use crate::estimate::Interval;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Parts of a run of which the spread of the means is taken.
+const BATCHES: usize = 20;
+/// Student's t of a two-sided 95 % with one degree of freedom less than that.
+const STUDENT: f64 = 2.093;
+
+/// A distribution of times, ns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Times {
+    /// Exponential with this mean.
+    Exponential(f64),
+    /// Always the same.
+    Constant(f64),
+    /// One of these at random; not empty.
+    Measured(Vec<f64>),
+    /// With a mean and a coefficient of variation.
+    Varying {
+        /// The mean.
+        mean: f64,
+        /// The coefficient of variation.
+        cv: f64,
+    },
+}
+
+impl Times {
+    fn draw(&self, random: &mut fastrand::Rng) -> f64 {
+        match self {
+            Self::Exponential(mean) => -mean * (1.0 - random.f64()).ln(),
+            Self::Constant(time) => *time,
+            Self::Measured(times) => random.choice(times).copied().unwrap_or(0.0),
+            // A constant and an exponential part.
+            Self::Varying { mean, cv } if *cv <= 1.0 => mean * (1.0 - cv) + Self::Exponential(mean * cv).draw(random),
+            Self::Varying { mean, cv } => {
+                // Two exponentials of which each makes half of the time, a short one often and a long one seldom.
+                let short = (1.0 + ((cv * cv - 1.0) / (cv * cv + 1.0)).sqrt()) / 2.0;
+                let share = if random.f64() < short { short } else { 1.0 - short };
+                Self::Exponential(mean / 2.0 / share).draw(random)
+            }
+        }
+    }
+
+    /// Their mean, ns.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Exponential(mean) | Self::Constant(mean) | Self::Varying { mean, .. } => *mean,
+            Self::Measured(times) => times.iter().sum::<f64>() / times.len().max(1) as f64,
+        }
+    }
+}
+
+/// A lock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lock {
+    /// How it works.
+    pub algorithm: Algorithm,
+    /// The share of sections that only read; for a rwlock.
+    pub read_share: f64,
+    /// What taking it adds to the section: a QD lock's LO, ns.
+    pub overhead: f64,
+    /// DO(0), DO(1), … of a QD lock, ns.
+    pub delegation: Vec<f64>,
+}
+
+impl Lock {
+    /// A mutex without overhead.
+    #[must_use]
+    pub fn mutex() -> Self {
+        Self { algorithm: Algorithm::Mutex, read_share: 0.0, overhead: 0.0, delegation: Vec::new() }
+    }
+}
+
+/// How a thread goes from lock to lock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pattern {
+    /// r.
+    pub routing: Vec<Vec<f64>>,
+    /// z.
+    pub local: Vec<Vec<Times>>,
+    /// How long it holds each lock.
+    pub hold: Vec<Times>,
+}
+
+/// What is played.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// The locks.
+    pub locks: Vec<Lock>,
+    /// Patterns of threads.
+    pub patterns: Vec<Pattern>,
+    /// Each thread's pattern.
+    pub threads: Vec<usize>,
+    /// Lock operations that count; a fifth as many go before.
+    pub operations: u64,
+    /// Where the random numbers begin.
+    pub seed: u64,
+}
+
+/// What was seen of a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Mean wait, ns.
+    pub wait: Interval,
+    /// Mean time at the lock, ns.
+    pub residence: Interval,
+    /// Mean number of threads there.
+    pub queue: f64,
+    /// The share of time for which somebody holds it.
+    pub utilisation: f64,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Lock operations per ns.
+    pub throughput: Interval,
+    /// The share of threads' time that they wait.
+    pub waiting: Interval,
+    /// Lock by lock.
+    pub locks: Vec<Seen>,
+}
+
+/// An event: at this time, of this thread.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    time: f64,
+    /// Tells apart what happens at the same time.
+    number: u64,
+    thread: usize,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// Comes to its lock.
+    Arrive,
+    /// Its section is over.
+    Done,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Event {}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Event {
+    /// The earliest is the greatest: it leaves the heap first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct LockState {
+    queue: VecDeque<usize>,
+    /// Threads inside: readers, or one.
+    inside: u32,
+    writing: bool,
+    /// A QD lock's helper.
+    helper: Option<usize>,
+    since: f64,
+    busy: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadState {
+    lock: usize,
+    arrived: f64,
+    began: f64,
+    reads: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    count: f64,
+    wait: f64,
+    residence: f64,
+}
+
+struct Play<'a> {
+    setup: &'a Setup,
+    random: fastrand::Rng,
+    events: BinaryHeap<Event>,
+    number: u64,
+    now: f64,
+    locks: Vec<LockState>,
+    threads: Vec<ThreadState>,
+    /// By batch, by lock.
+    batches: Vec<Vec<Batch>>,
+    counting: Option<usize>,
+    done: u64,
+}
+
+/// Plays it. Locks that nobody comes to have zeros.
+#[must_use]
+pub fn run(setup: &Setup) -> Outcome {
+    let mut play = Play {
+        setup,
+        random: fastrand::Rng::with_seed(setup.seed),
+        events: BinaryHeap::new(),
+        number: 0,
+        now: 0.0,
+        locks: vec![LockState::default(); setup.locks.len()],
+        threads: vec![ThreadState::default(); setup.threads.len()],
+        batches: vec![vec![Batch::default(); setup.locks.len()]; BATCHES],
+        counting: None,
+        done: 0,
+    };
+    for thread in 0..setup.threads.len() {
+        let lock = play.random.usize(..setup.locks.len().max(1));
+        play.threads[thread].lock = lock;
+        play.go_on(thread);
+    }
+    play.play()
+}
+
+impl Play<'_> {
+    fn play(mut self) -> Outcome {
+        let warm_up = self.setup.operations / 5;
+        let batch = (self.setup.operations / BATCHES as u64).max(1);
+        let mut ends = Vec::with_capacity(BATCHES + 1);
+        while let Some(event) = self.events.pop() {
+            self.now = event.time;
+            match event.what {
+                What::Arrive => self.arrive(event.thread),
+                What::Done => self.finish(event.thread),
+            }
+            if self.done >= warm_up + batch * ends.len() as u64 {
+                if ends.is_empty() {
+                    self.locks.iter_mut().for_each(|lock| (lock.busy, lock.since) = (0.0, event.time));
+                }
+                ends.push(self.now);
+                self.counting = Some(ends.len() - 1);
+                if ends.len() > BATCHES {
+                    break;
+                }
+            }
+        }
+        self.outcome(&ends, batch)
+    }
+
+    fn outcome(mut self, ends: &[f64], batch: u64) -> Outcome {
+        let (Some(&from), Some(&to)) = (ends.first(), ends.last()) else { return Outcome::default() };
+        let elapsed = (to - from).max(f64::MIN_POSITIVE);
+        let lengths: Vec<f64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
+        let rates: Vec<f64> = lengths.iter().map(|length| batch as f64 / length).collect();
+        let threads = self.threads.len() as f64;
+        let waits = lengths
+            .iter()
+            .zip(&self.batches)
+            .map(|(length, batch)| batch.iter().map(|lock| lock.wait).sum::<f64>() / (length * threads));
+        let locks = (0..self.locks.len()).map(|i| {
+            let mean = |of: fn(&Batch) -> f64| {
+                let means = self.batches.iter().map(|b| &b[i]).filter(|b| b.count > 0.0).map(|b| of(b) / b.count);
+                let value = self.batches.iter().map(|b| of(&b[i])).sum::<f64>()
+                    / self.batches.iter().map(|b| b[i].count).sum::<f64>().max(1.0);
+                Interval { value, ..spread(&means.collect::<Vec<_>>()) }
+            };
+            let state = &mut self.locks[i];
+            if state.inside > 0 {
+                state.busy += self.now - state.since;
+            }
+            Seen {
+                wait: mean(|b| b.wait),
+                residence: mean(|b| b.residence),
+                queue: self.batches.iter().map(|b| b[i].residence).sum::<f64>() / elapsed,
+                utilisation: state.busy / elapsed,
+            }
+        });
+        Outcome { throughput: spread(&rates), waiting: spread(&waits.collect::<Vec<_>>()), locks: locks.collect() }
+    }
+
+    fn schedule(&mut self, after: f64, thread: usize, what: What) {
+        self.number += 1;
+        self.events.push(Event { time: self.now + after, number: self.number, thread, what });
+    }
+
+    /// A thread leaves its lock for the next.
+    fn go_on(&mut self, thread: usize) {
+        let pattern = &self.setup.patterns[self.setup.threads[thread]];
+        let from = self.threads[thread].lock;
+        let mut left = self.random.f64();
+        let row = &pattern.routing[from];
+        let next = row.iter().position(|share| {
+            left -= share;
+            left < 0.0
+        });
+        // Rounding may leave a bit over.
+        let next = next.or_else(|| row.iter().rposition(|&share| share > 0.0)).unwrap_or(from);
+        let local = pattern.local[from][next].draw(&mut self.random);
+        self.threads[thread].lock = next;
+        self.schedule(local, thread, What::Arrive);
+    }
+
+    fn arrive(&mut self, thread: usize) {
+        let state = &mut self.threads[thread];
+        state.arrived = self.now;
+        let (lock, of) = (state.lock, &self.setup.locks[state.lock]);
+        state.reads = of.algorithm == Algorithm::Rwlock && self.random.f64() < of.read_share;
+        let free = match self.locks[lock].inside {
+            0 => true,
+            _ => self.threads[thread].reads && !self.locks[lock].writing,
+        };
+        if free {
+            if of.algorithm == Algorithm::Qd {
+                self.locks[lock].helper = Some(thread);
+            }
+            self.enter(thread, of.overhead);
+        } else {
+            self.locks[lock].queue.push_back(thread);
+        }
+    }
+
+    fn enter(&mut self, thread: usize, overhead: f64) {
+        let ThreadState { lock, reads, .. } = self.threads[thread];
+        self.threads[thread].began = self.now;
+        let state = &mut self.locks[lock];
+        if state.inside == 0 {
+            state.since = self.now;
+        }
+        state.inside += 1;
+        state.writing = !reads;
+        let hold = self.setup.patterns[self.setup.threads[thread]].hold[lock].draw(&mut self.random);
+        self.schedule(hold + overhead, thread, What::Done);
+    }
+
+    fn finish(&mut self, thread: usize) {
+        let lock = self.threads[thread].lock;
+        let of = &self.setup.locks[lock];
+        let state = &mut self.locks[lock];
+        state.inside -= 1;
+        if state.inside == 0 {
+            state.busy += self.now - state.since;
+        }
+        if of.algorithm == Algorithm::Qd {
+            if state.helper != Some(thread) {
+                self.leave(thread);
+            }
+            // The helper goes on when nothing is left to be done.
+            let queue = &mut self.locks[lock].queue;
+            let k = queue.len() as f64;
+            match queue.pop_front() {
+                Some(next) => self.enter(next, super::qd::delegation(&of.delegation, k)),
+                None => {
+                    if let Some(helper) = self.locks[lock].helper.take() {
+                        self.leave(helper);
+                    }
+                }
+            }
+            return;
+        }
+        self.leave(thread);
+        if self.locks[lock].inside > 0 {
+            return;
+        }
+        if of.algorithm == Algorithm::Rwlock {
+            let waiting = std::mem::take(&mut self.locks[lock].queue);
+            let (readers, writers): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|&t| self.threads[t].reads);
+            self.locks[lock].queue = writers.into();
+            if !readers.is_empty() {
+                readers.into_iter().for_each(|reader| self.enter(reader, of.overhead));
+                return;
+            }
+        }
+        if let Some(next) = self.locks[lock].queue.pop_front() {
+            self.enter(next, of.overhead);
+        }
+    }
+
+    /// A thread is through with its lock.
+    fn leave(&mut self, thread: usize) {
+        let ThreadState { lock, arrived, began, .. } = self.threads[thread];
+        self.done += 1;
+        if let Some(batch) = self.counting.and_then(|batch| self.batches.get_mut(batch)) {
+            let batch = &mut batch[lock];
+            batch.count += 1.0;
+            batch.wait += began - arrived;
+            batch.residence += self.now - arrived;
+        }
+        self.go_on(thread);
+    }
+}
+
+/// Mean of batches with its interval.
+fn spread(values: &[f64]) -> Interval {
+    let n = values.len() as f64;
+    if values.is_empty() {
+        return Interval::default();
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    let half = STUDENT * (variance / n).sqrt();
+    Interval { value: mean, low: (mean - half).max(0.0), high: mean + half }
+}

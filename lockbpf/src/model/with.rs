@@ -1,0 +1,118 @@
+//! Other locks in place of those that a model has.
+
+use super::calibration::Calibration;
+use super::error::ModelError;
+use super::schema::{Algorithm, Input, Overhead};
+use std::str::FromStr;
+
+/// What a lock is to be replaced by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum With {
+    /// A queue delegation lock.
+    Qd,
+    /// A pthread mutex.
+    Mutex,
+    /// Mellor-Crummey and Scott's queue lock.
+    Mcs,
+    /// A ticket lock.
+    Ticket,
+    /// So many locks of equal use.
+    Sharded(u32),
+    /// A reader–writer lock; the share of sections that only read, if it is not known from the recording.
+    Rwlock(Option<f64>),
+}
+
+impl FromStr for With {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
+        match (name, value) {
+            ("qd", None) => Ok(Self::Qd),
+            ("mutex", None) => Ok(Self::Mutex),
+            ("mcs", None) => Ok(Self::Mcs),
+            ("ticket", None) => Ok(Self::Ticket),
+            ("rwlock", None) => Ok(Self::Rwlock(None)),
+            ("rwlock", Some(share)) => percent(share).map(|share| Self::Rwlock(Some(share))),
+            ("sharded", Some(k)) => match k.parse() {
+                Ok(k) if k >= 1 => Ok(Self::Sharded(k)),
+                _ => Err(format!("`{k}` is no number of locks")),
+            },
+            _ => {
+                Err("not one of qd, mutex, mcs, ticket, sharded:K, rwlock, rwlock:SHARE% (of sections that only read)"
+                    .to_owned())
+            }
+        }
+    }
+}
+
+/// `80%` or `0.8` as a share of 1.
+///
+/// # Errors
+/// When it is none.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(number) => number.trim().parse::<f64>().map(|n| n / 100.0),
+        None => text.parse(),
+    };
+    share
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| format!("`{text}` is no share from 0 % to 100 %"))
+}
+
+/// Replaces these locks of a model.
+///
+/// # Errors
+/// When a figure is missing that the other lock needs.
+pub fn replace(
+    input: &mut Input,
+    locks: &[usize],
+    with: With,
+    machine: Option<&Calibration>,
+) -> Result<(), ModelError> {
+    let uncalibrated = |field: &str| {
+        ModelError::invalid(field, "it has not been measured on this machine: run `lockbpf calibrate` first")
+    };
+    if with == With::Qd && (input.lock_overhead_ns.is_none() || input.delegation_overhead_ns.is_empty()) {
+        let machine = machine.ok_or_else(|| uncalibrated("lock_overhead_ns"))?;
+        input.lock_overhead_ns = Some(machine.qd_lock_overhead.median_ns);
+        input.delegation_overhead_ns = machine.qd_delegation.iter().map(|figure| figure.median_ns).collect();
+    }
+    for &i in locks {
+        let Some(lock) = input.locks.get_mut(i) else { continue };
+        let table = |of: fn(&Calibration) -> &Vec<_>| machine.map(of).map(|table| Calibration::overhead(table));
+        let needed = |table: Option<Overhead>| table.ok_or_else(|| uncalibrated(&format!("locks[{i}].overhead_ns")));
+        let algorithm = match with {
+            With::Qd => Algorithm::Qd,
+            With::Mutex => {
+                if let Some(overhead) = table(|m| &m.mutex) {
+                    lock.overhead_ns = overhead;
+                }
+                Algorithm::Mutex
+            }
+            With::Mcs => {
+                lock.overhead_ns = needed(table(|m| &m.mcs))?;
+                Algorithm::Mutex
+            }
+            With::Ticket => {
+                lock.overhead_ns = needed(table(|m| &m.ticket))?;
+                Algorithm::Mutex
+            }
+            With::Sharded(k) => {
+                lock.shards = Some(k);
+                continue;
+            }
+            With::Rwlock(share) => {
+                lock.read_share = share.or(lock.read_share);
+                if let Overhead::ByWaiters(table) = &lock.overhead_ns {
+                    // Only the uncontended overhead is known of it.
+                    lock.overhead_ns = Overhead::Constant(table.first().copied().unwrap_or(0.0));
+                }
+                Algorithm::Rwlock
+            }
+        };
+        lock.algorithm = Some(algorithm);
+    }
+    Ok(())
+}
