@@ -12,6 +12,7 @@ mod cli;
 mod condvar;
 mod containers;
 mod contention;
+mod cpp;
 mod diff;
 mod errors;
 mod exact;
