@@ -49,6 +49,8 @@ pub enum Via {
     Once = 20,
     /// A lock of the kernel's own: only waits for it are seen ([`crate::kernel`]).
     Kernel = 21,
+    /// CPython's global interpreter lock: known by what the unlocks of its mutex leave behind, wherever that is called.
+    Gil = 22,
     /// Go's `sync.Mutex`, where it is contended.
     GoLock = 32,
     /// Go's `sync.RWMutex`, a reader that has to wait.
@@ -73,8 +75,6 @@ pub enum Via {
     AbseilReadLock = 45,
     /// A Java object's monitor, where it is contended.
     JavaMonitor = 48,
-    /// CPython's global interpreter lock.
-    Gil = 52,
 }
 
 impl Via {
@@ -104,6 +104,7 @@ impl Via {
         Self::TimedSemWait,
         Self::Once,
         Self::Kernel,
+        Self::Gil,
         Self::GoLock,
         Self::GoReadLock,
         Self::GoWriteLock,
@@ -116,7 +117,6 @@ impl Via {
         Self::AbseilLock,
         Self::AbseilReadLock,
         Self::JavaMonitor,
-        Self::Gil,
     ];
 
     /// The operation for a number read from a record; `None` for a number no version has written.
@@ -158,7 +158,6 @@ impl Via {
             10 => "parking_lot",
             11 => "abseil",
             12 => "Java",
-            13 => "Python",
             _ => return None,
         })
     }

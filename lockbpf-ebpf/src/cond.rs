@@ -4,6 +4,7 @@
 
 use crate::atomic::add;
 use crate::calls::{return_address, unexpected_release};
+use crate::gil;
 use crate::lock::{see, see_mutex};
 use crate::section::{End, attempt, close, fits, sums, tally};
 use crate::thread::Thread;
@@ -28,6 +29,7 @@ pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64, musl: bool) -> bool {
         }
         None => unexpected_release(t),
     }
+    gil::waits(t, lock, now);
     let p = attempt(t, Via::CondReacquire as u32, lock, site, now);
     p.cond = cond;
     p.kind = seen.kind;

@@ -27,6 +27,7 @@ mod lifecycle;
 mod musl;
 mod names;
 mod newcomers;
+mod python;
 mod recordings;
 mod runtimes;
 mod rwlock;

@@ -10,6 +10,7 @@ pub mod elf;
 pub mod feature;
 pub mod focus;
 pub mod gates;
+pub mod gil;
 pub mod go;
 pub mod governor;
 pub mod inflight;

@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod export;
 mod focus;
+mod interpreters;
 mod live;
 mod observe;
 mod output;
