@@ -5,12 +5,14 @@
 pub const MUTEX: u64 = 64;
 /// Bytes from the flag to the condition variable by which threads wait for it.
 pub const CONDITION: u64 = 16;
+/// Bytes of the C library's condition variable.
+pub const CONDITION_SIZE: u64 = 48;
 /// Bytes of the C library's mutex.
 const MUTEX_SIZE: u64 = if cfg!(target_arch = "aarch64") { 48 } else { 40 };
 /// Bytes from the flag to the condition variable by which a thread that was made to give the lock back waits until another has it.
 pub const SWITCH_CONDITION: u64 = MUTEX + MUTEX_SIZE;
 /// Bytes from the flag to its mutex.
-pub const SWITCH_MUTEX: u64 = SWITCH_CONDITION + 48;
+pub const SWITCH_MUTEX: u64 = SWITCH_CONDITION + CONDITION_SIZE;
 /// Bytes from the flag to the end of the structure.
 pub const END: u64 = SWITCH_MUTEX + MUTEX_SIZE;
 /// Bytes from the flag to the word of that condition variable which counts who waits (glibc 2.25 and later: `__wrefs`).

@@ -24,6 +24,9 @@ pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64, musl: bool) -> bool {
     }
     let seen = if musl { see(lock, Via::Lock as u32, true) } else { see_mutex(lock) };
     match t.find(lock) {
+        Some(_) if gil::is_guarded_by(t, lock) => {
+            gil::leave_guard(t);
+        }
         Some(i) => {
             close(ctx, t, i, End { now, outcome: Outcome::CondReleased, waited_for: seen.has_waiters });
         }

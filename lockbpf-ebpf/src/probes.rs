@@ -125,17 +125,19 @@ pub fn call_returned(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// Entry of unlock of a mutex or read-write lock of glibc, at `now`. What guards the interpreter lock is given back before that is
-/// taken, as far as orders of locking go.
+/// Entry of unlock of a mutex or read-write lock of glibc, at `now`.
 #[inline(always)]
 fn unlock(ctx: &ProbeContext, t: &mut Thread, now: u64) {
-    let meaning = if gil::is_guarded_by(t, ctx.arg(0).unwrap_or(0)) { gil::meaning(t) } else { 0 };
-    if meaning & gil::GIVEN != 0 {
-        gil::given(ctx, t, now, meaning);
+    if !gil::is_guarded_by(t, ctx.arg(0).unwrap_or(0)) {
+        release(ctx, t, now);
+        return;
     }
-    release(ctx, t, now);
+    gil::leave_guard(t);
+    let meaning = gil::meaning(t);
     if meaning == gil::TAKEN {
         gil::taken(ctx, t, now);
+    } else if meaning != 0 {
+        gil::given(ctx, t, now, meaning);
     }
 }
 

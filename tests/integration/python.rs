@@ -73,7 +73,11 @@ fn check_waits(python: &Path, options: &[&str]) {
     assert!(lock.contended_wait_ns.sum >= 0.8 * waited, "waited for {waited} ns: {lock:?}");
     // That is the holder's doing, who slept meanwhile.
     let blamed: f64 = lock.holders.iter().map(|holder| holder.wait_ns).sum();
-    assert!(blamed >= 0.8 * waited && lock.unattributed_ns <= 0.1 * waited, "{lock:?}");
+    let unattributed = lock.unattributed_ns;
+    assert!(
+        blamed >= 0.8 * waited && unattributed <= 0.1 * waited,
+        "{blamed} and {unattributed} of {waited}: {lock:?}"
+    );
     let culprit = report.culprits.first().expect("somebody is to blame");
     assert_eq!(culprit.name, "Python GIL", "{culprit:?}");
     let main = report.thread(truth.pid);

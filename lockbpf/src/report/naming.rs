@@ -41,7 +41,6 @@ fn interpreters(all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Lock, &'static st
         [
             (lock, "Python GIL"),
             (at(gil::CONDITION), "Python GIL, condition"),
-            (at(gil::MUTEX), "Python GIL, mutex"),
             (at(gil::SWITCH_CONDITION), "Python GIL, forced switch"),
             (at(gil::SWITCH_MUTEX), "Python GIL, mutex of forced switches"),
         ]
