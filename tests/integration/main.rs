@@ -21,6 +21,7 @@ mod export;
 mod focus;
 mod forks;
 mod go;
+mod java;
 mod kernel_locks;
 mod kinds;
 mod lifecycle;

@@ -13,6 +13,7 @@ pub mod gates;
 pub mod gil;
 pub mod go;
 pub mod governor;
+pub mod hotspot;
 pub mod inflight;
 pub mod kernel;
 pub mod launch;

@@ -13,6 +13,7 @@ mod export;
 mod focus;
 mod interpreters;
 mod live;
+mod monitors;
 mod observe;
 mod output;
 mod placement;
