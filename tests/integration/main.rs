@@ -24,6 +24,7 @@ mod go;
 mod java;
 mod kernel_locks;
 mod kinds;
+mod libc_locks;
 mod lifecycle;
 mod musl;
 mod names;

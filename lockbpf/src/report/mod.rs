@@ -18,6 +18,7 @@ mod fixture;
 mod gather;
 mod graph;
 mod kernel;
+mod libc_locks;
 mod lock;
 mod naming;
 mod phrase;

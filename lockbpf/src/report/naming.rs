@@ -3,6 +3,7 @@
 
 use super::gather::Gathered;
 use super::kernel;
+use super::libc_locks;
 use super::place::Places;
 use crate::id::{Lock, Process};
 use lockbpf_common::gil;
@@ -52,7 +53,11 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
     if lock.is_kernel() {
         return kernel::name(lock, gathered, places);
     }
-    if let Some(symbol) = places.global(lock) {
+    let symbol = places.global(lock);
+    if let Some(own) = libc_locks::name(lock, gathered, places) {
+        return symbol.map_or_else(|| own.to_owned(), |symbol| format!("{own} ({symbol})"));
+    }
+    if let Some(symbol) = symbol {
         return symbol;
     }
     if let Some(id) = places.own_id(lock) {
