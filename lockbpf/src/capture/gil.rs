@@ -118,7 +118,7 @@ mod tests {
     fn no_memory_is_no_lock() {
         let pid = std::process::id();
         assert_eq!(locate(pid, &(0..4_096)), None);
-        assert_eq!(locate(pid, &(4_096..0)), None);
+        assert_eq!(locate(pid, &(0..0)), None);
         assert_eq!(locate(u32::MAX, &(0..u64::MAX)), None);
     }
 

@@ -31,11 +31,11 @@ impl Interpreters {
     /// When the kernel side cannot be told.
     pub(super) fn look(&mut self, session: &mut Session, census: &mut Census) -> Result<()> {
         for (process, pid) in census.pids() {
-            if !self.states.contains_key(&process) {
-                let range = census.symbols().variable_in(process, gil::STATE, gil::is_interpreter);
-                self.states.insert(process, range.map(|range| State { range, looks: LOOKS }));
-            }
-            if let Some(Some(state)) = self.states.get_mut(&process)
+            let state = self.states.entry(process).or_insert_with(|| {
+                let range = census.symbols().variable_in(process, gil::STATE, gil::is_interpreter)?;
+                Some(State { range, looks: LOOKS })
+            });
+            if let Some(state) = state
                 && state.looks > 0
             {
                 state.looks -= 1;
