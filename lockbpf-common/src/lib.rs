@@ -8,6 +8,7 @@ pub mod counter;
 pub mod focus;
 pub mod function;
 pub mod gate;
+pub mod gil;
 pub mod goroutine;
 pub mod kernel;
 pub mod kind;

@@ -293,7 +293,7 @@ mod tests {
             waker: 4_194_301,
             stack: -17,
             flags: flag::ALL,
-            via: Via::Gil as u8,
+            via: Via::JavaMonitor as u8,
             outcome: Outcome::Unseen as u8,
             mutex_kind: 0xa3,
         };

@@ -49,6 +49,8 @@ pub enum Via {
     Once = 20,
     /// A lock of the kernel's own: only waits for it are seen ([`crate::kernel`]).
     Kernel = 21,
+    /// CPython's global interpreter lock: known by what the unlocks of its mutex leave behind, wherever that is called.
+    Gil = 22,
     /// Go's `sync.Mutex`, where it is contended.
     GoLock = 32,
     /// Go's `sync.RWMutex`, a reader that has to wait.
@@ -71,8 +73,6 @@ pub enum Via {
     AbseilLock = 44,
     /// A Java object's monitor, where it is contended.
     JavaMonitor = 48,
-    /// CPython's global interpreter lock.
-    Gil = 52,
 }
 
 impl Via {
@@ -102,6 +102,7 @@ impl Via {
         Self::TimedSemWait,
         Self::Once,
         Self::Kernel,
+        Self::Gil,
         Self::GoLock,
         Self::GoReadLock,
         Self::GoWriteLock,
@@ -113,7 +114,6 @@ impl Via {
         Self::ParkingWriteLock,
         Self::AbseilLock,
         Self::JavaMonitor,
-        Self::Gil,
     ];
 
     /// The operation for a number read from a record; `None` for a number no version has written.
@@ -155,7 +155,6 @@ impl Via {
             10 => "parking_lot",
             11 => "abseil",
             12 => "Java",
-            13 => "Python",
             _ => return None,
         })
     }

@@ -4,6 +4,7 @@
 
 use crate::atomic::add;
 use crate::calls::{return_address, unexpected_release};
+use crate::gil;
 use crate::lock::{see, see_mutex};
 use crate::section::{End, add_time, attempt, close, fits, sums};
 use crate::thread::Thread;
@@ -23,11 +24,15 @@ pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64, musl: bool) -> bool {
     }
     let seen = if musl { see(lock, Via::Lock as u32, true) } else { see_mutex(lock) };
     match t.find(lock) {
+        Some(_) if gil::is_guarded_by(t, lock) => {
+            gil::leave_guard(t);
+        }
         Some(i) => {
             close(ctx, t, i, End { now, outcome: Outcome::CondReleased, waited_for: seen.has_waiters });
         }
         None => unexpected_release(t),
     }
+    gil::waits(t, lock, now);
     let p = attempt(t, Via::CondReacquire as u32, lock, site, now);
     p.cond = cond;
     p.kind = seen.kind;

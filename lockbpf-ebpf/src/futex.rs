@@ -242,6 +242,10 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let woken_ns = waker().time_ns;
         t.pending.latency_ns = if slept && woken_ns > call.enter_ns { now.saturating_sub(woken_ns) } else { 0 };
         t.pending.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
+        // A runtime's lock may be waited for by a condition.
+        if slept {
+            t.slow.waker = waker().tid as u32;
+        }
     } else if let Some(i) = in_call_of(t, call.word) {
         let _ = WAITS.remove(tid());
         reacquire_held(t, i, now);

@@ -16,6 +16,7 @@ mod emit;
 mod focus;
 mod futex;
 mod gate;
+mod gil;
 mod go;
 mod kernel;
 mod lock;

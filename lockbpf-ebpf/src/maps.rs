@@ -69,6 +69,11 @@ pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT as usize }> = PerCpuArray
 #[btf_map]
 pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 
+/// The mutex of each process's interpreter lock (CPython), by pid, found by user space. As many as processes can be observed; only
+/// what is used takes memory.
+#[btf_map]
+pub static GILS: HashMap<u32, u64, { MAX_PROCESSES as usize }, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
 /// Threads to observe, by tid, if the mode asks for it.
 #[btf_map]
 pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();

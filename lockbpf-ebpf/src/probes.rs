@@ -5,6 +5,7 @@ use crate::barrier;
 use crate::calls::{attempt_lock, attempt_returned, attempt_watched, is_inside, release, release_other, wrapped};
 use crate::cond;
 use crate::gate::pass;
+use crate::gil;
 use crate::off_cpu::record_absence;
 use crate::once;
 use crate::permit;
@@ -40,7 +41,7 @@ pub fn entries(ctx: ProbeContext) -> u32 {
     record_absence(t);
     settle(t);
     match function {
-        RELEASE => release(&ctx, t, now),
+        RELEASE => unlock(&ctx, t, now),
         COND_WAIT => {
             cond::wait(&ctx, t, now, false);
         }
@@ -122,6 +123,22 @@ pub fn call_returned(ctx: RetProbeContext) -> u32 {
         attempt_returned(t, ctx.ret(), now);
     }
     0
+}
+
+/// Entry of unlock of a mutex or read-write lock of glibc, at `now`.
+#[inline(always)]
+fn unlock(ctx: &ProbeContext, t: &mut Thread, now: u64) {
+    if !gil::is_guarded_by(t, ctx.arg(0).unwrap_or(0)) {
+        release(ctx, t, now);
+        return;
+    }
+    gil::leave_guard(t);
+    let meaning = gil::meaning(t);
+    if meaning == gil::TAKEN {
+        gil::taken(ctx, t, now);
+    } else if meaning != 0 {
+        gil::given(ctx, t, now, meaning);
+    }
 }
 
 /// Entry of a function that is watched to its return. Returns whether that is of interest.

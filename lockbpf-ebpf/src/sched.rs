@@ -3,7 +3,7 @@
 use crate::emit::emit;
 use crate::futex::abandon_wait;
 use crate::gate::refresh;
-use crate::maps::{CONTROL, TARGETS, WAITS, count};
+use crate::maps::{CONTROL, GILS, TARGETS, WAITS, count};
 use crate::off_cpu::record_absence;
 use crate::process;
 use crate::section::{End, close, settle};
@@ -44,7 +44,10 @@ pub fn process_fork(ctx: RawTracePointContext) -> i32 {
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     let Some(t) = existing(task()) else { return 0 };
-    process::forget((bpf_get_current_pid_tgid() >> 32) as u32);
+    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    process::forget(pid);
+    // That was in the memory it had.
+    let _ = GILS.remove(pid);
     if t.observed() {
         if t.depth > 0 || t.pending.via != 0 {
             count(Counter::ExecHolding);
@@ -90,6 +93,11 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
         count(Counter::HeldFull);
     }
     let _ = WAITS.remove(tid());
+    // The process's number may be another's next.
+    let ids = bpf_get_current_pid_tgid();
+    if (ids >> 32) as u32 == ids as u32 {
+        let _ = GILS.remove(ids as u32);
+    }
     retire(t);
     0
 }

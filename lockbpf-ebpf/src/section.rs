@@ -441,7 +441,8 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
 fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     let i = i as usize & (MAX_HELD - 1);
     let Held { lock, site, acquire_ns, wait_ns, mut flags, mut stack, .. } = t.held[i];
-    if !focus::includes(t.process, lock, site) {
+    // What is inside of a wait for a runtime's lock belongs to that: a thread waits for one lock at a time.
+    if t.gil_wait_ns != 0 || t.slow.via != 0 || !focus::includes(t.process, lock, site) {
         return 0;
     }
     let (process, slot) = (t.process, t.slot);

@@ -47,6 +47,10 @@ pub struct Thread {
     /// When the section ended that was in the first vacant place of `held`, if nobody knows yet whether somebody waits for
     /// its lock: the thread's next futex call tells, which wakes them. Else 0.
     pub released_ns: u64,
+    /// The mutex of its process's interpreter lock ([`crate::gil`]); 0 if none is known.
+    pub gil: u64,
+    /// Since when it waits for that; 0 if it does not.
+    pub gil_wait_ns: u64,
     /// The absence from the CPU in progress.
     pub off: Absence,
     /// The wrapper that the thread is in, if it is.
@@ -295,6 +299,7 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     }
     t.decision = BETWEEN;
     t.slot = slot.unwrap_or(0);
+    t.gil = crate::gil::mutex();
     t.process = process::number(task, pid, comm);
     // They are those of the number before.
     for recent in &mut t.recent {
@@ -420,6 +425,7 @@ impl Thread {
         self.depth = 0;
         self.permit.lock = 0;
         self.wrapper.argument = 0;
+        self.gil_wait_ns = 0;
         self.overflow = 0;
         self.released_ns = 0;
         self.pending.via = 0;

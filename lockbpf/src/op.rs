@@ -124,6 +124,8 @@ pub enum LockKind {
     Futex,
     /// An initialiser that one thread runs while others wait.
     Once,
+    /// An interpreter's lock: one thread runs at a time.
+    Gil,
     /// Of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name.
     Other,
 }
@@ -135,6 +137,7 @@ impl LockKind {
         match via {
             Via::Futex => Self::Futex,
             Via::Once => Self::Once,
+            Via::Gil => Self::Gil,
             via if via.is_rwlock() => Self::Rwlock,
             via if via.is_semaphore() => Self::Semaphore,
             via if via.is_spin() => Self::Spin,
@@ -164,6 +167,7 @@ impl LockKind {
             Self::Barrier => "barrier",
             Self::Futex => "futex",
             Self::Once => "once",
+            Self::Gil => "gil",
             Self::Other => "other",
         }
     }

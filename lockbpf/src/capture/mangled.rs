@@ -1,4 +1,5 @@
-//! Runtimes whose locks are compiled into programs: Rust's `std::sync`, parking_lot, abseil. They take a free lock inline, so only
+//! Runtimes whose locks are compiled into programs: Rust's `std::sync`, parking_lot, abseil,
+//! HotSpot's monitors. They take a free lock inline, so only
 //! their slow paths can be probed, which are known by their mangled symbols; a stripped program has none.
 
 use super::elf::{self, Header};
@@ -27,6 +28,11 @@ const ROWS: &[(Function, &[&str])] = &[
         Via::ParkingWriteLock,
         &["11parking_lot10raw_rwlock", "19lock_exclusive_slow"],
     ),
+    // HotSpot. `ReenterI` is for a thread that has been notified. From JDK 24 on they go by other names.
+    row("ObjectMonitor::enter, contended", Via::JavaMonitor, &["_ZN13ObjectMonitor6EnterIE"]),
+    row("ObjectMonitor::enter, contended", Via::JavaMonitor, &["_ZN13ObjectMonitor14enter_internalE"]),
+    row("ObjectMonitor::wait, contended again", Via::JavaMonitor, &["_ZN13ObjectMonitor8ReenterIE"]),
+    row("ObjectMonitor::wait, contended again", Via::JavaMonitor, &["_ZN13ObjectMonitor16reenter_internalE"]),
     row("absl::Mutex::Lock, contended", Via::AbseilLock, &["4absl", "5Mutex8LockSlowE"]),
 ];
 
@@ -38,7 +44,7 @@ const fn row(symbol: &'static str, via: Via, parts: &'static [&'static str]) -> 
 /// Whether a shared library of this name may have such locks.
 #[must_use]
 pub fn is_library(name: &str) -> bool {
-    name.starts_with("libabsl_synchronization.so")
+    name.starts_with("libabsl_synchronization.so") || name == "libjvm.so"
 }
 
 /// Whether a file has a full symbol table. Reads little of it: `data` may be a cache over the open file.

@@ -1,17 +1,20 @@
 //! Who is observed: processes are taken note of while they live, so that there are names for them later.
 
+use super::monitors::Monitors;
 use crate::capture::shared::SharedLocks;
 use crate::decode::Decoded;
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Process, Site};
 use crate::observation::Harvest;
 use crate::symbol::Symbols;
+use lockbpf_common::kind::Via;
 use std::collections::HashMap;
 
 /// The processes observed, and names for what they do.
 pub(super) struct Census {
     symbols: Symbols,
     shared: SharedLocks,
+    monitors: Monitors,
     processes: HashMap<Process, ProcessSeen>,
     events: u64,
 }
@@ -19,8 +22,13 @@ pub(super) struct Census {
 impl Census {
     /// Knows these processes from the start.
     pub(super) fn new(known: Vec<ProcessSeen>) -> Self {
-        let mut census =
-            Self { symbols: Symbols::new(), shared: SharedLocks::default(), processes: HashMap::new(), events: 0 };
+        let mut census = Self {
+            symbols: Symbols::new(),
+            shared: SharedLocks::default(),
+            monitors: Monitors::default(),
+            processes: HashMap::new(),
+            events: 0,
+        };
         known.into_iter().for_each(|seen| census.meet(seen));
         census
     }
@@ -41,6 +49,11 @@ impl Census {
                 let process = wait.word.process;
                 let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
+            }
+            Event::Section(section) if section.via == Via::JavaMonitor => {
+                if let Some(seen) = self.processes.get(&section.process) {
+                    self.monitors.meet(section.lock, seen.pid, &mut self.symbols);
+                }
             }
             Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
         }

@@ -6,6 +6,7 @@ use super::budget::Watch;
 use super::census::Census;
 use super::deadlocks::Deadlocks;
 use super::focus::Focus;
+use super::interpreters::Interpreters;
 use super::placement;
 use super::progress::Progress;
 use super::stacks::Stacks;
@@ -135,6 +136,8 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut stacks = Stacks::new(options.unwind);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&there);
+    let mut interpreters = Interpreters::default();
+    interpreters.look(&mut session, &mut census);
     let mut focus = Focus::begin(capture, &mut session, &mut census, ready.launched.is_some())?;
     let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
 
@@ -200,6 +203,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 newcomers.notice(&seen);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 focus.look(&mut session, census.events())?;
+                interpreters.look(&mut session, &mut census);
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
@@ -234,6 +238,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 census.refresh_made();
                 if mapped.changed(&pids) {
                     census.refresh();
+                    interpreters.reconsider();
                     focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
                         sites.extend(attach_later(&mut newcomers, &mut session, &watch, &pids, capture, &mut attached)?);

@@ -163,6 +163,7 @@ impl Labels {
             "spin" => LockKind::Spin,
             "semaphore" => LockKind::Semaphore,
             "once" => LockKind::Once,
+            "gil" => LockKind::Gil,
             "barrier" => LockKind::Barrier,
             "futex" => LockKind::Futex,
             other => {

@@ -19,6 +19,7 @@ mod gather;
 mod graph;
 mod kernel;
 mod labels;
+mod libc_locks;
 mod lock;
 mod naming;
 mod phrase;

@@ -3,8 +3,11 @@
 
 use super::gather::Gathered;
 use super::kernel;
+use super::libc_locks;
 use super::place::Places;
 use crate::id::{Lock, Process};
+use lockbpf_common::gil;
+use lockbpf_common::kind::Via;
 use std::collections::{BTreeMap, HashMap};
 
 /// Names everything that was gathered, so that a name does not depend on what else is shown.
@@ -13,12 +16,16 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
     by_first_use.sort_unstable();
     let mut uses: HashMap<(Process, String), u32> = HashMap::new();
     let mut names = HashMap::with_capacity(all.len());
+    let interpreters = interpreters(all);
     for (_, lock) in by_first_use {
         let Some(gathered) = all.get(&lock) else { continue };
         let owner = if lock.is_kernel() { kernel::owner(lock, gathered, all) } else { None };
-        let name = match owner.and_then(|owner| Some((owner, all.get(&owner)?))) {
-            Some((owner, whole)) => format!("{}.wait_lock", base(owner, whole, places)),
-            None => base(lock, gathered, places),
+        let name = match interpreters.get(&lock).copied().map(str::to_owned) {
+            Some(name) => name,
+            None => match owner.and_then(|owner| Some((owner, all.get(&owner)?))) {
+                Some((owner, whole)) => format!("{}.wait_lock", base(owner, whole, places)),
+                None => base(lock, gathered, places),
+            },
         };
         let nth = uses.entry((lock.process, name.clone())).or_default();
         *nth += 1;
@@ -27,11 +34,30 @@ pub(super) fn names(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>)
     names
 }
 
+/// The lock of each process's Python interpreter, with what it is made of, which debug information would name by members.
+fn interpreters(all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Lock, &'static str> {
+    let locks = all.iter().filter(|(_, g)| g.mutex.iter().any(|s| s.via == Via::Gil)).map(|(&lock, _)| lock);
+    let parts = |lock: Lock| {
+        let at = |offset| Lock { addr: lock.addr.wrapping_add(offset), ..lock };
+        [
+            (lock, "Python GIL"),
+            (at(gil::CONDITION), "Python GIL, condition"),
+            (at(gil::SWITCH_CONDITION), "Python GIL, forced switch"),
+            (at(gil::SWITCH_MUTEX), "Python GIL, mutex of forced switches"),
+        ]
+    };
+    locks.flat_map(parts).collect()
+}
+
 fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
     if lock.is_kernel() {
         return kernel::name(lock, gathered, places);
     }
-    if let Some(symbol) = places.global(lock) {
+    let symbol = places.global(lock);
+    if let Some(own) = libc_locks::name(lock, gathered, places) {
+        return symbol.map_or_else(|| own.to_owned(), |symbol| format!("{own} ({symbol})"));
+    }
+    if let Some(symbol) = symbol {
         return symbol;
     }
     if let Some(id) = places.own_id(lock) {

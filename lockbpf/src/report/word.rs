@@ -2,6 +2,7 @@
 
 use super::durations::{Total, durations};
 use super::gather::Gathered;
+use super::libc_locks;
 use super::place::Places;
 use super::schema::{ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Place, ThreadWait, WaiterEntry};
 use super::text::share;
@@ -83,7 +84,7 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
         name: name.to_owned(),
         label: places.label(lock.process, name),
         kind: "futex".to_owned(),
-        purpose: "unknown".to_owned(),
+        purpose: libc_locks::name(lock, g, places).unwrap_or("unknown").to_owned(),
         pid,
         comm,
         counts: counts(g, places).unwrap_or_default(),

@@ -55,6 +55,15 @@ impl Symbols {
         all
     }
 
+    /// The variable of this name in a file of a process whose base name is one of those.
+    pub fn variable_in(&self, process: Process, name: &str, is_file: impl Fn(&str) -> bool) -> Option<Range<u64>> {
+        let tables = self.tables_of(process, Kind::Variable, is_file);
+        tables.iter().find_map(|(table, bias)| {
+            let (_, range) = table.matching(name).find(|(found, _)| found == name)?;
+            Some(range.start.wrapping_add(*bias)..range.end.wrapping_add(*bias))
+        })
+    }
+
     /// The locks of a process that are called by this name: a whole one as reports have it, `cache.shards[3].lock`.
     pub fn find_member(&mut self, process: Process, name: &str) -> Vec<Lock> {
         // The variable's own name ends where the members begin; a function's static variable has a scope in front.
@@ -88,10 +97,14 @@ impl Symbols {
     }
 
     fn tables(&self, process: Process, kind: Kind) -> Vec<(Globals, u64)> {
+        self.tables_of(process, kind, |_| true)
+    }
+
+    fn tables_of(&self, process: Process, kind: Kind, is_file: impl Fn(&str) -> bool) -> Vec<(Globals, u64)> {
         let images = self.processes.get(&process).into_iter().flat_map(|known| known.space.images());
         images
             .filter_map(|(_, bias, id)| {
-                let file = self.files.get(id)?;
+                let file = self.files.get(id).filter(|file| is_file(&file.name))?;
                 // What cannot be read has no names, here as in the report, which says so.
                 let (table, _) = Globals::read_kind([&file.file].into_iter().chain(&file.debug), kind);
                 Some((table, bias))

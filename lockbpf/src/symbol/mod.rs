@@ -119,6 +119,8 @@ pub struct Symbols {
     thread_locals: HashMap<FileId, ThreadLocals>,
     types: Types,
     processes: HashMap<Process, Known>,
+    /// What locks are called that no symbol names.
+    given: HashMap<Lock, String>,
     /// `None` until it is needed; empty if it cannot be had.
     kernel: Option<Kallsyms>,
     unwinder: Unwinder,
@@ -148,6 +150,7 @@ impl Symbols {
             thread_locals: HashMap::new(),
             types: Types::default(),
             processes: HashMap::new(),
+            given: HashMap::new(),
             kernel: None,
             unwinder: Unwinder::default(),
             problems: BTreeSet::new(),
@@ -300,6 +303,11 @@ impl Symbols {
         self.kernel.as_ref()
     }
 
+    /// Calls a lock by this name, which nothing in its process's files tells.
+    pub fn call(&mut self, lock: Lock, name: String) {
+        self.given.insert(lock, name);
+    }
+
     fn problem(&mut self, problem: &ProcessError) {
         remember(&mut self.problems, problem);
     }
@@ -398,6 +406,9 @@ impl Names for Symbols {
     fn global(&mut self, lock: Lock) -> Option<String> {
         if lock.is_kernel() {
             return self.kernel()?.variable(lock.addr);
+        }
+        if let Some(name) = self.given.get(&lock) {
+            return Some(name.clone());
         }
         match self.place(lock.process, lock.addr) {
             Some(Place::File(id, addr)) => self.static_variable(id, addr),

@@ -25,6 +25,11 @@ const LOCKING: &[&[&str]] = &[
     &["std::__1::lock_guard<", "std::__1::condition_variable", "std::__1::__libcpp_"],
     // Rust
     &["std::sys::", "std::sync::", "std::thread::park", "std::thread::Thread::park", "parking_lot", "lock_api::"],
+    // CPython
+    &["take_gil", "drop_gil", "PyEval_RestoreThread", "PyEval_SaveThread", "PyEval_AcquireThread"],
+    // HotSpot
+    &["ObjectMonitor::", "ObjectSynchronizer::", "SharedRuntime::monitor_enter", "SharedRuntime::complete_monitor"],
+    &["os::PlatformEvent::", "os::PlatformMonitor::", "InterpreterRuntime::monitorenter"],
     // Go
     &["runtime.", "sync.(*", "internal/sync.(*", "internal/runtime/"],
 ];

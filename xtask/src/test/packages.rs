@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 11] = [
+const NEEDS: [Need; 13] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -23,6 +23,13 @@ const NEEDS: [Need; 11] = [
     Need { package: "bpftrace", program: "bpftrace", why: "the observer to compare costs with", tests: "bpftrace" },
     Need { package: "graphviz", program: "dot", why: "reads the wait graphs that lockbpf draws", tests: "graphviz" },
     Need { package: "golang-go", program: "go", why: "compiles the workloads in Go", tests: "go::go_" },
+    Need {
+        package: "openjdk-17-jdk-headless",
+        program: "javac",
+        why: "compiles and runs the workload in Java",
+        tests: "java",
+    },
+    Need { package: "python3", program: "python3", why: "runs the workloads in Python", tests: "python" },
     Need { package: "binutils", program: "strip", why: "makes a program without symbols", tests: "stripped" },
     Need { package: "g++", program: "c++", why: "compiles libFuzzer", tests: "fuzz" },
     Need { package: "g++", program: "c++", why: "compiles the workloads in C++", tests: "cpp" },

@@ -157,6 +157,16 @@ impl Session {
         Ok(())
     }
 
+    /// Makes known which mutex guards the interpreter lock of a process.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn interpreter_lock(&mut self, pid: u32, mutex: u64) -> Result<(), CaptureError> {
+        let map = self.ebpf.map_mut("GILS").ok_or(CaptureError::NoMap("GILS"))?;
+        let mut locks: BpfHashMap<_, u32, u64> = map.try_into()?;
+        Ok(locks.insert(pid, mutex, 0)?)
+    }
+
     /// The gates, for a governor that opens and closes them from now on.
     pub fn take_gates(&mut self) -> Option<Gates> {
         self.gates.take()

@@ -238,7 +238,7 @@ pub(super) fn action_code(action: &Action) -> u8 {
 
 // The codes of values are their places in these tables, which only grow.
 
-pub(super) const LOCK_KINDS: [LockKind; 8] = [
+pub(super) const LOCK_KINDS: [LockKind; 9] = [
     LockKind::Mutex,
     LockKind::Rwlock,
     LockKind::Spin,
@@ -247,6 +247,7 @@ pub(super) const LOCK_KINDS: [LockKind; 8] = [
     LockKind::Futex,
     LockKind::Once,
     LockKind::Other,
+    LockKind::Gil,
 ];
 const CONTENDED: [Option<bool>; 3] = [None, Some(false), Some(true)];
 const RELEASED: [Released; 4] = [Released::Unlock, Released::CondWait, Released::ExitedHolding, Released::Unseen];

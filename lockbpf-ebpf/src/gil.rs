@@ -1,0 +1,129 @@
+//! CPython's global interpreter lock. The flag that it is changes only under a mutex of the C library, so the unlocks of that
+//! mutex tell who has taken it and who has given it back: no function of the interpreter need be known, or probed.
+//!
+//! Which mutex it is, user space finds in the process's memory. A thread asks for it when it is first seen, and again whenever
+//! it waits for a condition: who waits for the lock does.
+
+use crate::calls::return_address;
+use crate::maps::{GILS, count};
+use crate::section::{End, acquired, attempt, close, contend, fits, stack_of_wait};
+use crate::thread::Thread;
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user};
+use aya_ebpf::programs::ProbeContext;
+use lockbpf_common::config::MAX_HELD;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::gil::{CONDITION, CONDITION_SIZE, MUTEX, WAITERS, WAITERS_SHIFT};
+use lockbpf_common::kind::{Outcome, Via, flag};
+
+/// The mutex of the interpreter lock in the current process; 0 if none is known.
+#[inline(always)]
+pub fn mutex() -> u64 {
+    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: copied at once.
+    unsafe { GILS.get(pid) }.copied().unwrap_or(0)
+}
+
+/// The thread begins to wait for a condition with this mutex, at `now`: for the interpreter lock, if it is that one's. A function
+/// of its own, so that its instructions are not repeated in every program.
+#[inline(never)]
+pub fn waits(t: &mut Thread, lock: u64, now: u64) -> u32 {
+    if t.gil == 0 {
+        t.gil = mutex();
+    }
+    if t.gil != 0 && t.gil == lock && t.gil_wait_ns == 0 {
+        t.gil_wait_ns = now;
+    }
+    0
+}
+
+/// Whether this mutex guards the interpreter lock, whose flag may have changed.
+#[inline(always)]
+pub fn is_guarded_by(t: &Thread, lock: u64) -> bool {
+    t.gil != 0 && t.gil == lock
+}
+
+/// The guarding mutex is given back. It is part of the interpreter lock, not a lock of its own: waiting for it is waiting for that.
+/// A function of its own, so that its instructions are not repeated in every program.
+#[inline(never)]
+pub fn leave_guard(t: &mut Thread) -> u32 {
+    let (gil, depth) = (t.gil, t.depth as usize);
+    if let Some(i) = t.find(gil)
+        && depth > 0
+    {
+        let h = &t.held[i & (MAX_HELD - 1)];
+        if h.flags & u32::from(flag::CONTENDED) != 0 && t.gil_wait_ns == 0 {
+            t.gil_wait_ns = h.acquire_ns.saturating_sub(h.wait_ns);
+        }
+        t.depth -= 1;
+        let last = (depth - 1) & (MAX_HELD - 1);
+        if i != last {
+            t.held[i & (MAX_HELD - 1)] = t.held[last];
+        }
+        t.released_ns = 0;
+    }
+    0
+}
+
+/// What the unlock of the guarding mutex means: the thread has taken the interpreter lock.
+pub const TAKEN: u32 = 1;
+/// It has given it back.
+pub const GIVEN: u32 = 2;
+/// Others wait for it.
+const WAITED_FOR: u32 = 4;
+
+/// What it means that the guarding mutex is unlocked: if the flag is up and the thread does not hold the interpreter lock,
+/// it has taken it; if it is down and the thread holds it, given it back.
+#[inline(never)]
+pub fn meaning(t: &Thread) -> u32 {
+    let word = t.gil.wrapping_sub(MUTEX);
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    let Ok(up) = (unsafe { bpf_probe_read_user(word as *const i32) }) else {
+        count(Counter::ReadFault);
+        return 0;
+    };
+    let Some(i) = t.find(word) else {
+        if up > 0 {
+            return TAKEN;
+        }
+        count(Counter::HeldAtStart);
+        return 0;
+    };
+    if up > 0 {
+        return 0;
+    }
+    // Whom it has woken just now need not wait any more.
+    let condition = word + CONDITION;
+    let woke = t.futex.word.wrapping_sub(condition) < CONDITION_SIZE
+        && t.futex.enter_ns > t.held[i & (MAX_HELD - 1)].acquire_ns;
+    // SAFETY: as above.
+    let waiters = unsafe { bpf_probe_read_user((word + WAITERS) as *const u32) }.unwrap_or(0);
+    if woke || waiters >> WAITERS_SHIFT != 0 { GIVEN | WAITED_FOR } else { GIVEN }
+}
+
+/// The thread has given the interpreter lock back, at `now`.
+#[inline(always)]
+pub fn given(ctx: &ProbeContext, t: &mut Thread, now: u64, meaning: u32) {
+    t.gil_wait_ns = 0;
+    if let Some(i) = t.find(t.gil.wrapping_sub(MUTEX)) {
+        close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for: meaning & WAITED_FOR != 0 });
+    }
+}
+
+/// The interpreter lock is the thread's, at `now`. A function of its own, so that its
+/// stack burdens no hot path.
+#[inline(never)]
+pub fn taken(ctx: &ProbeContext, t: &mut Thread, now: u64) -> u32 {
+    let (lock, site) = (t.gil.wrapping_sub(MUTEX), return_address(ctx));
+    let attempt_ns = if t.gil_wait_ns == 0 { now } else { t.gil_wait_ns };
+    t.gil_wait_ns = 0;
+    if !fits(lock, site) {
+        return 0;
+    }
+    attempt(t, Via::Gil as u32, lock, site, attempt_ns);
+    if attempt_ns < now {
+        contend(t, 0);
+        t.pending.flags |= u32::from(flag::SLEPT);
+        t.pending.stack = stack_of_wait(ctx, t, now - attempt_ns);
+    }
+    acquired(t, attempt_ns, now)
+}

@@ -1,0 +1,90 @@
+//! Java monitors: contended ones as the machine itself counts them, and a program under load that must not notice.
+
+use crate::harness::exact::assert_complete;
+use crate::harness::may_observe;
+use crate::harness::observer::Observer;
+use crate::harness::process::eventually;
+use crate::harness::text::modified_bytes;
+use crate::harness::workload::{Truth, Workload};
+use nix::sys::signal::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Compiles the workload, which is run by [`command`].
+fn compile() -> PathBuf {
+    let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/Monitors.java");
+    let output = Command::new("javac").arg("-d").arg(&classes).arg(source).output().expect("failed to run javac");
+    assert!(output.status.success(), "failed to compile: {}", String::from_utf8_lossy(&output.stderr));
+    classes
+}
+
+fn command(classes: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("java");
+    command.args(["-XX:+UseSerialGC", "-cp"]).arg(classes).arg("Monitors").args(arguments);
+    command
+}
+
+const CLASS: &str = "java monitor of Monitors$Account";
+
+#[test]
+fn java_monitors() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::launch(&mut command(&compile(), &["50"]));
+    let observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    assert_complete(&report);
+    let monitor = report.named(CLASS);
+    assert_eq!((monitor.kind.as_str(), monitor.contended), ("mutex (Java)", truth.fact("blocked")), "{monitor:?}");
+    let waited = truth.fact("wait_ns") as f64;
+    assert!(monitor.contended_wait_ns.sum >= waited, "waited for {waited} ns: {monitor:?}");
+    // Its release is not seen, but whom it woke.
+    let blamed: f64 = monitor.holders.iter().map(|holder| holder.wait_ns).sum();
+    println!("blamed {blamed} of {waited}, unattributed {}", monitor.unattributed_ns);
+    assert_eq!((monitor.release_unseen, monitor.hold_ns.sum), (monitor.contended, 0.0), "{monitor:?}");
+}
+
+/// How often the monitor was taken so far.
+fn taken(workload: &mut Workload) -> u64 {
+    workload.running.tell("c\n");
+    let answer = workload.running.out.find(|line| line.starts_with("taken ")).expect("the program answers");
+    answer["taken ".len()..].parse().expect("the answer is a number")
+}
+
+/// How often a second it is taken over this time.
+fn speed(workload: &mut Workload, time: Duration) -> f64 {
+    let (begin, before) = (Instant::now(), taken(workload));
+    std::thread::sleep(time);
+    (taken(workload) - before) as f64 / begin.elapsed().as_secs_f64()
+}
+
+#[test]
+fn java_program_under_load() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::launch(&mut command(&compile(), &["load", "4"]));
+    workload.go();
+    let part = Duration::from_millis(1_000);
+    speed(&mut workload, part);
+    let before = speed(&mut workload, part);
+    let observer = Observer::of(workload.pid(), &[]);
+    let during = speed(&mut workload, part);
+    observer.interrupt();
+    let report = observer.report();
+    // Another observer, killed in the middle.
+    let mut killed = Observer::of(workload.pid(), &[]);
+    assert!(modified_bytes(workload.pid()) > 0, "there are probes in the machine");
+    speed(&mut workload, part / 4);
+    killed.running.signal(Signal::SIGKILL);
+    killed.running.wait();
+    eventually("probes are gone", || modified_bytes(workload.pid()) == 0);
+    let after = speed(&mut workload, part);
+    println!("taken a second: {before:.0} before, {during:.0} while observed, {after:.0} after");
+    assert!(during > before / 20.0 && after > before / 4.0, "{before} before, {during} while observed, {after} after");
+    workload.running.tell("q\n");
+    let truth: Truth = workload.finish();
+    assert_eq!(truth.fact("taken"), truth.fact("counted"));
+    assert!(report.named(CLASS).contended > 0, "{:?}", report.names());
+}

@@ -1,0 +1,30 @@
+//! The C library's own locks: of a FILE, and of malloc's arena.
+
+use crate::harness::build::Variant;
+use crate::harness::exact::assert_complete;
+use crate::harness::may_observe;
+use crate::harness::observer::Observer;
+use crate::harness::workload::{Workload, command};
+
+#[test]
+fn locks_of_the_c_library() {
+    let Some(_turn) = may_observe() else { return };
+    let mut command = command("libc_locks 20", Variant::Plain);
+    command.env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    // The C library's own frames are not found by frame pointers.
+    let mut workload = Workload::launch(&mut command);
+    let observer = Observer::of(workload.pid(), &["--unwind", "dwarf"]);
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    assert_complete(&report);
+    let of = |name: &str| {
+        let named = report.futexes.iter().filter(|futex| futex["name"].as_str().is_some_and(|n| n.starts_with(name)));
+        named.collect::<Vec<_>>()
+    };
+    let [stdio] = of("stdio lock")[..] else { panic!("{:?}", report.futexes) };
+    assert_eq!((stdio["slept"].as_u64(), stdio["purpose"].as_str()), (Some(20), Some("stdio lock")), "{stdio}");
+    assert!(stdio["wait_ns"]["sum"].as_f64() >= Some(truth.fact("stdio_waits_ns") as f64), "{stdio}");
+    let [arena] = of("malloc arena")[..] else { panic!("{:?}", report.futexes) };
+    assert!(arena["slept"].as_u64() > Some(0) && arena["purpose"] == "malloc arena", "{arena}");
+}
