@@ -12,6 +12,7 @@ mod child;
 mod estimates;
 mod growth;
 mod interrupt;
+mod kinds;
 mod load;
 mod locker;
 mod machine;

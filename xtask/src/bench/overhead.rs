@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{
     build::Lockbpf,
-    interrupt,
+    interrupt, kinds,
     machine::Machine,
     mariadb::{self, Mariadb},
     memcached::{self, Memcached},
@@ -24,7 +24,7 @@ use crate::workspace;
 pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
-    /// Take about a minute instead of seven; enough to see that everything works, too few windows for small effects
+    /// Take about a minute instead of eight; enough to see that everything works, too few windows for small effects
     #[arg(long)]
     quick: bool,
     /// Measure only this part (repeatable)
@@ -37,6 +37,8 @@ pub(crate) struct Args {
 enum Part {
     /// An uncontended lock/unlock pair
     Pairs,
+    /// An uncontended use of each kind of lock
+    Kinds,
     /// memcached under load
     Memcached,
     /// MariaDB under sysbench
@@ -47,6 +49,7 @@ impl Part {
     fn name(self) -> &'static str {
         match self {
             Self::Pairs => "the uncontended pair",
+            Self::Kinds => "the kinds of locks",
             Self::Memcached => memcached::NAME,
             Self::Mariadb => mariadb::NAME,
         }
@@ -55,7 +58,7 @@ impl Part {
     /// A program that the part needs and that is not installed.
     fn missing(self) -> Option<&'static str> {
         let needed: &[&str] = match self {
-            Self::Pairs => &["cc"],
+            Self::Pairs | Self::Kinds => &["cc"],
             Self::Memcached => &memcached::PROGRAMS,
             Self::Mariadb => &mariadb::PROGRAMS,
         };
@@ -68,6 +71,7 @@ impl Part {
 struct Plan {
     pair_window: Duration,
     pairs: Duration,
+    kinds: Duration,
     server_window: Duration,
     server: Duration,
 }
@@ -79,6 +83,7 @@ impl Plan {
             Self {
                 pair_window: Duration::from_millis(50),
                 pairs: seconds(20),
+                kinds: seconds(15),
                 server_window: Duration::from_millis(400),
                 server: seconds(22),
             }
@@ -86,6 +91,7 @@ impl Plan {
             Self {
                 pair_window: Duration::from_millis(100),
                 pairs: seconds(75),
+                kinds: seconds(60),
                 server_window: seconds(1),
                 server: seconds(180),
             }
@@ -109,6 +115,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         machine,
         quick: args.quick,
         pairs: None,
+        kinds: Vec::new(),
         servers: Vec::new(),
         skipped: Vec::new(),
         failed: Vec::new(),
@@ -117,7 +124,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if observers.bpftrace.is_none() {
         results.skipped.push("the bpftrace script: bpftrace is not installed".to_owned());
     }
-    for part in [Part::Pairs, Part::Memcached, Part::Mariadb].into_iter().filter(|&part| wanted(part)) {
+    for part in [Part::Pairs, Part::Kinds, Part::Memcached, Part::Mariadb].into_iter().filter(|&part| wanted(part)) {
         println!();
         if let Err(error) = measure(part, &mut results, &observers, &plan) {
             interrupt::check()?;
@@ -136,6 +143,7 @@ fn measure(part: Part, results: &mut Results, observers: &Observers, plan: &Plan
     }
     match part {
         Part::Pairs => measure_pairs(results, observers, plan),
+        Part::Kinds => measure_kinds(results, observers, plan),
         Part::Memcached => measure_server(Memcached::start(&Wrapper::none())?, results, observers, plan),
         Part::Mariadb => measure_server(Mariadb::start(&Wrapper::none())?, results, observers, plan),
     }
@@ -148,6 +156,13 @@ fn measure_pairs(results: &mut Results, observers: &Observers, plan: &Plan) -> R
     verdict::explain_pairs(&pairs).iter().for_each(|line| println!("{line}"));
     results.verdicts.extend(verdict::on_pairs(&pairs));
     results.pairs = Some(pairs);
+    Ok(())
+}
+
+fn measure_kinds(results: &mut Results, observers: &Observers, plan: &Plan) -> Result<()> {
+    println!("=== an uncontended use of each kind of lock, observed in full; CPU time");
+    results.kinds = kinds::measure(observers, plan.pair_window, plan.kinds)?;
+    println!("{}", table::kinds(&results.kinds));
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
+use tempfile::TempDir;
 
 use super::{
     bpf_stats::BpfStats,
@@ -72,10 +73,10 @@ pub(super) struct Programs {
 
 /// One window of the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Window {
-    made: f64,
+pub(super) struct Window {
+    pub(super) made: f64,
     wall_ns: f64,
-    cpu_ns: f64,
+    pub(super) cpu_ns: f64,
 }
 
 #[derive(Default)]
@@ -91,11 +92,7 @@ struct Samples {
 /// The workload cannot be compiled, an observer fails, or the benchmark was interrupted.
 pub(super) fn measure(observers: &Observers, window: Duration, time: Duration) -> Result<Pairs> {
     let deadline = Instant::now() + time;
-    let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
-    let mut workload = Workload {
-        child: Child::start(&mut Command::new(cc::compile_text(SOURCE, dir.path(), "pairs", &[])?))?,
-        window,
-    };
+    let mut workload = Workload::start(window)?;
     let mut bare = Samples::default();
     let mut observed: Vec<(Mode, Samples)> = ROUND.map(|mode| (mode, Samples::default())).into();
     let programs = programs(observers, &mut workload)
@@ -137,17 +134,38 @@ impl Samples {
     }
 }
 
-struct Workload {
-    child: Child,
+/// A program that uses locks which nobody else wants.
+pub(super) struct Workload {
+    _dir: TempDir,
+    pub(super) child: Child,
     window: Duration,
 }
 
 impl Workload {
+    /// Compiles and starts it.
+    ///
+    /// # Errors
+    /// It cannot be compiled or started.
+    pub(super) fn start(window: Duration) -> Result<Self> {
+        let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
+        let program = cc::compile_text(SOURCE, dir.path(), "pairs", &["-pthread"])?;
+        Ok(Self { child: Child::start(&mut Command::new(program))?, _dir: dir, window })
+    }
+
+    /// One window of uses, after a warm-up.
+    ///
+    /// # Errors
+    /// The program has gone.
+    pub(super) fn window(&mut self, what: &str) -> Result<Window> {
+        self.run(what, WARM_UP_MS)?;
+        self.run(what, self.window.as_millis() as u64)
+    }
+
     fn visit(&mut self, samples: &mut Samples) -> Result<()> {
-        self.run("pairs", WARM_UP_MS)?;
+        self.run("mutex", WARM_UP_MS)?;
         let window = self.window.as_millis() as u64;
         for _ in 0..WINDOWS {
-            samples.pairs.push(self.run("pairs", window)?);
+            samples.pairs.push(self.run("mutex", window)?);
         }
         samples.calls.push(self.run("calls", WARM_UP_MS)?);
         Ok(())
@@ -162,10 +180,10 @@ impl Workload {
 /// How long the programs of the full mode run for a pair, timed apart from the pairs themselves.
 fn programs(observers: &Observers, workload: &mut Workload) -> Result<Programs> {
     let observation = Observation::start(observers, Mode::Full, workload.child.pid())?;
-    workload.run("pairs", WARM_UP_MS)?;
+    workload.run("mutex", WARM_UP_MS)?;
     let _stats = BpfStats::enable()?;
     let (time_before, runs_before) = observation.objects()?.program_runs();
-    let pairs = workload.run("pairs", workload.window.as_millis() as u64)?.made;
+    let pairs = workload.run("mutex", workload.window.as_millis() as u64)?.made;
     let (time, runs) = observation.objects()?.program_runs();
     let (time, runs) = (time.saturating_sub(time_before) as f64, runs.saturating_sub(runs_before) as f64);
     anyhow::ensure!(runs > 0.0, "the kernel counted no run of a program");
@@ -194,10 +212,7 @@ mod tests {
 
     #[test]
     fn the_workload_answers_what_it_is_asked() {
-        let dir = tempfile::tempdir().unwrap();
-        let child =
-            Child::start(&mut Command::new(cc::compile_text(SOURCE, dir.path(), "pairs", &[]).unwrap())).unwrap();
-        let mut workload = Workload { child, window: Duration::from_millis(2) };
+        let mut workload = Workload::start(Duration::from_millis(2)).unwrap();
         let mut samples = Samples::default();
         workload.visit(&mut samples).unwrap();
         assert_eq!((samples.pairs.len(), samples.calls.len()), (WINDOWS, 1));

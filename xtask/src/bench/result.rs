@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::{
+    kinds::Kind,
     machine::Machine,
     observer::{Cost, Mode},
     pairs::Pairs,
@@ -28,6 +29,8 @@ pub(super) struct Results {
     pub(super) quick: bool,
     /// An uncontended lock.
     pub(super) pairs: Option<Pairs>,
+    /// Each kind of lock.
+    pub(super) kinds: Vec<Kind>,
     /// Servers under load.
     pub(super) servers: Vec<Server>,
     /// What is not possible on this machine, and why.

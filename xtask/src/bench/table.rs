@@ -5,6 +5,7 @@ use std::iter;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 
 use super::{
+    kinds::Kind,
     pairs::{Pairs, Row},
     result::ObserverUse,
     server::Server,
@@ -45,6 +46,19 @@ pub(super) fn pairs(pairs: &Pairs) -> String {
         ],
         rows,
     )
+}
+
+/// The kinds of locks: a row for each.
+pub(super) fn kinds(kinds: &[Kind]) -> String {
+    let cells = |kind: &Kind| {
+        vec![
+            kind.name.to_owned(),
+            with_interval(kind.bare_ns, 1),
+            with_interval(kind.observed_ns, 0),
+            format!("{:.0}", kind.observed_ns.median - kind.bare_ns.median),
+        ]
+    };
+    render(&["A use of", "Bare, ns\n(95 %)", "Observed, ns\n(95 %)", "Cost,\nns"], kinds.iter().map(cells).collect())
 }
 
 /// A server: a row for each mode.
