@@ -43,11 +43,12 @@ pub fn process_fork(ctx: RawTracePointContext) -> i32 {
 /// Runs in the thread that called exec, the only one left of its process.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn process_exec(ctx: RawTracePointContext) -> i32 {
-    let Some(t) = existing(task()) else { return 0 };
+    // It may have been numbered at its fork, before it did anything.
     let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
     process::forget(pid);
     // That was in the memory it had.
     let _ = GILS.remove(pid);
+    let Some(t) = existing(task()) else { return 0 };
     if t.observed() {
         if t.depth > 0 || t.pending.via != 0 {
             count(Counter::ExecHolding);
