@@ -110,6 +110,8 @@ fn python_gil_of_a_command() {
     let program = [python.to_str().unwrap(), script.to_str().unwrap(), "20", "0"];
     let mut running = Running::start(lockbpf().args(["--format", "json", "--"]).args(program));
     assert!(running.out.find(|line| line == "ready").is_some(), "{}", running.err.rest());
+    // Where the lock is, is found out once the interpreter has begun.
+    std::thread::sleep(std::time::Duration::from_secs(1));
     running.tell("g");
     let truth = running.out.find(|line| Truth::parse(line).is_some()).and_then(|line| Truth::parse(&line));
     let truth = truth.expect("the program tells its truth");
