@@ -49,6 +49,8 @@ pub mod mode {
     pub const COMPARE_STACKS: u32 = 1 << 5;
     /// Only threads in the cgroup of the cgroup map, or below it.
     pub const CGROUP: u32 = 1 << 6;
+    /// Sum up transitions from lock to lock ([`crate::transition`]).
+    pub const TRANSITIONS: u32 = 1 << 7;
 }
 
 const _: () = assert!(size_of::<Config>() == 56);
@@ -67,6 +69,8 @@ pub const MAX_PROCESSES: u32 = 8_192;
 pub const MAX_WAITS: u32 = 16_384;
 /// Pairs of locks of which one was taken while the other was held.
 pub const MAX_ORDERS: u32 = 16_384;
+/// Threads × functions of the C library with sums.
+pub const MAX_CALLS: u32 = 16_384;
 /// Distinct stacks.
 pub const MAX_STACKS: u32 = 16_384;
 /// Frames kept of a stack.

@@ -79,6 +79,8 @@ counters! {
     WaitsFull => "waits_full", Lost;
     /// A pair of locks did not fit: orders map full; an inversion may be missing.
     OrdersFull => "orders_full", Lost;
+    /// Visits of locks that are missing in the sums of transitions: map full; a model made of these is that of the others.
+    TransitionsFull => "transitions_full", Lost;
     /// A lock did not fit into the focus: who made its waiters wait may be missing.
     FocusFull => "focus_full", Lost;
     /// Task storage could not be allocated for a thread: its operation was not seen.
@@ -91,10 +93,17 @@ counters! {
     ReadFault => "read_fault", Lost;
     /// An address beyond 48 bits does not fit a record.
     WideAddress => "wide_address", Lost;
+    /// Sections of which the events were not counted: on a CPU that has no counters, or in which a counter could not be read.
+    CountsUnread => "counts_unread", Lost;
+    /// A thread's calls of a function of the C library did not fit: calls map full; they are not counted.
+    CallsFull => "calls_full", Lost;
     /// Waits for kernel locks inside of more such waits of the same thread than are followed.
     KernelNested => "kernel_nested_full", Lost;
     /// Waits for kernel locks whose end was not seen.
     KernelUnended => "kernel_wait_without_end", Lost;
+    /// Runs of programs that the kernel left out, since one was running on that CPU already (preemptible kernels, mostly): futex calls
+    /// and the like, of any process.
+    KernelSkipped => "skipped_by_kernel", Lost;
     /// An unlock of a lock that this thread was not seen to acquire, after its first acquisition was seen.
     UnlockNotHeld => "unlock_not_held", Impossible;
     /// A lock call began while another was still open in the same thread.
@@ -107,6 +116,8 @@ counters! {
     KernelUnbegun => "kernel_wait_without_begin", Edge;
     /// Waits for kernel spin locks of threads that were not known yet, or that were exiting.
     KernelBetween => "kernel_wait_of_new_or_exiting_thread", Edge;
+    /// Calls of functions of the C library that ended without their end: by a jump, a cancellation or an exception.
+    CallUnended => "call_without_end", Edge;
     /// A thread exited while it held a lock.
     ExitHolding => "exit_holding", Edge;
     /// A process replaced its image while its threads held or waited for locks.

@@ -15,6 +15,10 @@ pub const SPIN_RELEASE: u64 = 67;
 pub const SEM_POST: u64 = 68;
 /// glibc's `pthread_spin_lock` on x86, right after the instruction that tries to take the lock, whose first it is.
 pub const SPIN_TRIED: u64 = 70;
+/// `sem_trywait`, where it finds no permit.
+pub const SEM_BUSY: u64 = 71;
+/// `sem_trywait`, where it has taken one.
+pub const SEM_TAKEN: u64 = 72;
 /// A function that does nothing but call one of the others, with the same first argument: C11's `mtx_lock`, `cnd_wait`, …
 pub const WRAPPER: u64 = 69;
 /// Go's `(*Mutex).lockSlow` begins.

@@ -15,6 +15,8 @@ const SLOT_SHIFT: u32 = 16;
 const DETAIL_SHIFT: u32 = 48;
 /// The bit of a detail that tells a condition from none. Below it is the condition.
 const CONDITIONAL: u16 = 16;
+/// Bits of a detail below the bytes, in eights, that a function has still to give back of the stack.
+const FRAME_SHIFT: u32 = 5;
 /// Bits of a detail below the place of a goroutine's number.
 const GOROUTINE_SHIFT: u32 = 8;
 /// The bit of an attach cookie that tells a probe on an instruction that must be single-stepped. Below it is the function
@@ -79,6 +81,44 @@ pub const fn goroutine(offset: u16) -> u16 {
 #[inline(always)]
 pub const fn goroutine_offset(cookie: u64) -> u64 {
     (cookie >> (DETAIL_SHIFT + GOROUTINE_SHIFT) & 0xff) * 8
+}
+
+/// The detail of a probe in a function that has moved its stack pointer by so many bytes; `None` if that cannot be told.
+#[must_use]
+pub const fn frame(bytes: u16) -> Option<u16> {
+    if bytes.is_multiple_of(8) { Some(bytes / 8) } else { None }
+}
+
+/// By how many bytes the function of an attach cookie's probe has moved its stack pointer.
+#[must_use]
+#[inline(always)]
+pub const fn frame_of(cookie: u64) -> u64 {
+    (cookie >> DETAIL_SHIFT) * 8
+}
+
+/// The detail of a probe in a function of the C library where the stack pointer is so many bytes below the return address; at its
+/// end with the [`condition`] under which it is the end, or 0. `None` if it is too far.
+#[must_use]
+pub const fn end(bytes: u64, condition: u16) -> Option<u16> {
+    if bytes.is_multiple_of(8) && bytes >> 3 < 1 << (16 - FRAME_SHIFT) {
+        Some((bytes >> 3 << FRAME_SHIFT) as u16 | condition)
+    } else {
+        None
+    }
+}
+
+/// How far below the return address the stack pointer is there, by the attach cookie, bytes.
+#[must_use]
+#[inline(always)]
+pub const fn end_frame(cookie: u64) -> u64 {
+    (cookie >> (DETAIL_SHIFT + FRAME_SHIFT)) * 8
+}
+
+/// The detail of an attach cookie.
+#[must_use]
+#[inline(always)]
+pub const fn detail(cookie: u64) -> u16 {
+    (cookie >> DETAIL_SHIFT) as u16
 }
 
 /// The attach cookie with a detail.
@@ -170,5 +210,19 @@ mod tests {
             assert_eq!((function(cookie), slot(cookie)), (crate::function::BARRIER_WAIT, MAX_SLOTS - 1));
             assert_eq!((goroutine_offset(cookie), goroutine(2_048), goroutine(9)), (160, 0, 0));
         }
+    }
+
+    #[test]
+    fn ends_carry_frame_and_condition() {
+        for (bytes, code) in [(0, 0), (56, condition(5)), (16_376, condition(15))] {
+            let detail = end(bytes, code).unwrap();
+            let cookie = with_detail(cookie(crate::library::END, true, false, 7), detail);
+            assert_eq!(
+                (end_frame(cookie), function(cookie), self::detail(cookie)),
+                (bytes, crate::library::END, detail)
+            );
+            assert_eq!(counts(cookie, 1 << 6), code == 0, "not taken with the zero flag");
+        }
+        assert_eq!((end(4, 0), end(16_384, 0)), (None, None));
     }
 }

@@ -2,9 +2,11 @@
 //! and values, loss counters and the configuration. `no_std`, no padding, sizes asserted at compile time.
 #![no_std]
 
+pub mod access;
 pub mod barrier;
 pub mod config;
 pub mod counter;
+pub mod counts;
 pub mod focus;
 pub mod function;
 pub mod gate;
@@ -13,11 +15,13 @@ pub mod goroutine;
 pub mod kernel;
 pub mod kind;
 pub mod layout;
+pub mod library;
 pub mod off_cpu;
 pub mod order;
 pub mod process;
 pub mod record;
 pub mod stack_copy;
 pub mod sums;
+pub mod transition;
 pub mod via;
 pub mod waiting;

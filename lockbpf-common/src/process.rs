@@ -15,7 +15,7 @@ pub struct ProcessEntry {
 unsafe impl aya::Pod for ProcessEntry {}
 
 /// Number of series in the map of serial numbers.
-pub const SERIALS: usize = 4;
+pub const SERIALS: usize = 5;
 /// Index of the last process number given.
 pub const SERIAL_PROCESS: u32 = 0;
 /// Index of the number of thread slots ever used.
@@ -24,3 +24,5 @@ pub const SERIAL_SLOT: u32 = 1;
 pub const SERIAL_SUMS: u32 = 2;
 /// Index of the number of stacks copied.
 pub const SERIAL_COPY: u32 = 3;
+/// Index of the number of slots for transitions ever used.
+pub const SERIAL_TRANSITIONS: u32 = 4;

@@ -23,6 +23,9 @@ pub const WAYS: u32 = 4;
 /// Stacks that can be recognised.
 pub const MAX_KNOWN: u32 = 8_192;
 
+/// Calls of one thread that are watched to their return at the same time.
+pub const RETURNS: usize = 2;
+
 /// How the stacks of a process are taken: values of a map by process number. Without an entry it is not decided: they are
 /// walked and copied, and user space compares.
 pub mod method {
@@ -48,6 +51,9 @@ pub struct StackCopy {
     pub at_release: u32,
     /// Explicit padding.
     pub reserved: u32,
+    /// The return addresses of the calls that are watched to their return, innermost first: on the stack the kernel has put
+    /// its own in their place. 0 for none.
+    pub returns: [u64; RETURNS],
     /// The saved user registers, as the kernel orders them.
     pub registers: [u64; REGISTERS],
     /// The blocks, the first one containing the stack pointer.
@@ -84,11 +90,11 @@ pub struct KnownStack {
     pub count: u32,
     /// Where the return addresses are, in words above the stack pointer.
     pub slots: [u16; MAX_SLOTS],
-    /// The return addresses.
+    /// The return addresses, as they are in memory but for those that the kernel replaces ([`StackCopy::returns`]).
     pub words: [u64; MAX_SLOTS],
 }
 
-const _: () = assert!(size_of::<StackCopy>() == 24 + 8 * REGISTERS + BLOCK * BLOCKS);
+const _: () = assert!(size_of::<StackCopy>() == 24 + 8 * RETURNS + 8 * REGISTERS + BLOCK * BLOCKS);
 const _: () = assert!(size_of::<KnownKey>() == 16);
 const _: () = assert!(size_of::<KnownStack>() == 8 + 10 * MAX_SLOTS);
 

@@ -2,6 +2,7 @@
 //! unlock. Only the calls that may fail (trylock and the timed ones) are watched to their return.
 
 use crate::atomic::add;
+use crate::counts;
 use crate::gate::opened_boottime;
 use crate::lock::{Seen, see, see_glibc};
 use crate::maps::count;
@@ -18,7 +19,9 @@ use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::function::RELEASE;
-use lockbpf_common::kind::{Outcome, Via, mutex_kind};
+#[cfg(bpf_target_arch = "x86_64")]
+use lockbpf_common::gate;
+use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
 use lockbpf_common::sums::SumKey;
 use lockbpf_common::via::{is_rwlock, is_semaphore, is_shared, is_spin, is_try};
 
@@ -35,8 +38,22 @@ const EOWNERDEAD: i32 = 130;
 #[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]
 pub fn return_address(ctx: &ProbeContext) -> u64 {
+    return_address_above(ctx, 0)
+}
+
+/// The same where the function has moved its stack pointer by so many bytes.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+pub fn return_address_above(ctx: &ProbeContext, frame: u64) -> u64 {
     // SAFETY: regs is the program's context; a faulting stack address is an error from the helper.
-    unsafe { bpf_probe_read_user((*ctx.regs).rsp as *const u64) }.unwrap_or(0)
+    unsafe { bpf_probe_read_user(((*ctx.regs).rsp + frame) as *const u64) }.unwrap_or(0)
+}
+
+/// The same wherever the stack pointer is.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+pub fn return_address_above(ctx: &ProbeContext, _frame: u64) -> u64 {
+    return_address(ctx)
 }
 
 /// The return address of the probed function: in the link register, which the probe's site has not overwritten.
@@ -56,6 +73,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     // Functions of musl are watched to their return.
     let Seen { taken, owner, kind, plain, .. } = see_glibc(lock, via);
     // As late as possible: what this handler takes should not count as holding.
+    counts::begins(t);
     let now = now();
     if !fits(lock, site) {
         return;
@@ -127,10 +145,18 @@ pub fn is_inside(t: &Thread, ctx: &ProbeContext) -> bool {
     t.is_musl() && t.pending.via != 0 && (t.pending.lock == object || t.pending.cond == object)
 }
 
-/// Entry of a function that calls a probed one with the same first argument.
+/// A function calls a probed one with the same first argument; on x86 its own frame may be as large as the cookie tells.
 #[inline(always)]
-pub fn wrapped(ctx: &ProbeContext, t: &mut Thread) {
-    t.wrapper = Wrapper { argument: ctx.arg(0).unwrap_or(0), site: return_address(ctx) };
+pub fn wrapped(
+    ctx: &ProbeContext,
+    t: &mut Thread,
+    #[cfg_attr(bpf_target_arch = "aarch64", expect(unused))] cookie: u64,
+) {
+    #[cfg(bpf_target_arch = "x86_64")]
+    let site = return_address_above(ctx, gate::frame_of(cookie));
+    #[cfg(bpf_target_arch = "aarch64")]
+    let site = return_address(ctx);
+    t.wrapper = Wrapper { argument: ctx.arg(0).unwrap_or(0), site };
 }
 
 /// Return of a lock function whose attempt is in progress: acquired, timed out, busy, or an error.
@@ -140,6 +166,10 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
     if via == Via::CondReacquire as u32 || via == Via::Barrier as u32 {
         settle(t);
         return;
+    }
+    counts::returned(t);
+    if t.pending.flags & u32::from(flag::CONTENDED) != 0 {
+        counts::waited(t);
     }
     let outcome = match result {
         // parking_lot's slow paths return whether they got it.

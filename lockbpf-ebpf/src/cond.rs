@@ -8,6 +8,7 @@ use crate::gil;
 use crate::lock::{see, see_mutex};
 use crate::section::{End, add_time, attempt, close, fits, sums};
 use crate::thread::Thread;
+use crate::transitions;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
 use lockbpf_common::sums::SumKey;
@@ -42,12 +43,15 @@ pub fn wait(ctx: &ProbeContext, t: &mut Thread, now: u64, musl: bool) -> bool {
 
 /// Sums the idle part of a condition wait that has ended; nothing for other attempts.
 #[inline(always)]
-pub fn sum_idle(t: &Thread) {
+pub fn sum_idle(t: &mut Thread) {
     let p = &t.pending;
     if p.via != Via::CondReacquire as u32 {
         return;
     }
     let idle_ns = p.woken_ns.saturating_sub(p.attempt_ns);
+    if p.timed_out == 0 {
+        transitions::waited(&mut t.way, idle_ns.saturating_sub(p.latency_ns));
+    }
     let key = SumKey { lock: p.cond, site: p.site, process: t.process, via: Via::CondWait as u32 };
     if let Some(s) = sums(&key, mutex_kind::IS_CONDVAR, p.attempt_ns) {
         // Nothing orders the writers: each is summed when its thread goes on.

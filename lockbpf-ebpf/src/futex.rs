@@ -3,6 +3,7 @@
 
 use crate::atomic::add;
 use crate::barrier::waits_at;
+use crate::counts;
 use crate::emit::{reserve, submit};
 use crate::focus;
 use crate::gate::{charge, refresh};
@@ -11,6 +12,7 @@ use crate::maps::{CONFIG, FutexWord, WAITS, WAKERS, Waker, count};
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
 use crate::section::{add_time, contend, contend_held, reacquire_held, stack_of_wait, sums, wakes_after_release};
 use crate::thread::{FutexCall, Held, Thread, current, now, task, tid};
+use crate::transitions;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
@@ -174,9 +176,13 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
     refresh(t);
     let call = t.futex;
     match call.role {
-        WAIT => waited(ctx, t, &call, ret, now),
+        WAIT => {
+            counts::returned(t);
+            waited(ctx, t, &call, ret, now);
+        }
         WAKE => {
             t.futex.role = NONE;
+            counts::woke(t, call.lock);
             if waits_at(t, call.word) {
                 return;
             }
@@ -203,6 +209,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     t.futex.role = if matches!(result, FutexResult::Interrupted) { INTERRUPTED } else { NONE };
     if waits_at(t, call.word) {
         let _ = WAITS.remove(tid());
+        transitions::waited(&mut t.way, wait_ns);
         return;
     }
     let key = SumKey { lock: call.lock, site: 0, process: t.process, via: Via::Futex as u32 };
@@ -226,6 +233,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     let slept = matches!(result, FutexResult::Slept);
     if in_pending_call(t, call.word) {
         let _ = WAITS.remove(tid());
+        counts::waited(t);
         let p = &mut t.pending;
         p.acquire_ns = now;
         p.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
@@ -238,16 +246,22 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             t.pending.waker = waker().tid as u32;
         }
     } else if t.pending.via == Via::CondReacquire as u32 {
+        counts::attempt(t);
         t.pending.woken_ns = now;
         let woken_ns = waker().time_ns;
         t.pending.latency_ns = if slept && woken_ns > call.enter_ns { now.saturating_sub(woken_ns) } else { 0 };
         t.pending.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
         // A runtime's lock may be waited for by a condition.
+        if t.slow.via != 0 && t.slow.stack < 0 {
+            let stack = stack_of_wait(ctx, t, wait_ns);
+            t.slow.stack = stack;
+        }
         if slept {
             t.slow.waker = waker().tid as u32;
         }
     } else if let Some(i) = in_call_of(t, call.word) {
         let _ = WAITS.remove(tid());
+        counts::waited_held(t, i);
         reacquire_held(t, i, now);
         let Held { stack, wait_ns, .. } = t.held[i & (MAX_HELD - 1)];
         if stack < 0 {

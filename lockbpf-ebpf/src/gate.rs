@@ -1,10 +1,12 @@
 //! The gates: whether a process's full tier is open, what observing it takes, and what a closing cuts.
 
 use crate::atomic::add;
+use crate::counts;
 use crate::lock::has_word;
 use crate::maps::{ACCOUNTS, GATES, count};
 use crate::section::sums;
 use crate::thread::{Thread, current};
+use crate::transitions;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::{self, Account, CLOSINGS, Gate};
@@ -45,6 +47,7 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
         t.epoch = epoch;
         t.slot = slot;
         t.set_musl(gate::is_musl(cookie));
+        counts::lost(t);
     }
     t.hits = t.hits.wrapping_add(1);
     Some(t)
@@ -89,6 +92,12 @@ fn cut(t: &mut Thread, gate: &Gate) {
     let closed_ns = gate.closed_ns[t.epoch as usize & (CLOSINGS - 1)];
     let waits_for = if t.futex.role == crate::futex::NONE { 0 } else { t.futex.word };
     let depth = t.depth as usize;
+    // The lock taken last may be one that it still waits for.
+    let waits = depth == 1 && {
+        let h = &t.held[0];
+        has_word(h.lock, h.via, t.is_musl(), waits_for)
+    };
+    transitions::cut(t, closed_ns, !waits);
     let mut back = 0;
     while back < MAX_CUT {
         if back >= depth {

@@ -5,6 +5,7 @@
 //! it waits for a condition: who waits for the lock does.
 
 use crate::calls::return_address;
+use crate::counts;
 use crate::maps::{GILS, count};
 use crate::section::{End, acquired, attempt, close, contend, fits, stack_of_wait};
 use crate::thread::Thread;
@@ -54,6 +55,7 @@ pub fn leave_guard(t: &mut Thread) -> u32 {
         if h.flags & u32::from(flag::CONTENDED) != 0 && t.gil_wait_ns == 0 {
             t.gil_wait_ns = h.acquire_ns.saturating_sub(h.wait_ns);
         }
+        counts::forgets(t, i);
         t.depth -= 1;
         let last = (depth - 1) & (MAX_HELD - 1);
         if i != last {

@@ -6,6 +6,7 @@
 
 use crate::atomic::add;
 use crate::calls::return_address;
+use crate::context::{cookie_of, flags};
 use crate::emit::emit_for;
 use crate::focus;
 use crate::gate::pass;
@@ -16,7 +17,6 @@ use crate::thread::{Thread, now};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::btf_maps::{HashMap, LruHashMap};
 use aya_ebpf::helpers::bpf_probe_read_user;
-use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
 use aya_ebpf::macros::{btf_map, uprobe};
 use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;
@@ -76,8 +76,7 @@ static GO_WAKERS: LruHashMap<FutexWord, Waker, { MAX_WAITS as usize }> = LruHash
 #[uprobe]
 pub fn go_lock(ctx: ProbeContext) -> u32 {
     let now = now();
-    // SAFETY: ctx is the program's own context.
-    let cookie = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    let cookie = cookie_of(&ctx);
     let Some(t) = pass(cookie) else { return 0 };
     if !gate::counts(cookie, flags(&ctx)) {
         return 0;
@@ -131,14 +130,6 @@ fn argument(ctx: &ProbeContext) -> u64 {
     unsafe { (*ctx.regs).rax }
 }
 
-/// The processor's flags.
-#[cfg(bpf_target_arch = "x86_64")]
-#[inline(always)]
-fn flags(ctx: &ProbeContext) -> u64 {
-    // SAFETY: regs is the program's context.
-    unsafe { (*ctx.regs).eflags }
-}
-
 /// The goroutine in progress.
 #[cfg(bpf_target_arch = "aarch64")]
 #[inline(always)]
@@ -153,13 +144,6 @@ fn goroutine(ctx: &ProbeContext) -> u64 {
 fn argument(ctx: &ProbeContext) -> u64 {
     // SAFETY: regs is the program's context.
     unsafe { (*ctx.regs).regs[0] }
-}
-
-/// No probe has a condition here: `ret` is cheap.
-#[cfg(bpf_target_arch = "aarch64")]
-#[inline(always)]
-fn flags(_ctx: &ProbeContext) -> u64 {
-    0
 }
 
 /// A goroutine's wait that began while the gate was open as it is now.

@@ -135,7 +135,10 @@ fn begin(ctx: &RawTracePointContext, lock: u64, flags: u32) {
         }
         t
     } else {
-        let Some(t) = current() else { return };
+        let Some(t) = current() else {
+            // An exiting thread still waits for its memory's lock. Here a new one has just been admitted.
+            return count_between(existing(task()));
+        };
         t
     };
     refresh(t);
@@ -191,9 +194,7 @@ fn known(task: *mut aya_ebpf::bindings::task_struct) -> Option<&'static mut Thre
     match existing(task) {
         Some(t) if t.observed() => Some(t),
         Some(t) => {
-            if !t.ignored() {
-                count(Counter::KernelBetween);
-            }
+            count_between(Some(t));
             None
         }
         None => {
@@ -202,6 +203,14 @@ fn known(task: *mut aya_ebpf::bindings::task_struct) -> Option<&'static mut Thre
             }
             None
         }
+    }
+}
+
+/// Counts a wait of a thread that is about to be observed, or no longer.
+#[inline(always)]
+fn count_between(t: Option<&'static mut Thread>) {
+    if CONTROL.get(0).is_some_and(|control| control.active != 0) && t.is_some_and(|t| !t.observed() && !t.ignored()) {
+        count(Counter::KernelBetween);
     }
 }
 

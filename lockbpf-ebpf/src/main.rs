@@ -8,10 +8,13 @@
 #![feature(core_intrinsics)]
 #![expect(internal_features, reason = "the only way to an atomic addition on this target")]
 
+mod access;
 mod atomic;
 mod barrier;
 mod calls;
 mod cond;
+mod context;
+mod counts;
 mod emit;
 mod focus;
 mod futex;
@@ -19,6 +22,7 @@ mod gate;
 mod gil;
 mod go;
 mod kernel;
+mod library;
 mod lock;
 mod maps;
 mod off_cpu;
@@ -33,6 +37,7 @@ mod section;
 mod spin;
 mod stack;
 mod thread;
+mod transitions;
 mod unseen;
 
 #[cfg(not(test))]

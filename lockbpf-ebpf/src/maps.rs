@@ -1,6 +1,8 @@
 //! Every map, with the reason for its size. All are bounded; a full one is counted ([`Counter`]), never ignored.
 
 use crate::atomic::fetch_add;
+use crate::counts::Counting;
+use crate::library::Call;
 use crate::thread::Thread;
 use aya_ebpf::Global;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
@@ -9,18 +11,22 @@ use aya_ebpf::btf_maps::{
 };
 use aya_ebpf::macros::btf_map;
 use core::marker::PhantomData;
+use lockbpf_common::access::{MAX_LOCKS, Sampler};
 use lockbpf_common::config::{
-    Config, Control, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS, MAX_WAITS,
-    STACK_DEPTH,
+    Config, Control, MAX_CALLS, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS,
+    MAX_WAITS, STACK_DEPTH,
 };
 use lockbpf_common::counter::Counter;
+use lockbpf_common::counts::{Events, SiteCounts, ThreadCounts};
 use lockbpf_common::focus::{Focus, FocusKey, MAX_FOCUSED};
 use lockbpf_common::gate::{Account, Gate, MAX_SLOTS};
 use lockbpf_common::kernel::Kernel;
+use lockbpf_common::library::{CallKey, CallSums};
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::stack_copy::{KnownKey, KnownStack, MAX_KNOWN, StackCopy};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
+use lockbpf_common::transition::{MAX_TRANSITIONS, TransitionKey, TransitionSums};
 use lockbpf_common::waiting::Waiting;
 
 /// Set by user space before loading.
@@ -40,6 +46,11 @@ pub static CONFIG: Global<Config> = Global::new(Config {
 /// Offset of `task_struct::tgid`, for the one program that reads another task's: set by user space before loading.
 #[unsafe(no_mangle)]
 pub static TASK_TGID: Global<u32> = Global::new(0);
+
+/// The events that are counted in sections; if none are, the verifier leaves out all that has to do with them. Set by user space
+/// before loading.
+#[unsafe(no_mangle)]
+pub static EVENTS: Global<Events> = Global::new(Events::new(0, 0));
 
 /// Changed by user space while running: one entry.
 #[btf_map]
@@ -94,6 +105,14 @@ pub static SUM_SLOTS: HashMap<SumKey, u32, { MAX_SUMS as usize }> = HashMap::new
 /// Which locks are taken while which are held. Preallocated (1.9 MB), as above.
 #[btf_map]
 pub static ORDERS: HashMap<OrderKey, OrderSums, { MAX_ORDERS as usize }> = HashMap::new();
+
+/// Transitions from lock to lock by slot, as for [`SUMS`]: 6 MB, but of one entry unless they are summed.
+#[btf_map]
+pub static TRANSITIONS: Array<TransitionSums, { MAX_TRANSITIONS as usize }> = Array::new();
+
+/// Slots of [`TRANSITIONS`]. Preallocated (5 MB), as above; likewise of one entry.
+#[btf_map]
+pub static TRANSITION_SLOTS: HashMap<TransitionKey, u32, { MAX_TRANSITIONS as usize }> = HashMap::new();
 
 /// Sums by thread: slots, so that the hot path needs no hash.
 #[btf_map]
@@ -154,9 +173,59 @@ pub static RINGS: ArrayOfMaps<RingBuf<u64, 4096>, { MAX_CPUS as usize }> = Array
 #[btf_map]
 pub static KERNEL: Array<Kernel, 1> = Array::new();
 
+/// Which attempt the access profiler wants to see: one entry, written by user space before each sample.
+#[btf_map]
+pub static ACCESS: Array<Sampler, 1> = Array::new();
+
+/// Locks whose sections the access profiler wants to see, put in by user space.
+#[btf_map]
+pub static ACCESS_LOCKS: HashMap<u64, u32, { MAX_LOCKS }, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
 /// In-flight state per thread, freed by the kernel with the thread.
 #[btf_map]
 pub static STATE: TaskStorage<Thread> = TaskStorage::new();
+
+/// The clock by CPU, put in by user space, as are the other events below: one map each, since aya makes such maps of one entry for
+/// each CPU.
+#[btf_map]
+pub static EVENT_0: PerfEvents = PerfEvents::new();
+/// The second event.
+#[btf_map]
+pub static EVENT_1: PerfEvents = PerfEvents::new();
+/// The third.
+#[btf_map]
+pub static EVENT_2: PerfEvents = PerfEvents::new();
+/// The fourth.
+#[btf_map]
+pub static EVENT_3: PerfEvents = PerfEvents::new();
+/// The fifth.
+#[btf_map]
+pub static EVENT_4: PerfEvents = PerfEvents::new();
+
+/// A thread's own counts, freed by the kernel with the thread.
+#[btf_map]
+pub static THREAD_COUNTING: TaskStorage<Counting> = TaskStorage::new();
+
+/// Counts by the slots of [`SUMS`]: 23 MB, but of one entry unless events are counted.
+#[btf_map]
+pub static SITE_COUNTS: Array<SiteCounts, { MAX_SUMS as usize }> = Array::new();
+
+/// Counts by the slots of [`THREAD_SUMS`], likewise: 2 MB.
+#[btf_map]
+pub static THREAD_COUNTS: Array<ThreadCounts, { MAX_THREADS as usize }> = Array::new();
+
+/// Counts of threads that have exited, by process number. Only what is used takes memory.
+#[btf_map]
+pub static EXITED_COUNTS: HashMap<u32, ThreadCounts, { MAX_PROCESSES as usize }, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+
+/// The call of the C library's that a thread is in, freed by the kernel with the thread.
+#[btf_map]
+pub static CALLS: TaskStorage<Call> = TaskStorage::new();
+
+/// Sums of such calls, by thread and function. Preallocated (2 MB), but of one entry unless they are asked for.
+#[btf_map]
+pub static CALL_SUMS: HashMap<CallKey, CallSums, { MAX_CALLS as usize }> = HashMap::new();
 
 /// A futex word of a process.
 #[derive(Clone, Copy)]
@@ -176,6 +245,37 @@ pub struct Waker {
     pub time_ns: u64,
     /// Which thread; 0 if unknown.
     pub tid: u64,
+}
+
+/// A BTF-style definition of an array of perf events, which aya-ebpf 0.2 provides only for records.
+#[repr(C)]
+pub struct PerfEvents {
+    r#type: *const [i32; 4],
+    key: *const u32,
+    value: *const u32,
+    max_entries: *const [i32; 0],
+    map_flags: *const [i32; 0],
+}
+
+// SAFETY: the fields are never dereferenced; they only carry the map's definition in their types.
+unsafe impl Sync for PerfEvents {}
+
+impl PerfEvents {
+    /// The definition.
+    const fn new() -> Self {
+        Self {
+            r#type: core::ptr::null(),
+            key: core::ptr::null(),
+            value: core::ptr::null(),
+            max_entries: core::ptr::null(),
+            map_flags: core::ptr::null(),
+        }
+    }
+
+    /// The map, for helpers.
+    pub const fn as_ptr(&self) -> *mut core::ffi::c_void {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
 }
 
 /// A BTF-style definition of a task-storage map (kernel 5.11), which aya-ebpf 0.2 does not provide.

@@ -5,6 +5,7 @@
 //! initialiser, in vain or not, and that is the release. musl wakes only if somebody waits; of its calls only those that wait are counted.
 
 use crate::calls::return_address;
+use crate::counts;
 use crate::section::{End, attempt, close, contend, fits, hold_apart};
 use crate::thread::{Thread, now};
 use aya_ebpf::EbpfContext;
@@ -36,6 +37,7 @@ pub fn enter(ctx: &ProbeContext, t: &mut Thread) {
         attempt(t, Via::Once as u32, control, site, now);
         contend(t, 0);
     } else if !t.is_musl() {
+        counts::attempt(t);
         let held = t.begun(control, site, Via::Once as u32, now);
         hold_apart(t, &held);
     }

@@ -12,8 +12,14 @@ use crate::section::{add_time, attempt, contend, failed, fits, sums};
 use crate::thread::{Thread, now};
 use crate::unseen;
 use aya_ebpf::programs::ProbeContext;
+#[cfg(bpf_target_arch = "x86_64")]
+use lockbpf_common::function::SEM_TAKEN;
+#[cfg(bpf_target_arch = "x86_64")]
+use lockbpf_common::gate;
 use lockbpf_common::kind::Outcome;
 use lockbpf_common::sums::SumKey;
+#[cfg(bpf_target_arch = "x86_64")]
+use lockbpf_common::via::Via;
 
 /// Entry of `sem_wait` and its timed forms.
 #[inline(always)]
@@ -27,6 +33,28 @@ pub fn wait(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     attempt(t, via, lock, site, now());
     if seen.taken {
         contend(t, 0);
+    }
+}
+
+/// `sem_trywait` has just taken a permit, or found none, at `now`: told by a branch that its probe is on, which leads there only under
+/// a condition.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+pub fn tried(ctx: &ProbeContext, t: &mut Thread, cookie: u64, now: u64) {
+    // SAFETY: regs is the program's context.
+    if !gate::counts(cookie, unsafe { (*ctx.regs).eflags }) {
+        return;
+    }
+    let lock: u64 = ctx.arg(0).unwrap_or(0);
+    let site = return_address(ctx);
+    if !fits(lock, site) {
+        return;
+    }
+    attempt(t, Via::TrySemWait as u32, lock, site, now);
+    if gate::function(cookie) == SEM_TAKEN {
+        unseen::acquired(t, now);
+    } else {
+        failed(t, Outcome::TryFailed, now);
     }
 }
 
@@ -47,7 +75,7 @@ pub fn settle(t: &mut Thread) -> u32 {
     0
 }
 
-/// Entry of `sem_post`, at `now`.
+/// `sem_post` begins, or has given the permit just before, at `now`.
 #[inline(always)]
 pub fn post(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);

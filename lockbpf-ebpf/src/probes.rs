@@ -4,6 +4,7 @@
 use crate::barrier;
 use crate::calls::{attempt_lock, attempt_returned, attempt_watched, is_inside, release, release_other, wrapped};
 use crate::cond;
+use crate::context::{cookie_of, instruction_pointer};
 use crate::gate::pass;
 use crate::gil;
 use crate::off_cpu::record_absence;
@@ -14,14 +15,12 @@ use crate::section::settle;
 use crate::spin;
 use crate::thread::{Thread, now};
 use aya_ebpf::EbpfContext;
-use aya_ebpf::bindings::pt_regs;
-use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
 use aya_ebpf::macros::{uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::ffi::c_void;
-#[cfg(bpf_target_arch = "x86_64")]
-use lockbpf_common::function::SPIN_TRIED;
 use lockbpf_common::function::{BARRIER_WAIT, COND_WAIT, RELEASE, SEM_POST, SPIN_RELEASE, WRAPPER};
+#[cfg(bpf_target_arch = "x86_64")]
+use lockbpf_common::function::{SEM_BUSY, SEM_TAKEN, SPIN_TRIED};
 use lockbpf_common::gate;
 use lockbpf_common::via::Via;
 
@@ -72,7 +71,9 @@ pub fn others(ctx: ProbeContext) -> u32 {
         #[cfg(bpf_target_arch = "x86_64")]
         SPIN_TRIED => spin::tried(&ctx, t, now),
         SEM_POST => permit::post(&ctx, t, now),
-        WRAPPER => wrapped(&ctx, t),
+        #[cfg(bpf_target_arch = "x86_64")]
+        SEM_BUSY | SEM_TAKEN => permit::tried(&ctx, t, cookie, now),
+        WRAPPER => wrapped(&ctx, t, cookie),
         via if via == Via::Once as u64 => once::enter(&ctx, t),
         via => permit::wait(&ctx, t, via as u32),
     }
@@ -160,24 +161,4 @@ fn returns_here<C: EbpfContext>(ctx: &C, t: &mut Thread) -> bool {
         t.resume();
     }
     t.pending.via != 0 && here == t.pending.returns_to
-}
-
-#[inline(always)]
-fn cookie_of<C: EbpfContext>(ctx: &C) -> u64 {
-    // SAFETY: ctx is the program's own context.
-    unsafe { bpf_get_attach_cookie(ctx.as_ptr()) }
-}
-
-#[cfg(bpf_target_arch = "x86_64")]
-#[inline(always)]
-fn instruction_pointer<C: EbpfContext>(ctx: &C) -> u64 {
-    // SAFETY: a uprobe's context is its registers.
-    unsafe { (*ctx.as_ptr().cast::<pt_regs>()).rip }
-}
-
-#[cfg(bpf_target_arch = "aarch64")]
-#[inline(always)]
-fn instruction_pointer<C: EbpfContext>(ctx: &C) -> u64 {
-    // SAFETY: a uprobe's context is its registers.
-    unsafe { (*ctx.as_ptr().cast::<pt_regs>()).pc }
 }

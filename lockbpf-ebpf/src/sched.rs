@@ -1,5 +1,6 @@
 //! What ends a thread's state: exec, exit, and a change of name where names are filtered.
 
+use crate::counts;
 use crate::emit::emit;
 use crate::futex::abandon_wait;
 use crate::gate::refresh;
@@ -106,6 +107,7 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
 /// Sends the thread's sums and gives its slot back.
 #[inline(always)]
 fn retire(t: &mut crate::thread::Thread) {
+    counts::exits(t);
     if let Some(sums) = t.retire() {
         let record = ThreadExitRecord { time_ns: now(), tag: (Tag::ThreadExit as u64) << 60, sums };
         emit(&record, Counter::LifeRecords);

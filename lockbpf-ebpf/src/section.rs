@@ -1,6 +1,7 @@
 //! The life of a critical section in a thread's state: begin an attempt, acquire, close; and the failed attempt.
 
 use crate::atomic::add;
+use crate::counts;
 use crate::emit::emit_for;
 use crate::focus;
 use crate::lock::{has_word, see_glibc};
@@ -9,6 +10,7 @@ use crate::orders::nested;
 use crate::permit;
 use crate::stack::{take_stack, user_stack};
 use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
+use crate::transitions;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_NOEXIST;
 use core::ffi::c_void;
@@ -84,17 +86,35 @@ fn at(slot: u32) -> Option<&'static mut Sums> {
 fn sums_of(t: &mut Thread, i: usize) -> Option<&'static mut Sums> {
     let h = &t.held[i & (MAX_HELD - 1)];
     let (lock, site, via) = (h.lock, h.site, h.via);
-    // The upper bits of a product depend on all bits of its factors.
-    let place = (lock ^ site).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2());
-    let recent = &mut t.recent[place as usize & (RECENT - 1)];
+    let place = place(lock, site);
+    let recent = &t.recent[place];
     if recent.lock == lock && recent.site == site && recent.via == via {
         return at(recent.slot);
     }
     let slot = slot_of(&SumKey { lock, site, process: t.process, via }, h.kind, h.acquire_ns);
     if slot != NO_SLOT {
-        t.recent[place as usize & (RECENT - 1)] = Recent { lock, site, via, slot };
+        t.recent[place] = Recent { lock, site, via, slot };
     }
     at(slot)
+}
+
+/// The slot of the sums of held lock `i`.
+#[inline(always)]
+pub fn slot_of_held(t: &Thread, i: usize) -> u32 {
+    let h = &t.held[i & (MAX_HELD - 1)];
+    let (lock, site, via) = (h.lock, h.site, h.via);
+    let recent = &t.recent[place(lock, site)];
+    if recent.lock == lock && recent.site == site && recent.via == via {
+        return recent.slot;
+    }
+    slot_of(&SumKey { lock, site, process: t.process, via }, h.kind, h.acquire_ns)
+}
+
+/// Where a thread remembers the slot of a lock and a site.
+#[inline(always)]
+fn place(lock: u64, site: u64) -> usize {
+    // The upper bits of a product depend on all bits of its factors.
+    ((lock ^ site).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize & (RECENT - 1)
 }
 
 /// Counts a duration in a histogram, into which others may count at the same time.
@@ -120,6 +140,10 @@ pub fn fits(lock: u64, site: u64) -> bool {
 #[inline(always)]
 pub fn attempt(t: &mut Thread, via: u32, lock: u64, site: u64, now: u64) -> &mut Pending {
     t.released_ns = 0;
+    // A condition wait attempts to lock its mutex when it is over; arrivals at a barrier are no sections.
+    if via != Via::CondReacquire as u32 && via != Via::Barrier as u32 {
+        counts::attempt(t);
+    }
     t.pending = Pending {
         lock,
         site,
@@ -259,7 +283,9 @@ pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) -> u32 {
 #[inline(never)]
 pub fn hold_apart(t: &mut Thread, held: &Held) -> u32 {
     let known = t.find(held.lock);
-    hold(t, *held, known);
+    if hold(t, *held, known).is_some() {
+        counts::holds(t);
+    }
     0
 }
 
@@ -287,6 +313,7 @@ pub fn hold(t: &mut Thread, held: Held, known: Option<usize>) -> Option<usize> {
     }
     if t.depth == 0 {
         t.union_start_ns = held.acquire_ns;
+        transitions::arrives(t, held.lock, held.acquire_ns.saturating_sub(held.wait_ns));
     } else {
         nested(t, &held);
     }
@@ -321,6 +348,7 @@ pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64)
         return;
     }
     let hold_ns = now.saturating_sub(h.acquire_ns);
+    counts::ends(t, i);
     let inner_hits = inner_hits(t, i);
     if let Some(s) = sums_of(t, i) {
         add_hold(s, hold_ns, inner_hits, false);
@@ -381,8 +409,15 @@ fn plus(word: &mut u64, n: u64, shared: bool) {
 /// The thread holds lock `i` no longer.
 #[inline(always)]
 fn leave(t: &mut Thread, i: usize, hold_ns: u64, wait_ns: u64, now: u64) {
+    // A wait inside of a visit, not the one that led to it.
+    if wait_ns != 0 && t.held[i & (MAX_HELD - 1)].acquire_ns != t.union_start_ns {
+        transitions::waited(&mut t.way, wait_ns);
+    }
     t.depth = t.depth.saturating_sub(1);
     t.released_ns = 0;
+    if t.depth == 0 {
+        transitions::departs(t, now);
+    }
     if let Some(s) = t.sums() {
         s.acquisitions += 1;
         s.held_sum_ns += hold_ns;
@@ -408,6 +443,7 @@ pub fn close<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, end: End) {
 #[inline(never)]
 fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     let i = i as usize;
+    counts::ends(t, i);
     let End { now, waited_for, .. } = *end;
     let Held { acquire_ns, wait_ns, mut flags, .. } = t.held[i & (MAX_HELD - 1)];
     let hold_ns = now.saturating_sub(acquire_ns);

@@ -5,6 +5,7 @@ use crate::maps::{FutexWord, SPINNERS};
 #[cfg(bpf_target_arch = "x86_64")]
 use crate::{
     calls::return_address,
+    counts,
     section::{acquired, attempt, contend, fits},
     thread::Thread,
 };
@@ -49,6 +50,10 @@ pub fn tried(ctx: &ProbeContext, t: &mut Thread, now: u64) {
         }
     }
     if !taken {
+        if again {
+            counts::returned(t);
+            counts::waited(t);
+        }
         let attempt_ns = t.pending.attempt_ns;
         acquired(t, attempt_ns, now);
     }

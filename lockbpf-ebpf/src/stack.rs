@@ -4,7 +4,8 @@
 use crate::gate::charge;
 use crate::maps::{CONFIG, COPY_LIMIT, KNOWN_STACKS, METHODS, SERIALS, STACK_COPIES, STACKS, count, next};
 use crate::registers::{INSTRUCTION_POINTER, STACK_POINTER, user_register, user_registers};
-use crate::thread::{Thread, now};
+use crate::section::is_settled;
+use crate::thread::{Thread, now, stored, task};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::{BPF_F_SKIP_FIELD_MASK, BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, pt_regs};
 use aya_ebpf::helpers::generated::{bpf_get_stackid, bpf_probe_read_kernel, bpf_probe_read_user};
@@ -13,8 +14,8 @@ use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::process::SERIAL_COPY;
 use lockbpf_common::stack_copy::{
-    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_COPIES, MAX_SLOTS, REGISTERS, StackCopy, WAKE_AFTER,
-    WAYS, method, place,
+    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_COPIES, MAX_SLOTS, REGISTERS, RETURNS, StackCopy,
+    WAKE_AFTER, WAYS, method, place,
 };
 
 /// What takes longer was not all spent here: the thread was preempted meanwhile, ns.
@@ -58,6 +59,14 @@ fn take(ctx: *mut c_void, process: u32, at_release: u32, compare: bool) -> i32 {
     copy(process, stack_pointer, frames, at_release)
 }
 
+/// The return addresses of the thread's calls that are watched to their return, innermost first.
+#[inline(always)]
+fn returns() -> [u64; RETURNS] {
+    let Some(t) = stored(task()) else { return [0; RETURNS] };
+    let slow = if t.slow.via == 0 { 0 } else { t.slow.returns_to };
+    if t.pending.via == 0 || is_settled(t.pending.via) { [slow, 0] } else { [t.pending.returns_to, slow] }
+}
+
 /// The stack's number, if it was unwound before; else a negative one. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -89,7 +98,7 @@ fn is_at(known: &KnownStack, stack_pointer: u64) -> bool {
         let address = stack_pointer + 8 * u64::from(known.slots[i]);
         // SAFETY: word is 8 bytes of this stack; a faulting address is an error from the helper.
         let read = unsafe { bpf_probe_read_user((&raw mut word).cast(), 8, address as *const c_void) };
-        if read != 0 || word != known.words[i] {
+        if read != 0 || word != known.words[i] && !returns().contains(&known.words[i]) {
             return false;
         }
         i += 1;
@@ -141,6 +150,7 @@ extern "C" fn copy(process: u32, stack_pointer: u64, frames: i32, at_release: u3
         (*record).blocks = blocks as u32;
         (*record).at_release = at_release;
         (*record).reserved = 0;
+        (*record).returns = returns();
     }
     let wakes = copied + (AT_ONCE - WAKE_AFTER) == limit;
     entry.submit(u64::from(if wakes { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP }));

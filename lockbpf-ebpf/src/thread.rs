@@ -1,14 +1,16 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
 use crate::kernel::KernelWaits;
-use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_SUMS, TIDS, count, next};
+use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_COUNTS, THREAD_SUMS, TIDS, count, next};
 use crate::off_cpu::Absence;
 use crate::process;
+use crate::transitions::Way;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_tail_call, bpf_task_storage_get};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use lockbpf_common::config::{MAX_HELD, comm_words, mode};
 use lockbpf_common::counter::Counter;
+use lockbpf_common::counts::ThreadCounts;
 use lockbpf_common::process::SERIAL_SLOT;
 use lockbpf_common::sums::ThreadSums;
 
@@ -70,6 +72,8 @@ pub struct Thread {
     pub held: [Held; MAX_HELD],
     /// Slots of sums used last.
     pub recent: [Recent; RECENT],
+    /// From which lock it comes.
+    pub way: Way,
 }
 
 /// Slots of sums that a thread remembers, each at the place that its key's hash names.
@@ -211,6 +215,12 @@ pub fn task() -> *mut task_struct {
 #[inline(always)]
 pub fn existing(task: *mut task_struct) -> Option<&'static mut Thread> {
     stay_on_own_stack();
+    stored(task)
+}
+
+/// The same deep inside of a program, where [`existing`] was called before.
+#[inline(always)]
+pub fn stored(task: *mut task_struct) -> Option<&'static mut Thread> {
     // SAFETY: STATE is a task-storage map of `Thread`, task is the trusted current task; the storage lives as long as the
     // task, and only the task itself reaches it.
     unsafe { bpf_task_storage_get(STATE.as_ptr(), task.cast(), core::ptr::null_mut(), 0).cast::<Thread>().as_mut() }
@@ -305,6 +315,7 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     for recent in &mut t.recent {
         recent.lock = 0;
     }
+    t.way.forget_slots();
     if t.entry == 0 {
         let entry = match FREE_SLOTS.pop() {
             Ok(Some(entry)) => entry,
@@ -329,6 +340,16 @@ impl Thread {
         }
         // SAFETY: the entry belongs to this thread alone until it exits.
         THREAD_SUMS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
+    }
+
+    /// This thread's counts, if it has an entry.
+    #[inline(always)]
+    pub fn counts(&self) -> Option<&'static mut ThreadCounts> {
+        if self.entry == 0 {
+            return None;
+        }
+        // SAFETY: as above.
+        THREAD_COUNTS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
     }
 
     /// Gives the entry back, for the thread's exit; returns the sums.
@@ -431,6 +452,7 @@ impl Thread {
         self.pending.via = 0;
         self.slow.via = 0;
         self.off.reason = 0;
+        self.way.lose();
     }
 
     /// Index of a held lock, most recent first.

@@ -7,6 +7,7 @@ use crate::estimate;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::graph::WaitGraph;
 use crate::id::{Process, Tid};
+use crate::inside::Insides;
 use crate::observation::{Harvest, Observation, OpenWait};
 use crate::op::{Action, Attempt, Failure, LockKind, Op, Released};
 use crate::order::Sorter;
@@ -145,7 +146,7 @@ impl Analyst {
             }
         }
         let orders = if harvest.orders.is_empty() { self.graph.orders() } else { harvest.orders };
-        let findings = self.graph.finish(end, &mut self.sums);
+        let mut findings = self.graph.finish(end, &mut self.sums);
         let Sums { totals, barriers, open, unlisted } = self.sums;
         let mut quality = harvest.quality;
         quality.events = self.events;
@@ -158,7 +159,7 @@ impl Analyst {
                 *quality.counters.entry(cause.name()).or_default() += n;
             }
         };
-        let open_waits = if harvest.open_waits.is_empty() {
+        let mut open_waits = if harvest.open_waits.is_empty() {
             lost(Counter::WaitsFull, unlisted);
             open
         } else {
@@ -172,6 +173,9 @@ impl Analyst {
         }
         lost(Counter::SumsFull, beyond);
         sums.extend(barriers.sums());
+        let insides = Insides::of(&sums);
+        insides.fold_sums(&mut sums);
+        insides.fold_waits(&mut findings.words, &mut open_waits);
         if let Some(estimates) = &harvest.estimates {
             estimate::apply(estimates, &mut sums, &mut threads);
         }
@@ -182,6 +186,8 @@ impl Analyst {
             futex_only,
             processes: self.processes,
             sums,
+            counted: harvest.counted,
+            library: harvest.library,
             threads,
             findings,
             deadlocks,

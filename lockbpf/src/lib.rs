@@ -3,10 +3,13 @@
 //!
 //! Floors, from the ground up; a module uses lower floors only:
 //! [`units`], [`id`], [`histogram`], [`quality`], [`unwind`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
-//! [`totals`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`]; beside them [`capture`]
+//! [`totals`], [`perturbation`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`] →
+//! [`advice`]; beside them [`capture`]
 //! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know, and the formats of
 //! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them.
 
+pub mod access;
+pub mod advice;
 pub mod analysis;
 pub mod barriers;
 pub mod capture;
@@ -24,14 +27,17 @@ pub mod governor;
 pub mod graph;
 pub mod histogram;
 pub mod id;
+pub mod inside;
 pub mod kallsyms;
 pub mod lines;
 pub mod locks;
+pub mod measures;
 pub mod model;
 pub mod names;
 pub mod observation;
 pub mod op;
 pub mod order;
+pub mod perturbation;
 pub mod quality;
 pub mod report;
 pub mod select;
@@ -42,5 +48,6 @@ pub mod symbol;
 pub mod tally;
 pub mod totals;
 pub mod trace;
+pub mod transitions;
 pub mod units;
 pub mod unwind;

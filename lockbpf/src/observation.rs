@@ -5,8 +5,11 @@ use crate::estimate::{Estimates, Figures, Subject};
 use crate::event::{ProcessSeen, ThreadTotals};
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::measures::counted::Counted;
+use crate::measures::library::LibraryCalls;
 use crate::quality::Quality;
 use crate::sums::{KernelSums, SiteSums};
+use crate::transitions::Transition;
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::Via;
 use std::collections::HashMap;
@@ -49,6 +52,10 @@ pub struct Observation {
     pub processes: HashMap<Process, ProcessSeen>,
     /// Sums by lock and site.
     pub sums: Vec<SiteSums>,
+    /// Events counted in sections, if any were.
+    pub counted: Counted,
+    /// Calls of the C library, if they were seen.
+    pub library: LibraryCalls,
     /// Threads, living and exited.
     pub threads: Vec<ThreadTotals>,
     /// Who waited because of whom.
@@ -74,12 +81,18 @@ pub struct Observation {
 pub struct Harvest {
     /// Sums by lock and site.
     pub sums: Vec<KernelSums>,
+    /// Events counted in sections, if any were.
+    pub counted: Counted,
+    /// Calls of the C library, if they were seen.
+    pub library: LibraryCalls,
     /// Threads still alive.
     pub threads: Vec<ThreadTotals>,
     /// Waits in progress.
     pub open_waits: Vec<OpenWait>,
     /// Which locks were taken while which were held.
     pub orders: Vec<LockOrder>,
+    /// From lock to lock, if that was summed.
+    pub transitions: Vec<Transition>,
     /// Deadlocks found so far.
     pub deadlocks: Vec<Deadlock>,
     /// Stacks that records name.
@@ -91,12 +104,23 @@ pub struct Harvest {
 }
 
 impl Harvest {
+    /// Acquisitions of locks in all.
+    #[must_use]
+    pub fn acquisitions(&self) -> u64 {
+        let of_locks = self.sums.iter().filter(|sums| sums.is_of_lock());
+        of_locks.fold(0, |all: u64, sums| all.saturating_add(sums.sums.acquisitions))
+    }
+
     /// Gives its locks other identities: several may become one.
     pub fn rename_locks(&mut self, mut of: impl FnMut(Lock) -> Lock) {
         self.sums.iter_mut().for_each(|sums| sums.lock = of(sums.lock));
+        self.counted.sites.iter_mut().for_each(|site| site.lock = of(site.lock));
         self.open_waits.iter_mut().for_each(|wait| wait.lock = of(wait.lock));
         for order in &mut self.orders {
             (order.outer, order.inner) = (of(order.outer), of(order.inner));
+        }
+        for transition in &mut self.transitions {
+            (transition.from, transition.to) = (transition.from.map(&mut of), transition.to.map(&mut of));
         }
         let blocked = self.deadlocks.iter_mut().flat_map(|deadlock| &mut deadlock.members);
         blocked.for_each(|blocked| blocked.lock = of(blocked.lock));

@@ -1,5 +1,6 @@
 //! How complete an observation is: every loss by its cause, every probe that failed, and what that means for a reader.
 
+use crate::perturbation::Perturbation;
 use crate::units::Nanos;
 use lockbpf_common::counter::{Class, Counter};
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub struct Quality {
     pub paused: Nanos,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,
+    /// What observing took of the target; `None` where that was not measured.
+    pub perturbation: Option<Perturbation>,
     /// Remarks for the reader, each a full sentence.
     pub notes: Vec<String>,
 }

@@ -23,8 +23,8 @@ pub enum Role {
 /// The call stack from the place that requested a lock outwards.
 ///
 /// `raw` is the kernel's stack, innermost first, beginning with the interrupted instruction. `site` is the return
-/// address of the lock call if it is known; it then comes first, wherever the lock function's own frames were. Without
-/// it, leading frames of the C library and of locking functions are left out; if no others are left, all stay.
+/// address of the lock call if it is known; it then comes first, wherever the lock function's own frames were, unless it
+/// is part of locking itself: then that which called it does. Without a site, leading frames of the C library and of locking functions are left out; if no others are left, all stay.
 /// The stack ends where it leaves code.
 pub fn call_stack(raw: &[u64], site: Option<u64>, mut role: impl FnMut(u64) -> Role) -> Vec<u64> {
     let Some(site) = site else {
@@ -41,7 +41,11 @@ pub fn call_stack(raw: &[u64], site: Option<u64>, mut role: impl FnMut(u64) -> R
             outer.get(locking..).unwrap_or_default()
         }
     };
-    std::iter::once(site).chain(callers.iter().copied().take_while(|&addr| role(addr) != Role::Nothing)).collect()
+    let callers = callers.iter().copied().take_while(|&addr| role(addr) != Role::Nothing);
+    let stack: Vec<_> = std::iter::once(site).chain(callers).collect();
+    // A runtime takes its locks through functions of its own; without any caller beyond them they are better than nothing.
+    let own = stack.iter().position(|&addr| role(addr) != Role::Locking).unwrap_or(0);
+    stack.get(own..).unwrap_or_default().to_vec()
 }
 
 #[cfg(test)]
@@ -82,6 +86,9 @@ mod tests {
         check(&[110, 111], Some(110), &[110, 111]);
         // the lock function kept no frame but its helper did: the helper's frames are no callers
         check(&[300, 201, 111], Some(110), &[110, 111]);
+        // a runtime's own functions around the one that is probed
+        check(&[300, 201, 202, 110, 111], Some(201), &[110, 111]);
+        check(&[300, 201, 202], Some(201), &[201, 202]);
         // recursion: the same place in two callers stays twice
         check(&[200, 111, 111, 112], Some(110), &[110, 111, 111, 112]);
     }

@@ -6,7 +6,7 @@ use crate::op::LockKind;
 use crate::tally::Tally;
 use crate::units::{Nanos, Time};
 use foldhash::fast::RandomState;
-use lockbpf_common::kind::Via;
+use lockbpf_common::kind::{Via, mutex_kind};
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -71,6 +71,13 @@ impl KernelSums {
             via: Via::from_u8(u8::try_from(key.via).ok()?)?,
             sums,
         })
+    }
+
+    /// Whether they are those of a lock, and not of a condition variable or a futex word.
+    #[must_use]
+    pub fn is_of_lock(&self) -> bool {
+        !matches!(self.via, Via::Futex | Via::CondWait)
+            && self.sums.kind & (mutex_kind::IS_CONDVAR | mutex_kind::IS_FUTEX) == 0
     }
 }
 

@@ -38,11 +38,25 @@ fn assert_contention(lock: &LockTruth, told: &Lock) {
     told.stated_contended_share().assert_near(share, SLACK, "contended share");
 }
 
+/// Intervals of 95 % miss once in twenty times: what misses them twice in a row is no chance.
+fn twice_at_most(check: impl Fn() + std::panic::RefUnwindSafe) {
+    if std::panic::catch_unwind(&check).is_err() {
+        println!("missed once");
+        check();
+    }
+}
+
 #[test]
 fn without_a_budget_everything_is_exact() {
     let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as("steady 20000 2 1000", Variant::Plain, &["--budget", "off"]);
-    assert_eq!(report.named("steady_lock").acquisitions, truth.lock("steady_lock").acquisitions);
+    let acquisitions = truth.lock("steady_lock").acquisitions;
+    assert_eq!(report.named("steady_lock").acquisitions, acquisitions);
+    // Two hits each, and few others: what observing took is told to the last of them.
+    let took = report.quality.perturbation.as_ref().expect("what observing took is told");
+    assert!((2 * acquisitions..2 * acquisitions + 200).contains(&took.hits), "{took:?} for {acquisitions}");
+    assert_eq!(took.record_bytes, 64 * took.records);
+    assert!(!took.measured && took.cost_share.is_some_and(|share| share > 0.0), "{took:?}");
 }
 
 #[test]
@@ -57,34 +71,56 @@ fn a_moderate_rate_is_observed_all_the_time() {
 #[test]
 fn a_tight_loop_is_sampled() {
     let Some(_turn) = may_observe() else { return };
-    let (truth, report) = observe_as("steady 0 4 0", Variant::Plain, &BUDGET);
-    let (lock, told) = (truth.lock("steady_lock"), report.named("steady_lock"));
-    told.stated_acquisitions().assert_near(lock.acquisitions as f64, 0.0, "acquisitions");
-    assert_contention(lock, told);
-    let observed = report.observed(truth.pid);
-    assert!(observed.observed_share < 0.5 && observed.windows >= 2, "{observed:?}");
-    assert!(observed.cost_share <= TOLERATED, "{observed:?}");
+    twice_at_most(|| {
+        let (truth, report) = observe_as("steady 0 4 0", Variant::Plain, &BUDGET);
+        let (lock, told) = (truth.lock("steady_lock"), report.named("steady_lock"));
+        told.stated_acquisitions().assert_near(lock.acquisitions as f64, 0.0, "acquisitions");
+        assert_contention(lock, told);
+        let observed = report.observed(truth.pid);
+        assert!(observed.observed_share < 0.5 && observed.windows >= 2, "{observed:?}");
+        assert!(observed.cost_share <= TOLERATED, "{observed:?}");
+    });
+}
+
+#[test]
+fn waits_outside_windows_are_told_whichever_word_of_the_lock_they_are_on() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("rwhot 4 4", Variant::Plain, &BUDGET);
+    let told = report.named("table_lock");
+    assert!(report.observed(truth.pid).observed_share < 0.5, "{:?}", report.quality);
+    // Short waits are not the workload's to tell, and a thread is on its way out of a call after its wait is over.
+    let (waited, waits) = (truth.fact("waited_ns") as f64, truth.fact("waits"));
+    assert!(waits > 100, "nobody waited: {truth:?}");
+    assert!((0.5..1.5).contains(&(told.wait_ns.sum / waited)), "waited {waited} in {waits} waits: {told:?}");
+    let begins = u64::from_str_radix(truth.lock("table_lock").addr.trim_start_matches("0x"), 16).expect("an address");
+    let addresses = report.futexes.iter().filter_map(|futex| futex["futex"].as_str()?.rsplit("0x").next());
+    let inside = |addr: &&str| u64::from_str_radix(addr, 16).is_ok_and(|addr| (begins..begins + 56).contains(&addr));
+    assert_eq!(addresses.filter(inside).count(), 0, "{:?}", report.futexes);
 }
 
 #[test]
 fn rates_that_change_a_thousandfold() {
     let Some(_turn) = may_observe() else { return };
-    let (truth, report) = observe_as("rates 5", Variant::Plain, &BUDGET);
-    assert_estimated(&truth, truth.lock("busy_lock"), report.named("busy_lock"));
-    let (lock, told) = (truth.lock("shared_lock"), report.named("shared_lock"));
-    assert_contention(lock, told);
-    // Sleeping is seen whether the full tier is on or not.
-    assert!(told.wait_ns.sum <= lock.call_ns as f64, "{told:?}");
-    let observed = report.observed(truth.pid);
-    assert!(observed.cost_share <= BURSTS, "{observed:?}");
+    twice_at_most(|| {
+        let (truth, report) = observe_as("rates 5", Variant::Plain, &BUDGET);
+        assert_estimated(&truth, truth.lock("busy_lock"), report.named("busy_lock"));
+        let (lock, told) = (truth.lock("shared_lock"), report.named("shared_lock"));
+        assert_contention(lock, told);
+        // Sleeping is seen whether the full tier is on or not.
+        assert!(told.wait_ns.sum <= lock.call_ns as f64, "{told:?}");
+        let observed = report.observed(truth.pid);
+        assert!(observed.cost_share <= BURSTS, "{observed:?}");
+    });
 }
 
 #[test]
 fn a_period_as_long_as_the_spacing_of_windows() {
     let Some(_turn) = may_observe() else { return };
     for line in ["periodic 500 8 busy", "periodic 500 8 sleep"] {
-        let (truth, report) = observe_as(line, Variant::Plain, &BUDGET);
-        assert_estimated(&truth, truth.lock("phase_lock"), report.named("phase_lock"));
+        twice_at_most(|| {
+            let (truth, report) = observe_as(line, Variant::Plain, &BUDGET);
+            assert_estimated(&truth, truth.lock("phase_lock"), report.named("phase_lock"));
+        });
     }
 }
 

@@ -23,7 +23,7 @@ fn born_in(cgroup: &Cgroup, line: &str) -> Workload {
     let mut words = line.split_whitespace();
     let program = compile(words.next().expect("a workload has a name"), Variant::Plain);
     let script = format!("echo $$ > {}/cgroup.procs; exec \"$0\" \"$@\"", cgroup.dir.display());
-    Workload::launch(Command::new("sh").args(["-c", &script]).arg(program).args(words))
+    Workload::launch(Command::new("sh").args(["-c", &script]).arg(program).args(words).env("LINGER", "1"))
 }
 
 /// Observes as `target` says; whoever is in the cgroup, or comes there, is told exactly, and nobody else.
@@ -31,7 +31,7 @@ fn check(cgroup: &Cgroup, target: &[&str], options: &[&str]) {
     let inner = cgroup.below("inner");
     let mut outside = Workload::start("counter 2 1 400");
     let mut there = born_in(cgroup, "counter 3 2 1000");
-    let mut joins = Workload::start("counter 2 1 500");
+    let mut joins = Workload::start_lingering("counter 2 1 500");
     let observer = Observer::start(&[&["--format", "json"], target, options].concat());
     let mut below = born_in(&inner, "counter 2 2 700");
     cgroup.take_in(joins.pid());
@@ -40,7 +40,12 @@ fn check(cgroup: &Cgroup, target: &[&str], options: &[&str]) {
         workload.go();
     }
     let stranger = outside.finish();
-    let truths = [&mut there, &mut joins, &mut below].map(Workload::finish);
+    // They work for milliseconds only, and what is over before it is looked at has no names.
+    let truths = [&mut there, &mut joins, &mut below].map(Workload::truth);
+    std::thread::sleep(LATER);
+    for workload in [&mut there, &mut joins, &mut below] {
+        workload.end();
+    }
     observer.interrupt();
     let report = observer.report();
     for truth in &truths {

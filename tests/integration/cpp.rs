@@ -1,4 +1,4 @@
-//! C++'s standard library: its locks are the C library's, in objects of its own.
+//! C++'s standard library: its locks are the C library's, in objects of its own. And abseil, whose locks are its own.
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_complete;
@@ -46,4 +46,16 @@ fn cpp_locks() {
 fn cpp_locks_of_a_static_program() {
     let Some(_turn) = may_observe() else { return };
     check(Variant::Static);
+}
+
+#[test]
+fn cpp_abseil() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("abseil 20", Variant::Plain, &[]);
+    assert_complete(&report);
+    let lock = report.named("account_lock");
+    assert_eq!((lock.kind.as_str(), lock.contended), ("mutex (abseil)", truth.fact("account_lock")), "{lock:?}");
+    assert!(lock.contended_wait_ns.sum >= truth.fact("account_lock_ns") as f64, "{lock:?}");
+    // Free ones are taken by its own instructions, and releases with nobody waiting are, too.
+    assert_eq!((lock.release_unseen, lock.hold_ns.sum), (lock.contended, 0.0), "{lock:?}");
 }

@@ -6,6 +6,7 @@ use crate::harness::observer::Observer;
 use crate::harness::process::eventually;
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::{Truth, Workload};
+use crate::unwind::functions;
 use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,8 +22,12 @@ fn compile() -> PathBuf {
 }
 
 fn command(classes: &Path, arguments: &[&str]) -> Command {
+    command_with(classes, &[], arguments)
+}
+
+fn command_with(classes: &Path, options: &[&str], arguments: &[&str]) -> Command {
     let mut command = Command::new("java");
-    command.args(["-XX:+UseSerialGC", "-cp"]).arg(classes).arg("Monitors").args(arguments);
+    command.arg("-XX:+UseSerialGC").args(options).arg("-cp").arg(classes).arg("Monitors").args(arguments);
     command
 }
 
@@ -31,7 +36,7 @@ const CLASS: &str = "java monitor of Monitors$Account";
 #[test]
 fn java_monitors() {
     let Some(_turn) = may_observe() else { return };
-    let mut workload = Workload::launch(&mut command(&compile(), &["50"]));
+    let mut workload = Workload::launch(&mut command(&compile(), &["200"]));
     let observer = Observer::of(workload.pid(), &[]);
     workload.go();
     let truth = workload.finish();
@@ -87,4 +92,35 @@ fn java_program_under_load() {
     let truth: Truth = workload.finish();
     assert_eq!(truth.fact("taken"), truth.fact("counted"));
     assert!(report.named(CLASS).contended > 0, "{:?}", report.names());
+}
+
+/// The functions on the stack of the worst waiter for the monitor, which a program with these options waits for.
+fn stack_under_load(options: &[&str]) -> Vec<String> {
+    let mut workload = Workload::launch(&mut command_with(&compile(), options, &["load", "4"]));
+    workload.go();
+    speed(&mut workload, Duration::from_millis(1_500));
+    let asked = Command::new("jcmd").args([&workload.pid().to_string(), "Compiler.perfmap"]).output();
+    assert!(asked.expect("failed to run jcmd").status.success());
+    let observer = Observer::of(workload.pid(), &[]);
+    speed(&mut workload, Duration::from_millis(1_000));
+    observer.interrupt();
+    let report = observer.report();
+    workload.running.tell("q\n");
+    workload.finish();
+    let monitor = report.named(CLASS);
+    let worst = monitor.waiters.first().unwrap_or_else(|| panic!("nobody waited: {monitor:?}"));
+    functions(&worst.stack).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn java_frames_by_a_perf_map() {
+    let Some(_turn) = may_observe() else { return };
+    // Compiled code keeps frame pointers only if asked to.
+    let stack = stack_under_load(&["-XX:+PreserveFramePointer"]);
+    assert!(stack[0].contains("Monitors"), "HotSpot's own functions lead: {stack:?}");
+    assert!(stack.iter().any(|function| function == "start_thread"), "not whole: {stack:?}");
+    // Else no more is said than is known.
+    let stack = stack_under_load(&[]);
+    assert!(stack.iter().all(|function| !function.contains("GC")), "{stack:?}");
+    println!("without frame pointers: {stack:?}");
 }

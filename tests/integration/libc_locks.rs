@@ -1,4 +1,4 @@
-//! The C library's own locks: of a FILE, and of malloc's arena.
+//! Locks that are known by who sleeps there: the C library's own, of a FILE and of malloc's arena, and folly's.
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_complete;
@@ -27,4 +27,21 @@ fn locks_of_the_c_library() {
     assert!(stdio["wait_ns"]["sum"].as_f64() >= Some(truth.fact("stdio_waits_ns") as f64), "{stdio}");
     let [arena] = of("malloc arena")[..] else { panic!("{:?}", report.futexes) };
     assert!(arena["slept"].as_u64() > Some(0) && arena["purpose"] == "malloc arena", "{arena}");
+}
+
+/// An imitation: Debian 12 has no folly. What tells the lock is the name of the function, which is the same.
+#[test]
+fn cpp_locks_of_folly() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::launch(&mut command("folly 20", Variant::Plain));
+    let observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    assert_complete(&report);
+    let told = |futex: &&serde_json::Value| futex["purpose"] == "folly::SharedMutex";
+    let [lock] = report.futexes.iter().filter(told).collect::<Vec<_>>()[..] else { panic!("{:?}", report.futexes) };
+    assert!(lock["name"].as_str().is_some_and(|name| name.contains("table_lock")), "{lock}");
+    assert_eq!(lock["slept"].as_u64(), Some(truth.fact("slept")), "{lock}");
+    assert!(lock["wait_ns"]["sum"].as_f64() >= Some(truth.fact("slept_ns") as f64), "{lock}");
 }

@@ -4,6 +4,8 @@
 
 mod harness;
 
+mod access;
+mod advise;
 mod budget;
 mod calibrate;
 mod calibration;
@@ -13,6 +15,7 @@ mod cli;
 mod condvar;
 mod containers;
 mod contention;
+mod counters;
 mod cpp;
 mod diff;
 mod errors;
@@ -21,6 +24,7 @@ mod examples;
 mod export;
 mod focus;
 mod forks;
+mod functions;
 mod go;
 mod java;
 mod kernel_locks;
@@ -41,6 +45,7 @@ mod servers;
 mod shared;
 mod stuck;
 mod system_wide;
+mod transitions;
 mod unwind;
 mod verdicts;
 mod what_if;

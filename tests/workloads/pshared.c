@@ -13,7 +13,7 @@
 struct shared {
     pthread_mutex_t lock;
     sem_t gate;
-    _Atomic int go, turn, taken;
+    _Atomic int go, turn, passed, taken;
     _Atomic pid_t child_tid;
 };
 
@@ -42,6 +42,7 @@ static int child(void)
         while (shared->turn <= i)
             sleep_ns(20000);
         take();
+        shared->passed++;
         MUST(sem_wait(&shared->gate) ? errno : 0);
         shared->taken++;
     }
@@ -97,7 +98,9 @@ int main(int argc, char **argv)
         sleep_ns(HOLD_NS);
         waited_ns += now_ns() - from;
         MUST(pthread_mutex_unlock(&shared->lock));
-        sleep_ns(100000);
+        // Not the sleep for the mutex once more.
+        while (shared->passed <= i)
+            sleep_ns(20000);
         await_child();
         MUST(sem_post(&shared->gate) ? errno : 0);
         while (shared->taken <= i)

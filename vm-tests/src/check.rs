@@ -62,8 +62,10 @@ fn differences(truth: &workload::Lock, told: &lockbpf::Lock, contention: bool) -
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::lockbpf::Quality;
+    use crate::lockbpf::{Counters, Quality};
 
     fn case() -> (Truth, Report) {
         let lock = workload::Lock {
@@ -84,7 +86,8 @@ mod tests {
             timeouts: 1,
             errors: 4,
         };
-        (Truth { pid: 7, locks: vec![lock] }, Report { locks: vec![told], quality: Quality::default() })
+        let report = Report { locks: vec![told], counters: Counters::default(), quality: Quality::default() };
+        (Truth { pid: 7, locks: vec![lock], facts: BTreeMap::new() }, report)
     }
 
     #[test]

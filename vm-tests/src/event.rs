@@ -24,6 +24,8 @@ pub enum Event {
         took_ms: u64,
         /// Why it failed; `None` if it passed.
         failure: Option<String>,
+        /// What it measured, if it did.
+        figures: Option<String>,
     },
     /// Every test has ended. Without this line nothing counts as passed.
     Done {
@@ -57,7 +59,7 @@ mod tests {
     #[test]
     fn an_event_is_one_line_and_is_read_back() {
         let failure = Some("two\nlines, \"quoted\" \u{1b}[0m".to_owned());
-        let event = Event::End { test: "a test".into(), took_ms: 7, failure };
+        let event = Event::End { test: "a test".into(), took_ms: 7, failure, figures: None };
         let line = event.to_line().unwrap();
         assert!(!line.contains('\n'), "{line}");
         assert_eq!(Event::parse(&line).unwrap(), event);

@@ -3,3 +3,4 @@
 pub mod event;
 pub mod expectation;
 pub mod place;
+pub mod plan;

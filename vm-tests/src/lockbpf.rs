@@ -19,7 +19,50 @@ use vm_tests::place::LOCKBPF;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Report {
     pub(crate) locks: Vec<Lock>,
+    /// Events counted in sections, if any were.
+    #[serde(default)]
+    pub(crate) counters: Counters,
     pub(crate) quality: Quality,
+}
+
+/// Events counted in sections.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Counters {
+    pub(crate) events: Vec<Event>,
+    /// Of the clock.
+    pub(crate) unit: String,
+    pub(crate) totals: CounterTotals,
+    /// By lock and site.
+    pub(crate) sites: Vec<Counted>,
+}
+
+/// An event that was counted.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Event {
+    pub(crate) name: String,
+    /// Share of the time in which it was; `None` if it never was.
+    pub(crate) counted_share: Option<f64>,
+}
+
+/// Sums over all threads.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct CounterTotals {
+    pub(crate) sections_uncounted: u64,
+}
+
+/// What was counted in the sections of a lock at a site.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Counted {
+    /// Function and line.
+    pub(crate) symbol: String,
+    pub(crate) sections: u64,
+    pub(crate) hold_ns: f64,
+    pub(crate) on_cpu_ns: f64,
+    pub(crate) preempted_ns: f64,
+    /// By event.
+    pub(crate) hold: BTreeMap<String, f64>,
+    /// Instructions per cycle in user mode, where both were counted.
+    pub(crate) ipc_user: Option<f64>,
 }
 
 /// A lock in the report.
@@ -43,6 +86,7 @@ pub(crate) struct Quality {
     pub(crate) late: u64,
     pub(crate) impossible: BTreeMap<String, u64>,
     pub(crate) failed_probes: Vec<Value>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// What a finished run left.

@@ -21,7 +21,7 @@ use vm_tests::event::Event;
 /// What programs expect to be mounted. Not tracefs: to mount it is lockbpf's task.
 const MOUNTS: [(&str, &str); 3] = [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")];
 /// Where results go: the first serial port is the console, and full of other things.
-const RESULTS: &str = "/dev/ttyS1";
+const RESULTS: &str = if cfg!(target_arch = "aarch64") { "/dev/ttyAMA1" } else { "/dev/ttyS1" };
 
 /// Whether this process is the machine's first one.
 pub(crate) fn is_init() -> bool {

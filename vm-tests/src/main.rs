@@ -1,12 +1,13 @@
-//! The init of a test machine: `init EXPECTATION`. It mounts what programs expect, runs the tests that fit the kernel,
-//! tells their results on the second serial port and switches the machine off.
+//! The init of a test machine, whose arguments are the words of a [plan](Plan). It mounts what programs expect, runs the tests
+//! that fit the kernel, tells their results on the second serial port and switches the machine off.
 
 use std::{env, time::Instant};
 
 use anyhow::{Context as _, Result, bail};
-use vm_tests::event::Event;
+use vm_tests::{event::Event, plan::Plan};
 
 mod check;
+mod counters;
 mod lockbpf;
 mod machine;
 mod tests;
@@ -31,15 +32,21 @@ fn run() -> Result<()> {
     machine::mount_all()?;
     let mut results = Results::open()?;
     results.tell(&Event::Init { kernel: machine::kernel()? })?;
-    let expectation = env::args().nth(1).context("the kernel command line states no expectation")?;
-    let tests = tests::of(expectation.parse().map_err(anyhow::Error::msg)?);
+    let words: Vec<String> = env::args().skip(1).collect();
+    let plan: Plan =
+        words.join(" ").parse().map_err(anyhow::Error::msg).context("the kernel command line states no plan")?;
+    let tests = tests::of(plan);
     let count = tests.len();
     for test in tests {
         results.tell(&Event::Begin { test: test.name.clone() })?;
         let began = Instant::now();
-        let failure = (test.run)().err().map(|error| format!("{error:#}"));
+        let outcome = (test.run)();
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        results.tell(&Event::End { test: test.name, took_ms, failure })?;
+        let (failure, figures) = match outcome {
+            Ok(figures) => (None, figures),
+            Err(error) => (Some(format!("{error:#}")), None),
+        };
+        results.tell(&Event::End { test: test.name, took_ms, failure, figures })?;
     }
     results.tell(&Event::Done { tests: count })
 }

@@ -5,11 +5,13 @@ pub const LOCKBPF: &str = "/bin/lockbpf";
 /// The folder of the workloads, each under its own name.
 pub const WORKLOADS: &str = "/workloads";
 /// The workloads that must be there, sources of this name in `tests/workloads/`.
-pub const WORKLOAD_NAMES: [&str; 12] = [
+pub const WORKLOAD_NAMES: [&str; 14] = [
     "condvar",
+    "counted",
     "counter",
     "hold",
     "holder",
+    "instructions",
     "kernel_held",
     "late",
     "nesting",

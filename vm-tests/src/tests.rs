@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use vm_tests::expectation::Expectation;
+use vm_tests::{
+    expectation::Expectation,
+    plan::{Plan, Selection},
+};
 
 use crate::{
-    check,
+    check, counters,
     lockbpf::{self, Observer},
     machine,
     workload::Workload,
@@ -20,7 +23,8 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 /// A named test.
 pub(crate) struct Test {
     pub(crate) name: String,
-    pub(crate) run: Box<dyn FnOnce() -> Result<()>>,
+    /// Returns what it measured, if it does.
+    pub(crate) run: Box<dyn FnOnce() -> Result<Option<String>>>,
 }
 
 /// A workload, and whether its contention is exact, too.
@@ -48,23 +52,31 @@ const CASES: [Case; 12] = [
 const PERF_EVENTS: &str = "(uprobes as perf events)";
 const SESSIONS: &str = "(uprobe sessions)";
 
-/// The tests for a kernel.
-pub(crate) fn of(expectation: Expectation) -> Vec<Test> {
-    match expectation {
-        Expectation::Refused => vec![
+/// The tests of a plan.
+pub(crate) fn of(plan: Plan) -> Vec<Test> {
+    if plan.expectation == Expectation::Refused {
+        return vec![
             test("an observation is refused", || refused(&["--pid", "1"])),
             test("futex-only is refused", || refused(&["--futex-only", "--pid", "1"])),
             test("doctor tells why", doctor_tells_why),
-        ],
-        Expectation::PerfEvents => supported(&[(PERF_EVENTS, &[])]),
-        Expectation::Sessions => supported(&[(SESSIONS, &[]), (PERF_EVENTS, &["--plain-uprobes"])]),
+        ];
+    }
+    let ways: &[Way] = match plan.expectation {
+        Expectation::Sessions => &[(SESSIONS, &[]), (PERF_EVENTS, &["--plain-uprobes"])],
+        _ => &[(PERF_EVENTS, &[])],
+    };
+    match plan.selection {
+        Selection::All => [core(ways), counted(plan)].into_iter().flatten().collect(),
+        Selection::Counters => counted(plan),
+        Selection::Core => core(ways),
+        Selection::Few => few(ways),
     }
 }
 
 /// How probes are placed, as lockbpf tells it, and the options that make it so.
 type Way = (&'static str, &'static [&'static str]);
 
-fn supported(ways: &[Way]) -> Vec<Test> {
+fn core(ways: &[Way]) -> Vec<Test> {
     let mut tests = vec![test("doctor is content", doctor_is_content), test("tracefs is mounted", tracefs_is_mounted)];
     for &way in ways {
         tests.push(test(format!("exact counts {}", way.0), move || exact(way)));
@@ -76,8 +88,35 @@ fn supported(ways: &[Way]) -> Vec<Test> {
     tests
 }
 
+/// Loading takes most of the time, so there are few: all programs as they are usually, and as they are where events are counted, when
+/// the verifier has most to do.
+fn few(ways: &[Way]) -> Vec<Test> {
+    let usual = |&way: &Way| test(format!("exact counts {}", way.0), move || exact(way));
+    ways.iter().map(usual).chain([faults()]).collect()
+}
+
+fn faults() -> Test {
+    test("a preempted holder's own page faults", page_faults)
+}
+
+fn counted(plan: Plan) -> Vec<Test> {
+    match plan.cycles_per_instruction {
+        Some(cycles) => vec![
+            faults(),
+            measured("sections of known length", move || counters::known_sections(cycles)),
+            measured("a preempted holder's own instructions", counters::preempted_sections),
+            measured("events that take turns", move || counters::multiplexed_sections(cycles)),
+        ],
+        None => vec![faults(), test("a processor without counters", counters::no_pmu)],
+    }
+}
+
 fn test(name: impl Into<String>, run: impl FnOnce() -> Result<()> + 'static) -> Test {
-    Test { name: name.into(), run: Box::new(run) }
+    Test { name: name.into(), run: Box::new(|| run().map(|()| None)) }
+}
+
+fn measured(name: &str, run: impl FnOnce() -> Result<String> + 'static) -> Test {
+    Test { name: name.into(), run: Box::new(|| run().map(Some)) }
 }
 
 fn refused(args: &[&str]) -> Result<()> {
@@ -146,6 +185,25 @@ fn observe(target: &[&str], (told, options): Way) -> Result<Observer> {
     let summary = observer.summary().unwrap_or_default();
     ensure!(summary.contains(told), "probes are not placed as expected {told}, but: {summary}");
     Ok(observer)
+}
+
+/// Events counted in sections are their thread's own, however many the thread has with which it shares a CPU.
+fn page_faults() -> Result<()> {
+    const EVENT: &str = "page-faults";
+    let workload = Workload::start("counted 5 3 5 crowd")?;
+    let observer = Observer::start(&["--counters", EVENT, "--pid", &workload.pid().to_string()])?;
+    workload.finish()?;
+    let report = observer.report()?;
+    // One more of each comes first, without faults.
+    for (function, faults) in [("outer_section", 5 * 8), ("inner_section", 5 * 5), ("idle_section", 0)] {
+        let told = report.counters.sites.iter().find(|site| site.symbol.starts_with(function));
+        let told = told.with_context(|| format!("nothing was counted in {function}: {:?}", report.counters))?;
+        let (sections, counted) = (told.sections, told.hold.get(EVENT).copied().unwrap_or(-1.0));
+        ensure!(sections == 6, "6 sections of {function} were made, {sections} are counted");
+        ensure!(counted == f64::from(faults), "{faults} page faults were made in {function}, {counted} are told");
+    }
+    ensure!(report.quality.lost.is_empty(), "lost: {:?}", report.quality.lost);
+    Ok(())
 }
 
 /// Without uprobes only waits are seen; how many is exact here.
@@ -220,12 +278,15 @@ mod unit_tests {
 
     #[test]
     fn names_are_unique() {
-        for expectation in ["refused", "perf-events", "sessions"] {
-            let mut names: Vec<_> = of(expectation.parse().unwrap()).into_iter().map(|test| test.name).collect();
-            let count = names.len();
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), count);
+        for expectation in [Expectation::Refused, Expectation::PerfEvents, Expectation::Sessions] {
+            for cycles_per_instruction in [None, Some(1)] {
+                let plan = Plan { expectation, selection: Selection::All, cycles_per_instruction };
+                let mut names: Vec<_> = of(plan).into_iter().map(|test| test.name).collect();
+                let count = names.len();
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!(names.len(), count);
+            }
         }
     }
 }

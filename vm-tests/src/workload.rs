@@ -1,6 +1,7 @@
 //! A workload and its truth. The protocol is described in `tests/workloads/truth.h`.
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
@@ -14,6 +15,9 @@ use vm_tests::place::WORKLOADS;
 pub(crate) struct Truth {
     pub(crate) pid: u32,
     pub(crate) locks: Vec<Lock>,
+    /// Numbers of the workload's own.
+    #[serde(default)]
+    pub(crate) facts: BTreeMap<String, u64>,
 }
 
 /// What is true of one lock.

@@ -32,12 +32,14 @@ pub(crate) struct Suite<'a> {
     pub(crate) name: &'a str,
     /// The keys that sign it; the machine's trusted ones if there is no such file.
     pub(crate) keyring: &'a Path,
+    /// Debian's name of the architecture that packages are for; the machine's own if there is none.
+    pub(crate) architecture: Option<&'a str>,
 }
 
 impl<'a> Suite<'a> {
     /// A suite of Debian.
     pub(crate) fn debian(mirror: &'a str, name: &'a str) -> Self {
-        Self { mirror, name, keyring: Path::new(DEBIAN_KEYRING) }
+        Self { mirror, name, keyring: Path::new(DEBIAN_KEYRING), architecture: None }
     }
 }
 
@@ -67,7 +69,7 @@ impl Apt {
         let signed_by = if suite.keyring.is_file() { format!("[signed-by={keyring}] ") } else { String::new() };
         fs::write(dir.join("sources.list"), format!("deb {signed_by}{} {} main\n", suite.mirror, suite.name))?;
         let at = |part: &str| dir.join(part).display().to_string();
-        let options = vec![
+        let mut options = vec![
             format!("Dir::Etc::sourcelist={}", at("sources.list")),
             "Dir::Etc::sourceparts=/dev/null".into(),
             "Dir::Etc::preferences=/dev/null".into(),
@@ -82,6 +84,8 @@ impl Apt {
             // Root may unpack where apt's own user may not read.
             "APT::Sandbox::User=root".into(),
         ];
+        let architecture = suite.architecture.into_iter();
+        options.extend(architecture.flat_map(|a| ["", "s"].map(|end| format!("APT::Architecture{end}={a}"))));
         let apt = Self { options, dir };
         process::output(apt.command("apt-get").args(["-qq", "update"]), LIMIT)?;
         Ok(apt)

@@ -14,12 +14,23 @@ use crate::process;
 /// How long it may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Compiles a program that uses threads.
+/// This machine's own compiler.
+pub(crate) const HOST: &str = "cc";
+
+/// Compiles a program that uses threads, for this machine.
 ///
 /// # Errors
 /// There is no C compiler, or it fails.
 pub(crate) fn compile(source: &Path, program: &Path, options: &[&str]) -> Result<()> {
-    let mut cc = Command::new("cc");
+    compile_with(HOST, source, program, options)
+}
+
+/// Compiles a program that uses threads.
+///
+/// # Errors
+/// There is no such compiler, or it fails.
+pub(crate) fn compile_with(compiler: &str, source: &Path, program: &Path, options: &[&str]) -> Result<()> {
+    let mut cc = Command::new(compiler);
     cc.args(["-O2", "-Wall", "-pthread"]).args(options).arg("-o").arg(program).arg(source);
     process::output(&mut cc, LIMIT)?;
     Ok(())

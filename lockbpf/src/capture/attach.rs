@@ -82,14 +82,25 @@ pub(super) fn load(ebpf: &mut Ebpf, wanted: &[&'static str]) -> Result<(), Captu
         Program::TracePoint(program) => program.load(),
         _ => Err(ProgramError::UnexpectedProgramType),
     };
+    let programs = ebpf.programs_mut().filter(|(name, _)| wanted.contains(name));
+    side_by_side(programs, |(name, program)| {
+        one(program).map_err(|source| CaptureError::Program { name: name.to_owned(), source })
+    })?;
+    Ok(())
+}
+
+/// Does the same with each, in a thread of its own, and returns what became of all, or the first error.
+pub(super) fn side_by_side<T: Send, R: Send, E: Send>(
+    all: impl Iterator<Item = T>,
+    work: impl Fn(T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
     std::thread::scope(|scope| {
-        let programs = ebpf.programs_mut().filter(|(name, _)| wanted.contains(name));
-        let loading: Vec<_> =
-            programs.map(|(name, program)| (name.to_owned(), scope.spawn(move || one(program)))).collect();
-        loading.into_iter().try_for_each(|(name, thread)| match thread.join() {
-            Ok(loaded) => loaded.map_err(|source| CaptureError::Program { name, source }),
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        let work = &work;
+        let threads: Vec<_> = all.map(|one| scope.spawn(move || work(one))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R, E>>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
     })
 }
 

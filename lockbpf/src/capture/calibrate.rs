@@ -10,6 +10,7 @@ use super::probe_table::By;
 use super::session::{Options, Scope, Session};
 use super::target;
 use crate::costs::{Costs, MIN_SAMPLES, Samples};
+use crate::measures::event::Event;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -36,7 +37,7 @@ const COUNTS: [(Operation, u32, u32); 4] = [
 
 /// How to observe the child.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct Setup<'a> {
     /// The kernel's types.
     pub types: &'static Btf,
     /// Offsets in its `task_struct`.
@@ -45,6 +46,8 @@ pub struct Setup {
     pub tracefs: bool,
     /// Whether to do without uprobe sessions.
     pub plain_uprobes: bool,
+    /// Events to count, which makes each hit dearer.
+    pub events: &'a [Event],
 }
 
 /// What calibration found out.
@@ -64,7 +67,7 @@ pub struct Calibration {
 /// # Errors
 /// When the child or a probe cannot be had, or what was measured cannot be. None is a reason not to observe: see
 /// [`Costs::default`].
-pub fn calibrate(program: &Path, setup: &Setup) -> Result<Calibration, CaptureError> {
+pub fn calibrate(program: &Path, setup: &Setup<'_>) -> Result<Calibration, CaptureError> {
     let begin = Instant::now();
     let mut child = Calibrated::start(program).map_err(CaptureError::Calibrate)?;
     let (bare, _) = child.rounds(|&(_, alone, _)| alone).map_err(CaptureError::Calibrate)?;
@@ -113,9 +116,10 @@ fn sites(pid: u32) -> Result<(Vec<ProbeSite>, Vec<ProbeSite>), CaptureError> {
 }
 
 /// With stacks as dear as they get; what copying them takes is measured where it is done.
-fn options(setup: &Setup, pid: u32) -> Options {
-    let &Setup { types, task_offsets, tracefs, plain_uprobes } = setup;
-    Options { plain_uprobes, rare: false, ..Options::new(Scope::Pids(vec![pid]), types, task_offsets, tracefs) }
+fn options(setup: &Setup<'_>, pid: u32) -> Options {
+    let &Setup { types, task_offsets, tracefs, plain_uprobes, events } = setup;
+    let events = events.to_vec();
+    Options { plain_uprobes, rare: false, events, ..Options::new(Scope::Pids(vec![pid]), types, task_offsets, tracefs) }
 }
 
 /// The child. Killed and collected when dropped.

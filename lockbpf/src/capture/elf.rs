@@ -114,8 +114,9 @@ pub struct Code {
 pub enum Found {
     /// It is there.
     Code(Code),
-    /// Its symbol names a resolver that chooses an implementation at run time; a probe there would see the resolver.
-    Ifunc,
+    /// Its symbol names a resolver, at this address, that chooses an implementation at run time; a probe there would see the
+    /// resolver.
+    Ifunc(u64),
     /// Its symbol points outside the file's code.
     NotInFile,
     /// There is no definition of that name.
@@ -181,38 +182,73 @@ pub fn headers<'data, R: ReadRef<'data>>(data: R) -> Result<Headers, ElfError> {
 /// # Errors
 /// If it is not an ELF file that lockbpf could observe, or is damaged.
 pub fn locate(data: &[u8], functions: &[Function]) -> Result<Image, ElfError> {
-    let headers = headers(data)?;
-    let header = Header::parse(data)?;
-    let endian = header.endian()?;
-    let sections = header.sections(endian, data)?;
-    let segments = header.program_headers(endian, data)?;
-
-    let dynamic = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
-    let full = sections.symbols(endian, data, elf::SHT_SYMTAB)?;
-    let versions = sections.versions(endian, data)?;
-    let is_default = |index| versions.as_ref().is_none_or(|v| !v.version_index(endian, index).is_hidden());
-
-    let mut tables = vec![Definitions::of(&dynamic, endian, is_default)];
-    if headers.linkage != Linkage::Library {
-        tables.push(Definitions::of(&full, endian, |_| true));
-    }
-    let defined = |name: &str| tables.iter().find_map(|table| table.get(name.as_bytes()));
-
-    let functions = functions.iter().map(|&function| {
-        let found = match defined(function.symbol) {
-            None => Found::Absent,
-            Some(symbol) if symbol.st_type() == elf::STT_GNU_IFUNC => Found::Ifunc,
-            Some(symbol) => code(symbol, segments, endian, data).map_or(Found::NotInFile, Found::Code),
-        };
-        (function, found)
-    });
-
+    let symbols = Symbols::read(data)?;
+    let functions = functions.iter().map(|&function| (function, symbols.find(function.symbol)));
     Ok(Image {
-        libc: libc_of(&sections, endian, data, |names| names.iter().any(|name| defined(name).is_some()))?,
-        has_symbols: tables.iter().any(|table| !table.0.is_empty()),
+        libc: libc_of(&symbols.sections, symbols.endian, data, |names| {
+            names.iter().any(|name| symbols.defined(name).is_some())
+        })?,
+        has_symbols: symbols.tables.iter().any(|table| !table.0.is_empty()),
         functions: functions.collect(),
-        headers,
+        headers: symbols.headers,
     })
+}
+
+/// A file's functions by name, as [`locate`] finds them, and its code by address.
+pub(super) struct Symbols<'data> {
+    pub(super) headers: Headers,
+    pub(super) data: &'data [u8],
+    pub(super) endian: Endianness,
+    pub(super) sections: SectionTable<'data, Header>,
+    segments: &'data [elf::ProgramHeader64<Endianness>],
+    tables: Vec<Definitions<'data>>,
+}
+
+impl<'data> Symbols<'data> {
+    /// Reads the symbol tables.
+    ///
+    /// # Errors
+    /// If it is not an ELF file that lockbpf could observe, or is damaged.
+    pub(super) fn read(data: &'data [u8]) -> Result<Self, ElfError> {
+        let headers = headers(data)?;
+        let header = Header::parse(data)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, data)?;
+        let dynamic = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
+        let full = sections.symbols(endian, data, elf::SHT_SYMTAB)?;
+        let versions = sections.versions(endian, data)?;
+        let is_default = |index| versions.as_ref().is_none_or(|v| !v.version_index(endian, index).is_hidden());
+        let mut tables = vec![Definitions::of(&dynamic, endian, is_default)];
+        if headers.linkage != Linkage::Library {
+            tables.push(Definitions::of(&full, endian, |_| true));
+        }
+        let segments = header.program_headers(endian, data)?;
+        Ok(Self { headers, data, endian, sections, segments, tables })
+    }
+
+    fn defined(&self, name: &str) -> Option<&'data elf::Sym64<Endianness>> {
+        self.tables.iter().find_map(|table| table.get(name.as_bytes()))
+    }
+
+    /// What became of a function's name.
+    pub(super) fn find(&self, name: &str) -> Found {
+        match self.defined(name) {
+            None => Found::Absent,
+            Some(symbol) if symbol.st_type() == elf::STT_GNU_IFUNC => Found::Ifunc(symbol.st_value(self.endian)),
+            Some(symbol) => code(symbol, self.segments, self.endian, self.data).map_or(Found::NotInFile, Found::Code),
+        }
+    }
+
+    /// The code at an address; with `size` 0 it is not known how much.
+    pub(super) fn code_at(&self, vaddr: u64, size: u64) -> Option<Code> {
+        code_at(vaddr, size, self.segments, self.endian, self.data)
+    }
+
+    /// The address of what is at the file's beginning.
+    pub(super) fn base(&self) -> Option<u64> {
+        let first = self.segments.iter().find(|s| s.p_type(self.endian) == elf::PT_LOAD)?;
+        first.p_vaddr(self.endian).checked_sub(first.p_offset(self.endian))
+    }
 }
 
 /// Functions and resolvers that a symbol table defines, sorted by name. Local ones count, after others of their name: in
@@ -246,7 +282,16 @@ pub(super) fn code(
     endian: Endianness,
     data: &[u8],
 ) -> Option<Code> {
-    let (vaddr, size) = (symbol.st_value(endian), symbol.st_size(endian));
+    code_at(symbol.st_value(endian), symbol.st_size(endian), segments, endian, data)
+}
+
+fn code_at(
+    vaddr: u64,
+    size: u64,
+    segments: &[elf::ProgramHeader64<Endianness>],
+    endian: Endianness,
+    data: &[u8],
+) -> Option<Code> {
     let segment = segments.iter().find(|s| {
         s.p_type(endian) == elf::PT_LOAD
             && s.p_flags(endian) & elf::PF_X != 0
@@ -396,7 +441,7 @@ mod tests {
             static void *choose(void) { return f; }\n\
             int pthread_mutex_lock(void *m) __attribute__((ifunc(\"choose\")));";
         let image = locate(&compiled(&["-shared", "-fPIC"], ifunc), FUNCTIONS).unwrap();
-        assert_eq!(image.functions[0].1, Found::Ifunc);
+        assert!(matches!(image.functions[0].1, Found::Ifunc(resolver) if resolver > 0));
 
         let old = "int old(void *m) { return 1; }\n__asm__(\".symver old,pthread_mutex_lock@V1\");";
         let dir = tempfile::tempdir().unwrap();

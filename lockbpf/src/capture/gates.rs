@@ -3,12 +3,12 @@
 use super::CaptureError;
 use super::attach::ProbeSite;
 use super::placer::{Links, Mechanism, Placer};
-use super::prologue::Cost;
 use super::sched::Sched;
 use super::session::{clock, now};
 use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::Reading;
+use crate::perturbation::Taken;
 use crate::quality::FailedProbe;
 use crate::units::Nanos;
 use aya::Ebpf;
@@ -332,23 +332,9 @@ impl Gates {
     pub fn reading(&self, slot: u32, costs: &Costs) -> Option<Reading> {
         let state = self.slots.get(slot as usize)?;
         let cpu_clock = clock_getcpuclockid(Pid::from_raw(state.pid.cast_signed())).ok()?;
-        let account = self.account(slot)?;
+        let taken = taken(&self.accounts, slot).ok()?;
         let cpu = clock_gettime(cpu_clock).ok()?;
-        Some(Reading { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), cost: price(costs, &account) })
-    }
-
-    /// What observing a process has taken so far.
-    fn account(&self, slot: u32) -> Option<Account> {
-        let mut sum = Account::default();
-        for cpu in self.accounts.get(&slot, 0).ok()?.iter() {
-            sum.hits += cpu.hits;
-            sum.stepped += cpu.stepped;
-            sum.records += cpu.records;
-            sum.futex_calls += cpu.futex_calls;
-            sum.switches += cpu.switches;
-            sum.stack_ns += cpu.stack_ns;
-        }
-        Some(sum)
+        Some(Reading { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), cost: taken.cost(costs) })
     }
 }
 
@@ -366,6 +352,20 @@ impl Slot {
     }
 }
 
+/// What observing a slot's process has taken so far.
+pub(super) fn taken(accounts: &PerCpuArray<MapData, Account>, slot: u32) -> Result<Taken, MapError> {
+    let mut sum = Taken::default();
+    for cpu in accounts.get(&slot, 0)?.iter() {
+        sum.hits += cpu.hits;
+        sum.stepped += cpu.stepped;
+        sum.records += cpu.records;
+        sum.futex_calls += cpu.futex_calls;
+        sum.switches += cpu.switches;
+        sum.stack_ns += cpu.stack_ns;
+    }
+    Ok(sum)
+}
+
 /// Whether some process runs under a translator of code, which would translate breakpoints, too.
 fn translated_somewhere() -> bool {
     let all = super::target::all().unwrap_or_default();
@@ -374,16 +374,4 @@ fn translated_somewhere() -> bool {
 
 fn is_gone(pid: u32) -> bool {
     clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).is_err()
-}
-
-/// What an account's entries cost, by these prices.
-fn price(costs: &Costs, account: &Account) -> Nanos {
-    let stepping = (Cost::SingleStepped.expected_ns() - Cost::Emulated.expected_ns()) as f64;
-    let ns = account.hits as f64 * costs.hit_ns
-        + account.stepped as f64 * stepping
-        + account.records as f64 * costs.record_ns
-        + account.futex_calls as f64 * costs.futex_ns
-        + account.switches as f64 * costs.switch_ns
-        + account.stack_ns as f64;
-    Nanos(ns as u64)
 }

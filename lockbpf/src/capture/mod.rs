@@ -1,12 +1,16 @@
 //! Live capture: the eBPF object, where its probes go, and the stream of events that comes back.
 
+pub mod access;
 pub mod attach;
 pub mod btf;
 pub mod calibrate;
 pub mod calibrate_target;
 pub mod cgroup;
+pub mod cpu_use;
 pub mod demo_target;
 pub mod elf;
+pub mod events;
+mod exits;
 pub mod feature;
 pub mod focus;
 pub mod gates;
@@ -17,6 +21,7 @@ pub mod hotspot;
 pub mod inflight;
 pub mod kernel;
 pub mod launch;
+pub mod library;
 pub mod liveness;
 pub mod mangled;
 pub mod mapped;
@@ -83,6 +88,9 @@ pub enum CaptureError {
     /// What observing costs could not be measured.
     #[error("failed to calibrate: {0}")]
     Calibrate(#[source] io::Error),
+    /// The events that were asked for cannot be counted.
+    #[error(transparent)]
+    Events(#[from] events::EventsError),
     /// Not one uprobe could be placed.
     #[error("failed to place any uprobe: {0}")]
     NothingAttached(String),

@@ -47,6 +47,8 @@ impl Program {
             By::OtherEntry => ("others", Kind::UprobeMulti, UPROBE_MULTI),
             By::Go => ("go_lock", Kind::UprobeMulti, UPROBE_MULTI),
             By::Return => ("session", Kind::UprobeSession, UPROBE_SESSION),
+            By::Library => ("library", Kind::UprobeMulti, UPROBE_MULTI),
+            By::LibraryReturn => ("library_session", Kind::UprobeSession, UPROBE_SESSION),
         };
         Ok(Self { name, fd: raw_program::load(object, maps, name, kind)?, attach_type })
     }

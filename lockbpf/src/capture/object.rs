@@ -3,28 +3,55 @@
 use super::CaptureError;
 use aya::{Ebpf, EbpfLoader};
 use lockbpf_common::config::{Config, mode};
+use lockbpf_common::counts::Events;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.x86_64.o");
 #[cfg(target_arch = "aarch64")]
 pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.aarch64.o");
 
+/// What else than locks the object is to be ready for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extras {
+    /// Events to be counted.
+    pub events: Events,
+    /// Calls of the C library.
+    pub library: bool,
+    /// What the kernel side says of its rare paths.
+    pub kernel_log: bool,
+}
+
 /// Creates the maps and relocates the programs; none is loaded into the kernel yet.
 ///
 /// # Errors
 /// When the kernel refuses a map: rights, memory limits, or a map type it does not have.
-pub(super) fn load(config: &Config, task_tgid: u32, kernel_log: bool) -> Result<Ebpf, CaptureError> {
+pub(super) fn load(config: &Config, task_tgid: u32, extras: Extras) -> Result<Ebpf, CaptureError> {
+    let Extras { events, library, kernel_log } = extras;
     let log_level: u8 = if kernel_log { u8::MAX } else { 0 };
     let mut loader = EbpfLoader::new();
     if config.mode & mode::COPY_STACKS == 0 {
         // The least that a ring buffer can be: it is rounded up to a page.
         loader.map_max_entries("STACK_COPIES", 4_096);
     }
+    if events.number() == 0 {
+        for map in ["SITE_COUNTS", "THREAD_COUNTS", "EXITED_COUNTS"] {
+            loader.map_max_entries(map, 1);
+        }
+    }
+    if config.mode & mode::TRANSITIONS == 0 {
+        for map in ["TRANSITIONS", "TRANSITION_SLOTS"] {
+            loader.map_max_entries(map, 1);
+        }
+    }
+    if !library {
+        loader.map_max_entries("CALL_SUMS", 1);
+    }
     loader
         // Task storage: aya 0.14 creates it, but has no type for it.
         .allow_unsupported_maps()
         .override_global("CONFIG", config, true)
         .override_global("TASK_TGID", &task_tgid, true)
+        .override_global("EVENTS", &events, true)
         .override_global("AYA_LOG_LEVEL", &log_level, true)
         .load(BYTES)
         .map_err(CaptureError::Load)

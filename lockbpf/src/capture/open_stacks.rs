@@ -26,6 +26,8 @@ pub(super) struct Waiter {
     pub frame: u64,
     /// Its process.
     pub process: Process,
+    /// Where the lock was asked for: the return address of the call; 0 if that is not known.
+    pub site: u64,
 }
 
 /// Stacks read so far, numbered beyond those of the kernel's own map.
@@ -92,7 +94,7 @@ fn walk(waiter: Waiter) -> Option<Vec<u64>> {
 
 /// The same by unwind information.
 fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
-    let Waiter { tid, word, frame, process, .. } = waiter;
+    let Waiter { tid, word, frame, process, site, .. } = waiter;
     let still = || inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word);
     let sleep = still()?;
     let base = sleep.stack_pointer & !(BLOCK as u64 - 1);
@@ -102,7 +104,8 @@ fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
     let registers = Registers::of(sleep.program_counter, sleep.stack_pointer, frame);
     let bounded = bytes.len() == BLOCK * BLOCKS;
     let number = StackId(tid);
-    let copy = StackCopy { process, number, frames: None, at_release: false, registers, base, bytes, bounded };
+    let returns = [site, 0];
+    let copy = StackCopy { process, number, frames: None, at_release: false, returns, registers, base, bytes, bounded };
     Some(unwinder.unwind(&copy).addresses)
 }
 
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_does_not_wait_has_no_stack() {
-        let waiter = Waiter { tid: std::process::id(), since_ns: 1, word: 2, frame: 3, process: Process(1) };
+        let waiter = Waiter { tid: std::process::id(), since_ns: 1, word: 2, frame: 3, process: Process(1), site: 0 };
         let mut stacks = OpenStacks::default();
         assert_eq!(stacks.of(waiter, None), None);
         assert_eq!(stacks.by_wait.len(), 1);

@@ -1,7 +1,7 @@
 //! Placing uprobes: by sessions where the kernel has them (6.13), else by a perf event per function and half.
 
 use super::CaptureError;
-use super::attach::{ProbeSite, reason};
+use super::attach::{ProbeSite, reason, side_by_side};
 use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
 use super::probe_table::{By, Runtime};
@@ -37,18 +37,18 @@ pub(super) enum Placer {
 pub(super) struct Links(Vec<OwnedFd>);
 
 impl Placer {
-    /// Loads the programs: the session program if wanted and the kernel takes it, else the plain ones. Without `rare`, only those that
-    /// see mutexes and read-write locks.
-    pub(super) fn load(ebpf: &mut Ebpf, sessions: bool, rare: bool) -> Result<Self, CaptureError> {
+    /// Loads the programs for the functions that are `wanted`: the session programs if the kernel takes them and they are to be used,
+    /// else the plain ones.
+    pub(super) fn load(ebpf: &mut Ebpf, sessions: bool, wanted: Wanted) -> Result<Self, CaptureError> {
         if sessions {
-            match load_multi(ebpf, rare) {
+            match load_multi(ebpf, wanted) {
                 Ok(programs) => return Ok(Self::Session(programs)),
                 Err(error) => log::warn!("no uprobe sessions, using perf events: {error}"),
             }
         }
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
         let mut programs = HashMap::new();
-        for &name in wanted(rare).iter().flat_map(|by| by.programs()) {
+        for &name in wanted.by().flat_map(By::programs) {
             let error = |source| CaptureError::Program { name: name.to_owned(), source };
             let program: &mut UProbe = super::attach::program(ebpf, name)?;
             program.load().map_err(error)?;
@@ -105,7 +105,7 @@ impl Placer {
                 for site in sites {
                     let path = site.path();
                     for &name in site.function.by.programs() {
-                        let returns = name == "call_returned";
+                        let returns = matches!(name, "call_returned" | "library_returned");
                         let Some(program) = programs.get(name) else { continue };
                         let at = perf_uprobe::Place { path: &path, offset: site.file_offset, pid, returns };
                         match kind.attach(program, &at, cookie(site)) {
@@ -120,23 +120,29 @@ impl Placer {
     }
 }
 
-/// What sees the functions: with `rare`, all of them.
-const fn wanted(rare: bool) -> &'static [By] {
-    if rare { &[By::OtherEntry, By::Entry, By::Return, By::Go] } else { &[By::Entry, By::Return] }
+/// Which of the functions are to be seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// Not only those of mutexes and read-write locks.
+    pub rare: bool,
+    /// Calls of the C library.
+    pub library: bool,
+}
+
+impl Wanted {
+    /// What sees them.
+    fn by(self) -> impl Iterator<Item = By> {
+        let rare: &[By] = if self.rare { &[By::OtherEntry, By::Go] } else { &[] };
+        let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
+        [&[By::Entry, By::Return][..], rare, library].concat().into_iter()
+    }
 }
 
 /// Side by side: the verifier takes a second or so for each.
-fn load_multi(ebpf: &Ebpf, rare: bool) -> Result<HashMap<By, multi::Program>, RawError> {
+fn load_multi(ebpf: &Ebpf, wanted: Wanted) -> Result<HashMap<By, multi::Program>, RawError> {
     let maps: Vec<_> = ebpf.maps().collect();
-    std::thread::scope(|scope| {
-        let load = |by| multi::Program::load(super::object::BYTES, maps.iter().copied(), by);
-        let loading: Vec<_> = wanted(rare).iter().map(|&by| (by, scope.spawn(move || load(by)))).collect();
-        let loaded = |(by, thread): (By, std::thread::ScopedJoinHandle<'_, _>)| match thread.join() {
-            Ok(program) => Ok((by, program?)),
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        loading.into_iter().map(loaded).collect()
-    })
+    let load = |by| multi::Program::load(super::object::BYTES, maps.iter().copied(), by).map(|program| (by, program));
+    Ok(side_by_side(wanted.by(), load)?.into_iter().collect())
 }
 
 impl Links {

@@ -28,6 +28,10 @@ pub enum By {
     Go,
     /// Those that watch a function to its return: a session, or one for each half.
     Return,
+    /// The one for calls of the C library whose ends are seen at their own instructions.
+    Library,
+    /// Those for calls of the C library that are watched to their return.
+    LibraryReturn,
 }
 
 /// A probed function.
@@ -161,6 +165,8 @@ impl By {
             Self::OtherEntry => &["others"],
             Self::Go => &["go_lock"],
             Self::Return => &["call_returned", "call_entered"],
+            Self::Library => &["library"],
+            Self::LibraryReturn => &["library_returned", "library_called"],
         }
     }
 }

@@ -201,8 +201,22 @@ pub(super) fn bpf<T>(command: bpf_cmd, attr: &T) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// Opens a perf event of one thread, on whichever CPU it runs.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn perf_event(attr: &aya_obj::generated::perf_event_attr, tid: libc::pid_t) -> io::Result<OwnedFd> {
+    /// `PERF_FLAG_FD_CLOEXEC`.
+    const CLOEXEC: u64 = 8;
+    // SAFETY: attr is a live structure of the size that it states.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(attr), tid, -1, -1, CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
 /// Descriptor of a map of any of the kinds that the object has.
-fn fd(map: &Map) -> Option<RawFd> {
+pub(super) fn fd(map: &Map) -> Option<RawFd> {
     let data = match map {
         Map::Array(data)
         | Map::ArrayOfMaps(data)
@@ -210,6 +224,7 @@ fn fd(map: &Map) -> Option<RawFd> {
         | Map::HashMap(data)
         | Map::LruHashMap(data)
         | Map::PerCpuArray(data)
+        | Map::PerfEventArray(data)
         | Map::Queue(data)
         | Map::RingBuf(data)
         | Map::StackTraceMap(data)

@@ -15,6 +15,9 @@ const TOTAL_BYTES: usize = 32 << 20;
 const MIN_BYTES: usize = 256 << 10;
 const MAX_BYTES: usize = 8 << 20;
 
+/// What the kernel puts in front of a record, bytes.
+const RECORD_HEADER: usize = 8;
+
 /// Rings when a ring buffer's reader is woken: by a new process, or by several stacks that were never seen.
 pub struct Bell(AsyncFd<Instance>);
 
@@ -45,6 +48,8 @@ impl Bell {
 /// The ring buffers of all CPUs.
 pub(super) struct Rings {
     rings: Vec<RingBuf<MapData>>,
+    /// Memory of each, bytes.
+    bytes_each: usize,
 }
 
 impl Rings {
@@ -61,13 +66,18 @@ impl Rings {
             array.set(cpu as u32, &ring, 0)?;
             rings.push(ring);
         }
-        Ok(Self { rings })
+        Ok(Self { rings, bytes_each })
     }
 
-    /// Hands every record that is there to `sink`, CPU by CPU.
+    /// Hands every record that is there to `sink`, CPU by CPU: at most as many as a ring holds, since one that is written faster than
+    /// read would never become empty.
     pub(super) fn drain(&mut self, mut sink: impl FnMut(&[u8])) {
         for ring in &mut self.rings {
-            while let Some(record) = ring.next() {
+            let mut left = self.bytes_each;
+            while left > 0
+                && let Some(record) = ring.next()
+            {
+                left = left.saturating_sub((record.len() + RECORD_HEADER).next_multiple_of(8));
                 sink(&record);
             }
         }

@@ -9,7 +9,8 @@ use aya::maps::{Array, HashMap as BpfHashMap, MapData, RingBuf};
 use bytes::Buf;
 use lockbpf_common::process::SERIAL_COPY;
 use lockbpf_common::stack_copy::{
-    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_KNOWN, MAX_SLOTS, REGISTERS, WAYS, method, place,
+    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_KNOWN, MAX_SLOTS, REGISTERS, RETURNS, WAYS, method,
+    place,
 };
 use std::collections::HashMap;
 
@@ -161,11 +162,12 @@ fn known(copy: &StackCopy, unwound: &Unwound, id: StackId) -> Option<(KnownStack
     let stack_pointer = copy.registers.stack_pointer()?;
     let slots = unwound.slots.as_ref().filter(|slots| (1..=MAX_SLOTS).contains(&slots.len()))?;
     let mut known = KnownStack { stack: id.0, count: slots.len() as u32, slots: [0; MAX_SLOTS], words: [0; MAX_SLOTS] };
-    for ((slot, word), &address) in known.slots.iter_mut().zip(&mut known.words).zip(slots) {
+    let callers = unwound.addresses.iter().skip(1);
+    for (((slot, word), &address), caller) in known.slots.iter_mut().zip(&mut known.words).zip(slots).zip(callers) {
         let above = address.checked_sub(stack_pointer).filter(|above| above % 8 == 0)?;
         *slot = u16::try_from(above / 8).ok()?;
         // As it is in memory, with its signature if it has one.
-        *word = copy.word(address).ok()?;
+        *word = if copy.returns.contains(caller) { *caller } else { copy.word(address).ok()? };
     }
     Some((known, stack_pointer))
 }
@@ -177,6 +179,10 @@ fn decode(mut record: &[u8]) -> Option<StackCopy> {
     let frames = StackId::from_raw(record.try_get_i32_ne().ok()?);
     let blocks = record.try_get_u32_ne().ok()? as usize;
     let at_release = record.try_get_u64_ne().ok()? as u32 != 0;
+    let mut returns = [0; RETURNS];
+    for word in &mut returns {
+        *word = record.try_get_u64_ne().ok()?;
+    }
     let mut words = [0; REGISTERS];
     for word in &mut words {
         *word = record.try_get_u64_ne().ok()?;
@@ -184,7 +190,7 @@ fn decode(mut record: &[u8]) -> Option<StackCopy> {
     let registers = Registers::saved(&words);
     let base = registers.stack_pointer()? & !(BLOCK as u64 - 1);
     let bytes = record.get(..blocks.checked_mul(BLOCK)?)?.to_vec();
-    Some(StackCopy { process, number, frames, at_release, registers, base, bytes, bounded: blocks == BLOCKS })
+    Some(StackCopy { process, number, frames, at_release, returns, registers, base, bytes, bounded: blocks == BLOCKS })
 }
 
 #[cfg(test)]
@@ -199,6 +205,7 @@ mod tests {
             number: StackId(FIRST_COPY),
             frames: None,
             at_release: false,
+            returns: [0; 2],
             registers: Registers::of(0x40, stack_pointer, 0),
             base: 0x1000,
             bytes: (0..64u8).collect(),
@@ -207,7 +214,7 @@ mod tests {
     }
 
     fn unwound(slots: Option<Vec<u64>>) -> Unwound {
-        Unwound { addresses: vec![1, 2], slots, end: End::Root, by_frame_pointers: false }
+        Unwound { addresses: vec![1, 2, 3], slots, end: End::Root, by_frame_pointers: false }
     }
 
     #[test]
@@ -216,6 +223,13 @@ mod tests {
         assert_eq!((known.stack, known.count, stack_pointer), (7, 2, 0x1008));
         assert_eq!(known.slots[..3], [1, 5, 0]);
         assert_eq!(known.words[0], u64::from_ne_bytes([16, 17, 18, 19, 20, 21, 22, 23]));
+    }
+
+    #[test]
+    fn of_a_call_that_is_watched_the_callers_address_counts() {
+        let copy = StackCopy { returns: [2, 0], ..copy(0x1008) };
+        let (known, _) = known(&copy, &unwound(Some(vec![0x1010])), StackId(7)).unwrap();
+        assert_eq!(known.words[0], 2);
     }
 
     #[test]
@@ -231,7 +245,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_copy_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600), blocks in any::<u32>()) {
             decode(&bytes);
-            let mut whole = [0u8; 24].to_vec();
+            let mut whole = [0u8; 24 + 8 * RETURNS].to_vec();
             whole[12..16].copy_from_slice(&blocks.to_ne_bytes());
             whole.extend([0; 8 * REGISTERS + BLOCK]);
             prop_assert_eq!(decode(&whole).is_some(), blocks <= 1);

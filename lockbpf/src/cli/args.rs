@@ -1,5 +1,7 @@
 //! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
 
+use super::access::AccessArgs;
+use super::advise::AdviseArgs;
 use super::calibrate::CalibrateArgs;
 use super::diff::DiffArgs;
 use super::predict::PredictArgs;
@@ -9,6 +11,8 @@ use super::what_if::WhatIfArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::session::Scope;
 use crate::governor::Budget;
+use crate::measures::event::{Event, EventError};
+use crate::measures::library::Category;
 use crate::unwind::Method;
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -47,6 +51,11 @@ const EXAMPLES: &str = "Examples:
   lockbpf what-if --from t.bin --auto    which single change would gain most
   lockbpf predict --from t.bin --threads 1..64 --with qd
                                          what another lock would gain
+  lockbpf predict --pid 1234 --duration 10s --threads 1..64
+                                         what more threads would gain
+  lockbpf access --pid 1234              which memory its critical sections read and write
+  lockbpf advise --from accesses.jsonl --trace t.bin
+                                         what to do about a lock, by what its sections access
   lockbpf doctor                         what this machine allows, and what probes cost on it
 
 Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
@@ -82,8 +91,16 @@ pub(super) enum Command {
     Predict(PredictArgs),
     /// Predict how long a recorded run would take with one change: a shorter section, a lock removed or split, other threads.
     WhatIf(WhatIfArgs),
+    /// Tell which memory the critical sections of a running process read and write.
+    Access(AccessArgs),
+    /// Advise on locks, from what their critical sections read and write: whether they conflict, and so whether a lock can be
+    /// split, made reader–writer, held for a shorter time or left out.
+    Advise(AdviseArgs),
     /// Find the sizes of a workload at which locks hold it back, and observe those.
     Select(SelectArgs),
+    /// Outlives `access`, to restore what it changed if it is killed.
+    #[command(hide = true)]
+    AccessGuardian,
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,
@@ -93,7 +110,7 @@ pub(super) enum Command {
 }
 
 /// Whom to observe.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct TargetArgs {
     /// Observe this process, all its threads, later ones too (repeatable).
     #[arg(short, long, value_name = "PID")]
@@ -209,6 +226,16 @@ pub(super) struct CaptureArgs {
     /// all the time if that is cheap enough, else in windows at random times from which totals are estimated.
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", env = "LOCKBPF_BUDGET")]
     pub budget: Share,
+    /// Count events in sections: instructions, cache-misses, page-faults, … by perf's names, :u or :k for the program's own code or the kernel
+    /// only, rNNN for the processor's own numbers; up to 4 beside the clock. Without LIST: cycles and instructions, or task-clock
+    /// on a machine without a PMU. Implies `--budget off`.
+    #[arg(long, value_name = "LIST", num_args = 0..=1, default_missing_value = "", value_parser = events, conflicts_with = "futex_only")]
+    pub counters: Option<Counters>,
+    /// Also tell of calls of the C library's functions, by category: io, memory, pthread. How many, how long, and what events counted
+    /// meanwhile, each charged to the outermost function. Makes each such call dearer by a microsecond or more, which is told before.
+    /// Counts user and kernel apart where there is a PMU, unless --counters says otherwise. Implies `--budget off`.
+    #[arg(long, value_name = "LIST", num_args = 0..=1, default_missing_value = "", value_parser = super::functions::categories, conflicts_with = "futex_only")]
+    pub functions: Option<Functions>,
     /// Record every section, not only contended ones and those that made them wait. Implies `--budget off`.
     #[arg(long, conflicts_with = "futex_only")]
     pub all_events: bool,
@@ -227,21 +254,37 @@ pub(super) struct CaptureArgs {
     /// The command reads nothing, and what it prints is dropped: for `select`.
     #[arg(skip)]
     pub silent: bool,
+    /// Sum up transitions from lock to lock: for recordings, of which models can be made.
+    #[arg(skip)]
+    pub transitions: bool,
 }
 
 impl CaptureArgs {
     /// The budget to be kept; `None` if there are no uprobes, or they are to be there all the time.
     #[must_use]
     pub fn budget(&self) -> Option<Budget> {
-        self.budget.0.filter(|_| !self.futex_only && !self.all_events)
+        let everything = self.all_events || self.counters.is_some() || self.functions.is_some();
+        self.budget.0.filter(|_| !self.futex_only && !everything)
     }
+}
+
+/// Events that were named; none for the usual ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters(pub Vec<Event>);
+
+/// Categories of functions; at least one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Functions(pub Vec<Category>);
+
+fn events(text: &str) -> Result<Counters, EventError> {
+    Event::parse_list(text).map(Counters)
 }
 
 /// A budget, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Share(pub Option<Budget>);
 
-fn share(text: &str) -> Result<Share, String> {
+pub(super) fn share(text: &str) -> Result<Share, String> {
     if text == "off" {
         return Ok(Share(None));
     }

@@ -78,7 +78,7 @@ pub(super) fn to_lines(input: &Input, out: impl Write) -> Result<Converted> {
 /// When the one cannot be read, or the other not written.
 pub(super) fn to_trace(input: &Input, out: impl Write, compression: Compression) -> Result<(Converted, Written)> {
     // Of what the recording says of itself, event lines show at their end whether their times have decimals.
-    let Ending { mut header, harvest, mut names, modules, end } = input.ending()?;
+    let Ending { mut header, harvest, mut names, modules, end, .. } = input.ending()?;
     let mut done = Converted { incomplete: harvest.quality.incomplete(), ..Converted::default() };
     if header.lockbpf.is_empty() {
         header.lockbpf = env!("CARGO_PKG_VERSION").to_owned();

@@ -1,6 +1,6 @@
 //! `lockbpf export`: record to a file, or convert a recording.
 
-use super::args::{ExportArgs, ExportFormat, Plan};
+use super::args::{CaptureArgs, ExportArgs, ExportFormat, Plan};
 use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
 use super::live;
@@ -99,7 +99,12 @@ fn tell_written(written: &Written, to: &Path) {
 
 fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> Result<ExitCode> {
     let ExportArgs { to, target, capture, .. } = args;
-    let plan = Plan::from_args(target, capture)?;
+    if capture.functions.is_some() {
+        bail!("recordings do not keep calls of the C library: observe without `export` to have --functions reported");
+    }
+    // Event lines have no place for them.
+    let transitions = format == ExportFormat::Bin && !capture.futex_only;
+    let plan = Plan::from_args(target, CaptureArgs { transitions, ..capture })?;
     let quality = match format {
         ExportFormat::Bin => record(&plan, Growing::open(&to)?, &to, compression)?,
         ExportFormat::Jsonl => {
@@ -114,15 +119,20 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
 }
 
 /// Observes, and writes a trace of it.
-fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: Compression) -> Result<Quality> {
+///
+/// # Errors
+/// When the target cannot be observed, or the trace not be written.
+pub(super) fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: Compression) -> Result<Quality> {
     let c = &plan.capture;
     let capture = Capture {
         min_wait_ns: c.min_wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
         all_events: c.all_events,
+        transitions: c.transitions,
         futex_only: c.futex_only,
         kernel_locks: c.kernel_locks,
         comm: c.comm.clone(),
         tids: c.tid.clone(),
+        counters: Vec::new(),
         probes: Vec::new(),
     };
     let mut recorder = Recorder::new(out, compression, capture);

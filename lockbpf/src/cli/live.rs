@@ -1,11 +1,13 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
-use super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Target};
+use super::args::{DEFAULT_STACK_WAIT, Plan, Target};
 use super::budget::Watch;
 use super::census::Census;
+use super::counters;
 use super::deadlocks::Deadlocks;
 use super::focus::Focus;
+use super::functions::Placing;
 use super::interpreters::Interpreters;
 use super::placement;
 use super::progress::Progress;
@@ -14,6 +16,7 @@ use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{self, Setup, calibrate};
 use crate::capture::cgroup::Cgroup;
+use crate::capture::cpu_use::CpuUse;
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
@@ -24,10 +27,13 @@ use crate::capture::target::{self, FileKey, Library, Targets};
 use crate::capture::{feature, kernel, privilege};
 use crate::costs::Costs;
 use crate::deadlock::Deadlock;
+use crate::estimate::Estimates;
 use crate::event::{Event, ProcessSeen};
 use crate::id::Process;
 use crate::kallsyms::Kallsyms;
+use crate::measures::event;
 use crate::observation::Harvest;
+use crate::perturbation::{Perturbation, Taken};
 use crate::units::Time;
 use anyhow::Result;
 use lockbpf_common::config::MAX_PROCESSES;
@@ -116,6 +122,7 @@ struct Prepared {
     cgroup: Option<Cgroup>,
     tracefs: bool,
     kernel: Option<Kernel>,
+    events: Vec<event::Event>,
     notes: Vec<String>,
 }
 
@@ -124,12 +131,16 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut ready = prepare(plan, name, &mut newcomers)?;
     ready.notes.extend(deaf.map(|why| format!("libraries that are loaded later may be noticed late: {why}.")));
     let capture = &plan.capture;
-    let mut sites =
-        if capture.futex_only { Vec::new() } else { placement::sites(&ready.targets.libraries, capture.placement) };
+    let mut placing = Placing::new(capture);
+    let mut sites = placing.sites(&ready.targets.libraries);
     let known = known(&ready.targets, &ready.pids);
     let there: Vec<u32> = known.iter().map(|seen| seen.pid).collect();
     let options = options(plan, &ready, known.clone())?;
-    let costs = if options.governed { costs(&options, &mut ready.notes) } else { Costs::default() };
+    let measured = if options.governed || options.library { costs(&options, &mut ready.notes) } else { None };
+    let costs = measured.unwrap_or_default();
+    if let Some(cost) = placing.cost(&costs) {
+        eprintln!("lockbpf: {cost}");
+    }
     let mut session = Session::start(&options, &sites)?;
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
@@ -159,6 +170,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         child.release()?;
     }
     let began = Instant::now();
+    let mut cpu_use = CpuUse::of(&ready.pids);
     eprintln!("observing {}: {}", ready.description, placement::summary(&session, &attached, capture.futex_only));
     let bell = session.bell()?;
     let progress = Progress::start(capture.duration);
@@ -193,7 +205,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 if many {
                     let found = newcomers.look(false);
-                    sites.extend(take_in(found, &mut session, &watch, &mut census, capture, &mut attached, &mut later)?);
+                    sites.extend(take_in(found, &mut session, &watch, &mut census, &mut placing, &mut attached, &mut later)?);
                 }
             }
             told = watch.told() => watch.take(told, &mut session, &census)?,
@@ -202,6 +214,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 let seen = stacks.drain(&mut session, &mut census, sink)?;
                 newcomers.notice(&seen);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
+                cpu_use.look(&ready.pids);
                 focus.look(&mut session, census.events())?;
                 interpreters.look(&mut session, &mut census);
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
@@ -227,7 +240,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 }
                 if many {
                     let found = newcomers.look(thorough);
-                    sites.extend(take_in(found, &mut session, &watch, &mut census, capture, &mut attached, &mut later)?);
+                    sites.extend(take_in(found, &mut session, &watch, &mut census, &mut placing, &mut attached, &mut later)?);
                     continue;
                 }
                 if !newcomers.heard_of(&ready.pids) && !thorough {
@@ -241,7 +254,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     interpreters.reconsider();
                     focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
-                        sites.extend(attach_later(&mut newcomers, &mut session, &watch, &pids, capture, &mut attached)?);
+                        sites.extend(attach_later(&mut newcomers, &mut session, &watch, &pids, &mut placing, &mut attached)?);
                     }
                 }
             }
@@ -251,15 +264,18 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
 
     let estimates = watch.stop(&mut session, &census)?;
     let end = session.deactivate()?;
+    cpu_use.look(&ready.pids);
     stacks.drain(&mut session, &mut census, sink)?;
     census.refresh();
     let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    placing.complete(&mut harvest.library);
     ready.notes.extend(later.iter().flat_map(placement::remarks_on));
     ready.targets.libraries.append(&mut later);
     ready.notes.extend(focus.notes(&session, &harvest)?);
     ready.notes.extend(stacks.notes(&mut census, &harvest));
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
+    harvest.quality.perturbation = Some(perturbation(session.taken()?, measured, estimates.as_ref(), &cpu_use));
     harvest.estimates = estimates;
     drop(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
@@ -295,24 +311,36 @@ fn follow(
     Ok(())
 }
 
-/// What observing costs on this machine, measured now; if it cannot be, what it costs at most on others.
-fn costs(options: &Options, notes: &mut Vec<String>) -> Costs {
+/// What observing took of the target. Where it was governed, the governor knows best what that used.
+fn perturbation(taken: Taken, costs: Option<Costs>, estimates: Option<&Estimates>, cpu_use: &CpuUse) -> Perturbation {
+    let used = estimates.map(|estimates| estimates.overall().cpu).or_else(|| cpu_use.used());
+    Perturbation {
+        taken,
+        cost_ns: taken.cost(&costs.unwrap_or_default()).0,
+        target_cpu_ns: used.map(|used| used.0),
+        measured: costs.is_some(),
+    }
+}
+
+/// What observing costs on this machine, measured now; `None` if it cannot be.
+fn costs(options: &Options, notes: &mut Vec<String>) -> Option<Costs> {
     let setup = Setup {
         types: options.types,
         task_offsets: options.task_offsets,
         tracefs: options.tracefs,
         plain_uprobes: options.plain_uprobes,
+        events: &options.events,
     };
     match calibrate(Path::new(calibrate::SELF), &setup) {
         Ok(calibration) => {
             log::info!("{:?}", calibration.costs);
             // Nobody has to wait until the kernel has done with its probes.
             std::thread::spawn(move || drop(calibration.session));
-            calibration.costs
+            Some(calibration.costs)
         }
         Err(error) => {
             notes.push(format!("{error:#}; the budget is kept with cautious figures of another machine."));
-            Costs::default()
+            None
         }
     }
 }
@@ -336,6 +364,9 @@ fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result
         }
     };
     let kernel = if plan.capture.kernel_locks { Some(kernel_locks(&mut notes)?) } else { None };
+    let asked = plan.capture.counters.clone();
+    let asked = asked.or_else(|| plan.capture.functions.as_ref().map(|_| counters::of_functions()));
+    let events = asked.as_ref().map(|asked| counters::choose(asked, &mut notes)).transpose()?.unwrap_or_default();
     let cgroup = plan.target.cgroup()?;
     let survey = newcomers.survey();
     let (targets, launched) = match &plan.target {
@@ -373,7 +404,7 @@ fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result
         (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
     };
     let description = name.map_or_else(|| describe(plan, &targets, &pids, cgroup.as_ref()), str::to_owned);
-    Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, kernel, notes })
+    Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, kernel, events, notes })
 }
 
 /// What the programs on kernel locks have to know of this kernel.
@@ -440,12 +471,15 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         comm: capture.comm.clone(),
         tids: capture.tid.clone(),
         all_events: capture.all_events,
+        transitions: capture.transitions,
         min_wait: capture.min_wait.unwrap_or_default(),
         stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
         unwind: capture.unwind.into(),
         kernel_log: capture.verbose > 0,
         futex_only: capture.futex_only,
         kernel_locks: ready.kernel,
+        events: ready.events.clone(),
+        library: capture.functions.is_some(),
         plain_uprobes: capture.plain_uprobes || common.plain_uprobes,
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),
@@ -460,12 +494,12 @@ fn attach_later(
     session: &mut Session,
     watch: &Watch,
     pids: &[u32],
-    capture: &CaptureArgs,
+    placing: &mut Placing<'_>,
     attached: &mut HashSet<(u64, u64)>,
 ) -> Result<Vec<ProbeSite>> {
     // A target that is just exiting has nothing to add.
     let Ok(targets) = newcomers.survey().of_pids(pids) else { return Ok(Vec::new()) };
-    let mut new = placement::sites(&targets.libraries, capture.placement);
+    let mut new = placing.sites(&targets.libraries);
     new.retain(|site| !attached.contains(&site.file));
     if !new.is_empty() {
         watch.extend(session, &new);
@@ -480,12 +514,12 @@ fn take_in(
     session: &mut Session,
     watch: &Watch,
     census: &mut Census,
-    capture: &CaptureArgs,
+    placing: &mut Placing<'_>,
     attached: &mut HashSet<FileKey>,
     later: &mut Vec<Library>,
 ) -> Result<Vec<ProbeSite>> {
     let Found { processes, mut libraries } = found;
-    let mut new = if capture.futex_only { Vec::new() } else { placement::sites(&libraries, capture.placement) };
+    let mut new = placing.sites(&libraries);
     new.retain(|site| !attached.contains(&site.file));
     if !new.is_empty() {
         watch.extend(session, &new);

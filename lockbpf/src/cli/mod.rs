@@ -1,5 +1,7 @@
 //! The command line tool: parses, observes, prints. The only place that writes to stdout and stderr, and the only exit.
 
+mod access;
+mod advise;
 mod args;
 mod budget;
 mod calibrate;
@@ -7,12 +9,14 @@ mod calibration_file;
 mod census;
 mod collect;
 mod convert;
+mod counters;
 mod deadlocks;
 mod destination;
 mod diff;
 mod doctor;
 mod export;
 mod focus;
+mod functions;
 mod interpreters;
 mod live;
 mod monitors;
@@ -28,6 +32,7 @@ mod script;
 mod select;
 mod source;
 mod stacks;
+mod summed;
 mod what_if;
 
 use anyhow::{Context, Result};
@@ -86,6 +91,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::WhatIf(args)) => what_if::run(&args),
+        Some(Command::Access(args)) => access::run(&args),
+        Some(Command::AccessGuardian) => Ok(crate::capture::access::guardian::run()),
+        Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
         Some(Command::CalibrateTarget) => Ok(crate::capture::calibrate_target::run()),

@@ -1,19 +1,22 @@
 //! `lockbpf predict`: what waits and throughput would be with other numbers of threads, or other locks.
 
-use super::args::Format;
+use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::Whole;
-use super::{calibration_file, output, script};
+use super::source::Input as Recording;
+use super::{calibration_file, export, output, script, summed};
 use crate::model::predict::predict;
 use crate::model::schema::{Input, Solver};
 use crate::model::with::{self, With};
 use crate::model::{ModelError, profile, table};
 use crate::report::text::percent;
+use crate::trace::Compression;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::Args;
+use clap::{ArgGroup, Args, ValueEnum};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The share of the acquisitions that must have been recorded one by one for a model.
 const MODEL_NEEDS: f64 = 0.95;
@@ -22,21 +25,37 @@ const MAX_POINTS: u32 = 4_096;
 
 /// What to predict, and from what.
 #[derive(Clone, Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).multiple(true).args(["model", "from", "pid", "system_wide", "cgroup", "container", "cmd"]))]
+#[command(group = ArgGroup::new("live").multiple(true).args(["pid", "system_wide", "cgroup", "container", "cmd"]).conflicts_with_all(["model", "from"]))]
 #[command(after_help = "Examples:
+  lockbpf predict --pid 1234 --duration 10s --threads 1..64
   lockbpf predict --from t.bin --threads 1..64 --with qd
   lockbpf predict --model m.json --lock cache --with sharded:8
 
 The model's form is told in docs/predictions.md.")]
 pub(super) struct PredictArgs {
     /// The model, as JSON; `-` is standard input.
-    #[arg(long, value_name = "FILE", required_unless_present = "from", conflicts_with = "from")]
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub model: Option<PathBuf>,
-    /// Make the model of this recording, a trace with every section (`lockbpf export --all-events`) or event lines; `-` is
-    /// standard input.
+    /// Make the model of this recording, a trace or event lines; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
+    /// Make the model of a running program: whom to observe.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Of a running program: observe it for so long. Without it: until Ctrl-C, or until it exits.
+    #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "live")]
+    pub duration: Option<Duration>,
+    /// Of a running program: how much of its CPU time observing may cost, or `off`. Where every lock operation would cost more, the
+    /// model is made of what was seen in windows.
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", env = "LOCKBPF_BUDGET")]
+    pub budget: Share,
+    /// Make the model of a recording by its events, which must tell of every section (`lockbpf export --all-events`), or by the sums
+    /// that traces hold. Default: by its events, if it was recorded like that.
+    #[arg(long, value_enum, requires = "from")]
+    pub by: Option<By>,
     /// Only locks whose name contains this are in the model of a recording (repeatable: any of them).
-    #[arg(long, value_name = "LOCK", requires = "from")]
+    #[arg(long, value_name = "LOCK", conflicts_with = "model")]
     pub only: Vec<String>,
     /// For how many threads: `8`, `1,2,4`, `1..64`. Default: as the model says.
     #[arg(long, value_name = "N", value_parser = threads)]
@@ -57,6 +76,15 @@ pub(super) struct PredictArgs {
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+}
+
+/// What a model of a recording is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum By {
+    /// Its events.
+    Events,
+    /// Its sums.
+    Sums,
 }
 
 /// Numbers of threads.
@@ -96,20 +124,25 @@ fn solver(text: &str) -> Result<Solver, String> {
 /// # Errors
 /// When the model cannot be read or has no solution, a lock is not in it, or the prediction cannot be written.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
-    let path = args.model.as_deref().or(args.from.as_deref()).unwrap_or(Path::new("-"));
-    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
     let calibration = calibration_file::load()?;
-    let mut input = match &args.from {
-        None => read(path).with_context(|| format!("failed to read the model {name}"))?,
-        Some(path) => {
-            let mut input = of_recording(path, &args.only).with_context(|| format!("there is no model of {name}"))?;
-            let all: Vec<usize> = (0..input.locks.len()).collect();
-            if calibration.is_some() {
-                // What the calls themselves take is no part of the holds.
-                with::replace(&mut input, &all, With::Mutex, calibration.as_ref())?;
+    let (mut input, name) = if let Some(path) = &args.model {
+        let name = told(path);
+        (read(path).with_context(|| format!("failed to read the model {name}"))?, name)
+    } else {
+        let (mut input, name) = match &args.from {
+            Some(path) => {
+                let name = told(path);
+                let input = of_recording(path, args.by, &args.only);
+                (input.with_context(|| format!("there is no model of {name}"))?, name)
             }
-            input
+            None => (of_program(args)?, "the observed program".to_owned()),
+        };
+        let all: Vec<usize> = (0..input.locks.len()).collect();
+        if calibration.is_some() {
+            // What the calls themselves take is no part of the holds.
+            with::replace(&mut input, &all, With::Mutex, calibration.as_ref())?;
         }
+        (input, name)
     };
     if let Some(Threads(threads)) = &args.threads {
         input.threads.clone_from(threads);
@@ -153,18 +186,43 @@ fn read(path: &Path) -> Result<Input> {
     Ok(input)
 }
 
+/// What messages call a file.
+fn told(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// The model of a running program: it is recorded, and the model made of its sums.
+fn of_program(args: &PredictArgs) -> Result<Input> {
+    let capture =
+        CaptureArgs { duration: args.duration, budget: args.budget, transitions: true, ..CaptureArgs::default() };
+    let plan = Plan::from_args(args.target.clone(), capture)?;
+    let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
+    export::record(&plan, trace.as_file(), trace.path(), Compression::None)?;
+    of_recording(trace.path(), Some(By::Sums), &args.only).context("there is no model of what was observed")
+}
+
 /// The model of a recording.
-fn of_recording(path: &Path, only: &[String]) -> Result<Input> {
-    let recorded = script::read(path)?;
+fn of_recording(path: &Path, by: Option<By>, only: &[String]) -> Result<Input> {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
+    let called = || format!("of locks called `{}`", only.join("` or `"));
+    let recording = Recording::open(path)?;
+    let capture = recording.source(0)?.header().capture;
+    let by_itself = if capture.is_none_or(|capture| capture.all_events) { By::Events } else { By::Sums };
+    if by.unwrap_or(by_itself) == By::Sums {
+        let model = summed::model(&recording, wanted);
+        return if only.is_empty() { model } else { model.with_context(called) };
+    }
+    let recorded = script::read_input(&recording)?;
     if recorded.whole < MODEL_NEEDS {
         // Whose sections are missing is not known: r would be that of the contended ones.
         bail!(
-            "only {} of the acquisitions were recorded one by one: record with --all-events (and --budget off)",
+            "only {} of the acquisitions were recorded one by one: make it by the sums of a trace (--by sums), or record with \
+             --all-events",
             percent(recorded.whole)
         );
     }
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
-    let mut input = profile::model(&recorded.script, |lock| recorded.locks[lock].clone(), wanted)?;
+    let model = profile::model(&recorded.script, |lock| recorded.locks[lock].clone(), wanted);
+    let mut input = if only.is_empty() { model? } else { model.with_context(called)? };
     input.violations.extend(recorded.remarks);
     Ok(input)
 }

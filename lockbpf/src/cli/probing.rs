@@ -73,7 +73,7 @@ pub(super) fn measure(features: &[Feature]) -> Result<Calibration> {
     let types = Btf::kernel()?;
     let tracefs = features.iter().any(|feature| feature.name == "tracefs" && feature.support.is_supported());
     let plain_uprobes = !types.has_uprobe_sessions();
-    let setup = Setup { types, task_offsets: types.task_offsets()?, tracefs, plain_uprobes };
+    let setup = Setup { types, task_offsets: types.task_offsets()?, tracefs, plain_uprobes, events: &[] };
     Ok(calibrate(Path::new(SELF), &setup)?)
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Will write to `sink` once the observation begins. The probes in `capture` are filled in.
+    /// Will write to `sink` once the observation begins. The probes and events in `capture` are filled in.
     pub(super) fn new(sink: W, compression: Compression, capture: Capture) -> Self {
         Self {
             sink: Some(sink),
@@ -81,7 +81,8 @@ impl<W: Write> Recorder<W> {
             how: how.to_owned(),
         };
         let probes = live.sites.iter().map(probe).collect();
-        Header { capture: Some(Capture { probes, ..self.capture.clone() }), ..self.header.clone() }
+        let counters = live.session.events().to_vec();
+        Header { capture: Some(Capture { probes, counters, ..self.capture.clone() }), ..self.header.clone() }
     }
 }
 

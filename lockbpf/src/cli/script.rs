@@ -1,19 +1,22 @@
 //! A recording as a script, with the names of its locks and sites.
 
 use super::source::{Ending, Input};
+use crate::advice::timing::{Clock, Section, Timing};
+use crate::advice::traced::{Counted, TraceNames};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site};
 use crate::model::script::{Builder, Script};
+use crate::names::Names;
 use crate::observation::Observation;
 use crate::op::Action;
 use crate::order::{CAPACITY, Sorter};
-use crate::report::labels;
 use crate::report::text::{count, percent};
+use crate::report::{Labels, labels};
 use crate::sums::SiteSums;
 use crate::units::Time;
 use anyhow::{Context, Result};
+use foldhash::fast::RandomState;
 use lockbpf_common::kind::Via;
-use lockbpf_common::kind::mutex_kind;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::path::Path;
@@ -32,9 +35,24 @@ pub(super) struct Recorded {
     pub remarks: Vec<String>,
 }
 
+/// A recording, read for its timing, too.
+pub(super) struct Timed {
+    /// The recording.
+    pub recorded: Recorded,
+    /// How long its threads waited for and held what.
+    pub timing: Timing,
+    /// Every name of its locks, sites and threads that other files may use.
+    pub names: TraceNames,
+    /// Acquisitions and holds in all, also where they were not recorded one by one.
+    pub counted: HashMap<Section, Counted, RandomState>,
+    /// Whether lockbpf observed it itself.
+    pub captured: bool,
+}
+
 #[derive(Default)]
 struct Taker {
     builder: Builder,
+    clock: Option<Clock>,
     first: FxHashMap<(Lock, Site), Time>,
     processes: HashMap<Process, ProcessSeen>,
 }
@@ -46,6 +64,7 @@ impl Taker {
             if let Action::Attempt(attempt) = &op.action {
                 self.first.entry((attempt.lock, attempt.site)).or_insert(op.time);
             }
+            self.clock.iter_mut().for_each(|clock| clock.op(&op));
             self.builder.op(&op)?;
         }
         Ok(())
@@ -57,9 +76,29 @@ impl Taker {
 /// # Errors
 /// When it cannot be read, or is too long.
 pub(super) fn read(path: &Path) -> Result<Recorded> {
-    let input = Input::open(path)?;
+    read_input(&Input::open(path)?)
+}
+
+/// Reads a recording that is open.
+///
+/// # Errors
+/// When it cannot be read, or is too long.
+pub(super) fn read_input(input: &Input) -> Result<Recorded> {
+    read_whole(input, false).map(|timed| timed.recorded)
+}
+
+/// Reads a recording and its timing; `-` is standard input.
+///
+/// # Errors
+/// When it cannot be read, or is too long.
+pub(super) fn read_timed(path: &Path) -> Result<Timed> {
+    read_whole(&Input::open(path)?, true)
+}
+
+fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let ((mut taker, mut sorter), ending) = input.read(
-        |_| (Taker::default(), Sorter::new(CAPACITY)),
+        // Input may be read twice.
+        |_| (Taker { clock: timed.then(Clock::default), ..Taker::default() }, Sorter::new(CAPACITY)),
         |(taker, sorter), event| {
             sorter.push(&event);
             if let Event::Process(seen) = event {
@@ -72,11 +111,13 @@ pub(super) fn read(path: &Path) -> Result<Recorded> {
     let Ending { header, harvest, mut names, .. } = ending;
     let script = taker.builder.finish(header.ticks_per_ns);
     // Counts come from sums; where there are none, everything was a step.
-    let is_lock = |via: Via, kind: u32| {
-        !matches!(via, Via::Futex | Via::CondWait) && kind & (mutex_kind::IS_CONDVAR | mutex_kind::IS_FUTEX) == 0
-    };
-    let counted: u64 =
-        harvest.sums.iter().filter(|sums| is_lock(sums.via, sums.sums.kind)).map(|sums| sums.sums.acquisitions).sum();
+    let mut by_section: HashMap<Section, Counted, RandomState> = HashMap::default();
+    for sums in harvest.sums.iter().filter(|sums| sums.is_of_lock()) {
+        let counted = by_section.entry(Section { lock: sums.lock, site: sums.site }).or_default();
+        counted.acquisitions += sums.sums.acquisitions;
+        counted.hold += sums.sums.hold_ns.saturating_mul(header.ticks_per_ns.max(1));
+    }
+    let counted: u64 = by_section.values().map(|counted| counted.acquisitions).sum();
     let recorded = script.acquisitions();
     let whole = if counted == 0 { 1.0 } else { (recorded as f64 / counted as f64).min(1.0) };
     let mut remarks = Vec::new();
@@ -111,5 +152,29 @@ pub(super) fn read(path: &Path) -> Result<Recorded> {
     let name = |lock: &Lock| labels.locks.get(lock).cloned().unwrap_or_else(|| format!("lock {:#x}", lock.addr));
     let symbol = |site: &Site| labels.sites.get(site).cloned().unwrap_or_else(|| format!("{:#x}", site.addr));
     let (locks, sites) = (script.locks.iter().map(name).collect(), script.sites.iter().map(symbol).collect());
-    Ok(Recorded { locks, sites, script, whole, remarks })
+    let timing = taker.clock.map(Clock::finish).unwrap_or_default();
+    let names = if timed { trace_names(&script, &timing, &labels, &mut *names) } else { TraceNames::default() };
+    let captured = header.capture.is_some();
+    let recorded = Recorded { locks, sites, script, whole, remarks };
+    Ok(Timed { recorded, timing, names, counted: by_section, captured })
+}
+
+/// By what each lock, site and thread may be called elsewhere: the input's own name first, then what a report calls it, then
+/// its address.
+fn trace_names(script: &Script, timing: &Timing, labels: &Labels, names: &mut dyn Names) -> TraceNames {
+    let mut all = TraceNames::default();
+    for &lock in &script.locks {
+        let of = [names.lock_id(lock), labels.locks.get(&lock).cloned(), Some(format!("{:#x}", lock.addr))];
+        all.locks.insert(lock, of.into_iter().flatten().collect());
+    }
+    for &site in &script.sites {
+        let of = [names.site_id(site), labels.sites.get(&site).cloned(), Some(format!("{:#x}", site.addr))];
+        all.sites.insert(site, of.into_iter().flatten().collect());
+    }
+    for span in &timing.threads {
+        let number = names.thread_number(span.tid).map(|number| number.to_string());
+        let of = [number, names.thread_id(span.tid), Some(span.tid.0.to_string())];
+        all.threads.push(of.into_iter().flatten().collect());
+    }
+    all
 }

@@ -47,6 +47,8 @@ pub(super) struct Ending {
     pub modules: Vec<Modules>,
     /// When the recording ended, if it says so.
     pub end: Option<Time>,
+    /// Acquisitions of locks up to some times, if it says so.
+    pub pace: Vec<(Time, u64)>,
 }
 
 impl Input {
@@ -146,13 +148,13 @@ impl Source {
         let header = self.header();
         Ok(match self {
             Self::Trace(reader) => {
-                let Closing { header, harvest, names, modules, end, .. } = reader.into_closing()?;
-                Ending { header, harvest, names: Box::new(names), modules, end: Some(end) }
+                let Closing { header, harvest, names, modules, end, pace, .. } = reader.into_closing()?;
+                Ending { header, harvest, names: Box::new(names), modules, end: Some(end), pace }
             }
             Self::Lines(reader, _) => {
                 let labels = reader.into_labels();
                 let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
-                Ending { header, harvest, names: Box::new(labels), modules: Vec::new(), end: None }
+                Ending { header, harvest, names: Box::new(labels), modules: Vec::new(), end: None, pace: Vec::new() }
             }
         })
     }

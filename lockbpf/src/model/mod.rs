@@ -4,22 +4,25 @@
 //! between. [`predict`] answers what a [`schema::Input`] asks: [`mva`] (one class of threads, exactly), [`convolution`]
 //! (the same where a lock's overhead depends on its waiters), [`classes`] (several classes, exactly), [`schweitzer`]
 //! (approximately, where that would take too long); [`qd`] is the model of queue delegation locks. [`occ`] is PinCS's
-//! estimate of optimistic execution. [`with`] puts other locks into a model, of which [`calibration`] knows what they cost.
+//! estimate of optimistic execution, [`conflicts`] how often that would conflict. [`with`] puts other locks into a model, of which [`calibration`] knows what they cost.
 //! [`simulation`] plays networks event by event: the truth that the rest is tested against.
 //!
-//! [`script`] is what the threads of a recording did by themselves. [`profile`] makes a model of it; [`replay`] plays it with
+//! [`summed`] makes a model of what the kernel side summed up of a program. [`script`] is what the threads of a recording did by
+//! themselves: [`profile`] makes a model of it; [`replay`] plays it with
 //! one change, and [`what_if`] tells what that would gain.
 #![forbid(unsafe_code)]
 
 mod assumptions;
 pub mod calibration;
 pub mod classes;
+pub mod conflicts;
 pub mod convolution;
 mod divide;
 mod error;
 pub mod mva;
 pub mod network;
 pub mod occ;
+mod pattern;
 mod play;
 pub mod predict;
 pub mod profile;
@@ -29,10 +32,13 @@ pub mod schema;
 pub mod schweitzer;
 pub mod script;
 pub mod simulation;
+pub mod summed;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod violations;
 mod visits;
+mod walk;
 pub mod what_if;
 pub mod with;
 

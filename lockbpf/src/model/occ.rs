@@ -1,99 +1,10 @@
 //! Optimistic execution of critical sections, as PinCS estimates it: how often executions would conflict, and what a thread
-//! would gain that does not wait but executes again after each conflict.
+//! would gain that does not wait but executes again after each conflict. [`super::conflicts`] has p_c.
 
 use super::error::{ModelError, checked};
-use std::collections::HashMap;
 
-/// Probability of another execution's finishing first.
-const OTHER_FIRST: f64 = 0.5;
 /// Conflict probabilities from here on count as certain.
 const CERTAIN: f64 = 1.0 - 1e-12;
-
-/// What one execution of a critical section read and wrote, those of sections inside it included.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// The thread.
-    pub thread: u64,
-    /// Locations read, ascending.
-    pub reads: Vec<u64>,
-    /// Locations written, ascending.
-    pub writes: Vec<u64>,
-}
-
-impl Access {
-    /// From locations in any order.
-    #[must_use]
-    pub fn new(thread: u64, reads: impl IntoIterator<Item = u64>, writes: impl IntoIterator<Item = u64>) -> Self {
-        Self { thread, reads: ascending(reads), writes: ascending(writes) }
-    }
-
-    /// The same by blocks of so many bytes: with a cache line's size it includes false sharing.
-    #[must_use]
-    pub fn in_blocks(&self, bytes: u64) -> Self {
-        let blocks = |locations: &[u64]| locations.iter().map(|at| at / bytes.max(1)).collect::<Vec<_>>();
-        Self::new(self.thread, blocks(&self.reads), blocks(&self.writes))
-    }
-
-    /// C(A, B): the probability that this execution sees a conflict from another that runs at the same time.
-    #[must_use]
-    pub fn conflict_with(&self, other: &Self) -> f64 {
-        let meets = |ours: &[u64]| {
-            let (mut a, mut b) = (ours.iter().peekable(), other.writes.iter().peekable());
-            while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
-                match x.cmp(y) {
-                    std::cmp::Ordering::Less => drop(a.next()),
-                    std::cmp::Ordering::Greater => drop(b.next()),
-                    std::cmp::Ordering::Equal => return true,
-                }
-            }
-            false
-        };
-        if meets(&self.reads) || meets(&self.writes) { OTHER_FIRST } else { 0.0 }
-    }
-}
-
-fn ascending(locations: impl IntoIterator<Item = u64>) -> Vec<u64> {
-    let mut locations: Vec<u64> = locations.into_iter().collect();
-    locations.sort_unstable();
-    locations.dedup();
-    locations
-}
-
-/// p_c: the mean over all executions, in the order in which they entered, of the mean conflict with the nearest execution
-/// of each other thread before and after. 0 of none.
-#[must_use]
-pub fn pairwise(traces: &[Access]) -> f64 {
-    // Of each thread: where its executions stand.
-    let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
-    for (i, trace) in traces.iter().enumerate() {
-        places.entry(trace.thread).or_default().push(i);
-    }
-    let mut threads: Vec<(u64, Vec<usize>)> = places.into_iter().collect();
-    threads.sort_unstable();
-    // Executions are gone through in order, so the next one of each thread only moves on.
-    let mut next = vec![0_usize; threads.len()];
-    let mut sum = 0.0;
-    for (i, trace) in traces.iter().enumerate() {
-        let (mut conflicts, mut others) = (0.0, 0_u32);
-        for ((thread, places), next) in threads.iter().zip(&mut next) {
-            if *thread == trace.thread {
-                *next += 1;
-                continue;
-            }
-            debug_assert!(places.get(*next).is_none_or(|&place| place > i));
-            for place in [next.checked_sub(1), Some(*next)].into_iter().flatten() {
-                if let Some(other) = places.get(place).and_then(|&place| traces.get(place)) {
-                    conflicts += trace.conflict_with(other);
-                    others += 1;
-                }
-            }
-        }
-        if others > 0 {
-            sum += conflicts / f64::from(others);
-        }
-    }
-    if traces.is_empty() { 0.0 } else { sum / traces.len() as f64 }
-}
 
 /// p: the probability of a conflict with `w_c` other executions at the same time.
 ///

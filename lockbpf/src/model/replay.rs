@@ -9,8 +9,12 @@ use std::collections::{BinaryHeap, VecDeque};
 pub struct Change {
     /// By site: what the own time inside of its sections is multiplied with; empty for no change.
     pub shorten: Vec<f64>,
+    /// Whether what sections take less is done right after them instead of not at all.
+    pub moved: bool,
     /// By lock: what becomes of it; empty for no change.
     pub locks: Vec<Fate>,
+    /// By site: what its sections ask for instead of a lock that is [`Fate::BySite`].
+    pub sites: Vec<Ask>,
 }
 
 /// What becomes of a lock.
@@ -25,6 +29,25 @@ pub enum Fate {
     Split(u32),
     /// A share of the sections only reads, and readers let each other in.
     Rwlock(f64),
+    /// Split into so many, of which each section asks for what its site says.
+    BySite(u32),
+}
+
+/// What sections ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// This part of the lock.
+    Part(u32),
+    /// The first part, to read only.
+    Reading,
+    /// Nothing at all.
+    Nothing,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self::Part(0)
+    }
 }
 
 /// Who gets a lock that is given back while others wait.
@@ -76,6 +99,8 @@ struct ThreadState {
     /// Locks held: which one, as which, and what its site multiplies times with.
     held: Vec<(u32, u32, f64)>,
     scale: f64,
+    /// Time that was taken out of sections, and is still to be spent.
+    owed: u64,
     asked: u64,
     shared: bool,
     wants: u32,
@@ -121,9 +146,9 @@ pub fn play(script: &Script, change: &Change, how: How) -> Played {
     let mut states = vec![LockState::default(); locks];
     let mut parts = vec![0; locks];
     for (i, fate) in change.locks.iter().enumerate() {
-        if let Fate::Split(k) = fate {
+        if let Fate::Split(k) | Fate::BySite(k) = fate {
             parts[i] = states.len() as u32;
-            states.resize(states.len() + *k as usize, LockState::default());
+            states.resize(states.len() + (*k).max(1) as usize, LockState::default());
         }
     }
     let mut gives = vec![Vec::new(); script.threads.len()];
@@ -131,7 +156,8 @@ pub fn play(script: &Script, change: &Change, how: How) -> Played {
         gives[thread as usize].push((step, signal));
     }
     gives.iter_mut().for_each(|gives: &mut Vec<(u32, u32)>| gives.sort_unstable());
-    let fresh = ThreadState { at: 0, held: Vec::new(), scale: 1.0, asked: 0, shared: false, wants: 0, site: 0 };
+    let fresh =
+        ThreadState { at: 0, held: Vec::new(), scale: 1.0, owed: 0, asked: 0, shared: false, wants: 0, site: 0 };
     let mut play = Play {
         script,
         change,
@@ -192,7 +218,13 @@ impl Play<'_> {
         let state = &mut self.threads[thread as usize];
         state.at += 1;
         let step = self.script.threads[thread as usize].steps.get(state.at)?;
-        let after = if state.scale == 1.0 { step.after } else { (step.after as f64 * state.scale) as u64 };
+        let after = if state.scale == 1.0 {
+            step.after + std::mem::take(&mut state.owed)
+        } else {
+            let after = (step.after as f64 * state.scale) as u64;
+            state.owed += if self.change.moved { step.after.saturating_sub(after) } else { 0 };
+            after
+        };
         if step.what != What::Idle {
             self.played.own += after;
         }
@@ -254,6 +286,14 @@ impl Play<'_> {
             }
             Fate::Split(k) => (self.parts[lock as usize] + self.random.u32(..k.max(1)), shared),
             Fate::Rwlock(share) => (lock, self.random.f64() < share),
+            Fate::BySite(k) => match self.change.sites.get(site as usize).copied().unwrap_or_default() {
+                Ask::Part(part) => (self.parts[lock as usize] + part.min(k.saturating_sub(1)), shared),
+                Ask::Reading => (self.parts[lock as usize], true),
+                Ask::Nothing => {
+                    self.enter(thread, lock, u32::MAX, site);
+                    return true;
+                }
+            },
         };
         let state = &mut self.threads[thread as usize];
         (state.asked, state.shared, state.wants, state.site) = (now, shared, actual, site);

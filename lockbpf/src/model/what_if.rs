@@ -3,7 +3,7 @@
 
 pub use super::divide::Unpredictable;
 use super::divide::divide;
-use super::replay::{Change, Fate, HandOff, How, Played, play};
+use super::replay::{Ask, Change, Fate, HandOff, How, Played, play};
 use super::script::Script;
 use crate::report::table::table;
 use crate::report::text::{clip, count, counted, percent, wrap};
@@ -28,12 +28,16 @@ const NAME: usize = 48;
 pub enum Question {
     /// Sections requested at these sites take this share less of their own time.
     Shorten(Vec<usize>, f64),
+    /// Sections requested at these sites hold their lock for this share of their own time less; that is then spent outside.
+    Narrow(Vec<usize>, f64),
     /// Nobody asks for these locks.
     Remove(Vec<usize>),
     /// Each of these locks is split into so many.
     Split(Vec<usize>, u32),
     /// These locks become reader–writer locks, with this share of sections that only read.
     Rwlock(Vec<usize>, f64),
+    /// Each of these locks is split into so many, and sections ask for what is told by site.
+    BySite(Vec<usize>, u32, Vec<Ask>),
     /// The same work by so many threads.
     Threads(u32),
 }
@@ -211,14 +215,17 @@ impl<'a> Oracle<'a> {
             Change { locks: fates, ..Change::default() }
         };
         match question {
-            Question::Shorten(sites, by) => {
+            Question::Shorten(sites, by) | Question::Narrow(sites, by) => {
                 let mut shorten = vec![1.0; self.script.sites.len()];
                 sites.iter().for_each(|&site| shorten[site] = 1.0 - by);
-                Change { shorten, ..Change::default() }
+                Change { shorten, moved: matches!(question, Question::Narrow(..)), ..Change::default() }
             }
             Question::Remove(locks) => fates(locks, Fate::Removed),
             Question::Split(locks, k) => fates(locks, Fate::Split(*k)),
             Question::Rwlock(locks, share) => fates(locks, Fate::Rwlock(*share)),
+            Question::BySite(locks, parts, sites) => {
+                Change { sites: sites.clone(), ..fates(locks, Fate::BySite(*parts)) }
+            }
             Question::Threads(_) => Change::default(),
         }
     }
@@ -233,10 +240,22 @@ impl<'a> Oracle<'a> {
         };
         match question {
             Question::Shorten(sites, by) => format!("{} shorter by {}", list(self.sites, sites), percent(*by)),
+            Question::Narrow(sites, by) => {
+                format!("{} of {} outside of the lock", percent(*by), list(self.sites, sites))
+            }
             Question::Remove(locks) => format!("{} removed", list(self.names, locks)),
             Question::Split(locks, k) => format!("{} split into {k}", list(self.names, locks)),
             Question::Rwlock(locks, share) => {
                 format!("{} a reader–writer lock, {} reads", list(self.names, locks), percent(*share))
+            }
+            Question::BySite(locks, parts, sites) => {
+                let all = list(self.names, locks);
+                let some = |ask: Ask| sites.contains(&ask);
+                match (some(Ask::Nothing), some(Ask::Reading)) {
+                    (_, true) => format!("{all} a reader–writer lock by site"),
+                    (true, false) => format!("{all} split into {parts} by site, and not taken at some"),
+                    (false, false) => format!("{all} split into {parts} by site"),
+                }
             }
             Question::Threads(n) => format!("the same work by {n} threads"),
         }

@@ -8,7 +8,7 @@ use super::place::Places;
 use super::quality::quality;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
-use super::{danger, graph, site, verdict, word};
+use super::{counters, danger, functions, graph, site, verdict, word};
 use crate::estimate::Subject;
 use crate::id::Lock;
 use crate::names::Names;
@@ -71,6 +71,8 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
         culprits: culprits(&ranked, &all, divided, &mut places),
         locks,
         sites: site::sites(shown, observation, &|site| selected.site(site), &mut places),
+        counters: counters::counters(observation, &selected, &mut places),
+        functions: functions::functions(observation, &mut places),
         threads: threads(observation, &mut places),
         critical_path: graph::critical_path(&findings.path, &mut places),
         inversions: danger::inversions(observation, &mut places),

@@ -142,6 +142,8 @@ fn pairs(lock: &LockEntry, report: &Report) -> Option<String> {
 /// The callers of a place, nearest first; `None` if they are not known.
 fn callers(place: &Place, stack: &[StackFrame]) -> Option<String> {
     let site = place.site.as_deref().and_then(|s| s.rsplit(':').next()).unwrap_or_default();
+    // Beyond the place itself, which is not at its site if that is a runtime's own.
+    let site = if stack.iter().any(|f| f.address == site) { site } else { stack.first().map_or("", |f| &f.address) };
     let inside = stack.iter().rposition(|f| f.address == site).map_or(0, |last| last + 1);
     let names = stack.iter().skip(inside).filter(|f| !f.inlined).filter_map(|f| f.function.as_deref());
     let chain: Vec<_> = names.take(CALLERS).map(|name| format!("← {}", clip(name, CALLER))).collect();

@@ -47,15 +47,16 @@ fn waiters(lock: Lock, shares: &Shares, places: &mut Places<'_>) -> Vec<WaiterEn
             blamed.push(BlameEntry { place, tid, wait_ns: places.ns(wait), share: share(wait.0, w.waits.time.0) });
         }
         blamed.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
+        let stack = top_stack(&w.stacks);
         entries.push(WaiterEntry {
-            place: w.site.map_or_else(|| elsewhere("other sites"), |site| places.place(site)),
+            place: w.site.map_or_else(|| elsewhere("other sites"), |site| places.place_of_wait(site, stack)),
             count: w.waits.count,
             wait_ns: places.ns(w.waits.time),
             max_ns: places.ns(w.max),
             share: share(w.waits.time.0, shares.waits.time.0),
             unattributed_ns: places.ns(w.unattributed),
             blamed,
-            stack: places.stack(lock.process, w.site.map(|s| s.addr), top_stack(&w.stacks)),
+            stack: places.stack(lock.process, w.site.map(|s| s.addr), stack),
         });
     }
     entries.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
@@ -115,6 +116,6 @@ pub(super) fn chain(chain: &Chain, all: Nanos, places: &mut Places<'_>) -> Chain
     ChainEntry { links, wait_ns: places.ns(chain.wait), share: share(chain.wait.0, all.0) }
 }
 
-fn top_stack(stacks: &Stacks) -> Option<StackId> {
+pub(super) fn top_stack(stacks: &Stacks) -> Option<StackId> {
     stacks.top().first().map(|&(stack, _)| stack)
 }

@@ -158,7 +158,7 @@ impl<'a> Ranked<'a> {
         let mut waiting: Vec<WaitingPlace> = by_site
             .into_iter()
             .map(|(site, (count, stack))| WaitingPlace {
-                place: site.map_or_else(|| word::elsewhere("unknown site"), |site| places.place(site)),
+                place: site.map_or_else(|| word::elsewhere("unknown site"), |site| places.place_of_wait(site, stack)),
                 count,
                 stack: places.stack(self.lock.process, site.map(|s| s.addr), stack),
             })

@@ -4,7 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod called;
 pub mod combine;
+mod counted;
+mod counters;
 mod culprit;
 mod danger;
 mod details;
@@ -15,11 +18,11 @@ mod durations;
 mod estimated;
 #[cfg(test)]
 mod fixture;
+mod functions;
 mod gather;
 mod graph;
 mod kernel;
 mod labels;
-mod libc_locks;
 mod lock;
 mod naming;
 mod phrase;
@@ -28,6 +31,7 @@ mod quality;
 pub mod schema;
 mod select;
 mod site;
+mod sleepers;
 pub mod table;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,11 @@
 //! Names of locks: the symbol of a global one, else what the input calls it, else its first call site, with the member of its
 //! object that it is, where that is known; equal names are numbered by first use.
 
+use super::divide::top_stack;
 use super::gather::Gathered;
 use super::kernel;
-use super::libc_locks;
 use super::place::Places;
+use super::sleepers;
 use crate::id::{Lock, Process};
 use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
@@ -54,7 +55,7 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         return kernel::name(lock, gathered, places);
     }
     let symbol = places.global(lock);
-    if let Some(own) = libc_locks::name(lock, gathered, places) {
+    if let Some(own) = sleepers::name(lock, gathered, places) {
         return symbol.map_or_else(|| own.to_owned(), |symbol| format!("{own} ({symbol})"));
     }
     if let Some(symbol) = symbol {
@@ -72,7 +73,9 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         Some(site) => {
             let member = if what == "lock" { places.member(site) } else { None };
             let stack = if places.is_on_stack(lock) { "stack " } else { "" };
-            format!("{stack}{} in {}", member.as_deref().unwrap_or(what), places.place(site).symbol)
+            let waited = gathered.shares.and_then(|s| s.waiters.iter().find(|w| w.site == Some(site)));
+            let place = places.place_of_wait(site, waited.and_then(|w| top_stack(&w.stacks)));
+            format!("{stack}{} in {}", member.as_deref().unwrap_or(what), place.symbol)
         }
         None => format!("{what} {:#x}", lock.addr),
     }

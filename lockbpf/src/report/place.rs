@@ -168,6 +168,18 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// The place of a site at which threads waited with this stack: if the site is part of locking (a runtime's function, or a
+    /// lock's own method around the call), the place is that of the caller outside.
+    pub(super) fn place_of_wait(&mut self, site: Site, stack: Option<StackId>) -> Place {
+        let place = self.place(site);
+        let raw = stack.and_then(|id| self.observation.stacks.get(&id));
+        let outside = raw.and_then(|raw| self.names.call_stack(site.process, raw, Some(site.addr)).first().copied());
+        match outside {
+            Some(addr) if addr != site.addr => Place { site: place.site, ..self.place(Site { addr, ..site }) },
+            _ => place,
+        }
+    }
+
     /// The functions of a stack, innermost first; empty if it was not kept.
     pub(super) fn stack(&mut self, process: Process, site: Option<u64>, stack: Option<StackId>) -> Vec<StackFrame> {
         let Some(raw) = stack.and_then(|id| self.observation.stacks.get(&id)) else { return Vec::new() };

@@ -2,10 +2,13 @@
 
 use super::build::Options;
 use super::place::Places;
-use super::schema::{CoverageEntry, FailedProbeEntry, ObservedEntry, ProcessCoverageEntry, QualityEntry};
+use super::schema::{
+    CoverageEntry, FailedProbeEntry, Ns, ObservedEntry, PerturbationEntry, ProcessCoverageEntry, QualityEntry,
+};
 use super::text::{counted, share};
 use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
+use crate::perturbation::{Perturbation, RECORD_BYTES};
 use lockbpf_common::counter::{Class, Counter};
 use lockbpf_common::kind::Via;
 use std::collections::BTreeMap;
@@ -39,6 +42,7 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         impossible,
         edges,
         observed: observation.estimates.as_ref().map(|estimates| observed(estimates, observation)),
+        perturbation: q.perturbation.as_ref().map(perturbation),
         open_at_end: observation.open_waits.len() as u64,
         failed_probes: q
             .failed_probes
@@ -47,6 +51,20 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
             .collect(),
         notes: q.notes.iter().cloned().chain(remarks(observation)).collect(),
         incomplete: q.incomplete() || beyond > 0 || q.late > 0,
+    }
+}
+
+fn perturbation(p: &Perturbation) -> PerturbationEntry {
+    PerturbationEntry {
+        hits: p.taken.hits,
+        stepped_hits: p.taken.stepped,
+        futex_calls: p.taken.futex_calls,
+        switches: p.taken.switches,
+        records: p.taken.records,
+        record_bytes: p.taken.records * RECORD_BYTES,
+        cost_ns: Ns::new(p.cost_ns),
+        cost_share: p.share(),
+        measured: p.measured,
     }
 }
 

@@ -1,9 +1,9 @@
 //! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
 //! it. No colours.
 
-use super::schema::{ConditionEntry, LockEntry, Ns, QualityEntry, Report};
+use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, QualityEntry, Report};
 use super::text::{clip, count, counted, percent, share, wrap};
-use super::{details, estimated, warnings, wide};
+use super::{called, counted, details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
 use std::collections::BTreeMap;
 
@@ -23,13 +23,15 @@ pub struct Layout {
     pub details: usize,
     /// Critical sections shown.
     pub sites: usize,
+    /// Functions of the C library shown.
+    pub functions: usize,
     /// Chains and threads shown, of each.
     pub rest: usize,
 }
 
 impl Default for Layout {
     fn default() -> Self {
-        Self { width: 120, details: 5, sites: 8, rest: 5 }
+        Self { width: 120, details: 5, sites: 8, functions: 15, rest: 5 }
     }
 }
 
@@ -44,6 +46,8 @@ pub fn render(report: &Report, layout: &Layout) -> String {
         paragraphs.push(locks(report, width));
     }
     paragraphs.extend(wide::sites(report, layout.sites, width));
+    paragraphs.extend(counted::render(report, layout.sites, width));
+    paragraphs.extend(called::render(report, layout.functions, width));
     paragraphs.extend(wide::chains(report, layout.rest, width));
     paragraphs.extend(wide::critical_path(report, width));
     let waited_for = report.locks.iter().filter(|l| l.recorded_wait_ns > Ns::default() || l.waiting_now.count > 0);
@@ -60,7 +64,15 @@ pub fn render(report: &Report, layout: &Layout) -> String {
 const SHORTEST: usize = 10;
 
 /// A table of which the columns in `left` hold text, the others numbers.
-pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
+pub(crate) fn table(headers: &[&str], left: &[usize], mut rows: Vec<Vec<String>>, width: u16) -> String {
+    // Rather than names, intervals go to a line of their own.
+    if natural_width(headers, &rows) > usize::from(width) {
+        for row in &mut rows {
+            for (_, text) in row.iter_mut().enumerate().filter(|(i, _)| !left.contains(i)) {
+                *text = text.replace(" (", "\n(");
+            }
+        }
+    }
     let align = |column| if left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
     let cells = |row: Vec<String>| {
         row.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(align(i))).collect::<Vec<_>>()
@@ -89,6 +101,15 @@ pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, wi
         });
     }
     table.trim_fmt()
+}
+
+/// How wide a table is of which nothing is broken.
+fn natural_width(headers: &[&str], rows: &[Vec<String>]) -> usize {
+    let widest = |i: usize, header: &str| {
+        let cells = rows.iter().filter_map(|row| row.get(i).map(String::as_str));
+        cells.chain([header]).flat_map(str::lines).map(|line| line.chars().count() + 1).max().unwrap_or_default()
+    };
+    headers.iter().enumerate().map(|(i, header)| widest(i, header)).sum()
 }
 
 /// A column of the table of locks: its header, the terminal width from which on it is shown, its text. A column without
@@ -221,6 +242,21 @@ fn section(title: &str, table: String, rows: usize) -> String {
     format!("{title}\n{table}{more}")
 }
 
+/// What observing took. Its share of the target's time may have been `told` already.
+fn perturbation(p: &PerturbationEntry, told: bool) -> String {
+    let prices = if p.measured { "" } else { ", by cautious prices" };
+    let cost = match p.cost_share {
+        Some(share) if !told => format!("Observing cost about {} of the target's CPU time{prices}: ", percent(share)),
+        None if !told => format!("Observing cost the target about {}{prices}: ", p.cost_ns),
+        _ => "Observing took ".to_owned(),
+    };
+    let stepped =
+        if p.stepped_hits > 0 { format!(" ({} single-stepped)", count(p.stepped_hits)) } else { String::new() };
+    let hits = counted(p.hits, "probe hit");
+    let (calls, records) = (counted(p.futex_calls, "futex call"), counted(p.records, "record"));
+    format!("{cost}{hits}{stepped}, {calls} and {records}, for which {} bytes were written.", count(p.record_bytes))
+}
+
 /// How far to trust the report; remarks follow, each on its line.
 fn quality(q: &QualityEntry) -> String {
     let named = |counts: &BTreeMap<String, u64>| {
@@ -250,6 +286,7 @@ fn quality(q: &QualityEntry) -> String {
     parts.push(format!("observed {} of {}", percent(q.observed_share), q.duration_ns));
     let mut lines = vec![format!("Quality: {}.", parts.join("; "))];
     lines.extend(q.observed.as_ref().map(estimated::observed));
+    lines.extend(q.perturbation.as_ref().map(|p| perturbation(p, q.observed.is_some())));
     lines.extend(q.failed_probes.iter().map(|p| {
         let file = p.file.as_ref().map(|file| format!(" in {file}")).unwrap_or_default();
         format!("  probe {}{file} failed: {}", p.probe, p.reason)

@@ -2,9 +2,9 @@
 
 use super::durations::{Total, durations};
 use super::gather::Gathered;
-use super::libc_locks;
 use super::place::Places;
 use super::schema::{ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Place, ThreadWait, WaiterEntry};
+use super::sleepers;
 use super::text::share;
 use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
@@ -84,7 +84,7 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
         name: name.to_owned(),
         label: places.label(lock.process, name),
         kind: "futex".to_owned(),
-        purpose: libc_locks::name(lock, g, places).unwrap_or("unknown").to_owned(),
+        purpose: sleepers::name(lock, g, places).unwrap_or("unknown").to_owned(),
         pid,
         comm,
         counts: counts(g, places).unwrap_or_default(),

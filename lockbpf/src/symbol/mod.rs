@@ -361,9 +361,11 @@ impl Names for Symbols {
                     _ => Role::Nothing,
                 }
             }
-            Some(Place::Region(..)) => Role::Program,
-            None if known.generated.function(return_addr.wrapping_sub(1)).is_some() => Role::Program,
-            None => Role::Nothing,
+            place => match known.generated.function(return_addr.wrapping_sub(1)) {
+                Some(function) if runtime::is_locking(function) => Role::Locking,
+                None if place.is_none() => Role::Nothing,
+                _ => Role::Program,
+            },
         }
     }
 
@@ -440,6 +442,20 @@ impl Symbols {
             remember(&mut self.problems, &error);
         }
         self.processes.get(&process)?.space.place(addr, &self.files)
+    }
+
+    /// Where in a file of a process an address lies, in words that are the same in each run: `variable+0x28`, or `libc.so.6+0x1d2c60`.
+    /// Behind it what debug information calls it: `table[1].hits`. `None` for the heap and stacks.
+    pub fn static_place(&mut self, process: Process, addr: u64) -> Option<(String, Option<String>)> {
+        let Place::File(id, addr) = self.place(process, addr)? else { return None };
+        let told = self.static_variable(id, addr);
+        let file = self.files.get(id)?;
+        let Some(found) = self.globals.get(&id).and_then(|globals| globals.at(addr)) else {
+            return Some((format!("{}+{addr:#x}", file.name), None));
+        };
+        let plain = found.name(0, None);
+        let offset = addr - found.start;
+        Some((if offset == 0 { plain } else { format!("{plain}+{offset:#x}") }, told))
     }
 
     /// See [`Names::member`].

@@ -29,7 +29,9 @@ const LOCKING: &[&[&str]] = &[
     &["take_gil", "drop_gil", "PyEval_RestoreThread", "PyEval_SaveThread", "PyEval_AcquireThread"],
     // HotSpot
     &["ObjectMonitor::", "ObjectSynchronizer::", "SharedRuntime::monitor_enter", "SharedRuntime::complete_monitor"],
-    &["os::PlatformEvent::", "os::PlatformMonitor::", "InterpreterRuntime::monitorenter"],
+    &["os::PlatformEvent::", "os::PlatformMonitor::", "InterpreterRuntime::monitorenter", "Runtime1::monitorenter"],
+    // and its stubs, by their names in perf maps
+    &["complete_monitor_locking", "monitorenter"],
     // Go
     &["runtime.", "sync.(*", "internal/sync.(*", "internal/runtime/"],
 ];
@@ -79,7 +81,39 @@ pub(super) fn is_locking(function: &str) -> bool {
     let name = function.trim_start_matches(['_', '<']);
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("new_").unwrap_or(name);
-    LOCKING_WHOLE.contains(&function) || LOCKING.iter().flat_map(|row| *row).any(|&start| name.starts_with(start))
+    LOCKING_WHOLE.contains(&function)
+        || LOCKING.iter().flat_map(|row| *row).any(|&start| name.starts_with(start))
+        || is_lock_method(name)
+}
+
+/// Methods by which classes of locks are taken, in lower case and without underscores.
+const METHODS: &[&str] = &[
+    "lock",
+    "trylock",
+    "lockshared",
+    "lockreader",
+    "lockwriter",
+    "readlock",
+    "writelock",
+    "rdlock",
+    "wrlock",
+    "rlock",
+    "wlock",
+    "acquire",
+    "tryacquire",
+    "enter",
+    "lockwithoutsafepointcheck",
+];
+/// What is part of the names of such classes, in lower case.
+const CLASSES: &[&str] = &["lock", "mutex", "monitor", "latch", "criticalsection", "semaphore"];
+
+/// Whether a function takes a lock by its class's method (`kyotocabinet::RWLock::lock_writer`): programs' own classes around
+/// the C library's locks.
+fn is_lock_method(function: &str) -> bool {
+    let plain = function.split('(').next().unwrap_or(function).to_ascii_lowercase();
+    let Some((class, method)) = plain.rsplit_once("::") else { return false };
+    let class = class.rsplit("::").next().unwrap_or(class).replace("block", "").replace("clock", "");
+    METHODS.contains(&method.replace('_', "").as_str()) && CLASSES.iter().any(|part| class.contains(part))
 }
 
 #[cfg(test)]
@@ -127,10 +161,22 @@ mod tests {
             "std::sys::sync::mutex::futex::Mutex::lock_contended",
             "runtime.futex",
             "__lock",
+            "kyotocabinet::RWLock::lock_writer",
+            "Mutex::lock_without_safepoint_check",
+            "base::Lock::Acquire(int)",
         ] {
             assert!(is_locking(name), "{name}");
         }
-        for name in ["lock", "main", "pthread_pool_run", "std::vector<int>::push_back", "mtx_table_find", "syscalls"] {
+        for name in [
+            "lock",
+            "main",
+            "pthread_pool_run",
+            "std::vector<int>::push_back",
+            "mtx_table_find",
+            "syscalls",
+            "Door::lock",
+            "Blocks::enter",
+        ] {
             assert!(!is_locking(name), "{name}");
         }
     }

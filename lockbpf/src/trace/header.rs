@@ -1,5 +1,6 @@
 //! What a recording says of itself.
 
+use crate::perturbation::Perturbation;
 use crate::quality::{FailedProbe, Quality};
 use crate::units::Nanos;
 use lockbpf_common::counter::Counter;
@@ -40,10 +41,14 @@ pub struct Capture {
     pub min_wait_ns: u64,
     /// Whether every section was recorded, and not only contended ones and those that made them wait.
     pub all_events: bool,
+    /// Whether transitions from lock to lock were summed up.
+    pub transitions: bool,
     /// Whether no uprobes were placed.
     pub futex_only: bool,
     /// Whether waits for kernel locks were recorded.
     pub kernel_locks: bool,
+    /// Names of the events counted in sections, the clock first; none if none were.
+    pub counters: Vec<String>,
     /// Only threads with this name.
     pub comm: Option<String>,
     /// Only these threads, if any.
@@ -98,6 +103,8 @@ pub struct Module {
 pub(super) struct Checkpoint {
     pub time: u64,
     pub events: u64,
+    /// Of locks, since the beginning.
+    pub acquisitions: u64,
     pub quality: Losses,
 }
 
@@ -110,6 +117,7 @@ pub(super) struct Losses {
     late: u64,
     paused_ns: u64,
     failed_probes: Vec<Failed>,
+    perturbation: Option<Perturbation>,
     notes: Vec<String>,
 }
 
@@ -135,6 +143,7 @@ impl From<&Quality> for Losses {
             late: q.late,
             paused_ns: q.paused.0,
             failed_probes: q.failed_probes.iter().map(failed).collect(),
+            perturbation: q.perturbation,
             notes: q.notes.clone(),
         }
     }
@@ -148,8 +157,13 @@ impl Losses {
 
     /// The losses as they were told. What this version has no name for is put in words.
     pub(super) fn quality(self) -> Quality {
-        let mut quality =
-            Quality { late: self.late, paused: Nanos(self.paused_ns), notes: self.notes, ..Quality::default() };
+        let mut quality = Quality {
+            late: self.late,
+            paused: Nanos(self.paused_ns),
+            perturbation: self.perturbation,
+            notes: self.notes,
+            ..Quality::default()
+        };
         for (name, count) in self.counters {
             match Counter::ALL.iter().find(|c| c.name() == name) {
                 Some(counter) => drop(quality.counters.insert(counter.name(), count)),

@@ -18,6 +18,8 @@ use std::io::Read;
 
 /// Bytes of a snapshot that is not complete yet, at most.
 const MAX_PENDING: usize = 256 << 20;
+/// Snapshots whose times are kept: those of ten days.
+const MAX_PACE: usize = 1 << 20;
 /// Processes whose modules are kept.
 const MAX_MODULES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
 
@@ -48,6 +50,8 @@ pub struct Closing {
     pub damage: Damage,
     /// Events read.
     pub events: u64,
+    /// Acquisitions of locks up to each of the recorder's snapshots.
+    pub pace: Vec<(Time, u64)>,
 }
 
 impl<R: Read> Reader<R> {
@@ -181,6 +185,7 @@ struct Contents {
     /// Whether a part of the pending snapshot was lost.
     pending_damaged: bool,
     checkpoint: Checkpoint,
+    pace: Vec<(Time, u64)>,
     damage: Damage,
 }
 
@@ -215,6 +220,9 @@ impl Contents {
             }
             Kind::Checkpoint => {
                 self.checkpoint = json(&payload)?;
+                if self.pace.len() < MAX_PACE {
+                    self.pace.push((Time(self.checkpoint.time), self.checkpoint.acquisitions));
+                }
                 self.commit()?;
             }
             Kind::Estimates => self.estimates.read(&payload, fresh)?,
@@ -269,6 +277,8 @@ impl Contents {
         let Checkpoint { time, quality, .. } = self.checkpoint;
         let mut harvest = self.rows.harvest();
         harvest.estimates = self.estimates.estimates();
+        let counters = self.header.as_ref().and_then(|header| header.capture.as_ref()).map(|c| c.counters.clone());
+        harvest.counted.events = counters.unwrap_or_default();
         harvest.quality = Losses::quality(quality);
         harvest.quality.events = self.read;
         self.damage.report(ended, &mut harvest.quality);
@@ -281,6 +291,7 @@ impl Contents {
             ended,
             damage: self.damage,
             events: self.read,
+            pace: self.pace,
         }
     }
 }

@@ -117,6 +117,10 @@ impl Tracker {
             self.site(k.site);
             self.stack(k.lock.process, StackId::from_raw(k.sums.stack));
         }
+        for site in &harvest.counted.sites {
+            self.lock(site.lock);
+            self.site(site.site);
+        }
         for w in &harvest.open_waits {
             self.lock(w.lock);
             w.site.into_iter().for_each(|site| self.site(site));
@@ -127,6 +131,10 @@ impl Tracker {
             self.lock(o.inner);
             self.site(o.outer_site);
             self.site(o.inner_site);
+        }
+        for t in &harvest.transitions {
+            [t.from, t.to].into_iter().flatten().for_each(|lock| self.lock(lock));
+            self.threads([Some(t.tid), None, None]);
         }
         for member in harvest.deadlocks.iter().flat_map(|d| &d.members) {
             self.lock(member.lock);

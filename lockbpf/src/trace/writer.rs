@@ -162,7 +162,10 @@ impl<W: Write> Writer<W> {
             quality
                 .note(format!("there are too many locks or places to name them all: {beyond} mentions lack a name."));
         }
-        self.json(Kind::Checkpoint, &Checkpoint { time: now.0, events: self.events.events(), quality })?;
+        self.json(
+            Kind::Checkpoint,
+            &Checkpoint { time: now.0, events: self.events.events(), acquisitions: harvest.acquisitions(), quality },
+        )?;
         self.write_names(harvest, names, limit)
     }
 

@@ -37,6 +37,9 @@ pub struct StackCopy {
     pub frames: Option<StackId>,
     /// Whether it was taken where a lock is given back, and not where it was asked for.
     pub at_release: bool,
+    /// Return addresses that the kernel has replaced by one of its own, to watch the calls to their return, innermost first;
+    /// 0 for none.
+    pub returns: [u64; 2],
     /// The registers at its top.
     pub registers: Registers,
     /// Address of the first byte.
@@ -272,6 +275,7 @@ mod tests {
             number: StackId(1),
             frames: None,
             at_release: false,
+            returns: [0; 2],
             registers: Registers::default(),
             base: 0x1000,
             bytes: vec![7; 16],

@@ -50,6 +50,9 @@ impl Variant {
     }
 }
 
+/// Workloads that use more than the C library, and what.
+const LIBRARIES: [(&str, &str); 1] = [("abseil", "-labsl_synchronization")];
+
 static BUILT: LazyLock<Mutex<HashMap<(String, Variant), PathBuf>>> = LazyLock::new(Mutex::default);
 
 /// The compiled workload `tests/workloads/NAME.c`, or `.cc`.
@@ -73,6 +76,7 @@ fn compile_now(name: &str, variant: Variant) -> PathBuf {
         .args([standard, "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
         .arg(&source)
         .args(variant.flags())
+        .args(LIBRARIES.iter().filter(|(user, _)| *user == name).map(|(_, library)| library))
         .arg("-o")
         .arg(&fresh)
         .output()

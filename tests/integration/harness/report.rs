@@ -14,10 +14,84 @@ pub(crate) struct Report {
     pub(crate) inversions: Vec<Value>,
     pub(crate) locks: Vec<Lock>,
     pub(crate) sites: Vec<Value>,
+    /// Only if events were counted.
+    #[serde(default)]
+    pub(crate) counters: Option<Counters>,
+    #[serde(default)]
+    pub(crate) functions: Option<Functions>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) conditions: Vec<Value>,
     pub(crate) futexes: Vec<Value>,
     pub(crate) quality: Quality,
+}
+
+/// Counted events.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Counters {
+    pub(crate) unit: String,
+    pub(crate) totals: CounterTotals,
+    pub(crate) sites: Vec<Counted>,
+}
+
+/// Sums over all threads, by the clock.
+#[derive(Debug, Deserialize, PartialEq)]
+pub(crate) struct CounterTotals {
+    pub(crate) threads: u64,
+    pub(crate) sections: u64,
+    pub(crate) sections_uncounted: u64,
+    pub(crate) execution: f64,
+    pub(crate) held_union: f64,
+    pub(crate) held_sum: f64,
+}
+
+/// What was counted in the sections of a lock at a site.
+#[derive(Debug, Deserialize, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) symbol: String,
+    pub(crate) sections: u64,
+    pub(crate) hold_ns: f64,
+    pub(crate) on_cpu_ns: f64,
+    pub(crate) preempted_ns: f64,
+    pub(crate) hold: BTreeMap<String, f64>,
+}
+
+impl Counters {
+    /// What was counted in this function's sections.
+    pub(crate) fn of(&self, function: &str) -> &Counted {
+        let found = self.sites.iter().find(|site| site.symbol.starts_with(function));
+        found.unwrap_or_else(|| panic!("nothing was counted in {function}: {:?}", self.sites))
+    }
+}
+
+/// Calls of the C library.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Functions {
+    pub(crate) library_share: f64,
+    pub(crate) categories: Vec<Calls>,
+    pub(crate) functions: Vec<Calls>,
+    pub(crate) threads: Vec<Calls>,
+}
+
+/// Calls of a function, or of a category.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Calls {
+    pub(crate) function: Option<String>,
+    pub(crate) category: String,
+    pub(crate) calls: u64,
+    pub(crate) nested: u64,
+    pub(crate) ended: u64,
+    pub(crate) uncounted: u64,
+    pub(crate) time_ns: f64,
+    pub(crate) on_cpu_ns: f64,
+    pub(crate) share: f64,
+}
+
+impl Functions {
+    /// The calls of a function.
+    pub(crate) fn of(&self, name: &str) -> &Calls {
+        let found = self.functions.iter().find(|calls| calls.function.as_deref() == Some(name));
+        found.unwrap_or_else(|| panic!("{name} was not called: {:?}", self.functions))
+    }
 }
 
 /// Who causes waiting.
@@ -144,6 +218,17 @@ pub(crate) struct Quality {
     /// Per process, under a budget: see [`super::estimates`].
     #[serde(default)]
     pub(super) observed: Value,
+    pub(crate) perturbation: Option<Perturbation>,
+}
+
+/// What observing took.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Perturbation {
+    pub(crate) hits: u64,
+    pub(crate) records: u64,
+    pub(crate) record_bytes: u64,
+    pub(crate) cost_share: Option<f64>,
+    pub(crate) measured: bool,
 }
 
 impl Report {

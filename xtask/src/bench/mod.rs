@@ -11,6 +11,7 @@ mod build;
 mod child;
 mod estimates;
 mod growth;
+mod interference;
 mod interrupt;
 mod kinds;
 mod load;
@@ -55,6 +56,8 @@ enum Bench {
     Predict(predict::Args),
     /// How long it takes to begin to observe many processes, and to end.
     Attach(attach::Args),
+    /// What watching and recording take of a program's run time and caches, beside a recorder inside of it.
+    Interference(interference::Args),
 }
 
 /// Runs a benchmark.
@@ -70,5 +73,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Growth(args) => growth::run(args),
         Bench::Predict(args) => predict::run(args),
         Bench::Attach(args) => attach::run(args),
+        Bench::Interference(args) => interference::run(args),
     }
 }

@@ -30,6 +30,12 @@ pub(super) enum Mode {
     EntryPlacement,
     /// Every section recorded.
     AllEvents,
+    /// The clock counted in sections, and nothing else.
+    Clock,
+    /// Four events of the kernel's counted, beside the clock.
+    Counters,
+    /// The lock calls seen as calls of the C library as well.
+    Functions,
     /// No uprobes.
     FutexOnly,
     /// Probes in place, but every thread filtered out: what a probe costs that does nothing.
@@ -46,6 +52,9 @@ impl Mode {
             Self::PlainUprobes => "lockbpf --plain-uprobes",
             Self::EntryPlacement => "lockbpf --placement entry",
             Self::AllEvents => "lockbpf --all-events",
+            Self::Clock => "lockbpf --counters task-clock",
+            Self::Counters => "lockbpf --counters, 4 events more",
+            Self::Functions => "lockbpf --functions pthread",
             Self::FutexOnly => "lockbpf --futex-only",
             Self::Empty => "lockbpf --tid 1 (empty probes)",
             Self::Bpftrace => "bpftrace script",
@@ -63,6 +72,9 @@ impl Mode {
             Self::PlainUprobes => &["--plain-uprobes"],
             Self::EntryPlacement => &["--placement", "entry"],
             Self::AllEvents => &["--all-events"],
+            Self::Clock => &["--counters", "task-clock"],
+            Self::Counters => &["--counters", "page-faults,minor-faults,context-switches,cpu-migrations"],
+            Self::Functions => &["--functions", "pthread", "--counters", "task-clock"],
             Self::FutexOnly => &["--futex-only"],
             Self::Empty => &["--tid", "1"],
         }
@@ -93,7 +105,7 @@ impl Observers {
         let mut command = Command::new(&self.lockbpf.program);
         // The sums are over all locks, however few are listed.
         command.args(["--pid", &number, "--format", "json", "--top", "1"]).args(mode.options());
-        if mode != Mode::FutexOnly && mode != Mode::AllEvents {
+        if !matches!(mode, Mode::FutexOnly | Mode::AllEvents | Mode::Clock | Mode::Counters | Mode::Functions) {
             command.args(FULL);
         }
         Ok(command)

@@ -1,13 +1,13 @@
 //! What an uncontended lock/unlock pair costs, bare and observed in every mode, and where the time goes.
 
 use std::{
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
-use tempfile::TempDir;
 
 use super::{
     bpf_stats::BpfStats,
@@ -20,8 +20,17 @@ use crate::cc;
 
 const SOURCE: &str = include_str!("pairs.c");
 /// Modes of a round, in this order, with bare windows before each.
-const ROUND: [Mode; 6] =
-    [Mode::Full, Mode::EntryPlacement, Mode::PlainUprobes, Mode::AllEvents, Mode::FutexOnly, Mode::Empty];
+const ROUND: [Mode; 9] = [
+    Mode::Full,
+    Mode::EntryPlacement,
+    Mode::PlainUprobes,
+    Mode::AllEvents,
+    Mode::Clock,
+    Mode::Counters,
+    Mode::Functions,
+    Mode::FutexOnly,
+    Mode::Empty,
+];
 /// Windows of each visit.
 const WINDOWS: usize = 3;
 /// The first hits of a probe make pages private and storage for the thread: they are not measured.
@@ -136,9 +145,16 @@ impl Samples {
 
 /// A program that uses locks which nobody else wants.
 pub(super) struct Workload {
-    _dir: TempDir,
     pub(super) child: Child,
     window: Duration,
+}
+
+/// The program, built in this directory.
+///
+/// # Errors
+/// There is no C compiler, or it fails.
+pub(super) fn build(dir: &Path) -> Result<Command> {
+    Ok(Command::new(cc::compile_text(SOURCE, dir, "pairs", &["-pthread"])?))
 }
 
 impl Workload {
@@ -148,8 +164,15 @@ impl Workload {
     /// It cannot be compiled or started.
     pub(super) fn start(window: Duration) -> Result<Self> {
         let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
-        let program = cc::compile_text(SOURCE, dir.path(), "pairs", &["-pthread"])?;
-        Ok(Self { child: Child::start(&mut Command::new(program))?, _dir: dir, window })
+        Self::of(&mut build(dir.path())?, window)
+    }
+
+    /// Starts one that speaks the same way.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn of(program: &mut Command, window: Duration) -> Result<Self> {
+        Ok(Self { child: Child::start(program)?, window })
     }
 
     /// One window of uses, after a warm-up.

@@ -14,6 +14,10 @@ use super::{
 
 /// What an observed uncontended lock/unlock pair may take, ns.
 const PAIR_NS: f64 = 1500.0;
+/// What counting an event may add to a lock operation, ns.
+const EVENT_NS: f64 = 150.0;
+/// Events of [`Mode::Counters`], the clock included.
+const EVENTS: f64 = 5.0;
 /// How many times as much a pair with entry-placed probes must take.
 const PLACEMENT_GAIN: f64 = 20.0;
 /// The part of its throughput that a server must keep under the futex tier.
@@ -98,6 +102,19 @@ pub(super) fn on_pairs(pairs: &Pairs) -> Vec<Verdict> {
         let figure = "entry-placed probes cost so many times as much".to_owned();
         verdicts.push(Verdict::new(figure, Bound::AtLeast, PLACEMENT_GAIN, gain));
     }
+    if let Some(counters) = of_mode(&pairs.observed, Mode::Counters) {
+        let counters = counters.row.pair_cpu_ns;
+        // Two operations; the widest interval that both allow.
+        let each = |ns: f64| ns / 2.0 / EVENTS;
+        let cost = Spread {
+            median: each(counters.median - full.median),
+            low: each(counters.low - full.high),
+            high: each(counters.high - full.low),
+            samples: counters.samples.min(full.samples),
+        };
+        let figure = "ns that counting adds to an operation for each of five events".to_owned();
+        verdicts.push(Verdict::new(figure, Bound::AtMost, EVENT_NS, cost));
+    }
     verdicts
 }
 
@@ -129,6 +146,13 @@ pub(super) fn explain_pairs(pairs: &Pairs) -> Vec<String> {
                 entry / empty
             ));
         }
+    }
+    if let (Some(full), Some(clock), Some(all)) = (pair(Mode::Full), pair(Mode::Clock), pair(Mode::Counters)) {
+        lines.push(format!(
+            "counting the clock alone adds {:.0} ns to an operation, each further event {:.0}",
+            (clock - full) / 2.0,
+            (all - clock) / 2.0 / (EVENTS - 1.0)
+        ));
     }
     if let Some(programs) = pairs.programs {
         lines.push(format!(

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{build_ebpf, compile::Toolchain, fuzz, process, workspace};
+use crate::{build_ebpf, compile::Toolchain, fuzz, process, vm, workspace};
 
 mod packages;
 pub(crate) mod report;
@@ -27,7 +27,7 @@ const FUZZ_TIME: u64 = 20;
 /// Arguments of `test`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Install no Debian packages, do not recompile the eBPF objects, do not fuzz
+    /// Install no Debian packages, do not recompile the eBPF objects, do not fuzz, boot no other kernel
     #[arg(long)]
     quick: bool,
 }
@@ -71,6 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     });
     report.run("fuzzing", || if args.quick { Ok(Outcome::skipped("--quick")) } else { fuzz::step(FUZZ_TIME) });
     report.run("integration tests", integration_tests);
+    report.run("an older kernel", || if args.quick { Ok(Outcome::skipped("--quick")) } else { vm::few() });
     report.run("eBPF objects", || ebpf_objects(args.quick));
     report.write(&packages::missing_reasons(), &mut io::stdout())
 }

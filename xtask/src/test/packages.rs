@@ -8,14 +8,14 @@ use crate::{install, workspace};
 /// A package that the tests use.
 struct Need {
     package: &'static str,
-    /// A program of the package, by which it is recognised however it was installed.
+    /// A program of the package, by which it is recognised however it was installed; or the whole path of another file.
     program: &'static str,
     why: &'static str,
     /// Tests whose names contain this cannot run without the package.
     tests: &'static str,
 }
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 14] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -33,6 +33,12 @@ const NEEDS: [Need; 13] = [
     Need { package: "binutils", program: "strip", why: "makes a program without symbols", tests: "stripped" },
     Need { package: "g++", program: "c++", why: "compiles libFuzzer", tests: "fuzz" },
     Need { package: "g++", program: "c++", why: "compiles the workloads in C++", tests: "cpp" },
+    Need {
+        package: "libabsl-dev",
+        program: "/usr/include/absl/synchronization/mutex.h",
+        why: "locks of a library's own to observe",
+        tests: "abseil",
+    },
     Need {
         package: "musl-tools",
         program: "musl-gcc",

@@ -8,8 +8,11 @@ use std::{
 use anyhow::{Context as _, Result};
 use vm_tests::expectation::Expectation;
 
-use super::{Found, cache::Cache};
-use crate::apt::{Apt, Suite};
+use super::{Found, cache::Cache, platform::Platform};
+use crate::{
+    apt::{Apt, Suite},
+    arch::Arch,
+};
 
 /// A distribution that a kernel comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ enum Origin {
 pub(crate) struct Kernel {
     /// As the command line has it.
     pub(crate) name: &'static str,
+    /// What it runs on.
+    pub(crate) arch: Arch,
     /// How lockbpf must behave on it.
     pub(crate) expectation: Expectation,
     origin: Origin,
@@ -31,10 +36,11 @@ pub(crate) struct Kernel {
 }
 
 /// Every kernel, oldest first: the last one too old, the oldest supported one, those of Debian's releases, the newest.
-pub(crate) const KERNELS: [Kernel; 5] = [
+pub(crate) const KERNELS: [Kernel; 7] = [
     debian("5.10", Expectation::Refused, "bullseye", "linux-image-5.10."),
     Kernel {
         name: "5.15",
+        arch: Arch::X86_64,
         expectation: Expectation::PerfEvents,
         origin: Origin::Ubuntu,
         suite: "jammy",
@@ -44,10 +50,17 @@ pub(crate) const KERNELS: [Kernel; 5] = [
     debian("6.12", Expectation::PerfEvents, "trixie", "linux-image-6.12."),
     // Newer images are split, and the kernel itself is in this package.
     debian("newest", Expectation::Sessions, "trixie-backports", "linux-binary-"),
+    on_aarch64(debian("6.1", Expectation::PerfEvents, "bookworm", "linux-image-6.1.")),
+    on_aarch64(debian("6.12", Expectation::PerfEvents, "trixie", "linux-image-6.12.")),
 ];
 
 const fn debian(name: &'static str, expectation: Expectation, suite: &'static str, prefix: &'static str) -> Kernel {
-    Kernel { name, expectation, origin: Origin::Debian, suite, package: (prefix, "-cloud-amd64") }
+    let package = (prefix, "-cloud-amd64");
+    Kernel { name, arch: Arch::X86_64, expectation, origin: Origin::Debian, suite, package }
+}
+
+const fn on_aarch64(kernel: Kernel) -> Kernel {
+    Kernel { arch: Arch::Aarch64, package: (kernel.package.0, "-cloud-arm64"), ..kernel }
 }
 
 const UBUNTU: &str = "http://archive.ubuntu.com/ubuntu";
@@ -62,7 +75,7 @@ impl Kernel {
     /// # Errors
     /// The suite has no such kernel, or the cache cannot be written to.
     pub(crate) fn image(&self, cache: &Cache) -> Result<Found<PathBuf>> {
-        let kept = format!("kernels/{}", self.name);
+        let kept = format!("kernels/{}/{}", self.arch.name(), self.name);
         if let Ok(image) = image_in(&cache.path(&kept)) {
             return Ok(Found::Here(image));
         }
@@ -87,15 +100,15 @@ impl Kernel {
     }
 
     fn apt(&self, scratch: &Path) -> Result<Apt> {
-        let machine = Apt::of_machine(scratch)?;
+        let mirror = Apt::of_machine(scratch)?.mirror()?;
+        let architecture = Some(Platform::of(self.arch).debian);
         match self.origin {
-            Origin::Debian => Apt::of_suite(&Suite::debian(&machine.mirror()?, self.suite), scratch),
+            Origin::Debian => Apt::of_suite(&Suite { architecture, ..Suite::debian(&mirror, self.suite) }, scratch),
             Origin::Ubuntu => {
                 let keys = scratch.join("keys");
-                let mirror = machine.mirror()?;
                 Apt::of_suite(&Suite::debian(&mirror, KEYS_SUITE), scratch)?.unpack(UBUNTU_KEYS.0, &keys)?;
                 let keyring = &keys.join(UBUNTU_KEYS.1);
-                Apt::of_suite(&Suite { mirror: UBUNTU, name: self.suite, keyring }, scratch)
+                Apt::of_suite(&Suite { mirror: UBUNTU, name: self.suite, keyring, architecture }, scratch)
             }
         }
     }
@@ -147,6 +160,10 @@ mod tests {
         ];
         let newest = kernel("newest").newest(names.map(str::to_owned).to_vec());
         assert_eq!(newest.as_deref(), Some("linux-binary-7.10.1+deb13-cloud-amd64"));
+        let arm = KERNELS.iter().find(|kernel| kernel.name == "6.1" && kernel.arch == Arch::Aarch64).unwrap();
+        let names = ["linux-image-6.1.0-9-cloud-amd64", "linux-image-6.1.0-8-cloud-arm64", "linux-image-6.1.0-9-arm64"];
+        let newest = arm.newest(names.map(str::to_owned).to_vec());
+        assert_eq!(newest.as_deref(), Some("linux-image-6.1.0-8-cloud-arm64"));
         assert_eq!(kernel("6.1").newest(vec!["linux-image-6.12.1-cloud-amd64".into()]), None);
     }
 

@@ -1,12 +1,16 @@
 //! `cargo xtask vm-test`: boots other kernels in virtual machines and runs lockbpf's core tests in them.
 
-use std::{fs, io, path::PathBuf, process::ExitCode, time::Duration};
+use std::{env::consts, fs, io, path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::builder::PossibleValuesParser;
-use vm_tests::event::Event;
+use vm_tests::{
+    event::Event,
+    plan::{Plan, Selection},
+};
 
 use crate::{
+    arch::Arch,
     test::{
         report::Report,
         step::{Outcome, Verdict},
@@ -20,17 +24,22 @@ mod cpio;
 mod kernel;
 mod machine;
 mod payload;
+mod platform;
 mod qemu;
+mod toolchain;
 mod verdict;
 
 use cache::Cache;
 use kernel::{KERNELS, Kernel};
 use machine::Limits;
+use platform::Platform;
 use qemu::{Boot, Qemu};
+use toolchain::Toolchain;
 
 /// Boots that do not get to the init are repeated, for emulators crash; anything later is a result.
 const BOOTS: u32 = 3;
-const LIMITS: Limits = Limits { boot: Duration::from_secs(60), whole: Duration::from_secs(180) };
+/// Emulated processors that count instructions take turns on one of this machine's.
+const LIMITS: Limits = Limits { boot: Duration::from_secs(120), whole: Duration::from_secs(15 * 60) };
 
 /// Arguments of `vm-test`.
 #[derive(clap::Args)]
@@ -38,6 +47,9 @@ pub(crate) struct Args {
     /// Boot this kernel only (repeatable)
     #[arg(long, value_name = "KERNEL", value_parser = PossibleValuesParser::new(KERNELS.map(|kernel| kernel.name)))]
     kernel: Vec<String>,
+    /// Emulate machines of this architecture only (repeatable)
+    #[arg(long, value_name = "ARCH", value_parser = PossibleValuesParser::new(Arch::ALL.map(Arch::name)))]
+    arch: Vec<String>,
 }
 
 /// Something that this machine or the network may not have.
@@ -51,35 +63,97 @@ pub(crate) enum Found<T> {
 /// Runs the tests in each kernel asked for, or in all of them; succeeds if none failed.
 ///
 /// # Errors
-/// Standard output cannot be written to.
+/// There is no such kernel for the architecture, or standard output cannot be written to.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let among = |names: &[String], name| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let wanted = |kernel: &&Kernel| among(&args.kernel, kernel.name) && among(&args.arch, kernel.arch.name());
+    let kernels: Vec<&Kernel> = KERNELS.iter().filter(wanted).collect();
+    ensure!(!kernels.is_empty(), "no kernel {} is known for {}", args.kernel.join(" or "), args.arch.join(" or "));
     let mut report = Report::default();
-    let wanted = |kernel: &&Kernel| args.kernel.is_empty() || args.kernel.iter().any(|name| name == kernel.name);
-    add_to(&mut report, KERNELS.iter().filter(wanted));
+    for arch in Arch::ALL {
+        let mut bench = None;
+        for kernel in kernels.iter().filter(|kernel| kernel.arch == arch) {
+            for task in Task::all(kernel) {
+                report.run(&task.name(), || perform(&task, &mut bench));
+            }
+        }
+    }
     report.write(&[], &mut io::stdout())
 }
 
-/// Adds a step for each kernel.
-fn add_to<'a>(report: &mut Report, kernels: impl Iterator<Item = &'a Kernel>) {
-    let mut bench = None;
-    for kernel in kernels {
-        report.run(&format!("kernel {}", kernel.name), || {
-            if cfg!(not(target_arch = "x86_64")) {
-                return Ok(Outcome::skipped("the kernels are for x86_64, and this machine is not"));
-            }
-            let bench = match &mut bench {
-                Some(bench) => bench,
-                none => match Bench::set_up()? {
-                    Found::Here(ready) => none.insert(ready),
-                    Found::Unavailable(reason) => return Ok(Outcome::unavailable(format!("no QEMU: {reason:#}"))),
-                },
-            };
-            bench.test(kernel)
-        });
+/// A few tests in one kernel, for every change.
+///
+/// # Errors
+/// The cache or the target folder cannot be written to, or something does not compile.
+pub(crate) fn few() -> Result<Outcome> {
+    let kernel = KERNELS.iter().find(|kernel| kernel.name == FEW && kernel.arch == Arch::X86_64);
+    let kernel = kernel.context("no kernel for a few tests")?;
+    perform(&Task { kernel, selection: Selection::Few, cpus: 2, shift: None }, &mut None)
+}
+
+/// The kernel of the [few] tests.
+const FEW: &str = "6.1";
+
+/// A machine to be run.
+struct Task<'a> {
+    kernel: &'a Kernel,
+    selection: Selection,
+    cpus: u32,
+    /// The binary logarithm of the cycles that an instruction takes, if it is a fixed number.
+    shift: Option<u32>,
+}
+
+impl<'a> Task<'a> {
+    /// All that a kernel is tested by.
+    fn all(kernel: &'a Kernel) -> Vec<Self> {
+        let task = |selection, cpus, shift| Self { kernel, selection, cpus, shift };
+        match kernel.arch {
+            Arch::X86_64 => vec![task(Selection::All, 2, None)],
+            // QEMU's counters are the machine's: on each CPU they count what all execute.
+            Arch::Aarch64 => vec![
+                task(Selection::Core, 2, Some(0)),
+                task(Selection::Counters, 1, Some(0)),
+                task(Selection::Counters, 1, Some(1)),
+            ],
+        }
+    }
+
+    fn name(&self) -> String {
+        let kernel = format!("kernel {}, {}", self.kernel.name, self.kernel.arch.name());
+        match (self.selection, self.shift) {
+            (Selection::Counters, Some(shift)) => format!("{kernel}, counters at {} cycles an instruction", 1 << shift),
+            _ => kernel,
+        }
+    }
+
+    /// Of the files that it writes.
+    fn file_name(&self) -> String {
+        let shift = self.shift.map(|shift| format!("-{shift}")).unwrap_or_default();
+        format!("{}-{}-{}cpu{shift}", self.kernel.arch.name(), self.kernel.name, self.cpus)
+    }
+
+    fn plan(&self) -> Plan {
+        let Self { kernel, selection, shift, .. } = *self;
+        Plan { expectation: kernel.expectation, selection, cycles_per_instruction: shift.map(|shift| 1 << shift) }
     }
 }
 
-/// What every machine needs.
+/// Runs the machine, with what machines of its architecture need, which is set up for the first one.
+fn perform(task: &Task, bench: &mut Option<Bench>) -> Result<Outcome> {
+    if consts::ARCH != "x86_64" {
+        return Ok(Outcome::skipped(format!("QEMU is set up on x86_64 only, and this machine is {}", consts::ARCH)));
+    }
+    let bench = match bench {
+        Some(bench) => bench,
+        none => match Bench::set_up(task.kernel.arch)? {
+            Found::Here(ready) => none.insert(ready),
+            Found::Unavailable(reason) => return Ok(Outcome::unavailable(format!("{reason:#}"))),
+        },
+    };
+    bench.test(task)
+}
+
+/// What every machine of an architecture needs.
 struct Bench {
     cache: Cache,
     qemu: Qemu,
@@ -89,31 +163,36 @@ struct Bench {
 }
 
 impl Bench {
-    fn set_up() -> Result<Found<Self>> {
+    fn set_up(arch: Arch) -> Result<Found<Self>> {
         let cache = Cache::open()?;
-        let qemu = match Qemu::find(&cache)? {
+        let qemu = match Qemu::find(&cache, Platform::of(arch))? {
             Found::Here(qemu) => qemu,
-            Found::Unavailable(reason) => return Ok(Found::Unavailable(reason)),
+            Found::Unavailable(reason) => return Ok(Found::Unavailable(reason.context("no QEMU"))),
+        };
+        let toolchain = match Toolchain::find(arch)? {
+            Found::Here(toolchain) => toolchain,
+            Found::Unavailable(reason) => return Ok(Found::Unavailable(reason.context("no compilers"))),
         };
         let dir = workspace::root().join("target/vm-test");
         fs::create_dir_all(&dir).with_context(|| format!("failed to create {}", dir.display()))?;
-        let initramfs = dir.join("initramfs.cpio");
-        payload::write(&initramfs)?;
+        let initramfs = dir.join(format!("{}.initramfs", arch.name()));
+        payload::write(toolchain, &initramfs)?;
         Ok(Found::Here(Self { cache, qemu, initramfs, dir }))
     }
 
-    fn test(&self, kernel: &Kernel) -> Result<Outcome> {
-        let image = match kernel.image(&self.cache)? {
+    fn test(&self, task: &Task) -> Result<Outcome> {
+        let image = match task.kernel.image(&self.cache)? {
             Found::Here(image) => image,
             Found::Unavailable(reason) => return Ok(Outcome::unavailable(format!("no kernel: {reason:#}"))),
         };
-        let console = self.dir.join(format!("{}.console", kernel.name));
-        let results = self.dir.join(format!("{}.results", kernel.name));
-        let argument = kernel.expectation.to_string();
+        let file = |end| self.dir.join(format!("{}.{end}", task.file_name()));
+        let (console, results) = (file("console"), file("results"));
         let boot = Boot {
             kernel: &image,
             initramfs: &self.initramfs,
-            argument: &argument,
+            arguments: &task.plan().to_string(),
+            cpus: task.cpus,
+            shift: task.shift,
             console: &console,
             results: &results,
         };
@@ -141,9 +220,12 @@ impl Bench {
 fn show(event: &Event) {
     match event {
         Event::Init { kernel } => eprintln!("booted {kernel}"),
-        Event::End { test, took_ms, failure: None } => eprintln!("  ok    {test} ({took_ms} ms)"),
-        Event::End { test, took_ms, failure: Some(reason) } => {
+        Event::End { test, took_ms, failure: Some(reason), .. } => {
             eprintln!("  FAIL  {test} ({took_ms} ms): {}", console::shortened(reason));
+        }
+        Event::End { test, took_ms, failure: None, figures } => {
+            let figures = figures.as_ref().map(|figures| format!(": {figures}")).unwrap_or_default();
+            eprintln!("  ok    {test} ({took_ms} ms){figures}");
         }
         Event::Begin { .. } | Event::Done { .. } => {}
     }

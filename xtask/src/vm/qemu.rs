@@ -4,25 +4,23 @@ use std::{ffi::OsString, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{Found, cache::Cache};
+use super::{Found, cache::Cache, platform::Platform};
 use crate::{
     apt::{Apt, Suite},
     process, workspace,
 };
 
-const PROGRAM: &str = "qemu-system-x86_64";
-/// Known to be good. Debian 12's 7.2 crashes one boot in five of a 6.12 kernel, and calls that a success.
+/// Known to be good. Debian 12's 7.2 crashes one boot in five of a 6.12 kernel, and calls that a success; and its ARM machine
+/// has no second serial port.
 const GOOD_VERSION: u32 = 10;
-/// Debian's package, and the release that has a good one.
-const PACKAGE: &str = "qemu-system-x86";
+/// The release of Debian that has a good one.
 const SUITE: &str = "trixie";
-/// Where a private copy is in the cache.
-const KEPT: &str = "qemu-trixie";
 /// How long QEMU may take to tell its version.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A QEMU that can be run.
 pub(crate) struct Qemu {
+    platform: &'static Platform,
     /// The words that start it.
     words: Vec<OsString>,
 }
@@ -33,8 +31,12 @@ pub(crate) struct Boot<'a> {
     pub(crate) kernel: &'a Path,
     /// The archive that it unpacks as its file system.
     pub(crate) initramfs: &'a Path,
-    /// The argument of the init.
-    pub(crate) argument: &'a str,
+    /// The arguments of the init.
+    pub(crate) arguments: &'a str,
+    /// How many CPUs.
+    pub(crate) cpus: u32,
+    /// The binary logarithm of the ns that an instruction takes, on a processor that counts instructions; `None`: as fast as it goes.
+    pub(crate) shift: Option<u32>,
     /// Receives what the kernel says.
     pub(crate) console: &'a Path,
     /// Receives the results.
@@ -42,45 +44,46 @@ pub(crate) struct Boot<'a> {
 }
 
 impl Qemu {
-    /// Finds a QEMU, or downloads one.
+    /// Finds a QEMU that emulates this, or downloads one.
     ///
     /// # Errors
     /// The cache cannot be written to, or what was downloaded does not run.
-    pub(crate) fn find(cache: &Cache) -> Result<Found<Self>> {
-        if let Some(program) = workspace::find_program(PROGRAM) {
-            let own = Self { words: vec![program.into()] };
+    pub(crate) fn find(cache: &Cache, platform: &'static Platform) -> Result<Found<Self>> {
+        if let Some(program) = workspace::find_program(platform.qemu) {
+            let own = Self { platform, words: vec![program.into()] };
             if own.version().is_ok_and(|version| version >= GOOD_VERSION) {
                 return Ok(Found::Here(own));
             }
         }
-        let kept = cache.path(KEPT);
+        let name = format!("{}-{SUITE}", platform.package.0);
+        let kept = cache.path(&name);
         if !kept.is_dir() {
             let scratch = cache.scratch()?;
             let tree = scratch.path().join("tree");
-            if let Err(reason) = download(scratch.path(), &tree) {
+            if let Err(reason) = download(platform, scratch.path(), &tree) {
                 return Ok(Found::Unavailable(reason));
             }
             // Not kept if it does not run.
-            Self::in_tree(&tree)?.version()?;
-            cache.keep(&tree, KEPT)?;
+            Self::in_tree(platform, &tree)?.version()?;
+            cache.keep(&tree, &name)?;
         }
-        let private = Self::in_tree(&kept)?;
+        let private = Self::in_tree(platform, &kept)?;
         let version = private.version()?;
         ensure!(version >= GOOD_VERSION, "{} holds QEMU {version}, which is too old", kept.display());
         Ok(Found::Here(private))
     }
 
     /// The QEMU in a tree of unpacked packages, run with the tree's own C library.
-    fn in_tree(tree: &Path) -> Result<Self> {
+    fn in_tree(platform: &'static Platform, tree: &Path) -> Result<Self> {
         let libraries = tree.join("usr/lib/x86_64-linux-gnu");
         let loader = libraries.join("ld-linux-x86-64.so.2");
         ensure!(loader.is_file(), "no {}", loader.display());
         let mut words: Vec<OsString> = vec![loader.into(), "--library-path".into(), libraries.into()];
-        words.push(tree.join("usr/bin").join(PROGRAM).into());
+        words.push(tree.join("usr/bin").join(platform.qemu).into());
         for data in ["usr/share/qemu", "usr/share/seabios"] {
             words.extend(["-L".into(), tree.join(data).into()]);
         }
-        Ok(Self { words })
+        Ok(Self { platform, words })
     }
 
     fn command(&self) -> Result<Command> {
@@ -100,13 +103,15 @@ impl Qemu {
     /// nothing.
     pub(crate) fn boot(&self, boot: &Boot) -> Result<Command> {
         let mut command = self.command()?;
-        // Emulated in software: that /dev/kvm opens does not mean that it can run these kernels.
-        command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024"]);
+        command.args(self.platform.options).args(["-smp", &boot.cpus.to_string()]);
+        if let Some(shift) = boot.shift {
+            command.args(["-icount", &format!("shift={shift}")]);
+        }
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initramfs);
         // A kernel that is broken ends the machine at once.
-        let kernel = "console=ttyS0 quiet oops=panic panic=-1";
-        command.args(["-append", &format!("{kernel} -- {}", boot.argument)]);
+        let kernel = format!("console={} quiet oops=panic panic=-1", self.platform.console);
+        command.args(["-append", &format!("{kernel} -- {}", boot.arguments)]);
         for file in [boot.console, boot.results] {
             let mut port = OsString::from("file:");
             port.push(file);
@@ -116,11 +121,12 @@ impl Qemu {
     }
 }
 
-fn download(scratch: &Path, tree: &Path) -> Result<()> {
+fn download(platform: &Platform, scratch: &Path, tree: &Path) -> Result<()> {
     let mirror = Apt::of_machine(scratch)?.mirror()?;
     let apt = Apt::of_suite(&Suite::debian(&mirror, SUITE), scratch)?;
-    eprintln!("downloading {PACKAGE} of Debian {SUITE} and the libraries that it needs (about 40 MB)");
-    apt.unpack_with_dependencies(PACKAGE, tree)
+    let (package, size) = platform.package;
+    eprintln!("downloading {package} of Debian {SUITE} and the libraries that it needs (about {size} MB)");
+    apt.unpack_with_dependencies(package, tree)
 }
 
 /// The major version in `QEMU emulator version 10.0.13 (Debian …)`.

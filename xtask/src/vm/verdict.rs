@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn end(test: &str, failure: Option<&str>) -> Event {
-        Event::End { test: test.into(), took_ms: 1, failure: failure.map(str::to_owned) }
+        Event::End { test: test.into(), took_ms: 1, failure: failure.map(str::to_owned), figures: None }
     }
 
     fn fails_with(log: &Log, reason: &str) {

@@ -4,9 +4,9 @@
 //! A return probe would crash the program, since Go moves its stacks: the end of a function is probed at its own instructions.
 //! Nothing is probed that does not look exactly as Go's compiler makes it.
 
-mod exits;
 mod functions;
 
+use super::exits;
 use super::probe_table::Function;
 use super::prologue::{self, Arch, Cost, Placement, Reason};
 use super::target::{Site, Unusable};
@@ -123,7 +123,12 @@ impl<'d> Body<'d> {
 
     fn exits(&self, function: &Function) -> Option<Vec<Site>> {
         let exits = exits::of(self.arch, self.code, self.vaddr)?;
+        // Go never ends a function by a jump to another.
+        if exits.ends.is_empty() {
+            return None;
+        }
         exits
+            .ends
             .into_iter()
             .map(|exit| {
                 let cost = if exit.emulated { Cost::Emulated } else { Cost::SingleStepped };

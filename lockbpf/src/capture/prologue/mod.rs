@@ -92,6 +92,14 @@ pub enum Reason {
     IndirectJump,
     /// The branch that tells how the locked instruction before it went, which itself cannot be probed.
     AfterLocked,
+    /// The first emulated instruction after a loop that ends once it has changed the lock.
+    AfterLoop,
+    /// The branches of such a loop that tell how it went.
+    LoopExit,
+    /// The call of the function that this one is a wrapper of.
+    Call,
+    /// Past the entry: the first emulated instruction, whatever was done before.
+    Early,
     /// Entry: how far the function extends is not known, so such jumps cannot be ruled out.
     ExtentUnknown,
     /// The function's end.
@@ -112,6 +120,10 @@ impl fmt::Display for Reason {
             Self::JumpedInto => "the cheaper site is in a loop",
             Self::IndirectJump => "an indirect jump might lead to the cheaper site",
             Self::AfterLocked => "the first instruction is locked and cannot be probed, this one tells how it went",
+            Self::AfterLoop => "past the loop that changes the lock, which each success leaves once",
+            Self::LoopExit => "leaves the loop that changes the lock, by failing or by succeeding",
+            Self::Call => "the call inside, arguments as at the entry",
+            Self::Early => "first emulated instruction, arguments aside",
             Self::ExtentUnknown => "the function's extent is not known",
             Self::Return => "the function's end",
         })
@@ -155,12 +167,55 @@ pub fn place(arch: Arch, code: &[u8], vaddr: u64, args: usize) -> Placement {
     }
 }
 
+/// The cheapest place in a function to see that it was called, for whoever needs no arguments, and how far the stack pointer is below
+/// the return address there, bytes. A return probe cannot be placed there.
+#[must_use]
+pub fn place_early(arch: Arch, code: &[u8], vaddr: u64) -> (Placement, u64) {
+    let usual = place(arch, code, vaddr, 0);
+    if arch != Arch::X86_64 || usual.cost == Cost::Emulated {
+        return (usual, 0);
+    }
+    match x86::early(code, vaddr) {
+        Some((site, frame)) if x86::obstacle(code, vaddr, site).is_none() => {
+            (at(arch, code, vaddr, site, Reason::Early), frame)
+        }
+        _ => (usual, 0),
+    }
+}
+
 /// The branch right after a function's first instruction, if that is a locked one and the branch tells how it went; where not even
 /// the entry could be probed. Only x86_64 has such functions.
 #[must_use]
 pub fn after_locked(arch: Arch, code: &[u8], vaddr: u64) -> Option<Placement> {
     let site = if arch == Arch::X86_64 { x86::after_locked(code, vaddr)? } else { return None };
     Some(at(arch, code, vaddr, site, Reason::AfterLocked))
+}
+
+/// The first emulated instruction past the loop in which a function without locks of its own changes a word, by a locked
+/// instruction that may have to be repeated: each call that succeeds gets there once, one that fails never. Only where the entry
+/// would be dearer; only on x86_64.
+#[must_use]
+pub fn after_loop(arch: Arch, code: &[u8], vaddr: u64) -> Option<Placement> {
+    let site = if arch == Arch::X86_64 { x86::after_loop(code, vaddr)? } else { return None };
+    Some(at(arch, code, vaddr, site, Reason::AfterLoop))
+}
+
+/// Where such a function, if it may fail at one place, is left by failing and by succeeding: two conditional branches, each with the
+/// condition, of the processor's, under which it is left. Only on x86_64.
+#[must_use]
+pub fn loop_exits(arch: Arch, code: &[u8], vaddr: u64) -> Option<[(Placement, u8); 2]> {
+    let [fails, repeats] = if arch == Arch::X86_64 { x86::loop_exits(code, vaddr)? } else { return None };
+    let exit = |(site, condition)| (at(arch, code, vaddr, site, Reason::LoopExit), condition);
+    let not = |(site, condition)| (site, condition ^ 1);
+    Some([exit(fails), exit(not(repeats))])
+}
+
+/// The call in a function that does little but call another with the same first argument, and how far the stack pointer is below
+/// the return address there, bytes. Only on x86_64: elsewhere the return address is in a register.
+#[must_use]
+pub fn at_call(arch: Arch, code: &[u8], vaddr: u64) -> Option<(Placement, u16)> {
+    let (site, frame) = if arch == Arch::X86_64 { x86::call(code, vaddr)? } else { return None };
+    Some((at(arch, code, vaddr, site, Reason::Call), frame))
 }
 
 /// Whether the kernel refuses a probe on the first instruction of this code.
@@ -199,6 +254,20 @@ mod tests {
         for (target, repeats) in [(0x1000, false), (0x1001, true), (0x100e, true), (0x100f, false), (0xfff, false)] {
             assert_eq!(lands_on_line(target, 0x1000, 14), repeats, "{target:#x}");
         }
+    }
+
+    #[test]
+    fn a_call_is_seen_where_the_stack_has_moved() {
+        // sub $0xd8,%rsp; mov %rdi,0x8(%rsp); je; ret
+        let code = [0x48, 0x81, 0xec, 0xd8, 0, 0, 0, 0x48, 0x89, 0x7c, 0x24, 0x08, 0x74, 0x00, 0xc3];
+        let (placement, frame) = place_early(Arch::X86_64, &code, 0x1000);
+        assert_eq!((placement.offset, placement.cost, frame), (12, Cost::Emulated, 0xd8));
+        // and $-16,%rsp; je: by how much it moves is not known.
+        let code = [0x48, 0x83, 0xe4, 0xf0, 0x74, 0x00, 0xc3];
+        let (placement, frame) = place_early(Arch::X86_64, &code, 0x1000);
+        assert_eq!((placement.offset, placement.cost, frame), (0, Cost::SingleStepped, 0));
+        // push: as it always was.
+        assert_eq!(place_early(Arch::X86_64, &[0x55, 0xc3], 0x1000).1, 0);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::{Reason, lands_on_line};
 use iced_x86::{
-    Decoder, DecoderOptions, FastFormatter, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind,
-    Register,
+    Decoder, DecoderOptions, FastFormatter, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
 };
 
 /// Argument registers in the System V order.
@@ -31,6 +31,32 @@ pub(super) fn candidate(code: &[u8], vaddr: u64, args: usize) -> Result<usize, R
         }
     }
     Err(Reason::NoneEmulated)
+}
+
+/// Offset of the first emulated instruction of the straight line that every call runs through, whatever comes before it but calls, and
+/// how far the stack pointer is below the return address there.
+pub(super) fn early(code: &[u8], vaddr: u64) -> Option<(usize, u64)> {
+    let mut decoder = decoder(code, vaddr);
+    let mut facts = InstructionInfoFactory::new();
+    let mut frame = 0u64;
+    while decoder.can_decode() {
+        let start = decoder.position();
+        let instruction = decoder.decode();
+        if emulated(code.get(start..decoder.position())?) {
+            return Some((start, frame));
+        }
+        if instruction.is_invalid() || instruction.flow_control() != FlowControl::Next {
+            return None;
+        }
+        let registers = facts.info(&instruction).used_registers().iter();
+        if !registers.clone().any(|r| writes(r.access()) && r.register().full_register() == Register::RSP) {
+            continue;
+        }
+        let taken = instruction.mnemonic() == Mnemonic::Sub
+            && matches!(instruction.op1_kind(), OpKind::Immediate8to64 | OpKind::Immediate32to64);
+        frame = frame.checked_add(taken.then(|| instruction.immediate(1)).filter(|&bytes| bytes < 1 << 20)?)?;
+    }
+    None
 }
 
 /// Why a probe after this instruction would not see what one at the entry sees, if so.
@@ -105,6 +131,121 @@ pub(super) fn after_locked(code: &[u8], vaddr: u64) -> Option<usize> {
     (tells && emulated(code.get(start..decoder.position())?)).then_some(start)
 }
 
+/// A function that changes a word by the only locked instruction in it, which it may have to repeat; what it may do before keeps
+/// the stack pointer and the first argument as at the entry.
+struct Loop {
+    all: Vec<Instruction>,
+    /// Index of the branch right after the locked instruction, back into the loop; not taken after a success.
+    repeats: usize,
+    /// Address of the loop's first instruction.
+    head: u64,
+}
+
+impl Loop {
+    fn of(code: &[u8], vaddr: u64) -> Option<Self> {
+        let all: Vec<Instruction> = decoder(code, vaddr).iter().collect();
+        let mut locked = all.iter().enumerate().filter(|(_, instruction)| instruction.has_lock_prefix());
+        let (at, changes) = locked.next().filter(|_| locked.next().is_none())?;
+        let repeats = all.get(at + 1)?;
+        let head = repeats.near_branch_target();
+        let again = repeats.flow_control() == FlowControl::ConditionalBranch && (vaddr..=changes.ip()).contains(&head);
+        let mut facts = InstructionInfoFactory::new();
+        let keeps = |instruction: &Instruction| {
+            let registers = facts.info(instruction).used_registers().iter();
+            let mut written = registers.filter(|r| writes(r.access())).map(|r| r.register().full_register());
+            !written.any(|register| register == Register::RDI || register == Register::RSP)
+        };
+        let odd = |i: &Instruction| i.is_invalid() || i.flow_control() == FlowControl::IndirectBranch;
+        (again && all.get(..=at)?.iter().all(keeps) && !all.iter().any(odd)).then_some(Self {
+            repeats: at + 1,
+            head,
+            all,
+        })
+    }
+
+    /// Whether a branch leads onto the line between these addresses, both included.
+    fn is_entered(&self, from: u64, to: u64) -> bool {
+        self.all.iter().filter_map(branches).any(|target| (from..=to).contains(&target))
+    }
+}
+
+/// Offset of an instruction that the kernel emulates.
+fn emulated_at(instruction: &Instruction, code: &[u8], vaddr: u64) -> Option<usize> {
+    let start = usize::try_from(instruction.ip().wrapping_sub(vaddr)).ok()?;
+    emulated(code.get(start..start + instruction.len())?).then_some(start)
+}
+
+/// Offset of the first emulated instruction past the function's loop, if no other way leads to it.
+pub(super) fn after_loop(code: &[u8], vaddr: u64) -> Option<usize> {
+    let lock_loop = Loop::of(code, vaddr)?;
+    let begin = lock_loop.all.get(lock_loop.repeats)?.next_ip();
+    let mut facts = InstructionInfoFactory::new();
+    for instruction in lock_loop.all.get(lock_loop.repeats + 1..)? {
+        if let Some(site) = emulated_at(instruction, code, vaddr) {
+            return (!lock_loop.is_entered(begin, instruction.ip())).then_some(site);
+        }
+        if disturbs(instruction, &mut facts, 1).is_some() {
+            return None;
+        }
+    }
+    None
+}
+
+/// The branch by which a function gives up in its loop, if taken, and the one that tells its success, if not taken; each with the
+/// last four bits of its opcode.
+pub(super) fn loop_exits(code: &[u8], vaddr: u64) -> Option<[(usize, u8); 2]> {
+    let lock_loop = Loop::of(code, vaddr)?;
+    let repeats = lock_loop.all.get(lock_loop.repeats)?;
+    let before = lock_loop.all.get(..lock_loop.repeats)?.iter();
+    let mut branches_before = before.filter(|i| branches(i).is_some());
+    let gives_up = branches_before.next().filter(|_| branches_before.next().is_none())?;
+    let in_loop = gives_up.flow_control() == FlowControl::ConditionalBranch && gives_up.ip() >= lock_loop.head;
+    // What it does then must not lead back: a call would give up, and then try again.
+    let leaves = gives_up.near_branch_target() > repeats.ip();
+    let comes_back =
+        lock_loop.all.get(lock_loop.repeats + 1..)?.iter().filter_map(branches).any(|to| to <= repeats.ip());
+    let exit = |instruction| {
+        let at = emulated_at(instruction, code, vaddr)?;
+        let opcode = match code.get(at..at + 2)? {
+            [0x0f, opcode] | [opcode, _] => opcode & 0xf,
+            _ => return None,
+        };
+        Some((at, opcode))
+    };
+    if !in_loop || !leaves || comes_back { None } else { Some([exit(gives_up)?, exit(repeats)?]) }
+}
+
+/// Offset of the first call, and by how many bytes the stack pointer has been moved by then, if nothing else has happened but what
+/// prepares it.
+pub(super) fn call(code: &[u8], vaddr: u64) -> Option<(usize, u16)> {
+    let mut decoder = decoder(code, vaddr);
+    let mut facts = InstructionInfoFactory::new();
+    let mut frame = 0u16;
+    while decoder.can_decode() {
+        let start = decoder.position();
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return None;
+        }
+        if emulated(code.get(start..decoder.position())?) {
+            let is_call = instruction.flow_control() == FlowControl::Call;
+            return (is_call && obstacle(code, vaddr, start).is_none()).then_some((start, frame));
+        }
+        if instruction.mnemonic() == Mnemonic::Sub && instruction.op0_register() == Register::RSP {
+            frame = frame.checked_add(u16::try_from(instruction.try_immediate(1).ok()?).ok()?)?;
+        } else if disturbs(&instruction, &mut facts, 1).is_some() {
+            return None;
+        }
+    }
+    None
+}
+
+/// Where a direct branch or call leads.
+fn branches(instruction: &Instruction) -> Option<u64> {
+    matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
+        .then(|| instruction.near_branch_target())
+}
+
 /// What in the rest of the function might bring the same call to `site` a second time, if anything.
 pub(super) fn obstacle(code: &[u8], vaddr: u64, site: usize) -> Option<Reason> {
     decoder(code, vaddr).iter().find_map(|instruction| {
@@ -114,9 +255,8 @@ pub(super) fn obstacle(code: &[u8], vaddr: u64, site: usize) -> Option<Reason> {
         if instruction.flow_control() == FlowControl::IndirectBranch {
             return Some(Reason::IndirectJump);
         }
-        let direct =
-            matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64);
-        (direct && lands_on_line(instruction.near_branch_target(), vaddr, site)).then_some(Reason::JumpedInto)
+        let target = branches(&instruction)?;
+        lands_on_line(target, vaddr, site).then_some(Reason::JumpedInto)
     })
 }
 
@@ -196,6 +336,66 @@ mod tests {
         ] {
             assert_eq!(placed(code, 2), (0, reason), "{code:02x?}");
         }
+    }
+
+    /// `sem_post` of glibc 2.36.
+    const POST: &[u8] = &[
+        0x8b, 0x77, 0x08, 0x48, 0x8b, 0x07, 0x3d, 0xff, 0xff, 0xff, 0x7f, 0x74, 0x33, 0x48, 0x8d, 0x50, 0x01, 0xf0,
+        0x48, 0x0f, 0xb1, 0x17, 0x75, 0xee, 0x48, 0xc1, 0xe8, 0x20, 0x74, 0x1b, 0x40, 0x80, 0xf6, 0x81, 0xc3,
+    ];
+
+    #[test]
+    fn a_loop_that_changes_the_lock_is_left_once() {
+        assert_eq!(after_loop(POST, 0x905c0), Some(28));
+        assert_eq!(placed(POST, 1), (0, Reason::JumpedInto));
+        let changed = |at: usize, to: &[u8]| {
+            let mut code = POST.to_vec();
+            code[at..at + to.len()].copy_from_slice(to);
+            after_loop(&code, 0x905c0)
+        };
+        // The first branch leads onto the line; the loop's leads forward; a second locked instruction; the argument is lost.
+        assert_eq!(changed(12, &[0x0b]), None);
+        assert_eq!(changed(23, &[0x02]), None);
+        assert_eq!(changed(30, &[0xf0, 0x48, 0x0f, 0xb1, 0x17]), None);
+        assert_eq!(changed(13, &[0x48, 0x8d, 0x78, 0x01]), None);
+        // The line ends without an emulated instruction.
+        assert_eq!(changed(28, &[0xc3, 0x90]), None);
+        assert_eq!(after_loop(&[], 0), None);
+    }
+
+    /// `sem_trywait` of glibc 2.36.
+    const TRY: &[u8] = &[
+        0x48, 0x8b, 0x07, 0x85, 0xc0, 0x74, 0x11, 0x48, 0x8d, 0x50, 0xff, 0xf0, 0x48, 0x0f, 0xb1, 0x17, 0x75, 0xf1,
+        0x31, 0xc0, 0xc3, 0x0f, 0x1f, 0x00, 0xb8, 0xff, 0xff, 0xff, 0xff, 0xc3,
+    ];
+
+    #[test]
+    fn a_loop_that_may_fail_has_two_exits() {
+        assert_eq!(loop_exits(TRY, 0x90e00), Some([(5, 4), (16, 5)]));
+        let changed = |at: usize, to: &[u8]| {
+            let mut code = TRY.to_vec();
+            code[at..at + to.len()].copy_from_slice(to);
+            loop_exits(&code, 0x90e00)
+        };
+        // It gives up to inside of the loop; comes back from having failed; may give up at two places; the argument is lost.
+        assert_eq!(changed(6, &[0x00]), None);
+        assert_eq!(changed(24, &[0xeb, 0xe9]), None);
+        assert_eq!(changed(7, &[0x74, 0x0f, 0x90, 0x90]), None);
+        assert_eq!(changed(7, &[0x48, 0x8d, 0x78, 0xff]), None);
+        assert_eq!(loop_exits(POST, 0x905c0).map(|exits| exits[0]), Some((11, 4)));
+        assert_eq!(loop_exits(&[], 0), None);
+    }
+
+    #[test]
+    fn a_wrapper_is_probed_at_its_call() {
+        let wrapper = [0x48, 0x83, 0xec, 0x08, 0xe8, 0x67, 0xab, 0xff, 0xff, 0x83, 0xf8, 0x10, 0xc3];
+        assert_eq!(call(&wrapper, 0x91800), Some((4, 8)));
+        assert_eq!(call(&wrapper[4..], 0x91800), Some((0, 0)));
+        // A frame that grows, a call by a jump, an argument that is changed, a loop around the call.
+        assert_eq!(call(&[0x48, 0x83, 0xec, 0xf8, 0xe8, 0, 0, 0, 0], 0), None);
+        assert_eq!(call(&[0x48, 0x83, 0xec, 0x08, 0xe9, 0, 0, 0, 0], 0), None);
+        assert_eq!(call(&[0x48, 0x89, 0xf7, 0xe8, 0, 0, 0, 0], 0), None);
+        assert_eq!(call(&[0x48, 0x83, 0xec, 0x08, 0xe8, 0, 0, 0, 0, 0x75, 0xf9], 0), None);
     }
 
     #[test]
@@ -306,6 +506,15 @@ mod tests {
             let placement = place(Arch::X86_64, &code, vaddr, args);
             if placement.offset > 0 {
                 prop_assert_eq!(breaks_rule(&code, vaddr, args.min(6), placement.offset as usize), None);
+            }
+        }
+
+        #[test]
+        fn noise_has_no_loops_nor_calls_out_of_bounds(code in prop::collection::vec(any::<u8>(), 0..64), vaddr: u64) {
+            let exits = loop_exits(&code, vaddr).into_iter().flatten().map(|(site, _)| site);
+            let others = [after_loop(&code, vaddr), call(&code, vaddr).map(|(site, _)| site)].into_iter().flatten();
+            for site in exits.chain(others) {
+                prop_assert!(describe(&code[site..], vaddr.wrapping_add(site as u64)).1);
             }
         }
 

@@ -2,25 +2,34 @@
 
 use super::Session;
 use crate::capture::CaptureError;
+use crate::capture::gates;
 use crate::capture::kernel;
 use crate::capture::open_stacks::Waiter;
 use crate::capture::stack_copies::{Numbered, StackCopies};
 use crate::deadlock::LockOrder;
 use crate::decode::{known_tid, thread_totals};
 use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::measures::counted::{Counted, CountedSite};
+use crate::measures::library::{CallsOf, FUNCTIONS, LibraryCalls};
 use crate::observation::{Harvest, OpenWait};
+use crate::perturbation::Taken;
 use crate::sums::KernelSums;
+use crate::transitions::Transition;
 use crate::units::Time;
 use crate::unwind::Unwind;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya::programs::Program;
 use lockbpf_common::config::MAX_THREADS;
 use lockbpf_common::counter::Counter;
+use lockbpf_common::counts::{SiteCounts, ThreadCounts};
+use lockbpf_common::gate::MAX_SLOTS;
 use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
 use lockbpf_common::kind::Via;
+use lockbpf_common::library::{CallKey, CallSums};
 use lockbpf_common::order::{OrderKey, OrderSums};
-use lockbpf_common::process::{ProcessEntry, SERIAL_SLOT};
+use lockbpf_common::process::{ProcessEntry, SERIAL_SLOT, SERIAL_TRANSITIONS};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
+use lockbpf_common::transition::TransitionSums;
 use lockbpf_common::waiting::Waiting;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd};
@@ -41,9 +50,12 @@ impl Session {
             .filter(|s| s.tid != 0)
             .map(|s| thread_totals(end, &s))
             .collect();
+        let counted = self.counted(used)?;
+        let library = self.library_calls()?;
         let mut open_waits = self.waits_with_stacks(unwinder)?;
         open_waits.extend(self.waits_of_goroutines()?);
         let orders = self.orders()?;
+        let transitions = self.transitions()?;
         let stacks = self.stacks()?;
         let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
         let mut quality = self.quality.clone();
@@ -57,13 +69,90 @@ impl Session {
                 quality.counters.insert(counter.name(), total);
             }
         }
-        if self.refused > 0 {
-            quality.counters.insert(Counter::SlotsFull.name(), self.refused);
+        for (counter, total) in [(Counter::SlotsFull, self.refused), (Counter::KernelSkipped, self.skipped())] {
+            if total > 0 {
+                quality.counters.insert(counter.name(), total);
+            }
         }
-        Ok(Harvest { sums, threads, open_waits, orders, stacks, quality, deadlocks: Vec::new(), estimates: None })
+        Ok(Harvest {
+            sums,
+            counted,
+            library,
+            threads,
+            open_waits,
+            orders,
+            transitions,
+            stacks,
+            quality,
+            deadlocks: Vec::new(),
+            estimates: None,
+        })
     }
 
-    /// What the kernel itself left out: a contention while one was being handled on the same CPU.
+    /// What was counted, in the first `used` slots of threads.
+    fn counted(&self, used: u32) -> Result<Counted, CaptureError> {
+        let Some(events) = &self.events else { return Ok(Counted::default()) };
+        let which = events.which();
+        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
+        let sites: Array<_, SiteCounts> = self.map("SITE_COUNTS")?.try_into()?;
+        let sites = slots
+            .iter()
+            .filter_map(Result::ok)
+            .filter_map(|(key, slot)| CountedSite::new(&key, sites.get(&slot, 0).ok()?))
+            .filter(|site| site.counts != SiteCounts::EMPTY)
+            .map(|mut site| {
+                for counts in [&mut site.counts.hold, &mut site.counts.wait, &mut site.counts.release] {
+                    counts.complete(which);
+                }
+                site
+            })
+            .collect();
+        let living: Array<_, ThreadCounts> = self.map("THREAD_COUNTS")?.try_into()?;
+        let exited: BpfHashMap<_, u32, ThreadCounts> = self.map("EXITED_COUNTS")?.try_into()?;
+        let threads = (0..used)
+            .filter_map(|slot| living.get(&slot, 0).ok())
+            .filter(|thread| thread.threads > 0)
+            .chain(exited.iter().filter_map(Result::ok).map(|(_, threads)| threads))
+            .map(|mut thread| {
+                thread.execution.complete(which);
+                thread
+            })
+            .collect();
+        Ok(Counted { events: events.names().to_vec(), sites, threads })
+    }
+
+    /// Calls of the C library, if any are seen; which of its functions are is not known here.
+    fn library_calls(&self) -> Result<LibraryCalls, CaptureError> {
+        let Some(events) = &self.events else { return Ok(LibraryCalls::default()) };
+        let which = events.which();
+        let sums: BpfHashMap<_, CallKey, CallSums> = self.map("CALL_SUMS")?.try_into()?;
+        let calls = sums.iter().filter_map(Result::ok).filter_map(|(key, mut sums)| {
+            sums.counts.complete(which);
+            let function = *FUNCTIONS.get(usize::try_from(key.function).ok()?)?;
+            Some(CallsOf { process: Process(key.process), tid: Tid(key.tid), function, sums })
+        });
+        Ok(LibraryCalls { calls: calls.collect(), ..LibraryCalls::default() })
+    }
+
+    /// What observing has taken so far, of all slots together.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn taken(&self) -> Result<Taken, CaptureError> {
+        let mut all = Taken::default();
+        for slot in 0..MAX_SLOTS {
+            all += gates::taken(&self.accounts, slot)?;
+        }
+        Ok(all)
+    }
+
+    /// What the kernel itself left out, but for contentions.
+    fn skipped(&self) -> u64 {
+        let others = self.ebpf.programs().filter(|(name, _)| !kernel::PROGRAMS.contains(name));
+        others.filter_map(|(_, program)| misses(program)).sum()
+    }
+
+    /// The same of contentions, told in words.
     fn kernel_misses(&self) -> Option<String> {
         let missed: u64 = kernel::PROGRAMS.iter().filter_map(|name| misses(self.ebpf.program(name)?)).sum();
         (missed > 0).then(|| {
@@ -180,6 +269,15 @@ impl Session {
         Ok(map.iter().filter_map(Result::ok).map(|(key, sums)| lock_order(&key, &sums)).collect())
     }
 
+    fn transitions(&self) -> Result<Vec<Transition>, CaptureError> {
+        let sums: Array<_, TransitionSums> = self.map("TRANSITIONS")?.try_into()?;
+        let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
+        // As many entries as the map was made with.
+        let used = serials.get(&SERIAL_TRANSITIONS, 0)?.min(u64::from(sums.len())) as u32;
+        let taken = (0..used).filter_map(|slot| sums.get(&slot, 0).ok());
+        Ok(taken.filter(|sums| sums.count > 0).map(|sums| Transition::from(&sums)).collect())
+    }
+
     fn stacks(&self) -> Result<HashMap<StackId, Vec<u64>>, CaptureError> {
         let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
         Ok(map
@@ -219,6 +317,7 @@ fn waiter(tid: u32, wait: &Waiting) -> Waiter {
         word: wait.lock + u64::from(wait.word_offset),
         frame: wait.frame,
         process: Process(wait.process),
+        site: wait.site,
     }
 }
 

@@ -7,11 +7,12 @@ pub use options::{Options, Scope};
 
 use super::CaptureError;
 use super::attach::{self, FutexTier, ProbeSite, Tracepoints};
+use super::events::{self, Events};
 use super::gates::Gates;
 use super::kernel;
-use super::object;
+use super::object::{self, Extras};
 use super::open_stacks::OpenStacks;
-use super::placer::{Mechanism, Placer};
+use super::placer::{Mechanism, Placer, Wanted};
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
 use super::stack_copies::{Numbered, StackCopies};
@@ -22,12 +23,14 @@ use crate::quality::{FailedProbe, Quality};
 use crate::units::Time;
 use crate::unwind::{Decision, Method, StackCopy, Unwound};
 use aya::Ebpf;
-use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap};
+use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, Map, MapData, MapError, PerCpuArray};
 use aya_log::EbpfLogger;
 use lockbpf_common::config::Control;
+use lockbpf_common::gate::Account;
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use nix::time::{ClockId, clock_gettime};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// The kernel side of one observation.
@@ -35,6 +38,8 @@ pub struct Session {
     ebpf: Ebpf,
     /// Until a governor takes them; `None` too where there are no uprobes.
     gates: Option<Gates>,
+    /// What observing takes, by slots: also in the hands of the gates.
+    accounts: PerCpuArray<MapData, Account>,
     mechanism: Mechanism,
     placed: usize,
     /// Processes of which only waits are seen, for want of slots.
@@ -44,6 +49,8 @@ pub struct Session {
     futex_tier: FutexTier,
     quality: Quality,
     open_stacks: OpenStacks,
+    /// `None` if none are counted.
+    events: Option<Events>,
     /// `None` if stacks are not copied.
     stack_copies: Option<StackCopies>,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
@@ -55,7 +62,11 @@ impl Session {
     /// # Errors
     /// When the kernel refuses a map, a program or a tracepoint, or when no uprobe at all could be placed.
     pub fn start(options: &Options, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
-        let mut ebpf = object::load(&options.config(), options.task_offsets.tgid, options.kernel_log)?;
+        let which = events::which(&options.events);
+        let extras = Extras { events: which, library: options.library, kernel_log: options.kernel_log };
+        let mut ebpf = object::load(&options.config(), options.task_offsets.tgid, extras)?;
+        // Before anything can be read of them.
+        let events = if options.events.is_empty() { None } else { Some(Events::start(&ebpf, &options.events)?) };
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
         if let Scope::Cgroup(cgroup) = &options.scope {
@@ -67,7 +78,8 @@ impl Session {
             None
         } else {
             let sched = Sched::load(&ebpf, options.types);
-            Some((Placer::load(&mut ebpf, !options.plain_uprobes, options.rare)?, sched))
+            let wanted = Wanted { rare: options.rare, library: options.library };
+            Some((Placer::load(&mut ebpf, !options.plain_uprobes, wanted)?, sched))
         };
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
@@ -92,9 +104,11 @@ impl Session {
             tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
         }
         let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
-        let mut quality = Quality { failed_probes, ..Quality::default() };
+        let notes = events.iter().flat_map(Events::notes).cloned().collect();
+        let mut quality = Quality { failed_probes, notes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
         let (mut placed, mut refused) = (0, 0);
+        let accounts = accounts(&ebpf)?;
         let mut gates = None;
         match full {
             Some((placer, sched)) => {
@@ -120,6 +134,7 @@ impl Session {
         Ok(Self {
             ebpf,
             gates,
+            accounts,
             mechanism,
             placed,
             refused,
@@ -128,6 +143,7 @@ impl Session {
             futex_tier,
             quality,
             open_stacks: OpenStacks::default(),
+            events,
             stack_copies,
             kernel_log,
         })
@@ -265,6 +281,12 @@ impl Session {
         self.futex_tier
     }
 
+    /// Names of the events that are counted in sections, the clock first; none if none are.
+    #[must_use]
+    pub fn events(&self) -> &[String] {
+        self.events.as_ref().map_or(&[], Events::names)
+    }
+
     /// Probes in place.
     #[must_use]
     pub fn probe_count(&self) -> usize {
@@ -302,6 +324,13 @@ pub fn now() -> Time {
 pub(super) fn clock(id: ClockId) -> u64 {
     // These clocks exist on every Linux; a refusal would be a broken seccomp filter, and time 0 shows.
     clock_gettime(id).map_or(0, |t| Duration::from(t).as_nanos() as u64)
+}
+
+/// A second handle on the accounts.
+fn accounts(ebpf: &Ebpf) -> Result<PerCpuArray<MapData, Account>, CaptureError> {
+    let Some(Map::PerCpuArray(data)) = ebpf.map("ACCOUNTS") else { return Err(CaptureError::NoMap("ACCOUNTS")) };
+    let fd = data.fd().as_fd().try_clone_to_owned().map_err(MapError::from)?;
+    Ok(Map::PerCpuArray(MapData::from_fd(fd)?).try_into()?)
 }
 
 /// Places the probes of all that is observed from the start. Without a governor the whole system shares slot 0.

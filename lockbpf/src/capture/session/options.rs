@@ -3,6 +3,7 @@
 use crate::capture::btf::{Btf, TaskOffsets};
 use crate::capture::cgroup::Cgroup;
 use crate::event::ProcessSeen;
+use crate::measures::event::Event;
 use crate::unwind::Method;
 use lockbpf_common::config::{Config, comm_words, mode};
 use lockbpf_common::kernel::Kernel;
@@ -32,6 +33,8 @@ pub struct Options {
     pub tids: Vec<u32>,
     /// Record every section.
     pub all_events: bool,
+    /// Sum up transitions from lock to lock.
+    pub transitions: bool,
     /// Do not record contended sections that waited less.
     pub min_wait: Duration,
     /// Take stacks of waits that lasted so long.
@@ -57,6 +60,10 @@ pub struct Options {
     pub follow_forks: bool,
     /// What the programs have to know of the kernel, if its locks are to be observed.
     pub kernel_locks: Option<Kernel>,
+    /// Events to count in sections, the clock first; none for no counting.
+    pub events: Vec<Event>,
+    /// Whether calls of the C library are to be seen.
+    pub library: bool,
     /// Whether a governor will open and close the gates, process by process.
     pub governed: bool,
 }
@@ -71,6 +78,7 @@ impl Options {
             comm: None,
             tids: Vec::new(),
             all_events: false,
+            transitions: false,
             min_wait: Duration::ZERO,
             stack_wait: Duration::ZERO,
             unwind: Method::Fp,
@@ -83,6 +91,8 @@ impl Options {
             rare: true,
             follow_forks: false,
             kernel_locks: None,
+            events: Vec::new(),
+            library: false,
             governed: false,
         }
     }
@@ -94,6 +104,7 @@ impl Options {
             (mode::SYSTEM_WIDE, matches!(self.scope, Scope::SystemWide | Scope::Cgroup(_))),
             (mode::CGROUP, matches!(self.scope, Scope::Cgroup(_))),
             (mode::ALL_EVENTS, self.all_events),
+            (mode::TRANSITIONS, self.transitions),
             (mode::COMM, self.comm.is_some()),
             (mode::TIDS, !self.tids.is_empty()),
             (mode::COPY_STACKS, self.unwind != Method::Fp),

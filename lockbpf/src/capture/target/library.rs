@@ -6,9 +6,11 @@ use crate::capture::attach::ProbeSite;
 use crate::capture::elf::{self, Code, Found, GlibcVersion, Image, Libc, Linkage};
 use crate::capture::go;
 use crate::capture::mangled;
-use crate::capture::probe_table::{FUNCTIONS, Function, Runtime};
+use crate::capture::probe_table::{By, FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
-use lockbpf_common::function::SPIN_TRIED;
+use lockbpf_common::function::{SEM_BUSY, SEM_POST, SEM_TAKEN, SPIN_TRIED, WRAPPER};
+use lockbpf_common::gate;
+use lockbpf_common::via::Via;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,16 +35,44 @@ impl Site {
     /// The cheapest correct place; `None` if the kernel would refuse it.
     pub(in crate::capture) fn of(function: Function, code: &Code, arch: Arch) -> Option<Self> {
         let Code { vaddr, file_offset, ref bytes, complete } = *code;
-        let placement = if function.code == SPIN_TRIED {
-            prologue::after_locked(arch, bytes, vaddr)?
-        } else if prologue::is_refused(arch, bytes, vaddr) {
-            return None;
-        } else if complete {
-            prologue::place(arch, bytes, vaddr, function.args)
-        } else {
-            prologue::at_entry(arch, bytes, vaddr, Reason::ExtentUnknown)
+        let usual = || {
+            if complete {
+                prologue::place(arch, bytes, vaddr, function.args)
+            } else {
+                prologue::at_entry(arch, bytes, vaddr, Reason::ExtentUnknown)
+            }
         };
-        Some(Self { function, file_offset: file_offset.checked_add(placement.offset)?, placement, detail: 0 })
+        let stepped = || complete && usual().cost == Cost::SingleStepped;
+        let mut detail = 0;
+        let placement = match function.code {
+            SPIN_TRIED => prologue::after_locked(arch, bytes, vaddr)?,
+            _ if prologue::is_refused(arch, bytes, vaddr) => return None,
+            SEM_POST if stepped() => prologue::after_loop(arch, bytes, vaddr).unwrap_or_else(usual),
+            WRAPPER if stepped() => match prologue::at_call(arch, bytes, vaddr) {
+                Some((placement, frame)) if let Some(told) = gate::frame(frame) => {
+                    detail = told;
+                    placement
+                }
+                _ => usual(),
+            },
+            _ => usual(),
+        };
+        Some(Self { function, file_offset: file_offset.checked_add(placement.offset)?, placement, detail })
+    }
+
+    /// The cheapest correct places: one, or where that would be single-stepped, perhaps two that tell how the call went.
+    fn all(function: Function, code: &Code, arch: Arch) -> Vec<Self> {
+        let one = Self::of(function, code, arch);
+        let dear = one.as_ref().is_some_and(|site| site.placement.cost == Cost::SingleStepped);
+        let may_fail = function.code == Via::TrySemWait as u64 && dear && code.complete;
+        let exits = may_fail.then(|| prologue::loop_exits(arch, &code.bytes, code.vaddr)).flatten();
+        let Some([fails, succeeds]) = exits else { return one.into_iter().collect() };
+        let site = |(placement, condition): (Placement, u8), told: u64| {
+            let function = Function { code: told, by: By::OtherEntry, ..function };
+            let file_offset = code.file_offset.checked_add(placement.offset)?;
+            Some(Self { function, file_offset, placement, detail: gate::condition(condition) })
+        };
+        [site(fails, SEM_BUSY), site(succeeds, SEM_TAKEN)].into_iter().flatten().collect()
     }
 }
 
@@ -123,19 +153,23 @@ impl Library {
 
     /// Its probes, at the cheapest correct instructions or at the functions' first ones.
     pub fn probe_sites(&self, at_entry: bool) -> impl Iterator<Item = ProbeSite> {
-        self.sites.iter().filter_map(move |site| {
-            let fixed = site.function.code == SPIN_TRIED || site.placement.reason == Reason::Return;
-            let back = if at_entry && !fixed { site.placement.offset } else { 0 };
-            Some(ProbeSite {
-                open: Arc::clone(self.open.as_ref()?),
-                file: (self.dev, self.ino),
-                display: self.display.clone(),
-                function: site.function,
-                file_offset: site.file_offset.checked_sub(back)?,
-                // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
-                stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
-                detail: site.detail,
-            })
+        self.sites.iter().filter_map(move |site| self.probe_site(site, at_entry))
+    }
+
+    /// The probe of a site in this file; `None` if it cannot be read.
+    pub(in crate::capture) fn probe_site(&self, site: &Site, at_entry: bool) -> Option<ProbeSite> {
+        let fixed =
+            site.function.code == SPIN_TRIED || matches!(site.placement.reason, Reason::Return | Reason::LoopExit);
+        let back = if at_entry && !fixed { site.placement.offset } else { 0 };
+        Some(ProbeSite {
+            open: Arc::clone(self.open.as_ref()?),
+            file: (self.dev, self.ino),
+            display: self.display.clone(),
+            function: site.function,
+            file_offset: site.file_offset.checked_sub(back)?,
+            // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
+            stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
+            detail: if back > 0 { 0 } else { site.detail },
         })
     }
 }
@@ -236,7 +270,7 @@ fn missing(image: &Image, role: Role) -> Vec<Missing> {
         Found::Code(_) => None,
         Found::Absent if role == Role::Executable => None,
         Found::Absent => Some("not defined"),
-        Found::Ifunc => Some("chosen at run time (IFUNC)"),
+        Found::Ifunc(_) => Some("chosen at run time (IFUNC)"),
         Found::NotInFile => Some("its symbol points outside the code"),
     };
     let functions = image.functions.iter();
@@ -247,10 +281,10 @@ fn missing(image: &Image, role: Role) -> Vec<Missing> {
 
 fn sites(image: &Image) -> Vec<Site> {
     let place = |&(function, ref found): &(Function, Found)| match found {
-        Found::Code(code) => Site::of(function, code, image.headers.arch),
-        _ => None,
+        Found::Code(code) => Site::all(function, code, image.headers.arch),
+        _ => Vec::new(),
     };
-    image.functions.iter().filter_map(place).collect()
+    image.functions.iter().flat_map(place).collect()
 }
 
 #[cfg(test)]
@@ -299,7 +333,7 @@ mod tests {
         let lockless = image(Libc::Glibc(None), |_| Found::Absent);
         assert_eq!(verdict(&lockless, Role::Executable), Err(Unusable::StaticWithoutLocks));
 
-        let ifunc = image(glibc, |f| if f.symbol == "pthread_mutex_unlock" { Found::Ifunc } else { some_code() });
+        let ifunc = image(glibc, |f| if f.symbol == "pthread_mutex_unlock" { Found::Ifunc(0) } else { some_code() });
         let lacks = Err(Unusable::Lacks("pthread_mutex_unlock".to_owned()));
         assert_eq!(verdict(&ifunc, Role::CLibrary), lacks);
         let minor = image(glibc, |f| if f.essential { some_code() } else { Found::Absent });

@@ -6,6 +6,7 @@ mod properties;
 mod refusals;
 mod scripts;
 mod simulated;
+mod summed;
 
 use super::network::Class;
 use super::schema::{Input, LockInput};

@@ -1,8 +1,47 @@
 //! PinCS: the paper's numbers, and small sets of accesses.
 
+use super::super::conflicts::{Execution, pairwise};
 use super::super::occ::{
-    Access, Overhead, Saved, Shares, Speedup, benefit, best_case, conflict, corrected, efficiency, pairwise, speedup,
+    Overhead, Saved, Shares, Speedup, benefit, best_case, conflict, corrected, efficiency, speedup,
 };
+use proptest::prelude::*;
+
+/// An execution's thread, reads and writes.
+type Owned = (u32, Vec<u32>, Vec<u32>);
+
+fn execution((thread, reads, writes): &Owned) -> Execution<'_> {
+    Execution { thread: *thread, reads, writes }
+}
+
+fn fast(runs: &[Vec<Owned>]) -> f64 {
+    pairwise(&runs.iter().map(|run| run.iter().map(execution).collect()).collect::<Vec<_>>())
+}
+
+/// C(A, B), word by word.
+fn conflicts((_, reads, writes): &Owned, (.., other): &Owned) -> f64 {
+    if other.iter().any(|location| reads.contains(location) || writes.contains(location)) { 0.5 } else { 0.0 }
+}
+
+/// p_c as it is defined, each execution beside each.
+fn by_definition(runs: &[Vec<Owned>]) -> f64 {
+    let (mut sum, mut all) = (0.0, 0);
+    for run in runs {
+        for (i, trace) in run.iter().enumerate() {
+            let mut threads: Vec<u32> = run.iter().map(|&(thread, ..)| thread).filter(|&t| t != trace.0).collect();
+            threads.sort_unstable();
+            threads.dedup();
+            let mut near = Vec::new();
+            for thread in threads {
+                near.extend(run[..i].iter().rev().find(|other| other.0 == thread));
+                near.extend(run[i + 1..].iter().find(|other| other.0 == thread));
+            }
+            let met: f64 = near.iter().map(|other| conflicts(trace, other)).sum();
+            sum += if near.is_empty() { 0.0 } else { met / near.len() as f64 };
+            all += 1;
+        }
+    }
+    if all == 0 { 0.0 } else { sum / f64::from(all) }
+}
 
 fn times(p: f64, exec: f64, wait: f64) -> f64 {
     speedup(Shares { wait, exec }, p).unwrap().factor()
@@ -18,33 +57,68 @@ fn the_numbers_of_the_paper() {
 }
 
 #[test]
-fn conflicts_are_directional() {
-    let (reader, writer) = (Access::new(1, [8, 16], []), Access::new(2, [], [16]));
-    assert_eq!((reader.conflict_with(&writer), writer.conflict_with(&reader)), (0.5, 0.0));
-    assert_eq!(writer.conflict_with(&Access::new(3, [], [16])), 0.5);
-    // Apart by location, together by cache line.
-    let (a, b) = (Access::new(1, [], [64]), Access::new(2, [], [72]));
-    assert_eq!(a.conflict_with(&b), 0.0);
-    assert_eq!(a.in_blocks(64).conflict_with(&b.in_blocks(64)), 0.5);
-}
-
-#[test]
 fn the_nearest_of_each_other_thread_count() {
-    let read = |thread| Access::new(thread, [1], []);
-    let write = |thread| Access::new(thread, [], [1]);
-    assert_eq!(pairwise(&[]), 0.0);
-    assert_eq!(pairwise(&[write(1), write(1)]), 0.0, "no other thread, but counted");
+    let read = |thread| (thread, vec![1], vec![]);
+    let write = |thread| (thread, vec![], vec![1]);
+    let one = |run: &[Owned]| fast(&[run.to_vec()]);
+    assert_eq!((pairwise(&[]), one(&[])), (0.0, 0.0));
+    assert_eq!(one(&[write(1), write(1)]), 0.0, "no other thread, but counted");
     // 2 sees 1 before and 1 after it; each 1 sees 2.
-    assert_eq!(pairwise(&[write(1), write(2), write(1)]), 0.5);
+    assert_eq!(one(&[write(1), write(2), write(1)]), 0.5);
+    // Directional: who only reads sees the write of another, who writes does not see the reading.
+    assert_eq!(one(&[read(1), write(2)]), 0.25);
     // The reader sees one writer of two neighbours; the writers see nobody write.
     let mixed = [write(1), read(2), read(1)];
-    assert!((pairwise(&mixed) - (0.0 + 0.25 + 0.0) / 3.0).abs() < 1e-15);
+    assert!((one(&mixed) - (0.0 + 0.25 + 0.0) / 3.0).abs() < 1e-15);
     // Of a thread's executions, only the nearest before and after: the first one's write is too far away.
     let far = [write(1), read(1), read(2), read(1)];
-    assert_eq!(pairwise(&far), 0.0);
+    assert_eq!(one(&far), 0.0);
     // The mean is over traces in all S together: one of thread 1, two of thread 3.
     let three = [write(3), read(2), read(3), read(1)];
-    assert!((pairwise(&three) - (0.5 / 3.0) / 4.0).abs() < 1e-15);
+    assert!((one(&three) - (0.5 / 3.0) / 4.0).abs() < 1e-15);
+    // Runs do not see one another, but count together.
+    assert_eq!(fast(&[vec![write(1), write(2)], vec![write(3), write(3)]]), 0.25);
+}
+
+/// PinCS's figure 1: three threads take turns, and each increments the shared variable every other time.
+#[test]
+fn a_tossed_coin() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let run: Vec<Owned> = (0..30_000)
+        .map(|_| {
+            let (thread, tossed) = (random.u32(0..3), random.bool());
+            // Its own counter, and the shared one.
+            let places = if tossed { vec![1 + thread, 0] } else { vec![1 + thread] };
+            (thread, places.clone(), places)
+        })
+        .collect();
+    let p_c = fast(&[run]);
+    // Both have to have tossed heads, and the other one has to finish first.
+    assert!((p_c - 0.125).abs() < 0.003, "{p_c}");
+    // With the waits that the paper measured.
+    let p = conflict(p_c, 1.626667).unwrap();
+    assert!((p - 0.187379).abs() < 0.012, "{p}");
+}
+
+proptest! {
+    #[test]
+    fn executions_compared_at_once_are_compared_as_defined(
+        runs in prop::collection::vec(
+            prop::collection::vec(
+                (0_u32..80, prop::collection::vec(0_u32..12, 0..4), prop::collection::vec(0_u32..12, 0..3)),
+                0..120,
+            ),
+            0..3,
+        ),
+        few in any::<bool>(),
+    ) {
+        let mut runs: Vec<Vec<Owned>> = runs;
+        if few {
+            runs.iter_mut().flatten().for_each(|(thread, ..)| *thread %= 3);
+        }
+        let (fast, defined) = (fast(&runs), by_definition(&runs));
+        prop_assert!((fast - defined).abs() < 1e-12, "{} for {}", fast, defined);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Scripts of recordings, models made of them, and replays.
 
 use super::super::profile;
-use super::super::replay::{Change, Fate, HandOff, How, play};
+use super::super::replay::{Ask, Change, Fate, HandOff, How, play};
 use super::super::schema::Input;
 use super::super::script::{Builder, Script, What};
 use super::super::what_if::{Oracle, Question};
@@ -9,15 +9,15 @@ use crate::id::{Lock, Process, Site, Tid};
 use crate::op::{Action, Arrival, Attempt, LockKind, Op, Released};
 use crate::units::Time;
 
-const PROCESS: Process = Process(1);
+pub(super) const PROCESS: Process = Process(1);
 
-fn lock(addr: u64) -> Lock {
+pub(super) fn lock(addr: u64) -> Lock {
     Lock { process: PROCESS, addr }
 }
 
 /// Steps in any order, put in order of time.
 #[derive(Default)]
-struct Trace(Vec<Op>);
+pub(super) struct Trace(Vec<Op>);
 
 impl Trace {
     fn push(&mut self, time: u64, tid: u32, action: Action) {
@@ -25,7 +25,7 @@ impl Trace {
     }
 
     /// Asks at `a`, gets at `b`, gives back at `c`.
-    fn section(&mut self, tid: u32, addr: u64, [a, b, c]: [u64; 3]) {
+    pub(super) fn section(&mut self, tid: u32, addr: u64, [a, b, c]: [u64; 3]) {
         let (lock, site) = (lock(addr), Site { process: PROCESS, addr: addr * 10 });
         let (kind, shared, owner, stack, contended) = (LockKind::Mutex, false, None, None, None);
         self.push(a, tid, Action::Attempt(Attempt { lock, site, shared, kind, owner, stack, contended }));
@@ -33,7 +33,7 @@ impl Trace {
         self.push(c, tid, Action::Release { lock, how: Released::Unlock });
     }
 
-    fn script(mut self) -> Script {
+    pub(super) fn script(mut self) -> Script {
         self.0.sort_by_key(|op| op.time);
         let mut builder = Builder::default();
         self.0.iter().for_each(|op| builder.op(op).unwrap());
@@ -90,6 +90,31 @@ fn changes_move_waits() {
     let shorter = play_as(&script, &Change { shorten: vec![0.5], ..Change::default() });
     // 0–50, 100–150; the other: 50–65, and from 125 on it waits until 150.
     assert_eq!((shorter.duration, shorter.waits[0]), (165, (2, 40 + 25)));
+    // The same with the rest outside: 0–50, and from 150 on it waits until 155; the other: 50–65, 140–155.
+    let narrow = play_as(&script, &Change { shorten: vec![0.5], moved: true, ..Change::default() });
+    assert_eq!((narrow.duration, narrow.waits[0], narrow.own), (255, (2, 40 + 5), 370));
+}
+
+#[test]
+fn sections_ask_for_what_their_site_says() {
+    // Two threads at one lock, each at a site of its own: sections of 100 and 30 as in `two`.
+    let mut script = two();
+    script.sites.push(Site { process: PROCESS, addr: 51 });
+    for step in &mut script.threads[1].steps {
+        if let What::Ask { site, .. } = &mut step.what {
+            *site = 1;
+        }
+    }
+    let played = |parts, sites: [Ask; 2]| {
+        let change = Change { locks: vec![Fate::BySite(parts)], sites: sites.to_vec(), ..Change::default() };
+        let played = play_as(&script, &change);
+        (played.duration, played.waits[0])
+    };
+    assert_eq!(played(1, [Ask::Part(0), Ask::Part(0)]), (280, (2, 150)));
+    assert_eq!(played(2, [Ask::Part(0), Ask::Part(1)]), (250, (0, 0)));
+    assert_eq!(played(1, [Ask::Part(0), Ask::Nothing]), (250, (0, 0)));
+    assert_eq!(played(1, [Ask::Reading, Ask::Reading]), (250, (0, 0)));
+    assert_eq!(played(1, [Ask::Reading, Ask::Part(0)]), (280, (2, 150)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::super::schema::{
     ConditionEntry, CoverageEntry, CriticalPathEntry, FutexCounts, FutexEntry, InversionEntry, Ns, ObservedEntry,
-    PathLockEntry, QualityEntry, Report, SCHEMA, ThreadEntry, Totals,
+    PathLockEntry, PerturbationEntry, QualityEntry, Report, SCHEMA, ThreadEntry, Totals,
 };
 use super::blame;
 use super::over::{Key, LockIds, Over};
@@ -14,6 +14,12 @@ pub(super) fn report(all: &Over<'_, Report>, ids: &LockIds<'_>) -> Report {
     let mut quality = quality(all);
     if all.any(|r| r.graph.is_some()) {
         quality.notes.push("The graph is not shown for several runs.".to_owned());
+    }
+    if all.any(|r| r.counters.is_some()) {
+        quality.notes.push("Counted events are not shown for several runs.".to_owned());
+    }
+    if all.any(|r| r.functions.is_some()) {
+        quality.notes.push("Calls of the C library are not shown for several runs.".to_owned());
     }
     Report {
         schema: SCHEMA.to_owned(),
@@ -189,11 +195,29 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         late: entries().map(|q| q.late).sum(),
         impossible: sums(|q| &q.impossible),
         edges: sums(|q| &q.edges),
+        perturbation: perturbation(&entries().filter_map(|q| q.perturbation).collect::<Vec<_>>()),
         open_at_end: entries().map(|q| q.open_at_end).sum(),
         failed_probes,
         notes,
         incomplete: all.any(|r| r.quality.incomplete),
     }
+}
+
+/// What observing took in all runs together. The share is that of the runs in the mean, if it is known of all.
+fn perturbation(runs: &[PerturbationEntry]) -> Option<PerturbationEntry> {
+    let sum = |of: fn(&PerturbationEntry) -> u64| runs.iter().map(of).sum();
+    let shares: Option<Vec<f64>> = runs.iter().map(|run| run.cost_share).collect();
+    (!runs.is_empty()).then(|| PerturbationEntry {
+        hits: sum(|run| run.hits),
+        stepped_hits: sum(|run| run.stepped_hits),
+        futex_calls: sum(|run| run.futex_calls),
+        switches: sum(|run| run.switches),
+        records: sum(|run| run.records),
+        record_bytes: sum(|run| run.record_bytes),
+        cost_ns: runs.iter().map(|run| run.cost_ns).sum(),
+        cost_share: shares.map(|shares| shares.iter().sum::<f64>() / runs.len() as f64),
+        measured: runs.iter().all(|run| run.measured),
+    })
 }
 
 /// How much was fully observed, in the mean; windows of all runs together. Processes are others in each run.

@@ -2,7 +2,9 @@
 //! an observation cannot know is left out or `null`, never guessed. Shares are fractions of 1.
 
 mod blame;
+mod counters;
 mod danger;
+mod functions;
 mod graph;
 mod lock;
 mod place;
@@ -15,11 +17,15 @@ mod word;
 pub use blame::{
     BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LinkEntry, OffStackEntry, WaiterEntry,
 };
+pub use counters::{BucketEntry, CountedEntry, CounterTotals, CountersEntry, EventEntry, PartHistograms, RegionsEntry};
 pub use danger::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
+pub use functions::{CallsEntry, FunctionsEntry, LeftOutEntry, ThreadCallsEntry};
 pub use graph::{CriticalPathEntry, EdgeEntry, GraphEntry, NodeEntry, PathLockEntry};
 pub use lock::{LockEntry, PairEntry, WaitingNow, WaitingPlace};
 pub use place::{Place, StackFrame};
-pub use quality::{CoverageEntry, FailedProbeEntry, ObservedEntry, ProcessCoverageEntry, QualityEntry};
+pub use quality::{
+    CoverageEntry, FailedProbeEntry, ObservedEntry, PerturbationEntry, ProcessCoverageEntry, QualityEntry,
+};
 pub use runs::{LockSpread, RunsEntry, SiteSpread};
 pub use section::{SiteEntry, ThreadEntry};
 pub(crate) use value::Unit;
@@ -54,6 +60,12 @@ pub struct Report {
     pub locks: Vec<LockEntry>,
     /// Static critical sections of `locks`, by rank.
     pub sites: Vec<SiteEntry>,
+    /// Events counted in sections, if any were (`--counters`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<CountersEntry>,
+    /// Calls of the C library, if they were asked for (`--functions`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions: Option<FunctionsEntry>,
     /// Longest wait first, then by tid.
     pub threads: Vec<ThreadEntry>,
     /// The longest dependent chain; `null` if no wait is known.

@@ -36,6 +36,9 @@ pub struct QualityEntry {
     /// How much of the time every lock operation was observed, and at what cost; left out where that was not governed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed: Option<ObservedEntry>,
+    /// What observing took of the target; left out where that was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perturbation: Option<PerturbationEntry>,
     /// Waits that had not ended.
     pub open_at_end: u64,
     /// Probes that failed.
@@ -44,6 +47,29 @@ pub struct QualityEntry {
     pub notes: Vec<String>,
     /// Whether anything that should be in the report is missing from it.
     pub incomplete: bool,
+}
+
+/// What observing took of the target's threads, each event priced by what it costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerturbationEntry {
+    /// Hits of probes.
+    pub hits: u64,
+    /// Of these, hits that the kernel had to single-step.
+    pub stepped_hits: u64,
+    /// Futex calls seen.
+    pub futex_calls: u64,
+    /// Switches away from threads that held locks.
+    pub switches: u64,
+    /// Records written.
+    pub records: u64,
+    /// Bytes of memory written for them.
+    pub record_bytes: u64,
+    /// What all that cost, ns of CPU time.
+    pub cost_ns: Ns,
+    /// That by the CPU time that the target used; `null` if it is not known.
+    pub cost_share: Option<f64>,
+    /// Whether the prices were measured on this machine; else they are cautious ones.
+    pub measured: bool,
 }
 
 /// How much was fully observed, and what observing cost. Shares are fractions of 1.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::estimate::{self, Coverage, Estimates, Figures, Interval, Subject};
 use crate::observation::Observation;
+use crate::perturbation::{Perturbation, Taken};
 use crate::report::combine::{self, combine};
 use lockbpf_common::kind::mutex_kind;
 
@@ -119,6 +120,30 @@ fn the_table_marks_estimates() {
         "the rest was outside the windows",
     ] {
         assert!(text.contains(part) || text.replace('\n', " ").contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn what_observing_took_is_told_once() {
+    let taken = Taken { hits: 1_200, stepped: 3, records: 50, futex_calls: 7, ..Taken::default() };
+    let perturbation = Perturbation { taken, cost_ns: 20_000_000, target_cpu_ns: Some(1_000_000_000), measured: true };
+    let told = |target_cpu_ns, measured, sampled_too: bool| {
+        let mut observation = if sampled_too { sampled(true) } else { Observation::clone(&server()) };
+        observation.quality.perturbation = Some(Perturbation { target_cpu_ns, measured, ..perturbation });
+        let report = built(&observation);
+        assert_eq!(report.quality.perturbation.unwrap().record_bytes, 50 * 64);
+        text(&report).replace('\n', " ")
+    };
+    let rest = "1,200 probe hits (3 single-stepped), 7 futex calls and 50 records, for which 3,200 bytes were written.";
+    for (text, wanted) in [
+        (
+            told(Some(1_000_000_000), true, false),
+            format!("Observing cost about 2.0 % of the target's CPU time: {rest}"),
+        ),
+        (told(None, false, false), format!("Observing cost the target about 20.0 ms, by cautious prices: {rest}")),
+        (told(Some(1_000_000_000), true, true), format!("Observing took {rest}")),
+    ] {
+        assert!(text.contains(&wanted), "{wanted}\n{text}");
     }
 }
 

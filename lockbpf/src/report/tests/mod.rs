@@ -1,6 +1,8 @@
 mod contract;
+mod counters;
 mod estimates;
 mod examples;
+mod functions;
 mod story;
 
 use super::fixture::*;

@@ -40,6 +40,7 @@ impl Unwinder {
         let ip = registers.ip;
         let mut unwound =
             Unwound { addresses: vec![ip], slots: Some(Vec::new()), end: End::Deep, by_frame_pointers: false };
+        let mut returns = copy.returns.into_iter().filter(|&address| address != 0).peekable();
         // The instruction whose frame it is: the interrupted one, else the call before a return address.
         let mut at = ip;
         while unwound.addresses.len() < MAX_FRAMES {
@@ -56,7 +57,7 @@ impl Unwinder {
                     stepped
                 }
             };
-            let Caller { registers: callers, address, slot, exact } = match stepped {
+            let Caller { registers: callers, mut address, slot, exact } = match stepped {
                 Ok(Some(caller)) => caller,
                 Ok(None) => {
                     unwound.end = End::Root;
@@ -67,12 +68,18 @@ impl Unwinder {
                     break;
                 }
             };
-            let call = if exact { address } else { address.wrapping_sub(1) };
             if address == 0 {
                 unwound.end = End::Root;
                 break;
             }
-            if space.place(call, files).is_none() && !is_code(call) {
+            let call_of = |address: u64| if exact { address } else { address.wrapping_sub(1) };
+            let is_call = |call| space.place(call, files).is_some() || is_code(call);
+            if !is_call(call_of(address)) || returns.peek() == Some(&address) {
+                // It may be the kernel's own, where it watches a call to its return; not every such call is watched that way.
+                address = returns.next().unwrap_or(address);
+            }
+            let call = call_of(address);
+            if !is_call(call) {
                 unwound.end = End::Astray;
                 break;
             }

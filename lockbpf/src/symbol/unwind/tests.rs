@@ -23,7 +23,17 @@ static LIBC: LazyLock<(Vec<u8>, u64, Vec<u64>)> = LazyLock::new(|| {
 
 fn copy(registers: Registers, base: u64, bytes: Vec<u8>) -> StackCopy {
     let bounded = bytes.len() == 16 << 10;
-    StackCopy { process: PROCESS, number: StackId(0), frames: None, at_release: false, registers, base, bytes, bounded }
+    StackCopy {
+        process: PROCESS,
+        number: StackId(0),
+        frames: None,
+        at_release: false,
+        returns: [0; 2],
+        registers,
+        base,
+        bytes,
+        bounded,
+    }
 }
 
 /// The stack of a program's only thread, which is in a system call; its frame pointer is anything.
@@ -124,6 +134,22 @@ fn generated_code_is_passed_by_its_frame_pointer() {
     assert_eq!(unwound.slots, Some(vec![0x1008, 0x1028]));
     let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| false);
     assert_eq!((unwound.addresses, unwound.end), (vec![0x55], End::Astray));
+}
+
+#[test]
+fn a_replaced_return_address_is_put_back() {
+    let words = [0x1020u64, 0x7fff, 0, 0, 0, 0x88];
+    let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    let mut stack = copy(Registers::of(0x55, 0x1000, 0x1000), 0x1000, bytes);
+    let unwind = |stack: &StackCopy| {
+        Unwinder::default().unwind(stack, &AddressSpace::default(), &Files::new(Vec::new()), |at| at < 0x1000)
+    };
+    assert_eq!((unwind(&stack).addresses, unwind(&stack).end), (vec![0x55], End::Astray));
+    stack.returns = [0x77, 0];
+    assert_eq!((unwind(&stack).addresses, unwind(&stack).end), (vec![0x55, 0x77, 0x88], End::Root));
+    let words = [0x1020u64, 0x77, 0, 0, 0, 0x7fff];
+    stack.bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    assert_eq!((unwind(&stack).addresses, unwind(&stack).end), (vec![0x55, 0x77], End::Astray), "it was in its place");
 }
 
 proptest! {

@@ -4,10 +4,14 @@ use crate::deadlock::{Blocked, Deadlock, LockOrder};
 use crate::estimate::{Coverage, Estimates, Figures, Interval, Subject};
 use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via};
 use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::measures::counted::{Counted, CountedSite};
 use crate::observation::{Harvest, OpenWait};
 use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released};
 use crate::sums::KernelSums;
+use crate::trace::v1::shape::LOCK_KINDS;
+use crate::transitions::Transition;
 use crate::units::{Nanos, Time};
+use lockbpf_common::counts::{Counts, SiteCounts, ThreadCounts};
 use lockbpf_common::sums::Sums;
 use proptest::collection::vec;
 use proptest::option;
@@ -115,15 +119,7 @@ fn futex_wait() -> BoxedStrategy<FutexWait> {
 }
 
 fn kind() -> impl Strategy<Value = LockKind> {
-    select(vec![
-        LockKind::Mutex,
-        LockKind::Rwlock,
-        LockKind::Spin,
-        LockKind::Semaphore,
-        LockKind::Barrier,
-        LockKind::Futex,
-        LockKind::Other,
-    ])
+    select(LOCK_KINDS.to_vec())
 }
 
 fn action() -> BoxedStrategy<Action> {
@@ -216,6 +212,56 @@ fn sums() -> BoxedStrategy<KernelSums> {
         .boxed()
 }
 
+fn counts() -> impl Strategy<Value = Counts> {
+    vec(number(), 12).prop_map(|numbers| {
+        let (times, counts) = numbers.split_at(7);
+        Counts {
+            on_cpu_ns: times[0],
+            preempted_ns: times[1],
+            counted_ns: times[2..].try_into().unwrap(),
+            counts: counts.try_into().unwrap(),
+        }
+    })
+}
+
+fn counted_site() -> BoxedStrategy<CountedSite> {
+    let histograms = (vec(small(), 36), vec(small(), 36), vec(small(), 36));
+    (lock(), site(), via(), vec(number(), 3), (counts(), counts(), counts()), histograms)
+        .prop_map(|(lock, site, via, numbers, (hold, wait, release), (holds, waits, releases))| CountedSite {
+            lock,
+            site,
+            via,
+            counts: SiteCounts {
+                sections: numbers[0],
+                waits: numbers[1],
+                releases: numbers[2],
+                hold,
+                wait,
+                release,
+                hold_hist: holds.try_into().unwrap(),
+                wait_hist: waits.try_into().unwrap(),
+                release_hist: releases.try_into().unwrap(),
+            },
+        })
+        .boxed()
+}
+
+fn counted_thread() -> BoxedStrategy<ThreadCounts> {
+    (tid(), process(), counts(), vec(number(), 6))
+        .prop_map(|(tid, process, execution, numbers)| ThreadCounts {
+            tid: tid.0,
+            process: process.0,
+            threads: numbers[0],
+            execution,
+            wait: numbers[1],
+            release: numbers[2],
+            outside: numbers[3],
+            held_union: numbers[4],
+            held_sum: numbers[5],
+        })
+        .boxed()
+}
+
 fn open_wait() -> BoxedStrategy<OpenWait> {
     let flags = (any::<Option<u32>>(), any::<bool>());
     (tid(), lock(), option::of(site()), number(), option::of(tid()), stack(), via(), flags)
@@ -294,16 +340,36 @@ pub(super) fn harvest() -> BoxedStrategy<Harvest> {
             count,
         },
     );
-    let rows = (vec(sums(), 0..6), vec(totals(), 0..6), vec(open_wait(), 0..4), vec(order, 0..4));
-    (rows, vec(deadlock(), 0..3), vec((small().prop_map(StackId), vec(number(), 0..9)), 0..4))
-        .prop_map(|((sums, threads, open_waits, orders), deadlocks, stacks)| Harvest {
-            sums,
-            threads,
-            open_waits,
-            orders,
-            deadlocks,
-            stacks: stacks.into_iter().collect(),
-            ..Harvest::default()
+    let ways = (tid(), process(), option::of(lock()), option::of(lock()), vec(number(), 6), any::<u128>());
+    let transition = ways.prop_map(|(tid, process, from, to, numbers, squares)| Transition {
+        process,
+        tid,
+        from,
+        to,
+        first: Time(numbers[0]),
+        count: numbers[1],
+        local: Nanos(numbers[2]),
+        visits: numbers[3],
+        hold: Nanos(numbers[4]),
+        cut: Nanos(numbers[5]),
+        squares,
+    });
+    let orders = (vec(order, 0..4), vec(transition, 0..4));
+    let rows = (vec(sums(), 0..6), vec(totals(), 0..6), vec(open_wait(), 0..4), orders);
+    let counted = (vec(counted_site(), 0..4), vec(counted_thread(), 0..4));
+    (rows, counted, vec(deadlock(), 0..3), vec((small().prop_map(StackId), vec(number(), 0..9)), 0..4))
+        .prop_map(|((sums, threads, open_waits, (orders, transitions)), (sites, counting), deadlocks, stacks)| {
+            Harvest {
+                sums,
+                counted: Counted { events: Vec::new(), sites, threads: counting },
+                threads,
+                open_waits,
+                orders,
+                transitions,
+                deadlocks,
+                stacks: stacks.into_iter().collect(),
+                ..Harvest::default()
+            }
         })
         .boxed()
 }

@@ -7,7 +7,7 @@ pub(super) mod estimates;
 pub(super) mod names;
 mod parts;
 pub(super) mod rows;
-mod shape;
+pub(super) mod shape;
 
 /// The number of this version.
 pub(super) const VERSION: u32 = 1;

@@ -9,10 +9,13 @@ use super::shape::{code_in, put_stack, stack};
 use crate::deadlock::{Blocked, Deadlock, LockOrder};
 use crate::event::{ThreadTotals, Via};
 use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::measures::counted::CountedSite;
 use crate::observation::{Harvest, OpenWait};
 use crate::sums::KernelSums;
-use crate::units::Time;
-use lockbpf_common::sums::Sums;
+use crate::transitions::Transition;
+use crate::units::{Nanos, Time};
+use lockbpf_common::counts::{Counts, SiteCounts, ThreadCounts};
+use lockbpf_common::sums::{BUCKETS, Sums};
 use std::collections::HashMap;
 
 /// What a row is about.
@@ -24,6 +27,9 @@ pub(in super::super) enum Key {
     Order(Lock, Site, Lock, Site),
     Deadlock(u32),
     Stack(StackId),
+    SiteCounts(Lock, Site, Via),
+    ThreadCounts(Process, Tid),
+    Transition(Process, Tid, Option<Lock>, Option<Lock>),
 }
 
 /// What it says.
@@ -35,6 +41,9 @@ pub(in super::super) enum Row {
     Order(LockOrder),
     Deadlock(Deadlock),
     Stack(Vec<u64>),
+    SiteCounts(Box<CountedSite>),
+    ThreadCounts(Box<ThreadCounts>),
+    Transition(Box<Transition>),
 }
 
 /// Set in a row's tag: the row is no more.
@@ -49,20 +58,29 @@ impl Key {
             Self::Order(..) => 4,
             Self::Deadlock(_) => 5,
             Self::Stack(_) => 6,
+            Self::SiteCounts(..) => 7,
+            Self::ThreadCounts(..) => 8,
+            Self::Transition(..) => 9,
         }
     }
 
     fn put(&self, out: &mut Vec<u8>, gone: bool) {
         out.push(self.tag() | if gone { GONE } else { 0 });
         match *self {
-            Self::Sums(lock, site, via) => {
+            Self::Sums(lock, site, via) | Self::SiteCounts(lock, site, via) => {
                 put_lock(out, lock);
                 put_site(out, site);
                 out.push(via as u8);
             }
-            Self::Thread(process, tid) => {
+            Self::Thread(process, tid) | Self::ThreadCounts(process, tid) => {
                 put(out, u64::from(process.0));
                 put(out, u64::from(tid.0));
+            }
+            Self::Transition(process, tid, from, to) => {
+                put(out, u64::from(process.0));
+                put(out, u64::from(tid.0));
+                put_some_lock(out, from);
+                put_some_lock(out, to);
             }
             Self::Wait(tid, lock) => {
                 put(out, u64::from(tid.0));
@@ -87,6 +105,12 @@ impl Key {
             4 => Self::Order(lock(from)?, site(from)?, lock(from)?, site(from)?),
             5 => Self::Deadlock(from.number32()?),
             6 => Self::Stack(StackId(from.number32()?)),
+            7 => Self::SiteCounts(lock(from)?, site(from)?, via(from)?),
+            8 => Self::ThreadCounts(Process(from.number32()?), Tid(from.number32()?)),
+            9 => {
+                let (process, tid) = (Process(from.number32()?), Tid(from.number32()?));
+                Self::Transition(process, tid, some_lock(from)?, some_lock(from)?)
+            }
             _ => return Err(Malformed::Unknown("sort of row")),
         })
     }
@@ -128,6 +152,14 @@ impl Row {
             Self::Stack(addresses) => {
                 put(out, addresses.len() as u64);
                 addresses.iter().for_each(|&addr| put(out, addr));
+            }
+            Self::SiteCounts(site) => put_site_counts(out, &site.counts),
+            Self::ThreadCounts(counts) => put_thread_counts(out, counts),
+            Self::Transition(t) => {
+                let (low, high) = (t.squares as u64, (t.squares >> u64::BITS) as u64);
+                for number in [t.first.0, t.count, t.local.0, t.visits, t.hold.0, t.cut.0, low, high] {
+                    put(out, number);
+                }
             }
         }
     }
@@ -172,6 +204,21 @@ impl Row {
                 }
                 Self::Stack(addresses)
             }
+            Key::SiteCounts(lock, site, via) => {
+                Self::SiteCounts(Box::new(CountedSite { lock, site, via, counts: site_counts(from)? }))
+            }
+            Key::ThreadCounts(process, tid) => {
+                let (process, tid) = (process.0, tid.0);
+                Self::ThreadCounts(Box::new(ThreadCounts { process, tid, ..thread_counts(from)? }))
+            }
+            Key::Transition(process, tid, came, to) => {
+                let (first, count, local) = (Time(from.number()?), from.number()?, Nanos(from.number()?));
+                let (visits, hold, cut) = (from.number()?, Nanos(from.number()?), Nanos(from.number()?));
+                let squares = u128::from(from.number()?) | u128::from(from.number()?) << u64::BITS;
+                let transition =
+                    Transition { process, tid, from: came, to, first, count, local, visits, hold, cut, squares };
+                Self::Transition(Box::new(transition))
+            }
         })
     }
 }
@@ -189,7 +236,16 @@ pub(in super::super) fn of(harvest: &Harvest, wanted: impl Fn(StackId) -> bool) 
     let deadlocks = deadlocks.map(|(i, d)| (Key::Deadlock(i as u32), Row::Deadlock(d.clone())));
     let stacks = harvest.stacks.iter().filter(move |&(&id, _)| wanted(id));
     let stacks = stacks.map(|(&id, addresses)| (Key::Stack(id), Row::Stack(addresses.clone())));
-    sums.chain(threads).chain(waits).chain(orders).chain(deadlocks).chain(stacks)
+    let counted = harvest.counted.sites.iter();
+    let counted = counted.map(|s| (Key::SiteCounts(s.lock, s.site, s.via), Row::SiteCounts(Box::new(*s))));
+    let counting = harvest.counted.threads.iter();
+    let counting =
+        counting.map(|t| (Key::ThreadCounts(Process(t.process), Tid(t.tid)), Row::ThreadCounts(Box::new(*t))));
+    let transitions = harvest.transitions.iter();
+    let transitions =
+        transitions.map(|t| (Key::Transition(t.process, t.tid, t.from, t.to), Row::Transition(Box::new(*t))));
+    let first = sums.chain(counted).chain(threads).chain(counting);
+    first.chain(waits).chain(orders).chain(transitions).chain(deadlocks).chain(stacks)
 }
 
 /// Appends a row.
@@ -254,6 +310,9 @@ impl Rows {
                 Row::Wait(wait) => harvest.open_waits.push(wait),
                 Row::Order(order) => harvest.orders.push(order),
                 Row::Deadlock(deadlock) => harvest.deadlocks.push(deadlock),
+                Row::Transition(transition) => harvest.transitions.push(*transition),
+                Row::SiteCounts(site) => harvest.counted.sites.push(*site),
+                Row::ThreadCounts(counts) => harvest.counted.threads.push(*counts),
                 Row::Stack(addresses) => {
                     if let Key::Stack(id) = key {
                         harvest.stacks.insert(id, addresses);
@@ -281,6 +340,17 @@ pub(super) fn put_site(out: &mut Vec<u8>, site: Site) {
 
 pub(super) fn site(from: &mut Cursor) -> Result<Site, Malformed> {
     Ok(Site { process: Process(from.number32()?), addr: from.number()? })
+}
+
+fn put_some_lock(out: &mut Vec<u8>, lock: Option<Lock>) {
+    out.push(u8::from(lock.is_some()));
+    if let Some(lock) = lock {
+        put_lock(out, lock);
+    }
+}
+
+fn some_lock(from: &mut Cursor) -> Result<Option<Lock>, Malformed> {
+    if code_in(&[false, true], from)? { lock(from).map(Some) } else { Ok(None) }
 }
 
 fn put_some_site(out: &mut Vec<u8>, site: Option<Site>) {
@@ -320,13 +390,84 @@ fn put_sums(out: &mut Vec<u8>, s: &Sums) {
         put(out, number);
     }
     put_stack(out, StackId::from_raw(s.stack));
-    for histogram in [&s.wait_hist, &s.hold_hist] {
+    put_histograms(out, [&s.wait_hist, &s.hold_hist]);
+}
+
+fn put_histograms<const N: usize>(out: &mut Vec<u8>, histograms: [&[u32; BUCKETS]; N]) {
+    for histogram in histograms {
         put(out, histogram.iter().filter(|&&n| n > 0).count() as u64);
         for (bucket, &count) in histogram.iter().enumerate().filter(|&(_, &n)| n > 0) {
             out.push(bucket as u8);
             put(out, u64::from(count));
         }
     }
+}
+
+fn read_histograms<const N: usize>(from: &mut Cursor, histograms: [&mut [u32; BUCKETS]; N]) -> Result<(), Malformed> {
+    for histogram in histograms {
+        for _ in 0..from.count()? {
+            let slot = histogram.get_mut(usize::from(from.byte()?)).ok_or(Malformed::TooLarge)?;
+            *slot = from.number32()?;
+        }
+    }
+    Ok(())
+}
+
+fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
+    put(out, counts.on_cpu_ns);
+    put(out, counts.preempted_ns);
+    for (&counted_ns, &count) in counts.counted_ns.iter().zip(&counts.counts) {
+        // As a rule it was counted all the time.
+        put(out, counts.on_cpu_ns.wrapping_sub(counted_ns));
+        put(out, count);
+    }
+}
+
+fn read_counts(from: &mut Cursor) -> Result<Counts, Malformed> {
+    let mut counts = Counts { on_cpu_ns: from.number()?, preempted_ns: from.number()?, ..Counts::NONE };
+    for (counted_ns, count) in counts.counted_ns.iter_mut().zip(&mut counts.counts) {
+        *counted_ns = counts.on_cpu_ns.wrapping_sub(from.number()?);
+        *count = from.number()?;
+    }
+    Ok(counts)
+}
+
+fn put_site_counts(out: &mut Vec<u8>, c: &SiteCounts) {
+    for number in [c.sections, c.waits, c.releases] {
+        put(out, number);
+    }
+    for counts in [&c.hold, &c.wait, &c.release] {
+        put_counts(out, counts);
+    }
+    put_histograms(out, [&c.hold_hist, &c.wait_hist, &c.release_hist]);
+}
+
+fn site_counts(from: &mut Cursor) -> Result<SiteCounts, Malformed> {
+    let mut c = SiteCounts::EMPTY;
+    for slot in [&mut c.sections, &mut c.waits, &mut c.releases] {
+        *slot = from.number()?;
+    }
+    for counts in [&mut c.hold, &mut c.wait, &mut c.release] {
+        *counts = read_counts(from)?;
+    }
+    read_histograms(from, [&mut c.hold_hist, &mut c.wait_hist, &mut c.release_hist])?;
+    Ok(c)
+}
+
+fn put_thread_counts(out: &mut Vec<u8>, t: &ThreadCounts) {
+    put(out, t.threads);
+    put_counts(out, &t.execution);
+    for number in [t.wait, t.release, t.outside, t.held_union, t.held_sum] {
+        put(out, number);
+    }
+}
+
+fn thread_counts(from: &mut Cursor) -> Result<ThreadCounts, Malformed> {
+    let mut t = ThreadCounts { threads: from.number()?, execution: read_counts(from)?, ..ThreadCounts::default() };
+    for slot in [&mut t.wait, &mut t.release, &mut t.outside, &mut t.held_union, &mut t.held_sum] {
+        *slot = from.number()?;
+    }
+    Ok(t)
 }
 
 fn sums(from: &mut Cursor) -> Result<Sums, Malformed> {
@@ -351,11 +492,6 @@ fn sums(from: &mut Cursor) -> Result<Sums, Malformed> {
     }
     s.kind = from.number32()?;
     s.stack = stack(from)?.and_then(|id| i32::try_from(id.0).ok()).unwrap_or(Sums::EMPTY.stack);
-    for histogram in [&mut s.wait_hist, &mut s.hold_hist] {
-        for _ in 0..from.count()? {
-            let slot = histogram.get_mut(usize::from(from.byte()?)).ok_or(Malformed::TooLarge)?;
-            *slot = from.number32()?;
-        }
-    }
+    read_histograms(from, [&mut s.wait_hist, &mut s.hold_hist])?;
     Ok(s)
 }

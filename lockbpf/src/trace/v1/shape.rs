@@ -238,7 +238,7 @@ pub(super) fn action_code(action: &Action) -> u8 {
 
 // The codes of values are their places in these tables, which only grow.
 
-pub(super) const LOCK_KINDS: [LockKind; 9] = [
+pub(in crate::trace) const LOCK_KINDS: [LockKind; 9] = [
     LockKind::Mutex,
     LockKind::Rwlock,
     LockKind::Spin,

@@ -101,12 +101,12 @@ impl Program<'_> {
 
     /// Records as many runs as are made, and returns the one of median length: a run that the machine held up is none to
     /// predict from.
-    fn record(&self, what: What<'_>) -> Result<PathBuf> {
+    fn record(&self, what: What<'_>, options: &[&str]) -> Result<PathBuf> {
         let mut recordings = Vec::new();
         for run in 0..self.runs {
             let to = self.dir.join(format!("recording-{run}.bin"));
             let mut command = Command::new(&self.lockbpf.program);
-            command.args(["export", "--all-events"]).args(FULL).arg("--to").arg(&to).arg("--").arg(&self.path);
+            command.arg("export").args(options).args(FULL).arg("--to").arg(&to).arg("--").arg(&self.path);
             let text = process::output(command.args(what.arguments()), LIMIT)?;
             let line = text.lines().find(|line| line.starts_with("{\"elapsed_ns\""));
             let said: Value = serde_json::from_str(line.context("the program printed no result")?)?;
@@ -119,7 +119,8 @@ impl Program<'_> {
     /// From one thread to several.
     fn threads(&self) -> Result<()> {
         println!(
-            "\n(b) two-lock meta-benchmark (FIFO queue, pairing heap): the model of a recording of one thread, against runs.\n\
+            "\n(b) two-lock meta-benchmark (FIFO queue, pairing heap): the model of a recording of one thread (of its sums of\n\
+             transitions: no section is recorded), against runs.\n\
              Sections and local work sleep, so that the CPUs do not matter: the model has one for each thread, this machine may \
              not."
         );
@@ -131,7 +132,7 @@ impl Program<'_> {
         let mut by_lock = [Errors::default(), Errors::default()];
         for (hold, local, stay, leave) in PROGRAMS {
             let what = What { threads: 1, hold, local, stay, leave, lock: "pthread", change: "none" };
-            let recording = self.record(what)?;
+            let recording = self.record(what, &[])?;
             let emitted = self.dir.join("emitted.json");
             let arguments = ["predict", "--from", utf8(&recording)?, "--emit-model", utf8(&emitted)?];
             ask(self.lockbpf, &arguments)?;
@@ -185,7 +186,7 @@ impl Program<'_> {
         let mut apart = Vec::new();
         for (hold, local, stay, leave) in PROGRAMS {
             let what = What { threads: CHANGED, hold, local, stay, leave, lock: "pthread", change: "none" };
-            let recording = self.record(what)?;
+            let recording = self.record(what, &["--all-events"])?;
             let before = self.run(what)?;
             for (change, option, value) in [
                 ("half", "--shorten", "thread=50%"),

@@ -1,4 +1,5 @@
-//! The C library's own locks (glibc's low-level ones): known by who sleeps there, since nothing else tells their addresses.
+//! Locks that are known by who sleeps there, since nothing else tells what they are: the C library's own (glibc's low-level ones), and
+//! those of libraries whose fast paths are compiled into programs, in which even a slow path may be inlined.
 
 use super::gather::Gathered;
 use super::place::Places;
@@ -49,7 +50,14 @@ const STDIO: &[&str] = &[
     "new_file",
 ];
 
-/// What the lock at a futex word is, if it is one of the C library's own.
+/// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("folly::SharedMutexImpl<", "folly::SharedMutex"),
+    ("folly::MicroLock", "folly::MicroLock"),
+    ("folly::detail::distributed_mutex::", "folly::DistributedMutex"),
+];
+
+/// What the lock at a futex word is, if its sleepers tell.
 pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
     let waits = gathered.waits.filter(|_| !gathered.is_lock() && !gathered.is_condition())?;
     // Not every stack goes beyond the C library.
@@ -61,6 +69,11 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
 }
 
 fn of(functions: &[&str]) -> Option<&'static str> {
+    let known = |function: &str| LIBRARIES.iter().find(|(part, _)| function.contains(part)).map(|&(_, name)| name);
+    of_libc(functions).or_else(|| functions.iter().find_map(|function| known(function)))
+}
+
+fn of_libc(functions: &[&str]) -> Option<&'static str> {
     let sleeps = functions.iter().position(|&function| function.starts_with(SLEEPS))?;
     let callers = functions.get(sleeps + 1..)?;
     callers.iter().take(FRAMES).find_map(|function| {
@@ -95,6 +108,11 @@ mod tests {
             (&["__lll_lock_wait_private", "__GI_exit"], None),
             (&["__lll_lock_wait", "___pthread_mutex_lock", "malloc"], None),
             (&["malloc"], None),
+            (
+                &["syscall", "bool folly::SharedMutexImpl<false>::futexWaitForZeroBits<W>", "f"],
+                Some("folly::SharedMutex"),
+            ),
+            (&["syscall", "folly::MicroLockCore::lockSlowPath", "main"], Some("folly::MicroLock")),
             (&[], None),
         ] {
             let functions: Vec<&str> = functions.iter().map(|function| plain(function)).collect();

@@ -1,0 +1,170 @@
+//! `lockbpf advise`: what to do about locks, from what their critical sections read and write.
+
+use super::access::{AccessArgs, some_share};
+use super::args::{CaptureArgs, Format, Plan, Share, Target};
+use super::script::Timed;
+use super::{access, calibration_file, export, output, script};
+use crate::advice::predict::Predictor;
+use crate::advice::traced::Traced;
+use crate::advice::{self, Options, Records};
+use crate::capture::access::check;
+use crate::governor::Budget;
+use crate::trace::Compression;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// From which records, and what else is known.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf advise --pid 1234                            records it, follows its sections, and advises
+  lockbpf advise --from accesses.jsonl --trace t.bin
+  lockbpf advise --from accesses.jsonl --w insert=1.6
+
+The records' form, and what the advice rests upon, are told in docs/advice.md.")]
+pub(super) struct AdviseArgs {
+    /// A running process: every section is recorded for a moment, then sampled ones are followed (`lockbpf access`).
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["from", "trace"])]
+    pub pid: Option<u32>,
+    /// With --pid: sections of this lock only, by a part of its name, or its address (repeatable).
+    #[arg(long, value_name = "LOCK", requires = "pid")]
+    pub lock: Vec<String>,
+    /// With --pid: sections of each lock to follow.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub samples: u64,
+    /// With --pid: share of its threads' time for which sampled threads may be held up.
+    #[arg(long, value_name = "SHARE", value_parser = some_share, default_value = "2%")]
+    pub budget: Budget,
+    /// With --pid: for how long every section is recorded.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "1s")]
+    pub timing: Duration,
+    /// Access records, one critical section a line; `-` is standard input.
+    #[arg(long, value_name = "FILE", required_unless_present = "pid")]
+    pub from: Option<PathBuf>,
+    /// A recording of the same program, a trace (best with every section: `lockbpf export --all-events`) or event lines: who
+    /// waited for whom and for how long, and what changes would gain.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Sections of this site wait for so many other threads' holds, on average (repeatable).
+    #[arg(long, value_name = "SITE=VALUE", value_parser = named_number)]
+    pub w: Vec<(String, f64)>,
+    /// What recording a lock operation cost in the trace, ns. Default: as calibrated on this machine, if lockbpf recorded the
+    /// trace.
+    #[arg(long, value_name = "NS", requires = "trace", value_parser = number)]
+    pub overhead: Option<f64>,
+    /// Output format.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err(format!("`{text}` is no number of 0 or more")),
+    }
+}
+
+fn named_number(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.rsplit_once('=').ok_or("`=` and a number are missing")?;
+    Ok((name.to_owned(), number(value)?))
+}
+
+/// Advises and prints.
+///
+/// # Errors
+/// When the records or the recording cannot be read, or no section has the name.
+pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
+    let (records, timed, mut cautions) = match (&args.from, args.pid) {
+        (Some(from), _) => {
+            let timed = args.trace.as_deref().map(script::read_timed).transpose()?;
+            (read(from)?, timed, Vec::new())
+        }
+        (None, Some(pid)) => watch(pid, args)?,
+        (None, None) => bail!("nothing to advise on: name access records with --from, or a process with --pid"),
+    };
+    let mut w = BTreeMap::new();
+    for (name, value) in &args.w {
+        let Some(site) = records.sites.find(name) else {
+            let some: Vec<&str> = records.sites.iter().take(8).collect();
+            bail!("no section of the records is called `{name}`; they have {}", some.join(", "));
+        };
+        w.insert(site, *value);
+    }
+    let calibrated = match &timed {
+        Some(timed) if timed.captured && args.overhead.is_none() => calibration_file::load()?,
+        _ => None,
+    };
+    let operation_ns = args.overhead.or_else(|| calibrated?.observer_operation_ns);
+    let traced = timed.as_ref().map(|timed| {
+        let ticks = timed.recorded.script.ticks_per_ns;
+        Traced::new(&records, &timed.timing, &timed.names, &timed.counted, ticks)
+    });
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let predictor = timed.as_ref().zip(traced.as_ref()).map(|(timed, traced)| {
+        let recorded = &timed.recorded;
+        Predictor::new(&recorded.script, traced, &recorded.locks, &recorded.sites, cpus)
+    });
+    let options = Options { w, traced: traced.as_ref(), predictor: predictor.as_ref(), operation_ns };
+    let mut advice = advice::advise(&records, &options);
+    advice.cautions.append(&mut cautions);
+    if let Some(timed) = &timed {
+        advice.cautions.extend(timed.recorded.remarks.iter().cloned());
+        if timed.captured && operation_ns.is_none() {
+            advice.cautions.push(
+                "What recording cost is not known (run `lockbpf calibrate`, or give --overhead): waits for short sections are too long."
+                    .to_owned(),
+            );
+        }
+    }
+    output::write(&match args.format {
+        Format::Table => advice::render(&advice, output::layout().width),
+        Format::Json => output::json(&advice, "advice")?,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The whole chain on a running process: its records, its timing, and what could make both wrong.
+fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Timed>, Vec<String>)> {
+    check(pid)?;
+    eprintln!("recording every section of pid {pid} for {}", humantime::format_duration(args.timing));
+    let capture = CaptureArgs {
+        duration: Some(args.timing),
+        budget: Share(None),
+        all_events: true,
+        no_focus: true,
+        ..CaptureArgs::default()
+    };
+    let plan = Plan { target: Target::Pids(vec![pid]), follow_forks: false, capture };
+    let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
+    export::record(&plan, trace.as_file(), trace.path(), Compression::None)?;
+    let asked = AccessArgs { lock: args.lock.clone(), samples: args.samples, ..AccessArgs::of(pid, args.budget) };
+    let followed = access::follow(&asked)?;
+    let mut lines = Vec::new();
+    access::write(&mut lines, &followed.records).context("failed to put down what was followed")?;
+    let records = advice::read(&lines[..]).context("failed to understand what was followed")?;
+    if records.executions.is_empty() {
+        bail!("no section of pid {pid} could be followed to its end: {}", followed.summary.notes.join(" "));
+    }
+    Ok((records, Some(script::read_timed(trace.path())?), followed.summary.notes))
+}
+
+fn read(path: &Path) -> Result<Records> {
+    let (name, input): (String, Box<dyn Read>) = if path == Path::new("-") {
+        ("standard input".to_owned(), Box::new(std::io::stdin().lock()))
+    } else {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("failed to open {name}"))?;
+        (name, Box::new(file))
+    };
+    let records = advice::read(BufReader::with_capacity(256 << 10, input));
+    let records = records.with_context(|| format!("failed to read {name}"))?;
+    if records.executions.is_empty() {
+        bail!("{name}: it has no record of a critical section");
+    }
+    Ok(records)
+}

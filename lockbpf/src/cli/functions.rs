@@ -1,0 +1,147 @@
+//! Which functions of the C library are seen, and what that will cost.
+
+use super::args::{CaptureArgs, Functions};
+use super::placement;
+use crate::capture::attach::ProbeSite;
+use crate::capture::library::{self, LibraryProbes};
+use crate::capture::target::{FileKey, Library};
+use crate::costs::Costs;
+use crate::measures::library::{Category, LibraryCalls};
+use crate::perturbation::STEPPING_NS;
+use crate::report::text::percent;
+use std::collections::HashSet;
+
+/// Functions named in a sentence.
+const NAMED: usize = 8;
+/// Calls a second, of which the cost is told.
+const CALLS: f64 = 100_000.0;
+
+/// The probe sites of libraries: for locks, and for calls of the C library if these are asked for.
+pub(super) struct Placing<'a> {
+    capture: &'a CaptureArgs,
+    /// Files looked at for calls, and what was found in them.
+    known: HashSet<FileKey>,
+    found: LibraryProbes,
+}
+
+impl<'a> Placing<'a> {
+    /// Nothing found yet.
+    pub(super) fn new(capture: &'a CaptureArgs) -> Self {
+        Self { capture, known: HashSet::new(), found: LibraryProbes::default() }
+    }
+
+    /// Where to probe these.
+    pub(super) fn sites(&mut self, libraries: &[Library]) -> Vec<ProbeSite> {
+        if self.capture.futex_only {
+            return Vec::new();
+        }
+        let mut sites = placement::sites(libraries, self.capture.placement);
+        let Some(Functions(categories)) = &self.capture.functions else { return sites };
+        for library in libraries {
+            if self.known.insert((library.dev, library.ino)) {
+                let found = library::place(library, categories);
+                sites.extend(found.sites.iter().cloned());
+                self.add(found);
+            }
+        }
+        sites
+    }
+
+    fn add(&mut self, found: LibraryProbes) {
+        let LibraryProbes { sites, functions, endless, dear, left_out, shared } = found;
+        self.found.sites.extend(sites);
+        self.found.functions += functions;
+        extend(&mut self.found.endless, endless);
+        extend(&mut self.found.dear, dear);
+        extend(&mut self.found.left_out, left_out);
+        extend(&mut self.found.shared, shared);
+    }
+
+    /// What seeing calls of the C library will cost by these prices, measured with the events counted; `None` if none are to be seen.
+    pub(super) fn cost(&self, costs: &Costs) -> Option<String> {
+        let Functions(categories) = self.capture.functions.as_ref()?;
+        let names = categories.iter().map(|category| category.name()).collect::<Vec<_>>().join(",");
+        let LibraryProbes { sites, functions, endless, dear, .. } = &self.found;
+        if *functions == 0 {
+            return Some(format!("--functions {names}: no C library has been found yet"));
+        }
+        let call = 2.0 * costs.hit_ns;
+        let mut text = format!(
+            "--functions {names}: {functions} functions probed at {} places. A call will take about {} more, one inside of another {}: \
+             {CALLS} calls a second take {} of a CPU",
+            sites.len(),
+            microseconds(call),
+            microseconds(costs.hit_ns),
+            percent(CALLS * call / 1e9),
+        );
+        if !dear.is_empty() {
+            let more = microseconds(STEPPING_NS);
+            text += &format!(". Single-stepped, up to {more} more each: {}", named(dear));
+        }
+        if !endless.is_empty() {
+            text += &format!(". Only counted, since their ends cannot be seen: {}", named(endless));
+        }
+        Some(text)
+    }
+
+    /// Completes what the kernel side has counted.
+    pub(super) fn complete(self, calls: &mut LibraryCalls) {
+        let Some(Functions(categories)) = &self.capture.functions else { return };
+        calls.categories.clone_from(categories);
+        calls.endless = self.found.endless;
+        calls.left_out = self.found.left_out.into_iter().map(|(name, why)| (name.to_owned(), why)).collect();
+        calls.shared = self.found.shared;
+    }
+}
+
+/// Adds what is not there.
+fn extend<T: PartialEq>(to: &mut Vec<T>, more: Vec<T>) {
+    for one in more {
+        if !to.contains(&one) {
+            to.push(one);
+        }
+    }
+}
+
+fn microseconds(ns: f64) -> String {
+    format!("{:.1} µs", ns / 1e3)
+}
+
+fn named(names: &[&str]) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", names[..names.len().min(NAMED)].join(", "))
+}
+
+/// Categories, as they are named on the command line.
+pub(super) fn categories(text: &str) -> Result<Functions, crate::measures::library::CategoryError> {
+    Category::parse_list(text).map(Functions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_is_told_before() {
+        let mut capture = CaptureArgs { functions: Some(Functions(vec![Category::Io])), ..CaptureArgs::default() };
+        let costs = Costs { hit_ns: 900.0, ..Costs::default() };
+        let mut placing = Placing::new(&capture);
+        assert_eq!(placing.cost(&costs).unwrap(), "--functions io: no C library has been found yet");
+        placing.add(LibraryProbes {
+            functions: 9,
+            endless: vec!["select"],
+            dear: vec!["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"],
+            ..LibraryProbes::default()
+        });
+        placing.add(LibraryProbes { functions: 1, endless: vec!["select"], ..LibraryProbes::default() });
+        assert_eq!(
+            placing.cost(&costs).unwrap(),
+            "--functions io: 10 functions probed at 0 places. A call will take about 1.8 µs more, one inside of another 0.9 µs: \
+             100000 calls a second take 18 % of a CPU. Single-stepped, up to 9.5 µs more each: a, b, c, d, e, f, g, h and 2 more. \
+             Only counted, since their ends cannot be seen: select"
+        );
+        capture.functions = None;
+        assert_eq!(Placing::new(&capture).cost(&costs), None);
+    }
+}

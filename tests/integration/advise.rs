@@ -1,0 +1,145 @@
+//! Advice from access records, with and without a trace.
+
+use crate::examples::example;
+use crate::harness::observer::{Outcome, run};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+fn write(dir: &Path, name: &str, lines: &[Value]) -> String {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let path = dir.join(name);
+    fs::write(&path, text).expect("failed to write records");
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().expect("failed to make a directory")
+}
+
+fn json_of(outcome: &Outcome) -> Value {
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let advice: Value = serde_json::from_str(&outcome.stdout).expect("the advice is JSON");
+    assert_eq!(advice["schema"], "lockbpf.advice/1");
+    advice
+}
+
+fn advise(arguments: &[&str]) -> Value {
+    json_of(&run(&[&["advise", "--format", "json"], arguments].concat()))
+}
+
+/// The names of an object's fields.
+fn names(of: &Value) -> Vec<&str> {
+    of.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn figure_7_and_the_contract() {
+    let file = example("figure_7.jsonl");
+    let file = file.to_str().expect("a path in UTF-8");
+    let advice = advise(&["--from", file, "--w", "3=1.5"]);
+    for field in ["sections", "usydg", "patterns", "suggestions"] {
+        assert!(names(&advice).contains(&field), "{field}: {advice}");
+    }
+    assert!(advice.get("occ").is_none(), "without a trace there is none");
+    for section in advice["sections"].as_array().expect("sections") {
+        for field in ["site", "lock", "instances", "p_c", "w_c", "p_conflict"] {
+            assert!(names(section).contains(&field), "{field}: {section}");
+        }
+        let by_hand = section["site"] == "3";
+        assert_eq!(section["w_c"], if by_hand { json!(1.5) } else { Value::Null }, "{section}");
+        assert_eq!(section["p_conflict"].is_number(), by_hand, "{section}");
+    }
+    for field in ["remove", "split", "unsafe_split", "readers_of", "shorten"] {
+        assert!(names(&advice["suggestions"]).contains(&field), "{field}: {advice}");
+    }
+    let suggestions = &advice["suggestions"];
+    assert_eq!(advice["usydg"]["removed_edges"], json!([["T1:1", "T2:2"], ["T1:1", "T3:4"]]));
+    assert_eq!(suggestions["remove"], json!(["2"]));
+    assert_eq!(suggestions["split"], json!({"1": ["L1"], "3": ["L1"], "5": ["L1"], "4": ["L2"], "6": ["L2"]}));
+    assert_eq!(suggestions["readers_of"]["3"], json!(["1"]));
+    let unsound = suggestions["unsafe_split"].as_array().expect("pairs");
+    assert!(unsound.contains(&json!(["3", "4"])) && !unsound.contains(&json!(["1", "3"])), "{suggestions}");
+    assert_eq!(run(&["advise", "--from", file]).stdout, run(&["advise", "--from", file]).stdout, "it is stable");
+}
+
+/// Two threads take turns in two sections of one lock, each with data of its own: 100 ns waiting, 100 ns inside.
+fn recording() -> (Vec<Value>, Vec<Value>) {
+    let (mut steps, mut records) = (Vec::new(), Vec::new());
+    for turn in 0..200_u64 {
+        let (tid, site, data) = [("A", "put", "queue"), ("B", "count", "stats")][turn as usize % 2];
+        let mut step = |t: u64, op: &str| {
+            steps.push((t, json!({"t": t, "tid": tid, "op": op, "lock": "L", "site": site})));
+        };
+        step((turn * 100).saturating_sub(100), "attempt");
+        step(turn * 100, "acquire");
+        step(turn * 100 + 100, "release");
+        let (own, shared) = (format!("{tid}-own"), format!("{data}+0x8"));
+        records.push(json!({
+            "run": 0, "seq": turn, "tid": tid, "lock": "L", "site": site, "reads": [own], "writes": [shared],
+            "accesses": "rrrrwr", "at": [own, own, own, null, shared, own],
+        }));
+    }
+    steps.sort_by_key(|&(t, _)| t);
+    (steps.into_iter().map(|(_, step)| step).collect(), records)
+}
+
+#[test]
+fn a_trace_tells_waits_and_gains() {
+    let dir = dir();
+    let (steps, records) = recording();
+    let (trace, records) = (write(dir.path(), "t.jsonl", &steps), write(dir.path(), "a.jsonl", &records));
+    let advice = advise(&["--from", &records, "--trace", &trace]);
+    let section = &advice["sections"][0];
+    // Sections wait for one hold each, the first of them for none; between themselves they do not conflict.
+    assert_eq!((&section["site"], &section["w_c"], &section["p_c"]), (&json!("count"), &json!(1.0), &json!(0.0)));
+    assert_eq!(advice["sections"][1]["w_c"], json!(0.99));
+    assert_eq!(advice["usydg"]["edges"], json!([["A:put", "B:count"], ["B:count", "A:put"]]));
+    assert_eq!(advice["usydg"]["edges_from"], json!({"L": "trace"}));
+    assert_eq!(advice["patterns"][0]["pattern"], "null-shared");
+    assert_eq!(advice["suggestions"]["remove"], json!(["count", "put"]));
+    let remove = &advice["advice"][0];
+    assert_eq!((&remove["kind"], &remove["lock"]), (&json!("remove"), &json!("L")));
+    // Half of the time was waited; what is left is one thread's own sections.
+    let gain = remove["predicted"]["gain"].as_f64().expect("a gain");
+    assert!((gain - 0.5).abs() < 0.02, "{remove}");
+    let occ = &advice["occ"];
+    let near = |value: &Value, to: f64| value.as_f64().is_some_and(|value| (value - to).abs() < 0.02);
+    let thread = &occ["threads"][0];
+    assert_eq!((&thread["tid"], &thread["site"]), (&json!("A"), &json!("put")));
+    assert!(near(&thread["f_wait"], 0.5) && near(&thread["f_exec"], 0.5), "{occ}");
+    assert!(near(&thread["speedup"], 2.0) && near(&thread["benefit"], 0.5), "{occ}");
+    assert!(near(&occ["efficiency"], 0.5) && near(&occ["best_case_speedup"], 2.0), "{occ}");
+    // An operation's cost shortens waits more than the threads' time.
+    let cheaper = advise(&["--from", &records, "--trace", &trace, "--overhead", "10"]);
+    assert!(cheaper["occ"]["efficiency"].as_f64() < occ["efficiency"].as_f64(), "{cheaper}");
+    let table = run(&["advise", "--from", &records, "--trace", &trace]);
+    for text in
+        ["Remove `L`", "Seen: 200 executions by 2 threads in 1 run", "Predicted gain:", "Could be wrong:", "at best"]
+    {
+        assert!(table.stdout.contains(text), "{text}: {}", table.stdout);
+    }
+}
+
+#[test]
+fn what_is_no_record_is_refused() {
+    let dir = dir();
+    let good = json!({"run": 0, "seq": 1, "tid": 1, "lock": "L", "site": "s", "reads": [], "writes": []});
+    let refuse = |line: &str, names: &[&str]| {
+        let path = dir.path().join("bad.jsonl");
+        fs::write(&path, format!("{good}\n{line}\n")).expect("failed to write records");
+        run(&["advise", "--from", path.to_str().expect("a path in UTF-8")]).assert_error(names);
+    };
+    refuse(r#"{"run":0,"seq":2,"tid":1,"lock":"L","site":"s","reads":[]}"#, &["line 2", "`writes`"]);
+    refuse(r#"{"run":0,"seq":2,"tid":1,"lock":"L","site":"s","reads":[1.5],"writes":[]}"#, &["line 2", "`reads[0]`"]);
+    refuse("{", &["line 2"]);
+    refuse(r#"{"run":0,"edge":["1","2"]}"#, &["line 2", "`edge`"]);
+    let one = write(dir.path(), "one.jsonl", &[good]);
+    run(&["advise", "--from", &one, "--w", "x=1"]).assert_error(&["`x`", "s"]);
+    run(&["advise", "--from", &one, "--w", "s=-1"]).assert_error(&["-1"]);
+    run(&["advise", "--from", &one, "--overhead", "5"]).assert_error(&["--trace"]);
+    run(&["advise", "--from", "/nowhere"]).assert_error(&["/nowhere"]);
+    let none = write(dir.path(), "none.jsonl", &[]);
+    run(&["advise", "--from", &none]).assert_error(&["no record"]);
+    assert_eq!(run(&["advise", "--from", &one]).code, Some(0));
+}
