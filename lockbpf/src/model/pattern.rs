@@ -114,13 +114,16 @@ impl Pattern {
         self.next.values().for_each(|&flow| all.add(flow));
         let mean = if all.count > 0.0 { all.time / all.count } else { self.local };
         let mut next = self.next.clone();
-        let begins = self.ends.iter().cycle().skip(1);
-        for (&(_, last), &(first, _)) in self.ends.iter().zip(begins) {
+        // In an order that does not depend on which thread came first.
+        let mut ends = self.ends.clone();
+        ends.sort_unstable();
+        let begins = ends.iter().cycle().skip(1);
+        for (&(_, last), &(first, _)) in ends.iter().zip(begins) {
             next.entry((last, first)).or_insert(Flow { count: 1.0, time: mean });
         }
         let mut leaving = vec![0.0; locks];
         next.iter().for_each(|(&(from, _), flow)| leaving[from as usize] += flow.count);
-        let first = self.ends.first().map_or(0, |&(first, _)| first as usize);
+        let first = ends.first().map_or(0, |&(first, _)| first as usize);
         let (mut r, mut z) = (vec![vec![0.0; locks]; locks], vec![vec![0.0; locks]; locks]);
         for (&(from, to), flow) in &next {
             let (from, to) = (from as usize, to as usize);
@@ -196,7 +199,7 @@ pub(super) fn model(threads: &[Pattern], locks: &[Known], ticks: f64) -> (Input,
 /// Threads of the same pattern together.
 fn classes(threads: &[Pattern]) -> Vec<(Pattern, u32)> {
     let mut order: Vec<&Pattern> = threads.iter().collect();
-    order.sort_by(|a, b| b.operations().total_cmp(&a.operations()));
+    order.sort_by(|a, b| b.operations().total_cmp(&a.operations()).then_with(|| a.ends.cmp(&b.ends)));
     let mut classes: Vec<(Pattern, u32)> = Vec::new();
     for pattern in order {
         let alike = |class: &Pattern| {

@@ -131,6 +131,16 @@ fn sums_tell_the_same_as_events() {
     assert!(predict(&sums).is_ok());
 }
 
+/// Events come in the order of time, sums in that of the threads' numbers.
+#[test]
+fn the_order_of_threads_does_not_matter() {
+    let mut visits = Visits::default();
+    visits.rounds(1, 1, |_| vec![(90, 5, 10), (10, 6, 10), (10, 7, 10), (10, 8, 10)]);
+    visits.rounds(2, 1, |_| vec![(60, 6, 10), (10, 8, 10), (10, 5, 10)]);
+    visits.rounds(3, 1, |_| vec![(30, 7, 10), (10, 5, 10), (10, 8, 10), (10, 6, 10)]);
+    assert_same(&visits.by_events(all).unwrap(), &visits.by_sums(all).unwrap());
+}
+
 #[test]
 fn what_is_done_with_other_locks_is_time_in_between() {
     let mut visits = Visits::default();
