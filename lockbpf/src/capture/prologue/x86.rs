@@ -430,7 +430,6 @@ mod tests {
 
     /// The rule once more, by operands instead of by access lists, and stricter where that is simpler.
     fn breaks_rule(code: &[u8], vaddr: u64, args: usize, site: usize) -> Option<String> {
-        use iced_x86::Mnemonic::{Bt, Cmp, Nop, Test};
         let mut at_site = false;
         for instruction in &mut decoder(code, vaddr) {
             let at = instruction.ip().wrapping_sub(vaddr) as usize;
@@ -459,11 +458,9 @@ mod tests {
                 }
             }
             if at < site {
-                let only_reads = matches!(instruction.mnemonic(), Cmp | Test | Bt | Nop);
                 let to = instruction.op0_register().full_register();
                 let hits = to == Register::RSP || ARGS[..args].contains(&to);
-                if !only_reads && instruction.op0_kind() == OpKind::Register && hits && instruction.op_count() > 0 {
-                    // A few more only read their first operand (ptest, comiss, …), but never a general register.
+                if writes_first(&instruction) && instruction.op0_kind() == OpKind::Register && hits {
                     return Some(format!("{instruction:?} writes {to:?}"));
                 }
                 if instruction.is_string_instruction()
@@ -476,6 +473,26 @@ mod tests {
             }
         }
         (!at_site).then(|| "not at an instruction".to_owned())
+    }
+
+    /// Whether the instruction is one of those that write their first operand: of the common ones, all.
+    fn writes_first(instruction: &Instruction) -> bool {
+        use iced_x86::Mnemonic::{
+            Adc, Add, And, Bsf, Bsr, Bswap, Btc, Btr, Bts, Dec, Imul, Inc, Lea, Lzcnt, Mov, Movd, Movq, Movsx, Movsxd,
+            Movzx, Neg, Not, Or, Popcnt, Rcl, Rcr, Rol, Ror, Sar, Sbb, Shl, Shld, Shr, Shrd, Sub, Tzcnt, Xadd, Xchg,
+            Xor,
+        };
+        match instruction.mnemonic() {
+            // With one operand it only reads that.
+            Imul => instruction.op_count() > 1,
+            Adc | Add | And | Bsf | Bsr | Bswap | Btc | Btr | Bts | Dec | Inc | Lea | Lzcnt | Mov | Movd | Movq
+            | Movsx | Movsxd | Movzx | Neg | Not | Or | Popcnt | Rcl | Rcr | Rol | Ror | Sar | Sbb | Shl | Shld
+            | Shr | Shrd | Sub | Tzcnt | Xadd | Xchg | Xor => true,
+            _ => {
+                instruction.code().condition_code() != iced_x86::ConditionCode::None
+                    && !instruction.is_jcc_short_or_near()
+            }
+        }
     }
 
     /// Instructions as they occur in prologues, so that random functions get past their first instruction.
