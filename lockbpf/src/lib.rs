@@ -6,13 +6,16 @@
 //! [`totals`], [`perturbation`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`] →
 //! [`advice`]; beside them [`capture`]
 //! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know, and the formats of
-//! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them.
+//! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them. What observes running programs is the feature `live`, without which
+//! the rest compiles.
 
 pub mod access;
 pub mod advice;
 pub mod analysis;
 pub mod barriers;
+#[cfg(feature = "live")]
 pub mod capture;
+#[cfg(feature = "live")]
 pub mod cli;
 pub mod costs;
 pub mod deadlock;
@@ -22,12 +25,14 @@ pub mod estimate;
 pub mod event;
 #[cfg(test)]
 mod fixture;
+#[cfg(feature = "live")]
 pub mod golang;
 pub mod governor;
 pub mod graph;
 pub mod histogram;
 pub mod id;
 pub mod inside;
+#[cfg(feature = "live")]
 pub mod kallsyms;
 pub mod lines;
 pub mod locks;
@@ -44,6 +49,7 @@ pub mod select;
 pub mod stack;
 pub mod state;
 pub mod sums;
+#[cfg(feature = "live")]
 pub mod symbol;
 pub mod tally;
 pub mod totals;

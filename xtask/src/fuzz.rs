@@ -2,18 +2,19 @@
 //!
 //! The targets in `fuzz/` are laid out for cargo-fuzz, which needs a nightly compiler for its sanitizers. The readers are
 //! safe Rust, in which a panic, an overflow or runaway memory is the fault to look for, so coverage alone will do, and
-//! stable rustc instruments for that.
+//! stable rustc instruments for that ([`crate::instrument`]).
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
-use crate::{process, test::step::Outcome, workspace};
+use crate::{instrument, process, test::step::Outcome, workspace};
 
 /// Arguments of `fuzz`.
 #[derive(clap::Args)]
@@ -24,11 +25,6 @@ pub(crate) struct Args {
     /// Only this target: the name of a file in fuzz/fuzz_targets/
     target: Option<String>,
 }
-
-/// What makes the compiler count which code an input reaches, as libFuzzer expects it.
-const INSTRUMENTATION: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
-    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 /// Memory, in MB, beyond which a reader has run away.
 const MEMORY_LIMIT: u32 = 1024;
@@ -60,11 +56,17 @@ pub(crate) fn step(seconds: u64) -> Result<Outcome> {
 fn fuzz(seconds: u64, only: Option<&str>) -> Result<String> {
     let targets = targets(only)?;
     let programs = build(&targets)?;
-    let mut done = Vec::new();
-    for (target, program) in targets.iter().zip(programs) {
-        done.push(format!("{target}: {} inputs", run_target(target, &program, seconds)?));
-    }
-    Ok(done.join(", "))
+    // Side by side: each takes one CPU.
+    let done: Result<Vec<String>> = thread::scope(|scope| {
+        let each = targets.iter().zip(&programs);
+        let runs: Vec<_> = each.map(|(target, program)| scope.spawn(|| run_target(target, program, seconds))).collect();
+        let inputs = runs.into_iter().zip(&targets).map(|(run, target)| {
+            let inputs = run.join().map_err(|_| anyhow!("the run of {target} has panicked"))??;
+            Ok(format!("{target}: {inputs} inputs"))
+        });
+        inputs.collect()
+    });
+    Ok(done?.join(", "))
 }
 
 fn dir() -> PathBuf {
@@ -89,34 +91,32 @@ fn targets(only: Option<&str>) -> Result<Vec<String>> {
     }
 }
 
-/// Compiles the targets. Naming the machine's own architecture keeps the instrumentation out of build scripts.
+/// Compiles the targets, where the release build has compiled their dependencies.
 fn build(targets: &[String]) -> Result<Vec<PathBuf>> {
-    let said = process::output(workspace::rustc().arg("-vV"), Duration::from_secs(60))?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc does not say its host")?;
-    let folder = dir().join("target");
+    let wrapper = env::current_exe().context("failed to find xtask's own program")?;
+    let folder = workspace::root().join("target");
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--quiet", "--release", "--manifest-path"]).arg(dir().join("Cargo.toml"));
-    cargo.arg("--target-dir").arg(&folder).args(["--target", host]);
+    cargo.arg("--target-dir").arg(&folder);
     for target in targets {
         cargo.args(["--bin", target]);
     }
-    // The variables that cargo sets for this very task must not reach the other build.
-    cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", INSTRUMENTATION);
+    cargo.env("RUSTC_WRAPPER", wrapper).env(instrument::ROOT_VAR, workspace::root());
     let status = cargo.status().with_context(|| format!("failed to start `{}`", process::describe(&cargo)))?;
     if !status.success() {
         bail!("the fuzz targets do not compile");
     }
-    Ok(targets.iter().map(|target| folder.join(host).join("release").join(target)).collect())
+    Ok(targets.iter().map(|target| folder.join("release").join(target)).collect())
 }
 
 /// Runs one target and returns how many inputs it has tried.
 fn run_target(target: &str, program: &Path, seconds: u64) -> Result<u64> {
-    let work = dir().join("target").join("corpus").join(target);
+    let work = workspace::root().join("target/fuzz/corpus").join(target);
     let faults = dir().join("artifacts").join(target);
     for folder in [&work, &faults] {
         fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     }
-    let log = dir().join("target").join(format!("{target}.log"));
+    let log = workspace::root().join("target/fuzz").join(format!("{target}.log"));
     let output = fs::File::create(&log).with_context(|| format!("failed to create {}", log.display()))?;
     let mut command = Command::new(program);
     command.args([

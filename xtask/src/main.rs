@@ -15,6 +15,7 @@ mod compile;
 mod debian;
 mod fuzz;
 mod install;
+mod instrument;
 mod process;
 mod provenance;
 mod rust_src;
@@ -48,9 +49,12 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let result = match env::var_os(rustc_wrapper::ROOT_VAR) {
-        Some(root) => rustc_wrapper::run(root.as_ref()),
-        None => run(Args::parse()),
+    let result = if let Some(root) = env::var_os(rustc_wrapper::ROOT_VAR) {
+        rustc_wrapper::run(root.as_ref())
+    } else if let Some(root) = env::var_os(instrument::ROOT_VAR) {
+        instrument::run(root.as_ref())
+    } else {
+        run(Args::parse())
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -53,7 +53,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 .env("RUSTDOCFLAGS", "-Dwarnings"),
         )
     });
-    report.run("release build", || step::run(&mut cargo(&["build", "--quiet", "--release"])));
+    // The program and the tests that use it in one go, so that nothing is compiled once for each.
+    report.run("release build", || {
+        step::run(&mut cargo(&["build", "--quiet", "--release", "--package", "lockbpf", "--bin", "*", "--test", "*"]))
+    });
     report.run("unit tests", || {
         tests(&mut cargo(&[
             "test",
