@@ -114,7 +114,7 @@ counters! {
     HeldAtStart => "held_at_start", Edge;
     /// Ends of waits for kernel locks whose beginning was not seen: they began before the observation.
     KernelUnbegun => "kernel_wait_without_begin", Edge;
-    /// Waits for kernel spin locks of threads that were not known yet, or that were exiting.
+    /// Waits for kernel locks of threads that were not known yet (spin locks), or that were exiting (any).
     KernelBetween => "kernel_wait_of_new_or_exiting_thread", Edge;
     /// Calls of functions of the C library that ended without their end: by a jump, a cancellation or an exception.
     CallUnended => "call_without_end", Edge;

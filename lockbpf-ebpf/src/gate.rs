@@ -1,9 +1,9 @@
 //! The gates: whether a process's full tier is open, what observing it takes, and what a closing cuts.
 
 use crate::atomic::add;
-use crate::counts;
 use crate::lock::has_word;
 use crate::maps::{ACCOUNTS, GATES, count};
+use crate::reading;
 use crate::section::sums;
 use crate::thread::{Thread, current};
 use crate::transitions;
@@ -47,7 +47,7 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
         t.epoch = epoch;
         t.slot = slot;
         t.set_musl(gate::is_musl(cookie));
-        counts::lost(t);
+        reading::lost(t);
     }
     t.hits = t.hits.wrapping_add(1);
     Some(t)

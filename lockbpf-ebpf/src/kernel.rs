@@ -137,7 +137,10 @@ fn begin(ctx: &RawTracePointContext, lock: u64, flags: u32) {
     } else {
         let Some(t) = current() else {
             // An exiting thread still waits for its memory's lock. Here a new one has just been admitted.
-            return count_between(existing(task()));
+            if CONTROL.get(0).is_some_and(|control| control.active != 0) {
+                count_between(existing(task()));
+            }
+            return;
         };
         t
     };
@@ -206,10 +209,10 @@ fn known(task: *mut aya_ebpf::bindings::task_struct) -> Option<&'static mut Thre
     }
 }
 
-/// Counts a wait of a thread that is about to be observed, or no longer.
+/// Counts a wait of a thread that is about to be observed, or no longer, while there is observation.
 #[inline(always)]
 fn count_between(t: Option<&'static mut Thread>) {
-    if CONTROL.get(0).is_some_and(|control| control.active != 0) && t.is_some_and(|t| !t.observed() && !t.ignored()) {
+    if t.is_some_and(|t| !t.observed() && !t.ignored()) {
         count(Counter::KernelBetween);
     }
 }

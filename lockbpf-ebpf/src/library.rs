@@ -8,9 +8,10 @@
 
 use crate::calls::{return_address, return_address_above};
 use crate::context::{cookie_of, flags, instruction_pointer, stack_pointer};
-use crate::counts::{self, Reading};
+use crate::counts;
 use crate::gate::pass;
 use crate::maps::{CALL_SUMS, CALLS, count};
+use crate::reading::{Reading, stamp};
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, BPF_NOEXIST};
 use aya_ebpf::helpers::generated::bpf_task_storage_get;
@@ -130,7 +131,7 @@ fn enter(t: &Thread, function: u32, sp: u64, returns_to: u64, ends: u32) -> u32 
     call.sp = sp;
     // Last: what this handler takes should not count.
     call.start_ns = now();
-    counts::stamp(t, &mut call.start);
+    stamp(t, &mut call.start);
     1
 }
 
@@ -141,7 +142,7 @@ fn leave(t: &Thread, sp: u64) -> u32 {
     if call.sp != sp || sp == 0 || call.epoch != t.epoch || call.process != t.process {
         return 0;
     }
-    counts::stamp(t, &mut call.end);
+    stamp(t, &mut call.end);
     call.sp = 0;
     let Some(sums) = sums(t.process, call.function) else { return 0 };
     sums.ended += 1;

@@ -31,6 +31,7 @@ mod orders;
 mod permit;
 mod probes;
 mod process;
+mod reading;
 mod registers;
 mod sched;
 mod section;

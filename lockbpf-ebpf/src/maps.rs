@@ -1,8 +1,8 @@
 //! Every map, with the reason for its size. All are bounded; a full one is counted ([`Counter`]), never ignored.
 
 use crate::atomic::fetch_add;
-use crate::counts::Counting;
 use crate::library::Call;
+use crate::reading::Counting;
 use crate::thread::Thread;
 use aya_ebpf::Global;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;

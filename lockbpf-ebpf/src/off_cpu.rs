@@ -5,13 +5,13 @@
 //! This program runs with interrupts off, under the lock of a run queue: nothing can preempt it, so it need not
 //! [stay on the thread's own stack](crate::thread).
 
-use crate::counts;
 use crate::emit::emit_for;
 use crate::focus::holds_any;
 use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
 use crate::lock::has_word;
 use crate::maps::{CONFIG, STATE, count};
+use crate::reading;
 use crate::stack::user_stack;
 use crate::thread::{Thread, now, task, tid};
 use aya_ebpf::bindings::task_struct;
@@ -60,7 +60,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         let t = unsafe { &mut *t };
         if t.epoch != 0 {
             charge(t.slot, |account| account.switches += 1);
-            counts::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
+            reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
             if t.depth > 0 {
                 leave(&ctx, t);
             }
@@ -69,7 +69,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(t) = state(ctx.arg(2)) {
         // SAFETY: as above; the thread does not run yet.
         let t = unsafe { &mut *t };
-        counts::comes(t, ctx.arg(2));
+        reading::comes(t, ctx.arg(2));
         let off = &mut t.off;
         if off.reason != 0 && off.end_ns == 0 {
             off.end_ns = now();

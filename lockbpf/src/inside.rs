@@ -20,7 +20,12 @@ impl Insides {
     #[must_use]
     pub fn of(sums: &[SiteSums]) -> Self {
         let called = sums.iter().filter(|s| s.via != Via::Futex && !s.lock.is_kernel());
-        Self(called.filter_map(|s| Some((s.lock, size(s.kind)?))).collect())
+        Self::sized(called.filter_map(|s| Some((s.lock, size(s.kind)?))))
+    }
+
+    /// Locks of so many bytes.
+    pub fn sized(locks: impl IntoIterator<Item = (Lock, u64)>) -> Self {
+        Self(locks.into_iter().collect())
     }
 
     /// The lock that a word is inside of, but not at its beginning.

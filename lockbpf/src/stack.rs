@@ -22,10 +22,10 @@ pub enum Role {
 
 /// The call stack from the place that requested a lock outwards.
 ///
-/// `raw` is the kernel's stack, innermost first, beginning with the interrupted instruction. `site` is the return
-/// address of the lock call if it is known; it then comes first, wherever the lock function's own frames were, unless it
-/// is part of locking itself: then that which called it does. Without a site, leading frames of the C library and of locking functions are left out; if no others are left, all stay.
-/// The stack ends where it leaves code.
+/// `raw` is the kernel's stack, innermost first, beginning with the interrupted instruction. `site` is the return address of the lock
+/// call if it is known; it then comes first, wherever the lock function's own frames were, unless it is part of locking itself: then
+/// that which called it does. Without a site, leading frames of the C library and of locking functions are left out; if no others are
+/// left, all stay. The stack ends where it leaves code.
 pub fn call_stack(raw: &[u64], site: Option<u64>, mut role: impl FnMut(u64) -> Role) -> Vec<u64> {
     let Some(site) = site else {
         let code: Vec<_> = raw.iter().copied().take_while(|&addr| role(addr) != Role::Nothing).collect();

@@ -25,6 +25,7 @@ pub mod library;
 pub mod liveness;
 pub mod mangled;
 pub mod mapped;
+pub mod maps;
 mod mmap_events;
 mod multi;
 pub mod newcomers;

@@ -15,7 +15,7 @@ const TID_MASK: u32 = !(FUTEX_WAITERS | FUTEX_OWNER_DIED);
 const CONTENDED: u32 = 2;
 
 /// Reads from another process's memory; `None` if it is not there, or not permitted.
-pub(super) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u8; N]> {
+pub(in crate::capture) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let remote = RemoteIoVec { base: usize::try_from(addr).ok()?, len: N };
     let pid = Pid::from_raw(i32::try_from(pid).ok()?);

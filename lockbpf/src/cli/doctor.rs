@@ -7,6 +7,7 @@ use crate::capture::feature::{self, Feature, Setting, Support};
 use crate::capture::privilege::{self, Need, Privilege};
 use crate::capture::prologue::{Cost, Reason};
 use crate::capture::target::{self, Library, Skipped, TargetError, Targets};
+use crate::report::text::listed;
 use crate::units::Nanos;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -228,7 +229,7 @@ impl Doctor {
             by_reason.entry(reason).or_default().push(process);
         }
         for (reason, names) in &by_reason {
-            writeln!(f, "No probes in {}: {reason}.", listed(names))?;
+            writeln!(f, "No probes in {}: {reason}.", listed(names, PIDS_SHOWN))?;
         }
         let Skipped { vanished, unreadable } = self.skipped;
         if unreadable > 0 {
@@ -251,7 +252,7 @@ impl fmt::Display for LibraryReport {
             write!(f, " ({libc})")?;
         }
         let pids: Vec<_> = self.pids.iter().map(ToString::to_string).collect();
-        writeln!(f, ", used by {}: {}", processes(pids.len()), listed(&pids))?;
+        writeln!(f, ", used by {}: {}", processes(pids.len()), listed(&pids, PIDS_SHOWN))?;
         if let Some(reason) = &self.unusable {
             return writeln!(f, "  no probes: {reason}");
         }
@@ -320,14 +321,6 @@ fn processes(count: usize) -> String {
     if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
 }
 
-/// The first few, and how many more.
-fn listed(items: &[String]) -> String {
-    let shown = items.get(..PIDS_SHOWN).unwrap_or(items);
-    let more = items.len() - shown.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", shown.join(", "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,14 +355,6 @@ mod tests {
     #[test]
     fn no_such_process_is_an_error() {
         assert_eq!(run(&[u32::MAX]).unwrap_err().to_string(), "failed to attach to pid 4294967295: no such process");
-    }
-
-    #[test]
-    fn long_lists_are_cut() {
-        let items: Vec<_> = (1..=10).map(|n| n.to_string()).collect();
-        assert_eq!(listed(&items), "1, 2, 3, 4, 5, 6, 7, 8 and 2 more");
-        assert_eq!(listed(&items[..2]), "1, 2");
-        assert_eq!(listed(&[]), "");
     }
 
     #[test]

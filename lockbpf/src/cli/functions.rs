@@ -8,7 +8,7 @@ use crate::capture::target::{FileKey, Library};
 use crate::costs::Costs;
 use crate::measures::library::{Category, LibraryCalls};
 use crate::perturbation::STEPPING_NS;
-use crate::report::text::percent;
+use crate::report::text::{listed, percent};
 use std::collections::HashSet;
 
 /// Functions named in a sentence.
@@ -21,13 +21,16 @@ pub(super) struct Placing<'a> {
     capture: &'a CaptureArgs,
     /// Files looked at for calls, and what was found in them.
     known: HashSet<FileKey>,
+    /// Where these are probed is with the attached probes.
     found: LibraryProbes,
+    /// At how many places.
+    places: usize,
 }
 
 impl<'a> Placing<'a> {
     /// Nothing found yet.
     pub(super) fn new(capture: &'a CaptureArgs) -> Self {
-        Self { capture, known: HashSet::new(), found: LibraryProbes::default() }
+        Self { capture, known: HashSet::new(), found: LibraryProbes::default(), places: 0 }
     }
 
     /// Where to probe these.
@@ -39,8 +42,9 @@ impl<'a> Placing<'a> {
         let Some(Functions(categories)) = &self.capture.functions else { return sites };
         for library in libraries {
             if self.known.insert((library.dev, library.ino)) {
-                let found = library::place(library, categories);
-                sites.extend(found.sites.iter().cloned());
+                let mut found = library::place(library, categories);
+                self.places += found.sites.len();
+                sites.append(&mut found.sites);
                 self.add(found);
             }
         }
@@ -48,8 +52,7 @@ impl<'a> Placing<'a> {
     }
 
     fn add(&mut self, found: LibraryProbes) {
-        let LibraryProbes { sites, functions, endless, dear, left_out, shared } = found;
-        self.found.sites.extend(sites);
+        let LibraryProbes { sites: _, functions, endless, dear, left_out, shared } = found;
         self.found.functions += functions;
         extend(&mut self.found.endless, endless);
         extend(&mut self.found.dear, dear);
@@ -61,7 +64,7 @@ impl<'a> Placing<'a> {
     pub(super) fn cost(&self, costs: &Costs) -> Option<String> {
         let Functions(categories) = self.capture.functions.as_ref()?;
         let names = categories.iter().map(|category| category.name()).collect::<Vec<_>>().join(",");
-        let LibraryProbes { sites, functions, endless, dear, .. } = &self.found;
+        let LibraryProbes { functions, endless, dear, .. } = &self.found;
         if *functions == 0 {
             return Some(format!("--functions {names}: no C library has been found yet"));
         }
@@ -69,17 +72,17 @@ impl<'a> Placing<'a> {
         let mut text = format!(
             "--functions {names}: {functions} functions probed at {} places. A call will take about {} more, one inside of another {}: \
              {CALLS} calls a second take {} of a CPU",
-            sites.len(),
+            self.places,
             microseconds(call),
             microseconds(costs.hit_ns),
             percent(CALLS * call / 1e9),
         );
         if !dear.is_empty() {
             let more = microseconds(STEPPING_NS);
-            text += &format!(". Single-stepped, up to {more} more each: {}", named(dear));
+            text += &format!(". Single-stepped, up to {more} more each: {}", listed(dear, NAMED));
         }
         if !endless.is_empty() {
-            text += &format!(". Only counted, since their ends cannot be seen: {}", named(endless));
+            text += &format!(". Only counted, since their ends cannot be seen: {}", listed(endless, NAMED));
         }
         Some(text)
     }
@@ -105,12 +108,6 @@ fn extend<T: PartialEq>(to: &mut Vec<T>, more: Vec<T>) {
 
 fn microseconds(ns: f64) -> String {
     format!("{:.1} µs", ns / 1e3)
-}
-
-fn named(names: &[&str]) -> String {
-    let more = names.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", names[..names.len().min(NAMED)].join(", "))
 }
 
 /// Categories, as they are named on the command line.

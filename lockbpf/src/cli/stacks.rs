@@ -7,6 +7,7 @@ use crate::capture::stack_copies::{COPY_BYTES, Numbered};
 use crate::event::Event;
 use crate::id::{Process, StackId};
 use crate::observation::Harvest;
+use crate::report::text::listed;
 use crate::unwind::{Decision, End, Judge, Method, Unwind, Walked};
 use anyhow::Result;
 use lockbpf_common::config::MAX_STACKS;
@@ -199,9 +200,7 @@ fn names(census: &Census, processes: &[Process]) -> String {
     let name = |process: &Process| {
         census.processes().get(process).map_or_else(|| "a process".to_owned(), |seen| seen.comm.clone())
     };
-    let mut names: Vec<String> = processes.iter().take(MAX_NAMED).map(name).collect();
+    let mut names: Vec<String> = processes.iter().map(name).collect();
     names.dedup();
-    let more = processes.len().saturating_sub(MAX_NAMED);
-    let list = names.join(", ");
-    if more > 0 { format!("{list} and {more} more") } else { list }
+    listed(&names, MAX_NAMED)
 }

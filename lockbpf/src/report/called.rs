@@ -2,7 +2,7 @@
 
 use super::schema::{CallsEntry, FunctionsEntry, Ns, Report};
 use super::table::{UNKNOWN, table};
-use super::text::{count, counted, percent, wrap};
+use super::text::{count, counted, listed, percent, wrap};
 use std::collections::BTreeMap;
 
 /// Functions left out that are named.
@@ -97,9 +97,7 @@ fn remarks(f: &FunctionsEntry) -> String {
         reasons.entry(&left.reason).or_default().push(&left.function);
     }
     for (reason, names) in reasons {
-        let more = names.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        remarks.push(format!("Left out: {}{more} ({reason}).", names[..names.len().min(NAMED)].join(", ")));
+        remarks.push(format!("Left out: {} ({reason}).", listed(&names, NAMED)));
     }
     remarks.join("\n")
 }

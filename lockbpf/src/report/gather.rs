@@ -3,6 +3,7 @@
 use crate::graph::findings::Shares;
 use crate::graph::{FutexWaits, plausible_owner};
 use crate::id::{Lock, Site};
+use crate::inside::Insides;
 use crate::observation::{Observation, OpenWait};
 use crate::sums::SiteSums;
 use lockbpf_common::kind::{Via, mutex_kind};
@@ -84,17 +85,15 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
 
 /// Gives a condition variable the wake-ups on the futex words inside it.
 fn fold_condition_words(all: &mut BTreeMap<Lock, Gathered<'_>>) {
-    let inside = |lock: &Lock| {
-        let from = Lock { addr: lock.addr.saturating_sub(CONDVAR_SIZE - 1), ..*lock };
-        all.range(from..*lock).rev().find(|(_, g)| g.is_condition()).map(|(&condition, _)| condition)
-    };
+    let conditions = all.iter().filter(|(_, gathered)| gathered.is_condition());
+    let conditions = Insides::sized(conditions.map(|(&lock, _)| (lock, CONDVAR_SIZE)));
     let only_woken = |g: &Gathered<'_>| {
         g.mutex.is_empty() && g.condvar.is_empty() && g.shares.is_none() && g.waits.is_none() && g.open.is_empty()
     };
     let words: Vec<(Lock, Lock)> = all
         .iter()
         .filter(|(_, g)| only_woken(g) && g.open_idle == 0)
-        .filter_map(|(lock, _)| inside(lock).map(|condition| (*lock, condition)))
+        .filter_map(|(&word, _)| Some((word, conditions.lock_of(word)?)))
         .collect();
     for (word, condition) in words {
         let futex = all.remove(&word).map(|g| g.futex).unwrap_or_default();

@@ -19,6 +19,14 @@ pub(crate) fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{ending}", count(n))
 }
 
+/// The first names of a list, and how many more there are: `a, b and 3 more`.
+pub(crate) fn listed<T: AsRef<str>>(names: &[T], most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    let more = names.len().saturating_sub(most);
+    let more = if more > 0 { format!(" and {} more", count(more as u64)) } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
 /// A share of 1 as `83 %`; small ones with a decimal, and never rounded to nothing or to everything.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -92,6 +100,14 @@ pub(crate) fn wrap(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lists_are_cut() {
+        let items: Vec<_> = (1..=10).map(|n| n.to_string()).collect();
+        assert_eq!(listed(&items, 8), "1, 2, 3, 4, 5, 6, 7, 8 and 2 more");
+        assert_eq!(listed(&items[..2], 8), "1, 2");
+        assert_eq!(listed::<&str>(&[], 8), "");
+    }
 
     #[test]
     fn numbers_read_at_a_glance() {

@@ -1,6 +1,6 @@
 //! Where a process has its lock functions in memory.
 
-use super::maps::Mapping;
+use crate::capture::maps::Mapping;
 use crate::capture::probe_table::Runtime;
 use crate::capture::target::Library;
 use lockbpf_common::function::{COND_WAIT, RELEASE, SPIN_RELEASE, SPIN_TRIED};

@@ -16,8 +16,6 @@ mod follow;
 mod functions;
 pub mod guardian;
 #[cfg(target_arch = "x86_64")]
-mod maps;
-#[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]
 mod pace;

@@ -7,8 +7,9 @@ use super::pace::{self, Turns};
 use super::sample::{self, Setting};
 use super::signals::Signals;
 use super::target::{self, AccessError};
-use super::{PassEnd, Profile, Wanted, maps, tracer};
+use super::{PassEnd, Profile, Wanted, tracer};
 use crate::capture::CaptureError;
+use crate::capture::maps;
 use crate::capture::object::{self, Extras};
 use crate::capture::target::of_pids;
 use aya::Ebpf;
@@ -89,7 +90,7 @@ pub fn profile(wanted: &Wanted) -> Result<Profile, AccessError> {
     let signal = target::check(pid)?;
     let gone = |_| AccessError::Gone { pid };
     let targets = of_pids(&[pid]).map_err(|_| AccessError::Gone { pid })?;
-    let functions = Functions::find(&targets.libraries, &maps::read(pid.cast_signed()).map_err(gone)?);
+    let functions = Functions::find(&targets.libraries, &maps::read(pid).map_err(gone)?);
     if functions.is_empty() {
         return Err(AccessError::NoFunctions { pid });
     }

@@ -6,13 +6,13 @@ use super::breakpoints::Breakpoint;
 use super::follow::{Followed, Follower, Limits};
 use super::functions::Functions;
 use super::guardian::Guardian;
-use super::maps;
 use super::target::{AccessError, refused};
 use super::tracee;
 use super::tracer::{Awaited, Tracer};
 use super::xstate::Layout;
 use crate::access::classify::Own;
 use crate::access::section::{Abandoned, Section};
+use crate::capture::maps;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use std::io;
@@ -141,7 +141,7 @@ fn follow(setting: &Setting<'_>, tracer: &mut Tracer<'_>, tid: i32) -> Followed 
 
 /// The memory that a thread has for itself.
 fn own(tid: i32, sp: u64, thread_base: u64) -> io::Result<Own> {
-    let mappings = maps::read(tid)?;
+    let mappings = maps::read(tid.cast_unsigned())?;
     let stack = mappings.iter().find(|mapping| mapping.range.contains(&sp));
     let of_kernel = |name: &str| name.starts_with("[vvar") || name == "[vdso]" || name == "[vsyscall]";
     Ok(Own {

@@ -148,16 +148,20 @@ impl Session {
 
     /// What the kernel itself left out, but for contentions.
     fn skipped(&self) -> u64 {
-        let others = self.ebpf.programs().filter(|(name, _)| !kernel::PROGRAMS.contains(name));
-        others.filter_map(|(_, program)| misses(program)).sum()
+        self.missed(|name| !kernel::PROGRAMS.contains(&name))
     }
 
     /// The same of contentions, told in words.
     fn kernel_misses(&self) -> Option<String> {
-        let missed: u64 = kernel::PROGRAMS.iter().filter_map(|name| misses(self.ebpf.program(name)?)).sum();
+        let missed = self.missed(|name| kernel::PROGRAMS.contains(&name));
         (missed > 0).then(|| {
             format!("{missed} waits for kernel locks, of any process, came while another was being handled, and were not seen.")
         })
+    }
+
+    /// Runs that the kernel left out, of the programs with these names.
+    fn missed(&self, of: impl Fn(&str) -> bool) -> u64 {
+        self.ebpf.programs().filter(|(name, _)| of(name)).filter_map(|(_, program)| misses(program)).sum()
     }
 
     /// The waits in progress whose beginning was seen, without their stacks.

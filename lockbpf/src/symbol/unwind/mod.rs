@@ -74,12 +74,17 @@ impl Unwinder {
             }
             let call_of = |address: u64| if exact { address } else { address.wrapping_sub(1) };
             let is_call = |call| space.place(call, files).is_some() || is_code(call);
-            if !is_call(call_of(address)) || returns.peek() == Some(&address) {
-                // It may be the kernel's own, where it watches a call to its return; not every such call is watched that way.
-                address = returns.next().unwrap_or(address);
+            let mut call = call_of(address);
+            let mut known = is_call(call);
+            // It may be the kernel's own, where it watches a call to its return; not every such call is watched that way.
+            if (!known || returns.peek() == Some(&address))
+                && let Some(own) = returns.next()
+            {
+                address = own;
+                call = call_of(address);
+                known = is_call(call);
             }
-            let call = call_of(address);
-            if !is_call(call) {
+            if !known {
                 unwound.end = End::Astray;
                 break;
             }

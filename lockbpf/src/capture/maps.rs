@@ -5,24 +5,24 @@ use std::ops::Range;
 
 /// A line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
+pub struct Mapping {
     /// Where it lies.
-    pub(super) range: Range<u64>,
+    pub range: Range<u64>,
     /// Whether it is code.
-    pub(super) executable: bool,
+    pub executable: bool,
     /// Where it begins in its file.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// Inode of the file; 0 without one.
-    pub(super) inode: u64,
+    pub inode: u64,
     /// Path, or a name in brackets.
-    pub(super) path: String,
+    pub path: String,
 }
 
 /// The mappings of a process.
 ///
 /// # Errors
 /// When it is gone or may not be read.
-pub(super) fn read(pid: i32) -> io::Result<Vec<Mapping>> {
+pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     let text = std::fs::read(format!("/proc/{pid}/maps"))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
 }
@@ -58,6 +58,6 @@ mod tests {
         assert_eq!(parse("7f0c-7f0d rwxp 00000000 00:00 0 ").unwrap().path, "");
         assert_eq!(parse("7f0d-7f0c rwxp 00000000 00:00 0 "), None);
         assert_eq!(parse("nonsense"), None);
-        assert!(read(std::process::id() as i32).unwrap().iter().any(|m| m.path == "[stack]"));
+        assert!(read(std::process::id()).unwrap().iter().any(|m| m.path == "[stack]"));
     }
 }
