@@ -170,6 +170,7 @@ impl Analyst {
             sums = totals.sites();
             threads = totals.threads();
             beyond += totals.beyond().count;
+            lost(Counter::ThreadsFull, totals.of_other_threads());
         }
         lost(Counter::SumsFull, beyond);
         sums.extend(barriers.sums());

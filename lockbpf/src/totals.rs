@@ -1,6 +1,6 @@
 //! Sums of locks, sites and threads added up from steps: what the kernel side keeps itself where capture is live.
 //!
-//! Memory is bounded like the kernel's maps; what finds no room is counted in [`Totals::beyond`].
+//! Memory is bounded like the kernel's maps; what finds no room is counted in [`Totals::beyond`] and [`Totals::of_other_threads`].
 #![forbid(unsafe_code)]
 
 use crate::event::ThreadTotals;
@@ -24,6 +24,7 @@ pub const MAX_THREADS: usize = 65_536;
 pub struct Totals {
     sites: Rows,
     threads: HashMap<Tid, Thread, RandomState>,
+    of_other_threads: u64,
     last: Time,
 }
 
@@ -94,6 +95,12 @@ impl Totals {
     #[must_use]
     pub fn beyond(&self) -> Tally {
         self.sites.beyond()
+    }
+
+    /// Sections of threads beyond [`MAX_THREADS`]: they are in the sums by lock and site only.
+    #[must_use]
+    pub fn of_other_threads(&self) -> u64 {
+        self.of_other_threads
     }
 
     fn as_of_now(&self, thread: &Thread) -> ThreadTotals {
@@ -182,6 +189,8 @@ impl Observer for Totals {
             if thread.depth == 0 {
                 thread.totals.held_union += at.since(thread.held_since);
             }
+        } else {
+            self.of_other_threads += 1;
         }
     }
 
@@ -311,5 +320,15 @@ mod tests {
         assert_eq!(totals.sites().len(), MAX_ROWS);
         assert_eq!(totals.beyond(), Tally { count: 3, time: Nanos(3) });
         assert_eq!(totals.threads()[0].acquisitions, MAX_ROWS as u64 + 3);
+    }
+
+    #[test]
+    fn threads_are_bounded_and_what_the_rest_did_is_counted() {
+        let mut totals = Totals::default();
+        for tid in 1..=MAX_THREADS as u32 + 2 {
+            section(&mut totals, tid, 5, [0, 1, 1]);
+        }
+        assert_eq!((totals.threads().len(), totals.of_other_threads()), (MAX_THREADS, 2));
+        assert_eq!(totals.sites()[0].acquisitions, MAX_THREADS as u64 + 2);
     }
 }
