@@ -219,7 +219,11 @@ fn a_running_process_is_advised_on() {
     let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::launch(command("accesses disjoint 2", Variant::Plain).env("PAUSE_US", "300"));
     let pid = workload.pid().to_string();
-    let told = run(&["advise", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--format", "json"]);
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let kept = dir.path().join("trace.bin").to_str().expect("a path in UTF-8").to_owned();
+    let pass = ["advise", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--format", "json"];
+    run(&[&pass[..], &["--keep", "trace.jsonl"]].concat()).assert_error(&["trace.jsonl"]);
+    let told = run(&[&pass[..], &["--keep", &kept]].concat());
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     let advice: Value = serde_json::from_str(&told.stdout).expect("advice is JSON");
     // Each of the two threads has a field of its own.
@@ -232,6 +236,16 @@ fn a_running_process_is_advised_on() {
     let known = |section: &Value| section["w_c"].is_number() && section["p_conflict"] == 0.0;
     assert!(advice["sections"].as_array().is_some_and(|all| all.len() == 2 && all.iter().all(known)), "{advice}");
     end(&mut workload);
+    // What was kept says the same, and holds both.
+    let again = run(&["advise", "--from", &kept, "--format", "json"]);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    let again: Value = serde_json::from_str(&again.stdout).expect("advice is JSON");
+    for part in ["sampled", "sections", "usydg", "patterns", "suggestions", "occ"] {
+        assert_eq!(again[part], advice[part], "{part}");
+    }
+    let report = run(&["report", "--from", &kept, "--format", "json"]);
+    let report: Value = serde_json::from_str(&report.stdout).expect("the report is JSON");
+    assert!(report["sites"].as_array().is_some_and(|sites| sites.len() >= 2), "{report}");
 }
 
 /// Figure 1 of PinCS. Two tosses conflict if both are heads, so p_c is 0.5 · 1/4 = 0.125 (the paper's tosses: 0.12), and its

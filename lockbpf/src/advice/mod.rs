@@ -34,7 +34,7 @@ pub use build::{Options, advise};
 pub use error::{Problem, RecordError};
 pub use names::Names;
 pub use patterns::{Adjacent, LONG, LOW_DEGREE, Pair, Pattern, Patterns, Window, patterns};
-pub use reader::{MAX_LINE, read};
+pub use reader::{MAX_LINE, read, read_gapped};
 pub use records::{Execution, Path, Records, Sets, Touch};
 pub use schema::{Advice, Kind, SCHEMA};
 pub use suggest::{Independent, Suggestions, suggest};
