@@ -150,6 +150,25 @@ fn readers_and_system_calls() {
     }
 }
 
+/// Of the 64 numbers 22 are divisible by three. The compiler may put the loop's own branch at the end of each of the two ways.
+#[test]
+fn branches_are_told_with_both_sides() {
+    let Some(_turn) = may_observe() else { return };
+    for record in followed("branchy", &[]) {
+        let (mut sides, mut all) = (Vec::new(), 0);
+        for branch in record["branches"].as_array().into_iter().flatten() {
+            let [taken, not] = ["taken", "not_taken"].map(|side| branch[side].as_u64().expect("a number"));
+            assert!(branch["at"].as_str().is_some_and(|at| at.starts_with("accesses+0x")), "{branch}");
+            // Not that of a check whether a lock function has failed.
+            if branch["code"].as_str().is_some_and(|code| code.starts_with("branches (accesses.c:")) {
+                sides.push((taken.min(not), taken.max(not)));
+                all += taken + not;
+            }
+        }
+        assert!(sides.contains(&(22, 42)) && all == 2 * 64, "{record}");
+    }
+}
+
 #[test]
 fn long_sections_are_cut_and_said_to_be() {
     let Some(_turn) = may_observe() else { return };

@@ -35,7 +35,7 @@ pub use error::{Problem, RecordError};
 pub use names::Names;
 pub use patterns::{Adjacent, LONG, LOW_DEGREE, Pair, Pattern, Patterns, Window, patterns};
 pub use reader::{MAX_LINE, read, read_gapped};
-pub use records::{Execution, Path, Records, Sets, Touch};
+pub use records::{Branch, Execution, Path, Records, Sets, Touch};
 pub use schema::{Advice, Kind, SCHEMA};
 pub use suggest::{Independent, Suggestions, suggest};
 pub use text::render;

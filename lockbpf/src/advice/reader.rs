@@ -155,6 +155,15 @@ impl Parser {
                 records.readable.entry(location).or_insert_with(|| readable.as_str().into());
             }
         }
+        for told in own(&fields.branches).into_iter().flatten() {
+            let place = records.branch_places.number(&told.at.0, "branches")?;
+            let branch = records.branches.entry((site, lock)).or_default().entry(place).or_default();
+            if let (None, Some(code)) = (branch.code, &told.code) {
+                branch.code = Some(records.code.number(&code.0, "places in the code")?);
+            }
+            branch.taken |= told.taken > 0;
+            branch.not_taken |= told.not_taken > 0;
+        }
         for call in own(&fields.opaque).into_iter().flatten() {
             let call = records.calls.number(call, "system calls")?;
             *records.opaque.entry((site, lock)).or_default().entry(call).or_default() += 1;
