@@ -5,8 +5,9 @@
 use libfuzzer_sys::fuzz_target;
 use lockbpf::event::Event;
 use lockbpf::names::Names;
-use lockbpf::trace::{Closing, Compression, Ended, Reader, Writer};
+use lockbpf::trace::{AccessLines, Closing, Compression, Ended, Reader, Writer};
 use lockbpf::units::Time;
+use std::io::BufRead as _;
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
@@ -25,9 +26,15 @@ fn check(bytes: &[u8]) {
     for event in &events {
         writer.event(event).expect("memory takes everything");
     }
+    let lines = access_lines(bytes);
+    assert_eq!(closing.access_lines, lines.len() as u64);
+    for line in &lines {
+        writer.access_line(line).expect("memory takes everything");
+    }
     let written = writer.finish(&closing.harvest, &mut closing.names, Time(0)).expect("memory takes everything").0;
     let (again, closed) = read(&written).expect("what was written is refused");
     assert!(again == events, "events change");
+    assert!(access_lines(&written) == lines, "access records change");
     assert_eq!(closed.ended, Ended::Clean);
     assert!(!closed.damage.any(), "{:?}", closed.damage);
     assert_eq!(closed.harvest.sums.len(), closing.harvest.sums.len());
@@ -42,6 +49,11 @@ fn read(bytes: &[u8]) -> Option<(Vec<Event>, Closing)> {
     Some((events, reader.into_closing().expect("memory does not fail to be read")))
 }
 
+fn access_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let reader = AccessLines::new(bytes).expect("events of it were read");
+    reader.split(b'\n').collect::<Result<_, _>>().expect("memory does not fail to be read")
+}
+
 /// A file of frames: each takes a byte for its kind, one for its flags and one for its length.
 fn framed(mut bytes: &[u8]) -> Vec<u8> {
     let mut file = b"\x89LBT\r\n\x1a\n\x01\0\0\0".to_vec();
@@ -51,7 +63,7 @@ fn framed(mut bytes: &[u8]) -> Vec<u8> {
         let (payload, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         bytes = rest;
         let mut header = b"\xf5LbF".to_vec();
-        header.extend([kind % 8, flags % 4, 0, 0]);
+        header.extend([kind % 10, flags % 4, 0, 0]);
         let stored = payload.len() as u32;
         // Compressed frames may grow.
         let length = if flags & 1 == 0 { stored } else { stored * 4 };

@@ -150,6 +150,25 @@ fn readers_and_system_calls() {
     }
 }
 
+/// Of the 64 numbers 22 are divisible by three. The compiler may put the loop's own branch at the end of each of the two ways.
+#[test]
+fn branches_are_told_with_both_sides() {
+    let Some(_turn) = may_observe() else { return };
+    for record in followed("branchy", &[]) {
+        let (mut sides, mut all) = (Vec::new(), 0);
+        for branch in record["branches"].as_array().into_iter().flatten() {
+            let [taken, not] = ["taken", "not_taken"].map(|side| branch[side].as_u64().expect("a number"));
+            assert!(branch["at"].as_str().is_some_and(|at| at.starts_with("accesses+0x")), "{branch}");
+            // Not that of a check whether a lock function has failed.
+            if branch["code"].as_str().is_some_and(|code| code.starts_with("branches (accesses.c:")) {
+                sides.push((taken.min(not), taken.max(not)));
+                all += taken + not;
+            }
+        }
+        assert!(sides.contains(&(22, 42)) && all == 2 * 64, "{record}");
+    }
+}
+
 #[test]
 fn long_sections_are_cut_and_said_to_be() {
     let Some(_turn) = may_observe() else { return };
@@ -219,7 +238,11 @@ fn a_running_process_is_advised_on() {
     let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::launch(command("accesses disjoint 2", Variant::Plain).env("PAUSE_US", "300"));
     let pid = workload.pid().to_string();
-    let told = run(&["advise", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--format", "json"]);
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let kept = dir.path().join("trace.bin").to_str().expect("a path in UTF-8").to_owned();
+    let pass = ["advise", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--format", "json"];
+    run(&[&pass[..], &["--keep", "trace.jsonl"]].concat()).assert_error(&["trace.jsonl"]);
+    let told = run(&[&pass[..], &["--keep", &kept]].concat());
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     let advice: Value = serde_json::from_str(&told.stdout).expect("advice is JSON");
     // Each of the two threads has a field of its own.
@@ -232,6 +255,16 @@ fn a_running_process_is_advised_on() {
     let known = |section: &Value| section["w_c"].is_number() && section["p_conflict"] == 0.0;
     assert!(advice["sections"].as_array().is_some_and(|all| all.len() == 2 && all.iter().all(known)), "{advice}");
     end(&mut workload);
+    // What was kept says the same, and holds both.
+    let again = run(&["advise", "--from", &kept, "--format", "json"]);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    let again: Value = serde_json::from_str(&again.stdout).expect("advice is JSON");
+    for part in ["sampled", "sections", "usydg", "patterns", "suggestions", "occ"] {
+        assert_eq!(again[part], advice[part], "{part}");
+    }
+    let report = run(&["report", "--from", &kept, "--format", "json"]);
+    let report: Value = serde_json::from_str(&report.stdout).expect("the report is JSON");
+    assert!(report["sites"].as_array().is_some_and(|sites| sites.len() >= 2), "{report}");
 }
 
 /// Figure 1 of PinCS. Two tosses conflict if both are heads, so p_c is 0.5 · 1/4 = 0.125 (the paper's tosses: 0.12), and its
@@ -244,14 +277,15 @@ fn coins_are_tossed_as_in_pincs() {
     let mut workload = Workload::launch(command("accesses coin 3", Variant::Plain).env("PAUSE_US", "1"));
     let pid = workload.pid().to_string();
     let told =
-        run(&["advise", "--pid", &pid, "--timing", "300ms", "--samples", "40", "--budget", "15%", "--format", "json"]);
+        run(&["advise", "--pid", &pid, "--timing", "300ms", "--samples", "100", "--budget", "15%", "--format", "json"]);
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     let advice: Value = serde_json::from_str(&told.stdout).expect("advice is JSON");
     let section = &advice["sections"][0];
     let number = |of: &Value| of.as_f64().unwrap_or_else(|| panic!("no number: {advice}"));
     let [p_c, w_c, p_conflict] = ["p_c", "w_c", "p_conflict"].map(|field| number(&section[field]));
     println!("p_c {p_c}, w_c {w_c}, conflict {p_conflict}, best case {}", advice["occ"]["best_case_speedup"]);
-    assert!((0.04..0.23).contains(&p_c), "{section}");
+    // Four standard deviations of a hundred tosses.
+    assert!((0.03..0.27).contains(&p_c), "{section}");
     assert!(w_c > 0.0 && (1.0 - (1.0 - p_c).powf(w_c) - p_conflict).abs() < 1e-9, "{section}");
     assert!(number(&advice["occ"]["best_case_speedup"]) > 1.0, "{advice}");
     assert_eq!(texts_of(&section["conflicting"]), ["shared.counter"].into(), "{section}");

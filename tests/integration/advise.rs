@@ -143,3 +143,36 @@ fn what_is_no_record_is_refused() {
     run(&["advise", "--from", &none]).assert_error(&["no record"]);
     assert_eq!(run(&["advise", "--from", &one]).code, Some(0));
 }
+
+#[test]
+fn records_travel_in_a_trace() {
+    let dir = dir();
+    let at = |name: &str| dir.path().join(name).to_str().expect("a path in UTF-8").to_owned();
+    let told = |arguments: &[&str]| {
+        let outcome = run(arguments);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        outcome
+    };
+    let lines = example("figure_7.jsonl").to_str().expect("a path in UTF-8").to_owned();
+    let (trace, copy, back, events) = (at("a.bin"), at("b.trace"), at("back.jsonl"), at("events.jsonl"));
+    assert!(told(&["access", "--from", &lines, "--to", &trace, "--strict"]).stderr.contains("access records"));
+    assert_eq!(advise(&["--from", &trace]), advise(&["--from", &lines]));
+    // Whatever becomes of the recording, they stay, or it is said that they do not.
+    told(&["export", "--from", &trace, "--to", &copy, "--strict"]);
+    told(&["access", "--from", &copy, "--to", &back, "--strict"]);
+    let text = |path: &str| fs::read_to_string(path).expect("it was written");
+    assert_eq!(text(&back), text(&lines));
+    assert!(told(&["export", "--from", &trace, "--to", &events]).stderr.contains("access records are left out"));
+    told(&["report", "--from", &trace, "--strict"]);
+    run(&["advise", "--from", &trace, "--overhead", "5"]).assert_error(&["--trace"]);
+    run(&["access", "--from", &trace, "--to", &trace]).assert_error(&["replaced"]);
+    run(&["access", "--from", &trace]).assert_error(&["--to"]);
+
+    // What is torn off is told, and the rest is used.
+    let whole = fs::read(&trace).expect("it was written");
+    fs::write(&copy, &whole[..whole.len() - 20]).expect("failed to write a trace");
+    let advice = advise(&["--from", &copy]);
+    assert_eq!(advice["sections"], self::advise(&["--from", &lines])["sections"]);
+    assert!(advice["cautions"].to_string().contains("breaks off"), "{}", advice["cautions"]);
+    assert_eq!(run(&["access", "--from", &copy, "--to", &back, "--strict"]).code, Some(1));
+}

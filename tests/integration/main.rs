@@ -29,6 +29,8 @@ mod go;
 mod java;
 mod kernel_locks;
 mod kinds;
+#[cfg(target_arch = "x86_64")]
+mod lackey;
 mod libc_locks;
 mod lifecycle;
 mod musl;

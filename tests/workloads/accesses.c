@@ -205,6 +205,146 @@ static void copy(struct worker *w)
     done[w->index].one++;
 }
 
+#ifdef __x86_64__
+// Each class of instructions with a memory operand, between writes of `table[CLASS]`, all on `from`, `to` and `numbers`; what each
+// does is the same in each section. Whatever is loaded is used: valgrind leaves out loads of what is not.
+#define CLASS(n) (*(volatile uint64_t *)&shared.table[n] = (n))
+#define ASM(...) \
+    __asm__ volatile(__VA_ARGS__ : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5")
+
+// Every byte by itself, so that accesses are told byte by byte.
+static void bytes(void)
+{
+    for (char *at = shared.from; at < (char *)(&shared.numbers + 1); at++)
+        (void)*(volatile char *)at;
+}
+
+static void moves(char *from, char *to)
+{
+    uint64_t x;
+    ASM("movb 3(%1), %b0; movb %b0, 5(%2); movw 7(%1), %w0; movw %w0, 9(%2); movl 13(%1), %k0; movl %k0, 15(%2);"
+        "movq 21(%1), %0; movq %0, 23(%2); movzbl 33(%1), %k0; movl %k0, 31(%2); movswq 35(%1), %0; movq %0, 35(%2);"
+        "movslq 37(%1), %0; movq %0, 43(%2); movbe 41(%1), %0; movbe %0, 51(%2); cmpb $0, 49(%1); sete 59(%2);"
+        "testl $1, 51(%1); setne 60(%2); cmpq %0, 55(%2); setb 61(%2); addq 63(%1), %0; movq %0, 62(%2);"
+        "bsfq 71(%1), %0; movq %0, 70(%2); testl %k0, %k0; cmovzl 79(%1), %k0; movl %k0, 78(%2); btl $3, 84(%1); setc 82(%2);"
+        "movb $1, 83(%2); movq $2, 84(%2)"
+        : "=&r"(x) : "r"(from), "r"(to));
+}
+
+static void updates(char *to)
+{
+    uint64_t a = 0, x = 1;
+    ASM("addl $1, (%2); incb 5(%2); notw 7(%2); shlq $1, 9(%2); xaddl %k1, 17(%2); btsl $2, 32(%2);"
+        "lock cmpxchgq %1, 56(%2); lock cmpxchgl %k1, 64(%2)"
+        : "+a"(a), "+r"(x) : "r"(to));
+}
+
+static void locked(char *to)
+{
+    uint64_t x = 1;
+    ASM("xchgq %0, 24(%1); lock addq $1, 40(%1); lock xaddl %k0, 48(%1); lock orb $1, 72(%1)" : "+r"(x) : "r"(to));
+}
+
+static void strings(char *from, char *to)
+{
+    const char *f = from;
+    char *t = to;
+    uint64_t n = 37, a = 0;
+    ASM("rep movsb" : "+S"(f), "+D"(t), "+c"(n) : );
+    n = 5;
+    ASM("rep movsq" : "+S"(f), "+D"(t), "+c"(n) : );
+    n = 6;
+    ASM("rep stosl" : "+D"(t), "+c"(n) : "a"(0));
+    ASM("movsb; movsl; lodsw; stosb; scasb; setne (%1)" : "+S"(f), "+D"(t), "+a"(a) : );
+    f = from, t = to, n = 64; // The same for as long as was copied.
+    ASM("repe cmpsb" : "+S"(f), "+D"(t), "+c"(n) : );
+    t = from + 180, n = 64; // Up to the end of the text.
+    ASM("repne scasb" : "+D"(t), "+c"(n) : "a"(0));
+    n = 0;
+    ASM("rep movsb" : "+S"(f), "+D"(t), "+c"(n) : );
+}
+
+static void sse(char *from, char *to)
+{
+    ASM("movdqu 1(%0), %%xmm0; movdqu %%xmm0, 3(%1); movaps 16(%0), %%xmm1; movaps %%xmm1, 32(%1); movups 33(%0), %%xmm2;"
+        "movntdq %%xmm2, 48(%1); movq 49(%0), %%xmm3; movq %%xmm3, 65(%1); movd 57(%0), %%xmm4; movd %%xmm4, 73(%1);"
+        "movhps 61(%0), %%xmm4; movhps %%xmm4, 77(%1); movlpd 69(%0), %%xmm4; movlpd %%xmm4, 85(%1); pcmpeqb 80(%0), %%xmm4;"
+        "pminub 96(%0), %%xmm4; paddd 112(%0), %%xmm4; movups %%xmm4, 93(%1); movss 129(%0), %%xmm5; movsd %%xmm5, 99(%1);"
+        "cvtsi2sdl 133(%0), %%xmm5; movntiq %%rax, 112(%1); pinsrw $1, 137(%0), %%xmm5; movupd %%xmm5, 121(%1);"
+        "lddqu 139(%0), %%xmm5; movdqu %%xmm5, 137(%1); prefetcht0 160(%0)"
+        : : "r"(from), "r"(to));
+}
+
+static void avx(char *from, char *to)
+{
+    ASM("vmovdqu 1(%0), %%ymm0; vmovdqu %%ymm0, 3(%1); vmovdqa 32(%0), %%ymm1; vmovdqa %%ymm1, 64(%1);"
+        "vpcmpeqb 65(%0), %%ymm1, %%ymm2; vpminub 97(%0), %%ymm2, %%ymm3; vpaddd 129(%0), %%ymm3, %%ymm3; vpbroadcastb 161(%0), %%ymm4;"
+        "vpor %%ymm3, %%ymm4, %%ymm3; vbroadcastss 163(%0), %%ymm4; vpor %%ymm3, %%ymm4, %%ymm3; vmovdqu %%ymm3, 129(%1);"
+        "vbroadcasti128 167(%0), %%ymm4; vextracti128 $1, %%ymm4, 99(%1); vinserti128 $1, 183(%0), %%ymm4, %%ymm4;"
+        "vmovntdq %%ymm4, 128(%1); vmovhps 199(%0), %%xmm4, %%xmm5; vmovq %%xmm5, 163(%1); vmovhps %%xmm5, 171(%1); vzeroupper"
+        : : "r"(from), "r"(to));
+}
+
+// Every other element, and none.
+static void masked(char *from, char *to)
+{
+    static const uint32_t every_other[8] = {~0u, 0, ~0u, 0, ~0u, 0, ~0u, 0}, indices[8] = {0, 9, 2, 5, 11, 3, 8, 1};
+    ASM("vmovdqu (%2), %%ymm0; vpmaskmovd 4(%0), %%ymm0, %%ymm1; vpmaskmovd %%ymm1, %%ymm0, 36(%1); vpxor %%ymm2, %%ymm2, %%ymm2;"
+        "vpmaskmovq 40(%0), %%ymm2, %%ymm3; vmaskmovps %%ymm3, %%ymm2, 68(%1); vmovdqu (%3), %%ymm3;"
+        "vpgatherdd %%ymm0, 4(%0,%%ymm3,4), %%ymm1; vpgatherdd %%ymm2, 4(%0,%%ymm3,4), %%ymm1; vzeroupper"
+        : : "r"(from), "r"(to), "r"(every_other), "r"(indices));
+}
+
+// What the compiler makes of a loop.
+__attribute__((target("avx2"), optimize("O3"))) NAMED static uint32_t loop(void)
+{
+    uint32_t sum = 0;
+    for (int i = 0; i < 64; i++)
+        sum += shared.numbers[i];
+    return sum;
+}
+
+// Of each way that memcpy has for short and medium lengths.
+static volatile size_t lengths[] = {256, 1, 3, 29, 47, 100, 190};
+
+NAMED static uint64_t each_class(void)
+{
+    uint64_t sum = 0;
+    lock();
+    bool has_avx2 = __builtin_cpu_supports("avx2");
+    CLASS(0), bytes();
+    CLASS(1), moves(shared.from, shared.to);
+    CLASS(2), updates(shared.to);
+    CLASS(3), locked(shared.to);
+    CLASS(4), strings(shared.from, shared.to);
+    CLASS(5), sse(shared.from, shared.to);
+    CLASS(6);
+    if (has_avx2)
+        avx(shared.from, shared.to);
+    CLASS(7);
+    if (has_avx2)
+        masked(shared.from, shared.to);
+    CLASS(8);
+    sum += has_avx2 ? loop() : 64 * 63 / 2;
+    CLASS(9);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        memcpy(shared.to + i, shared.from + 2 * i, lengths[i]);
+    CLASS(10), memset(shared.to + 1, 'y', lengths[3]);
+    CLASS(11), memcpy(shared.to, shared.from, lengths[0]);
+    CLASS(12), sum += strlen(shared.to);
+    CLASS(13);
+    unlock();
+    return sum;
+}
+
+static void classes(struct worker *w)
+{
+    if (each_class() != 199 + 64 * 63 / 2)
+        die("the sum is wrong", EIO);
+    done[w->index].one++;
+}
+#endif
+
 // Updates `counter` under the outer lock, `left` under both.
 NAMED static void both(void)
 {
@@ -323,6 +463,9 @@ static const struct {
     {"disjoint", disjoint}, {"readmostly", readmostly}, {"empty", empty},   {"counter", counter}, {"rare", rare},
     {"adjacent", adjacent}, {"prefix", prefix},         {"copy", copy},     {"nested", nested},   {"file", file},
     {"readwrite", readwrite}, {"branchy", branchy}, {"coin", coin},
+#ifdef __x86_64__
+    {"classes", classes},
+#endif
 };
 
 static void (*section)(struct worker *);

@@ -2,7 +2,7 @@
 
 use super::classify::Class;
 use super::locations::Locations;
-use super::section::{End, Section};
+use super::section::{End, Section, Sides};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -57,6 +57,9 @@ pub struct Record {
     /// What a reader calls the locations, where that differs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, String>,
+    /// Conditional branches in it, by address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<Branch>,
     /// System calls in it, of which only known buffers are among the accesses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub opaque: Vec<String>,
@@ -73,6 +76,19 @@ pub struct Record {
     pub instructions: u64,
     /// How often its thread was stopped to follow it.
     pub stops: u64,
+}
+
+/// A conditional branch in a section.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Branch {
+    /// Its location: `program+0x1234`.
+    pub at: String,
+    /// Where in the code that is.
+    pub code: String,
+    /// How often it was taken.
+    pub taken: u64,
+    /// How often it was not.
+    pub not_taken: u64,
 }
 
 /// Records of sections, which are in the order of acquisition. With `all`, what is the thread's own or the lock's is kept as well,
@@ -102,6 +118,7 @@ pub fn records(sections: &[Section], naming: &mut dyn Naming, all: bool) -> Vec<
             at: Vec::new(),
             code: Vec::new(),
             names: BTreeMap::new(),
+            branches: Vec::new(),
             opaque: section.opaque.clone(),
             cut: section.is_cut(),
             cut_by: match &section.end {
@@ -112,6 +129,10 @@ pub fn records(sections: &[Section], naming: &mut dyn Naming, all: bool) -> Vec<
             instructions: section.instructions,
             stops: section.stops,
         };
+        for (&address, &Sides { taken, not_taken }) in &section.branches {
+            let (at, code) = (names.location(address).name, names.code(address));
+            record.branches.push(Branch { at, code, taken, not_taken });
+        }
         let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
         for &(access, class) in &section.accesses {
             let code = names.code(access.at);
@@ -208,6 +229,7 @@ mod tests {
             tid,
             nested: false,
             accesses: accesses.iter().map(access).collect(),
+            branches: BTreeMap::from([(0x120, Sides { taken: 2, not_taken: 0 })]),
             opaque: Vec::new(),
             instructions: 3,
             stops: 1,
@@ -226,6 +248,8 @@ mod tests {
         assert_eq!((one.accesses.as_str(), one.at[2].clone()), ("rrw", None));
         assert_eq!((two.seq, two.accesses.as_str(), two.writes.len(), two.reads.len()), (1, "rwr", 1, 1));
         assert_eq!(two.names["stats+0x8"], "stats.hits");
+        let branch = Branch { at: "stats+0x20".into(), code: "f (a.c:288)".into(), taken: 2, not_taken: 0 };
+        assert_eq!(two.branches, [branch]);
         let all = records(&sections, &mut Plain, true);
         assert_eq!((&all[0].writes, &all[1].reads[0]), (&vec!["stack 0x900".to_owned()], &"lock 0x40".to_owned()));
         let line = serde_json::to_string(&all[0]).unwrap();

@@ -2,6 +2,7 @@
 
 use super::classify::Class;
 use super::{Access, Kind};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One dynamic critical section.
@@ -19,6 +20,8 @@ pub struct Section {
     pub nested: bool,
     /// Its accesses in order, those of sections inside it included; not those of the lock functions themselves.
     pub accesses: Vec<(Access, Class)>,
+    /// Conditional branches in it, by address.
+    pub branches: BTreeMap<u64, Sides>,
     /// System calls in it.
     pub opaque: Vec<String>,
     /// Instructions followed, but for the lock functions.
@@ -27,6 +30,15 @@ pub struct Section {
     pub stops: u64,
     /// How it ended.
     pub end: End,
+}
+
+/// Which ways a conditional branch went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sides {
+    /// How often it was taken.
+    pub taken: u64,
+    /// How often it was not.
+    pub not_taken: u64,
 }
 
 /// How a section ended.

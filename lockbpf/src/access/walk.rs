@@ -78,17 +78,39 @@ pub enum Obstacle {
     Unsupported(String),
 }
 
+/// A conditional branch that was come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The instruction.
+    pub at: u64,
+    /// Whether it was taken.
+    pub taken: bool,
+}
+
 /// What a thread will do until it must be stopped.
 #[derive(Clone, Debug)]
 pub struct Walk {
     /// Accesses, in order.
     pub accesses: Vec<Access>,
+    /// Conditional branches of which it is known which way they go, in order.
+    pub branches: Vec<Branch>,
+    /// The one at the end of which it is not: where it is, where it goes, and what comes after it.
+    undecided: Option<(u64, u64, u64)>,
     /// Instructions.
     pub instructions: usize,
     /// Where it must be stopped: it comes to one of these first. Empty if it was followed as far as was wanted.
     pub stops: Vec<u64>,
     /// What the registers will be then.
     pub expected: Values,
+}
+
+impl Walk {
+    /// The branch at its end, if there is one, of a thread that has then come to this instruction.
+    #[must_use]
+    pub fn decided(&self, ip: u64) -> Option<Branch> {
+        let (at, target, next) = self.undecided.filter(|&(_, target, next)| target != next)?;
+        (ip == target || ip == next).then_some(Branch { at, taken: ip == target })
+    }
 }
 
 /// What a walk needs beside the registers.
@@ -139,7 +161,14 @@ fn follow(
 ) -> Result<(HashMap<u64, usize>, Walk), Obstacle> {
     let mut trail = HashMap::new();
     let mut stack = Stack::new(path.stack.clone());
-    let mut walk = Walk { accesses: Vec::new(), instructions: 0, stops: Vec::new(), expected: Values::of(from) };
+    let mut walk = Walk {
+        accesses: Vec::new(),
+        branches: Vec::new(),
+        undecided: None,
+        instructions: 0,
+        stops: Vec::new(),
+        expected: Values::of(from),
+    };
     let mut ip = from.ip;
     while walk.instructions < limit {
         let now = walk.instructions == 0;
@@ -170,8 +199,15 @@ fn follow(
         }
         walk.instructions += 1;
         match next {
-            Next::One(address) => ip = address,
+            Next::One(address) => {
+                let (target, next) = (instruction.near_branch_target(), instruction.next_ip());
+                if instruction.flow_control() == FlowControl::ConditionalBranch && target != next {
+                    walk.branches.push(Branch { at: ip, taken: address == target });
+                }
+                ip = address;
+            }
             Next::Either(a, b) => {
+                walk.undecided = Some((ip, a, b));
                 walk.stops = vec![a, b];
                 break;
             }

@@ -202,12 +202,15 @@ impl Texts<'_> {
                 written: share(about.written),
                 others: self.sites(about.sites.iter().filter(|site| **site != key.0)),
             });
+            let branches = self.0.branches.get(key);
             SectionEntry {
                 site: self.site(key.0),
                 lock: self.0.locks.text(key.1).to_owned(),
                 instances: section.instances,
                 threads: section.threads.len() as u64,
                 paths: (section.ways_known > 0).then_some(section.ways.len() as u64),
+                branches: branches.map(|all| all.len() as u64),
+                branches_one_sided: branches.map(|all| all.values().filter(|b| b.is_one_sided()).count() as u64),
                 p_c: section.p_c,
                 w_c: w_c.get(key).copied(),
                 p_conflict: p_conflict.get(key).copied(),

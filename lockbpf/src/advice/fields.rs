@@ -39,6 +39,9 @@ pub(super) struct Fields<'a> {
     pub(super) cut: Option<Own<bool>>,
     /// What readers call locations.
     pub(super) names: Option<Own<BTreeMap<String, String>>>,
+    /// Conditional branches in the section.
+    #[serde(borrow)]
+    pub(super) branches: Option<Own<Vec<Branch<'a>>>>,
     /// System calls in the section.
     pub(super) opaque: Option<Own<Vec<String>>>,
     /// The lock's address, where `lock` is its name.
@@ -46,6 +49,19 @@ pub(super) struct Fields<'a> {
     pub(super) lock_addr: Option<Own<Text<'a>>>,
     #[serde(borrow)]
     pub(super) edge: Option<Edge<'a>>,
+}
+
+/// How often a conditional branch went which way.
+#[derive(Debug, Deserialize)]
+pub(super) struct Branch<'a> {
+    /// Its location.
+    #[serde(borrow)]
+    pub(super) at: Text<'a>,
+    /// Its place in the code.
+    #[serde(borrow)]
+    pub(super) code: Option<Text<'a>>,
+    pub(super) taken: u64,
+    pub(super) not_taken: u64,
 }
 
 /// A line's fields.

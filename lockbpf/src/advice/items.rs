@@ -3,7 +3,7 @@
 
 use super::patterns::{Adjacent, Pattern, Patterns};
 use super::predict::{Predictor, Wish};
-use super::records::Records;
+use super::records::{Branch, Records};
 use super::schema::{FalseSharing, Item, Kind};
 use super::sections::{Section, Sections};
 use super::suggest::Suggestions;
@@ -377,6 +377,7 @@ impl Advisor<'_> {
         }
         cautions.extend(self.unseen_ways(&sections));
         for (site, section) in &sections {
+            cautions.extend(self.one_sided(*site, lock));
             cautions.extend(self.calls(*site, lock));
             if section.cut > 0 {
                 cautions.push(format!(
@@ -442,6 +443,27 @@ impl Advisor<'_> {
             told.push(format!("The records do not tell which ways through {} were taken.", self.list(&unknown)));
         }
         told
+    }
+
+    /// Branches in a section of which one side only was seen: how many, and where.
+    fn one_sided(&self, site: u32, lock: u32) -> Option<String> {
+        let branches = self.records.branches.get(&(site, lock))?;
+        let name = self.site_name(site);
+        let all = count(branches.len() as u64);
+        let one_sided: Vec<_> = branches.iter().filter(|(_, branch)| branch.is_one_sided()).collect();
+        if one_sided.is_empty() {
+            return Some(format!("Of each conditional branch in {name} ({all}) both sides were seen."));
+        }
+        let place = |(place, branch): &(&u32, &Branch)| match branch.code {
+            Some(code) => self.records.code.text(code).to_owned(),
+            None => self.records.branch_places.text(**place).to_owned(),
+        };
+        let places: BTreeSet<String> = one_sided.iter().map(place).collect();
+        Some(format!(
+            "Of the conditional branches in {name} ({all}) {} went one way only, and what lies the other way was not seen: {}.",
+            count(one_sided.len() as u64),
+            listed(&places.into_iter().collect::<Vec<_>>())
+        ))
     }
 
     fn conflicts_of(&self, site: u32, lock: u32) -> Option<String> {

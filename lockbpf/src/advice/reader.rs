@@ -20,7 +20,16 @@ pub const MAX_LINE: usize = 16 << 20;
 ///
 /// # Errors
 /// The input cannot be read, or a line is not what the format allows.
-pub fn read(mut input: impl BufRead) -> Result<Records, RecordError> {
+pub fn read(input: impl BufRead) -> Result<Records, RecordError> {
+    read_gapped(input, |_| false).map(|(records, _)| records)
+}
+
+/// As [`read`], of an input that may lack lines, which it knows when all has been read (`has_gaps`): waits for or of sections
+/// that are not there are left out then. Returns how many there were, too.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_gapped<I: BufRead>(mut input: I, has_gaps: impl FnOnce(&I) -> bool) -> Result<(Records, u64), RecordError> {
     let mut parser = Parser::default();
     let mut partial: Vec<u8> = Vec::new();
     loop {
@@ -31,7 +40,7 @@ pub fn read(mut input: impl BufRead) -> Result<Records, RecordError> {
         };
         if buffer.is_empty() {
             parser.take(&partial)?;
-            return parser.finish();
+            return parser.finish(has_gaps(&input));
         }
         let used = match memchr::memchr(b'\n', buffer) {
             Some(end) => {
@@ -146,6 +155,15 @@ impl Parser {
                 records.readable.entry(location).or_insert_with(|| readable.as_str().into());
             }
         }
+        for told in own(&fields.branches).into_iter().flatten() {
+            let place = records.branch_places.number(&told.at.0, "branches")?;
+            let branch = records.branches.entry((site, lock)).or_default().entry(place).or_default();
+            if let (None, Some(code)) = (branch.code, &told.code) {
+                branch.code = Some(records.code.number(&code.0, "places in the code")?);
+            }
+            branch.taken |= told.taken > 0;
+            branch.not_taken |= told.not_taken > 0;
+        }
         for call in own(&fields.opaque).into_iter().flatten() {
             let call = records.calls.number(call, "system calls")?;
             *records.opaque.entry((site, lock)).or_default().entry(call).or_default() += 1;
@@ -214,7 +232,9 @@ impl Parser {
         if seq & NAMED == 0 { seq.to_string() } else { self.named.text((seq & !NAMED) as u32).to_owned() }
     }
 
-    fn finish(mut self) -> Result<Records, RecordError> {
+    /// The records, and how many waits were left out because lines are missing.
+    fn finish(mut self, has_gaps: bool) -> Result<(Records, u64), RecordError> {
+        let mut left_out = 0;
         for &(line, run, from, to) in &self.edges {
             let find = |seq| {
                 let no_section =
@@ -222,10 +242,13 @@ impl Parser {
                 let problem = || RecordError::Invalid { line, problem: no_section() };
                 self.by_seq.get(&(run, seq)).copied().ok_or_else(problem)
             };
-            let edge = (find(from)?, find(to)?);
-            self.records.edges.push(edge);
+            match find(from).and_then(|from| Ok((from, find(to)?))) {
+                Ok(edge) => self.records.edges.push(edge),
+                Err(_) if has_gaps => left_out += 1,
+                Err(error) => return Err(error),
+            }
         }
-        Ok(self.records)
+        Ok((self.records, left_out))
     }
 }
 

@@ -90,6 +90,25 @@ impl<'a> Path<'a> {
     }
 }
 
+/// A conditional branch in a section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Branch {
+    /// Its place in the code, if that is known.
+    pub code: Option<u32>,
+    /// Whether it was ever taken.
+    pub taken: bool,
+    /// Whether it was ever not taken.
+    pub not_taken: bool,
+}
+
+impl Branch {
+    /// Whether what lies the other way was not seen.
+    #[must_use]
+    pub fn is_one_sided(self) -> bool {
+        self.taken != self.not_taken
+    }
+}
+
 /// Sequences of numbers, each kept once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequences(IndexSet<Box<[u32]>, RandomState>);
@@ -136,6 +155,10 @@ pub struct Records {
     pub calls: Names,
     /// By site and lock: executions by system call in them.
     pub opaque: BTreeMap<(u32, u32), BTreeMap<u32, u64>>,
+    /// Locations of conditional branches.
+    pub branch_places: Names,
+    /// By site and lock, and location: which ways the conditional branches in it went, in all executions.
+    pub branches: BTreeMap<(u32, u32), BTreeMap<u32, Branch>>,
     /// Addresses of locks that have another name.
     pub lock_addresses: BTreeMap<u32, Box<str>>,
     pub(super) sets: Sequences,

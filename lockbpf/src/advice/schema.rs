@@ -63,6 +63,10 @@ pub struct SectionEntry {
     pub threads: u64,
     /// Different ways through the code; `None` where the records do not tell.
     pub paths: Option<u64>,
+    /// Conditional branches that its executions came to; `None` where the records tell of none.
+    pub branches: Option<u64>,
+    /// Those of them that always went the same way: what lies the other way was not seen.
+    pub branches_one_sided: Option<u64>,
     /// How often two executions at the same time would conflict.
     pub p_c: f64,
     /// Other threads' holds that an acquisition waits for, on average.

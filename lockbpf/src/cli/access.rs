@@ -1,27 +1,31 @@
 //! `lockbpf access`: which memory the critical sections of a running process read and write.
 
+use super::accesses::{self, write_lines, write_trace};
 use super::args::{CaptureArgs, Format, Plan, Share, Target, share};
 use super::collect::Collector;
-use super::destination::Whole;
-use super::{live, output};
+use super::destination::{self, Whole};
+use super::source::{self, Input};
+use super::{live, output, record};
 use crate::access::record::{Location, Naming, Record, records};
 use crate::access::section::End;
 use crate::access::summary::{Pass, SCHEMA, Summary, rows};
 use crate::access::table;
 use crate::capture::access::{PassEnd, Profile, Wanted, check, profile};
+use crate::capture::session;
 use crate::governor::Budget;
 use crate::id::{Lock, Process, Site};
 use crate::names::{Names, place};
 use crate::observation::Observation;
 use crate::report::{Labels, labels};
 use crate::symbol::Symbols;
-use crate::units::Nanos;
+use crate::trace::Header;
+use crate::units::{Nanos, Time};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use lockbpf_common::via::Via;
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -36,12 +40,16 @@ The times of the second pass are in no report: a section that is followed takes 
 
 Examples:
   lockbpf access --pid 1234                            the five locks that are waited for most
-  lockbpf access --pid 1234 --lock cache_lock --to accesses.jsonl"
+  lockbpf access --pid 1234 --lock cache_lock --to accesses.jsonl
+  lockbpf access --from trace.bin --to accesses.jsonl  the records that a trace holds"
 )]
 pub(super) struct AccessArgs {
     /// The process.
-    #[arg(short, long, value_name = "PID")]
-    pub pid: u32,
+    #[arg(short, long, value_name = "PID", required_unless_present = "from")]
+    pub pid: Option<u32>,
+    /// Instead: copy the access records of this file, lines or a trace, to that named by --to; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock"], requires = "to")]
+    pub from: Option<PathBuf>,
     /// Follow sections of this lock: a part of its name, or its address (repeatable).
     #[arg(long, value_name = "LOCK")]
     pub lock: Vec<String>,
@@ -55,7 +63,8 @@ pub(super) struct AccessArgs {
     /// of the time; that is never more than 15%, unless the budget itself is.
     #[arg(long, value_name = "SHARE", value_parser = some_share, default_value = "2%")]
     pub budget: Budget,
-    /// Write the accesses to this file, a JSON object a line; `-` is standard output, without the table then.
+    /// Write the accesses to this file: a trace if its suffix is `.bin` or `.trace`, else a JSON object a line. `-` is standard
+    /// output, without the table then.
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
     /// End after this time, with as many samples as there are.
@@ -87,7 +96,8 @@ impl AccessArgs {
     /// With what a user who says no more gets.
     pub(super) fn of(pid: u32, budget: Budget) -> Self {
         Self {
-            pid,
+            pid: Some(pid),
+            from: None,
             lock: Vec::new(),
             top: 5,
             samples: 200,
@@ -109,6 +119,8 @@ pub(super) struct Followed {
     pub records: Vec<Record>,
     /// What is told of them.
     pub summary: Summary,
+    /// When it began.
+    pub start: Time,
     /// Whether there are fewer samples than asked for, or some were cut or abandoned.
     pub incomplete: bool,
 }
@@ -118,13 +130,18 @@ pub(super) struct Followed {
 /// # Errors
 /// When the process cannot be profiled, no lock is chosen, or the results cannot be written.
 pub(super) fn run(args: &AccessArgs) -> Result<ExitCode> {
-    let Followed { records, summary, incomplete } = follow(args)?;
+    let pid = match (&args.from, &args.to, args.pid) {
+        (Some(from), Some(to), _) => return copy(from, to, args.strict),
+        (_, _, Some(pid)) => pid,
+        _ => bail!("nothing to follow: name a process with --pid"),
+    };
+    let Followed { records, summary, start, incomplete } = follow(pid, args)?;
     if let Some(path) = &args.to {
-        let mut file = Whole::create(path)?;
-        write(&mut file, &records).with_context(|| format!("failed to write {}", path.display()))?;
-        file.finish()?;
+        let mut lines = Vec::new();
+        write_lines(&mut lines, &records)?;
+        write(path, &record::header(&summary.target, start)?, &lines[..])?;
     }
-    if args.to.as_deref() != Some(std::path::Path::new("-")) {
+    if args.to.as_deref() != Some(Path::new("-")) {
         output::write(&match args.format {
             Format::Table => table::render(&summary, output::layout().width),
             Format::Json => output::json(&summary, "summary")?,
@@ -133,16 +150,47 @@ pub(super) fn run(args: &AccessArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(args.strict && incomplete)))
 }
 
+/// Copies access records from one file to another, in the format that its suffix says.
+fn copy(from: &Path, to: &Path, strict: bool) -> Result<ExitCode> {
+    destination::differ(from, to)?;
+    let input = Input::open(from)?;
+    // Nothing is copied that could not be read.
+    let read = accesses::read(&input)?;
+    let header = Header { lockbpf: env!("CARGO_PKG_VERSION").to_owned(), capture: None, ..input.source(1)?.header() };
+    match input.format() {
+        source::Format::Lines => write(to, &header, input.lines()?)?,
+        source::Format::Trace => write(to, &header, input.access_lines()?)?,
+    }
+    eprintln!("lockbpf: {} access records to {}", read.records.executions.len(), to.display());
+    for remark in &read.remarks {
+        eprintln!("lockbpf: {remark}");
+    }
+    Ok(ExitCode::from(u8::from(strict && !read.remarks.is_empty())))
+}
+
+/// Writes the lines of access records in the format that the suffix says.
+fn write(to: &Path, header: &Header, mut lines: impl BufRead) -> Result<()> {
+    let failed = || format!("failed to write {}", to.display());
+    let mut file = Whole::create(to)?;
+    if accesses::is_trace(to) {
+        write_trace(&mut file, header, lines).with_context(failed)?;
+    } else {
+        std::io::copy(&mut lines, &mut file).with_context(failed)?;
+    }
+    file.finish()
+}
+
 /// Chooses locks in a timing pass, and follows sections of them.
 ///
 /// # Errors
 /// When the process cannot be profiled, or no lock is chosen.
-pub(super) fn follow(args: &AccessArgs) -> Result<Followed> {
-    check(args.pid)?;
-    let (observation, mut symbols) = time(args)?;
+pub(super) fn follow(pid: u32, args: &AccessArgs) -> Result<Followed> {
+    check(pid)?;
+    let start = session::now();
+    let (observation, mut symbols) = time(pid, args)?;
     let seen = observation.processes.values().max_by_key(|seen| seen.process);
     let Some((process, pid)) = seen.map(|seen| (seen.process, seen.pid)) else {
-        bail!("failed to profile pid {}: it used no lock within {}", args.pid, humantime::format_duration(args.timing))
+        bail!("failed to profile pid {pid}: it used no lock within {}", humantime::format_duration(args.timing))
     };
     let labels = labels(&observation, &mut symbols);
     let (chosen, mut notes) = choose(args, &observation, &labels, process)?;
@@ -167,20 +215,20 @@ pub(super) fn follow(args: &AccessArgs) -> Result<Followed> {
         || records.iter().any(|record| record.cut)
         || profile.refused > 0;
     let summary = summary(&observation, &wanted, &profile, &records, notes);
-    Ok(Followed { records, summary, incomplete })
+    Ok(Followed { records, summary, start, incomplete })
 }
 
 /// The timing pass.
-fn time(args: &AccessArgs) -> Result<(Observation, Symbols)> {
+fn time(pid: u32, args: &AccessArgs) -> Result<(Observation, Symbols)> {
     let budget = Share(Budget::new(0.03));
     let capture = CaptureArgs { duration: Some(args.timing), budget, no_focus: true, ..CaptureArgs::default() };
-    let plan = Plan { target: Target::Pids(vec![args.pid]), follow_forks: false, capture };
+    let plan = Plan { target: Target::Pids(vec![pid]), follow_forks: false, capture };
     let mut collector = Collector::default();
     let captured = live::observe(&plan, None, &mut collector)?;
     let (observation, symbols) = collector.finish(captured, false);
     // It ends early by Ctrl-C, or with the process, of which the next step tells.
     let short = Duration::from_nanos(observation.duration().0) < args.timing.mul_f64(0.9);
-    if short && std::path::Path::new(&format!("/proc/{}", args.pid)).exists() {
+    if short && Path::new(&format!("/proc/{pid}")).exists() {
         bail!("ended by the user during the timing pass");
     }
     Ok((observation, symbols))
@@ -337,18 +385,6 @@ fn remarks(profile: &Profile, args: &AccessArgs) -> Option<String> {
                 .to_owned(),
         ),
     }
-}
-
-/// Writes records, one a line.
-///
-/// # Errors
-/// When they cannot be written.
-pub(super) fn write(out: &mut impl Write, records: &[Record]) -> Result<()> {
-    for record in records {
-        serde_json::to_writer(&mut *out, record)?;
-        out.write_all(b"\n")?;
-    }
-    Ok(())
 }
 
 fn summary(

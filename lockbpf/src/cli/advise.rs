@@ -1,9 +1,12 @@
 //! `lockbpf advise`: what to do about locks, from what their critical sections read and write.
 
 use super::access::{AccessArgs, some_share};
-use super::args::{CaptureArgs, Format, Plan, Share, Target};
+use super::accesses::{self, Accesses};
+use super::args::{CaptureArgs, ExportFormat, Format, Plan, Share, Target};
+use super::destination::{self, Whole};
 use super::script::Timed;
-use super::{access, calibration_file, export, output, script};
+use super::source::Input;
+use super::{access, calibration_file, convert, export, output, script};
 use crate::advice::predict::Predictor;
 use crate::advice::traced::Traced;
 use crate::advice::{self, Options, Records};
@@ -13,8 +16,6 @@ use crate::trace::Compression;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use std::time::Duration;
   lockbpf advise --pid 1234                            records it, follows its sections, and advises
   lockbpf advise --from accesses.jsonl --trace t.bin
   lockbpf advise --from accesses.jsonl --w insert=1.6
+  lockbpf advise --pid 1234 --keep trace.bin           keeps what it rests upon, for later:
+  lockbpf advise --from trace.bin
 
 The records' form, and what the advice rests upon, are told in docs/advice.md.")]
 pub(super) struct AdviseArgs {
@@ -43,11 +46,14 @@ pub(super) struct AdviseArgs {
     /// With --pid: for how long every section is recorded.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "1s")]
     pub timing: Duration,
-    /// Access records, one critical section a line; `-` is standard input.
+    /// With --pid: keep the recording and the access records in this trace (`.bin`, `.trace`).
+    #[arg(long, value_name = "FILE", requires = "pid")]
+    pub keep: Option<PathBuf>,
+    /// Access records, one critical section a line, or a trace that holds them; `-` is standard input.
     #[arg(long, value_name = "FILE", required_unless_present = "pid")]
     pub from: Option<PathBuf>,
     /// A recording of the same program, a trace (best with every section: `lockbpf export --all-events`) or event lines: who
-    /// waited for whom and for how long, and what changes would gain.
+    /// waited for whom and for how long, and what changes would gain. Default: that in the file named by --from, if there is one.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Sections of this site wait for so many other threads' holds, on average (repeatable).
@@ -55,7 +61,7 @@ pub(super) struct AdviseArgs {
     pub w: Vec<(String, f64)>,
     /// What recording a lock operation cost in the trace, ns. Default: as calibrated on this machine, if lockbpf recorded the
     /// trace.
-    #[arg(long, value_name = "NS", requires = "trace", value_parser = number)]
+    #[arg(long, value_name = "NS", value_parser = number)]
     pub overhead: Option<f64>,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -80,13 +86,13 @@ fn named_number(text: &str) -> Result<(String, f64), String> {
 /// When the records or the recording cannot be read, or no section has the name.
 pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
     let (records, timed, mut cautions) = match (&args.from, args.pid) {
-        (Some(from), _) => {
-            let timed = args.trace.as_deref().map(script::read_timed).transpose()?;
-            (read(from)?, timed, Vec::new())
-        }
+        (Some(from), _) => read(from, args.trace.as_deref())?,
         (None, Some(pid)) => watch(pid, args)?,
         (None, None) => bail!("nothing to advise on: name access records with --from, or a process with --pid"),
     };
+    if args.overhead.is_some() && timed.is_none() {
+        bail!("--overhead is what recording cost: name a recording with --trace");
+    }
     let mut w = BTreeMap::new();
     for (name, value) in &args.w {
         let Some(site) = records.sites.find(name) else {
@@ -131,6 +137,12 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
 /// The whole chain on a running process: its records, its timing, and what could make both wrong.
 fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Timed>, Vec<String>)> {
     check(pid)?;
+    if let Some(keep) = &args.keep
+        && !matches!(destination::format(keep, None), Ok(ExportFormat::Bin))
+    {
+        bail!("--keep writes a trace: the suffix of {} is neither `.bin` nor `.trace`", keep.display());
+    }
+    let kept = args.keep.as_deref().map(Whole::create).transpose()?;
     eprintln!("recording every section of pid {pid} for {}", humantime::format_duration(args.timing));
     let capture = CaptureArgs {
         duration: Some(args.timing),
@@ -143,28 +155,29 @@ fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Timed>, Vec<Str
     let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
     export::record(&plan, trace.as_file(), trace.path(), Compression::None)?;
     let asked = AccessArgs { lock: args.lock.clone(), samples: args.samples, ..AccessArgs::of(pid, args.budget) };
-    let followed = access::follow(&asked)?;
+    let followed = access::follow(pid, &asked)?;
     let mut lines = Vec::new();
-    access::write(&mut lines, &followed.records).context("failed to put down what was followed")?;
+    accesses::write_lines(&mut lines, &followed.records).context("failed to put down what was followed")?;
     let records = advice::read(&lines[..]).context("failed to understand what was followed")?;
     if records.executions.is_empty() {
         bail!("no section of pid {pid} could be followed to its end: {}", followed.summary.notes.join(" "));
     }
-    Ok((records, Some(script::read_timed(trace.path())?), followed.summary.notes))
+    let recording = Input::open(trace.path())?;
+    if let Some(mut kept) = kept {
+        convert::to_trace(&recording, &mut kept, Compression::None, &lines).context("failed to keep the recording")?;
+        kept.finish()?;
+    }
+    Ok((records, Some(script::read_timed_input(&recording)?), followed.summary.notes))
 }
 
-fn read(path: &Path) -> Result<Records> {
-    let (name, input): (String, Box<dyn Read>) = if path == Path::new("-") {
-        ("standard input".to_owned(), Box::new(std::io::stdin().lock()))
-    } else {
-        let name = path.display().to_string();
-        let file = File::open(path).with_context(|| format!("failed to open {name}"))?;
-        (name, Box::new(file))
+/// Records, the recording in the same file or another one, and what of the records is missing.
+fn read(from: &Path, trace: Option<&Path>) -> Result<(Records, Option<Timed>, Vec<String>)> {
+    let input = Input::open(from)?;
+    let Accesses { records, remarks, has_events } = accesses::read(&input)?;
+    let timed = match trace {
+        Some(trace) => Some(script::read_timed(trace)?),
+        None if has_events => Some(script::read_timed_input(&input)?),
+        None => None,
     };
-    let records = advice::read(BufReader::with_capacity(256 << 10, input));
-    let records = records.with_context(|| format!("failed to read {name}"))?;
-    if records.executions.is_empty() {
-        bail!("{name}: it has no record of a critical section");
-    }
-    Ok(records)
+    Ok((records, timed, remarks))
 }

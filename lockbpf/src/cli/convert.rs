@@ -1,6 +1,7 @@
 //! From one format of recordings to another.
 
-use super::source::{Ending, Input};
+use super::accesses;
+use super::source::{Ending, Format, Input};
 use crate::event::Event;
 use crate::lines;
 use crate::order::{CAPACITY, Sorter};
@@ -18,6 +19,8 @@ pub(super) struct Converted {
     pub lines: u64,
     /// Events that event lines have no word for: futex waits of which no lock is known.
     pub left_out: u64,
+    /// Access records, which are no events.
+    pub access_records: u64,
     /// Events that came too late for their place.
     pub late: u64,
     /// What is known of the recording.
@@ -32,8 +35,9 @@ pub(super) struct Converted {
 /// When the one cannot be read, or the other not written.
 pub(super) fn to_lines(input: &Input, out: impl Write) -> Result<Converted> {
     // Names come last in a trace, but are wanted with the first line.
-    let Ending { header, harvest, mut names, .. } = input.ending()?;
-    let mut done = Converted { incomplete: harvest.quality.incomplete(), ..Converted::default() };
+    let Ending { header, harvest, mut names, access_records, .. } = input.ending()?;
+    let incomplete = harvest.quality.incomplete();
+    let mut done = Converted { incomplete, access_records, ..Converted::default() };
     let mut writer = lines::Writer::new(out, header.ticks_per_ns.max(1));
     let mut sorter = Sorter::new(CAPACITY);
     let stacks = harvest.stacks;
@@ -72,11 +76,16 @@ pub(super) fn to_lines(input: &Input, out: impl Write) -> Result<Converted> {
     Ok(done)
 }
 
-/// Writes a recording as a trace.
+/// Writes a recording as a trace, with the access records that it holds and the lines of further ones.
 ///
 /// # Errors
 /// When the one cannot be read, or the other not written.
-pub(super) fn to_trace(input: &Input, out: impl Write, compression: Compression) -> Result<(Converted, Written)> {
+pub(super) fn to_trace(
+    input: &Input,
+    out: impl Write,
+    compression: Compression,
+    further: &[u8],
+) -> Result<(Converted, Written)> {
     // Of what the recording says of itself, event lines show at their end whether their times have decimals.
     let Ending { mut header, harvest, mut names, modules, end, .. } = input.ending()?;
     let mut done = Converted { incomplete: harvest.quality.incomplete(), ..Converted::default() };
@@ -94,6 +103,10 @@ pub(super) fn to_trace(input: &Input, out: impl Write, compression: Compression)
     for modules in &modules {
         writer.modules(modules)?;
     }
+    if input.format() == Format::Trace {
+        accesses::copy(input.access_lines()?, &mut writer)?;
+    }
+    accesses::copy(further, &mut writer)?;
     done.losses.clone_from(&harvest.quality.notes);
     let (_, written) = writer.finish(&harvest, &mut *names, end.unwrap_or(last))?;
     Ok((done, written))

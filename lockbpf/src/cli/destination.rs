@@ -23,10 +23,17 @@ pub(super) fn format(path: &Path, wanted: Option<ExportFormat>) -> Result<Export
     }
 }
 
-/// Whether two paths lead to the same file.
-pub(super) fn same(a: &Path, b: &Path) -> bool {
+/// Makes sure that what is read is not what is written.
+///
+/// # Errors
+/// When the two paths lead to the same file.
+pub(super) fn differ(from: &Path, to: &Path) -> Result<()> {
     let identity = |path| fs::metadata(path).map(|m| (m.dev(), m.ino()));
-    matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
+    let same = matches!((identity(from), identity(to)), (Ok(a), Ok(b)) if a == b);
+    if from == to && from != Path::new("-") || same {
+        bail!("{} would be replaced while it is read: name another file with --to", to.display());
+    }
+    Ok(())
 }
 
 /// A file that appears under its name, in place of what was there, once it is complete.

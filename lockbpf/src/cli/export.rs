@@ -36,9 +36,7 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
 }
 
 fn convert(from: &Path, to: &Path, format: ExportFormat, compression: Compression, strict: bool) -> Result<ExitCode> {
-    if from == to && from != Path::new("-") || destination::same(from, to) {
-        bail!("{} would be replaced while it is read: name another file with --to", to.display());
-    }
+    destination::differ(from, to)?;
     let incomplete = translate(&Input::open(from)?, to, format, compression)?;
     Ok(ExitCode::from(u8::from(strict && incomplete)))
 }
@@ -55,7 +53,7 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
             done
         }
         ExportFormat::Bin => {
-            let (done, written) = convert::to_trace(input, &mut out, compression).with_context(failed)?;
+            let (done, written) = convert::to_trace(input, &mut out, compression, &[]).with_context(failed)?;
             tell_written(&written, to);
             done
         }
@@ -76,6 +74,12 @@ fn had_enough(error: &anyhow::Error, to: &Path) -> bool {
 fn tell_left_out(done: &Converted, format: Format) {
     if format == Format::Trace {
         eprintln!("lockbpf: event lines have no place for sums: what the trace tells only in sums is left out");
+    }
+    if done.access_records > 0 {
+        eprintln!(
+            "lockbpf: {} access records are left out: `lockbpf access --from` makes a file of them",
+            done.access_records
+        );
     }
     if done.left_out > 0 {
         eprintln!("lockbpf: {} futex waits outside lock calls are left out", done.left_out);

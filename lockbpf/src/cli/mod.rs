@@ -1,6 +1,7 @@
 //! The command line tool: parses, observes, prints. The only place that writes to stdout and stderr, and the only exit.
 
 mod access;
+mod accesses;
 mod advise;
 mod args;
 mod budget;

@@ -88,20 +88,7 @@ impl<W: Write> Recorder<W> {
 
 impl<W: Write> Sink for Recorder<W> {
     fn begin(&mut self, live: &mut Live<'_>) -> Result<()> {
-        let machine = uname().context("failed to read the kernel's name")?;
-        let text = |s: &std::ffi::OsStr| s.to_string_lossy().into_owned();
-        self.header = Header {
-            lockbpf: env!("CARGO_PKG_VERSION").to_owned(),
-            host: text(machine.nodename()),
-            kernel: text(machine.release()),
-            arch: text(machine.machine()),
-            target: live.target.to_owned(),
-            clock: "CLOCK_MONOTONIC".to_owned(),
-            start: live.start.0,
-            wall_ns: wall_time(live.start),
-            ticks_per_ns: 1,
-            capture: None,
-        };
+        self.header = header(live.target, live.start)?;
         self.header = self.describe(live);
         let sink = self.sink.take().ok_or_else(|| anyhow!("the observation has begun already"))?;
         let mut writer = Writer::new(sink, &self.header, self.compression)?;
@@ -150,6 +137,27 @@ impl<W: Write> Sink for Recorder<W> {
         modules(writer, symbols, &mut self.modules).context("failed to write the trace")?;
         writer.checkpoint(&harvest, symbols, now).context("failed to write the trace")
     }
+}
+
+/// What a recording of `target` on this machine says of itself, but for how it was captured.
+///
+/// # Errors
+/// When the kernel does not tell its name.
+pub(super) fn header(target: &str, start: Time) -> Result<Header> {
+    let machine = uname().context("failed to read the kernel's name")?;
+    let text = |s: &std::ffi::OsStr| s.to_string_lossy().into_owned();
+    Ok(Header {
+        lockbpf: env!("CARGO_PKG_VERSION").to_owned(),
+        host: text(machine.nodename()),
+        kernel: text(machine.release()),
+        arch: text(machine.machine()),
+        target: target.to_owned(),
+        clock: "CLOCK_MONOTONIC".to_owned(),
+        start: start.0,
+        wall_ns: wall_time(start),
+        ticks_per_ns: 1,
+        capture: None,
+    })
 }
 
 /// Writes which files processes have mapped, where that is more than was written.

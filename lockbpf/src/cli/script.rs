@@ -92,7 +92,15 @@ pub(super) fn read_input(input: &Input) -> Result<Recorded> {
 /// # Errors
 /// When it cannot be read, or is too long.
 pub(super) fn read_timed(path: &Path) -> Result<Timed> {
-    read_whole(&Input::open(path)?, true)
+    read_timed_input(&Input::open(path)?)
+}
+
+/// Reads a recording that is open, and its timing.
+///
+/// # Errors
+/// When it cannot be read, or is too long.
+pub(super) fn read_timed_input(input: &Input) -> Result<Timed> {
+    read_whole(input, true)
 }
 
 fn read_whole(input: &Input, timed: bool) -> Result<Timed> {

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::lines::{self, LineError};
 use crate::names::Names;
 use crate::observation::Harvest;
-use crate::trace::{self, Closing, Header, Modules};
+use crate::trace::{self, AccessLines, Closing, Header, Modules};
 use crate::units::Time;
 use anyhow::{Context, Error, Result};
 use std::fs::File;
@@ -47,6 +47,8 @@ pub(super) struct Ending {
     pub modules: Vec<Modules>,
     /// When the recording ended, if it says so.
     pub end: Option<Time>,
+    /// Access records that it holds beside, which [`Input::access_lines`] yields.
+    pub access_records: u64,
     /// Acquisitions of locks up to some times, if it says so.
     pub pace: Vec<(Time, u64)>,
 }
@@ -123,15 +125,32 @@ impl Input {
     /// # Errors
     /// When it cannot be read, or is not what its first bytes say.
     pub(super) fn source(&self, ticks: u64) -> Result<Source> {
+        Ok(match self.format {
+            Format::Trace => Source::Trace(Box::new(trace::Reader::new(self.begin()?).with_context(|| self.failed())?)),
+            Format::Lines => Source::Lines(Box::new(lines::Reader::new(self.lines()?, ticks)), ticks),
+        })
+    }
+
+    /// Its text, from the beginning.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn lines(&self) -> Result<BufReader<File>> {
+        Ok(BufReader::with_capacity(256 << 10, self.begin()?))
+    }
+
+    /// The access records in a trace, from the beginning.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no trace.
+    pub(super) fn access_lines(&self) -> Result<AccessLines<File>> {
+        AccessLines::new(self.begin()?).with_context(|| self.failed())
+    }
+
+    fn begin(&self) -> Result<File> {
         let mut file = self.file.try_clone().with_context(|| self.failed())?;
         file.seek(SeekFrom::Start(0)).with_context(|| self.failed())?;
-        Ok(match self.format {
-            Format::Trace => Source::Trace(Box::new(trace::Reader::new(file).with_context(|| self.failed())?)),
-            Format::Lines => {
-                let file = BufReader::with_capacity(256 << 10, file);
-                Source::Lines(Box::new(lines::Reader::new(file, ticks)), ticks)
-            }
-        })
+        Ok(file)
     }
 }
 
@@ -148,13 +167,22 @@ impl Source {
         let header = self.header();
         Ok(match self {
             Self::Trace(reader) => {
-                let Closing { header, harvest, names, modules, end, pace, .. } = reader.into_closing()?;
-                Ending { header, harvest, names: Box::new(names), modules, end: Some(end), pace }
+                let Closing { header, harvest, names, modules, end, pace, access_lines, .. } = reader.into_closing()?;
+                let (names, end, access_records) = (Box::new(names), Some(end), access_lines);
+                Ending { header, harvest, names, modules, end, access_records, pace }
             }
             Self::Lines(reader, _) => {
                 let labels = reader.into_labels();
                 let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
-                Ending { header, harvest, names: Box::new(labels), modules: Vec::new(), end: None, pace: Vec::new() }
+                Ending {
+                    header,
+                    harvest,
+                    names: Box::new(labels),
+                    modules: Vec::new(),
+                    end: None,
+                    access_records: 0,
+                    pace: Vec::new(),
+                }
             }
         })
     }

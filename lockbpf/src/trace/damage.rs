@@ -29,6 +29,8 @@ pub struct Damage {
     pub bytes: u64,
     /// Events that were written and not read, as far as that is known.
     pub events: u64,
+    /// Lines of access records that were written and not read, as far as that is known.
+    pub accesses: u64,
     /// Frames of a kind that this version does not know.
     pub foreign: u64,
     /// Whether sums may be older than the last snapshot.
@@ -43,19 +45,14 @@ impl Damage {
     /// Whether anything is missing.
     #[must_use]
     pub fn any(&self) -> bool {
-        let counts = [self.frames, self.missing, self.orphaned, self.bytes, self.events, self.foreign];
+        let counts = [self.frames, self.missing, self.orphaned, self.bytes, self.events, self.accesses, self.foreign];
         counts.iter().any(|&n| n > 0) || self.stale_sums || self.names || self.header
     }
 
     /// Enters it into the account of losses: as counts, which make an observation incomplete, and as sentences.
     pub(super) fn report(&self, ended: Ended, quality: &mut Quality) {
-        if let Ended::Torn { at, within_frame } = ended {
+        if matches!(ended, Ended::Torn { .. }) {
             quality.undecodable.insert("trace_torn", 1);
-            let how = if within_frame { "in the middle of a frame" } else { "without its end mark" };
-            quality.notes.push(format!(
-                "the trace breaks off {how}, after {at} readable bytes: what came later, usually less than a second, \
-                 is missing."
-            ));
         }
         for (name, count) in [
             ("trace_frames_damaged", self.frames),
@@ -64,14 +61,30 @@ impl Damage {
             ("trace_frames_foreign", self.foreign),
             ("trace_bytes_passed_over", self.bytes),
             ("trace_events_lost", self.events),
+            ("trace_access_records_lost", self.accesses),
         ] {
             if count > 0 {
                 quality.undecodable.insert(name, count);
             }
         }
-        if self.any() {
-            quality.notes.push(self.sentence());
+        quality.notes.extend(self.sentences(ended));
+    }
+
+    /// What is missing, in words; nothing if nothing is.
+    #[must_use]
+    pub fn sentences(&self, ended: Ended) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if let Ended::Torn { at, within_frame } = ended {
+            let how = if within_frame { "in the middle of a frame" } else { "without its end mark" };
+            sentences.push(format!(
+                "the trace breaks off {how}, after {at} readable bytes: what came later, usually less than a second, \
+                 is missing."
+            ));
         }
+        if self.any() {
+            sentences.push(self.sentence());
+        }
+        sentences
     }
 
     fn sentence(&self) -> String {
@@ -89,6 +102,9 @@ impl Damage {
         let mut text = format!("parts of the trace could not be read ({})", parts.join(", "));
         if self.events > 0 {
             text += &format!("; at least {} events are missing", self.events);
+        }
+        if self.accesses > 0 {
+            text += &format!("; at least {} access records are missing", self.accesses);
         }
         for (missing, what) in [
             (self.header, "it is not known what was observed and how"),

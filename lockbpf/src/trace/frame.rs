@@ -39,12 +39,14 @@ pub(super) enum Kind {
     End = 7,
     /// What was estimated, and from how much.
     Estimates = 8,
+    /// Access records, as lines.
+    Accesses = 9,
 }
 
 impl Kind {
     fn from_u8(raw: u8) -> Option<Self> {
-        use Kind::{Checkpoint, End, Estimates, Events, Header, Modules, Names, Rows};
-        let all = [Header, Events, Names, Modules, Rows, Checkpoint, End, Estimates];
+        use Kind::{Accesses, Checkpoint, End, Estimates, Events, Header, Modules, Names, Rows};
+        let all = [Header, Events, Names, Modules, Rows, Checkpoint, End, Estimates, Accesses];
         all.into_iter().find(|&kind| kind as u8 == raw)
     }
 }

@@ -105,6 +105,8 @@ pub(super) struct Checkpoint {
     pub events: u64,
     /// Of locks, since the beginning.
     pub acquisitions: u64,
+    /// Lines of access records.
+    pub accesses: u64,
     pub quality: Losses,
 }
 

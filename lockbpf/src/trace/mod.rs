@@ -1,11 +1,13 @@
-//! Recordings: events, sums, names and losses in one file, `trace.bin`, that needs nothing else to be read.
+//! Recordings: events, sums, names, access records and losses in one file, `trace.bin`, that needs nothing else to be read.
 //!
 //! [`Writer`] writes what it gets to any [`std::io::Write`], in frames, each with its checksums: a recorder that is
 //! killed loses what it had not written yet, a second at most. [`Reader`] reads from any [`std::io::Read`], keeps names
-//! and sums but no events in memory, passes over damage, and tells what is missing. The format is described in
+//! and sums but no events in memory, passes over damage, and tells what is missing. [`AccessLines`] reads the access
+//! records. The format is described in
 //! `docs/formats.md`.
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod damage;
 mod frame;
 mod header;
@@ -18,6 +20,7 @@ mod v1;
 mod varint;
 mod writer;
 
+pub use accesses::AccessLines;
 pub use damage::{Damage, Ended};
 pub use header::{Capture, Header, Module, Modules, Probe};
 pub use names::TraceNames;

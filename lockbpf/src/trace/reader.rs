@@ -4,6 +4,7 @@ use super::damage::{Damage, Ended};
 use super::frame::{Frame, FrameReader, Kind, Step};
 use super::header::{Checkpoint, Header, Losses, Modules};
 use super::names::TraceNames;
+use super::v1::accesses::Count;
 use super::v1::decode::Decoder;
 use super::v1::estimates::Told;
 use super::v1::rows::Rows;
@@ -50,6 +51,8 @@ pub struct Closing {
     pub damage: Damage,
     /// Events read.
     pub events: u64,
+    /// Lines of access records passed over: [`super::AccessLines`] reads them.
+    pub access_lines: u64,
     /// Acquisitions of locks up to each of the recorder's snapshots.
     pub pace: Vec<(Time, u64)>,
 }
@@ -60,17 +63,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// When this is no trace, one of a later version, or unreadable.
     pub fn new(source: R) -> Result<Self, TraceError> {
-        let opened = FrameReader::open(source).map_err(|source| TraceError::Read { at: 0, source })?;
-        let (frames, version) = opened.map_err(|malformed| match malformed {
-            Malformed::Truncated => TraceError::DamagedStart,
-            _ => TraceError::NotATrace,
-        })?;
-        // The one place that tells versions apart: each has a module that makes events, rows and names of its frames.
-        match version {
-            VERSION => {}
-            other => return Err(TraceError::Version(other)),
-        }
-        let mut reader = Self { frames, contents: Contents::default(), ended: None };
+        let mut reader = Self { frames: open(source)?, contents: Contents::default(), ended: None };
         // What comes before the first events: the header.
         while reader.ended.is_none() && reader.contents.header.is_none() && !reader.contents.has_events {
             reader.advance()?;
@@ -179,6 +172,7 @@ struct Contents {
     modules: BTreeMap<u32, Modules>,
     rows: Rows,
     estimates: Told,
+    accesses: Count,
     /// Rows of a snapshot that is not complete, and whether each frame begins a whole one.
     pending: Vec<(bool, Vec<u8>)>,
     pending_bytes: usize,
@@ -226,6 +220,7 @@ impl Contents {
                 self.commit()?;
             }
             Kind::Estimates => self.estimates.read(&payload, fresh)?,
+            Kind::Accesses => drop(self.accesses.take(&payload)?),
             Kind::End => {}
         }
         Ok(())
@@ -257,7 +252,7 @@ impl Contents {
             Some(Kind::Checkpoint) => self.damage.stale_sums = true,
             Some(Kind::Names) => self.damage.names = true,
             Some(Kind::Estimates) => self.estimates.broken(),
-            Some(Kind::Header | Kind::Modules | Kind::End) => {}
+            Some(Kind::Header | Kind::Modules | Kind::Accesses | Kind::End) => {}
         }
     }
 
@@ -274,6 +269,8 @@ impl Contents {
         self.damage.stale_sums |= self.pending_damaged;
         // Of events lost at the very end only a later snapshot knows.
         self.damage.events += self.checkpoint.events.saturating_sub(self.decoder.ordinal());
+        self.accesses.up_to(self.checkpoint.accesses);
+        self.damage.accesses = self.accesses.lost;
         let Checkpoint { time, quality, .. } = self.checkpoint;
         let mut harvest = self.rows.harvest();
         harvest.estimates = self.estimates.estimates();
@@ -291,11 +288,26 @@ impl Contents {
             ended,
             damage: self.damage,
             events: self.read,
+            access_lines: self.accesses.read,
             pace: self.pace,
         }
     }
 }
 
-fn json<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
+/// The frames of a trace.
+pub(super) fn open<R: Read>(source: R) -> Result<FrameReader<R>, TraceError> {
+    let opened = FrameReader::open(source).map_err(|source| TraceError::Read { at: 0, source })?;
+    let (frames, version) = opened.map_err(|malformed| match malformed {
+        Malformed::Truncated => TraceError::DamagedStart,
+        _ => TraceError::NotATrace,
+    })?;
+    // The one place that tells versions apart: each has a module that makes events, rows and names of its frames.
+    match version {
+        VERSION => Ok(frames),
+        other => Err(TraceError::Version(other)),
+    }
+}
+
+pub(super) fn json<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
     serde_json::from_slice(payload).map_err(|_| Malformed::Json)
 }

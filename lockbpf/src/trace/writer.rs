@@ -3,6 +3,7 @@
 use super::frame::{FrameWriter, Kind};
 use super::header::{Checkpoint, Header, Losses, Modules};
 use super::tracker::Tracker;
+use super::v1::accesses::AccessEncoder;
 use super::v1::encode::Encoder;
 use super::v1::names::NamesEncoder;
 use super::v1::{VERSION, estimates, rows};
@@ -51,6 +52,7 @@ pub struct Written {
 pub struct Writer<W: Write> {
     frames: FrameWriter<W>,
     events: Encoder,
+    accesses: AccessEncoder,
     tracker: Tracker,
     names: NamesEncoder,
     /// By key, a hash of the row as it was written last.
@@ -69,6 +71,7 @@ impl<W: Write> Writer<W> {
         let mut writer = Self {
             frames: FrameWriter::new(sink, VERSION, compression == Compression::Zstd)?,
             events: Encoder::default(),
+            accesses: AccessEncoder::default(),
             tracker: Tracker::default(),
             names: NamesEncoder::default(),
             rows: HashMap::new(),
@@ -106,6 +109,21 @@ impl<W: Write> Writer<W> {
         }
         self.written.steps += steps(event);
         if self.events.waiting() >= FRAME { self.write_events() } else { Ok(()) }
+    }
+
+    /// Records what a critical section accessed: a line of an access record file, without its end.
+    ///
+    /// # Errors
+    /// When the sink fails, or this is not one line, or longer than a frame (16 MiB).
+    pub fn access_line(&mut self, line: &[u8]) -> io::Result<()> {
+        if memchr::memchr(b'\n', line).is_some() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an access record would be more than one line"));
+        }
+        if self.accesses.waiting() + line.len() >= FRAME {
+            self.write_accesses()?;
+        }
+        self.accesses.push(line);
+        Ok(())
     }
 
     /// Writes what has waited long enough, now that it is this late.
@@ -149,6 +167,7 @@ impl<W: Write> Writer<W> {
     fn snapshot(&mut self, harvest: &Harvest, names: &mut dyn Names, now: Time, limit: usize) -> io::Result<()> {
         self.flushed = now;
         self.write_events()?;
+        self.write_accesses()?;
         self.tracker.harvest(harvest);
         self.write_rows(harvest)?;
         if let Some(estimates) = &harvest.estimates {
@@ -164,7 +183,13 @@ impl<W: Write> Writer<W> {
         }
         self.json(
             Kind::Checkpoint,
-            &Checkpoint { time: now.0, events: self.events.events(), acquisitions: harvest.acquisitions(), quality },
+            &Checkpoint {
+                time: now.0,
+                events: self.events.events(),
+                acquisitions: harvest.acquisitions(),
+                accesses: self.accesses.total(),
+                quality,
+            },
         )?;
         self.write_names(harvest, names, limit)
     }
@@ -177,6 +202,10 @@ impl<W: Write> Writer<W> {
             self.events.clear();
         }
         Ok(())
+    }
+
+    fn write_accesses(&mut self) -> io::Result<()> {
+        self.accesses.payload().map_or(Ok(()), |payload| self.frames.write(Kind::Accesses, true, &payload))
     }
 
     /// Writes the rows that are not as they were written last, and those that are no more.

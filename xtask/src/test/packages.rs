@@ -15,12 +15,13 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 14] = [
+const NEEDS: [Need; 15] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
     Need { package: "sysbench", program: "sysbench", why: "puts load on mariadb", tests: "mariadb" },
     Need { package: "bpftrace", program: "bpftrace", why: "the observer to compare costs with", tests: "bpftrace" },
+    Need { package: "valgrind", program: "valgrind", why: "tells what instructions access", tests: "lackey" },
     Need { package: "graphviz", program: "dot", why: "reads the wait graphs that lockbpf draws", tests: "graphviz" },
     Need { package: "golang-go", program: "go", why: "compiles the workloads in Go", tests: "go::go_" },
     Need {

@@ -1,4 +1,4 @@
-use super::super::walk::{Decoded, Obstacle, Path, Walk, walk};
+use super::super::walk::{Branch, Decoded, Obstacle, Path, Walk, walk};
 use super::super::{Kind, state};
 use super::*;
 use state::Machine;
@@ -39,6 +39,10 @@ fn a_counting_loop_needs_no_stop() {
     assert_eq!(seen(&walk), expected);
     assert_eq!(walk.instructions, 2 + 5 * 4 + 3);
     assert_eq!(walk.stops, [IP + 0x1c, IP + 0x1b], "what was read decides the branch");
+    let branch = |at, taken| Branch { at: IP + at, taken };
+    assert_eq!(walk.branches, [true, true, true, true, false].map(|taken| branch(0x11, taken)));
+    assert_eq!(walk.decided(IP + 0x1c), Some(branch(0x19, true)));
+    assert_eq!((walk.decided(IP + 0x1b), walk.decided(IP)), (Some(branch(0x19, false)), None));
     let mut actual = registers();
     actual.general[number::RDI] = RDI + 40;
     actual.general[number::RCX] = 0;

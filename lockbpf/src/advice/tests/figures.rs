@@ -94,6 +94,33 @@ fn figure_8_comes_out() {
     assert!(item.advice.contains("at 3 (`s`)") && item.advice.contains("at 5 (`s`)"), "{item:?}");
 }
 
+#[test]
+fn branches_of_which_one_side_was_seen_are_told() {
+    let execution = |seq: u32, taken: u32, line: u32| {
+        let branch = |at: &str, taken: u32, not_taken: u32| json!({"at": at, "code": format!("f (a.c:{line})"), "taken": taken, "not_taken": not_taken});
+        json!({"run": 0, "seq": seq, "tid": seq % 2, "lock": "L", "site": "f", "reads": ["s"], "writes": ["s"],
+               "branches": [branch("a+0x1", taken, 1 - taken), branch("a+0x2", 63, 1), branch("a+0x3", 0, 2)]})
+    };
+    let cautions = |lines: &[Value]| {
+        let found = advice(lines);
+        found.advice.iter().flat_map(|item| item.cautions.clone()).collect::<Vec<_>>().join("\n")
+    };
+    let lines = [execution(0, 1, 7), execution(1, 1, 7), edge(0, 0, 1)];
+    let found = told(&lines);
+    assert_eq!(
+        (&found["sections"][0]["branches"], &found["sections"][0]["branches_one_sided"]),
+        (&json!(3), &json!(2))
+    );
+    let text = cautions(&lines);
+    assert!(text.contains("`f` (3) 2 went one way only") && text.contains("`f (a.c:7)`"), "{text}");
+    // What one execution did not do another one did.
+    let lines = [execution(0, 1, 7), execution(1, 0, 7), edge(0, 0, 1)];
+    assert!(cautions(&lines).contains("(3) 1 went one way only"), "{}", cautions(&lines));
+    let plain = [section(0, 0, "1", "f", &["s"], &["s"]), section(0, 1, "2", "f", &["s"], &["s"])];
+    assert_eq!(told(&plain)["sections"][0]["branches"], Value::Null);
+    assert!(!cautions(&plain).contains("branch"));
+}
+
 /// PinCS's figure 1: each of three threads increments its own element of an array, and every other time a shared variable.
 #[test]
 fn the_program_of_pincs() {

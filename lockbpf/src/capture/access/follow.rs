@@ -12,12 +12,13 @@ use super::tracee;
 use super::tracer::{Awaited, Tracer};
 use super::xstate::Layout;
 use crate::access::classify::{Class, Own};
-use crate::access::section::{Abandoned, Cut, End, Section};
+use crate::access::section::{Abandoned, Cut, End, Section, Sides};
 use crate::access::state::{Machine, Registers};
 use crate::access::syscalls::SystemCall;
-use crate::access::walk::{Decoded, Obstacle, Path, walk};
+use crate::access::walk::{Branch, Decoded, Obstacle, Path, walk};
 use crate::access::{Access, Memory, Touch, Way};
 use lockbpf_common::via::Via;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,8 @@ struct Open {
     via: Via,
     site: u64,
     from: usize,
+    /// Branches before it.
+    branches: usize,
     instructions: u64,
     stops: u64,
 }
@@ -156,6 +159,7 @@ struct Closed {
     /// When it was acquired, among all.
     order: usize,
     to: usize,
+    branches: BTreeMap<u64, Sides>,
     end: End,
     instructions: u64,
     stops: u64,
@@ -165,6 +169,7 @@ struct Closed {
 struct Course {
     breakpoints: [Option<Breakpoint>; 2],
     accesses: Vec<(Access, Class)>,
+    branches: Vec<Branch>,
     locks: Vec<(u64, u64)>,
     opaque: Vec<(usize, String)>,
     instructions: u64,
@@ -182,6 +187,7 @@ impl Follower<'_, '_> {
         let mut course = Course {
             breakpoints: [None, None],
             accesses: Vec::new(),
+            branches: Vec::new(),
             locks: Vec::new(),
             opaque: Vec::new(),
             instructions: 0,
@@ -301,6 +307,10 @@ impl Follower<'_, '_> {
                 };
                 if reached {
                     course.instructions += ahead.instructions as u64;
+                    course.branches.extend_from_slice(&ahead.branches);
+                    if let Some(Ran::To(registers)) = &run {
+                        course.branches.extend(ahead.decided(registers.ip));
+                    }
                     course.take(ahead.accesses, &self.own);
                 }
                 match run {
@@ -458,7 +468,8 @@ impl Course {
         let order = self.acquired;
         self.acquired += 1;
         let (instructions, stops) = (self.instructions, self.stops);
-        (order, Open { lock, via, site, from: self.accesses.len(), instructions, stops })
+        let (from, branches) = (self.accesses.len(), self.branches.len());
+        (order, Open { lock, via, site, from, branches, instructions, stops })
     }
 
     /// A nested section has ended.
@@ -468,10 +479,16 @@ impl Course {
     }
 
     fn close(&mut self, order: usize, open: Open, end: End) {
+        let mut branches: BTreeMap<u64, Sides> = BTreeMap::new();
+        for branch in &self.branches[open.branches..] {
+            let sides = branches.entry(branch.at).or_default();
+            *if branch.taken { &mut sides.taken } else { &mut sides.not_taken } += 1;
+        }
         let inside = self.opaque.iter().filter(|(at, _)| *at >= open.from);
         self.closed.push(Closed {
             order,
             to: self.accesses.len(),
+            branches,
             end,
             instructions: self.instructions - open.instructions,
             stops: self.stops - open.stops,
@@ -496,6 +513,7 @@ impl Course {
             tid: tid.cast_unsigned(),
             nested: closed.order > 0,
             accesses: accesses[closed.open.from..closed.to].to_vec(),
+            branches: closed.branches,
             opaque: closed.opaque,
             instructions: closed.instructions,
             stops: closed.stops,

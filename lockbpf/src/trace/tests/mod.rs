@@ -1,5 +1,6 @@
 //! Round trips, and everything that can happen to a file.
 
+mod accesses;
 mod strategies;
 
 use self::strategies::{estimates, event, harvest};
@@ -224,12 +225,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..400), kind in 1u8..8, fresh in any::<bool>()) {
+    fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..400), kind in 1u8..10, fresh in any::<bool>()) {
         prop_assert!(read(&bytes).is_none());
         // As the contents of a frame that is whole.
         let mut frames = FrameWriter::new(Vec::new(), v1::VERSION, false).unwrap();
-        let kind = [Kind::Header, Kind::Events, Kind::Names, Kind::Modules, Kind::Rows, Kind::Checkpoint, Kind::End]
-            [usize::from(kind) - 1];
+        let kind = [Kind::Header, Kind::Events, Kind::Names, Kind::Modules, Kind::Rows, Kind::Checkpoint, Kind::End,
+            Kind::Estimates, Kind::Accesses][usize::from(kind) - 1];
         frames.write(kind, fresh, &bytes).unwrap();
         frames.write(Kind::Checkpoint, true, b"{}").unwrap();
         let trace = frames.finish().unwrap();

@@ -1,6 +1,7 @@
 //! Version 1 of what frames contain. A later version gets a module of its own beside this one, which stays, so that old
 //! recordings stay readable.
 
+pub(super) mod accesses;
 pub(super) mod decode;
 pub(super) mod encode;
 pub(super) mod estimates;
