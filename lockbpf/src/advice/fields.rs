@@ -50,7 +50,12 @@ pub(super) struct Fields<'a> {
 
 /// A line's fields.
 pub(super) fn parse(line: &[u8]) -> Result<Fields<'_>, Problem> {
-    serde_json::from_slice(line).map_err(|_| named(line))
+    let parsed = match std::str::from_utf8(line) {
+        Ok(text) => serde_json::from_str(text),
+        // What is no text may be in a field that is ignored.
+        Err(_) => serde_json::from_slice(line),
+    };
+    parsed.map_err(|_| named(line))
 }
 
 /// The problem of a line that has one, with its field: telling that is slower, and done for this line only.

@@ -4,8 +4,8 @@
 //! recorded.
 
 use super::names::Names;
+use super::once::Once;
 use foldhash::fast::RandomState;
-use indexmap::IndexSet;
 use std::collections::{BTreeMap, HashMap};
 
 /// Stands for what is not known.
@@ -90,27 +90,6 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Sequences of numbers, each kept once.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sequences(IndexSet<Box<[u32]>, RandomState>);
-
-impl Sequences {
-    pub(super) fn number(&mut self, words: &[u32]) -> u32 {
-        match self.0.get_index_of(words) {
-            Some(known) => known as u32,
-            None => self.0.insert_full(words.into()).0 as u32,
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn get(&self, number: u32) -> &[u32] {
-        self.0.get_index(number as usize).map_or(&[], |words| words)
-    }
-}
-
 /// All records of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
@@ -138,8 +117,8 @@ pub struct Records {
     pub opaque: BTreeMap<(u32, u32), BTreeMap<u32, u64>>,
     /// Addresses of locks that have another name.
     pub lock_addresses: BTreeMap<u32, Box<str>>,
-    pub(super) sets: Sequences,
-    pub(super) paths: Sequences,
+    pub(super) sets: Once<u32>,
+    pub(super) paths: Once<u32>,
 }
 
 impl Records {
