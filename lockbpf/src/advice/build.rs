@@ -152,6 +152,14 @@ fn cautions(records: &Records, found: &Suggestions, text: &Texts<'_>, options: &
             if names.len() == 1 { "it" } else { "them" }
         ));
     }
+    if !traced.together.is_empty() {
+        let names = text.all(traced.together.iter().map(|&(site, _)| records.sites.text(site)));
+        all.push(format!(
+            "The trace does not tell {} apart, which take the lock by the same method: what it has of them is shared out as \
+             their threads' samples are.",
+            super::items::listed(&names)
+        ));
+    }
     if !traced.by_site.is_empty() {
         let of = counted(traced.by_site.len() as u64, "section");
         all.push(format!("Locks have other names in the trace: {of} were found by their sites."));

@@ -41,6 +41,9 @@ pub(super) struct Fields<'a> {
     pub(super) names: Option<Own<BTreeMap<String, String>>>,
     /// System calls in the section.
     pub(super) opaque: Option<Own<Vec<String>>>,
+    /// Where in a method of the lock's own class the lock is requested, if `site` is the method's caller.
+    #[serde(borrow)]
+    pub(super) method: Option<Own<Text<'a>>>,
     /// The lock's address, where `lock` is its name.
     #[serde(borrow)]
     pub(super) lock_addr: Option<Own<Text<'a>>>,

@@ -183,6 +183,10 @@ impl Parser {
             let call = records.calls.number(call, "system calls")?;
             *records.opaque.entry((site, lock)).or_default().entry(call).or_default() += 1;
         }
+        if let Some(Text(method)) = own(&fields.method) {
+            let method = records.methods.number(method, "methods")?;
+            *records.requested.entry((method, lock)).or_default().entry(site).or_default() += 1;
+        }
         if let Some(Text(address)) = own(&fields.lock_addr) {
             records.lock_addresses.entry(lock).or_insert_with(|| address.as_ref().into());
         }

@@ -115,6 +115,10 @@ pub struct Records {
     pub calls: Names,
     /// By site and lock: executions by system call in them.
     pub opaque: BTreeMap<(u32, u32), BTreeMap<u32, u64>>,
+    /// Methods of locks' own classes in which locks are requested.
+    pub methods: Names,
+    /// By method and lock: executions by site, the method's callers.
+    pub requested: BTreeMap<(u32, u32), BTreeMap<u32, u64>>,
     /// Addresses of locks that have another name.
     pub lock_addresses: BTreeMap<u32, Box<str>>,
     pub(super) sets: Once<u32>,
