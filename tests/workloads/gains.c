@@ -228,11 +228,12 @@ int main(int argc, char **argv)
         if (!workers[i].own)
             die("calloc", errno);
     }
-    ready();
     pthread_t thread[THREADS];
     uint64_t began = now_ns();
     for (int i = 0; i < threads; i++)
         MUST(pthread_create(&thread[i], NULL, work, &workers[i]));
+    // Not before: who starts a thread blocks its signals meanwhile.
+    ready();
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     while (poll(&in, 1, -1) < 0)
         ;
