@@ -85,6 +85,30 @@ fn fields_of_disjoint_sections_are_told_exactly() {
 }
 
 #[test]
+fn the_place_is_the_caller_of_a_locks_own_method() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("wrapped");
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let to = dir.path().join("accesses.jsonl");
+    let path = to.to_str().expect("a path in UTF-8");
+    let pid = workload.pid().to_string();
+    let outcome = run(&["access", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--to", path]);
+    end(&mut workload);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let lines = std::fs::read_to_string(&to).expect("records");
+    let mut seen = BTreeSet::new();
+    for line in lines.lines() {
+        let record: Value = serde_json::from_str(line).expect("a record is JSON");
+        let name = if texts(&record, "writes").contains("puts_made") { "put" } else { "take" };
+        assert!(in_function(&record, name), "{record}");
+        let method = record["method"].as_str().unwrap_or_default();
+        assert!(method.starts_with("StoreLock::acquire "), "{record}");
+        seen.insert(name);
+    }
+    assert_eq!(seen.len(), 2, "{lines}");
+}
+
+#[test]
 fn nested_sections_are_told_by_themselves_and_signals_arrive() {
     let Some(_turn) = may_observe() else { return };
     let mut sent = 0;

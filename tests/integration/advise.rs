@@ -1,7 +1,9 @@
 //! Advice from access records, with and without a trace.
 
 use crate::examples::example;
+use crate::harness::may_observe;
 use crate::harness::observer::{Outcome, run};
+use crate::harness::workload::Workload;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -119,6 +121,49 @@ fn a_trace_tells_waits_and_gains() {
     {
         assert!(table.stdout.contains(text), "{text}: {}", table.stdout);
     }
+}
+
+/// The advice on a running workload, which must have computed what it should.
+fn advise_running(line: &str) -> Value {
+    let mut workload = Workload::start(line);
+    let pid = workload.pid().to_string();
+    let advice = advise(&["--pid", &pid, "--timing", "500ms", "--samples", "60", "--budget", "20%"]);
+    workload.end();
+    advice
+}
+
+/// The advice of a kind, which must come with a gain.
+fn of_kind<'a>(advice: &'a Value, kind: &str) -> &'a Value {
+    let all = advice["advice"].as_array().expect("a list");
+    let found = all.iter().find(|item| item["kind"] == kind);
+    let found = found.unwrap_or_else(|| panic!("no advice to {kind}: {all:#?}"));
+    assert!(found["predicted"]["gain"].as_f64().is_some_and(|gain| gain > 0.0), "{found:#}");
+    found
+}
+
+#[test]
+fn each_kind_of_advice_is_given_to_a_program_that_needs_it() {
+    let Some(_turn) = may_observe() else { return };
+    for kind in ["split", "reader-writer", "shorten", "remove", "rare-conflicts"] {
+        let advice = advise_running(&format!("gains {kind} plain 4"));
+        assert_eq!(of_kind(&advice, kind)["lock"], "gain_lock", "{kind}");
+        assert!(advice["occ"]["best_case_speedup"].as_f64().is_some_and(|factor| factor >= 1.0), "{kind}");
+    }
+}
+
+#[test]
+fn a_lock_of_a_class_is_split_by_the_callers_of_its_methods() {
+    let Some(_turn) = may_observe() else { return };
+    let advice = advise_running("wrapped");
+    let sites: Vec<&str> =
+        advice["sections"].as_array().into_iter().flatten().filter_map(|s| s["site"].as_str()).collect();
+    assert!(sites.iter().any(|site| site.starts_with("put ")), "{sites:?}");
+    assert!(sites.iter().any(|site| site.starts_with("take ")), "{sites:?}");
+    // The recording knows the method only: waits are known, what a split would gain is not.
+    assert!(advice["sections"][0]["w_c"].is_number(), "{advice:#}");
+    let items = advice["advice"].as_array().expect("a list");
+    let split = items.iter().find(|item| item["kind"] == "split").expect("a split");
+    assert!(split["unpredictable"].as_str().is_some_and(|why| why.contains("same method")), "{split:#}");
 }
 
 #[test]

@@ -23,8 +23,17 @@ pub trait Naming {
     fn code(&mut self, address: u64) -> String;
     /// Of a lock.
     fn lock(&mut self, address: u64) -> String;
-    /// Of the place where a lock is requested, by the call's return address.
-    fn site(&mut self, address: u64) -> String;
+    /// Of the place that a section is known by.
+    fn place(&mut self, section: &Section) -> Place;
+}
+
+/// Where a section begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The place that uses the lock: `function (file:line)`.
+    pub site: String,
+    /// Where in a method of the lock's own class the lock is requested, if the place is that of the method's caller.
+    pub method: Option<String>,
 }
 
 /// One section, as it is written.
@@ -44,6 +53,9 @@ pub struct Record {
     pub mode: &'static str,
     /// The static critical section.
     pub site: String,
+    /// The place in a method of the lock's own class in which the lock is requested, if `site` is that of the method's caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
     /// Locations read, ascending by name.
     pub reads: Vec<String>,
     /// Locations written.
@@ -104,6 +116,7 @@ pub fn records(sections: &[Section], naming: &mut dyn Naming, all: bool) -> Vec<
         .collect();
     let mut names = Names { naming, locations: HashMap::new(), code: HashMap::new(), taken: HashMap::new() };
     let one = |(seq, section): (usize, &Section)| {
+        let place = names.naming.place(section);
         let mut record = Record {
             run: 0,
             seq: seq as u64,
@@ -111,7 +124,8 @@ pub fn records(sections: &[Section], naming: &mut dyn Naming, all: bool) -> Vec<
             lock: names.naming.lock(section.lock),
             lock_addr: format!("{:#x}", section.lock),
             mode: if section.shared { "shared" } else { "exclusive" },
-            site: names.naming.site(section.site),
+            site: place.site,
+            method: place.method,
             reads: Vec::new(),
             writes: Vec::new(),
             accesses: String::new(),
@@ -199,6 +213,7 @@ impl Names<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::section::Asked;
     use crate::access::{Access, Kind, Touch, Way};
 
     struct Plain;
@@ -213,8 +228,11 @@ mod tests {
         fn lock(&mut self, address: u64) -> String {
             format!("lock {address:#x}")
         }
-        fn site(&mut self, address: u64) -> String {
-            format!("g (a.c:{address})")
+        fn place(&mut self, section: &Section) -> Place {
+            Place {
+                site: format!("g (a.c:{})", section.site),
+                method: (section.tid == 2).then(|| "Lock::lock".to_owned()),
+            }
         }
     }
 
@@ -226,6 +244,7 @@ mod tests {
             lock: 0x40,
             shared: false,
             site: 9,
+            asked: Asked::default(),
             tid,
             nested: false,
             accesses: accesses.iter().map(access).collect(),
@@ -250,6 +269,7 @@ mod tests {
         assert_eq!(two.names["stats+0x8"], "stats.hits");
         let branch = Branch { at: "stats+0x20".into(), code: "f (a.c:288)".into(), taken: 2, not_taken: 0 };
         assert_eq!(two.branches, [branch]);
+        assert_eq!((one.site.as_str(), one.method, two.method.as_deref()), ("g (a.c:9)", None, Some("Lock::lock")));
         let all = records(&sections, &mut Plain, true);
         assert_eq!((&all[0].writes, &all[1].reads[0]), (&vec!["stack 0x900".to_owned()], &"lock 0x40".to_owned()));
         let line = serde_json::to_string(&all[0]).unwrap();

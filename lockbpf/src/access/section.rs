@@ -2,6 +2,7 @@
 
 use super::classify::Class;
 use super::{Access, Kind};
+use crate::unwind::Registers;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -14,6 +15,8 @@ pub struct Section {
     pub shared: bool,
     /// Return address of the call that requested it.
     pub site: u64,
+    /// Its thread at that call: what tells the callers.
+    pub asked: Asked,
     /// Who.
     pub tid: u32,
     /// Whether it was inside another one that was followed.
@@ -39,6 +42,17 @@ pub struct Sides {
     pub taken: u64,
     /// How often it was not.
     pub not_taken: u64,
+}
+
+/// A thread at the entry of a lock function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Its registers.
+    pub registers: Registers,
+    /// The address of its stack's top.
+    pub base: u64,
+    /// The stack from there on, as much as was read of it.
+    pub stack: Vec<u8>,
 }
 
 /// How a section ended.

@@ -1,5 +1,7 @@
 //! The registers of a stopped thread, as the kernel tells them.
 
+use crate::unwind;
+
 /// General registers in the order of their encoding: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
@@ -44,6 +46,16 @@ impl Registers {
     #[must_use]
     pub fn argument(&self, index: usize) -> u64 {
         [number::RDI, number::RSI, number::RDX].get(index).map_or(0, |&number| self.general[number])
+    }
+
+    /// For unwinding.
+    #[must_use]
+    pub fn unwindable(&self) -> unwind::Registers {
+        /// By number of the encoding: that of DWARF.
+        const DWARF: [u16; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+        let mut registers = unwind::Registers::of(self.ip, self.sp(), self.general[number::RBP]);
+        DWARF.into_iter().zip(self.general).for_each(|(number, value)| registers.set(number, Some(value)));
+        registers
     }
 
     /// What a function returned.

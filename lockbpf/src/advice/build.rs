@@ -38,9 +38,14 @@ pub fn advise(records: &Records, options: &Options<'_>) -> Advice {
     let none = BTreeSet::new();
     let graph = Usydg::new(records, options.traced.map_or(&none, |traced| &traced.waits));
     let lines = Lines::new(&records.locations);
-    let patterns = patterns(records, &graph);
-    let found = suggest(records, &graph, &patterns);
-    let sections = sections(records, &graph, &lines);
+    let (sections, (patterns, found)) = both(
+        || sections(records, &graph, &lines),
+        || {
+            let patterns = patterns(records, &graph);
+            let found = suggest(records, &graph, &patterns);
+            (patterns, found)
+        },
+    );
     let w_c = w_c(&sections, options);
     let p = |of: fn(&Section) -> f64| -> BTreeMap<(u32, u32), f64> {
         let p = |(key, section): (&(u32, u32), &Section)| Some((*key, conflict(of(section), *w_c.get(key)?).ok()?));
@@ -86,6 +91,19 @@ pub fn advise(records: &Records, options: &Options<'_>) -> Advice {
         }),
         cautions: cautions(records, &found, &text, options),
     }
+}
+
+/// Does two things at once, if there is a thread for the first.
+fn both<A: Send, B>(one: impl Fn() -> A + Sync, other: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, &one);
+        let other = other();
+        let one = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => one(),
+        };
+        (one, other)
+    })
 }
 
 /// w_c of each section: by hand, else from a recording.
@@ -134,6 +152,14 @@ fn cautions(records: &Records, found: &Suggestions, text: &Texts<'_>, options: &
             if names.len() == 1 { "it" } else { "them" }
         ));
     }
+    if !traced.together.is_empty() {
+        let names = text.all(traced.together.iter().map(|&(site, _)| records.sites.text(site)));
+        all.push(format!(
+            "The trace does not tell {} apart, which take the lock by the same method: what it has of them is shared out as \
+             their threads' samples are.",
+            super::items::listed(&names)
+        ));
+    }
     if !traced.by_site.is_empty() {
         let of = counted(traced.by_site.len() as u64, "section");
         all.push(format!("Locks have other names in the trace: {of} were found by their sites."));
@@ -150,11 +176,18 @@ struct Sorted {
 
 impl Sorted {
     fn new(locations: &super::Names) -> Self {
-        let mut order: Vec<u32> = (0..locations.len() as u32).collect();
-        order.sort_unstable_by_key(|&number| locations.text(number));
+        // Most texts differ where they are cheap to compare.
+        let begin = |text: &str| {
+            let mut bytes = [0; 16];
+            bytes.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte);
+            u128::from_be_bytes(bytes)
+        };
+        let mut order: Vec<(u128, &str, u32)> =
+            (0..).zip(locations.iter()).map(|(number, text)| (begin(text), text, number)).collect();
+        order.sort_unstable();
         let mut rank = vec![0; order.len()];
-        (0..).zip(&order).for_each(|(place, &number)| rank[number as usize] = place);
-        Self { names: order.iter().map(|&number| LocationName(locations.text(number).into())).collect(), rank }
+        (0..).zip(&order).for_each(|(place, &(.., number))| rank[number as usize] = place);
+        Self { names: order.iter().map(|&(_, text, _)| LocationName(text.into())).collect(), rank }
     }
 
     fn names(&self, numbers: &[u32]) -> Vec<LocationName> {

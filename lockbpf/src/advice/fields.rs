@@ -44,6 +44,9 @@ pub(super) struct Fields<'a> {
     pub(super) branches: Option<Own<Vec<Branch<'a>>>>,
     /// System calls in the section.
     pub(super) opaque: Option<Own<Vec<String>>>,
+    /// Where in a method of the lock's own class the lock is requested, if `site` is the method's caller.
+    #[serde(borrow)]
+    pub(super) method: Option<Own<Text<'a>>>,
     /// The lock's address, where `lock` is its name.
     #[serde(borrow)]
     pub(super) lock_addr: Option<Own<Text<'a>>>,
@@ -66,7 +69,12 @@ pub(super) struct Branch<'a> {
 
 /// A line's fields.
 pub(super) fn parse(line: &[u8]) -> Result<Fields<'_>, Problem> {
-    serde_json::from_slice(line).map_err(|_| named(line))
+    let parsed = match std::str::from_utf8(line) {
+        Ok(text) => serde_json::from_str(text),
+        // What is no text may be in a field that is ignored.
+        Err(_) => serde_json::from_slice(line),
+    };
+    parsed.map_err(|_| named(line))
 }
 
 /// The problem of a line that has one, with its field: telling that is slower, and done for this line only.

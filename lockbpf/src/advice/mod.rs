@@ -12,6 +12,7 @@ mod error;
 mod fields;
 mod items;
 mod names;
+mod once;
 mod optimistic;
 mod patterns;
 mod places;

@@ -1,38 +1,35 @@
 //! Texts by number.
 
 use super::error::Problem;
-use foldhash::fast::RandomState;
-use indexmap::IndexSet;
+use super::once::Once;
 
 /// Texts kept in a table.
 const MAX: usize = 1 << 30;
 
 /// Texts, numbered from 0 in the order in which they came.
 #[derive(Clone, Debug, Default)]
-pub struct Names(IndexSet<Box<str>, RandomState>);
+pub struct Names(Once<u8>);
 
 impl Names {
     /// The number of a text, a new one if it is new; `what` they are, for the message.
     pub(super) fn number(&mut self, text: &str, what: &'static str) -> Result<u32, Problem> {
-        if let Some(known) = self.0.get_index_of(text) {
-            return Ok(known as u32);
+        if self.len() >= MAX {
+            return self.find(text).ok_or(Problem::TooMany(what));
         }
-        if self.0.len() >= MAX {
-            return Err(Problem::TooMany(what));
-        }
-        Ok(self.0.insert_full(text.into()).0 as u32)
+        Ok(self.0.number(text.as_bytes()))
     }
 
     /// The number of a text that is known.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<u32> {
-        self.0.get_index_of(text).map(|index| index as u32)
+        self.0.find(text.as_bytes())
     }
 
     /// The text; empty where there is none of this number.
     #[must_use]
     pub fn text(&self, number: u32) -> &str {
-        self.0.get_index(number as usize).map_or("", |text| text)
+        // They came as texts.
+        std::str::from_utf8(self.0.get(number)).unwrap_or_default()
     }
 
     /// How many there are.
@@ -44,11 +41,11 @@ impl Names {
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// All texts, in order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|text| &**text)
+        (0..self.len() as u32).map(|number| self.text(number))
     }
 }

@@ -1,7 +1,7 @@
 //! The four patterns of SyncProf (section 3.4.1), by pair of static critical sections that wait for each other.
 
-use super::records::{Execution, Records, Touch};
-use super::usydg::{Sharing, Usydg, sharing};
+use super::records::{Execution, NONE, Records, Touch};
+use super::usydg::{Node, Sharing, Usydg, sharing};
 use super::who::Use;
 use foldhash::fast::RandomState;
 use serde::Serialize;
@@ -212,14 +212,6 @@ fn windows(records: &Records, graph: &Usydg, pairs: &mut BTreeMap<(u32, u32), Pa
     if !records.executions.iter().any(located) {
         return BTreeMap::new();
     }
-    let mut uses: Map<(u32, u32), Use> = Map::default();
-    for node in &graph.nodes {
-        let mut note = |location: u32, write: bool| {
-            uses.entry((node.site, location)).or_default().add(node.thread, write);
-        };
-        node.reads.iter().for_each(|&location| note(location, false));
-        node.writes.iter().for_each(|&location| note(location, true));
-    }
     let mut partners: BTreeMap<u32, Vec<Partner>> = BTreeMap::new();
     for (&(a, b), pair) in &*pairs {
         if pair.sharing == Sharing::Conflict {
@@ -229,34 +221,112 @@ fn windows(records: &Records, graph: &Usydg, pairs: &mut BTreeMap<(u32, u32), Pa
             }
         }
     }
-    // Executions that went the same way over the same data count together.
-    let mut alike: BTreeMap<(u32, u32, u32), u64> = BTreeMap::new();
-    for execution in &records.executions {
-        if let Some(path) = execution.path
-            && partners.contains_key(&execution.site)
-        {
-            *alike.entry((execution.site, execution.thread, path)).or_default() += 1;
-        }
-    }
+    let mut uses = Uses::new(records, graph);
     let mut all: BTreeMap<u32, Window> = BTreeMap::new();
-    for ((site, thread, path), executions) in alike {
-        let path = records.path(path);
-        if !path.located {
-            continue;
-        }
-        let with = |partner: u32, touch: &Touch| {
-            uses.get(&(partner, touch.location)).is_some_and(|of| {
-                if touch.write { of.accesses.other_than(thread) } else { of.writes.other_than(thread) }
-            })
-        };
+    for (site, ways) in ways(records, |site| partners.contains_key(&site)) {
         let partners = partners.get(&site).map_or(&[][..], |partners| partners);
-        for &(partner, pair, side) in partners {
+        let sites: Vec<u32> = partners.iter().map(|&(partner, ..)| partner).collect();
+        all.extend(uses.windows(records, (site, &ways), &[&sites]).into_iter().map(|window| (site, window)));
+        let columns: Vec<&[u32]> = sites.iter().map(std::slice::from_ref).collect();
+        for (&(_, pair, side), window) in partners.iter().zip(uses.windows(records, (site, &ways), &columns)) {
             if let Some(pair) = pairs.get_mut(&pair) {
-                pair.windows[side].add(path.accesses, path.touches().filter(|touch| with(partner, touch)), executions);
+                pair.windows[side] = window;
             }
         }
-        let any = |touch: &Touch| partners.iter().any(|&(partner, ..)| with(partner, touch));
-        all.entry(site).or_default().add(path.accesses, path.touches().filter(any), executions);
     }
     all
+}
+
+/// A thread, its order of accesses, and how many executions had these.
+type Way = (u32, u32, u64);
+
+/// By site: the ways that are known to have gone where. Executions that went the same way over the same data count together.
+fn ways(records: &Records, wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, Vec<Way>> {
+    let way = |execution: &Execution| Some((execution.site, execution.thread, execution.path?));
+    let mut alike: Vec<(u32, u32, u32)> =
+        records.executions.iter().filter(|execution| wanted(execution.site)).filter_map(way).collect();
+    alike.sort_unstable();
+    let mut all: BTreeMap<u32, Vec<Way>> = BTreeMap::new();
+    for alike in alike.chunk_by(|a, b| a == b) {
+        let (site, thread, path) = alike[0];
+        if records.path(path).located {
+            all.entry(site).or_default().push((thread, path, alike.len() as u64));
+        }
+    }
+    all
+}
+
+/// Uses that are looked at together: 64 MiB.
+const MAX_USES: usize = 1 << 22;
+
+/// Who uses which location at which site.
+struct Uses<'a> {
+    nodes: BTreeMap<u32, Vec<&'a Node>>,
+    /// By location: its place among those of the site that is looked at; clean between uses.
+    place: Vec<u32>,
+}
+
+impl<'a> Uses<'a> {
+    fn new(records: &Records, graph: &'a Usydg) -> Self {
+        let mut nodes: BTreeMap<u32, Vec<&Node>> = BTreeMap::new();
+        graph.nodes.iter().for_each(|node| nodes.entry(node.site).or_default().push(node));
+        Self { nodes, place: vec![NONE; records.locations.len()] }
+    }
+
+    fn locations(&self, site: u32) -> impl Iterator<Item = (&'a Node, u32, bool)> + use<'a> {
+        let nodes = self.nodes.get(&site).map_or_else(Vec::new, Clone::clone);
+        nodes.into_iter().flat_map(|node| {
+            let all = |of: &'a [u32], write| of.iter().map(move |&location| (node, location, write));
+            all(&node.reads, false).chain(all(&node.writes, true))
+        })
+    }
+
+    /// The parts of a site's executions that conflict with sections of others, by group of these.
+    fn windows(&mut self, records: &Records, (site, ways): (u32, &[Way]), groups: &[&[u32]]) -> Vec<Window> {
+        let mut locations = 0;
+        for (_, location, _) in self.locations(site) {
+            if self.place[location as usize] == NONE {
+                self.place[location as usize] = locations;
+                locations += 1;
+            }
+        }
+        let mut windows = Vec::with_capacity(groups.len());
+        for groups in groups.chunks((MAX_USES / (locations as usize).max(1)).max(1)) {
+            windows.append(&mut self.together(records, ways, groups, locations));
+        }
+        for (_, location, _) in self.locations(site) {
+            self.place[location as usize] = NONE;
+        }
+        windows
+    }
+
+    /// All groups while an execution is at hand: what there is of executions is more than what is of sites.
+    fn together(&self, records: &Records, ways: &[Way], groups: &[&[u32]], locations: u32) -> Vec<Window> {
+        let mut uses = vec![Use::default(); locations as usize * groups.len()];
+        for (i, group) in groups.iter().enumerate() {
+            for (node, location, write) in group.iter().flat_map(|&site| self.locations(site)) {
+                let place = self.place[location as usize];
+                if place != NONE {
+                    uses[place as usize * groups.len() + i].add(node.thread, write);
+                }
+            }
+        }
+        let mut windows = vec![Window::default(); groups.len()];
+        let mut touches: Vec<(Touch, &[Use])> = Vec::new();
+        for &(thread, path, executions) in ways {
+            let path = records.path(path);
+            touches.clear();
+            touches.extend(path.touches().map(|touch| {
+                let from = self.place[touch.location as usize] as usize * groups.len();
+                (touch, &uses[from..from + groups.len()])
+            }));
+            for (i, window) in windows.iter_mut().enumerate() {
+                let conflicts = |(touch, uses): &&(Touch, &[Use])| {
+                    if touch.write { uses[i].accesses.other_than(thread) } else { uses[i].writes.other_than(thread) }
+                };
+                window.add(path.accesses, touches.iter().filter(conflicts).map(|(touch, _)| *touch), executions);
+            }
+        }
+        windows
+    }
 }

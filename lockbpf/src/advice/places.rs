@@ -50,6 +50,12 @@ impl Lines {
         self.of.get(location as usize).copied().unwrap_or(u32::MAX)
     }
 
+    /// How many lines there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count as usize
+    }
+
     /// Whether locations share lines at all.
     #[must_use]
     pub fn coarser(&self) -> bool {

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The share of a lock's acquisitions that may be at sites of which nothing was sampled.
 const UNSAMPLED: f64 = 0.02;
 
+/// Why there is no prediction for one of a method's callers.
+const TOGETHER: &str = "the trace does not tell apart what takes the lock by the same method";
+
 /// A change that is suggested; numbers are those of the records.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wish {
@@ -75,21 +78,22 @@ impl<'a> Predictor<'a> {
     /// Why there is none, in words.
     pub fn gain(&self, wish: &Wish) -> Result<Gain, String> {
         let question = match wish {
+            Wish::Shorten { site, .. } if self.shares_sites(*site) => return Err(TOGETHER.to_owned()),
             Wish::Shorten { site, by } => Question::Narrow(self.sites(*site), *by),
             Wish::Shard { lock, parts } => Question::Split(self.locks(*lock), *parts),
             Wish::Readers { lock, sites } => {
                 self.all_sampled(*lock)?;
-                let asks = self.asks(|site| if sites.contains(&site) { Ask::Reading } else { Ask::Part(0) });
+                let asks = self.asks(*lock, |site| if sites.contains(&site) { Ask::Reading } else { Ask::Part(0) })?;
                 Question::BySite(self.locks(*lock), 1, asks)
             }
             Wish::Groups { lock, groups, free } => {
                 self.all_sampled(*lock)?;
                 let part = |site: u32| groups.iter().position(|group| group.contains(&site));
-                let asks = self.asks(|site| match part(site) {
+                let asks = self.asks(*lock, |site| match part(site) {
                     Some(part) => Ask::Part(part as u32),
                     None if free.contains(&site) => Ask::Nothing,
                     None => Ask::Part(0),
-                });
+                })?;
                 Question::BySite(self.locks(*lock), groups.len().max(1) as u32, asks)
             }
         };
@@ -124,15 +128,24 @@ impl<'a> Predictor<'a> {
         (0..self.script.sites.len()).filter(|&i| is(&self.script.sites[i])).collect()
     }
 
-    /// What sections ask for, by site of the script. Sites that the records do not have ask for the first part.
-    fn asks(&self, of: impl Fn(u32) -> Ask) -> Vec<Ask> {
-        let mut asks = vec![Ask::Part(0); self.script.sites.len()];
-        for &site in self.traced.sites.keys() {
+    /// Whether a site of the script is also another site of the records.
+    fn shares_sites(&self, site: u32) -> bool {
+        let own = self.traced.sites.get(&site);
+        let others = self.traced.sites.iter().filter(|(other, _)| **other != site);
+        own.is_some_and(|own| others.into_iter().any(|(_, sites)| !sites.is_disjoint(own)))
+    }
+
+    /// What a lock's sections ask for, by site of the script. Sites that the records do not have ask for the first part.
+    fn asks(&self, lock: u32, of: impl Fn(u32) -> Ask) -> Result<Vec<Ask>, String> {
+        let mut asks = vec![None; self.script.sites.len()];
+        for &(site, _) in self.traced.sections.keys().filter(|(_, of)| *of == lock) {
             for i in self.sites(site) {
-                asks[i] = of(site);
+                if *asks[i].get_or_insert(of(site)) != of(site) {
+                    return Err(TOGETHER.to_owned());
+                }
             }
         }
-        asks
+        Ok(asks.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     /// Refuses where a lock is also taken at sites of which nothing is known.

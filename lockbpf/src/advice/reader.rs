@@ -2,7 +2,8 @@
 
 use super::error::{Problem, RecordError};
 use super::fields::{self, Edge, Fields, Text, own};
-use super::records::{Execution, NONE, Records, Sequences};
+use super::once::Once;
+use super::records::{Execution, NONE, Records};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::io::{BufRead, ErrorKind};
@@ -70,17 +71,49 @@ type Map<K, V> = HashMap<K, V, RandomState>;
 /// Where a section's number comes from: itself, or the table of those that are no numbers.
 const NAMED: u64 = 1 << 63;
 
+/// Executions by run and number.
+#[derive(Default)]
+struct Seqs {
+    /// By run: numbers that came ascending, as they mostly do.
+    ascending: Vec<Vec<(u64, u32)>>,
+    /// The others.
+    others: Map<(u32, u64), u32>,
+}
+
+impl Seqs {
+    /// Whether the number is new.
+    fn insert(&mut self, run: u32, seq: u64, execution: u32) -> bool {
+        let runs = self.ascending.len().max(run as usize + 1);
+        self.ascending.resize_with(runs, Vec::new);
+        let ascending = &mut self.ascending[run as usize];
+        // The others are lower than what came before them.
+        if ascending.last().is_none_or(|&(last, _)| last < seq) {
+            ascending.push((seq, execution));
+            return true;
+        }
+        ascending.binary_search_by_key(&seq, |&(seq, _)| seq).is_err()
+            && self.others.insert((run, seq), execution).is_none()
+    }
+
+    fn find(&self, run: u32, seq: u64) -> Option<u32> {
+        let ascending = self.ascending.get(run as usize)?;
+        match ascending.binary_search_by_key(&seq, |&(seq, _)| seq) {
+            Ok(at) => Some(ascending[at].1),
+            Err(_) => self.others.get(&(run, seq)).copied(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Parser {
     /// Lines so far.
     line: u64,
     records: Records,
-    /// By run and number: the execution.
-    by_seq: Map<(u32, u64), u32>,
+    by_seq: Seqs,
     named: super::names::Names,
     /// Waits whose sections may still come: the line, the run, and the numbers.
     edges: Vec<(u64, u32, u64, u64)>,
-    ways: Sequences,
+    ways: Once<u32>,
     scratch: Scratch,
 }
 
@@ -126,7 +159,7 @@ impl Parser {
         if next == NONE {
             return Err(Problem::TooMany("executions"));
         }
-        if self.by_seq.insert((run, seq), next).is_some() {
+        if !self.by_seq.insert(run, seq, next) {
             return Err(Problem::Twice { run: self.records.runs.text(run).to_owned(), seq: name.to_owned() });
         }
         let records = &mut self.records;
@@ -167,6 +200,10 @@ impl Parser {
         for call in own(&fields.opaque).into_iter().flatten() {
             let call = records.calls.number(call, "system calls")?;
             *records.opaque.entry((site, lock)).or_default().entry(call).or_default() += 1;
+        }
+        if let Some(Text(method)) = own(&fields.method) {
+            let method = records.methods.number(method, "methods")?;
+            *records.requested.entry((method, lock)).or_default().entry(site).or_default() += 1;
         }
         if let Some(Text(address)) = own(&fields.lock_addr) {
             records.lock_addresses.entry(lock).or_insert_with(|| address.as_ref().into());
@@ -240,7 +277,7 @@ impl Parser {
                 let no_section =
                     || Problem::NoSection { run: self.records.runs.text(run).to_owned(), seq: self.seq_text(seq) };
                 let problem = || RecordError::Invalid { line, problem: no_section() };
-                self.by_seq.get(&(run, seq)).copied().ok_or_else(problem)
+                self.by_seq.find(run, seq).ok_or_else(problem)
             };
             match find(from).and_then(|from| Ok((from, find(to)?))) {
                 Ok(edge) => self.records.edges.push(edge),

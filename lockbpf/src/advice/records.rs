@@ -4,8 +4,8 @@
 //! recorded.
 
 use super::names::Names;
+use super::once::Once;
 use foldhash::fast::RandomState;
-use indexmap::IndexSet;
 use std::collections::{BTreeMap, HashMap};
 
 /// Stands for what is not known.
@@ -109,27 +109,6 @@ impl Branch {
     }
 }
 
-/// Sequences of numbers, each kept once.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sequences(IndexSet<Box<[u32]>, RandomState>);
-
-impl Sequences {
-    pub(super) fn number(&mut self, words: &[u32]) -> u32 {
-        match self.0.get_index_of(words) {
-            Some(known) => known as u32,
-            None => self.0.insert_full(words.into()).0 as u32,
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn get(&self, number: u32) -> &[u32] {
-        self.0.get_index(number as usize).map_or(&[], |words| words)
-    }
-}
-
 /// All records of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
@@ -159,10 +138,14 @@ pub struct Records {
     pub branch_places: Names,
     /// By site and lock, and location: which ways the conditional branches in it went, in all executions.
     pub branches: BTreeMap<(u32, u32), BTreeMap<u32, Branch>>,
+    /// Methods of locks' own classes in which locks are requested.
+    pub methods: Names,
+    /// By method and lock: executions by site, the method's callers.
+    pub requested: BTreeMap<(u32, u32), BTreeMap<u32, u64>>,
     /// Addresses of locks that have another name.
     pub lock_addresses: BTreeMap<u32, Box<str>>,
-    pub(super) sets: Sequences,
-    pub(super) paths: Sequences,
+    pub(super) sets: Once<u32>,
+    pub(super) paths: Once<u32>,
 }
 
 impl Records {

@@ -4,7 +4,7 @@ use super::places::Lines;
 use super::records::{NONE, Records};
 use super::usydg::{Node, Usydg};
 use super::who::Use;
-use crate::model::conflicts::{self, pairwise};
+use crate::model::conflicts::{self, Comparer};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -67,25 +67,26 @@ pub(super) fn sections(records: &Records, graph: &Usydg, lines: &Lines) -> Secti
     let by_line = lines.coarser().then(|| ByLine::new(records, lines));
     let contended = contended(graph, records.locations.len());
     let mut place = vec![NONE; records.locations.len()];
+    let mut comparer = Comparer::default();
     for (key, section) in &mut sections {
         let Some(runs) = members.get(key) else { continue };
         let runs: Vec<&Vec<u32>> = runs.values().collect();
-        section.p_c = p_c(&runs, |i| by_location(records, i));
+        section.p_c = p_c(&mut comparer, &runs, |i| by_location(records, i));
         section.p_c_line = match &by_line {
             None => section.p_c,
-            Some(by_line) => p_c(&runs, |i| {
+            Some(by_line) => p_c(&mut comparer, &runs, |i| {
                 let execution = &records.executions[i as usize];
                 by_line.execution(execution.thread, execution.sets)
             }),
         };
         count(records, &runs, contended.get(&key.1).map_or(&[], |all| all), &mut place, section);
     }
-    against_all(records, &mut sections);
+    against_all(&mut comparer, records, &mut sections);
     sections
 }
 
 /// How often each section would conflict with any section of its lock.
-fn against_all(records: &Records, sections: &mut Sections) {
+fn against_all(comparer: &mut Comparer, records: &Records, sections: &mut Sections) {
     let mut runs: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
     for (i, execution) in (0..).zip(&records.executions) {
         runs.entry((execution.lock, execution.run)).or_default().push(i);
@@ -93,7 +94,7 @@ fn against_all(records: &Records, sections: &mut Sections) {
     let mut sums: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     for run in runs.values() {
         let all: Vec<_> = run.iter().map(|&i| by_location(records, i)).collect();
-        for (&i, p) in run.iter().zip(conflicts::each(&all)) {
+        for (&i, p) in run.iter().zip(comparer.each(&all)) {
             let execution = &records.executions[i as usize];
             *sums.entry((execution.site, execution.lock)).or_default() += p;
         }
@@ -111,9 +112,9 @@ fn by_location(records: &Records, i: u32) -> conflicts::Execution<'_> {
     conflicts::Execution { thread: execution.thread, reads: sets.reads, writes: sets.writes }
 }
 
-fn p_c<'a>(runs: &[&Vec<u32>], of: impl Fn(u32) -> conflicts::Execution<'a>) -> f64 {
+fn p_c<'a>(comparer: &mut Comparer, runs: &[&Vec<u32>], of: impl Fn(u32) -> conflicts::Execution<'a>) -> f64 {
     let runs: Vec<Vec<_>> = runs.iter().map(|run| run.iter().map(|&i| of(i)).collect()).collect();
-    pairwise(&runs)
+    comparer.pairwise(&runs)
 }
 
 /// Sets by cache line.
@@ -203,11 +204,16 @@ fn count(
     let executions = section.instances.max(1) as f64;
     (section.reads, section.writes) = (reads as f64 / executions, writes as f64 / executions);
     let mut told: Vec<(usize, (u64, u64))> = counts.into_iter().enumerate().filter(|(_, (n, _))| *n > 0).collect();
-    told.sort_by(|(i, (accessed, written)), (j, (other_accessed, other_written))| {
-        let name = |i: &usize| records.locations.text(contended[*i].0);
-        (other_accessed, other_written).cmp(&(accessed, written)).then_with(|| name(i).cmp(name(j)))
-    });
-    told.truncate(LOCATIONS);
+    type Told = (usize, (u64, u64));
+    let name = |i: usize| records.locations.text(contended[i].0);
+    let by_share = |(i, (accessed, written)): &Told, (j, (other_accessed, other_written)): &Told| {
+        (other_accessed, other_written).cmp(&(accessed, written)).then_with(|| name(*i).cmp(name(*j)))
+    };
+    if told.len() > LOCATIONS {
+        told.select_nth_unstable_by(LOCATIONS, by_share);
+        told.truncate(LOCATIONS);
+    }
+    told.sort_by(by_share);
     let entry = |(i, (accessed, written)): (usize, (u64, u64))| Contended {
         location: contended[i].0,
         accessed,

@@ -38,25 +38,43 @@ impl Line {
     }
 }
 
+/// By line: whether several locations of it are written, and by several threads.
+fn several(graph: &Usydg, lines: &Lines) -> Vec<bool> {
+    /// A location and a thread, and whether there are others.
+    type First = Option<(u32, u32, bool, bool)>;
+    let mut first: Vec<First> = vec![None; lines.count()];
+    for node in &graph.nodes {
+        for &location in &node.writes {
+            let (known, thread, locations, threads) =
+                first[lines.of(location) as usize].get_or_insert((location, node.thread, false, false));
+            *locations |= *known != location;
+            *threads |= *thread != node.thread;
+        }
+    }
+    first.into_iter().map(|first| matches!(first, Some((_, _, true, true)))).collect()
+}
+
 /// Finds it, over all locks; lines that most executions write first.
 pub(super) fn false_sharing(records: &Records, graph: &Usydg, lines: &Lines) -> Vec<FalseSharing> {
     if !lines.coarser() {
         return Vec::new();
     }
+    let several = several(graph, lines);
     let mut by_line: BTreeMap<u32, Line> = BTreeMap::new();
     for node in &graph.nodes {
-        for &location in &node.writes {
+        for &location in node.writes.iter().filter(|&&location| several[lines.of(location) as usize]) {
             let line = by_line.entry(lines.of(location)).or_default();
             line.written.entry(location).or_default().insert(node.thread);
             line.sites.insert(node.site);
             line.locks.extend(&node.locks);
         }
     }
-    by_line
-        .retain(|_, line| line.written.len() > 1 && line.written.values().flatten().collect::<BTreeSet<_>>().len() > 1);
     for node in &graph.nodes {
         for &location in node.reads.iter().chain(&node.writes) {
-            if let Some(line) = by_line.get_mut(&lines.of(location)) {
+            let line = lines.of(location);
+            if several[line as usize]
+                && let Some(line) = by_line.get_mut(&line)
+            {
                 line.accessed.entry(location).or_default().insert(node.thread);
             }
         }

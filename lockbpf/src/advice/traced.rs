@@ -9,6 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
+/// Sites and locks of the records, each with its executions.
+type Alike = Vec<((u32, u32), u64)>;
+
+/// Executions by thread, and site and lock.
+type Seen = BTreeMap<(u32, (u32, u32)), u64>;
+
 /// What a recording calls its locks, sites and threads: each by every name that records could use.
 #[derive(Clone, Debug, Default)]
 pub struct TraceNames {
@@ -81,6 +87,9 @@ pub struct Traced {
     pub missing: BTreeSet<(u32, u32)>,
     /// Sections whose lock is known by its site only, since the recording calls it otherwise.
     pub by_site: BTreeSet<(u32, u32)>,
+    /// Sections that the recording does not tell apart, since their locks are requested in one method: what it has of them is
+    /// shared out as their threads' samples are.
+    pub together: BTreeSet<(u32, u32)>,
     /// The recording's locks by those of the records.
     pub locks: BTreeMap<u32, BTreeSet<Lock>>,
     /// The recording's sites by those of the records.
@@ -112,17 +121,36 @@ impl Traced {
             names.locks.iter().filter_map(|(known, texts)| Some((*known, lock(texts)?))).collect();
         let thread_of: Vec<Option<u32>> =
             names.threads.iter().map(|texts| find(Some(texts), &records.threads)).collect();
-        let known: BTreeSet<(u32, u32)> = records.executions.iter().map(|e| (e.site, e.lock)).collect();
+        let mut known: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        let mut seen: Seen = BTreeMap::new();
+        for execution in &records.executions {
+            let key = (execution.site, execution.lock);
+            *known.entry(key).or_default() += 1;
+            *seen.entry((execution.thread, key)).or_default() += 1;
+        }
+        let method_of: Map<Site, u32> = names
+            .sites
+            .iter()
+            .filter_map(|(site, texts)| Some((*site, find(Some(texts), &records.methods)?)))
+            .collect();
         // The sections of the records that a section of the recording is.
-        let mut matched: Map<Section, (u32, u32)> = Map::default();
+        let mut matched: Map<Section, Alike> = Map::default();
         let here: BTreeSet<Section> = timing.spent.keys().map(|(_, section)| *section).collect();
         for &section in &here {
-            let (Some(&site), lock) = (site_of.get(&section.site), lock_of.get(&section.lock)) else { continue };
-            if let Some(key) = lock.map(|&lock| (site, lock)).filter(|key| known.contains(key)) {
-                matched.insert(section, key);
+            let Some(&lock) = lock_of.get(&section.lock) else { continue };
+            let own = site_of.get(&section.site).map(|&site| (site, lock));
+            let own = own.and_then(|key| Some((key, *known.get(&key)?)));
+            let requested = method_of.get(&section.site).and_then(|&method| records.requested.get(&(method, lock)));
+            let callers = requested.into_iter().flatten().map(|(&site, &executions)| ((site, lock), executions));
+            let keys: Vec<_> = own.into_iter().chain(callers).collect();
+            if keys.len() > 1 {
+                traced.together.extend(keys.iter().map(|&(key, _)| key));
+            }
+            if !keys.is_empty() {
+                matched.insert(section, keys);
             }
         }
-        let found: BTreeSet<(u32, u32)> = matched.values().copied().collect();
+        let found: BTreeSet<(u32, u32)> = matched.values().flatten().map(|&(key, _)| key).collect();
         for &section in &here {
             let Some(&site) = site_of.get(&section.site) else { continue };
             if matched.contains_key(&section) || lock_of.contains_key(&section.lock) {
@@ -130,27 +158,43 @@ impl Traced {
             }
             // A lock of another name counts if its site has one lock in the records, and that is not in the recording.
             let mut at_site = known.range((site, 0)..=(site, u32::MAX));
-            if let (Some(&only), None) = (at_site.next(), at_site.next())
+            if let (Some((&only, _)), None) = (at_site.next(), at_site.next())
                 && !found.contains(&only)
             {
-                matched.insert(section, only);
+                matched.insert(section, vec![(only, 1)]);
                 traced.by_site.insert(only);
             }
         }
-        traced.missing = known.iter().filter(|key| !matched.values().any(|found| found == *key)).copied().collect();
-        for (section, (site, lock)) in &matched {
-            traced.sites.entry(*site).or_default().insert(section.site);
-            traced.locks.entry(*lock).or_default().insert(section.lock);
+        let found: BTreeSet<(u32, u32)> = matched.values().flatten().map(|&(key, _)| key).collect();
+        traced.missing = known.keys().filter(|key| !found.contains(key)).copied().collect();
+        for (section, keys) in &matched {
+            for &((site, lock), _) in keys {
+                traced.sites.entry(site).or_default().insert(section.site);
+                traced.locks.entry(lock).or_default().insert(section.lock);
+            }
         }
-        traced.spend(timing, names, &matched, counted, ticks_per_ns.max(1) as f64);
-        let part = |(thread, site): (u32, Site)| {
-            Some((thread_of.get(thread as usize).copied().flatten(), *site_of.get(&site)?))
+        traced.spend(timing, names, (&matched, &thread_of, &seen), counted, ticks_per_ns.max(1) as f64);
+        // Of a method's callers those where the thread was seen, if there are any.
+        let parts = |(thread, site): (u32, Site)| -> Vec<(Option<u32>, u32)> {
+            let thread = thread_of.get(thread as usize).copied().flatten();
+            let callers = method_of.get(&site).map_or_else(BTreeSet::new, |&method| {
+                let of_method = records.requested.range((method, 0)..=(method, u32::MAX));
+                of_method.flat_map(|(_, callers)| callers.keys().copied()).collect()
+            });
+            let here = |site: &&u32| {
+                let there = |thread| seen.range((thread, (**site, 0))..=(thread, (**site, u32::MAX))).next().is_some();
+                thread.is_some_and(there)
+            };
+            let own: BTreeSet<u32> = callers.iter().filter(here).copied().collect();
+            let callers = if own.is_empty() { callers } else { own };
+            site_of.get(&site).copied().into_iter().chain(callers).map(|site| (thread, site)).collect()
         };
-        traced.waits = timing
-            .waits
-            .iter()
-            .filter_map(|&(from, to)| Some(TracedWait { from: part(from)?, to: part(to)? }))
-            .collect();
+        for &(from, to) in &timing.waits {
+            let tos = parts(to);
+            for from in parts(from) {
+                traced.waits.extend(tos.iter().map(|&to| TracedWait { from, to }));
+            }
+        }
         traced
     }
 
@@ -158,7 +202,7 @@ impl Traced {
         &mut self,
         timing: &Timing,
         names: &TraceNames,
-        matched: &Map<Section, (u32, u32)>,
+        (matched, thread_of, seen): (&Map<Section, Alike>, &[Option<u32>], &Seen),
         counted: &Map<Section, Counted>,
         ticks: f64,
     ) {
@@ -191,21 +235,32 @@ impl Traced {
                 sections: BTreeMap::new(),
             })
             .collect();
+        // Of what has several names a thread has what it was seen in, if it was.
+        let shares = |thread: u32, section: &Section| -> Vec<((u32, u32), f64)> {
+            let Some(keys) = matched.get(section) else { return Vec::new() };
+            let thread = thread_of.get(thread as usize).copied().flatten();
+            let own = |&(key, _): &((u32, u32), u64)| Some((key, *seen.get(&(thread?, key))?));
+            let own: Alike = keys.iter().filter_map(own).collect();
+            let keys = if own.is_empty() { keys } else { &own };
+            let all: u64 = keys.iter().map(|&(_, executions)| executions).sum();
+            keys.iter().map(|&(key, executions)| (key, executions as f64 / all.max(1) as f64)).collect()
+        };
         let mut spent: Vec<_> = timing.spent.iter().collect();
         // Sums of floating point numbers depend on their order.
         spent.sort_unstable_by_key(|(key, _)| **key);
         for ((thread, section), spent) in spent {
-            let Some(key) = matched.get(section) else { continue };
             let (acquisitions, hold) = beyond(section);
-            let time = Time {
-                acquisitions: spent.acquisitions as f64 * acquisitions,
-                wait_ns: spent.wait as f64 / ticks,
-                hold_ns: spent.hold as f64 * hold / ticks,
-                met: spent.met as f64,
-            };
-            self.sections.entry(*key).or_default().add(&time);
-            if let Some(thread) = self.threads.get_mut(*thread as usize) {
-                thread.sections.entry(*key).or_default().add(&time);
+            for (key, share) in shares(*thread, section) {
+                let time = Time {
+                    acquisitions: spent.acquisitions as f64 * acquisitions * share,
+                    wait_ns: spent.wait as f64 / ticks * share,
+                    hold_ns: spent.hold as f64 * hold / ticks * share,
+                    met: spent.met as f64 * share,
+                };
+                self.sections.entry(key).or_default().add(&time);
+                if let Some(thread) = self.threads.get_mut(*thread as usize) {
+                    thread.sections.entry(key).or_default().add(&time);
+                }
             }
         }
     }

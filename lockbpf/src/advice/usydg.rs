@@ -1,7 +1,7 @@
 //! The universal synchronization dependence graph (SyncProf, section 3.4): static critical sections by thread, with what all
 //! their executions in all runs read and wrote, and who waited for whom.
 
-use super::records::Records;
+use super::records::{Execution, Records};
 use foldhash::fast::RandomState;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -79,8 +79,17 @@ pub fn sharing((reads, writes): (&[u32], &[u32]), (other_reads, other_writes): (
     }
 }
 
+/// A sequence so many times as long as another one is searched for each of its members.
+const MUCH_LONGER: usize = 4;
+
 /// Whether two ascending sequences have a member in common.
-fn meet(mut a: &[u32], mut b: &[u32]) -> bool {
+fn meet<'a>(mut a: &'a [u32], mut b: &'a [u32]) -> bool {
+    if a.len() > b.len() {
+        (a, b) = (b, a);
+    }
+    if a.len() * MUCH_LONGER <= b.len() {
+        return a.iter().any(|member| b.binary_search(member).is_ok());
+    }
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
         match x.cmp(y) {
             std::cmp::Ordering::Less => a = &a[1..],
@@ -90,9 +99,6 @@ fn meet(mut a: &[u32], mut b: &[u32]) -> bool {
     }
     false
 }
-
-/// Locks, and the numbers of what was read and written.
-type Merged = (BTreeSet<u32>, BTreeSet<u32>);
 
 impl Usydg {
     /// Merges all executions, and the waits between them.
@@ -111,23 +117,18 @@ impl Usydg {
     }
 
     fn merge(&mut self, records: &Records) {
-        let mut sets: BTreeMap<(u32, u32), Merged> = BTreeMap::new();
         // Executions are many; what they did differently is little.
-        let mut seen: HashSet<(u32, u32, u32, u32), RandomState> = HashSet::default();
-        for execution in &records.executions {
-            if seen.insert((execution.thread, execution.site, execution.sets, execution.lock)) {
-                let (locks, numbers) = sets.entry((execution.thread, execution.site)).or_default();
-                locks.insert(execution.lock);
-                numbers.insert(execution.sets);
-            }
-        }
+        let alike = |e: &Execution| (e.thread, e.site, e.sets, e.lock);
+        let mut all: Vec<(u32, u32, u32, u32)> = records.executions.iter().map(alike).collect();
+        all.sort_unstable();
+        all.dedup();
         // By location: the last join that it was added to.
         let mut added = vec![0_u32; records.locations.len()];
         let mut joins = 0;
-        let mut join = |numbers: &BTreeSet<u32>, writes: bool| {
+        let mut join = |of: &[(u32, u32, u32, u32)], writes: bool| {
             joins += 1;
             let mut all: Vec<u32> = Vec::new();
-            for &number in numbers {
+            for &(_, _, number, _) in of {
                 let sets = records.sets(number);
                 for &location in if writes { sets.writes } else { sets.reads } {
                     if std::mem::replace(&mut added[location as usize], joins) != joins {
@@ -138,15 +139,14 @@ impl Usydg {
             all.sort_unstable();
             all
         };
-        let node = |(&(thread, site), (locks, numbers)): (&(u32, u32), &Merged)| Node {
-            thread,
-            site,
-            id: format!("{}:{}", records.threads.text(thread), records.sites.text(site)),
-            locks: locks.iter().copied().collect(),
-            reads: join(numbers, false),
-            writes: join(numbers, true),
-        };
-        self.nodes = sets.iter().map(node).collect();
+        for of in all.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (thread, site, ..) = of[0];
+            let mut locks: Vec<u32> = of.iter().map(|&(.., lock)| lock).collect();
+            locks.sort_unstable();
+            locks.dedup();
+            let id = format!("{}:{}", records.threads.text(thread), records.sites.text(site));
+            self.nodes.push(Node { thread, site, id, locks, reads: join(of, false), writes: join(of, true) });
+        }
         self.nodes.sort_by(|a, b| a.id.cmp(&b.id).then_with(|| (a.thread, a.site).cmp(&(b.thread, b.site))));
         self.by_key = (0..).zip(&self.nodes).map(|(i, node)| ((node.thread, node.site), i)).collect();
     }

@@ -6,20 +6,21 @@ use super::collect::Collector;
 use super::destination::{self, Whole};
 use super::source::{self, Input};
 use super::{live, output, record};
-use crate::access::record::{Location, Naming, Record, records};
-use crate::access::section::End;
+use crate::access::record::{Location, Naming, Place, Record, records};
+use crate::access::section::{End, Section};
 use crate::access::summary::{Pass, SCHEMA, Summary, rows};
 use crate::access::table;
 use crate::capture::access::{PassEnd, Profile, Wanted, check, profile};
 use crate::capture::session;
 use crate::governor::Budget;
-use crate::id::{Lock, Process, Site};
+use crate::id::{Lock, Process, Site, StackId};
 use crate::names::{Names, place};
 use crate::observation::Observation;
 use crate::report::{Labels, labels};
 use crate::symbol::Symbols;
 use crate::trace::Header;
 use crate::units::{Nanos, Time};
+use crate::unwind::{StackCopy, Unwind as _};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use lockbpf_common::via::Via;
@@ -362,7 +363,30 @@ impl Naming for Named<'_> {
         known.or_else(|| self.symbols.global(lock)).unwrap_or_else(|| format!("lock {address:#x}"))
     }
 
-    fn site(&mut self, address: u64) -> String {
+    fn place(&mut self, section: &Section) -> Place {
+        let copy = StackCopy {
+            process: self.process,
+            number: StackId(0),
+            frames: None,
+            at_release: false,
+            returns: [0; 2],
+            registers: section.asked.registers,
+            base: section.asked.base,
+            bytes: section.asked.stack.clone(),
+            bounded: true,
+        };
+        let raw = self.symbols.unwind(&copy).addresses;
+        let outside = self.symbols.call_stack(self.process, &raw, Some(section.site)).first().copied();
+        let own = self.symbol(section.site);
+        match outside {
+            Some(caller) if caller != section.site => Place { site: self.symbol(caller), method: Some(own) },
+            _ => Place { site: own, method: None },
+        }
+    }
+}
+
+impl Named<'_> {
+    fn symbol(&mut self, address: u64) -> String {
         if let Some(known) = self.labels.sites.get(&Site { process: self.process, addr: address }) {
             return known.clone();
         }

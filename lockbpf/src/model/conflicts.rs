@@ -4,17 +4,15 @@
 //! Who of the other threads' nearest executions wrote a location is kept as a bit per thread, so that an execution is
 //! compared with all of them at once: the time is that of going over all accesses twice, for each 64 threads.
 
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
-
 /// Probability of another execution's finishing first.
 pub const OTHER_FIRST: f64 = 0.5;
 /// Memory for the bits at one time, in words of 64 threads: 256 MiB. More threads are gone through in groups.
 const MAX_WORDS: usize = 1 << 25;
+/// Stands for a location or thread that has no number yet.
+const NONE: u32 = u32::MAX;
 
-type Map<K, V> = HashMap<K, V, RandomState>;
-
-/// What one execution of a critical section read and wrote, those of sections inside it included.
+/// What one execution of a critical section read and wrote, those of sections inside it included. Threads and locations are
+/// numbered from 0: memory goes by the highest numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution<'a> {
     /// The thread.
@@ -25,43 +23,87 @@ pub struct Execution<'a> {
     pub writes: &'a [u32],
 }
 
-/// p_c: the mean over all executions of the mean conflict with the nearest execution of each other thread before and
-/// after, by runs of the program, each in the order in which the section was entered. 0 of none.
-///
-/// ```
-/// use lockbpf::model::conflicts::{Execution, pairwise};
-///
-/// let increment = |thread| Execution { thread, reads: &[7], writes: &[7] };
-/// assert_eq!(pairwise(&[vec![increment(1), increment(2)]]), 0.5);
-/// ```
-#[must_use]
-pub fn pairwise(runs: &[Vec<Execution<'_>>]) -> f64 {
-    let executions: usize = runs.iter().map(Vec::len).sum();
-    let sum: f64 = runs.iter().map(|run| each(run).iter().sum::<f64>()).sum();
-    if executions == 0 { 0.0 } else { sum / executions as f64 }
+/// Compares executions. It may be asked often: what it needs by location and thread it keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Comparer {
+    locations: Numbers,
+    threads: Numbers,
 }
 
-/// p_tr of each execution of a run: its mean conflict with the nearest execution of each other thread before and after. 0
-/// where there is none.
-#[must_use]
-pub fn each(run: &[Execution<'_>]) -> Vec<f64> {
-    let run = Dense::new(run);
-    let all = run.thread_of.len();
-    let mut neighbours = vec![0_u32; all];
-    let mut conflicts = vec![0_u32; all];
-    let words = run.threads.div_ceil(64);
-    let at_once = (MAX_WORDS / run.locations.max(1)).clamp(1, words.max(1));
-    for backward in [false, true] {
-        run.count_neighbours(backward, &mut neighbours);
-        for first in (0..words).step_by(at_once) {
-            run.count_conflicts(backward, first, at_once.min(words - first), &mut conflicts);
-        }
+impl Comparer {
+    /// p_c: the mean over all executions of the mean conflict with the nearest execution of each other thread before and
+    /// after, by runs of the program, each in the order in which the section was entered. 0 of none.
+    ///
+    /// ```
+    /// use lockbpf::model::conflicts::{Comparer, Execution};
+    ///
+    /// let increment = |thread| Execution { thread, reads: &[7], writes: &[7] };
+    /// assert_eq!(Comparer::default().pairwise(&[vec![increment(1), increment(2)]]), 0.5);
+    /// ```
+    #[must_use]
+    pub fn pairwise(&mut self, runs: &[Vec<Execution<'_>>]) -> f64 {
+        let executions: usize = runs.iter().map(Vec::len).sum();
+        let sum: f64 = runs.iter().map(|run| self.each(run).iter().sum::<f64>()).sum();
+        if executions == 0 { 0.0 } else { sum / executions as f64 }
     }
-    let share = |(&conflicts, &neighbours): (&u32, &u32)| match neighbours {
-        0 => 0.0,
-        n => OTHER_FIRST * f64::from(conflicts) / f64::from(n),
-    };
-    conflicts.iter().zip(&neighbours).map(share).collect()
+
+    /// p_tr of each execution of a run: its mean conflict with the nearest execution of each other thread before and after.
+    /// 0 where there is none.
+    #[must_use]
+    pub fn each(&mut self, run: &[Execution<'_>]) -> Vec<f64> {
+        let run = Dense::new(run, self);
+        let all = run.thread_of.len();
+        let mut neighbours = vec![0_u32; all];
+        let mut conflicts = vec![0_u32; all];
+        let words = run.threads.div_ceil(64);
+        let at_once = (MAX_WORDS / run.locations.max(1)).clamp(1, words.max(1));
+        for backward in [false, true] {
+            run.count_neighbours(backward, &mut neighbours);
+            for first in (0..words).step_by(at_once) {
+                run.count_conflicts(backward, first, at_once.min(words - first), &mut conflicts);
+            }
+        }
+        let share = |(&conflicts, &neighbours): (&u32, &u32)| match neighbours {
+            0 => 0.0,
+            n => OTHER_FIRST * f64::from(conflicts) / f64::from(n),
+        };
+        conflicts.iter().zip(&neighbours).map(share).collect()
+    }
+}
+
+/// Small numbers for the few that a run has of many, in the order in which they come.
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    /// By member: its small number, or `NONE`.
+    of: Vec<u32>,
+    members: Vec<u32>,
+}
+
+impl Numbers {
+    fn number(&mut self, member: u32) -> u32 {
+        let index = member as usize;
+        if index >= self.of.len() {
+            self.of.resize(index + 1, NONE);
+        }
+        let number = &mut self.of[index];
+        if *number == NONE {
+            *number = self.members.len() as u32;
+            self.members.push(member);
+        }
+        *number
+    }
+
+    fn find(&self, member: u32) -> Option<u32> {
+        self.of.get(member as usize).copied().filter(|&number| number != NONE)
+    }
+
+    /// Forgets all, and returns how many there were.
+    fn clear(&mut self) -> usize {
+        self.members.iter().for_each(|&member| self.of[member as usize] = NONE);
+        let all = self.members.len();
+        self.members.clear();
+        all
+    }
 }
 
 /// A run with threads and locations by small numbers. Locations that nobody writes are left out.
@@ -79,35 +121,29 @@ struct Dense {
 }
 
 impl Dense {
-    fn new(run: &[Execution<'_>]) -> Self {
-        let mut numbers: Map<u32, u32> = Map::default();
-        for execution in run {
-            for &location in execution.writes {
-                let next = numbers.len() as u32;
-                numbers.entry(location).or_insert(next);
-            }
+    fn new(run: &[Execution<'_>], Comparer { locations, threads }: &mut Comparer) -> Self {
+        for &location in run.iter().flat_map(|execution| execution.writes) {
+            locations.number(location);
         }
-        let mut threads: Map<u32, u32> = Map::default();
         let mut dense = Self {
             threads: 0,
-            locations: numbers.len(),
-            thread_of: Vec::with_capacity(run.len()),
+            locations: 0,
+            thread_of: run.iter().map(|execution| threads.number(execution.thread)).collect(),
             accessed: Vec::new(),
             accessed_ends: Vec::with_capacity(run.len()),
             written: Vec::new(),
             written_ends: Vec::with_capacity(run.len()),
         };
         for execution in run {
-            let next = threads.len() as u32;
-            dense.thread_of.push(*threads.entry(execution.thread).or_insert(next));
-            let known = |location: &u32| numbers.get(location).copied();
+            let known = |&location: &u32| locations.find(location);
             dense.accessed.extend(execution.reads.iter().filter_map(known));
+            let reads = dense.accessed.len();
             dense.accessed.extend(execution.writes.iter().filter_map(known));
             dense.accessed_ends.push(dense.accessed.len());
-            dense.written.extend(execution.writes.iter().filter_map(known));
+            dense.written.extend_from_slice(&dense.accessed[reads..]);
             dense.written_ends.push(dense.written.len());
         }
-        dense.threads = threads.len();
+        (dense.locations, dense.threads) = (locations.clear(), threads.clear());
         dense
     }
 

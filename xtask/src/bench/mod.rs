@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+mod advice;
 mod attach;
 mod bpf_stats;
 mod bpftrace;
@@ -54,6 +55,8 @@ enum Bench {
     Growth(growth::Args),
     /// How far predictions are off, from simulations and from programs really changed.
     Predict(predict::Args),
+    /// What advice promises, beside what a program gains that follows it.
+    Advice(advice::Args),
     /// How long it takes to begin to observe many processes, and to end.
     Attach(attach::Args),
     /// What watching and recording take of a program's run time and caches, beside a recorder inside of it.
@@ -72,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Peers(args) => peers::run(args),
         Bench::Growth(args) => growth::run(args),
         Bench::Predict(args) => predict::run(args),
+        Bench::Advice(args) => advice::run(args),
         Bench::Attach(args) => attach::run(args),
         Bench::Interference(args) => interference::run(args),
     }

@@ -143,6 +143,35 @@ fn optimistic_execution_from_a_recording() {
 }
 
 #[test]
+fn callers_of_one_method_have_what_their_threads_do() {
+    // The recording knows the method only: site 7.
+    let sections = [(1, 9, 7, [0, 0, 100]), (2, 9, 7, [50, 100, 150]), (3, 9, 7, [150, 150, 170])];
+    let by_method = |seq, tid: &str, site: &str, at: &str| {
+        let mut line = section(0, seq, tid, site, &[], &[at]);
+        line["method"] = "7".into();
+        line
+    };
+    let records = records(&[
+        by_method(0, "T1", "put", "x"),
+        by_method(1, "T1", "put", "x"),
+        by_method(2, "T1", "put", "x"),
+        by_method(3, "T2", "take", "y"),
+    ]);
+    let traced = traced(&records, &sections);
+    let key = |name: &str| (records.sites.find(name).unwrap(), 0);
+    let time = |name: &str| traced.sections[&key(name)];
+    // T3 was not followed: three quarters of what it does are taken to be puts.
+    assert_eq!((time("put").acquisitions, time("put").wait_ns, time("put").hold_ns), (1.75, 0.0, 115.0));
+    assert_eq!((time("take").acquisitions, time("take").wait_ns, time("take").hold_ns), (1.25, 50.0, 55.0));
+    assert_eq!(traced.together, [key("put"), key("take")].into());
+    assert!(traced.missing.is_empty());
+    let waits: Vec<_> = traced.waits.iter().map(|wait| (wait.from.1, wait.to.1)).collect();
+    assert_eq!(waits, [(key("put").0, key("take").0)]);
+    let found = advise(&records, &Options { traced: Some(&traced), ..Options::default() });
+    assert!(found.cautions.iter().any(|caution| caution.contains("`put` and `take` apart")), "{:?}", found.cautions);
+}
+
+#[test]
 fn what_was_counted_only_counts() {
     let sections = [(1, 9, 1, [0, 0, 100]), (2, 9, 1, [50, 100, 150])];
     let records = records(&[section(0, 1, "1", "1", &[], &["x"])]);

@@ -12,7 +12,7 @@ use super::tracee;
 use super::tracer::{Awaited, Tracer};
 use super::xstate::Layout;
 use crate::access::classify::{Class, Own};
-use crate::access::section::{Abandoned, Cut, End, Section, Sides};
+use crate::access::section::{Abandoned, Asked, Cut, End, Section, Sides};
 use crate::access::state::{Machine, Registers};
 use crate::access::syscalls::SystemCall;
 use crate::access::walk::{Branch, Decoded, Obstacle, Path, walk};
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// `EOWNERDEAD`: acquired, though its last holder died.
 const OWNER_DEAD: u64 = 130;
+/// What is read of a stack to tell the callers: methods of locks are called from near.
+const STACK_BYTES: u64 = 4 << 10;
 /// Locks taken inside a section that are followed.
 const MAX_NESTED: usize = 16;
 
@@ -146,6 +148,7 @@ struct Open {
     lock: u64,
     via: Via,
     site: u64,
+    asked: Asked,
     from: usize,
     /// Branches before it.
     branches: usize,
@@ -225,6 +228,7 @@ impl Follower<'_, '_> {
     fn acquire(&mut self, entry: &Registers, course: &mut Course) -> Result<Acquired, (Abandoned, Left)> {
         let Some(Role::Request(via)) = self.functions.role(entry.ip) else { return Err((Abandoned::Lost, STOPPED)) };
         let Some(site) = ProcessMemory(self.tid).word(entry.sp()) else { return Err((Abandoned::Lost, STOPPED)) };
+        let caller = self.asked(entry);
         let asked = Instant::now();
         let ran = self.run(entry, &[site], self.limits.wait, course);
         course.own_time += asked.elapsed();
@@ -237,8 +241,19 @@ impl Follower<'_, '_> {
             return Err((Abandoned::NotAcquired, STOPPED));
         }
         let lock = entry.argument(0);
-        let (order, open) = course.open(lock, via, site);
+        let (order, open) = course.open(lock, via, (site, caller));
         Ok(Acquired { began: Instant::now(), order, open, registers })
+    }
+
+    /// What tells the callers of a lock function, at its entry.
+    fn asked(&self, entry: &Registers) -> Asked {
+        let base = entry.sp();
+        let bytes = self.own.stack.end.saturating_sub(base).min(STACK_BYTES);
+        let mut stack = vec![0; bytes as usize];
+        if !ProcessMemory(self.tid).read(base, &mut stack) {
+            stack.clear();
+        }
+        Asked { registers: entry.unwindable(), base, stack }
     }
 
     /// From the acquisition to the release of the lock.
@@ -375,6 +390,7 @@ impl Follower<'_, '_> {
         let Some(site) = ProcessMemory(self.tid).word(entry.sp()) else {
             return Err(Ending::Section(End::Cut(Cut::Unreadable), STOPPED));
         };
+        let asked = (site, self.asked(entry));
         let registers = match self.run_freely(entry, &[site], course) {
             Ran::To(registers) if registers.sp() == entry.sp().wrapping_add(8) => registers,
             Ran::To(_) => return Err(Ending::Nothing(Abandoned::Lost, STOPPED)),
@@ -387,12 +403,12 @@ impl Follower<'_, '_> {
                 if course.nested.len() >= MAX_NESTED {
                     return Err(Ending::Section(End::Cut(Cut::Nesting), STOPPED));
                 }
-                let open = course.open(subject, via, site);
+                let open = course.open(subject, via, asked);
                 course.nested.push(open);
             }
             // It has the mutex again.
             Role::Waits if inner.is_some() => {
-                let open = course.open(subject, Via::Lock, site);
+                let open = course.open(subject, Via::Lock, asked);
                 course.nested.push(open);
             }
             _ => {}
@@ -461,7 +477,7 @@ fn size(via: Via) -> u64 {
 
 impl Course {
     /// A lock was acquired.
-    fn open(&mut self, lock: u64, via: Via, site: u64) -> (usize, Open) {
+    fn open(&mut self, lock: u64, via: Via, (site, asked): (u64, Asked)) -> (usize, Open) {
         if !self.locks.iter().any(|&(known, _)| known == lock) {
             self.locks.push((lock, size(via)));
         }
@@ -469,7 +485,7 @@ impl Course {
         self.acquired += 1;
         let (instructions, stops) = (self.instructions, self.stops);
         let (from, branches) = (self.accesses.len(), self.branches.len());
-        (order, Open { lock, via, site, from, branches, instructions, stops })
+        (order, Open { lock, via, site, asked, from, branches, instructions, stops })
     }
 
     /// A nested section has ended.
@@ -510,6 +526,7 @@ impl Course {
             lock: closed.open.lock,
             shared: closed.open.via.is_shared(),
             site: closed.open.site,
+            asked: closed.open.asked,
             tid: tid.cast_unsigned(),
             nested: closed.order > 0,
             accesses: accesses[closed.open.from..closed.to].to_vec(),

@@ -6,6 +6,12 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io;
+use std::time::Duration;
+
+/// How often a process's signals are looked at: while a thread is created, or exits, it blocks them all for a moment.
+const LOOKS: u32 = 5;
+/// Time between two looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Why the accesses of a process are not profiled.
 #[derive(Debug, thiserror::Error)]
@@ -100,15 +106,23 @@ pub(super) fn threads(pid: u32) -> Vec<i32> {
 /// # Errors
 /// When it cannot be profiled.
 pub(super) fn check(pid: u32) -> Result<Signal, AccessError> {
-    let threads = threads(pid);
-    if let Some(traced) = threads.iter().find_map(|&tid| traced(pid, tid)) {
-        return Err(traced);
+    for look in 0..LOOKS {
+        if look > 0 {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        let threads = threads(pid);
+        if let Some(traced) = threads.iter().find_map(|&tid| traced(pid, tid)) {
+            return Err(traced);
+        }
+        let known: Vec<Signals> = threads.iter().filter_map(|&tid| Signals::of(pid.cast_signed(), tid)).collect();
+        if known.is_empty() {
+            return Err(AccessError::Gone { pid });
+        }
+        if let Some(signal) = signals::choose(&known) {
+            return Ok(signal);
+        }
     }
-    let known: Vec<Signals> = threads.iter().filter_map(|&tid| Signals::of(pid.cast_signed(), tid)).collect();
-    if known.is_empty() {
-        return Err(AccessError::Gone { pid });
-    }
-    signals::choose(&known).ok_or(AccessError::NoSignal { pid })
+    Err(AccessError::NoSignal { pid })
 }
 
 /// The error that it is, if a thread has a tracer.
