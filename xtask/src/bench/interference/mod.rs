@@ -32,8 +32,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
     /// Two rounds at 2 and 8 threads; enough to see that everything works
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rounds")]
     quick: bool,
+    /// Windows of each observer at each number of threads; with 9, about 20 minutes
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
 }
 
 /// What disturbs the program, and what that does.
@@ -104,7 +107,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let lockbpf = Lockbpf::build()?;
     interrupt::watch()?;
     let programs = Programs::compile()?;
-    let (points, rounds) = if args.quick { (&THREADS[..2], 2) } else { (&THREADS[..], 9) };
+    let (points, rounds) = if args.quick { (&THREADS[..2], 2) } else { (&THREADS[..], args.rounds.max(1)) };
     let mut rows = Vec::new();
     let begin = Instant::now();
     for &threads in points {
