@@ -32,6 +32,7 @@ pub mod graph;
 pub mod histogram;
 pub mod id;
 pub mod inside;
+mod json;
 #[cfg(feature = "live")]
 pub mod kallsyms;
 pub mod lines;

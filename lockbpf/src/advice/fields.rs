@@ -1,9 +1,9 @@
 //! The fields of one line, borrowed from it where JSON lets them.
 
 use super::error::Problem;
+use crate::json::{self, Own};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -96,45 +96,18 @@ fn named(line: &[u8]) -> Problem {
     Problem::Json { what, column: error.column() }
 }
 
-/// A value of the given type, or one that means nothing here.
-#[derive(Debug)]
-pub(super) struct Own<T>(pub(super) Option<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Own<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        Ok(Self(serde_json::from_str(raw.get()).ok()))
-    }
-}
-
 /// What a field of lockbpf's own holds.
 pub(super) fn own<T>(field: &Option<Own<T>>) -> Option<&T> {
     field.as_ref().and_then(|own| own.0.as_ref())
 }
 
-/// A name: a string, or a whole number, which is the same as its digits in a string.
+/// A name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Seen;
-        impl<'de> Visitor<'de> for Seen {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a whole number")
-            }
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(number.to_string())))
-            }
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_any(Seen)
+        json::text(deserializer, "a string or a whole number").map(Text)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The fields of one line, borrowed from it where JSON lets them.
 
+use crate::json::{self, Own};
 use crate::op::{OffReason, Released};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -148,17 +149,6 @@ impl From<Reason> for OffReason {
     }
 }
 
-/// A value of the given type, or one that means nothing here.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Own<T>(pub(super) Option<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Own<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        Ok(Self(serde_json::from_str(raw.get()).ok()))
-    }
-}
-
 /// A process id.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pid(pub(super) u32);
@@ -206,29 +196,13 @@ impl<'de> Deserialize<'de> for Stamp {
     }
 }
 
-/// A string; serde's own `Option<Cow<str>>` would copy it always.
+/// A name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Seen;
-        impl<'de> Visitor<'de> for Seen {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(number.to_string())))
-            }
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_any(Seen)
+        json::text(deserializer, "a string").map(Text)
     }
 }
 

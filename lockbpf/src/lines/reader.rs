@@ -1,12 +1,13 @@
 //! Lines to events.
 
 use super::error::{LineError, Problem};
-use super::fields::{Fields, Mode, Operation, Own, RawTime, Reason, Stamp, Text, ThreadId};
+use super::fields::{Fields, Mode, Operation, RawTime, Reason, Stamp, Text, ThreadId};
 use super::labels::Labels;
 use super::plain;
 use super::time::{self, Ticks};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Site, StackId, Tid};
+use crate::json::Own;
 use crate::op::{Action, Arrival, Attempt, Failure, LockKind, Op, Released};
 use crate::units::Time;
 use std::io::{BufRead, ErrorKind};
