@@ -118,6 +118,8 @@ counters! {
     KernelBetween => "kernel_wait_of_new_or_exiting_thread", Edge;
     /// Calls of functions of the C library that ended without their end: by a jump, a cancellation or an exception.
     CallUnended => "call_without_end", Edge;
+    /// Absences from the CPU whose end the kernel told nobody: told as if they had lasted until the thread was seen next.
+    OffCpuUnended => "absence_without_end", Edge;
     /// A thread exited while it held a lock.
     ExitHolding => "exit_holding", Edge;
     /// A process replaced its image while its threads held or waited for locks.

@@ -178,6 +178,10 @@ pub struct Account {
     pub stepped: u64,
     /// Records written.
     pub records: u64,
+    /// Bytes written for them, the ring buffer's headers included.
+    pub record_bytes: u64,
+    /// Bytes written for copies of stacks, likewise.
+    pub stack_bytes: u64,
     /// Futex calls seen.
     pub futex_calls: u64,
     /// Switches of its threads from the CPU while the full tier was on.
@@ -187,7 +191,7 @@ pub struct Account {
 }
 
 const _: () = assert!(size_of::<Gate>() == 16 + 8 * CLOSINGS);
-const _: () = assert!(size_of::<Account>() == 48);
+const _: () = assert!(size_of::<Account>() == 64);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]

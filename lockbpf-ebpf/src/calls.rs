@@ -78,12 +78,15 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     if !fits(lock, site) {
         return;
     }
-    let known = if t.depth == 0 { None } else { t.find(lock) };
+    let known = if t.depth == 0 { MAX_HELD } else { t.find(lock).unwrap_or(MAX_HELD) };
     // EDEADLK: it has it itself, and does not just read what it reads already.
-    let refuses = match known {
-        Some(i) if is_rwlock(via) => !is_shared(t.held[i & (MAX_HELD - 1)].via),
-        Some(_) => kind & mutex_kind::TYPE_MASK == mutex_kind::ERRORCHECK,
-        None => false,
+    let holds = known < MAX_HELD;
+    let refuses = if !holds {
+        false
+    } else if is_rwlock(via) {
+        !is_shared(t.held[known & (MAX_HELD - 1)].via)
+    } else {
+        kind & mutex_kind::TYPE_MASK == mutex_kind::ERRORCHECK
     };
     if refuses && taken {
         let key = SumKey { lock, site, process: t.process, via };
@@ -93,7 +96,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
         return;
     }
     let recursive = kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE;
-    if plain && (known.is_none() || recursive || !taken) {
+    if plain && (!holds || recursive || !taken) {
         let held = Held { kind, ..t.begun(lock, site, via, now) };
         if let Some(i) = hold(t, held, known)
             && taken
@@ -104,7 +107,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     }
     // Robust, priority inheriting or protected; or one that this thread holds, for which it will wait for ever.
     attempt(t, via, lock, site, now).kind = kind;
-    if taken && (known.is_none() || !recursive) {
+    if taken && (!holds || !recursive) {
         contend(t, owner);
     }
 }

@@ -9,6 +9,9 @@ use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::maps::ring_buf::RingBufEntry;
 use lockbpf_common::counter::Counter;
 
+/// What the kernel writes in front of a record, bytes.
+pub const HEADER: usize = 8;
+
 /// Reserves room for one record in this CPU's ring buffer, or counts the record as lost. The caller must write all of it
 /// and [`submit`] it.
 #[inline(always)]
@@ -46,8 +49,17 @@ pub fn emit_for<T: Copy + 'static>(t: &Thread, record: &T, volume: Counter) {
     if let Some(mut entry) = reserve::<T>() {
         entry.write(*record);
         submit(entry, volume);
-        charge(t.slot, |account| account.records += 1);
+        charge_record::<T>(t);
     }
+}
+
+/// Charges one record to a thread's process.
+#[inline(always)]
+pub fn charge_record<T>(t: &Thread) {
+    charge(t.slot, |account| {
+        account.records += 1;
+        account.record_bytes += (size_of::<T>() + HEADER) as u64;
+    });
 }
 
 /// Writes one record and wakes the reader.

@@ -4,7 +4,7 @@
 use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::counts;
-use crate::emit::{reserve, submit};
+use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
 use crate::gate::{charge, refresh};
 use crate::lock::{has_word, owner};
@@ -85,6 +85,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         let _ = WAKERS.insert(FutexWord { addr: word, process: u64::from(t.process) }, waker, 0);
         return;
     }
+    crate::once::waits(t, word);
     let mut waiting = Waiting {
         since_ns: now,
         lock: word,
@@ -315,7 +316,7 @@ fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
             copy_top_of_stack(&raw mut (*record).top);
         }
         submit(entry, Counter::FutexRecords);
-        charge(t.slot, |account| account.records += 1);
+        charge_record::<FutexRecord>(t);
     }
     0
 }

@@ -4,7 +4,7 @@
 //! A goroutine may go on in another thread than it waited in, so what it is about to do is not kept by thread, but by
 //! process and goroutine: the address of its descriptor, which Go keeps in a register of its own.
 
-use crate::atomic::add;
+use crate::atomic::{add, raise};
 use crate::calls::return_address;
 use crate::context::{cookie_of, flags};
 use crate::emit::emit_for;
@@ -254,7 +254,7 @@ fn acquired(ctx: *mut c_void, t: &Thread, call: &GoroutineWait, semaphore: u64, 
         add(&mut s.contended, u64::from(anew));
         add(&mut s.wait_ns, wait_ns);
         if wait_ns > s.wait_max_ns {
-            s.wait_max_ns = wait_ns;
+            raise(&mut s.wait_max_ns, wait_ns);
         }
         if anew {
             tally(&mut s.wait_hist, wait_ns);

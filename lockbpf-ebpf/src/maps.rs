@@ -202,6 +202,10 @@ pub static EVENT_3: PerfEvents = PerfEvents::new();
 #[btf_map]
 pub static EVENT_4: PerfEvents = PerfEvents::new();
 
+/// An event of each CPU that cannot be read any more once that CPU has been away.
+#[btf_map]
+pub static WITNESS: PerfEvents = PerfEvents::new();
+
 /// A thread's own counts, freed by the kernel with the thread.
 #[btf_map]
 pub static THREAD_COUNTING: TaskStorage<Counting> = TaskStorage::new();

@@ -155,8 +155,13 @@ pub fn record_absence(t: &mut Thread) {
 /// A function of its own, so that its instructions are not repeated in every program.
 #[inline(never)]
 fn record(t: &mut Thread) {
-    let off = t.off;
+    let mut off = t.off;
     t.off.reason = 0;
+    let unseen = off.end_ns == 0;
+    if unseen {
+        // The thread runs again, so it has come back since, at a switch that the kernel told nobody of.
+        off.end_ns = now();
+    }
     let off_ns = off.end_ns.saturating_sub(off.since_ns);
     if off_ns < MIN_OFF_NS {
         return;
@@ -164,6 +169,9 @@ fn record(t: &mut Thread) {
     if !holds_any(t) {
         count(Counter::Unfocused);
         return;
+    }
+    if unseen {
+        count(Counter::OffCpuUnended);
     }
     let runnable_ns =
         if off.reason == Reason::Runnable as u32 { off_ns } else { run_delay(task()).saturating_sub(off.run_delay_ns) };

@@ -2,10 +2,10 @@
 //! each reading is taken off what the CPU had counted when the thread came to it last, and what it had itself when it left the
 //! CPU before is added. Only if events are asked for; otherwise the verifier leaves all of this out.
 //!
-//! A reading that fails (a CPU that came later has no counters), or that the thread was interrupted in by a switch to another
-//! one, begins a new era: sections that began in an earlier one are counted as not counted.
+//! A reading that fails (a CPU has no counters until user space has noticed that it came), or that the thread was interrupted in by a
+//! switch to another one, begins a new era: sections that began in an earlier one are counted as not counted.
 
-use crate::maps::{EVENT_0, EVENT_1, EVENT_2, EVENT_3, EVENT_4, EVENTS, PerfEvents, THREAD_COUNTING, count};
+use crate::maps::{EVENT_0, EVENT_1, EVENT_2, EVENT_3, EVENT_4, EVENTS, PerfEvents, THREAD_COUNTING, WITNESS, count};
 use crate::thread::{Thread, now, task};
 use aya_ebpf::bindings::{BPF_F_CURRENT_CPU, BPF_LOCAL_STORAGE_GET_F_CREATE, bpf_perf_event_value, task_struct};
 use aya_ebpf::helpers::generated::{
@@ -139,6 +139,14 @@ fn read_cpu(raw: &mut Counts) -> bool {
     !failed
 }
 
+/// Whether the events of this CPU go on. Those of a CPU that was taken away stand still, even when it comes back, until user space has
+/// opened new ones: no failure tells, but of the [witness](WITNESS). A thread that is on a CPU keeps it there, so this is looked at when
+/// one has come; and before its events are read, since the witness is the last to be replaced.
+#[inline(always)]
+fn go_on() -> bool {
+    read_count(&WITNESS) <= LEAST_ERROR
+}
+
 /// The kernel's errors are the numbers above this one.
 const LEAST_ERROR: u64 = 4096u64.wrapping_neg();
 
@@ -187,14 +195,15 @@ pub fn read(c: &mut Counting) -> u32 {
     // SAFETY: a field of a valid value; the program on the scheduler's switches may change it in between.
     let switches = unsafe { core::ptr::read_volatile(&raw const c.switches) };
     let cpu = cpu();
-    let complete = read_cpu(&mut c.raw);
+    let stays = c.state == ON && c.cpu == cpu;
+    let complete = (stays || go_on()) && read_cpu(&mut c.raw);
     // SAFETY: as above.
     if !complete || unsafe { core::ptr::read_volatile(&raw const c.switches) } != switches {
         c.state = LOST;
         c.now.era = 0;
         return 0;
     }
-    if c.state != ON || c.cpu != cpu {
+    if !stays {
         // It goes on from where it was seen last.
         subtract(&mut c.base, &c.raw, &c.now.counts);
         (c.state, c.cpu) = (ON, cpu);
@@ -222,8 +231,12 @@ pub fn between(delta: &mut Counts, earlier: &Reading, now: &Reading) -> bool {
 pub fn leaves(t: &Thread, task: *mut task_struct, runnable: impl FnOnce() -> bool) {
     if on(t)
         && let Some(c) = of(task, 0)
-        && c.state == ON
     {
+        if c.state != ON {
+            // If it was away, the kernel told nobody that it came back: what it did since then cannot be told from what others did.
+            c.state = LOST;
+            return;
+        }
         leave(c);
         c.preempted_since_ns = if runnable() { now() } else { 0 };
         if let Some(sums) = t.counts() {
@@ -236,7 +249,7 @@ pub fn leaves(t: &Thread, task: *mut task_struct, runnable: impl FnOnce() -> boo
 #[inline(never)]
 fn leave(c: &mut Counting) -> u32 {
     let cpu = cpu();
-    if !read_cpu(&mut c.raw) || c.cpu != cpu {
+    if c.cpu != cpu || !read_cpu(&mut c.raw) {
         c.state = LOST;
         return 0;
     }
@@ -268,7 +281,7 @@ fn come(c: &mut Counting) -> u32 {
         return 0;
     }
     let cpu = cpu();
-    if !read_cpu(&mut c.raw) {
+    if !go_on() || !read_cpu(&mut c.raw) {
         c.state = LOST;
         return 0;
     }

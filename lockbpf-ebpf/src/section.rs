@@ -1,6 +1,6 @@
 //! The life of a critical section in a thread's state: begin an attempt, acquire, close; and the failed attempt.
 
-use crate::atomic::add;
+use crate::atomic::{add, raise};
 use crate::counts;
 use crate::emit::emit_for;
 use crate::focus;
@@ -282,19 +282,20 @@ pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) -> u32 {
 /// is kept on the stack, as it is in a large function.
 #[inline(never)]
 pub fn hold_apart(t: &mut Thread, held: &Held) -> u32 {
-    let known = t.find(held.lock);
+    let known = t.find(held.lock).unwrap_or(MAX_HELD);
     if hold(t, *held, known).is_some() {
         counts::holds(t);
     }
     0
 }
 
-/// The thread holds a lock from now on; `known` is where it holds it already. Returns where it is kept.
+/// The thread holds a lock from now on; `known` is where it holds it already, or `MAX_HELD`: verifiers before 5.16 do not see that an option's
+/// index is there where its tag, once it was kept on the stack, says so. Returns where it is kept.
 #[inline(always)]
-pub fn hold(t: &mut Thread, held: Held, known: Option<usize>) -> Option<usize> {
+pub fn hold(t: &mut Thread, held: Held, known: usize) -> Option<usize> {
     t.released_ns = 0;
-    if let Some(i) = known {
-        let outer = &mut t.held[i & (MAX_HELD - 1)];
+    if known < MAX_HELD {
+        let outer = &mut t.held[known & (MAX_HELD - 1)];
         if held.kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE {
             // Belongs to the outermost instance.
             outer.recursion += 1;
@@ -395,7 +396,11 @@ fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64, shared: bool) {
 pub fn add_time(sum: &mut u64, longest: &mut u64, histogram: &mut [u32; BUCKETS], ns: u64, shared: bool) {
     plus(sum, ns, shared);
     if ns > *longest {
-        *longest = ns;
+        if shared {
+            raise(longest, ns);
+        } else {
+            *longest = ns;
+        }
     }
     tally(histogram, ns);
 }
@@ -456,19 +461,28 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
         || flags & u32::from(flag::WAITED_FOR | flag::OUTER) != 0
         || contended && wait_ns >= CONFIG.load().min_wait_ns;
 
-    let inner_hits = inner_hits(t, i);
-    let shared = is_shared(t.held[i & (MAX_HELD - 1)].via);
-    if let Some(s) = sums_of(t, i) {
-        add_hold(s, hold_ns, inner_hits, shared);
-        if contended {
-            plus(&mut s.contended, 1, shared);
-            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, shared);
-        }
-    }
+    sum_up(t, i as u32, hold_ns);
     if wanted {
         record_section(ctx, t, i as u32, end);
     }
     leave(t, i, hold_ns, wait_ns, now);
+    0
+}
+
+/// Sums the section of held lock `i`. Returns 0. A function of its own, since there is no room left on the stack of the one above.
+#[inline(never)]
+fn sum_up(t: &mut Thread, i: u32, hold_ns: u64) -> u32 {
+    let i = i as usize & (MAX_HELD - 1);
+    let inner_hits = inner_hits(t, i);
+    let Held { via, wait_ns, flags, .. } = t.held[i];
+    let shared = is_shared(via);
+    if let Some(s) = sums_of(t, i) {
+        add_hold(s, hold_ns, inner_hits, shared);
+        if flags & u32::from(flag::CONTENDED) != 0 {
+            plus(&mut s.contended, 1, shared);
+            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, shared);
+        }
+    }
     0
 }
 

@@ -1,6 +1,7 @@
 //! User stacks: walked along frame pointers, or copied so that user space can unwind them. A copy is dear (16 KiB), so a stack
 //! that was unwound before is recognised: by its return addresses, in the places where they were found then.
 
+use crate::emit::HEADER;
 use crate::gate::charge;
 use crate::maps::{CONFIG, COPY_LIMIT, KNOWN_STACKS, METHODS, SERIALS, STACK_COPIES, STACKS, count, next};
 use crate::registers::{INSTRUCTION_POINTER, STACK_POINTER, user_register, user_registers};
@@ -36,14 +37,14 @@ pub fn take_stack(ctx: *mut c_void, process: u32, slot: u32, at_release: u32) ->
         return walk(ctx);
     }
     let began = now();
-    let stack = take(ctx, process, at_release, mode & mode::COMPARE_STACKS != 0);
+    let stack = take(ctx, (process, slot), at_release, mode & mode::COMPARE_STACKS != 0);
     let took = now() - began;
     charge(slot, |account| account.stack_ns += took.min(MAX_TAKING_NS));
     stack
 }
 
 #[inline(always)]
-fn take(ctx: *mut c_void, process: u32, at_release: u32, compare: bool) -> i32 {
+fn take(ctx: *mut c_void, (process, slot): (u32, u32), at_release: u32, compare: bool) -> i32 {
     // SAFETY: copied at once.
     let decided = unsafe { METHODS.get(process) }.copied().unwrap_or(if compare { 0 } else { method::COPY });
     if decided == method::FRAMES {
@@ -56,7 +57,7 @@ fn take(ctx: *mut c_void, process: u32, at_release: u32, compare: bool) -> i32 {
         return known;
     }
     let frames = if decided == method::COPY { -1 } else { walk(ctx) };
-    copy(process, stack_pointer, frames, at_release)
+    copy(process, slot, stack_pointer, frames, at_release)
 }
 
 /// The return addresses of the thread's calls that are watched to their return, innermost first.
@@ -106,10 +107,11 @@ fn is_at(known: &KnownStack, stack_pointer: u64) -> bool {
     true
 }
 
-/// Copies the stack. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be none. Global.
+/// Copies the stack at the expense of a slot. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be
+/// none. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn copy(process: u32, stack_pointer: u64, frames: i32, at_release: u32) -> i32 {
+extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, at_release: u32) -> i32 {
     let copied = SERIALS.get(SERIAL_COPY).copied().unwrap_or(u64::MAX);
     let limit = COPY_LIMIT.get(0).copied().unwrap_or(0);
     if copied >= limit.min(u64::from(MAX_COPIES)) {
@@ -152,6 +154,8 @@ extern "C" fn copy(process: u32, stack_pointer: u64, frames: i32, at_release: u3
         (*record).reserved = 0;
         (*record).returns = returns();
     }
+    let unread = (BLOCKS - blocks) * BLOCK;
+    charge(slot, |account| account.stack_bytes += (size_of::<StackCopy>() + HEADER - unread) as u64);
     let wakes = copied + (AT_ONCE - WAKE_AFTER) == limit;
     entry.submit(u64::from(if wakes { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP }));
     count(Counter::StackCopies);

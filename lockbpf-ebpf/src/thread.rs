@@ -3,6 +3,7 @@
 use crate::kernel::KernelWaits;
 use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_COUNTS, THREAD_SUMS, TIDS, count, next};
 use crate::off_cpu::Absence;
+use crate::once::Begun;
 use crate::process;
 use crate::transitions::Way;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
@@ -57,6 +58,8 @@ pub struct Thread {
     pub off: Absence,
     /// The wrapper that the thread is in, if it is.
     pub wrapper: Wrapper,
+    /// The initialiser that it found not yet begun.
+    pub once: Begun,
     /// The lock call in progress.
     pub pending: Pending,
     /// A call in progress on a runtime's lock, put aside while the thread takes others inside of it.
@@ -446,6 +449,7 @@ impl Thread {
         self.depth = 0;
         self.permit.lock = 0;
         self.wrapper.argument = 0;
+        self.once.control = 0;
         self.gil_wait_ns = 0;
         self.overflow = 0;
         self.released_ns = 0;

@@ -4,8 +4,6 @@ use crate::costs::Costs;
 use crate::units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a record in a ring buffer, the ring's own header included: what is written into memory for one.
-pub const RECORD_BYTES: u64 = size_of::<lockbpf_common::record::SectionRecord>() as u64 + 8;
 /// What single-stepping adds to a hit, ns: measured on x86_64 under nested virtualisation; about a third of that on bare metal.
 pub const STEPPING_NS: f64 = 9_490.0;
 
@@ -19,6 +17,10 @@ pub struct Taken {
     pub stepped: u64,
     /// Records written.
     pub records: u64,
+    /// Bytes of memory written for them.
+    pub record_bytes: u64,
+    /// Bytes of memory written for copies of stacks.
+    pub stack_bytes: u64,
     /// Futex calls seen.
     pub futex_calls: u64,
     /// Switches away from threads that held locks.
@@ -32,6 +34,8 @@ impl std::ops::AddAssign for Taken {
         self.hits += more.hits;
         self.stepped += more.stepped;
         self.records += more.records;
+        self.record_bytes += more.record_bytes;
+        self.stack_bytes += more.stack_bytes;
         self.futex_calls += more.futex_calls;
         self.switches += more.switches;
         self.stack_ns += more.stack_ns;
@@ -82,7 +86,8 @@ mod tests {
     #[test]
     fn each_thing_has_its_price() {
         let costs = Costs { hit_ns: 1_000.0, record_ns: 200.0, futex_ns: 300.0, switch_ns: 50.0, ..Costs::default() };
-        let taken = Taken { hits: 10, stepped: 1, records: 2, futex_calls: 3, switches: 4, stack_ns: 7 };
+        let taken =
+            Taken { hits: 10, stepped: 1, records: 2, futex_calls: 3, switches: 4, stack_ns: 7, ..Taken::default() };
         assert_eq!(taken.cost(&costs), Nanos(10_000 + 9_490 + 400 + 900 + 200 + 7));
     }
 

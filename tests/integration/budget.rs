@@ -55,8 +55,30 @@ fn without_a_budget_everything_is_exact() {
     // Two hits each, and few others: what observing took is told to the last of them.
     let took = report.quality.perturbation.as_ref().expect("what observing took is told");
     assert!((2 * acquisitions..2 * acquisitions + 200).contains(&took.hits), "{took:?} for {acquisitions}");
-    assert_eq!(took.record_bytes, 64 * took.records);
     assert!(!took.measured && took.cost_share.is_some_and(|share| share > 0.0), "{took:?}");
+}
+
+#[test]
+fn memory_is_written_for_contended_sections_only() {
+    let Some(_turn) = may_observe() else { return };
+    let took = |line| {
+        let (truth, report) = observe_as(line, Variant::Plain, &["--budget", "off", "--unwind", "fp"]);
+        (truth, report.quality.perturbation.expect("what observing took is told"))
+    };
+    let (truth, free) = took("counter 1 1 20000");
+    assert!(truth.locks.iter().all(|lock| lock.contended == 0));
+    let sections: u64 = truth.locks.iter().map(|lock| lock.acquisitions).sum();
+    // What is written tells that the holder was preempted, and that a thread waited for another one's end.
+    assert!(sections >= 40_000 && free.record_bytes < sections / 10 && free.stack_bytes == 0, "{sections}: {free:?}");
+    // Each round three sections wait, and one makes them wait, asleep: 64 bytes each, and 48 for its sleep.
+    let rounds = 20;
+    let (truth, contended) = took(&format!("hold {rounds} 3 2000"));
+    let lock = truth.lock("cache_lock");
+    assert_eq!((lock.acquisitions, lock.contended), (4 * rounds, 3 * rounds));
+    let least = 64 * lock.acquisitions + 48 * rounds;
+    assert!(contended.record_bytes >= least, "{least} bytes at least: {contended:?}");
+    // The workload's barriers are seen, too.
+    assert!(contended.record_bytes <= 64 * contended.records, "{contended:?}");
 }
 
 #[test]

@@ -152,8 +152,10 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn the_demo_shows_a_contended_lock() {
     let Some(_turn) = may_observe() else { return };
-    let outcome = run(&["demo", "--duration", "2s", "--format", "json"]);
+    let mut demo = lockbpf();
+    let outcome = run_command(demo.env_remove("LOCKBPF_BUDGET").args(["demo", "--duration", "2s", "--format", "json"]));
     let report = outcome.report();
+    assert!(!report.has_budget(), "nobody depends on the demo's program");
     assert!(report.locks.len() >= 2, "{:?}", report.names());
     let worst = &report.locks[0];
     assert!(worst.contended > 0 && !worst.waiters.is_empty() && !worst.holders.is_empty(), "{worst:?}");

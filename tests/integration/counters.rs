@@ -19,6 +19,17 @@ fn observe(line: &str, events: &str) -> (Truth, Counters) {
     (truth, counters)
 }
 
+/// The same, and how many sections were told not to be counted. Kernels of virtual machines have been seen that tell nobody of switches
+/// away from the host's agents: who comes to the CPU by one is lost sight of.
+fn observe_beside_others(line: &str, events: &str) -> (Truth, Counters, u64) {
+    let (truth, mut report) = observe_as(line, Variant::Plain, &["--counters", events]);
+    let unread = report.quality.lost.remove("counts_unread").unwrap_or(0);
+    assert_complete(&report);
+    let counters = report.counters.take().expect("the report has no counted events");
+    assert_eq!(counters.totals.sections_uncounted, unread);
+    (truth, counters, unread)
+}
+
 fn assert_counts(counters: &Counters, function: &str, sections: u64, event: &str, count: u64) {
     let site = counters.of(function);
     assert_eq!((site.sections, site.hold[event]), (sections, count as f64), "{event} in {function}: {site:?}");
@@ -39,16 +50,26 @@ fn page_faults_in_known_numbers() {
 #[test]
 fn a_preempted_holders_own() {
     let Some(_turn) = may_observe() else { return };
-    let (truth, counters) = observe("counted 10 3 5 crowd", "page-faults,context-switches");
-    assert_counts(&counters, "outer_section", 10 + WARM_UP, "page-faults", 10 * 8);
-    assert_counts(&counters, "inner_section", 10 + WARM_UP, "page-faults", 10 * 5);
-    assert_counts(&counters, "idle_section", 10 + WARM_UP, "page-faults", 0);
+    const ROUNDS: u64 = 10;
+    let (truth, counters, unread) = observe_beside_others("counted 10 3 5 crowd", "page-faults,context-switches");
+    let mut missing = 0;
+    for (function, each) in [("outer_section", 8), ("inner_section", 5), ("idle_section", 0)] {
+        let site = counters.of(function);
+        let without = ROUNDS + WARM_UP - site.sections;
+        missing += without;
+        // One that is not counted may be the first, which has no faults.
+        let faults =
+            [ROUNDS - without, (ROUNDS - without + WARM_UP).min(ROUNDS)].map(|sections| (each * sections) as f64);
+        assert!((faults[0]..=faults[1]).contains(&site.hold["page-faults"]), "{faults:?} in {function}: {site:?}");
+    }
+    assert!(missing == unread && missing < ROUNDS, "{missing} sections are not counted, {unread} are told");
     let inner = counters.of("inner_section");
     assert!(inner.hold["context-switches"] >= 1.0, "100 ms beside a thread that never sleeps: {inner:?}");
-    // Ten times 10 ms of its own, and half as much again for the probes and a busy machine; by the wall clock it took the
+    // 10 ms each of its own, and half as much again of all for the probes and a busy machine; by the wall clock it took the
     // other's time as well.
-    let own = truth.fact("inner_cpu_ns") as f64;
-    assert!((own..own * 1.5).contains(&inner.on_cpu_ns), "{own} of its own: {inner:?}");
+    let least = 1e7 * inner.sections.saturating_sub(WARM_UP).min(ROUNDS) as f64;
+    let most = 1.5 * truth.fact("inner_cpu_ns") as f64;
+    assert!((least..most).contains(&inner.on_cpu_ns), "{least} to {most} of its own: {inner:?}");
     assert!(inner.preempted_ns > 0.0 && inner.hold_ns > inner.on_cpu_ns + 0.5 * inner.preempted_ns, "{inner:?}");
 }
 
@@ -90,7 +111,12 @@ fn a_recording_has_the_same_counts() {
     let copied = run(&["export", "--from", file, "--to", copy]);
     assert_eq!(copied.code, Some(0), "{}", copied.stderr);
     let again = report(copy).counters.expect("the copy has no counted events");
-    assert_eq!((again.totals, again.sites), (counters.totals, counters.sites));
+    assert_eq!((again.totals, &again.sites), (counters.totals, &counters.sites));
+    // Two runs that are the same have the same means.
+    let both = run(&["report", "--from", file, copy, "--format", "json"]).report();
+    let both = both.counters.expect("two recordings have no counted events");
+    assert_counts(&both, "outer_section", 20 + WARM_UP, "page-faults", 20 * 8);
+    assert_counts(&both, "inner_section", 20 + WARM_UP, "page-faults", 20 * 5);
 }
 
 #[test]

@@ -176,12 +176,13 @@ fn counts_agree_with_the_kernels_own_trace() {
         }
         assert!(
             seen + early + skipped + unsure >= expected,
-            "{seen}, {early} at the edges and {skipped} skipped of {expected}: {:?}",
+            "{seen}, {early} at the edges and {skipped} skipped of {expected}: {:?} {:?}",
+            got.iter().filter(|(l,c)| what(l) && told.get(*l).map_or(0, |t| t.contended) != **c).map(|(l,c)| (l, c, told.get(l).map(|t| (&t.name, t.contended)), events.iter().filter(|e| &e.lock == l).map(|e| format!("{:?}", (e.tid, e.time_ns, e.in_interrupt, &e.what))).take(40).collect::<Vec<_>>())).collect::<Vec<_>>(),
             report.quality
         );
     };
     agrees(&|lock| sleeping.contains(&lock), 0);
-    // An interrupt that spins is told from its thread by different marks there and here.
+    // An interrupt that spins is told from its thread by different marks there and here: of 288 spins 4 differed on a busy machine.
     let spins = got.iter().filter(|(lock, _)| !sleeping.contains(lock)).map(|(_, count)| count).sum::<u64>();
     agrees(&|lock| !sleeping.contains(&lock), 1 + spins / 100);
     let mmap_lock = report.named("kernel:mmap_lock");

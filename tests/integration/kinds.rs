@@ -77,3 +77,17 @@ fn other_kinds_of_a_static_program() {
     let Some(_turn) = may_observe() else { return };
     check(Variant::Static, &[]);
 }
+
+/// Threads that found the initialiser not yet begun, but were too late, wait for it like others. With musl only who waits is seen.
+#[test]
+fn initialisers_that_all_threads_want_at_the_same_moment() {
+    let Some(_turn) = may_observe() else { return };
+    for (variant, runs) in [(Variant::Plain, 1), (Variant::Static, 1), (Variant::Musl, 0), (Variant::MuslStatic, 0)] {
+        let (truth, report) = observe_as("once 3 50", variant, &[]);
+        assert_complete(&report);
+        for lock in &truth.locks {
+            let told = report.at(truth.pid, &lock.addr);
+            assert_eq!((told.acquisitions, told.contended), (lock.contended + runs, lock.contended), "{told:?}");
+        }
+    }
+}

@@ -4,6 +4,13 @@ use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::{Truth, Workload};
+use lockbpf::capture::inflight::Snapshot;
+use lockbpf::capture::session::now;
+use lockbpf::capture::waits::Waits;
+use lockbpf::deadlock::find;
+use lockbpf::id::Process;
+use lockbpf::units::{Nanos, Time};
+use std::collections::HashMap;
 
 /// Observes a workload until it is stuck, and so much longer that a deadlock is certain: two looks at it, half a second apart.
 fn observe_stuck(line: &str) -> (Truth, Report) {
@@ -95,6 +102,26 @@ fn a_deadlock_that_was_there_before_is_told_at_once() {
         observer.interrupt();
         observer.report();
     }
+}
+
+/// As where the kernel left out the programs that would have seen the waits begin.
+#[test]
+fn a_deadlock_whose_beginning_was_missed() {
+    let mut workload = Workload::start("stuck deadlock");
+    let pids = HashMap::from([(Process(1), workload.pid())]);
+    let start = now();
+    let mut waits = Waits::new(&Snapshot::take(&[workload.pid()]), start);
+    workload.go();
+    workload.truth();
+    let circle = |waits: &mut Waits, at: Time| {
+        let found = waits.look(at, &[], &pids);
+        assert!(found.iter().all(|wait| !wait.before_start), "{found:?}");
+        find(&found.iter().map(|wait| (wait.blocked.tid, wait.blocked.lock, wait.holder)).collect::<Vec<_>>()).len()
+    };
+    let later = now() + Nanos(1_000_000_000);
+    assert_eq!(circle(&mut waits, later), 0, "it is known without being looked for");
+    waits.missed(&Snapshot::take(&[workload.pid()]), now());
+    assert_eq!(circle(&mut waits, later), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //   table        std::shared_mutex, read and written
 //   timed        std::timed_mutex: try_lock_for, also in vain
 //   queue_lock   std::mutex with a std::condition_variable: one thread waits ROUNDS times for another, and once in vain
-//   once         std::call_once, by all threads at the same time
+//   once         std::call_once, by all threads, which wait for it while it runs
 // Facts: idle_ns (waited for conditions, at least), once_ns (how long the initialiser ran).
 #include <atomic>
 #include <chrono>
@@ -17,6 +17,8 @@
 #include <thread>
 #include <unistd.h>
 #include <vector>
+
+#include "blocked.h"
 
 using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
@@ -35,23 +37,37 @@ struct Truth {
 static Truth of_plain, of_nested, of_table, of_timed, of_queue, of_once;
 static long queued = 0;
 static std::atomic<long> idle_ns{0}, once_ns{0}, arrived{0};
+static std::vector<std::atomic<pid_t>> workers;
 
 static long since(steady::time_point from)
 {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(steady::now() - from).count();
 }
 
+static pid_t my_tid()
+{
+    return static_cast<pid_t>(syscall(SYS_gettid));
+}
+
 static void together(long threads)
 {
-    arrived++;
+    workers[arrived++] = my_tid();
     while (arrived < threads)
         std::this_thread::yield();
+}
+
+static void await_all_others()
+{
+    for (auto &worker : workers)
+        while (worker != my_tid() && (worker == 0 || !blocked_on(worker, &once, sizeof once)))
+            std::this_thread::sleep_for(100us);
 }
 
 static void work(long threads, long rounds)
 {
     together(threads);
     std::call_once(once, [] {
+        await_all_others();
         auto from = steady::now();
         std::this_thread::sleep_for(20ms);
         once_ns = since(from);
@@ -142,6 +158,7 @@ int main(int argc, char **argv)
     char go;
     if (read(STDIN_FILENO, &go, 1) != 1)
         return 70;
+    workers = std::vector<std::atomic<pid_t>>(threads);
     std::vector<std::thread> all;
     for (long i = 0; i < threads; i++)
         all.emplace_back(work, threads, rounds);

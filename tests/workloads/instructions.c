@@ -3,10 +3,10 @@
 // instructions ROUNDS ITERATIONS multiplex: meanwhile 12 more events are counted on each CPU, which take turns with an observer's.
 // Facts: `section`, instructions of the loop in each section; `sections`, how many there were.
 #include "truth.h"
+#include "loop.h"
 #include <linux/perf_event.h>
 #include <sched.h>
 
-#define LOOP 4
 #define RIVALS 2
 #define EVENTS 12
 
@@ -14,18 +14,6 @@ pthread_mutex_t counted_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct lock_truth *counted_truth;
 static _Atomic bool stop;
-
-// LOOP instructions an iteration.
-NAMED static void loop(long iterations)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("1: nop\n nop\n sub $1, %0\n jnz 1b" : "+r"(iterations) : : "cc");
-#elif defined(__aarch64__)
-    __asm__ volatile("1: nop\n nop\n subs %0, %0, #1\n b.ne 1b" : "+r"(iterations) : : "cc");
-#else
-#error "no loop of known length for this processor"
-#endif
-}
 
 NAMED static void counted_section(long iterations)
 {

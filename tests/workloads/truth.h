@@ -28,6 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "blocked.h"
+
 // musl has no deadlines of other clocks, and no adaptive mutexes.
 #ifndef __GLIBC__
 #define pthread_mutex_clocklock(lock, clock, deadline) ((void)(clock), pthread_mutex_timedlock((lock), (deadline)))
@@ -204,22 +206,6 @@ static inline void failed(struct lock_truth *truth, uint64_t called)
         my_acquisitions++;                                          \
     } while (0)
 #define COND_WAIT(truth, section, cond) COND_WAIT_BY(truth, section, 0, pthread_cond_wait((cond), (truth)->object))
-
-// Whether a thread of this process sleeps in a futex call on a word of [object, object + size).
-static inline bool blocked_on(pid_t tid, const void *object, size_t size)
-{
-    char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return false;
-    long call = -1;
-    uint64_t word = 0;
-    bool blocked = fgets(line, sizeof line, file) && sscanf(line, "%ld %" SCNx64, &call, &word) == 2 && call == SYS_futex
-        && word - (uint64_t)(uintptr_t)object < size;
-    fclose(file);
-    return blocked;
-}
 
 // Returns once the thread whose tid appears in *tid sleeps for the object: what follows is certain to be waited for.
 static inline void await_blocked(_Atomic pid_t *tid, const void *object, size_t size)

@@ -7,19 +7,22 @@ use std::{fmt, str::FromStr};
 pub enum Expectation {
     /// Too old: refused, with the oldest supported kernel named.
     Refused,
-    /// No uprobe sessions: probes are perf events.
+    /// Neither uprobe sessions nor links of many functions: probes are perf events.
     PerfEvents,
+    /// Links of many functions, but no sessions.
+    Links,
     /// Uprobe sessions.
     Sessions,
 }
 
 impl Expectation {
-    const ALL: [Self; 3] = [Self::Refused, Self::PerfEvents, Self::Sessions];
+    const ALL: [Self; 4] = [Self::Refused, Self::PerfEvents, Self::Links, Self::Sessions];
 
     fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::PerfEvents => "perf-events",
+            Self::Links => "links",
             Self::Sessions => "sessions",
         }
     }

@@ -22,6 +22,9 @@ pub(crate) struct Report {
     /// Events counted in sections, if any were.
     #[serde(default)]
     pub(crate) counters: Counters,
+    /// Calls of the C library, if they were asked for.
+    #[serde(default)]
+    pub(crate) functions: Option<Functions>,
     pub(crate) quality: Quality,
 }
 
@@ -63,6 +66,38 @@ pub(crate) struct Counted {
     pub(crate) hold: BTreeMap<String, f64>,
     /// Instructions per cycle in user mode, where both were counted.
     pub(crate) ipc_user: Option<f64>,
+}
+
+/// Calls of the C library.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Functions {
+    /// Of the clock.
+    pub(crate) unit: String,
+    pub(crate) library_share: f64,
+    pub(crate) program_share: f64,
+    pub(crate) categories: Vec<Calls>,
+    pub(crate) functions: Vec<Calls>,
+    /// Functions of which calls are only counted.
+    #[serde(default)]
+    pub(crate) endless: Vec<String>,
+    #[serde(default)]
+    pub(crate) left_out: Vec<Value>,
+}
+
+/// Calls of a function or of a category.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Calls {
+    pub(crate) function: Option<String>,
+    pub(crate) category: String,
+    pub(crate) calls: u64,
+    pub(crate) nested: u64,
+    pub(crate) ended: u64,
+    pub(crate) uncounted: u64,
+    /// By event.
+    pub(crate) counts: BTreeMap<String, f64>,
+    pub(crate) share: f64,
+    pub(crate) share_user: Option<f64>,
+    pub(crate) share_kernel: Option<f64>,
 }
 
 /// A lock in the report.
@@ -111,7 +146,7 @@ fn command(args: &[&str]) -> Command {
     let mut command = Command::new(LOCKBPF);
     // Compared with exact counts.
     command.env("LOCKBPF_BUDGET", "off");
-    command.args(args).stdin(Stdio::null()).env("RUST_BACKTRACE", "1");
+    command.args(args).stdin(Stdio::null()).env("RUST_BACKTRACE", "1").env("LOCKBPF_LOG", "info");
     command
 }
 
@@ -136,9 +171,18 @@ impl Observer {
 
     /// Returns when it has said a line that begins like this.
     pub(crate) fn listen_for(&mut self, beginning: &str) -> Result<()> {
-        while !self.said.lines().any(|line| line.starts_with(beginning)) {
+        self.listen_until(beginning, |line| line.starts_with(beginning))
+    }
+
+    /// Returns when its log has a line that ends like this.
+    pub(crate) fn listen_for_log(&mut self, ending: &str) -> Result<()> {
+        self.listen_until(ending, |line| line.ends_with(ending))
+    }
+
+    fn listen_until(&mut self, awaited: &str, is_it: impl Fn(&str) -> bool) -> Result<()> {
+        while !self.said.lines().any(&is_it) {
             if self.stderr.read_line(&mut self.said).context("failed to read what lockbpf says")? == 0 {
-                bail!("lockbpf ended ({}) without {beginning:?}: {}", self.child.wait()?, self.said.trim_end());
+                bail!("lockbpf ended ({}) without {awaited:?}: {}", self.child.wait()?, self.said.trim_end());
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::Write as _,
+    io::{ErrorKind, Write as _},
     path::Path,
     process,
 };
@@ -43,6 +43,31 @@ pub(crate) fn is_mounted(kind: &str, place: &Path) -> Result<bool> {
     let mounts = fs::read_to_string("/proc/mounts").context("failed to read /proc/mounts")?;
     let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     Ok(mounts.any(|fields| fields.get(1).is_some_and(|p| Path::new(p) == place) && fields.get(2) == Some(&kind)))
+}
+
+/// The threads of a process.
+pub(crate) fn threads(pid: u32) -> Result<Vec<i32>> {
+    let place = format!("/proc/{pid}/task");
+    let tasks = fs::read_dir(&place).with_context(|| format!("failed to list {place}"))?;
+    tasks.map(|task| task?.file_name().to_string_lossy().parse().context("a thread has no number")).collect()
+}
+
+/// Whether threads may be preempted in the kernel: as it says if that can be chosen, else as it was built.
+pub(crate) fn preempts_the_kernel() -> Result<bool> {
+    const DEBUG: &str = "/sys/kernel/debug";
+    if !is_mounted("debugfs", Path::new(DEBUG))? {
+        mount(Some("debugfs"), DEBUG, Some("debugfs"), MsFlags::empty(), None::<&str>)
+            .with_context(|| format!("failed to mount debugfs at {DEBUG}"))?;
+    }
+    match fs::read_to_string(Path::new(DEBUG).join("sched/preempt")) {
+        Ok(models) => Ok(models.contains("(full)") || models.contains("(lazy)")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let version =
+                uname().context("failed to ask for the kernel's version")?.version().to_string_lossy().into_owned();
+            Ok(version.split(' ').any(|word| matches!(word, "PREEMPT" | "PREEMPT_RT" | "PREEMPT_LAZY")))
+        }
+        Err(error) => Err(error).context("failed to read how the kernel is preempted"),
+    }
 }
 
 /// The kernel's full name.

@@ -8,6 +8,8 @@ use vm_tests::{event::Event, plan::Plan};
 
 mod check;
 mod counters;
+mod functions;
+mod hotplug;
 mod lockbpf;
 mod machine;
 mod tests;

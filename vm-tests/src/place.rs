@@ -5,15 +5,17 @@ pub const LOCKBPF: &str = "/bin/lockbpf";
 /// The folder of the workloads, each under its own name.
 pub const WORKLOADS: &str = "/workloads";
 /// The workloads that must be there, sources of this name in `tests/workloads/`.
-pub const WORKLOAD_NAMES: [&str; 14] = [
+pub const WORKLOAD_NAMES: [&str; 16] = [
     "condvar",
     "counted",
     "counter",
+    "functions",
     "hold",
     "holder",
     "instructions",
     "kernel_held",
     "late",
+    "library",
     "nesting",
     "orders",
     "stuck",

@@ -9,7 +9,8 @@ use vm_tests::{
 };
 
 use crate::{
-    check, counters,
+    check, counters, functions,
+    hotplug::Removable,
     lockbpf::{self, Observer},
     machine,
     workload::Workload,
@@ -50,6 +51,7 @@ const CASES: [Case; 12] = [
 
 /// How lockbpf says that it places probes.
 const PERF_EVENTS: &str = "(uprobes as perf events)";
+const LINKS: &str = "(uprobe links)";
 const SESSIONS: &str = "(uprobe sessions)";
 
 /// The tests of a plan.
@@ -63,7 +65,8 @@ pub(crate) fn of(plan: Plan) -> Vec<Test> {
     }
     let ways: &[Way] = match plan.expectation {
         Expectation::Sessions => &[(SESSIONS, &[]), (PERF_EVENTS, &["--plain-uprobes"])],
-        _ => &[(PERF_EVENTS, &[])],
+        Expectation::Links => &[(LINKS, &[]), (PERF_EVENTS, &["--plain-uprobes"])],
+        Expectation::PerfEvents | Expectation::Refused => &[(PERF_EVENTS, &[])],
     };
     match plan.selection {
         Selection::All => [core(ways), counted(plan)].into_iter().flatten().collect(),
@@ -74,13 +77,14 @@ pub(crate) fn of(plan: Plan) -> Vec<Test> {
 }
 
 /// How probes are placed, as lockbpf tells it, and the options that make it so.
-type Way = (&'static str, &'static [&'static str]);
+pub(crate) type Way = (&'static str, &'static [&'static str]);
 
 fn core(ways: &[Way]) -> Vec<Test> {
     let mut tests = vec![test("doctor is content", doctor_is_content), test("tracefs is mounted", tracefs_is_mounted)];
     for &way in ways {
         tests.push(test(format!("exact counts {}", way.0), move || exact(way)));
         tests.push(test(format!("exact counts, system-wide {}", way.0), move || system_wide(way)));
+        tests.push(measured(format!("calls of the C library {}", way.0), move || functions::exact(way)));
     }
     tests.push(test("exact waits, futex-only", futex_only));
     tests.push(test("kernel locks, or why not", kernel_locks));
@@ -106,6 +110,7 @@ fn counted(plan: Plan) -> Vec<Test> {
             measured("sections of known length", move || counters::known_sections(cycles)),
             measured("a preempted holder's own instructions", counters::preempted_sections),
             measured("events that take turns", move || counters::multiplexed_sections(cycles)),
+            measured("calls that execute a loop of known length", move || functions::counted(cycles)),
         ],
         None => vec![faults(), test("a processor without counters", counters::no_pmu)],
     }
@@ -115,7 +120,7 @@ fn test(name: impl Into<String>, run: impl FnOnce() -> Result<()> + 'static) -> 
     Test { name: name.into(), run: Box::new(|| run().map(|()| None)) }
 }
 
-fn measured(name: &str, run: impl FnOnce() -> Result<String> + 'static) -> Test {
+fn measured(name: impl Into<String>, run: impl FnOnce() -> Result<String> + 'static) -> Test {
     Test { name: name.into(), run: Box::new(|| run().map(Some)) }
 }
 
@@ -180,30 +185,37 @@ fn system_wide(way: Way) -> Result<()> {
 }
 
 /// Starts lockbpf, which must place its probes in the way expected.
-fn observe(target: &[&str], (told, options): Way) -> Result<Observer> {
+pub(crate) fn observe(target: &[&str], (told, options): Way) -> Result<Observer> {
     let observer = Observer::start(&[target, options].concat())?;
     let summary = observer.summary().unwrap_or_default();
     ensure!(summary.contains(told), "probes are not placed as expected {told}, but: {summary}");
     Ok(observer)
 }
 
-/// Events counted in sections are their thread's own, however many the thread has with which it shares a CPU.
+/// Events counted in sections are their thread's own, however many the thread has with which it shares a CPU, and even if that has been
+/// away.
 fn page_faults() -> Result<()> {
     const EVENT: &str = "page-faults";
+    const ROUNDS: u64 = 5;
+    // One more comes first, without faults.
+    const MADE: u64 = ROUNDS + 1;
     let workload = Workload::start("counted 5 3 5 crowd")?;
-    let observer = Observer::start(&["--counters", EVENT, "--pid", &workload.pid().to_string()])?;
+    let mut observer = Observer::start(&["--counters", EVENT, "--pid", &workload.pid().to_string()])?;
+    if let Some(cpu) = Removable::find() {
+        cpu.away_and_back(&mut observer)?;
+        cpu.confine(workload.pid())?;
+    }
     workload.finish()?;
     let report = observer.report()?;
-    // One more of each comes first, without faults.
-    for (function, faults) in [("outer_section", 5 * 8), ("inner_section", 5 * 5), ("idle_section", 0)] {
+    for (function, each) in [("outer_section", 8), ("inner_section", 5), ("idle_section", 0)] {
         let told = report.counters.sites.iter().find(|site| site.symbol.starts_with(function));
         let told = told.with_context(|| format!("nothing was counted in {function}: {:?}", report.counters))?;
         let (sections, counted) = (told.sections, told.hold.get(EVENT).copied().unwrap_or(-1.0));
-        ensure!(sections == 6, "6 sections of {function} were made, {sections} are counted");
-        ensure!(counted == f64::from(faults), "{faults} page faults were made in {function}, {counted} are told");
+        ensure!(sections == MADE, "{MADE} sections of {function} were made, {sections} are counted");
+        let made = (each * ROUNDS) as f64;
+        ensure!(counted == made, "{made} page faults in {function}, {counted} are told");
     }
-    ensure!(report.quality.lost.is_empty(), "lost: {:?}", report.quality.lost);
-    Ok(())
+    check::complete(&report).map(drop)
 }
 
 /// Without uprobes only waits are seen; how many is exact here.
@@ -212,10 +224,12 @@ fn futex_only() -> Result<()> {
     let observer = Observer::start(&["--futex-only", "--pid", &workload.pid().to_string()])?;
     let truth = workload.finish()?;
     let report = observer.report()?;
+    let skipped = check::complete(&report)?;
     for lock in &truth.locks {
         let id = format!("{}:{}", truth.pid, lock.addr);
         let told = report.locks.iter().find(|told| told.lock == id).with_context(|| format!("no lock {id}"))?;
-        ensure!(told.contended == lock.contended, "{} waits were made, {} are told", lock.contended, told.contended);
+        let waits = lock.contended.saturating_sub(skipped)..=lock.contended;
+        ensure!(waits.contains(&told.contended), "{} waits were made, {} are told", lock.contended, told.contended);
     }
     Ok(())
 }
@@ -243,8 +257,7 @@ fn kernel_locks() -> Result<()> {
         let told = told.with_context(|| format!("no {name} among {}", names()))?;
         ensure!(told.contended == 3, "3 waits for {name} were made, {} are told", told.contended);
     }
-    ensure!(report.quality.lost.is_empty(), "lost: {:?}", report.quality.lost);
-    Ok(())
+    check::complete(&report).map(drop)
 }
 
 /// One that forms while it is observed, and one that is there already. Without uprobes, since those take long to load here.
@@ -278,7 +291,7 @@ mod unit_tests {
 
     #[test]
     fn names_are_unique() {
-        for expectation in [Expectation::Refused, Expectation::PerfEvents, Expectation::Sessions] {
+        for expectation in [Expectation::Refused, Expectation::PerfEvents, Expectation::Links, Expectation::Sessions] {
             for cycles_per_instruction in [None, Some(1)] {
                 let plan = Plan { expectation, selection: Selection::All, cycles_per_instruction };
                 let mut names: Vec<_> = of(plan).into_iter().map(|test| test.name).collect();

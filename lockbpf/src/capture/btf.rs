@@ -221,6 +221,12 @@ impl Btf {
             .any(|(_, names)| names.iter().any(|&name| self.is(name, enumerator)))
     }
 
+    /// Whether the kernel has uprobe links of many functions (6.6).
+    #[must_use]
+    pub fn has_uprobe_links(&self) -> bool {
+        self.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_MULTI")
+    }
+
     /// Whether the kernel has uprobe sessions (6.13). To be asked first: an older one may well load a program that is meant
     /// for them, and refuses only its link.
     #[must_use]

@@ -44,7 +44,7 @@ pub struct Setup<'a> {
     pub task_offsets: TaskOffsets,
     /// Whether tracefs can be read.
     pub tracefs: bool,
-    /// Whether to do without uprobe sessions.
+    /// Whether to do without uprobe sessions and links of many functions.
     pub plain_uprobes: bool,
     /// Events to count, which makes each hit dearer.
     pub events: &'a [Event],

@@ -173,8 +173,8 @@ pub fn survey() -> Vec<Feature> {
         feature(
             "uprobe_multi links",
             false,
-            offers(|types| types.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_MULTI")),
-            "attach and detach all probes at once (6.6 and later); else one by one",
+            offers(Btf::has_uprobe_links),
+            "attach and detach all probes at once (6.6; used where they see all threads, 6.10); else one by one",
         ),
         feature(
             "uprobe sessions",

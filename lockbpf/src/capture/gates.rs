@@ -1,6 +1,7 @@
 //! The full tier, process by process: probes are placed and the gate opened, or the gate closed and the probes removed.
 
 use super::CaptureError;
+use super::aside::drop_aside;
 use super::attach::ProbeSite;
 use super::placer::{Links, Mechanism, Placer};
 use super::sched::Sched;
@@ -310,7 +311,7 @@ impl Gates {
         }
         let wanted = self.sites.iter().filter(|site| state.wants(site)).count();
         self.placed = self.placed.saturating_sub(wanted);
-        std::thread::spawn(move || drop(links));
+        drop_aside(links);
     }
 
     /// Places probes in further libraries: at once where the gate is open, at the next opening elsewhere.
@@ -359,6 +360,8 @@ pub(super) fn taken(accounts: &PerCpuArray<MapData, Account>, slot: u32) -> Resu
         sum.hits += cpu.hits;
         sum.stepped += cpu.stepped;
         sum.records += cpu.records;
+        sum.record_bytes += cpu.record_bytes;
+        sum.stack_bytes += cpu.stack_bytes;
         sum.futex_calls += cpu.futex_calls;
         sum.switches += cpu.switches;
         sum.stack_ns += cpu.stack_ns;

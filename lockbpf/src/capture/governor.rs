@@ -98,6 +98,7 @@ impl Governor {
         let mut work = Work {
             gates,
             budget,
+            cpus: std::thread::available_parallelism().map_or(1, Into::into),
             costs,
             charges: BTreeMap::new(),
             slots: HashMap::new(),
@@ -217,6 +218,7 @@ impl Charge {
 struct Work {
     gates: Gates,
     budget: Budget,
+    cpus: usize,
     costs: Costs,
     charges: BTreeMap<u32, Charge>,
     /// By pid.
@@ -266,7 +268,7 @@ impl Work {
     /// A process whose gate is open already.
     fn take_over(&mut self, slot: u32, pid: u32) {
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return };
-        let policy = Policy::open(self.budget, reading, fastrand::u64(..));
+        let policy = Policy::open(self.budget, reading, self.cpus, fastrand::u64(..));
         self.slots.insert(pid, slot);
         self.charges.insert(slot, Charge { opened: Some(reading), ..Charge::new(pid, policy, reading) });
     }
@@ -289,7 +291,7 @@ impl Work {
             Err(error) => return log::warn!("pid {pid} is not observed fully: {error}"),
         };
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return self.gates.dismiss(slot) };
-        let policy = Policy::closed(self.budget, reading, fastrand::u64(..));
+        let policy = Policy::closed(self.budget, reading, self.cpus, fastrand::u64(..));
         self.slots.insert(pid, slot);
         self.charges.insert(slot, Charge::new(pid, policy, reading));
     }

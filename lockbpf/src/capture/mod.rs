@@ -1,6 +1,7 @@
 //! Live capture: the eBPF object, where its probes go, and the stream of events that comes back.
 
 pub mod access;
+pub mod aside;
 pub mod attach;
 pub mod btf;
 pub mod calibrate;
@@ -17,6 +18,7 @@ pub mod gates;
 pub mod gil;
 pub mod go;
 pub mod governor;
+mod hotplug;
 pub mod hotspot;
 pub mod inflight;
 pub mod kernel;

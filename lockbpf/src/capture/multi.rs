@@ -1,7 +1,7 @@
 //! Uprobe links of many functions of a file (kernel 6.6), and sessions of them (6.13), whose entry handler may decline the
 //! return half.
 
-use super::probe_table::By;
+use super::probe_table::{By, is_return_half};
 use super::raw_program::{self, Kind, RawError, UPROBE_MULTI, UPROBE_SESSION, bpf};
 use aya::maps::Map;
 use aya_obj::generated::bpf_cmd;
@@ -11,11 +11,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// `BPF_F_UPROBE_MULTI_RETURN`: at the functions' returns.
+const RETURNS: u32 = 1;
+
 /// A loaded program for such links.
 pub(super) struct Program {
     name: &'static str,
     fd: OwnedFd,
     attach_type: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -35,22 +39,39 @@ struct LinkCreate {
     reserved: u32,
 }
 
+/// The names of the programs that see a function: with sessions one for both halves.
+pub(super) fn programs(by: By, sessions: bool) -> &'static [&'static str] {
+    match by {
+        By::Return if sessions => &["session"],
+        By::LibraryReturn if sessions => &["library_session"],
+        _ => by.programs(),
+    }
+}
+
 impl Program {
-    /// Loads a program of `object`, using the maps that aya has created from the same object.
+    /// Loads one of [`programs`] of `object`, using the maps that aya has created from the same object.
     pub(super) fn load<'a>(
         object: &[u8],
         maps: impl Iterator<Item = (&'a str, &'a Map)>,
-        by: By,
+        name: &'static str,
     ) -> Result<Self, RawError> {
-        let (name, kind, attach_type) = match by {
-            By::Entry => ("entries", Kind::UprobeMulti, UPROBE_MULTI),
-            By::OtherEntry => ("others", Kind::UprobeMulti, UPROBE_MULTI),
-            By::Go => ("go_lock", Kind::UprobeMulti, UPROBE_MULTI),
-            By::Return => ("session", Kind::UprobeSession, UPROBE_SESSION),
-            By::Library => ("library", Kind::UprobeMulti, UPROBE_MULTI),
-            By::LibraryReturn => ("library_session", Kind::UprobeSession, UPROBE_SESSION),
+        let (kind, attach_type) = match name {
+            "session" | "library_session" => (Kind::UprobeSession, UPROBE_SESSION),
+            _ => (Kind::UprobeMulti, UPROBE_MULTI),
         };
-        Ok(Self { name, fd: raw_program::load(object, maps, name, kind)?, attach_type })
+        let flags = if is_return_half(name) { RETURNS } else { 0 };
+        Ok(Self { name, fd: raw_program::load(object, maps, name, kind)?, attach_type, flags })
+    }
+
+    /// Whether the kernel has such links, and lets all threads of a link's process through. The first ones let one thread through; by
+    /// the same change that mended it (6.10, and where it was taken over) a process that cannot be is refused before what is no file.
+    pub(super) fn sees_all_threads(&self) -> bool {
+        let refusal = |pid| match self.attach(Path::new("/"), &[0], &[0], pid) {
+            Err(RawError::Link(error)) => error.raw_os_error(),
+            _ => None,
+        };
+        // A kernel without such links does not get as far as the file.
+        refusal(0) == Some(libc::EBADF) && refusal(u32::MAX) == Some(libc::EINVAL)
     }
 
     /// Attaches it to offsets of a file, each with its cookie; for one process, or for all with `pid` 0. The probes are there
@@ -68,6 +89,7 @@ impl Program {
             offsets: offsets.as_ptr() as u64,
             cookies: cookies.as_ptr() as u64,
             cnt: offsets.len() as u32,
+            multi_flags: self.flags,
             pid,
             ..LinkCreate::default()
         };

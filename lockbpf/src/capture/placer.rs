@@ -1,10 +1,12 @@
-//! Placing uprobes: by sessions where the kernel has them (6.13), else by a perf event per function and half.
+//! Placing uprobes: by sessions where the kernel has them (6.13), by links of many functions where it has those and they are right
+//! (6.10), else by a perf event per function and half.
 
 use super::CaptureError;
 use super::attach::{ProbeSite, reason, side_by_side};
+use super::btf::Btf;
 use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
-use super::probe_table::{By, Runtime};
+use super::probe_table::{By, Runtime, is_return_half};
 use super::raw_program::RawError;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
@@ -12,7 +14,7 @@ use aya::programs::UProbe;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Threads that remove probes side by side.
+/// Threads that remove probes side by side: all that the kernel does before and after each perf event's grace period.
 const REMOVERS: usize = 64;
 
 /// How uprobes are placed.
@@ -21,13 +23,15 @@ const REMOVERS: usize = 64;
 pub enum Mechanism {
     /// Links per file and process, sessions for the functions whose return may matter (kernel 6.13).
     Session,
+    /// Links per file, process and half.
+    Link,
     /// A perf event per function and half.
     PerfEvents,
 }
 
 /// The loaded uprobe programs, ready to be placed.
 pub(super) enum Placer {
-    Session(HashMap<By, multi::Program>),
+    Links { mechanism: Mechanism, programs: HashMap<By, Vec<multi::Program>> },
     PerfEvents { kind: PerfUprobes, programs: HashMap<&'static str, OwnedFd> },
 }
 
@@ -37,13 +41,18 @@ pub(super) enum Placer {
 pub(super) struct Links(Vec<OwnedFd>);
 
 impl Placer {
-    /// Loads the programs for the functions that are `wanted`: the session programs if the kernel takes them and they are to be used,
-    /// else the plain ones.
-    pub(super) fn load(ebpf: &mut Ebpf, sessions: bool, wanted: Wanted) -> Result<Self, CaptureError> {
-        if sessions {
-            match load_multi(ebpf, wanted) {
-                Ok(programs) => return Ok(Self::Session(programs)),
-                Err(error) => log::warn!("no uprobe sessions, using perf events: {error}"),
+    /// Loads the programs for the functions that are `wanted`, for the best mechanism that the kernel has, or, if it is to be `plain`,
+    /// for perf events.
+    pub(super) fn load(ebpf: &mut Ebpf, types: &Btf, plain: bool, wanted: Wanted) -> Result<Self, CaptureError> {
+        if !plain && types.has_uprobe_links() {
+            let sessions = types.has_uprobe_sessions();
+            let mechanism = if sessions { Mechanism::Session } else { Mechanism::Link };
+            match load_multi(ebpf, wanted, sessions) {
+                Ok(programs) if programs.values().flatten().all(|p| sessions || p.sees_all_threads()) => {
+                    return Ok(Self::Links { mechanism, programs });
+                }
+                Ok(_) => log::info!("uprobe links would see one thread of each process, using perf events"),
+                Err(error) => log::warn!("no uprobe links, using perf events: {error}"),
             }
         }
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
@@ -61,7 +70,7 @@ impl Placer {
     /// How uprobes are placed.
     pub(super) fn mechanism(&self) -> Mechanism {
         match self {
-            Self::Session(_) => Mechanism::Session,
+            Self::Links { mechanism, .. } => *mechanism,
             Self::PerfEvents { .. } => Mechanism::PerfEvents,
         }
     }
@@ -77,26 +86,27 @@ impl Placer {
         let mut links = Links::default();
         let mut failed = Vec::new();
         match self {
-            Self::Session(programs) => {
+            Self::Links { programs, .. } => {
                 let mut sites: Vec<&ProbeSite> = sites.to_vec();
                 sites.sort_by_key(|site| (site.file, site.function.by));
                 for sites in sites.chunk_by(|a, b| a.file == b.file && a.function.by == b.function.by) {
-                    let Some(program) = programs.get(&sites[0].function.by) else { continue };
                     let path = sites[0].path();
-                    let attach = |sites: &[&ProbeSite]| {
-                        let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
-                        let cookies: Vec<u64> = sites.iter().map(|site| cookie(site)).collect();
-                        program.attach(&path, &offsets, &cookies, pid)
-                    };
-                    if let Ok(link) = attach(sites) {
-                        links.0.push(link);
-                        continue;
-                    }
-                    // One that the kernel refuses must not cost the others.
-                    for site in sites.chunks(1) {
-                        match attach(site) {
-                            Ok(link) => links.0.push(link),
-                            Err(error) => failed.push(site[0].failed(reason(&error))),
+                    for program in programs.get(&sites[0].function.by).into_iter().flatten() {
+                        let attach = |sites: &[&ProbeSite]| {
+                            let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
+                            let cookies: Vec<u64> = sites.iter().map(|site| cookie(site)).collect();
+                            program.attach(&path, &offsets, &cookies, pid)
+                        };
+                        if let Ok(link) = attach(sites) {
+                            links.0.push(link);
+                            continue;
+                        }
+                        // One that the kernel refuses must not cost the others.
+                        for site in sites.chunks(1) {
+                            match attach(site) {
+                                Ok(link) => links.0.push(link),
+                                Err(error) => failed.push(site[0].failed(reason(&error))),
+                            }
                         }
                     }
                 }
@@ -105,8 +115,8 @@ impl Placer {
                 for site in sites {
                     let path = site.path();
                     for &name in site.function.by.programs() {
-                        let returns = matches!(name, "call_returned" | "library_returned");
                         let Some(program) = programs.get(name) else { continue };
+                        let returns = is_return_half(name);
                         let at = perf_uprobe::Place { path: &path, offset: site.file_offset, pid, returns };
                         match kind.attach(program, &at, cookie(site)) {
                             Ok((event, link)) => links.0.extend([link, event]),
@@ -139,10 +149,17 @@ impl Wanted {
 }
 
 /// Side by side: the verifier takes a second or so for each.
-fn load_multi(ebpf: &Ebpf, wanted: Wanted) -> Result<HashMap<By, multi::Program>, RawError> {
+fn load_multi(ebpf: &Ebpf, wanted: Wanted, sessions: bool) -> Result<HashMap<By, Vec<multi::Program>>, RawError> {
     let maps: Vec<_> = ebpf.maps().collect();
-    let load = |by| multi::Program::load(super::object::BYTES, maps.iter().copied(), by).map(|program| (by, program));
-    Ok(side_by_side(wanted.by(), load)?.into_iter().collect())
+    let all = wanted.by().flat_map(|by| multi::programs(by, sessions).iter().map(move |&name| (by, name)));
+    let load = |(by, name)| {
+        multi::Program::load(super::object::BYTES, maps.iter().copied(), name).map(|program| (by, program))
+    };
+    let mut programs: HashMap<By, Vec<multi::Program>> = HashMap::new();
+    for (by, program) in side_by_side(all, load)? {
+        programs.entry(by).or_default().push(program);
+    }
+    Ok(programs)
 }
 
 impl Links {

@@ -171,6 +171,12 @@ impl By {
     }
 }
 
+/// Whether one of [`By::programs`] goes to the function's return.
+#[must_use]
+pub fn is_return_half(program: &str) -> bool {
+    matches!(program, "call_returned" | "library_returned")
+}
+
 /// A system call's tracepoint and the program on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracepoint {

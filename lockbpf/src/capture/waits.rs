@@ -1,5 +1,5 @@
-//! Who waits for whom right now: the waits in progress, as probes saw them begin or as `/proc` shows those that began
-//! before, and the holders, as the locks' own memory names them. Everything is read from a running target and may be gone
+//! Who waits for whom right now: the waits in progress, as probes saw them begin or as `/proc` shows those whose beginning none
+//! saw, and the holders, as the locks' own memory names them. Everything is read from a running target and may be gone
 //! or nonsense at any moment: what cannot be read, or cannot be a lock, is left out.
 
 use super::inflight::{self, Blocked as Sleep, Snapshot};
@@ -20,17 +20,42 @@ const MAX_WAITS: usize = 4_096;
 /// Looks at waits again and again.
 #[derive(Debug)]
 pub struct Waits {
-    /// Threads that slept in futex calls, perhaps for a lock, when the observation began.
-    before: HashMap<(u32, Tid), Sleep>,
-    start: Time,
+    /// Threads that slept in futex calls, perhaps for a lock, and were not seen to begin.
+    unseen: HashMap<(u32, Tid), Unseen>,
     owners: Owners,
+}
+
+/// A sleep whose beginning no probe saw.
+#[derive(Debug)]
+struct Unseen {
+    sleep: Sleep,
+    /// When it was found.
+    since: Time,
+    /// Whether it began before the observation.
+    before_start: bool,
 }
 
 impl Waits {
     /// Begins with those that were in progress at `start`.
     #[must_use]
     pub fn new(before: &Snapshot, start: Time) -> Self {
-        Self { before: before.sleeps().take(MAX_WAITS).collect(), start, owners: Owners::default() }
+        let mut waits = Self { unseen: HashMap::new(), owners: Owners::default() };
+        waits.take_in(before, start, true);
+        waits
+    }
+
+    /// Takes in those that are in progress `now`, since beginnings may have been missed.
+    pub fn missed(&mut self, now_asleep: &Snapshot, now: Time) {
+        self.take_in(now_asleep, now, false);
+    }
+
+    fn take_in(&mut self, asleep: &Snapshot, since: Time, before_start: bool) {
+        for (thread, sleep) in asleep.sleeps() {
+            let known = self.unseen.get(&thread).is_some_and(|unseen| unseen.sleep == sleep);
+            if !known && self.unseen.len() < MAX_WAITS {
+                self.unseen.insert(thread, Unseen { sleep, since, before_start });
+            }
+        }
     }
 
     /// The waits without a deadline that have lasted for some time, and who holds what they wait for. `seen` are those whose
@@ -61,18 +86,18 @@ impl Waits {
             let latest = numbers.entry(pid).or_insert(process);
             *latest = process.max(*latest);
         }
-        self.before.retain(|&(pid, tid), sleep| {
-            !seen_tids.contains(&tid) && numbers.contains_key(&pid) && !sleep.has_deadline
+        self.unseen.retain(|&(pid, tid), unseen| {
+            !seen_tids.contains(&tid) && numbers.contains_key(&pid) && !unseen.sleep.has_deadline
         });
-        for (&(pid, tid), sleep) in &self.before {
+        for (&(pid, tid), &Unseen { sleep, since, before_start }) in &self.unseen {
             let Some(&process) = numbers.get(&pid) else { continue };
             let Some(holder) = self.owners.of_word(pid, sleep.word) else { continue };
-            if inflight::sleep(pid, tid) != Some(*sleep) {
+            if !before_start && since + MIN_AGE > now || inflight::sleep(pid, tid) != Some(sleep) {
                 continue;
             }
             let lock = Lock { process, addr: sleep.word };
-            let blocked = Blocked { tid, lock, site: None, since: self.start, stack: None };
-            waits.push(Wait { blocked, holder, before_start: true });
+            let blocked = Blocked { tid, lock, site: None, since, stack: None };
+            waits.push(Wait { blocked, holder, before_start });
         }
         waits
     }

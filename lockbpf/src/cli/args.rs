@@ -63,7 +63,9 @@ Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Start a small contended program and observe it: shows what lockbpf does, on any machine.
+    /// Start a small contended program and observe it: shows what lockbpf does, on any machine. Nobody depends on that program, so it
+    /// is observed without a budget unless one is named.
+    #[command(mut_arg("budget", |budget| budget.default_value("off")))]
     Demo {
         /// How to observe and report.
         #[command(flatten)]
@@ -242,7 +244,7 @@ pub(super) struct CaptureArgs {
     /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
     #[arg(long, value_enum, default_value_t = PlacementChoice::Best, hide = true)]
     pub placement: PlacementChoice,
-    /// Use no uprobe sessions even if the kernel has them, as on older ones.
+    /// Place uprobes as perf events even if the kernel has sessions or links of many, as on older ones.
     #[arg(long, hide = true)]
     pub plain_uprobes: bool,
     /// Exit with status 1 if anything was lost.

@@ -24,13 +24,21 @@ pub(super) struct Deadlocks {
     waits: Waits,
     watch: Watch,
     next: Instant,
+    /// Futex calls that were not seen, so far.
+    skipped: u64,
     found: Vec<Deadlock>,
 }
 
 impl Deadlocks {
     /// Begins, with the waits that were in progress at `start`.
     pub(super) fn new(before: &Snapshot, start: Time) -> Self {
-        Self { waits: Waits::new(before, start), watch: Watch::default(), next: Instant::now(), found: Vec::new() }
+        Self {
+            waits: Waits::new(before, start),
+            watch: Watch::default(),
+            next: Instant::now(),
+            skipped: 0,
+            found: Vec::new(),
+        }
     }
 
     /// Looks, if it is time to; returns what there is to be told.
@@ -42,6 +50,11 @@ impl Deadlocks {
         let pids = census.pids();
         // A map that cannot be read now cannot be read at the end either, and then it is an error.
         let seen = session.waits().unwrap_or_default();
+        let skipped = session.skipped_futex_calls();
+        if skipped > self.skipped {
+            self.skipped = skipped;
+            self.waits.missed(&Snapshot::take(&pids.values().copied().collect::<Vec<_>>()), now());
+        }
         let waits = self.waits.look(now(), &seen, &pids);
         let mut text = String::new();
         for mut deadlock in self.watch.look(now(), &waits) {

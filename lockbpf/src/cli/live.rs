@@ -12,9 +12,10 @@ use super::interpreters::Interpreters;
 use super::placement;
 use super::progress::Progress;
 use super::stacks::Stacks;
+use crate::capture::aside::drop_aside;
 use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
-use crate::capture::calibrate::{self, Setup, calibrate};
+use crate::capture::calibrate::{self, Calibration, Setup, calibrate};
 use crate::capture::cgroup::Cgroup;
 use crate::capture::cpu_use::CpuUse;
 use crate::capture::inflight::Snapshot;
@@ -136,12 +137,15 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let known = known(&ready.targets, &ready.pids);
     let there: Vec<u32> = known.iter().map(|seen| seen.pid).collect();
     let options = options(plan, &ready, known.clone())?;
-    let measured = if options.governed || options.library { costs(&options, &mut ready.notes) } else { None };
+    let calibration = if options.governed || options.library { calibration(&options, &mut ready.notes) } else { None };
+    let measured = calibration.as_ref().map(|calibration| calibration.costs);
     let costs = measured.unwrap_or_default();
     if let Some(cost) = placing.cost(&costs) {
         eprintln!("lockbpf: {cost}");
     }
     let mut session = Session::start(&options, &sites)?;
+    // Not earlier: while the kernel removes perf events, it places none.
+    drop_aside(calibration);
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
     let mut stacks = Stacks::new(options.unwind);
@@ -277,7 +281,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
     harvest.quality.perturbation = Some(perturbation(session.taken()?, measured, estimates.as_ref(), &cpu_use));
     harvest.estimates = estimates;
-    drop(session);
+    drop_aside(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);
     census.unite(&mut harvest);
@@ -323,7 +327,7 @@ fn perturbation(taken: Taken, costs: Option<Costs>, estimates: Option<&Estimates
 }
 
 /// What observing costs on this machine, measured now; `None` if it cannot be.
-fn costs(options: &Options, notes: &mut Vec<String>) -> Option<Costs> {
+fn calibration(options: &Options, notes: &mut Vec<String>) -> Option<Calibration> {
     let setup = Setup {
         types: options.types,
         task_offsets: options.task_offsets,
@@ -334,9 +338,7 @@ fn costs(options: &Options, notes: &mut Vec<String>) -> Option<Costs> {
     match calibrate(Path::new(calibrate::SELF), &setup) {
         Ok(calibration) => {
             log::info!("{:?}", calibration.costs);
-            // Nobody has to wait until the kernel has done with its probes.
-            std::thread::spawn(move || drop(calibration.session));
-            Some(calibration.costs)
+            Some(calibration)
         }
         Err(error) => {
             notes.push(format!("{error:#}; the budget is kept with cautious figures of another machine."));
@@ -480,7 +482,7 @@ fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Opt
         kernel_locks: ready.kernel,
         events: ready.events.clone(),
         library: capture.functions.is_some(),
-        plain_uprobes: capture.plain_uprobes || common.plain_uprobes,
+        plain_uprobes: capture.plain_uprobes,
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),
         ..common

@@ -58,10 +58,12 @@ pub fn main() -> ExitCode {
     };
     let level = ["warn", "info,lockbpf=debug", "trace"][usize::from(verbose.min(2))];
     env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level)).format_timestamp(None).init();
-    run(cli).unwrap_or_else(|error| {
+    let code = run(cli).unwrap_or_else(|error| {
         eprintln!("lockbpf: {error:#}");
         ExitCode::from(2)
-    })
+    });
+    crate::capture::aside::wait(|| eprintln!("lockbpf: waiting until the kernel has removed the probes"));
+    code
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {

@@ -66,6 +66,7 @@ pub(super) fn summary(session: &Session, files: &HashSet<(u64, u64)>, futex_only
     }
     let how = match session.mechanism() {
         Mechanism::Session => "uprobe sessions",
+        Mechanism::Link => "uprobe links",
         Mechanism::PerfEvents => "uprobes as perf events",
     };
     let noun = if files.len() == 1 { "file" } else { "files" };

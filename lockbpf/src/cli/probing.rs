@@ -72,8 +72,7 @@ impl ProbingReport {
 pub(super) fn measure(features: &[Feature]) -> Result<Calibration> {
     let types = Btf::kernel()?;
     let tracefs = features.iter().any(|feature| feature.name == "tracefs" && feature.support.is_supported());
-    let plain_uprobes = !types.has_uprobe_sessions();
-    let setup = Setup { types, task_offsets: types.task_offsets()?, tracefs, plain_uprobes, events: &[] };
+    let setup = Setup { types, task_offsets: types.task_offsets()?, tracefs, plain_uprobes: false, events: &[] };
     Ok(calibrate(Path::new(SELF), &setup)?)
 }
 
@@ -90,6 +89,7 @@ impl fmt::Display for ProbingReport {
                     "Probes: uprobe sessions, one link a file and process; uncontended locks decline the return half"
                 )?;
             }
+            Some(Mechanism::Link) => write!(f, "Probes: uprobe links, one a file, process and half")?,
             Some(Mechanism::PerfEvents) => write!(f, "Probes: a perf event for each function and half")?,
             None => write!(f, "Probes: not tried")?,
         }

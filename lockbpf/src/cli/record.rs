@@ -72,6 +72,7 @@ impl<W: Write> Recorder<W> {
     fn describe(&self, live: &Live<'_>) -> Header {
         let how = match live.session.mechanism() {
             Mechanism::Session => "session",
+            Mechanism::Link => "link",
             Mechanism::PerfEvents => "perf_event",
         };
         let probe = |site: &ProbeSite| Probe {

@@ -51,7 +51,7 @@ const CALM_WINDOWS: u32 = 4;
 /// clock has moved: but not later than this, beyond the slowest tick, and looked at so often meanwhile.
 const MAX_TICK: Duration = Duration::from_millis(11);
 const TICK_LOOK: Duration = Duration::from_micros(400);
-/// How often an open tier is looked at: with closing it, a burst is over well within 200 ms.
+/// How often a tier is looked at that may be spending too much: with closing it, a burst is over well within 200 ms.
 pub const LOOK: Duration = Duration::from_millis(5);
 
 /// The share of a process's CPU time that observing it may cost.
@@ -163,25 +163,28 @@ pub struct Policy {
     /// What opening and closing take, during which the probes cost but tell nothing.
     edges: Duration,
     calm: u32,
+    /// CPUs that the process may use at once.
+    cpus: usize,
     random: fastrand::Rng,
 }
 
 impl Policy {
-    /// For a process whose tier is open from the first reading on.
+    /// For a process whose tier is open from the first reading on, on a machine of so many CPUs.
     #[must_use]
-    pub fn open(budget: Budget, first: Reading, seed: u64) -> Self {
-        Self::begin(budget, first, State::Always, seed)
+    pub fn open(budget: Budget, first: Reading, cpus: usize, seed: u64) -> Self {
+        Self::begin(budget, first, State::Always, cpus, seed)
     }
 
     /// For a process whose tier is closed at the first reading.
     #[must_use]
-    pub fn closed(budget: Budget, first: Reading, seed: u64) -> Self {
-        Self::begin(budget, first, State::Between { always: true }, seed)
+    pub fn closed(budget: Budget, first: Reading, cpus: usize, seed: u64) -> Self {
+        Self::begin(budget, first, State::Between { always: true }, cpus, seed)
     }
 
-    fn begin(budget: Budget, first: Reading, state: State, seed: u64) -> Self {
+    fn begin(budget: Budget, first: Reading, state: State, cpus: usize, seed: u64) -> Self {
         let random = fastrand::Rng::with_seed(seed);
         Self {
+            cpus: cpus.max(1),
             budget,
             state,
             first,
@@ -248,7 +251,7 @@ impl Policy {
                 self.state = State::Between { always: false };
                 Action::Close
             }
-            State::Always => Action::Wait(later(now.time, LOOK)),
+            State::Always => Action::Wait(later(now.time, self.patience(now))),
             State::Before { open, window, end } if now.progress() + self.lead() >= open => {
                 self.state = State::Opening(Some((window, end)));
                 Action::Open
@@ -357,6 +360,13 @@ impl Policy {
     fn credit(&self) -> f64 {
         let ns = |duration: Duration| duration.as_nanos() as f64;
         (self.income() * ns(CREDIT_TIME)).clamp(ns(MIN_CREDIT), ns(MAX_CREDIT))
+    }
+
+    /// For how long an open tier need not be looked at: even a process that did nothing but hit probes, on all CPUs, would not have
+    /// spent too much by then.
+    fn patience(&self, now: Reading) -> Duration {
+        let left = (self.credit() - self.debt(now)).max(0.0);
+        Duration::from_nanos((left / self.cpus as f64) as u64).clamp(LOOK, CYCLE)
     }
 
     /// What a window may cost if all of it falls into a burst, ns.

@@ -22,7 +22,7 @@ fn run(load: Load, seconds: u64, seed: u64) -> Run {
     const EDGE: u64 = 5_000_000;
     let budget = Budget::new(0.03).unwrap();
     let mut now = Reading { time: Time(1_000), ..Reading::default() };
-    let mut policy = Policy::open(budget, now, seed);
+    let mut policy = Policy::open(budget, now, 1, seed);
     let (mut wait, mut open, mut since, mut dear) = (Time(0), true, now.time.0, 0);
     let (mut out, mut open_ns) = (Run::default(), 0);
     let advance = |now: &mut Reading, ns: u64, probed: bool| {
@@ -73,6 +73,26 @@ fn run(load: Load, seconds: u64, seed: u64) -> Run {
 fn what_is_cheap_stays_open() {
     let out = run(|_| 0.015, 20, 1);
     assert!(out.windows.is_empty() && out.open_share > 0.999, "{out:?}");
+}
+
+#[test]
+fn what_is_cheap_is_looked_at_seldom_but_no_burst_can_be_missed() {
+    let (cpus, ms) = (4, |ms: u64| Nanos(ms * 1_000_000));
+    let budget = Budget::new(0.03).unwrap();
+    let mut policy = Policy::open(budget, Reading::default(), cpus, 1);
+    let mut now = Reading::default();
+    let mut longest = Nanos(0);
+    while now.time.0 < 300_000_000_000 {
+        let Action::Wait(until) = policy.look(now) else { panic!("closed at {now:?}") };
+        let wait = until.since(now.time);
+        longest = longest.max(wait);
+        // A process that does nothing but hit probes on all its CPUs from now on is caught before it has spent more than it may.
+        let all = Nanos(wait.0 * cpus as u64);
+        let burst = Reading { time: until, cpu: now.cpu + all, cost: now.cost + all };
+        assert!(wait <= ms(5) || policy.debt(burst) <= policy.credit(), "{wait:?} at {now:?}");
+        now = Reading { time: until, cpu: now.cpu + wait, cost: now.cost + Nanos(wait.0 / 100) };
+    }
+    assert_eq!(longest, ms(500));
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl Quantities {
     }
 }
 
-fn per(a: f64, b: f64) -> f64 {
+/// `a` / `b`; 0 if there is nothing of `b`.
+pub(crate) fn per(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 

@@ -77,11 +77,29 @@ pub struct Ratios {
     pub preempted_share: f64,
 }
 
+/// How long sections took, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// By the wall clock.
+    pub hold_ns: f64,
+    /// Of that, on a CPU.
+    pub on_cpu_ns: f64,
+    /// Of that, without a CPU, though there could have been one.
+    pub preempted_ns: f64,
+}
+
 impl Ratios {
     /// The ratios of counts of these events, in sections that took so long by the wall clock.
     #[must_use]
     pub fn of(events: &[String], counts: &Counts, hold_ns: f64) -> Self {
-        let of = |name: &str| scaled(counts, events.iter().position(|event| event == name)?);
+        let times = Times { hold_ns, on_cpu_ns: counts.on_cpu_ns as f64, preempted_ns: counts.preempted_ns as f64 };
+        Self::by_name(|name| scaled(counts, events.iter().position(|event| event == name)?), times)
+    }
+
+    /// The ratios of counts that `of` knows by their events' names.
+    #[must_use]
+    pub fn by_name(of: impl Fn(&str) -> Option<f64>, times: Times) -> Self {
+        let Times { hold_ns, on_cpu_ns, preempted_ns } = times;
         let part = |name: &str, modifier: &str| of(&format!("{name}:{modifier}"));
         // All of an event, even if its parts were counted.
         let whole = |name: &str| of(name).or_else(|| Some(part(name, "u")? + part(name, "k")?));
@@ -102,9 +120,9 @@ impl Ratios {
             mpki_kernel: ratio(in_kernel("cache-misses"), in_kernel("instructions").map(|n| n / 1e3)),
             branch_mpki: ratio(whole("branch-misses"), kilo),
             kernel_share: share_of("cycles").or_else(|| share_of("instructions")),
-            fault_share: ratio(faults.map(|n| n * FAULT_NS), Some(counts.on_cpu_ns as f64)),
-            off_cpu_share: if hold_ns > 0.0 { (1.0 - counts.on_cpu_ns as f64 / hold_ns).clamp(0.0, 1.0) } else { 0.0 },
-            preempted_share: if hold_ns > 0.0 { (counts.preempted_ns as f64 / hold_ns).clamp(0.0, 1.0) } else { 0.0 },
+            fault_share: ratio(faults.map(|n| n * FAULT_NS), Some(on_cpu_ns)),
+            off_cpu_share: if hold_ns > 0.0 { (1.0 - on_cpu_ns / hold_ns).clamp(0.0, 1.0) } else { 0.0 },
+            preempted_share: if hold_ns > 0.0 { (preempted_ns / hold_ns).clamp(0.0, 1.0) } else { 0.0 },
         }
     }
 

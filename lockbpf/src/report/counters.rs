@@ -38,10 +38,8 @@ pub(super) fn counters(
             sites.push(entry(lock, Some(site), &row, all, counted, places));
         }
     }
-    for entries in [&mut locks, &mut sites] {
-        let key = |e: &CountedEntry| (e.label.clone(), e.symbol.clone(), e.lock.clone(), e.site.clone());
-        entries.sort_by(|a, b| b.hold_share.total_cmp(&a.hold_share).then_with(|| key(a).cmp(&key(b))));
-    }
+    order(&mut locks);
+    order(&mut sites);
     Some(CountersEntry {
         events: events(counted),
         unit: unit(&counted.events).to_owned(),
@@ -58,6 +56,26 @@ pub(super) fn counters(
         locks,
         sites,
     })
+}
+
+/// Those held longest first.
+pub(super) fn order(entries: &mut [CountedEntry]) {
+    let key = |e: &CountedEntry| (e.label.clone(), e.symbol.clone(), e.lock.clone(), e.site.clone());
+    entries.sort_by(|a, b| b.hold_share.total_cmp(&a.hold_share).then_with(|| key(a).cmp(&key(b))));
+}
+
+/// An entry with its ratios, and why its sections are long.
+pub(super) fn with_ratios(entry: CountedEntry, ratios: &Ratios) -> CountedEntry {
+    CountedEntry {
+        ipc: ratios.ipc,
+        ipc_user: ratios.ipc_user,
+        ipc_kernel: ratios.ipc_kernel,
+        misses_per_kilo_instruction: ratios.mpki,
+        branch_misses_per_kilo_instruction: ratios.branch_mpki,
+        kernel_share: ratios.kernel_share,
+        why: ratios.why().name().to_owned(),
+        ..entry
+    }
 }
 
 /// Counts, and what the sums say of the same sections.
@@ -93,7 +111,7 @@ fn entry(
     let Row { counts, hold_ns } = row;
     let hold = scaled(&counts.hold, CLOCK).unwrap_or(0.0);
     let ratios = Ratios::of(&counted.events, &counts.hold, *hold_ns);
-    CountedEntry {
+    let entry = CountedEntry {
         lock: places.lock_id(lock),
         label: places.lock_label(lock),
         site: site.and_then(|site| places.site_id(site)),
@@ -106,14 +124,9 @@ fn entry(
         hold: by_event(&counted.events, &counts.hold),
         wait: by_event(&counted.events, &counts.wait),
         waits: counts.waits,
-        ipc: ratios.ipc,
-        ipc_user: ratios.ipc_user,
-        ipc_kernel: ratios.ipc_kernel,
-        misses_per_kilo_instruction: ratios.mpki,
-        branch_misses_per_kilo_instruction: ratios.branch_mpki,
-        kernel_share: ratios.kernel_share,
-        why: ratios.why().name().to_owned(),
-    }
+        ..CountedEntry::default()
+    };
+    with_ratios(entry, &ratios)
 }
 
 fn by_event(events: &[String], counts: &Counts) -> BTreeMap<String, f64> {

@@ -8,7 +8,7 @@ use super::schema::{
 use super::text::{counted, share};
 use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
-use crate::perturbation::{Perturbation, RECORD_BYTES};
+use crate::perturbation::Perturbation;
 use lockbpf_common::counter::{Class, Counter};
 use lockbpf_common::kind::Via;
 use std::collections::BTreeMap;
@@ -61,7 +61,8 @@ fn perturbation(p: &Perturbation) -> PerturbationEntry {
         futex_calls: p.taken.futex_calls,
         switches: p.taken.switches,
         records: p.taken.records,
-        record_bytes: p.taken.records * RECORD_BYTES,
+        record_bytes: p.taken.record_bytes,
+        stack_bytes: p.taken.stack_bytes,
         cost_ns: Ns::new(p.cost_ns),
         cost_share: p.share(),
         measured: p.measured,

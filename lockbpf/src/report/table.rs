@@ -254,7 +254,12 @@ fn perturbation(p: &PerturbationEntry, told: bool) -> String {
         if p.stepped_hits > 0 { format!(" ({} single-stepped)", count(p.stepped_hits)) } else { String::new() };
     let hits = counted(p.hits, "probe hit");
     let (calls, records) = (counted(p.futex_calls, "futex call"), counted(p.records, "record"));
-    format!("{cost}{hits}{stepped}, {calls} and {records}, for which {} bytes were written.", count(p.record_bytes))
+    let stacks = match p.stack_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} for copies of stacks", count(bytes)),
+    };
+    let bytes = count(p.record_bytes);
+    format!("{cost}{hits}{stepped}, {calls} and {records}, for which {bytes} bytes were written{stacks}.")
 }
 
 /// How far to trust the report; remarks follow, each on its line.

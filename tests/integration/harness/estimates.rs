@@ -70,6 +70,11 @@ pub(crate) struct Observed {
 }
 
 impl Report {
+    /// Whether a budget was kept, so that not everything may have been observed.
+    pub(crate) fn has_budget(&self) -> bool {
+        !self.quality.observed.is_null()
+    }
+
     /// What the report's quality says of a process.
     pub(crate) fn observed(&self, pid: u32) -> Observed {
         let processes = self.quality.observed["processes"].as_array().map(Vec::as_slice).unwrap_or_default();

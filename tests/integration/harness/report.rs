@@ -227,6 +227,7 @@ pub(crate) struct Perturbation {
     pub(crate) hits: u64,
     pub(crate) records: u64,
     pub(crate) record_bytes: u64,
+    pub(crate) stack_bytes: u64,
     pub(crate) cost_share: Option<f64>,
     pub(crate) measured: bool,
 }

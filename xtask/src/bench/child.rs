@@ -219,8 +219,9 @@ impl Lines {
 mod tests {
     use super::*;
 
+    /// Where signals are ignored, as in the background of a script, a shell cannot trap them.
     fn shell(script: &str) -> Child {
-        Child::start(Command::new("sh").args(["-c", script])).unwrap()
+        Child::start(Command::new("env").args(["--default-signal=INT", "sh", "-c", script])).unwrap()
     }
 
     #[test]

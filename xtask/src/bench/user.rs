@@ -20,7 +20,10 @@ use super::{
 use crate::cc;
 
 const SOURCE: &str = include_str!("../../../tests/workloads/crowd.c");
-const HEADER: &str = include_str!("../../../tests/workloads/truth.h");
+const HEADERS: [(&str, &str); 2] = [
+    ("truth.h", include_str!("../../../tests/workloads/truth.h")),
+    ("blocked.h", include_str!("../../../tests/workloads/blocked.h")),
+];
 /// What is before the first window: names, pages, the first look at what is waited for.
 const WARM_UP: Duration = Duration::from_millis(1_500);
 /// Contended sections a second that are asked for, and among how many locks they are spread.
@@ -92,7 +95,9 @@ fn measure(observers: &Observers, workload: &Path, rate: u32, groups: u32, args:
 
 /// Compiles the workload into `dir`.
 fn compile(dir: &Path) -> Result<PathBuf> {
-    let header = dir.join("truth.h");
-    fs::write(&header, HEADER).with_context(|| format!("failed to write {}", header.display()))?;
+    for (name, text) in HEADERS {
+        let header = dir.join(name);
+        fs::write(&header, text).with_context(|| format!("failed to write {}", header.display()))?;
+    }
     cc::compile_text(SOURCE, dir, "crowd", &["-fno-omit-frame-pointer"])
 }

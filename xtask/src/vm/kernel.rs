@@ -47,11 +47,11 @@ pub(crate) const KERNELS: [Kernel; 7] = [
         package: ("linux-image-5.15.", "-generic"),
     },
     debian("6.1", Expectation::PerfEvents, "bookworm", "linux-image-6.1."),
-    debian("6.12", Expectation::PerfEvents, "trixie", "linux-image-6.12."),
+    debian("6.12", Expectation::Links, "trixie", "linux-image-6.12."),
     // Newer images are split, and the kernel itself is in this package.
     debian("newest", Expectation::Sessions, "trixie-backports", "linux-binary-"),
     on_aarch64(debian("6.1", Expectation::PerfEvents, "bookworm", "linux-image-6.1.")),
-    on_aarch64(debian("6.12", Expectation::PerfEvents, "trixie", "linux-image-6.12.")),
+    on_aarch64(debian("6.12", Expectation::Links, "trixie", "linux-image-6.12.")),
 ];
 
 const fn debian(name: &'static str, expectation: Expectation, suite: &'static str, prefix: &'static str) -> Kernel {
@@ -70,6 +70,11 @@ const UBUNTU_KEYS: (&str, &str) = ("ubuntu-keyring", "usr/share/keyrings/ubuntu-
 const KEYS_SUITE: &str = "trixie";
 
 impl Kernel {
+    /// The kernel of this name for a processor.
+    pub(crate) fn find(name: &str, arch: Arch) -> Option<&'static Self> {
+        KERNELS.iter().find(|kernel| kernel.name == name && kernel.arch == arch)
+    }
+
     /// The kernel's image, downloaded if it is not in the cache.
     ///
     /// # Errors
@@ -160,7 +165,7 @@ mod tests {
         ];
         let newest = kernel("newest").newest(names.map(str::to_owned).to_vec());
         assert_eq!(newest.as_deref(), Some("linux-binary-7.10.1+deb13-cloud-amd64"));
-        let arm = KERNELS.iter().find(|kernel| kernel.name == "6.1" && kernel.arch == Arch::Aarch64).unwrap();
+        let arm = Kernel::find("6.1", Arch::Aarch64).unwrap();
         let names = ["linux-image-6.1.0-9-cloud-amd64", "linux-image-6.1.0-8-cloud-arm64", "linux-image-6.1.0-9-arm64"];
         let newest = arm.newest(names.map(str::to_owned).to_vec());
         assert_eq!(newest.as_deref(), Some("linux-image-6.1.0-8-cloud-arm64"));

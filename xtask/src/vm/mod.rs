@@ -81,18 +81,29 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     report.write(&[], &mut io::stdout())
 }
 
-/// A few tests in one kernel, for every change.
+/// A few tests in one kernel, for every change: the first of [FEW] that can be had.
 ///
 /// # Errors
 /// The cache or the target folder cannot be written to, or something does not compile.
 pub(crate) fn few() -> Result<Outcome> {
-    let kernel = KERNELS.iter().find(|kernel| kernel.name == FEW && kernel.arch == Arch::X86_64);
-    let kernel = kernel.context("no kernel for a few tests")?;
-    perform(&Task { kernel, selection: Selection::Few, cpus: 2, shift: None }, &mut None)
+    let mut bench = None;
+    let mut reasons = Vec::new();
+    for kernel in FEW.iter().filter_map(|&name| Kernel::find(name, Arch::X86_64)) {
+        let task = Task { kernel, selection: Selection::Few, cpus: 2, shift: None };
+        match attempt(&task, &mut bench)? {
+            Found::Here(outcome) => return Ok(outcome),
+            Found::Unavailable(reason) => {
+                eprintln!("not in {}: {reason:#}", kernel.name);
+                reasons.push(format!("{}: {reason:#}", kernel.name));
+            }
+        }
+    }
+    Ok(Outcome::unavailable(reasons.join("; ")))
 }
 
-/// The kernel of the [few] tests.
-const FEW: &str = "6.1";
+/// Kernels for the [few] tests: the oldest that is supported, whose verifier grants least, or Debian's oldest, since those of other
+/// distributions may be out of reach.
+const FEW: [&str; 2] = ["5.15", "6.1"];
 
 /// A machine to be run.
 struct Task<'a> {
@@ -138,16 +149,25 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Runs the machine, with what machines of its architecture need, which is set up for the first one.
+/// Runs the machine; what it needs and cannot be had is the outcome.
 fn perform(task: &Task, bench: &mut Option<Bench>) -> Result<Outcome> {
+    Ok(match attempt(task, bench)? {
+        Found::Here(outcome) => outcome,
+        Found::Unavailable(reason) => Outcome::unavailable(format!("{reason:#}")),
+    })
+}
+
+/// Runs the machine, with what machines of its architecture need, which is set up for the first one.
+fn attempt(task: &Task, bench: &mut Option<Bench>) -> Result<Found<Outcome>> {
     if consts::ARCH != "x86_64" {
-        return Ok(Outcome::skipped(format!("QEMU is set up on x86_64 only, and this machine is {}", consts::ARCH)));
+        let reason = format!("QEMU is set up on x86_64 only, and this machine is {}", consts::ARCH);
+        return Ok(Found::Here(Outcome::skipped(reason)));
     }
     let bench = match bench {
         Some(bench) => bench,
         none => match Bench::set_up(task.kernel.arch)? {
             Found::Here(ready) => none.insert(ready),
-            Found::Unavailable(reason) => return Ok(Outcome::unavailable(format!("{reason:#}"))),
+            Found::Unavailable(reason) => return Ok(Found::Unavailable(reason)),
         },
     };
     bench.test(task)
@@ -180,10 +200,10 @@ impl Bench {
         Ok(Found::Here(Self { cache, qemu, initramfs, dir }))
     }
 
-    fn test(&self, task: &Task) -> Result<Outcome> {
+    fn test(&self, task: &Task) -> Result<Found<Outcome>> {
         let image = match task.kernel.image(&self.cache)? {
             Found::Here(image) => image,
-            Found::Unavailable(reason) => return Ok(Outcome::unavailable(format!("no kernel: {reason:#}"))),
+            Found::Unavailable(reason) => return Ok(Found::Unavailable(reason.context("no kernel"))),
         };
         let file = |end| self.dir.join(format!("{}.{end}", task.file_name()));
         let (console, results) = (file("console"), file("results"));
@@ -212,7 +232,7 @@ impl Bench {
         } else if boots > 1 {
             outcome.note = format!("{}, at boot {boots}", outcome.note);
         }
-        Ok(outcome)
+        Ok(Found::Here(outcome))
     }
 }
 

@@ -160,7 +160,7 @@ impl Finder<'_> {
             Found::Code(code) if !code.complete => Ok(Some(self.whole(code.vaddr).unwrap_or(code))),
             Found::Code(code) => Ok(Some(code)),
             Found::Ifunc(resolver) => {
-                let code = chosen::implementation(self.library, &self.symbols, resolver)
+                let code = chosen::implementation(self.library, &self.symbols, symbol, resolver)
                     .and_then(|vaddr| self.whole(vaddr).or_else(|| self.symbols.code_at(vaddr, 0)));
                 code.map(Some)
                     .ok_or("which implementation is used is decided at run time (IFUNC), and could not be read")

@@ -3,7 +3,6 @@
 use super::Session;
 use crate::capture::CaptureError;
 use crate::capture::gates;
-use crate::capture::kernel;
 use crate::capture::open_stacks::Waiter;
 use crate::capture::stack_copies::{Numbered, StackCopies};
 use crate::deadlock::LockOrder;
@@ -18,7 +17,6 @@ use crate::transitions::Transition;
 use crate::units::Time;
 use crate::unwind::Unwind;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
-use aya::programs::Program;
 use lockbpf_common::config::MAX_THREADS;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{SiteCounts, ThreadCounts};
@@ -32,7 +30,6 @@ use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::transition::TransitionSums;
 use lockbpf_common::waiting::Waiting;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, AsRawFd};
 
 impl Session {
     /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`]. The stacks
@@ -59,7 +56,6 @@ impl Session {
         let stacks = self.stacks()?;
         let counters: PerCpuArray<_, u64> = self.map("COUNTERS")?.try_into()?;
         let mut quality = self.quality.clone();
-        quality.notes.extend(self.kernel_misses());
         for &counter in Counter::ALL {
             let mut total: u64 = counters.get(&(counter as u32), 0)?.iter().sum();
             if counter == Counter::StackLost {
@@ -69,10 +65,8 @@ impl Session {
                 quality.counters.insert(counter.name(), total);
             }
         }
-        for (counter, total) in [(Counter::SlotsFull, self.refused), (Counter::KernelSkipped, self.skipped())] {
-            if total > 0 {
-                quality.counters.insert(counter.name(), total);
-            }
+        if self.refused > 0 {
+            quality.counters.insert(Counter::SlotsFull.name(), self.refused);
         }
         Ok(Harvest {
             sums,
@@ -144,24 +138,6 @@ impl Session {
             all += gates::taken(&self.accounts, slot)?;
         }
         Ok(all)
-    }
-
-    /// What the kernel itself left out, but for contentions.
-    fn skipped(&self) -> u64 {
-        self.missed(|name| !kernel::PROGRAMS.contains(&name))
-    }
-
-    /// The same of contentions, told in words.
-    fn kernel_misses(&self) -> Option<String> {
-        let missed = self.missed(|name| kernel::PROGRAMS.contains(&name));
-        (missed > 0).then(|| {
-            format!("{missed} waits for kernel locks, of any process, came while another was being handled, and were not seen.")
-        })
-    }
-
-    /// Runs that the kernel left out, of the programs with these names.
-    fn missed(&self, of: impl Fn(&str) -> bool) -> u64 {
-        self.ebpf.programs().filter(|(name, _)| of(name)).filter_map(|(_, program)| misses(program)).sum()
     }
 
     /// The waits in progress whose beginning was seen, without their stacks.
@@ -292,13 +268,6 @@ impl Session {
             .chain(self.stack_copies.iter().flat_map(StackCopies::all).map(|(id, stack)| (id, stack.to_vec())))
             .collect())
     }
-}
-
-/// How often the kernel left out a loaded program, since it was running already.
-fn misses(program: &Program) -> Option<u64> {
-    let fd = program.fd().ok()?.as_fd().as_raw_fd();
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    info.lines().find_map(|line| line.strip_prefix("recursion_misses:"))?.trim().parse().ok()
 }
 
 fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {

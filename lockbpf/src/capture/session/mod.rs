@@ -2,6 +2,7 @@
 
 mod harvest;
 mod options;
+mod skipped;
 
 pub use options::{Options, Scope};
 
@@ -26,10 +27,12 @@ use aya::Ebpf;
 use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, Map, MapData, MapError, PerCpuArray};
 use aya_log::EbpfLogger;
 use lockbpf_common::config::Control;
+use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::Account;
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use nix::time::{ClockId, clock_gettime};
+use skipped::Skipped;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -48,6 +51,8 @@ pub struct Session {
     rings: Rings,
     futex_tier: FutexTier,
     quality: Quality,
+    /// What the kernel left out before the observation.
+    skipped_before: Skipped,
     open_stacks: OpenStacks,
     /// `None` if none are counted.
     events: Option<Events>,
@@ -79,7 +84,7 @@ impl Session {
         } else {
             let sched = Sched::load(&ebpf, options.types);
             let wanted = Wanted { rare: options.rare, library: options.library };
-            Some((Placer::load(&mut ebpf, !options.plain_uprobes, wanted)?, sched))
+            Some((Placer::load(&mut ebpf, options.types, options.plain_uprobes, wanted)?, sched))
         };
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
@@ -142,6 +147,7 @@ impl Session {
             rings,
             futex_tier,
             quality,
+            skipped_before: Skipped::default(),
             open_stacks: OpenStacks::default(),
             events,
             stack_copies,
@@ -207,6 +213,7 @@ impl Session {
     /// # Errors
     /// When the control map cannot be written.
     pub fn activate(&mut self) -> Result<Time, CaptureError> {
+        self.skipped_before = Skipped::read(&self.ebpf);
         let start = now();
         if let Some(gates) = &mut self.gates {
             gates.open_all()?;
@@ -221,11 +228,28 @@ impl Session {
     /// When the control map cannot be written.
     pub fn deactivate(&mut self) -> Result<Time, CaptureError> {
         self.control(Control::default())?;
-        Ok(now())
+        let end = now();
+        let skipped = Skipped::read(&self.ebpf).since(self.skipped_before);
+        self.quality.notes.extend(skipped.note());
+        if skipped.others > 0 {
+            self.quality.counters.insert(Counter::KernelSkipped.name(), skipped.others);
+        }
+        Ok(end)
+    }
+
+    /// How often the kernel has left out a program on futex calls so far: as often a wait may not be among [`Session::waits`].
+    #[must_use]
+    pub fn skipped_futex_calls(&self) -> u64 {
+        Skipped::futex_calls(&self.ebpf)
     }
 
     /// Hands every record that is there to `sink`; undecodable ones are counted.
     pub fn drain(&mut self, mut sink: impl FnMut(Decoded)) {
+        if let Some(events) = &mut self.events
+            && let Err(error) = events.follow(&self.ebpf)
+        {
+            log::warn!("failed to count on a CPU that has come: {error}");
+        }
         let undecodable = &mut self.quality.undecodable;
         self.rings.drain(|record| match decode(record) {
             Ok(decoded) => sink(decoded),

@@ -51,7 +51,7 @@ pub struct Options {
     pub tracefs: bool,
     /// Whether to do without uprobes: only the futex calls are watched.
     pub futex_only: bool,
-    /// Whether to do without uprobe sessions.
+    /// Whether to do without uprobe sessions and links of many functions: by perf events, as on old kernels.
     pub plain_uprobes: bool,
     /// Whether to see what is rare as well: functions that are none of a mutex or read-write lock, and the ends of threads and
     /// programs. Else their programs need not be loaded.
@@ -87,7 +87,7 @@ impl Options {
             task_offsets,
             tracefs,
             futex_only: false,
-            plain_uprobes: !types.has_uprobe_sessions(),
+            plain_uprobes: false,
             rare: true,
             follow_forks: false,
             kernel_locks: None,

@@ -8,6 +8,7 @@
 //! the bound makes a figure inconclusive.
 
 mod blame;
+mod counted;
 mod over;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,11 @@ fn is_address(id: &str) -> bool {
     process.split('#').all(number) && !address.is_empty() && address.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
+/// What tells a thing in every run: its identity, or its name if that is an address.
+pub(super) fn identity<'a>(id: &'a str, name: &'a str) -> &'a str {
+    if is_address(id) { name } else { id }
+}
+
 pub(super) fn lock_key(lock: &LockEntry) -> Key {
     if is_address(&lock.lock) {
         vec![lock.comm.clone().unwrap_or_default(), lock.name.clone()]
@@ -24,7 +29,7 @@ pub(super) fn lock_key(lock: &LockEntry) -> Key {
 }
 
 pub(super) fn site_key(site: &SiteEntry) -> Key {
-    vec![if is_address(&site.site) { site.symbol.clone() } else { site.site.clone() }]
+    vec![identity(&site.site, &site.symbol).to_owned()]
 }
 
 /// What the combined report calls the locks of each run, whose identities may differ.
@@ -77,6 +82,11 @@ impl<'a, T> Over<'a, T> {
     /// The things, and in which run each was.
     pub(super) fn things(&self) -> impl Iterator<Item = (usize, &'a T)> + '_ {
         self.things.iter().copied()
+    }
+
+    /// The first of them.
+    pub(super) fn first(&self) -> &'a T {
+        self.first.1
     }
 
     pub(super) fn runs(&self) -> usize {

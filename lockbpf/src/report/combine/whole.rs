@@ -4,8 +4,8 @@ use super::super::schema::{
     ConditionEntry, CoverageEntry, CriticalPathEntry, FutexCounts, FutexEntry, InversionEntry, Ns, ObservedEntry,
     PathLockEntry, PerturbationEntry, QualityEntry, Report, SCHEMA, ThreadEntry, Totals,
 };
-use super::blame;
 use super::over::{Key, LockIds, Over};
+use super::{blame, counted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything but locks, critical sections and the verdict.
@@ -15,9 +15,10 @@ pub(super) fn report(all: &Over<'_, Report>, ids: &LockIds<'_>) -> Report {
     if all.any(|r| r.graph.is_some()) {
         quality.notes.push("The graph is not shown for several runs.".to_owned());
     }
-    if all.any(|r| r.counters.is_some()) {
-        quality.notes.push("Counted events are not shown for several runs.".to_owned());
-    }
+    let counters = counted::counters(all, ids).unwrap_or_else(|counted::NotTheSame| {
+        quality.notes.push("Counted events are not shown: they were not the same in all runs.".to_owned());
+        None
+    });
     if all.any(|r| r.functions.is_some()) {
         quality.notes.push("Calls of the C library are not shown for several runs.".to_owned());
     }
@@ -32,6 +33,7 @@ pub(super) fn report(all: &Over<'_, Report>, ids: &LockIds<'_>) -> Report {
         conditions: conditions(all),
         futexes: futexes(all),
         totals,
+        counters,
         quality,
         ..Report::default()
     }
@@ -214,6 +216,7 @@ fn perturbation(runs: &[PerturbationEntry]) -> Option<PerturbationEntry> {
         switches: sum(|run| run.switches),
         records: sum(|run| run.records),
         record_bytes: sum(|run| run.record_bytes),
+        stack_bytes: sum(|run| run.stack_bytes),
         cost_ns: runs.iter().map(|run| run.cost_ns).sum(),
         cost_share: shares.map(|shares| shares.iter().sum::<f64>() / runs.len() as f64),
         measured: runs.iter().all(|run| run.measured),

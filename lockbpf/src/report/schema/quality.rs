@@ -64,6 +64,9 @@ pub struct PerturbationEntry {
     pub records: u64,
     /// Bytes of memory written for them.
     pub record_bytes: u64,
+    /// Bytes of memory written for copies of stacks.
+    #[serde(default)]
+    pub stack_bytes: u64,
     /// What all that cost, ns of CPU time.
     pub cost_ns: Ns,
     /// That by the CPU time that the target used; `null` if it is not known.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::measures::counted::{Counted, CountedSite};
+use crate::report::combine::{self, combine};
 use crate::report::schema::CountersEntry;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{Counts, SiteCounts, ThreadCounts};
@@ -122,4 +123,57 @@ fn a_selection_restricts_them() {
     };
     let c = build(&found(&observed()), &mut FakeNames, &options).unwrap().counters.unwrap();
     assert_eq!((c.locks.len(), c.sites.len(), c.sites[0].hold_share), (1, 1, 0.2));
+}
+
+#[test]
+fn several_runs_have_means_and_the_ratios_of_means() {
+    let mut longer = observed();
+    for site in &mut longer.counted.sites {
+        site.counts.sections *= 3;
+        let hold = &mut site.counts.hold;
+        (hold.on_cpu_ns, hold.preempted_ns) = (3 * hold.on_cpu_ns, 3 * hold.preempted_ns);
+        hold.counted_ns = hold.counted_ns.map(|ns| 3 * ns);
+        hold.counts = hold.counts.map(|count| 3 * count);
+    }
+    // Twice the misses, thrice the sections.
+    longer.counted.sites[0].counts.hold.counts[2] = 60_000;
+    longer.counted.threads[0].execution.counts[0] = 3_000_000;
+    let several = |runs| combine(runs, &combine::Options::default());
+    let c = several(vec![report(&observed()), report(&longer)]).counters.unwrap();
+    let turns: Vec<_> = c.events.iter().map(|e| (e.name.as_str(), e.counted_share, e.execution)).collect();
+    assert_eq!(turns[0], ("cycles", Some(1.0), Some(2_000_000.0)));
+    let t = &c.totals;
+    assert_eq!((t.threads, t.locks, t.sections, t.execution, t.held_sum), (1, 2, 12, 2e6, 400_000.0));
+    assert_eq!((t.average_held, t.dynamic_locks_per_10k), (800_000.0 / 24.0, 0.06));
+    // Free: 640,000 of a million, and 2,640,000 of three.
+    assert!((c.regions.free - 3_280_000.0 / 4e6).abs() < 1e-9, "{:?}", c.regions);
+    assert!((c.regions.unknown - 4.0 / 28.0).abs() < 1e-9, "{:?}", c.regions);
+    assert_eq!(c.dynamic.hold.iter().map(|b| b.count).sum::<u64>(), 12, "of both runs");
+    let told: Vec<_> = c.sites.iter().map(|s| (s.symbol.as_deref().unwrap(), s.sections, s.hold["cycles"])).collect();
+    assert_eq!(told[0], ("fn1 (work.c:1)", 6, 600_000.0));
+    let first = &c.sites[0];
+    assert!((first.hold_share - 0.75).abs() < 1e-9, "{first:?}");
+    // 45,000 misses in 600,000 instructions.
+    assert_eq!((first.ipc, first.misses_per_kilo_instruction), (Some(1.0), Some(75.0)));
+    assert_eq!(first.why, "memory-bound");
+    assert_eq!((c.locks.len(), c.locks[0].sections), (2, 8));
+    // One that a run did not see counts nothing there.
+    let mut fewer = observed();
+    fewer.counted.sites.truncate(2);
+    let c = several(vec![report(&observed()), report(&fewer)]).counters.unwrap();
+    let last = c.sites.iter().find(|s| s.symbol.as_deref() == Some("fn3 (work.c:3)")).unwrap();
+    assert_eq!((last.sections, last.hold["cycles"]), (1, 40_000.0));
+    assert!((last.hold_share - 80_000.0 / 720_000.0).abs() < 1e-9, "{last:?}");
+}
+
+#[test]
+fn runs_that_did_not_count_the_same_are_not_put_together() {
+    let mut other = observed();
+    other.counted.events[2] = "branch-misses".to_owned();
+    for other in [report(&other), report(&observation())] {
+        let combined = combine(vec![report(&observed()), other], &combine::Options::default());
+        assert!(combined.counters.is_none());
+        let notes = &combined.quality.notes;
+        assert!(notes.iter().any(|note| note.contains("not the same in all runs")), "{notes:?}");
+    }
 }

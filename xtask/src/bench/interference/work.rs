@@ -30,6 +30,13 @@ pub(super) enum Inside {
     Recorder,
 }
 
+impl Inside {
+    /// What it writes for each section: four records, of 16 bytes.
+    pub(super) fn bytes_per_section(self) -> f64 {
+        if self == Self::Recorder { 64.0 } else { 0.0 }
+    }
+}
+
 /// A running program. It rests at first.
 pub(super) struct Work(Child);
 
