@@ -55,7 +55,7 @@ counters! {
     BarrierRecords => "barrier_records", Volume;
     /// Records of waits for kernel locks, written to a ring buffer.
     KernelRecords => "kernel_records", Volume;
-    /// Waits for kernel spin locks in interrupts: of nobody's doing, and not told.
+    /// Waits for kernel spin locks in interrupts: of nobody's doing, and only counted.
     KernelInterrupts => "kernel_in_interrupts", Volume;
     /// User stacks copied to be unwound.
     StackCopies => "stack_copies", Volume;

@@ -63,8 +63,7 @@ pub enum EventsError {
 #[must_use]
 pub fn pmu() -> Pmu {
     let cycles = Event { name: String::new(), source: Source::Hardware(0), user: true, kernel: true };
-    let cpu = aya::util::online_cpus().ok().and_then(|cpus| cpus.first().copied()).unwrap_or(0);
-    match open(&cycles, cpu, Pinned(false)) {
+    match open_on_first(&cycles) {
         Ok(_) => Pmu::There,
         Err(error) => match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => Pmu::Missing,
@@ -76,8 +75,12 @@ pub fn pmu() -> Pmu {
 /// Whether an event can be counted on the first CPU.
 #[must_use]
 pub fn can_count(event: &Event) -> bool {
+    open_on_first(event).is_ok()
+}
+
+fn open_on_first(event: &Event) -> io::Result<OwnedFd> {
     let cpu = aya::util::online_cpus().ok().and_then(|cpus| cpus.first().copied()).unwrap_or(0);
-    open(event, cpu, Pinned(false)).is_ok()
+    open(event, cpu, Pinned(false))
 }
 
 /// Events that are counted.
@@ -138,14 +141,14 @@ impl Events {
         };
         let (mut refused, mut counted) = (Vec::new(), Vec::new());
         for (n, (name, event)) in MAPS.into_iter().zip(&self.events).enumerate() {
+            let map = map(ebpf, name)?;
             match open(event, cpu, Pinned(false)) {
                 Ok(fd) => {
-                    put(map(ebpf, name)?, cpu, &fd)
-                        .map_err(|source| EventsError::Map { event: event.name.clone(), source })?;
+                    put(map, cpu, &fd).map_err(|source| EventsError::Map { event: event.name.clone(), source })?;
                     counted.push(fd);
                 }
                 Err(error) => {
-                    remove(map(ebpf, name)?, cpu);
+                    remove(map, cpu);
                     refused.push((n, error));
                 }
             }

@@ -1,6 +1,7 @@
 //! The program on `sched_switch`, which tells what a holder does instead of running: on only while some full tier is open,
 //! since every switch of the machine passes it.
 
+use super::aside::drop_aside;
 use super::attach::reason;
 use super::btf::Btf;
 use super::probe_table::SCHED_SWITCH;
@@ -44,7 +45,7 @@ impl Sched {
     pub(super) fn off(&mut self) {
         if let Some(link) = self.link.take() {
             // Not waited for: the kernel patches its code.
-            std::thread::spawn(move || drop(link));
+            drop_aside(link);
         }
     }
 }

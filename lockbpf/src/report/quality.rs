@@ -27,6 +27,7 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
     add(&mut impossible, &findings.impossible);
     let mut edges = of_class(Class::Edge);
     add(&mut edges, &findings.cut);
+    let count_of = |counter: Counter| q.counters.get(counter.name()).copied().unwrap_or(0);
     let duration = observation.duration();
     QualityEntry {
         target: observation.target.clone(),
@@ -36,7 +37,8 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         processes: observation.processes.len() as u64,
         min_wait_ns: places.ns(options.min_wait),
         events: q.events,
-        unfocused: q.counters.get(Counter::Unfocused.name()).copied().unwrap_or(0),
+        unfocused: count_of(Counter::Unfocused),
+        kernel_in_interrupts: count_of(Counter::KernelInterrupts),
         lost,
         late: q.late,
         impossible,

@@ -272,6 +272,9 @@ fn quality(q: &QualityEntry) -> String {
     if q.unfocused > 0 {
         parts.push(format!("{} outside the focus counted only", count(q.unfocused)));
     }
+    if q.kernel_in_interrupts > 0 {
+        parts.push(format!("{} for kernel locks in interrupts left out", counted(q.kernel_in_interrupts, "wait")));
+    }
     if q.late > 0 {
         parts.push(format!("{} late", count(q.late)));
     }

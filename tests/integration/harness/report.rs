@@ -209,6 +209,7 @@ pub(crate) struct Thread {
 pub(crate) struct Quality {
     pub(crate) events: u64,
     pub(crate) unfocused: u64,
+    pub(crate) kernel_in_interrupts: u64,
     pub(crate) lost: BTreeMap<String, u64>,
     pub(crate) impossible: BTreeMap<String, u64>,
     pub(crate) edges: BTreeMap<String, u64>,

@@ -193,6 +193,7 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         min_wait_ns: all.largest(|r| r.quality.min_wait_ns).quality.min_wait_ns,
         events: entries().map(|q| q.events).sum(),
         unfocused: entries().map(|q| q.unfocused).sum(),
+        kernel_in_interrupts: entries().map(|q| q.kernel_in_interrupts).sum(),
         lost: sums(|q| &q.lost),
         late: entries().map(|q| q.late).sum(),
         impossible: sums(|q| &q.impossible),

@@ -25,6 +25,9 @@ pub struct QualityEntry {
     /// Records that were not made, since they have nothing to do with the locks in the focus: those are counted only.
     #[serde(default)]
     pub unfocused: u64,
+    /// Waits for kernel spin locks in interrupts on top of the observed threads: of nobody's doing, and in no other figure.
+    #[serde(default)]
+    pub kernel_in_interrupts: u64,
     /// What is missing, by cause.
     pub lost: BTreeMap<String, u64>,
     /// Events that came too late to be put in order.

@@ -144,8 +144,12 @@ fn what_the_analysis_counted_is_in_the_quality() {
     o.findings.cut.insert("held_at_start", 3);
     o.findings.cut.insert("held_at_end", 0);
     o.quality.counters.insert("exited_holding", 1);
-    let q = build(&o, &mut FakeNames, &Options::default()).unwrap().quality;
+    o.quality.counters.insert("kernel_in_interrupts", 5);
+    let report = build(&o, &mut FakeNames, &Options::default()).unwrap();
+    assert!(text(&report).contains("; 5 waits for kernel locks in interrupts left out; "), "{}", text(&report));
+    let q = report.quality;
     assert_eq!(q.impossible, [("release_without_hold".to_owned(), 2)].into());
+    assert_eq!(q.kernel_in_interrupts, 5);
     assert_eq!(q.edges.get("held_at_start"), Some(&3));
     assert!(!q.edges.contains_key("held_at_end") && !q.incomplete);
 }
