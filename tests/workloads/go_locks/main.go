@@ -58,6 +58,11 @@ func readers(rw *sync.RWMutex) int32 {
 	return atomic.LoadInt32((*int32)(unsafe.Add(unsafe.Pointer(rw), 16)))
 }
 
+// Whether a writer waits for one reader. That it has announced itself does not say so yet: the reader may leave in between.
+func writerWaits(rw *sync.RWMutex) bool {
+	return atomic.LoadInt32((*int32)(unsafe.Add(unsafe.Pointer(rw), 20))) == 1
+}
+
 func until(done func() bool) {
 	for !done() {
 		time.Sleep(20 * time.Microsecond)
@@ -88,10 +93,13 @@ func round() {
 	behind(waiters, func() { s.read() }, func() bool { return readers(&s.table) == waiters-(1<<30) }, s.table.Unlock)
 	// A writer behind a reader.
 	s.table.RLock()
-	behind(1, s.write, func() bool { return readers(&s.table) < 0 }, s.table.RUnlock)
+	behind(1, s.write, func() bool { return writerWaits(&s.table) }, s.table.RUnlock)
 	// Writers behind a reader: the first waits for the reader, the others for each other.
 	s.table.RLock()
-	behind(3, s.write, func() bool { return mutexWaiters((*sync.Mutex)(unsafe.Pointer(&s.table))) == 2 }, s.table.RUnlock)
+	both := func() bool {
+		return writerWaits(&s.table) && mutexWaiters((*sync.Mutex)(unsafe.Pointer(&s.table))) == 2
+	}
+	behind(3, s.write, both, s.table.RUnlock)
 	// A writer behind another one, and then behind a reader that came in between: two waits, one acquisition.
 	s.table.Lock()
 	var all sync.WaitGroup
@@ -102,7 +110,7 @@ func round() {
 	go func() {
 		s.table.RLock()
 		inside <- true
-		until(func() bool { return readers(&s.table) < 0 })
+		until(func() bool { return writerWaits(&s.table) })
 		s.table.RUnlock()
 		all.Done()
 	}()
