@@ -51,7 +51,8 @@ fn is_right(linker: &Path) -> bool {
 
 fn install(tools: &Path) -> Result<()> {
     let mut command = workspace::cargo();
-    command.args(["install", "--quiet", "bpf-linker", "--version", VERSION, "--locked"]);
+    // Without optimisations: the work is that of rustc's LLVM, and compiling takes half the time.
+    command.args(["install", "--quiet", "--debug", "bpf-linker", "--version", VERSION, "--locked"]);
     command.args(["--no-default-features", "--features", FEATURE, "--root"]).arg(tools);
     process::output(&mut command, INSTALL_LIMIT).map(drop)
 }
