@@ -12,10 +12,8 @@ use std::path::Path;
 const WARM_UP: u64 = 1;
 
 fn observe(line: &str, events: &str) -> (Truth, Counters) {
-    let (truth, mut report) = observe_as(line, Variant::Plain, &["--counters", events]);
-    assert_complete(&report);
-    let counters = report.counters.take().expect("the report has no counted events");
-    assert_eq!(counters.totals.sections_uncounted, 0);
+    let (truth, counters, unread) = observe_beside_others(line, events);
+    assert_eq!(unread, 0, "sections are not counted");
     (truth, counters)
 }
 
