@@ -17,6 +17,27 @@ pub struct BarrierFields {
     pub tid: u32,
     /// How many threads the barrier is for; 0 if its memory could not be read.
     pub participants: u32,
+    /// What the barrier's memory says of the round: one of [`round`].
+    pub round: u32,
+}
+
+/// What is known of the round to which an arrival belongs.
+pub mod round {
+    /// Nothing.
+    pub const UNKNOWN: u32 = 0;
+    /// Rounds are numbered up to here, and then from 0 on again.
+    pub const NUMBERS: u32 = 16;
+    /// Nobody has arrived before in this round.
+    pub const FIRST: u32 = NUMBERS + 1;
+    /// Somebody has.
+    pub const LATER: u32 = NUMBERS + 2;
+
+    /// A round by its number: as many have been since the barrier was initialised (or, after two thousand million arrivals, reset).
+    #[must_use]
+    #[inline(always)]
+    pub const fn numbered(number: u32) -> u32 {
+        number % NUMBERS + 1
+    }
 }
 
 /// One arrival, packed into five words.
@@ -34,7 +55,7 @@ impl BarrierRecord {
             (Tag::Barrier as u64) << 60 | f.barrier & LOW48,
             f.site & LOW48,
             (f.process as u64) << 32 | f.tid as u64,
-            f.participants as u64,
+            (f.round as u64) << 32 | f.participants as u64,
         ])
     }
 
@@ -49,6 +70,7 @@ impl BarrierRecord {
             process: (w[3] >> 32) as u32,
             tid: w[3] as u32,
             participants: w[4] as u32,
+            round: (w[4] >> 32) as u32,
         }
     }
 }
@@ -68,6 +90,7 @@ mod tests {
             process: 7,
             tid: u32::MAX,
             participants: 4,
+            round: round::numbered(33),
         };
         let packed = BarrierRecord::pack(&fields);
         assert_eq!(Tag::of(packed.0[1]), Some(Tag::Barrier));

@@ -20,6 +20,14 @@ pub struct Config {
     pub task_state: u32,
     /// Offset of `task_struct::sched_info.run_delay`; 0 where the kernel does not keep it.
     pub task_run_delay: u32,
+    /// Offset of `task_struct::thread_pid`.
+    pub task_thread_pid: u32,
+    /// Offset of `pid::level`.
+    pub pid_level: u32,
+    /// Offset of `pid::numbers`; 0 if it is not known.
+    pub pid_numbers: u32,
+    /// Explicit padding.
+    pub reserved: u32,
     /// Only threads of this name, if [`mode::COMM`]: see [`comm_words`]. As words, since programs read the whole of this,
     /// and each byte would cost them a read and eight bytes of their stack.
     pub comm: [u64; 2],
@@ -51,9 +59,11 @@ pub mod mode {
     pub const CGROUP: u32 = 1 << 6;
     /// Sum up transitions from lock to lock ([`crate::transition`]).
     pub const TRANSITIONS: u32 = 1 << 7;
+    /// Processes that observed ones start are observed, too.
+    pub const FOLLOW_FORKS: u32 = 1 << 8;
 }
 
-const _: () = assert!(size_of::<Config>() == 56);
+const _: () = assert!(size_of::<Config>() == 72);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]
@@ -82,12 +92,52 @@ pub const MAX_HELD: usize = 16;
 /// CPUs, each with a ring buffer of its own.
 pub const MAX_CPUS: u32 = 1_024;
 
+/// Lapses remembered for sections that were cut by them: a power of two.
+pub const LAPSES: usize = 8;
+
 /// What user space changes while the programs run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Control {
-    /// Nothing is observed while 0: set when every probe is in place, cleared before the first is removed.
-    pub active: u64,
+    /// The lease: user space counts this up again and again, and [`Control::ticks`] after they have seen a new value, programs return
+    /// at once. So the target is let be when user space does not get to run any more. 0 before every probe is in place, and before
+    /// the first is removed.
+    pub renewal: u64,
+    /// Ticks of the kernel's clock for which a renewal holds.
+    pub ticks: u64,
+    /// How often it was renewed too late: what a thread was seen to do before is out of date.
+    pub lapses: u64,
+    /// When lapse n began, at n mod [`LAPSES`], ns.
+    pub lapsed_ns: [u64; LAPSES],
+}
+
+impl Control {
+    /// Whether the observation is on, though the lease may be over.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_active(&self) -> bool {
+        self.renewal != 0
+    }
+
+    /// When what a thread remembers from before a lapse ended, ns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn lapsed_after(&self, lapses: u64) -> u64 {
+        self.lapsed_ns[(lapses + 1) as usize & (LAPSES - 1)]
+    }
+}
+
+const _: () = assert!(LAPSES.is_power_of_two());
+const _: () = assert!(size_of::<Control>() == 24 + 8 * LAPSES);
+
+/// The renewal that programs have seen last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Seen {
+    /// [`Control::renewal`].
+    pub renewal: u64,
+    /// When they saw it, in ticks.
+    pub tick: u64,
 }
 
 // SAFETY: repr(C), integers only, no padding: any bytes are a valid value.

@@ -63,8 +63,15 @@ counters! {
     StackKnown => "stack_known", Volume;
     /// User stacks not taken: there were more at once that had never been seen than may be copied.
     StackSkipped => "stack_skipped", Volume;
+    /// Processes that observed ones started while probes were in place in them.
+    Children => "children", Volume;
+    /// Of these, time between the start and the end, or the new image, of those that came to it before their memory was known to
+    /// be free of breakpoints, ns.
+    ChildrenNs => "children_ns", Volume;
     /// Records not made, since they have nothing to do with the locks in the focus: those are only counted.
     Unfocused => "unfocused", Volume;
+    /// Waits not recorded, since others that were stand for them: recording all would cost more than the budget.
+    Thinned => "thinned", Volume;
     /// A record did not fit: ring buffer full.
     RingFull => "ring_full", Lost;
     /// A lock × site pair did not fit: sums map full.
@@ -73,6 +80,8 @@ counters! {
     ThreadsFull => "threads_full", Lost;
     /// A process did not fit: process map full.
     ProcessesFull => "processes_full", Lost;
+    /// A process that an observed one started, and that did not fit: how long it ran on that one's breakpoints is not known.
+    ChildrenFull => "children_full", Lost;
     /// A process beyond those that can be observed fully at one time: of it, only waits are seen.
     SlotsFull => "slots_full", Lost;
     /// A wait in progress could not be listed: waits map full.
@@ -85,8 +94,14 @@ counters! {
     FocusFull => "focus_full", Lost;
     /// Task storage could not be allocated for a thread: its operation was not seen.
     StateFull => "state_full", Lost;
-    /// More locks held at once than are tracked per thread.
+    /// Calls on locks that a signal handler interrupted, and of which the end was not seen: the handler was left by a jump, or more
+    /// are nested than are followed.
+    CallInterrupted => "call_interrupted_without_end", Lost;
+    /// More locks held at once than are told when a thread exits, or when observing pauses.
     HeldFull => "held_full", Lost;
+    /// Sections of which the end was not seen, since the thread then acquired more locks than are tracked per thread: it held more at
+    /// once, or other threads gave some of them back.
+    HeldForgotten => "held_forgotten", Lost;
     /// A stack could not be kept: hash collision, table or ring buffer full, or its memory could not be read.
     StackLost => "stack_lost", Lost;
     /// The lock's memory could not be read when it mattered.
@@ -101,6 +116,8 @@ counters! {
     KernelNested => "kernel_nested_full", Lost;
     /// Waits for kernel locks whose end was not seen.
     KernelUnended => "kernel_wait_without_end", Lost;
+    /// Operations of observed threads while lockbpf did not get to run: programs then return at once.
+    LeaseExpired => "lease_expired", Lost;
     /// Runs of programs that the kernel left out, since one was running on that CPU already (preemptible kernels, mostly): futex calls
     /// and the like, of any process.
     KernelSkipped => "skipped_by_kernel", Lost;
@@ -112,6 +129,8 @@ counters! {
     AcquireWhileHolding => "acquire_while_holding", Impossible;
     /// An unlock of a lock taken before the observation began.
     HeldAtStart => "held_at_start", Edge;
+    /// Sections in signal handlers that interrupted a wait for a lock: summed, but not recorded.
+    InHandler => "in_handler_during_wait", Edge;
     /// Ends of waits for kernel locks whose beginning was not seen: they began before the observation.
     KernelUnbegun => "kernel_wait_without_begin", Edge;
     /// Waits for kernel locks of threads that were not known yet (spin locks), or that were exiting (any).

@@ -80,11 +80,11 @@ pub struct SiteCounts {
     /// From the entry of unlock to the end of the call that woke somebody.
     pub release: Counts,
     /// Holds by their clock's count ([`crate::sums::bucket`]).
-    pub hold_hist: [u32; BUCKETS],
+    pub hold_hist: [u64; BUCKETS],
     /// Waits likewise, those of sections that did not wait left out.
-    pub wait_hist: [u32; BUCKETS],
+    pub wait_hist: [u64; BUCKETS],
     /// Releases that woke somebody likewise.
-    pub release_hist: [u32; BUCKETS],
+    pub release_hist: [u64; BUCKETS],
 }
 
 /// Counts of one thread, or of the threads of one process that have exited. But for `execution`, all are the clock's.
@@ -144,7 +144,7 @@ impl Counts {
 }
 
 const _: () = assert!(size_of::<Counts>() == 8 * (2 + 2 * MAX_EVENTS));
-const _: () = assert!(size_of::<SiteCounts>() == 24 + 3 * size_of::<Counts>() + 3 * 4 * BUCKETS);
+const _: () = assert!(size_of::<SiteCounts>() == 24 + 3 * size_of::<Counts>() + 3 * 8 * BUCKETS);
 const _: () = assert!(size_of::<ThreadCounts>() == 16 + size_of::<Counts>() + 40);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.

@@ -25,6 +25,24 @@ const STEPPED: u64 = 1 << 7;
 /// The bit of an attach cookie that tells a function of musl, whose locks have a layout of their own.
 const MUSL: u64 = 1 << 8;
 
+/// The bit of an attach cookie that tells of which of two sets of a slot's probes it is: while one takes the other's place, both
+/// are there.
+const SET: u64 = 1 << 9;
+
+/// The attach cookie of a probe of set `set`.
+#[must_use]
+#[inline(always)]
+pub const fn of_set(cookie: u64, set: u64) -> u64 {
+    if set & 1 == 0 { cookie } else { cookie | SET }
+}
+
+/// Whether the probe of an attach cookie is of the set that counts.
+#[must_use]
+#[inline(always)]
+pub const fn is_of_set(cookie: u64, set: u64) -> bool {
+    (cookie & SET != 0) == (set & 1 != 0)
+}
+
 /// The attach cookie of a function's probe in a slot's process.
 #[must_use]
 #[inline(always)]
@@ -162,6 +180,8 @@ pub const fn counts(cookie: u64, flags: u64) -> bool {
 pub struct Gate {
     /// Number of this opening, from 1 on; 0 while it is closed. A thread that remembers another one starts anew.
     pub epoch: u64,
+    /// Number of the set of probes that counts, from 1 on; 0 before the first was placed.
+    pub set: u64,
     /// When it was opened, on `CLOCK_BOOTTIME`, ns: tells threads that were there before from later ones.
     pub opened_boottime_ns: u64,
     /// When opening n was closed, at n mod [`CLOSINGS`]; `CLOCK_MONOTONIC`, ns.
@@ -190,7 +210,7 @@ pub struct Account {
     pub stack_ns: u64,
 }
 
-const _: () = assert!(size_of::<Gate>() == 16 + 8 * CLOSINGS);
+const _: () = assert!(size_of::<Gate>() == 24 + 8 * CLOSINGS);
 const _: () = assert!(size_of::<Account>() == 64);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
@@ -213,6 +233,16 @@ mod tests {
             let cookie = with_detail(cookie, condition(4) | goroutine(160));
             assert_eq!((function(cookie), slot(cookie)), (crate::function::BARRIER_WAIT, MAX_SLOTS - 1));
             assert_eq!((goroutine_offset(cookie), goroutine(2_048), goroutine(9)), (160, 0, 0));
+        }
+    }
+
+    #[test]
+    fn sets_are_told_apart() {
+        let cookie = with_detail(cookie(5, true, true, 7), 9);
+        for (set, other) in [(1, 2), (2, 3)] {
+            let of = of_set(cookie, set);
+            assert!(is_of_set(of, set) && !is_of_set(of, other));
+            assert_eq!((function(of), slot(of), detail(of)), (5, 7, 9));
         }
     }
 

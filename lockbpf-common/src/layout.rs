@@ -17,6 +17,13 @@ pub mod mutex_kind {
     pub const PRIO_INHERIT: u32 = 32;
     /// Priority ceiling protocol.
     pub const PRIO_PROTECT: u32 = 64;
+    /// Whether `lock` may fail though the caller does not hold it, or a condition wait return without it.
+    #[must_use]
+    #[inline(always)]
+    pub const fn may_fail(kind: u32) -> bool {
+        kind & NOT_PLAIN != 0 || kind & TYPE_MASK == ERRORCHECK
+    }
+
     /// Shared between processes.
     pub const SHARED: u32 = 128;
     /// Set in lockbpf's own sums for a lock of the kernel's (never by glibc); [`crate::kernel`] tells what else is in them.
@@ -41,6 +48,57 @@ pub const fn word_has_waiters(mutex_kind: u32, word: u32) -> bool {
         word & FUTEX_WAITERS != 0
     } else {
         word & 0x7fff_ffff > 1
+    }
+}
+
+/// Where the fields of glibc's `pthread_mutex_t` are (`struct __pthread_mutex_s`, glibc 2.0 and later), bytes from its lock word.
+pub mod mutex_head {
+    /// How often a recursive mutex is held by its holder.
+    pub const COUNT: u64 = 4;
+    /// The holder's tid.
+    pub const OWNER: u64 = 8;
+    /// Who holds it, and who waits for a condition with it.
+    pub const USERS: u64 = 12;
+    /// [`super::mutex_kind`].
+    pub const KIND: u64 = 16;
+}
+
+/// What may be the head of a glibc mutex.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct MutexHead {
+    /// The lock word.
+    pub word: u32,
+    /// [`mutex_head::COUNT`].
+    pub count: u32,
+    /// [`mutex_head::OWNER`].
+    pub owner: u32,
+    /// [`mutex_head::USERS`].
+    pub users: u32,
+    /// [`mutex_head::KIND`].
+    pub kind: u32,
+}
+
+impl MutexHead {
+    /// Users of a mutex beyond which it is taken for something else; pointers have more in their upper half.
+    const MAX_USERS: u32 = 16_384;
+    /// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
+    const MAX_TID: u32 = 1 << 22;
+
+    /// Whether all around the lock word is as in a mutex that is held by [`Self::owner`]. Of other locks, what stands there is data:
+    /// the capacity of a vector beside a lock has no user after it.
+    #[must_use]
+    #[inline(always)]
+    pub const fn looks_held(&self) -> bool {
+        let recursive = self.kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE;
+        // Bit 256 and above tell whether the hardware may elide it.
+        let in_word = self.kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0;
+        let tid_in_word = self.word & !(FUTEX_WAITERS | FUTEX_OWNER_DIED);
+        self.kind & !(mutex_kind::TYPE_MASK | mutex_kind::NOT_PLAIN | mutex_kind::SHARED | 0x300) == 0
+            && (!in_word || tid_in_word == self.owner)
+            && recursive == (self.count != 0)
+            && self.users.wrapping_sub(1) < Self::MAX_USERS
+            && self.owner.wrapping_sub(1) < Self::MAX_TID
     }
 }
 

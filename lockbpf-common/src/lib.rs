@@ -22,6 +22,7 @@ pub mod process;
 pub mod record;
 pub mod stack_copy;
 pub mod sums;
+pub mod thin;
 pub mod transition;
 pub mod via;
 pub mod waiting;

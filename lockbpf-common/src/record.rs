@@ -4,6 +4,7 @@
 //! Every record begins with its time and a tag, so that a reader can tell them apart and merge them by time.
 
 use crate::kind::{Outcome, Via, flag};
+use crate::thin::Weight;
 
 /// Low 48 bits: addresses and durations (78 hours in ns) are packed into them.
 pub const LOW48: u64 = (1 << 48) - 1;
@@ -191,6 +192,8 @@ pub struct FutexFields {
     pub stack: i32,
     /// [`FutexResult`] as a number.
     pub result: u8,
+    /// For how many it stands.
+    pub weight: Weight,
 }
 
 /// Words copied from the top of the user stack at a futex wait. The return address into the code that called the C
@@ -214,7 +217,10 @@ impl FutexRecord {
     pub const fn pack(f: &FutexFields) -> [u64; 6] {
         [
             f.end_ns,
-            (Tag::Futex as u64) << 60 | (f.result as u64 & 0xfff) << 48 | f.word & LOW48,
+            (Tag::Futex as u64) << 60
+                | (f.result as u64 & 0xf) << 56
+                | (f.weight.packed() as u64) << 48
+                | f.word & LOW48,
             f.wait_ns,
             (f.process as u64) << 32 | f.tid as u64,
             (f.expected as u64) << 32 | f.owner as u64,
@@ -227,7 +233,8 @@ impl FutexRecord {
     pub const fn unpack(w: &[u64; 6]) -> FutexFields {
         FutexFields {
             end_ns: w[0],
-            result: (w[1] >> 48) as u8,
+            result: (w[1] >> 56) as u8 & 0xf,
+            weight: Weight::unpacked((w[1] >> 48) as u8),
             word: w[1] & LOW48,
             wait_ns: w[2],
             process: (w[3] >> 32) as u32,
@@ -264,10 +271,15 @@ pub struct ProcessRecord {
 pub struct ThreadExitRecord {
     /// When it exited, ns.
     pub time_ns: u64,
-    /// [`Tag::ThreadExit`] in the top 4 bits.
+    /// [`Tag::ThreadExit`] in the top 4 bits, and perhaps [`Self::ENDS_PROCESS`].
     pub tag: u64,
     /// What it did.
     pub sums: crate::sums::ThreadSums,
+}
+
+impl ThreadExitRecord {
+    /// In the tag's word: it exited by ending its process.
+    pub const ENDS_PROCESS: u64 = 1;
 }
 
 const _: () = assert!(size_of::<SectionRecord>() == 56);
@@ -315,6 +327,7 @@ mod tests {
             waker: 7,
             stack: -14,
             result: FutexResult::TimedOut as u8,
+            weight: Weight { waits: 12, stacks: 3 },
         };
         let packed = FutexRecord::pack(&fields);
         assert_eq!(Tag::of(packed[1]), Some(Tag::Futex));

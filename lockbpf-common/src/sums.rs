@@ -1,5 +1,8 @@
 //! Sums kept in the kernel, so that an acquisition costs no record: per process, lock and call site, and per thread.
 
+use crate::config::MAX_SUMS;
+use core::ops::Range;
+
 /// Buckets of a log2 histogram: bucket b counts durations in [2^b, 2^(b+1)) ns, 0 ns in bucket 0, the last one open.
 pub const BUCKETS: usize = 36;
 
@@ -20,11 +23,29 @@ pub const fn bucket(ns: u64) -> usize {
     if b >= BUCKETS { BUCKETS - 1 } else { b }
 }
 
+/// Slots for the sums of one lock and site each.
+pub const OWN_SUMS: Range<u32> = 0..MAX_SUMS - 3_072;
+/// Slots for the sums of all locks together, for which there is none of those, by site.
+pub const SITE_SUMS: Range<u32> = OWN_SUMS.end..OWN_SUMS.end + 2_048;
+/// Slots for the sums of all others, by process.
+pub const OTHER_SUMS: Range<u32> = SITE_SUMS.end..MAX_SUMS;
+
+/// Whether several locks are summed in a slot, so that no lock orders the writers. Also of a number that is no slot.
+#[must_use]
+#[inline(always)]
+pub const fn is_shared_slot(slot: u32) -> bool {
+    slot >= OWN_SUMS.end
+}
+
+/// In the place of a lock's address: the sums are those of all locks for which there was no room one by one. The rest of the number is the
+/// site at which they are requested, or 0 for all others of the process.
+pub const OTHER_LOCKS: u64 = 1 << 63;
+
 /// Whose sums: one lock of one process, requested at one call site by one kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(C)]
 pub struct SumKey {
-    /// Address of the lock (condition variable, futex word).
+    /// Address of the lock (condition variable, futex word), or [`OTHER_LOCKS`].
     pub lock: u64,
     /// Return address of the requesting call; 0 where [`crate::kind::Via::Futex`] knows none.
     pub site: u64,
@@ -84,9 +105,9 @@ pub struct Sums {
     /// Stack number of a representative section, or a negative number when none was taken.
     pub stack: i32,
     /// Waits of the contended ones.
-    pub wait_hist: [u32; BUCKETS],
+    pub wait_hist: [u64; BUCKETS],
     /// Holds.
-    pub hold_hist: [u32; BUCKETS],
+    pub hold_hist: [u64; BUCKETS],
 }
 
 impl Sums {
@@ -139,8 +160,10 @@ pub struct ThreadSums {
 }
 
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<Sums>() == 17 * 8 + 8 + 2 * BUCKETS * 4);
+const _: () = assert!(size_of::<Sums>() == 17 * 8 + 8 + 2 * BUCKETS * 8);
 const _: () = assert!(size_of::<ThreadSums>() == 64);
+// At 10⁸ operations a second, no count wraps in a year (3 · 10¹⁵): all of them have 64 bits. The sums of times last for more than five
+// hundred years of waiting and of holding.
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]

@@ -10,6 +10,7 @@ use crate::process::start_boottime;
 use crate::section::{
     End, acquired, attempt, close, contend, contend_held, failed, fits, hold, release_held, settle, sums,
 };
+use crate::signal::jumped_out;
 use crate::spin;
 use crate::thread::{Held, Thread, Wrapper, now, task};
 use crate::unseen;
@@ -71,7 +72,7 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = t.site(lock, return_address(ctx));
     // Functions of musl are watched to their return.
-    let Seen { taken, owner, kind, plain, .. } = see_glibc(lock, via);
+    let Seen { taken, owner, kind, plain, is_full, .. } = see_glibc(lock, via);
     // As late as possible: what this handler takes should not count as holding.
     counts::begins(t);
     let now = now();
@@ -79,14 +80,14 @@ pub fn attempt_lock(ctx: &ProbeContext, t: &mut Thread, via: u32) {
         return;
     }
     let known = if t.depth == 0 { MAX_HELD } else { t.find(lock).unwrap_or(MAX_HELD) };
-    // EDEADLK: it has it itself, and does not just read what it reads already.
+    // EDEADLK, or EAGAIN: it has it itself, and does not just read what it reads already.
     let holds = known < MAX_HELD;
     let refuses = if !holds {
         false
     } else if is_rwlock(via) {
         !is_shared(t.held[known & (MAX_HELD - 1)].via)
     } else {
-        kind & mutex_kind::TYPE_MASK == mutex_kind::ERRORCHECK
+        is_full || kind & mutex_kind::TYPE_MASK == mutex_kind::ERRORCHECK
     };
     if refuses && taken {
         let key = SumKey { lock, site, process: t.process, via };
@@ -139,6 +140,45 @@ pub fn attempt_watched(ctx: &ProbeContext, t: &mut Thread, via: u32, now: u64) -
         }
     }
     true
+}
+
+/// Attempt by a call that may fail, but must not be watched to its return, at `now`: the lock tells how it goes. Returns 0. A function
+/// of its own, so that its instructions burden no other.
+#[inline(never)]
+pub fn attempt_unwatched(ctx: &ProbeContext, t: &mut Thread, via: u32, now: u64) -> u32 {
+    let lock: u64 = ctx.arg(0).unwrap_or(0);
+    let site = t.site(lock, return_address(ctx));
+    if via >= u32::from(Via::RUNTIMES) || !fits(lock, site) {
+        return 0;
+    }
+    let seen = see(lock, via, t.is_musl());
+    let recursive = seen.kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE;
+    let free = !seen.taken || recursive && t.find(lock).is_some();
+    attempt(t, untimed(via), lock, site, now).kind = seen.kind;
+    if is_try(via) && !free {
+        failed(t, Outcome::TryFailed, now);
+    } else if is_try(via) && is_semaphore(via) {
+        unseen::acquired(t, now);
+    } else if is_try(via) || is_spin(via) {
+        acquired(t, now, now);
+    } else if !free {
+        contend(t, seen.owner);
+    }
+    0
+}
+
+/// The call of the same kind without a deadline: it is over when the thread does something else.
+#[inline(always)]
+const fn untimed(via: u32) -> u32 {
+    if via == Via::TimedLock as u32 || via == Via::ClockLock as u32 {
+        Via::Lock as u32
+    } else if via == Via::TimedReadLock as u32 {
+        Via::ReadLock as u32
+    } else if via == Via::TimedWriteLock as u32 {
+        Via::WriteLock as u32
+    } else {
+        via
+    }
 }
 
 /// Whether the thread is inside a call on the same lock or condition variable already: musl's functions call one another.
@@ -224,7 +264,7 @@ pub fn release_other(ctx: &ProbeContext, t: &mut Thread, now: u64, function: u64
 /// is `expected` to.
 #[inline(always)]
 fn given_back(t: &mut Thread, lock: u64, expected: bool) -> Option<usize> {
-    let Some(i) = t.find(lock) else {
+    let Some(i) = t.find(lock).or_else(|| jumped_out(t, lock)) else {
         if expected {
             unexpected_release(t);
         }

@@ -4,14 +4,15 @@
 use crate::atomic::add;
 use crate::maps::{EVENTS, EXITED_COUNTS, SITE_COUNTS, count};
 use crate::reading::{Counting, Reading, between, copy, copy_counts, created, on, own, read, restart};
-use crate::section::{NO_SLOT, slot_of, slot_of_held, tally};
+use crate::section::{slot_of_held, tally};
+use crate::slots::{NO_SLOT, slot_of};
 use crate::thread::{Thread, tid};
 use aya_ebpf::bindings::BPF_NOEXIST;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{Counts, MAX_EVENTS, SiteCounts, ThreadCounts};
 use lockbpf_common::kind::flag;
-use lockbpf_common::sums::SumKey;
+use lockbpf_common::sums::{SumKey, is_shared_slot};
 use lockbpf_common::via::is_shared;
 
 /// Event 0 is the clock: durations are told by it.
@@ -186,11 +187,11 @@ fn end(t: &mut Thread, i: u32) -> u32 {
     let i = i as usize & (MAX_HELD - 1);
     c.released = 0;
     let clock = if between(&mut c.delta, &c.held[i], &c.now) {
-        let shared = is_shared(t.held[i].via);
         let waited = if t.held[i].flags & u32::from(flag::CONTENDED) != 0 { c.waited[i] } else { 0 };
         let clock = c.delta.counts[CLOCK];
         c.released_lock = t.held[i].lock;
         let slot = slot_of_held(t, i);
+        let shared = is_shared(t.held[i].via) || is_shared_slot(slot);
         if let Some(s) = at(slot) {
             c.released = slot.wrapping_add(1);
             plus(&mut s.sections, 1, shared);

@@ -1,6 +1,7 @@
 //! The gates: whether a process's full tier is open, what observing it takes, and what a closing cuts.
 
-use crate::atomic::add;
+use crate::atomic::{add, raise};
+use crate::lease;
 use crate::lock::has_word;
 use crate::maps::{ACCOUNTS, GATES, count};
 use crate::reading;
@@ -15,6 +16,9 @@ use lockbpf_common::sums::SumKey;
 /// Locks held whose cut sections are counted, the innermost ones; more are counted as lost. Each makes the verifier's work
 /// longer.
 const MAX_CUT: usize = 4;
+
+/// Bits of an opening's number below the lapses of the lease.
+const LAPSES_SHIFT: u32 = 32;
 
 /// Changes the account of a slot on this CPU.
 #[inline(always)]
@@ -35,11 +39,11 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
         account.stepped += u64::from(gate::is_stepped(cookie));
     });
     let gate = GATES.get(slot)?;
-    let epoch = gate.epoch;
-    if epoch == 0 {
+    if gate.epoch == 0 || !gate::is_of_set(cookie, gate.set) {
         return None;
     }
     let t = current()?;
+    let epoch = opening(gate, t.lapses);
     if t.epoch != epoch {
         if t.epoch != 0 {
             cut(t, gate);
@@ -66,7 +70,7 @@ pub fn refresh(t: &mut Thread) {
 #[inline(never)]
 fn refresh_known(t: &mut Thread) {
     if let Some(gate) = GATES.get(t.slot)
-        && gate.epoch != t.epoch
+        && opening(gate, t.lapses) != t.epoch
     {
         cut(t, gate);
         t.epoch = 0;
@@ -76,7 +80,13 @@ fn refresh_known(t: &mut Thread) {
 /// Whether what the thread was seen to do still holds.
 #[inline(always)]
 pub fn is_open(t: &Thread) -> bool {
-    GATES.get(t.slot).is_some_and(|gate| gate.epoch == t.epoch)
+    lease::believes(t) && GATES.get(t.slot).is_some_and(|gate| opening(gate, t.lapses) == t.epoch)
+}
+
+/// The number of an opening that a thread remembers: a lapse of the lease ends it as a closing does. 0 while the gate is closed.
+#[inline(always)]
+fn opening(gate: &Gate, lapses: u64) -> u64 {
+    if gate.epoch == 0 { 0 } else { gate.epoch | lapses << LAPSES_SHIFT }
 }
 
 /// Since when the thread's gate is open, on `CLOCK_BOOTTIME`, ns.
@@ -85,11 +95,19 @@ pub fn opened_boottime(t: &Thread) -> u64 {
     GATES.get(t.slot).map_or(0, |gate| gate.opened_boottime_ns)
 }
 
-/// The thread's gate was closed while it held locks: how long its sections lasted will never be known, but that they
+/// The thread's gate was closed, or the lease over, while it held locks: how long its sections lasted will never be known, but that they
 /// were there, and for how long at least, is. A function of its own: it burdens no hot path.
 #[inline(never)]
 fn cut(t: &mut Thread, gate: &Gate) {
-    let closed_ns = gate.closed_ns[t.epoch as usize & (CLOSINGS - 1)];
+    let mut closed_ns = gate.closed_ns[t.epoch as usize & (CLOSINGS - 1)];
+    let lapses = t.epoch >> LAPSES_SHIFT;
+    if lapses != t.lapses {
+        let lapsed_ns = lease::lapsed_after(lapses);
+        // The gate may have been closed before.
+        if gate.epoch as u32 == t.epoch as u32 || lapsed_ns < closed_ns {
+            closed_ns = lapsed_ns;
+        }
+    }
     let waits_for = if t.futex.role == crate::futex::NONE { 0 } else { t.futex.word };
     let depth = t.depth as usize;
     // The lock taken last may be one that it still waits for.
@@ -110,7 +128,10 @@ fn cut(t: &mut Thread, gate: &Gate) {
             if let Some(s) = sums(&key, 0, h.acquire_ns) {
                 // Others may hold the lock by now, so nothing orders the writers.
                 add(&mut s.cut, 1);
-                add(&mut s.cut_ns, closed_ns - h.acquire_ns);
+                let seen_ns = closed_ns - h.acquire_ns;
+                add(&mut s.cut_ns, seen_ns);
+                // It was held that long at least.
+                raise(&mut s.hold_max_ns, seen_ns);
             }
         }
         back += 1;

@@ -13,8 +13,10 @@ use crate::emit::emit_for;
 use crate::focus;
 use crate::futex;
 use crate::gate::refresh;
-use crate::maps::{CONFIG, CONTROL, KERNEL, SUMS, count};
-use crate::section::{NO_SLOT, add_time, is_settled, known_slot, mark_outer, slot_of};
+use crate::lease;
+use crate::maps::{CONFIG, KERNEL, SUMS, count};
+use crate::section::{add_time, is_settled, mark_outer};
+use crate::slots::{NO_SLOT, known_slot, slot_of};
 use crate::stack::kernel_stack;
 use crate::thread::{Thread, current, existing, now, task, tid};
 use aya_ebpf::EbpfContext;
@@ -117,7 +119,7 @@ pub fn contention_begin(ctx: RawTracePointContext) -> i32 {
 pub fn contention_end(ctx: RawTracePointContext) -> i32 {
     let lock: u64 = ctx.arg(0);
     let failed: u64 = ctx.arg(1);
-    if CONTROL.get(0).is_some_and(|control| control.active != 0) {
+    if lease::is_on() {
         end(lock, failed as u32 != 0);
     }
     0
@@ -137,7 +139,7 @@ fn begin(ctx: &RawTracePointContext, lock: u64, flags: u32) {
     } else {
         let Some(t) = current() else {
             // An exiting thread still waits for its memory's lock. Here a new one has just been admitted.
-            if CONTROL.get(0).is_some_and(|control| control.active != 0) {
+            if lease::is_on() {
                 count_between(existing(task()));
             }
             return;
@@ -191,11 +193,12 @@ fn begin(ctx: &RawTracePointContext, lock: u64, flags: u32) {
 /// The current thread's state, if it is observed and known already.
 #[inline(always)]
 fn known(task: *mut aya_ebpf::bindings::task_struct) -> Option<&'static mut Thread> {
-    if CONTROL.get(0).is_none_or(|control| control.active == 0) {
+    if !lease::is_on() {
         return None;
     }
     match existing(task) {
-        Some(t) if t.observed() => Some(t),
+        // Here nothing is forgotten either.
+        Some(t) if t.observed() => lease::believes(t).then_some(t),
         Some(t) => {
             count_between(Some(t));
             None
@@ -228,7 +231,7 @@ fn in_told_wait(t: &Thread) -> bool {
 #[inline(always)]
 fn end(lock: u64, failed: bool) {
     let Some(t) = existing(task()) else { return };
-    if !t.observed() {
+    if !t.observed() || !lease::believes(t) {
         return;
     }
     let i = t.kernel.find(lock);

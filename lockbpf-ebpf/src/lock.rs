@@ -2,24 +2,16 @@
 //! futex words.
 
 use crate::maps::count;
+use crate::thread::own_tid;
 use aya_ebpf::helpers::bpf_probe_read_user;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::layout::{FUTEX_OWNER_DIED, FUTEX_WAITERS, musl, mutex_kind, rwlock, word_has_waiters};
+use lockbpf_common::layout::{
+    FUTEX_OWNER_DIED, FUTEX_WAITERS, MutexHead, musl, mutex_head, mutex_kind, rwlock, word_has_waiters,
+};
 use lockbpf_common::via::{Via, is_rwlock, is_semaphore, is_shared, is_spin};
 
-/// Bytes from a mutex to its owner's tid.
-const MUTEX_OWNER: u64 = 8;
-
-/// The head of glibc's `pthread_mutex_t` on 64-bit machines (glibc 2.36 `struct_mutex.h`).
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Mutex {
-    word: u32,
-    count: u32,
-    owner: u32,
-    users: u32,
-    kind: u32,
-}
+/// Of a lock word that carries the owner's tid: that.
+const OWNER: u32 = 0x3fff_ffff;
 
 /// The head of glibc's `pthread_rwlock_t` on 64-bit machines (glibc 2.36 `struct_rwlock.h`).
 #[derive(Clone, Copy)]
@@ -46,13 +38,15 @@ pub struct Seen {
     pub plain: bool,
     /// Whether somebody (perhaps) waits for it.
     pub has_waiters: bool,
+    /// Whether its holder may not lock it once more, though it is recursive: it has done so as often as can be counted.
+    pub is_full: bool,
 }
 
 impl Seen {
     /// It is taken, and no more is known.
     pub const TAKEN: Self = Self { taken: true, ..Self::NOTHING };
     /// Nothing is known.
-    const NOTHING: Self = Self { taken: false, owner: 0, kind: 0, plain: true, has_waiters: false };
+    const NOTHING: Self = Self { taken: false, owner: 0, kind: 0, plain: true, has_waiters: false, is_full: false };
 }
 
 /// What the lock says that is, or was, asked for by `via`, in a process whose C library is musl or glibc.
@@ -127,20 +121,21 @@ fn see_musl(lock: u64, via: u32) -> Seen {
         kind,
         plain: kind & mutex_kind::NOT_PLAIN == 0,
         has_waiters: waiters != 0 || word & FUTEX_WAITERS != 0,
+        is_full: false,
     }
 }
 
 #[inline(always)]
 pub fn see_mutex(lock: u64) -> Seen {
-    let Some(m) = read::<Mutex>(lock) else { return Seen::NOTHING };
-    let in_word = m.kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0;
+    let Some(m) = read::<MutexHead>(lock) else { return Seen::NOTHING };
     Seen {
         // A robust mutex whose holder died still has that holder's word, but is to be had.
         taken: m.word != 0 && !(m.kind & mutex_kind::ROBUST != 0 && m.word & FUTEX_OWNER_DIED != 0),
-        owner: if in_word { m.word & 0x3fff_ffff } else { m.owner },
+        owner: owner_of(&m),
         kind: m.kind,
         plain: m.kind & mutex_kind::NOT_PLAIN == 0,
         has_waiters: word_has_waiters(m.kind, m.word),
+        is_full: m.kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE && m.count == u32::MAX,
     }
 }
 
@@ -154,6 +149,7 @@ fn see_rwlock(lock: u64, shared: bool) -> Seen {
         kind: if shared { mutex_kind::RECURSIVE } else { 0 },
         plain: true,
         has_waiters: rwlock::has_waiters(l.readers, l.writers, shared),
+        is_full: false,
     }
 }
 
@@ -183,16 +179,50 @@ const fn is_mutex(via: u32) -> bool {
     via <= Via::CondReacquire as u32
 }
 
-/// The holder's tid, in its own pid namespace, of a lock that a thread is about to sleep for; 0 if it is not said.
+/// The holder's tid, in its own pid namespace, of a lock that a thread is about to sleep for; 0 if it is not said. Only mutexes and
+/// read-write locks of the C library say it: where glibc keeps it, other locks have what they guard.
 #[inline(always)]
 pub fn owner(lock: u64, via: u32, musl: bool) -> u32 {
+    if !is_mutex(via) && (!is_rwlock(via) || via >= Via::RUNTIMES as u32) {
+        return 0;
+    }
     if musl {
         return see_musl(lock, via).owner;
     }
-    if is_semaphore(via) {
-        return 0;
-    }
-    let offset = if is_rwlock(via) { rwlock::WRITER } else { MUTEX_OWNER };
+    let offset = if is_rwlock(via) { rwlock::WRITER } else { mutex_head::OWNER };
     // SAFETY: a faulting address is an error from the helper, not a fault.
     unsafe { bpf_probe_read_user((lock + offset) as *const u32) }.unwrap_or(0)
+}
+
+/// Whether a mutex that the current thread tried to lock by `via` says that it is not that thread's: not 0 if so. 0 also if it cannot
+/// be read, or if it is not known by which number it would name the thread. Global, so that the verifier follows it once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn is_others(lock: u64, via: u32, musl: u32) -> u32 {
+    let own = own_tid();
+    let owner = if musl != 0 {
+        // SAFETY: a faulting address is an error from the helper, not a fault.
+        unsafe { bpf_probe_read_user(lock as *const [u32; 2]) }.map(|[first, word]| musl::owner(first, word))
+    } else {
+        // SAFETY: as above.
+        unsafe { bpf_probe_read_user(lock as *const MutexHead) }.map(|m| owner_of(&m))
+    };
+    u32::from(is_mutex(via) && own != 0 && owner.is_ok_and(|owner| owner != own))
+}
+
+/// Who holds a mutex of glibc, as far as it says.
+#[inline(always)]
+fn owner_of(m: &MutexHead) -> u32 {
+    if m.kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0 { m.word & OWNER } else { m.owner }
+}
+
+/// The holder's tid, in its own pid namespace, by a futex word of which no lock call tells what it is; 0 unless all around it is as
+/// glibc has it in a mutex that is held and waited for.
+#[inline(always)]
+pub fn owner_by_word(word: u64) -> u32 {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    match unsafe { bpf_probe_read_user(word as *const MutexHead) } {
+        Ok(head) if head.looks_held() && word_has_waiters(head.kind, head.word) => head.owner,
+        _ => 0,
+    }
 }

@@ -22,6 +22,7 @@ mod gate;
 mod gil;
 mod go;
 mod kernel;
+mod lease;
 mod library;
 mod lock;
 mod maps;
@@ -35,10 +36,13 @@ mod reading;
 mod registers;
 mod sched;
 mod section;
+mod signal;
+mod slots;
 mod spin;
 mod stack;
 mod thread;
 mod transitions;
+mod unended;
 mod unseen;
 
 #[cfg(not(test))]

@@ -3,6 +3,7 @@
 use crate::atomic::fetch_add;
 use crate::library::Call;
 use crate::reading::Counting;
+use crate::signal::Suspensions;
 use crate::thread::Thread;
 use aya_ebpf::Global;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
@@ -14,7 +15,7 @@ use core::marker::PhantomData;
 use lockbpf_common::access::{MAX_LOCKS, Sampler};
 use lockbpf_common::config::{
     Config, Control, MAX_CALLS, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS,
-    MAX_WAITS, STACK_DEPTH,
+    MAX_WAITS, STACK_DEPTH, Seen,
 };
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{Events, SiteCounts, ThreadCounts};
@@ -23,7 +24,7 @@ use lockbpf_common::gate::{Account, Gate, MAX_SLOTS};
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::library::{CallKey, CallSums};
 use lockbpf_common::order::{OrderKey, OrderSums};
-use lockbpf_common::process::{ProcessEntry, SERIALS as SERIES};
+use lockbpf_common::process::{Child, MAX_CHILDREN, ProcessEntry, SERIALS as SERIES};
 use lockbpf_common::stack_copy::{KnownKey, KnownStack, MAX_KNOWN, StackCopy};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::transition::{MAX_TRANSITIONS, TransitionKey, TransitionSums};
@@ -40,12 +41,20 @@ pub static CONFIG: Global<Config> = Global::new(Config {
     task_start_boottime: 0,
     task_state: 0,
     task_run_delay: 0,
+    task_thread_pid: 0,
+    pid_level: 0,
+    pid_numbers: 0,
+    reserved: 0,
     comm: [0; 2],
 });
 
 /// Offset of `task_struct::tgid`, for the one program that reads another task's: set by user space before loading.
 #[unsafe(no_mangle)]
 pub static TASK_TGID: Global<u32> = Global::new(0);
+
+/// Offset of `task_struct::mm`, for the same program.
+#[unsafe(no_mangle)]
+pub static TASK_MM: Global<u32> = Global::new(0);
 
 /// The events that are counted in sections; if none are, the verifier leaves out all that has to do with them. Set by user space
 /// before loading.
@@ -55,6 +64,10 @@ pub static EVENTS: Global<Events> = Global::new(Events::new(0, 0));
 /// Changed by user space while running: one entry.
 #[btf_map]
 pub static CONTROL: Array<Control, 1> = Array::new();
+
+/// What programs have seen of the lease, which they alone write.
+#[btf_map]
+pub static LEASE: Array<Seen, 1> = Array::new();
 
 /// What is in the focus: one entry, changed by user space while running.
 #[btf_map]
@@ -72,6 +85,10 @@ pub static GATES: Array<Gate, { MAX_SLOTS as usize }> = Array::new();
 #[btf_map]
 pub static ACCOUNTS: PerCpuArray<Account, { MAX_SLOTS as usize }> = PerCpuArray::new();
 
+/// How much of the waits of each slot's processes is recorded ([`lockbpf_common::thin`]): its level, written by user space.
+#[btf_map]
+pub static THINNING: Array<u32, { MAX_SLOTS as usize }> = Array::new();
+
 /// Losses and volumes: one slot per cause.
 #[btf_map]
 pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT as usize }> = PerCpuArray::new();
@@ -79,6 +96,14 @@ pub static COUNTERS: PerCpuArray<u64, { Counter::COUNT as usize }> = PerCpuArray
 /// Processes to observe, by pid, with their slots. As many as a command line can reasonably name.
 #[btf_map]
 pub static TARGETS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
+
+/// Processes that observed ones have started, by pid, until their memory is free of breakpoints.
+#[btf_map]
+pub static CHILDREN: HashMap<u32, Child, MAX_CHILDREN> = HashMap::new();
+
+/// Processes whose image was replaced by another thread than the first, by pid, and when: until user space has noticed.
+#[btf_map]
+pub static REPLACED: HashMap<u32, u64, { MAX_TARGETS as usize }> = HashMap::new();
 
 /// The mutex of each process's interpreter lock (CPython), by pid, found by user space. As many as processes can be observed; only
 /// what is used takes memory.
@@ -93,7 +118,7 @@ pub static TIDS: HashMap<u32, u32, { MAX_TARGETS as usize }> = HashMap::new();
 #[btf_map]
 pub static CGROUP: CgroupArray<1> = CgroupArray::new();
 
-/// Sums by slot: a thread remembers the slots it used last, so that the hot path needs no hash. 13 MB.
+/// Sums by slot: a thread remembers the slots it used last, so that the hot path needs no hash. 24 MB.
 #[btf_map]
 pub static SUMS: Array<Sums, { MAX_SUMS as usize }> = Array::new();
 
@@ -185,6 +210,10 @@ pub static ACCESS_LOCKS: HashMap<u64, u32, { MAX_LOCKS }, { BPF_F_NO_PREALLOC as
 #[btf_map]
 pub static STATE: TaskStorage<Thread> = TaskStorage::new();
 
+/// Calls that signal handlers interrupted: only of threads of which that was seen. Freed by the kernel with the thread.
+#[btf_map]
+pub static SUSPENDED: TaskStorage<Suspensions> = TaskStorage::new();
+
 /// The clock by CPU, put in by user space, as are the other events below: one map each, since aya makes such maps of one entry for
 /// each CPU.
 #[btf_map]
@@ -210,7 +239,7 @@ pub static WITNESS: PerfEvents = PerfEvents::new();
 #[btf_map]
 pub static THREAD_COUNTING: TaskStorage<Counting> = TaskStorage::new();
 
-/// Counts by the slots of [`SUMS`]: 23 MB, but of one entry unless events are counted.
+/// Counts by the slots of [`SUMS`]: 43 MB, but of one entry unless events are counted.
 #[btf_map]
 pub static SITE_COUNTS: Array<SiteCounts, { MAX_SUMS as usize }> = Array::new();
 
@@ -322,12 +351,25 @@ pub fn next(series: u32) -> u64 {
     SERIALS.get_ptr_mut(series).map_or(0, |n| fetch_add(unsafe { &mut *n }, 1))
 }
 
+/// How many numbers of a series have been given.
+#[inline(always)]
+pub fn given(series: u32) -> u64 {
+    // SAFETY: as above; that it may be more by now is of no matter.
+    SERIALS.get_ptr(series).map_or(0, |n| unsafe { *n })
+}
+
 /// Adds one to a counter of this CPU.
 #[inline(always)]
 pub fn count(counter: Counter) {
+    count_more(counter, 1);
+}
+
+/// Adds to a counter of this CPU.
+#[inline(always)]
+pub fn count_more(counter: Counter, n: u64) {
     if let Some(slot) = COUNTERS.get_ptr_mut(counter as u32) {
         // SAFETY: the kernel returned a valid slot of this CPU; programs of one CPU do not preempt one another in a way
         // that matters for a statistic.
-        unsafe { *slot += 1 };
+        unsafe { *slot += n };
     }
 }

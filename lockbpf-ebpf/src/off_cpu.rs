@@ -9,6 +9,7 @@ use crate::emit::emit_for;
 use crate::focus::holds_any;
 use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
+use crate::lease;
 use crate::lock::has_word;
 use crate::maps::{CONFIG, STATE, count};
 use crate::reading;
@@ -58,7 +59,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(t) = state(ctx.arg(1)) {
         // SAFETY: the storage of a live task.
         let t = unsafe { &mut *t };
-        if t.epoch != 0 {
+        if t.epoch != 0 && lease::is_on() {
             charge(t.slot, |account| account.switches += 1);
             reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
             if t.depth > 0 {

@@ -6,7 +6,7 @@
 
 use crate::atomic::add;
 use crate::calls::return_address;
-use crate::futex::INTERRUPTED;
+use crate::futex::{INTERRUPTED, NONE};
 use crate::lock::see;
 use crate::section::{add_time, attempt, contend, failed, fits, sums};
 use crate::thread::{Thread, now};
@@ -31,6 +31,8 @@ pub fn wait(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     }
     let seen = see(lock, via, t.is_musl());
     attempt(t, via, lock, site, now());
+    // What interrupted a call before is none of this one's.
+    t.futex.role = NONE;
     if seen.taken {
         contend(t, 0);
     }

@@ -2,7 +2,9 @@
 //! (kernel 6.13), or a pair of programs on older kernels. The cookie tells which function it is.
 
 use crate::barrier;
-use crate::calls::{attempt_lock, attempt_returned, attempt_watched, is_inside, release, release_other, wrapped};
+use crate::calls::{
+    attempt_lock, attempt_returned, attempt_unwatched, attempt_watched, is_inside, release, release_other, wrapped,
+};
 use crate::cond;
 use crate::context::{cookie_of, instruction_pointer};
 use crate::gate::pass;
@@ -11,6 +13,7 @@ use crate::off_cpu::record_absence;
 use crate::once;
 use crate::permit;
 use crate::section::settle;
+use crate::signal::is_above_interrupted;
 #[cfg(bpf_target_arch = "x86_64")]
 use crate::spin;
 use crate::thread::{Thread, now};
@@ -97,7 +100,15 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         return DECLINE;
     }
     settle(t);
-    u32::from(!watch(&ctx, t, gate::function(cookie), now))
+    let function = gate::function(cookie);
+    if is_above_interrupted(t) {
+        match function {
+            COND_WAIT | BARRIER_WAIT => watch(&ctx, t, function, now),
+            via => attempt_unwatched(&ctx, t, via as u32, now) != 0,
+        };
+        return DECLINE;
+    }
+    u32::from(!watch(&ctx, t, function, now))
 }
 
 /// Entry of the functions that are watched to their return, without sessions.

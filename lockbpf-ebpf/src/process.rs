@@ -1,10 +1,10 @@
 //! Process numbers: (pid, start time), and a new one after exec.
 
 use crate::emit::emit_and_wake;
-use crate::maps::{CONFIG, PROCESSES, TASK_TGID, count, next};
+use crate::maps::{CONFIG, PROCESSES, TASK_MM, TASK_TGID, count, next};
 use crate::thread::now;
 use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
-use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use lockbpf_common::record::{ProcessRecord, Tag};
@@ -43,12 +43,28 @@ pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
     process as u32
 }
 
+/// Whether the current process has a number.
+#[inline(always)]
+pub fn is_known() -> bool {
+    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: only the key's presence matters.
+    unsafe { PROCESSES.get(pid) }.is_some()
+}
+
 /// A task's process id; 0 if it cannot be read.
 #[inline(always)]
 pub fn pid_of(task: *mut task_struct) -> u32 {
     let task = task.cast::<u8>().cast_const();
     // SAFETY: a faulting address is an error from the helper, not a fault; the offset comes from the running kernel's BTF.
     unsafe { bpf_probe_read_kernel(task.add(TASK_TGID.load() as usize).cast::<u32>()) }.unwrap_or(0)
+}
+
+/// A task's memory, as a number; 0 if it has none, or it cannot be read.
+#[inline(always)]
+pub fn memory_of(task: *mut task_struct) -> u64 {
+    let task = task.cast::<u8>().cast_const();
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_kernel(task.add(TASK_MM.load() as usize).cast::<u64>()) }.unwrap_or(0)
 }
 
 /// Forgets a process, so that its next operation registers it anew: its image was replaced.

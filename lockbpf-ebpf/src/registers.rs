@@ -28,6 +28,23 @@ pub const ARGUMENTS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs,
 pub const ARGUMENTS: [usize; 3] =
     [offset_of!(pt_regs, regs), offset_of!(pt_regs, regs) + 8, offset_of!(pt_regs, regs) + 16];
 
+/// Offset of the number of the system call that the thread is in.
+#[cfg(bpf_target_arch = "x86_64")]
+const SYSTEM_CALL: usize = offset_of!(pt_regs, orig_rax);
+#[cfg(bpf_target_arch = "aarch64")]
+const SYSTEM_CALL: usize = offset_of!(pt_regs, regs) + 8 * 8;
+/// `exit_group`.
+#[cfg(bpf_target_arch = "x86_64")]
+const NR_EXIT_GROUP: u64 = 231;
+#[cfg(bpf_target_arch = "aarch64")]
+const NR_EXIT_GROUP: u64 = 94;
+
+/// Whether the current thread, which exits, has called `exit_group`. The other threads of its process are killed, in whatever they are.
+#[inline(always)]
+pub fn ends_process() -> bool {
+    user_register(SYSTEM_CALL) == NR_EXIT_GROUP
+}
+
 /// The current thread's user registers, as they were at its entry into the kernel; in a uprobe, as they are at the probe.
 #[inline(always)]
 pub fn user_registers() -> *const pt_regs {

@@ -4,69 +4,24 @@ use crate::atomic::{add, raise};
 use crate::counts;
 use crate::emit::emit_for;
 use crate::focus;
-use crate::lock::{has_word, see_glibc};
-use crate::maps::{CONFIG, SUM_SLOTS, SUMS, count, next};
+use crate::lock::{has_word, is_others, see_glibc};
+use crate::maps::{CONFIG, SUMS, count};
 use crate::orders::nested;
 use crate::permit;
+use crate::slots::{NO_SLOT, slot_of};
 use crate::stack::{take_stack, user_stack};
 use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
 use crate::transitions;
+use crate::unended;
 use aya_ebpf::EbpfContext;
-use aya_ebpf::bindings::BPF_NOEXIST;
 use core::ffi::c_void;
 use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
-use lockbpf_common::process::SERIAL_SUMS;
+use lockbpf_common::layout::mutex_kind::may_fail;
 use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
-use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket};
+use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket, is_shared_slot};
 use lockbpf_common::via::{is_semaphore, is_shared};
-
-/// No slot was left.
-pub const NO_SLOT: u32 = u32::MAX;
-
-/// The slot of a key's sums, taken if it has none yet; a full map is counted.
-#[inline(always)]
-pub fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
-    take_slot(key.lock, key.site, u64::from(key.process) << 32 | u64::from(key.via), kind, now)
-}
-
-/// A function of its own, so that the key is not on the stack of the rest. Global.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn take_slot(lock: u64, site: u64, process_and_via: u64, kind: u32, now: u64) -> u32 {
-    let key = SumKey { lock, site, process: (process_and_via >> 32) as u32, via: process_and_via as u32 };
-    let slot = known_slot(&key);
-    if slot != NO_SLOT {
-        return slot;
-    }
-    // Beyond the last slot there is none, however far the series has gone.
-    let slot = next(SERIAL_SUMS).min(u64::from(NO_SLOT)) as u32;
-    if let Some(sums) = SUMS.get_ptr_mut(slot) {
-        // SAFETY: nobody else knows this slot yet. Fresh ones are zeroed.
-        unsafe {
-            (*sums).first_ns = now;
-            (*sums).kind = kind;
-            (*sums).stack = -1;
-        }
-        if SUM_SLOTS.insert(&key, slot, u64::from(BPF_NOEXIST)).is_ok() {
-            return slot;
-        }
-    }
-    // Another thread may have been faster; this one's slot then stays empty.
-    let slot = known_slot(&key);
-    if slot == NO_SLOT {
-        count(Counter::SumsFull);
-    }
-    slot
-}
-
-/// The slot of a key's sums, if it has one.
-#[inline(always)]
-pub fn known_slot(key: &SumKey) -> u32 {
-    // SAFETY: entries are neither changed nor removed while the programs run.
-    SUM_SLOTS.get_ptr(key).map_or(NO_SLOT, |slot| unsafe { *slot })
-}
 
 /// The sums of a key, made if missing; a full map is counted.
 #[inline(always)]
@@ -75,27 +30,27 @@ pub fn sums(key: &SumKey, kind: u32, now: u64) -> Option<&'static mut Sums> {
 }
 
 #[inline(always)]
-fn at(slot: u32) -> Option<&'static mut Sums> {
+pub fn at(slot: u32) -> Option<&'static mut Sums> {
     // SAFETY: the kernel returned a valid entry. Writers of plain fields are ordered by the observed lock; the others use
     // `add`.
     SUMS.get_ptr_mut(slot).map(|p| unsafe { &mut *p })
 }
 
-/// The same for a section that ends, by the thread's memory of what it used last.
+/// The slot for a section that ends, by the thread's memory of what it used last.
 #[inline(always)]
-fn sums_of(t: &mut Thread, i: usize) -> Option<&'static mut Sums> {
+fn slot_of_ending(t: &mut Thread, i: usize) -> u32 {
     let h = &t.held[i & (MAX_HELD - 1)];
     let (lock, site, via) = (h.lock, h.site, h.via);
     let place = place(lock, site);
     let recent = &t.recent[place];
     if recent.lock == lock && recent.site == site && recent.via == via {
-        return at(recent.slot);
+        return recent.slot;
     }
     let slot = slot_of(&SumKey { lock, site, process: t.process, via }, h.kind, h.acquire_ns);
     if slot != NO_SLOT {
         t.recent[place] = Recent { lock, site, via, slot };
     }
-    at(slot)
+    slot
 }
 
 /// The slot of the sums of held lock `i`.
@@ -112,14 +67,14 @@ pub fn slot_of_held(t: &Thread, i: usize) -> u32 {
 
 /// Where a thread remembers the slot of a lock and a site.
 #[inline(always)]
-fn place(lock: u64, site: u64) -> usize {
+pub fn place(lock: u64, site: u64) -> usize {
     // The upper bits of a product depend on all bits of its factors.
     ((lock ^ site).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize & (RECENT - 1)
 }
 
 /// Counts a duration in a histogram, into which others may count at the same time.
 #[inline(always)]
-pub fn tally(histogram: &mut [u32; BUCKETS], ns: u64) {
+pub fn tally(histogram: &mut [u64; BUCKETS], ns: u64) {
     let b = bucket(ns);
     if b < BUCKETS {
         add(&mut histogram[b], 1);
@@ -200,7 +155,13 @@ fn settle_pending(t: &mut Thread) -> u32 {
             let attempt_ns = if via == Via::CondReacquire as u32 { p.woken_ns.max(p.attempt_ns) } else { p.attempt_ns };
             // The last time a sleep for the lock ended; without one it was had at once.
             let acquire_ns = p.acquire_ns.max(attempt_ns);
-            acquired(t, attempt_ns, acquire_ns);
+            if p.timed_out != 0 && via != Via::CondReacquire as u32 {
+                refused(t, Outcome::TimedOut, acquire_ns);
+            } else if may_fail(p.kind) && is_others(p.lock, via, u32::from(t.is_musl())) != 0 {
+                refused(t, Outcome::Failed, acquire_ns);
+            } else {
+                acquired(t, attempt_ns, acquire_ns);
+            }
         }
         via if via == Via::Barrier as u32 => t.pending.via = 0,
         via if via >= u32::from(Via::RUNTIMES) && t.slow.via == 0 => {
@@ -212,6 +173,14 @@ fn settle_pending(t: &mut Thread) -> u32 {
             t.pending.via = 0;
         }
     }
+    0
+}
+
+/// The attempt in progress, by a call that is not watched to its return, failed by `now`. Returns 0. A function of its own, so that its
+/// stack burdens no other.
+#[inline(never)]
+fn refused(t: &mut Thread, outcome: Outcome, now: u64) -> u32 {
+    failed(t, outcome, now);
     0
 }
 
@@ -303,14 +272,14 @@ pub fn hold(t: &mut Thread, held: Held, known: usize) -> Option<usize> {
         } else {
             // Its release was not seen; the new section is the one that counts.
             count(Counter::AcquireWhileHolding);
-            *outer = held;
+            unended::end(t, known as u32);
+            t.held[known & (MAX_HELD - 1)] = held;
         }
         return None;
     }
     if t.depth as usize >= MAX_HELD {
-        t.overflow += 1;
-        count(Counter::HeldFull);
-        return None;
+        // Most likely another thread has given that back.
+        unended::forget_oldest(t);
     }
     if t.depth == 0 {
         t.union_start_ns = held.acquire_ns;
@@ -351,7 +320,10 @@ pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64)
     let hold_ns = now.saturating_sub(h.acquire_ns);
     counts::ends(t, i);
     let inner_hits = inner_hits(t, i);
-    if let Some(s) = sums_of(t, i) {
+    let slot = slot_of_ending(t, i);
+    if is_shared_slot(slot) {
+        hold_together(slot, hold_ns, inner_hits);
+    } else if let Some(s) = at(slot) {
         add_hold(s, hold_ns, inner_hits, false);
     }
     leave(t, i, hold_ns, 0, now);
@@ -383,6 +355,16 @@ fn inner_hits(t: &Thread, i: usize) -> u64 {
     u64::from(t.hits.wrapping_sub(t.held[i & (MAX_HELD - 1)].hits).saturating_sub(1))
 }
 
+/// Sums a section's hold where several locks are summed together, which do not order their writers. Returns 0. A function of its own,
+/// so that its instructions burden no hot path.
+#[inline(never)]
+fn hold_together(slot: u32, hold_ns: u64, inner_hits: u64) -> u32 {
+    if let Some(s) = at(slot) {
+        add_hold(s, hold_ns, inner_hits, true);
+    }
+    0
+}
+
 /// Sums a section's hold; with `shared`, others may do so at the same time.
 #[inline(always)]
 fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64, shared: bool) {
@@ -393,7 +375,7 @@ fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64, shared: bool) {
 
 /// Adds a duration to a sum, the longest one and a histogram; with `shared`, others may do so at the same time.
 #[inline(always)]
-pub fn add_time(sum: &mut u64, longest: &mut u64, histogram: &mut [u32; BUCKETS], ns: u64, shared: bool) {
+pub fn add_time(sum: &mut u64, longest: &mut u64, histogram: &mut [u64; BUCKETS], ns: u64, shared: bool) {
     plus(sum, ns, shared);
     if ns > *longest {
         if shared {
@@ -475,8 +457,9 @@ fn sum_up(t: &mut Thread, i: u32, hold_ns: u64) -> u32 {
     let i = i as usize & (MAX_HELD - 1);
     let inner_hits = inner_hits(t, i);
     let Held { via, wait_ns, flags, .. } = t.held[i];
-    let shared = is_shared(via);
-    if let Some(s) = sums_of(t, i) {
+    let slot = slot_of_ending(t, i);
+    let shared = is_shared(via) || is_shared_slot(slot);
+    if let Some(s) = at(slot) {
         add_hold(s, hold_ns, inner_hits, shared);
         if flags & u32::from(flag::CONTENDED) != 0 {
             plus(&mut s.contended, 1, shared);
@@ -496,7 +479,7 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
         return 0;
     }
     let (process, slot) = (t.process, t.slot);
-    if let Some(s) = sums_of(t, i)
+    if let Some(s) = at(slot_of_ending(t, i))
         && s.stack < 0
     {
         // Once per key: others wait while this is done.
@@ -538,6 +521,11 @@ pub struct Ended {
 /// A function of its own, so that its stack and instructions burden no hot path.
 #[inline(never)]
 pub fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
+    if t.wait_handler != 0 {
+        // A thread waits for one lock at a time, also where a handler interrupts it.
+        count(Counter::InHandler);
+        return 0;
+    }
     let record = SectionRecord::pack(&SectionFields {
         end_ns: ended.end_ns,
         wait_ns: ended.wait_ns,

@@ -1,6 +1,7 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
 use crate::kernel::KernelWaits;
+use crate::lease;
 use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_COUNTS, THREAD_SUMS, TIDS, count, next};
 use crate::off_cpu::Absence;
 use crate::once::Begun;
@@ -8,13 +9,17 @@ use crate::process;
 use crate::transitions::Way;
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_tail_call, bpf_task_storage_get};
-use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
-use lockbpf_common::config::{MAX_HELD, comm_words, mode};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use lockbpf_common::config::{Config, MAX_HELD, comm_words, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::ThreadCounts;
 use lockbpf_common::process::SERIAL_SLOT;
 use lockbpf_common::sums::ThreadSums;
 
+/// Size of the kernel's `struct upid`, which begins with the number.
+const UPID_SIZE: usize = 16;
+/// Pid namespaces are not nested deeper (32).
+const MAX_LEVEL: u32 = 63;
 /// Not decided yet (fresh storage, or after exec or a change of name).
 const UNDECIDED: u32 = 0;
 /// Observed.
@@ -41,10 +46,20 @@ pub struct Thread {
     pub slot: u32,
     /// The opening of its gate to which all below but the futex call belongs; 0 for none.
     pub epoch: u64,
+    /// Lapses of the lease ([`crate::lease`]) before what it was seen to do.
+    pub lapses: u64,
     /// Probe hits so far, modulo 2^32.
     pub hits: u32,
     /// Whether the C library of its probes is musl: 0 or 1.
     musl: u32,
+    /// Signal handlers that it is in, from the first one on that interrupted a call on locks.
+    pub handlers: u32,
+    /// Calls that these interrupted ([`crate::signal`]).
+    pub suspended: u32,
+    /// The number of the first of these handlers that interrupted a wait for a lock; 0 if none did.
+    pub wait_handler: u32,
+    /// Explicit padding.
+    reserved: u32,
     /// When the first of the held locks was acquired.
     pub union_start_ns: u64,
     /// When the section ended that was in the first vacant place of `held`, if nobody knows yet whether somebody waits for
@@ -207,6 +222,25 @@ pub fn tid() -> u32 {
     bpf_get_current_pid_tgid() as u32
 }
 
+/// The current thread's id in its own pid namespace; 0 if that cannot be found.
+#[inline(always)]
+pub fn own_tid() -> u32 {
+    let Config { task_thread_pid, pid_level, pid_numbers, .. } = CONFIG.load();
+    if pid_numbers == 0 {
+        return 0;
+    }
+    // SAFETY: faulting addresses are errors from the helper, not faults; the offsets come from the running kernel's BTF.
+    unsafe {
+        let Ok(pid) = bpf_probe_read_kernel(task().cast::<u8>().add(task_thread_pid as usize).cast::<*const u8>())
+        else {
+            return 0;
+        };
+        let level = bpf_probe_read_kernel(pid.add(pid_level as usize).cast::<u32>()).unwrap_or(0);
+        let number = pid.add(pid_numbers as usize + UPID_SIZE * (level & MAX_LEVEL) as usize);
+        bpf_probe_read_kernel(number.cast::<u32>()).unwrap_or(0)
+    }
+}
+
 /// The current task.
 #[inline(always)]
 pub fn task() -> *mut task_struct {
@@ -224,8 +258,8 @@ pub fn existing(task: *mut task_struct) -> Option<&'static mut Thread> {
 /// The same deep inside of a program, where [`existing`] was called before.
 #[inline(always)]
 pub fn stored(task: *mut task_struct) -> Option<&'static mut Thread> {
-    // SAFETY: STATE is a task-storage map of `Thread`, task is the trusted current task; the storage lives as long as the
-    // task, and only the task itself reaches it.
+    // SAFETY: STATE is a task-storage map of `Thread`, task is the trusted current task, or a tracepoint's; the storage lives as
+    // long as the task, and but for single words only the task itself writes it.
     unsafe { bpf_task_storage_get(STATE.as_ptr(), task.cast(), core::ptr::null_mut(), 0).cast::<Thread>().as_mut() }
 }
 
@@ -246,15 +280,26 @@ fn stay_on_own_stack() {
 #[inline(always)]
 pub fn current() -> Option<&'static mut Thread> {
     let control = CONTROL.get(0)?;
-    if control.active == 0 {
+    if !control.is_active() {
         return None;
     }
     let task = task();
-    match existing(task) {
-        Some(t) if t.decision == OBSERVED => Some(t),
-        Some(t) if t.decision != UNDECIDED => None,
-        _ => admit(task),
+    let t = existing(task);
+    if !lease::holds(control) {
+        if t.is_some_and(|t| t.observed()) {
+            count(Counter::LeaseExpired);
+        }
+        return None;
     }
+    let t = match t {
+        Some(t) if t.decision == OBSERVED => t,
+        Some(t) if t.decision != UNDECIDED => return None,
+        _ => admit(task)?,
+    };
+    if t.lapses != control.lapses {
+        lease::lapsed(t, control.lapses);
+    }
+    Some(t)
 }
 
 /// Whether the current process would be observed, as far as its pid tells.
@@ -455,6 +500,9 @@ impl Thread {
         self.released_ns = 0;
         self.pending.via = 0;
         self.slow.via = 0;
+        self.handlers = 0;
+        self.suspended = 0;
+        self.wait_handler = 0;
         self.off.reason = 0;
         self.way.lose();
     }

@@ -2,7 +2,7 @@
 //! for; otherwise the verifier leaves all of this out.
 
 use crate::maps::{CONFIG, TRANSITION_SLOTS, TRANSITIONS, count, next};
-use crate::section::NO_SLOT;
+use crate::slots::NO_SLOT;
 use crate::thread::{Thread, tid};
 use aya_ebpf::bindings::BPF_NOEXIST;
 use lockbpf_common::config::mode;

@@ -5,14 +5,16 @@ use crate::barriers::Barriers;
 use crate::deadlock::Deadlock;
 use crate::estimate;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
-use crate::graph::WaitGraph;
-use crate::id::{Process, Tid};
+use crate::graph::{FutexWaits, WaitGraph};
+use crate::id::{Lock, Process, Tid};
 use crate::inside::Insides;
 use crate::observation::{Harvest, Observation, OpenWait};
 use crate::op::{Action, Attempt, Failure, LockKind, Op, Released};
 use crate::order::Sorter;
+use crate::owners::Owners;
 use crate::state::{Instance, Observer};
 use crate::sums::SiteSums;
+use crate::tally::Tally;
 use crate::totals::Totals;
 use crate::units::{Nanos, Time};
 use lockbpf_common::counter::Counter;
@@ -65,6 +67,7 @@ pub struct Analyst {
     sorter: Sorter,
     graph: WaitGraph,
     sums: Sums,
+    owners: Owners,
     processes: HashMap<Process, ProcessSeen>,
     exited: Vec<ThreadTotals>,
     events: u64,
@@ -89,6 +92,7 @@ impl Analyst {
             sorter: Sorter::new(options.hold_back),
             graph: WaitGraph::new(options),
             sums: Sums { totals: options.totals.then(Totals::default), ..Sums::default() },
+            owners: Owners::default(),
             processes: HashMap::new(),
             exited: Vec::new(),
             events: 0,
@@ -103,6 +107,7 @@ impl Analyst {
         let (from, to) = self.period.get_or_insert((time, time));
         (*from, *to) = ((*from).min(time), (*to).max(time));
         self.sorter.push(&event);
+        self.owners.see(&event);
         match event {
             Event::Process(seen) => drop(self.processes.insert(seen.process, seen)),
             Event::FutexWait(wait) => self.graph.futex_wait(&wait),
@@ -110,7 +115,7 @@ impl Analyst {
             Event::Section(_) | Event::OffCpu(_) | Event::Step(_) | Event::Op(_) => {}
         }
         for op in self.sorter.pop_ready() {
-            step(&mut self.graph, &mut self.sums, &op);
+            step(&mut self.graph, &mut self.sums, &self.owners.check(op));
         }
     }
 
@@ -130,6 +135,12 @@ impl Analyst {
     pub fn finish(mut self, closing: Closing) -> Observation {
         let Closing { target, period, futex_only, ticks_per_ns, harvest } = closing;
         let (start, end) = period.or(self.period).unwrap_or_default();
+        harvest.threads.iter().for_each(|thread| self.owners.meet(thread.process, thread.tid));
+        harvest.bystanders.iter().for_each(|&(process, tid)| self.owners.meet(process, tid));
+        for wait in harvest.open_waits.iter().filter(|wait| wait.before_start) {
+            // Found in the process.
+            wait.owner.iter().for_each(|&owner| self.owners.meet(wait.lock.process, owner));
+        }
         // A wait that goes on has no record yet, but whom it blames is known as for any other.
         for wait in &harvest.open_waits {
             if let Some(op) = attempt(wait) {
@@ -137,16 +148,21 @@ impl Analyst {
             }
         }
         for op in self.sorter.finish() {
-            step(&mut self.graph, &mut self.sums, &op);
+            step(&mut self.graph, &mut self.sums, &self.owners.check(op));
         }
         let mut deadlocks = harvest.deadlocks;
+        // They stood at the last step.
         for found in self.graph.deadlocks() {
             if !deadlocks.iter().any(|known| same(known, found)) {
-                deadlocks.push(found.clone());
+                deadlocks.push(Deadlock { seen: end.max(found.found), ..found.clone() });
             }
         }
         let orders = if harvest.orders.is_empty() { self.graph.orders() } else { harvest.orders };
         let mut findings = self.graph.finish(end, &mut self.sums);
+        for (&word, waits) in &mut findings.words {
+            self.owners.waited(word, waits.threads.top().into_iter().map(|(tid, _)| tid));
+            waits.owners.retain(|owner| self.owners.believes(word, word.process, owner));
+        }
         let Sums { totals, barriers, open, unlisted } = self.sums;
         let mut quality = harvest.quality;
         quality.events = self.events;
@@ -165,6 +181,11 @@ impl Analyst {
         } else {
             harvest.open_waits
         };
+        for wait in &mut open_waits {
+            let believed = |&owner: &Tid| self.owners.believes(wait.lock, wait.lock.process, owner);
+            wait.owner = wait.owner.filter(believed);
+        }
+        findings.disbelieved = self.owners.disbelieved();
         let mut beyond = barriers.beyond().count;
         if let Some(totals) = totals.filter(|_| sums.is_empty()) {
             sums = totals.sites();
@@ -174,6 +195,7 @@ impl Analyst {
         }
         lost(Counter::SumsFull, beyond);
         sums.extend(barriers.sums());
+        settle(&mut findings.words, &sums);
         let insides = Insides::of(&sums);
         insides.fold_sums(&mut sums);
         insides.fold_waits(&mut findings.words, &mut open_waits);
@@ -260,6 +282,15 @@ impl Observer for Sums {
     }
 }
 
+/// Of words whose waits were thinned, what is estimated from the records is no more than what was counted.
+fn settle(words: &mut HashMap<Lock, FutexWaits>, sums: &[SiteSums]) {
+    for row in sums.iter().filter(|row| row.via == Via::Futex) {
+        if let Some(waits) = words.get_mut(&row.lock) {
+            waits.settle(Tally { count: row.acquisitions, time: row.wait.sum });
+        }
+    }
+}
+
 /// The attempt of a wait that goes on, if it is for a lock.
 fn attempt(wait: &OpenWait) -> Option<Op> {
     if matches!(wait.via, Via::Futex | Via::CondWait) {
@@ -308,7 +339,7 @@ fn list_exited(exited: &mut Vec<ThreadTotals>, totals: ThreadTotals) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Lock, Site};
+    use crate::id::Site;
 
     #[test]
     fn open_waits_beyond_those_listed_are_counted() {

@@ -3,13 +3,13 @@
 
 use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::op::{Action, Arrival, OffReason, Op};
+use crate::op::{Action, Arrival, OffReason, Op, Round};
 use crate::units::{Nanos, Time};
 use bytes::Buf;
 use lockbpf_common::barrier::BarrierRecord;
 use lockbpf_common::kernel::{self, KernelRecord};
 use lockbpf_common::off_cpu::{OffCpuRecord, Reason};
-use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag};
+use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag, ThreadExitRecord};
 use lockbpf_common::sums::ThreadSums;
 
 /// Why a record could not be decoded.
@@ -76,7 +76,9 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
                 held_union_ns: word(&mut record)?,
                 comm: comm(&mut record)?,
             };
-            Ok((Event::ThreadExit(thread_totals(Time(time), &sums)), None))
+            let ends_process = tagged & ThreadExitRecord::ENDS_PROCESS != 0;
+            let totals = ThreadTotals { ends_process, ..thread_totals(Time(time), &sums) };
+            Ok((Event::ThreadExit(totals), None))
         }
         Tag::OffCpu => {
             let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
@@ -109,6 +111,7 @@ pub fn thread_totals(time: Time, sums: &ThreadSums) -> ThreadTotals {
         kernel_wait: Nanos(sums.kernel_wait_ns),
         held_sum: Nanos(sums.held_sum_ns),
         held_union: Nanos(sums.held_union_ns),
+        ends_process: false,
     }
 }
 
@@ -166,6 +169,7 @@ fn futex_wait(fields: &[u64; 6]) -> Result<FutexWait, DecodeError> {
     let f = FutexRecord::unpack(fields);
     let result = FutexResult::from_u8(f.result).ok_or(DecodeError::UnknownValue)?;
     Ok(FutexWait {
+        weight: f.weight,
         end: Time(f.end_ns),
         wait: Nanos(f.wait_ns),
         word: Lock { process: Process(f.process), addr: f.word },
@@ -212,6 +216,7 @@ fn arrival(record: BarrierRecord) -> Op {
         action: Action::Barrier(Arrival {
             barrier: Lock { process, addr: f.barrier },
             participants: f.participants,
+            round: Round::of_code(f.round),
             site,
             post: site,
         }),

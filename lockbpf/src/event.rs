@@ -6,6 +6,7 @@ use crate::units::{Nanos, Time};
 use lockbpf_common::kernel;
 pub use lockbpf_common::kind::{Outcome, Via, flag};
 pub use lockbpf_common::record::FutexResult;
+pub use lockbpf_common::thin::Weight;
 
 /// One event. Events arrive in the order of [`Event::time`] within each CPU and nearly so across CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +147,8 @@ pub struct FutexWait {
     pub stack: Option<StackId>,
     /// How it ended.
     pub result: FutexResult,
+    /// For how many such waits it stands: others were not recorded, lest that cost too much.
+    pub weight: Weight,
 }
 
 /// A thread that held a lock left the CPU and came back.
@@ -203,4 +206,6 @@ pub struct ThreadTotals {
     pub held_sum: Nanos,
     /// Time with at least one lock held.
     pub held_union: Nanos,
+    /// Whether its exit was that of the process: it called `exit`, or returned from `main`.
+    pub ends_process: bool,
 }

@@ -44,9 +44,9 @@ struct Cell {
 
 impl Histogram {
     /// Adds the counts of a histogram kept in the kernel.
-    pub fn merge_raw(&mut self, raw: &[u32; BUCKETS]) {
+    pub fn merge_raw(&mut self, raw: &[u64; BUCKETS]) {
         if raw.iter().any(|&count| count > 0) {
-            self.add_coarse(raw.iter().map(|&count| count.into()));
+            self.add_coarse(raw.iter().copied());
         }
     }
 
@@ -67,6 +67,11 @@ impl Histogram {
     /// Counts one duration.
     pub fn add(&mut self, duration: Nanos) {
         self.add_many(duration.0, 1);
+    }
+
+    /// Counts one duration that stands for this many like it.
+    pub fn add_for(&mut self, count: u64, duration: Nanos) {
+        self.add_many(duration.0, count);
     }
 
     /// Durations counted.
@@ -105,6 +110,19 @@ impl Histogram {
             below = upto;
         }
         if below == 0 { Nanos(0) } else { max }
+    }
+
+    /// Makes each count stand for so many.
+    pub fn scale(&mut self, factor: f64) {
+        let times = |count: &mut u64| *count = (*count as f64 * factor).round() as u64;
+        match &mut self.0 {
+            Kept::Exact(values) => {
+                values.iter_mut().for_each(|(_, count)| times(count));
+                values.retain(|&(_, count)| count > 0);
+            }
+            Kept::Fine(octaves) => octaves.iter_mut().flatten().flat_map(|steps| steps.iter_mut()).for_each(times),
+            Kept::Coarse(counts) => counts.iter_mut().for_each(times),
+        }
     }
 
     fn add_many(&mut self, duration: u64, count: u64) {

@@ -1,5 +1,7 @@
 //! Identities: what makes two observations speak of the same process, thread, lock or place in the code.
 
+use lockbpf_common::record::LOW48;
+use lockbpf_common::sums::OTHER_LOCKS;
 use serde::Serialize;
 
 /// A process image: (pid, start time) with a new number after each exec, so that a reused pid or a replaced image is
@@ -32,6 +34,13 @@ impl Lock {
     #[must_use]
     pub fn is_kernel(self) -> bool {
         self.process == Process::KERNEL
+    }
+
+    /// Whether it stands for all locks of its process that were summed together by site, since there was no room for sums of each.
+    #[must_use]
+    pub fn is_others(self) -> bool {
+        // Real addresses have 48 bits, or, in the kernel, all of the upper ones set.
+        self.addr & !LOW48 == OTHER_LOCKS
     }
 }
 

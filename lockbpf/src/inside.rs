@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::graph::FutexWaits;
-use crate::id::Lock;
+use crate::id::{Lock, Process};
 use crate::observation::OpenWait;
 use crate::op::LockKind;
 use crate::sums::SiteSums;
@@ -37,19 +37,20 @@ impl Insides {
 
     /// Gives locks the sums of their words.
     pub fn fold_sums(&self, sums: &mut Vec<SiteSums>) {
-        let mut of_lock: HashMap<Lock, SiteSums> = HashMap::new();
+        // By process, too: of a lock that several share, each sleeps by itself.
+        let mut of_lock: HashMap<(Lock, Process), SiteSums> = HashMap::new();
         sums.retain(|row| match self.lock_of(row.lock).filter(|_| row.via == Via::Futex) {
             None => true,
             Some(lock) => {
                 of_lock
-                    .entry(lock)
+                    .entry((lock, row.site.process))
                     .and_modify(|sum| merge(sum, row))
                     .or_insert_with(|| SiteSums { lock, ..row.clone() });
                 false
             }
         });
         for row in sums.iter_mut().filter(|row| row.via == Via::Futex) {
-            if let Some(inside) = of_lock.remove(&row.lock) {
+            if let Some(inside) = of_lock.remove(&(row.lock, row.site.process)) {
                 merge(row, &inside);
             }
         }
@@ -81,7 +82,7 @@ fn size(kind: LockKind) -> Option<u64> {
 }
 
 /// Adds what another row of futex calls counted.
-fn merge(row: &mut SiteSums, other: &SiteSums) {
+pub(crate) fn merge(row: &mut SiteSums, other: &SiteSums) {
     row.first = row.first.min(other.first);
     row.acquisitions += other.acquisitions;
     row.contended += other.contended;
@@ -97,7 +98,7 @@ fn merge(row: &mut SiteSums, other: &SiteSums) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Process, Site};
+    use crate::id::Site;
     use crate::units::{Nanos, Time};
 
     fn row(addr: u64, via: Via, kind: LockKind, wait_ns: u64) -> SiteSums {

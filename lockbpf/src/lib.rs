@@ -43,6 +43,7 @@ pub mod names;
 pub mod observation;
 pub mod op;
 pub mod order;
+pub mod owners;
 pub mod perturbation;
 pub mod quality;
 pub mod report;

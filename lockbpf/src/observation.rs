@@ -87,6 +87,8 @@ pub struct Harvest {
     pub library: LibraryCalls,
     /// Threads still alive.
     pub threads: Vec<ThreadTotals>,
+    /// Threads that locks' words named and that are known to be, or to have been, whether they did anything that was seen or not.
+    pub bystanders: Vec<(Process, Tid)>,
     /// Waits in progress.
     pub open_waits: Vec<OpenWait>,
     /// Which locks were taken while which were held.

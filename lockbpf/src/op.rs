@@ -4,7 +4,8 @@
 //! ([`crate::event::Section`]), which [`crate::order`] takes apart and puts in order.
 
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::units::Time;
+use crate::units::{Nanos, Time};
+use lockbpf_common::barrier::round;
 use lockbpf_common::kernel;
 use lockbpf_common::kind::Via;
 
@@ -70,8 +71,18 @@ pub enum Action {
     },
     /// Is on the CPU again.
     On,
+    /// Has waited for another thread's exit.
+    Join {
+        /// The other.
+        thread: Tid,
+        /// For how long.
+        wait: Nanos,
+    },
     /// Exited.
-    Exit,
+    Exit {
+        /// Whether it ended its process by that, and all other threads with it.
+        ends: bool,
+    },
 }
 
 /// A request for a lock.
@@ -100,10 +111,50 @@ pub struct Arrival {
     pub barrier: Lock,
     /// Number of participants.
     pub participants: u32,
+    /// To which round it belongs, as far as the barrier's memory says.
+    pub round: Round,
     /// Static region that the arrival ends.
     pub site: Site,
     /// Static region that it begins.
     pub post: Site,
+}
+
+/// What is known of the round to which an arrival belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Round {
+    /// Nothing: rounds are counted.
+    #[default]
+    Unknown,
+    /// Its number, which begins anew after fifteen.
+    Number(u8),
+    /// Nobody had arrived before.
+    First,
+    /// Somebody had.
+    Later,
+}
+
+impl Round {
+    /// As records and traces have it.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Unknown => round::UNKNOWN as u8,
+            Self::Number(number) => round::numbered(number.into()) as u8,
+            Self::First => round::FIRST as u8,
+            Self::Later => round::LATER as u8,
+        }
+    }
+
+    /// The inverse; what stands for nothing is unknown.
+    #[must_use]
+    pub fn of_code(code: u32) -> Self {
+        match code {
+            round::FIRST => Self::First,
+            round::LATER => Self::Later,
+            1..=round::NUMBERS => Self::Number((code - 1) as u8),
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// Sorts of locks.

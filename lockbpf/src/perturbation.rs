@@ -2,7 +2,9 @@
 
 use crate::costs::Costs;
 use crate::units::Nanos;
+use lockbpf_common::counter::Counter;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What single-stepping adds to a hit, ns: measured on x86_64 under nested virtualisation; about a third of that on bare metal.
 pub const STEPPING_NS: f64 = 9_490.0;
@@ -56,6 +58,26 @@ impl Taken {
     }
 }
 
+/// Processes that observed ones have started while probes were in place in them. Unless they are observed themselves, the probes of
+/// their parents stay in them for a moment, and nobody counts how often they are hit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Children {
+    /// How many.
+    pub started: u64,
+    /// Time, of the CPU where that could be had, that they used until they were certainly free of them, ns: what that cost them is less.
+    pub used_ns: u64,
+}
+
+impl Children {
+    /// As they were counted.
+    #[must_use]
+    pub fn of(counters: &BTreeMap<&'static str, u64>) -> Self {
+        let of = |counter: Counter| counters.get(counter.name()).copied().unwrap_or(0);
+        Self { started: of(Counter::Children), used_ns: of(Counter::ChildrenNs) }
+    }
+}
+
 /// What observing took, and what that is of the target's own use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -64,18 +86,34 @@ pub struct Perturbation {
     pub taken: Taken,
     /// What that cost, ns of CPU time.
     pub cost_ns: u64,
+    /// Of this, what seeing the futex calls cost, ns.
+    pub futex_cost_ns: u64,
+    /// What observing adds to a hold, ns.
+    pub hold_bias_ns: u64,
     /// CPU time that the target used meanwhile, that cost included; `None` if it is not known.
     pub target_cpu_ns: Option<u64>,
     /// Whether the prices were measured on this machine, just before; else they are cautious ones.
     pub measured: bool,
+    /// Processes that the observed ones started.
+    pub children: Children,
 }
 
 impl Perturbation {
     /// The cost as a share of the target's CPU time; `None` if that is not known.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
+        self.share_of(self.cost_ns)
+    }
+
+    /// What seeing the futex calls cost, likewise.
+    #[must_use]
+    pub fn futex_share(&self) -> Option<f64> {
+        self.share_of(self.futex_cost_ns)
+    }
+
+    fn share_of(&self, ns: u64) -> Option<f64> {
         let cpu = self.target_cpu_ns.filter(|&cpu| cpu > 0)?;
-        Some((self.cost_ns as f64 / cpu as f64).min(1.0))
+        Some((ns as f64 / cpu as f64).min(1.0))
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::perturbation::Perturbation;
 use crate::units::Nanos;
 use lockbpf_common::counter::{Class, Counter};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A probe that was wanted and is not there.
@@ -14,6 +15,17 @@ pub struct FailedProbe {
     pub file: Option<String>,
     /// Why, in one line.
     pub reason: String,
+}
+
+/// A time in which a process ran, and its probes saw nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unobserved {
+    /// The process.
+    pub pid: u32,
+    /// Since when, ns from the beginning of the observation.
+    pub from_ns: u64,
+    /// Until when, likewise; `None` for the end.
+    pub to_ns: Option<u64>,
 }
 
 /// Everything that bears on how far a report can be trusted.
@@ -29,6 +41,8 @@ pub struct Quality {
     pub events: u64,
     /// Time between start and end during which the probes were off.
     pub paused: Nanos,
+    /// When processes were not observed although their gates were open.
+    pub unobserved: Vec<Unobserved>,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,
     /// What observing took of the target; `None` where that was not measured.
@@ -57,6 +71,9 @@ impl Quality {
     /// are not: they reach the analysis, out of order.
     #[must_use]
     pub fn incomplete(&self) -> bool {
-        self.total(Class::Lost) > 0 || !self.undecodable.is_empty() || !self.failed_probes.is_empty()
+        self.total(Class::Lost) > 0
+            || !self.undecodable.is_empty()
+            || !self.failed_probes.is_empty()
+            || !self.unobserved.is_empty()
     }
 }

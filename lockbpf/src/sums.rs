@@ -40,7 +40,7 @@ impl Measure {
         self.histogram.merge(&other.histogram);
     }
 
-    fn from_raw(sum: u64, max: u64, raw: &[u32; BUCKETS]) -> Self {
+    fn from_raw(sum: u64, max: u64, raw: &[u64; BUCKETS]) -> Self {
         let mut histogram = Histogram::default();
         histogram.merge_raw(raw);
         Self { sum: Nanos(sum), max: Nanos(max), histogram }
@@ -216,5 +216,29 @@ impl Rows {
     #[must_use]
     pub fn beyond(&self) -> Tally {
         self.beyond
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What 10⁸ operations a second make in a year.
+    const A_YEAR: u64 = 100_000_000 * 366 * 24 * 3_600;
+
+    proptest! {
+        #[test]
+        fn no_count_wraps_in_a_year(waits in 0..A_YEAR, holds in A_YEAR / 2..A_YEAR, bucket in 0..BUCKETS) {
+            let mut sums = Sums { acquisitions: holds, contended: waits, ..Sums::EMPTY };
+            (sums.wait_hist[bucket], sums.hold_hist[bucket]) = (waits, holds);
+            let key = SumKey { lock: 1, site: 2, process: 3, via: Via::Lock as u32 };
+            let mut told = SiteSums::from(&KernelSums::new(&key, sums).unwrap());
+            prop_assert_eq!(told.wait.histogram.count(), waits);
+            prop_assert_eq!(told.hold.histogram.count(), holds);
+            let again = told.hold.clone();
+            told.hold.merge(&again);
+            prop_assert_eq!(told.hold.histogram.count(), 2 * holds);
+        }
     }
 }

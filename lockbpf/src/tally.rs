@@ -21,6 +21,17 @@ impl Tally {
     pub fn add(&mut self, time: Nanos) {
         *self += Self { count: 1, time };
     }
+
+    /// Counts one that stands for this many like it.
+    pub fn add_for(&mut self, count: u64, time: Nanos) {
+        *self += Self { count, time: Nanos(time.0.saturating_mul(count)) };
+    }
+
+    /// These shares of it, rounded down.
+    pub fn scale(&mut self, of_count: f64, of_time: f64) {
+        self.count = (self.count as f64 * of_count) as u64;
+        self.time = Nanos((self.time.0 as f64 * of_time) as u64);
+    }
 }
 
 impl AddAssign for Tally {
@@ -46,10 +57,21 @@ impl<K, const N: usize> Default for TopTallies<K, N> {
 impl<K: Copy + Ord + Hash, const N: usize> TopTallies<K, N> {
     /// Counts one occurrence of a key.
     pub fn add(&mut self, key: K, time: Nanos) {
-        self.kept.entry(key).or_default().add(time);
+        self.add_for(key, 1, time);
+    }
+
+    /// Counts one that stands for this many like it.
+    pub fn add_for(&mut self, key: K, count: u64, time: Nanos) {
+        self.kept.entry(key).or_default().add_for(count, time);
         if self.kept.len() > 2 * N {
             self.fold();
         }
+    }
+
+    /// These shares of each, rounded down.
+    pub fn scale(&mut self, of_count: f64, of_time: f64) {
+        let all = self.kept.values_mut().chain(std::iter::once(&mut self.rest));
+        all.for_each(|tally| tally.scale(of_count, of_time));
     }
 
     fn fold(&mut self) {
@@ -59,6 +81,11 @@ impl<K: Copy + Ord + Hash, const N: usize> TopTallies<K, N> {
             self.rest += tally;
         }
         self.kept.extend(all);
+    }
+
+    /// Forgets the keys that are none, and their tallies.
+    pub fn retain(&mut self, mut is_one: impl FnMut(K) -> bool) {
+        self.kept.retain(|&key, _| is_one(key));
     }
 
     /// The keys that were kept, longest time first, then most frequent, then smallest key.

@@ -35,6 +35,8 @@ struct Thread {
     depth: u64,
     /// Since when at least one is held.
     held_since: Time,
+    /// Σ of the times at which they were acquired.
+    acquired: u128,
     /// The condition that it waits for, where, and since when.
     idle: Option<(Lock, Site, Time)>,
 }
@@ -61,7 +63,7 @@ impl Totals {
                     }
                 }
             }
-            Action::Barrier(_) | Action::Exit => {
+            Action::Barrier(_) | Action::Join { .. } | Action::Exit { .. } => {
                 if let Some(thread) = self.thread(op.tid, op.process) {
                     thread.totals.time = op.time;
                 }
@@ -81,7 +83,7 @@ impl Totals {
         self.sites.sums()
     }
 
-    /// Sums by thread, in the order of their numbers, as of the last step: time with a lock that is still held counts up
+    /// Sums by thread, in the order of their numbers, as of the last step: locks that are still held count up
     /// to then. Their names are left empty.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadTotals> {
@@ -107,6 +109,8 @@ impl Totals {
         let mut totals = thread.totals.clone();
         if thread.depth > 0 {
             totals.held_union += self.last.since(thread.held_since);
+            let since = (u128::from(self.last.0) * u128::from(thread.depth)).saturating_sub(thread.acquired);
+            totals.held_sum += Nanos(u64::try_from(since).unwrap_or(u64::MAX));
         }
         totals.time = totals.time.max(self.last);
         totals
@@ -128,9 +132,11 @@ impl Totals {
                     kernel_wait: Nanos(0),
                     held_sum: Nanos(0),
                     held_union: Nanos(0),
+                    ends_process: false,
                 },
                 depth: 0,
                 held_since: Time(0),
+                acquired: 0,
                 idle: None,
             })),
         }
@@ -161,6 +167,7 @@ impl Observer for Totals {
                 thread.held_since = at;
             }
             thread.depth += 1;
+            thread.acquired += u128::from(at.0);
         }
     }
 
@@ -186,6 +193,7 @@ impl Observer for Totals {
             thread.totals.wait += wait;
             thread.totals.held_sum += hold;
             thread.depth = thread.depth.saturating_sub(1);
+            thread.acquired = thread.acquired.saturating_sub(u128::from(acquire.0));
             if thread.depth == 0 {
                 thread.totals.held_union += at.since(thread.held_since);
             }
@@ -287,9 +295,9 @@ mod tests {
         totals.acquired(&a);
         totals.acquired(&b);
         totals.released(&a, Time(5), Released::Unlock);
-        step(&mut totals, 9, Action::Exit);
+        step(&mut totals, 9, Action::Exit { ends: false });
         let [thread] = &totals.threads()[..] else { panic!("one thread") };
-        assert_eq!((thread.held_sum, thread.held_union, thread.time), (Nanos(5), Nanos(9), Time(9)));
+        assert_eq!((thread.held_sum, thread.held_union, thread.time), (Nanos(5 + 7), Nanos(9), Time(9)));
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn what_is_no_record_is_refused() {
     run(&["advise", "--from", &one, "--overhead", "5"]).assert_error(&["--trace"]);
     run(&["advise", "--from", "/nowhere"]).assert_error(&["/nowhere"]);
     let none = write(dir.path(), "none.jsonl", &[]);
-    run(&["advise", "--from", &none]).assert_error(&["no record"]);
+    run(&["advise", "--from", &none]).assert_error(&["none.jsonl", "is empty"]);
     assert_eq!(run(&["advise", "--from", &one]).code, Some(0));
 }
 
@@ -208,7 +208,7 @@ fn records_travel_in_a_trace() {
     let text = |path: &str| fs::read_to_string(path).expect("it was written");
     assert_eq!(text(&back), text(&lines));
     assert!(told(&["export", "--from", &trace, "--to", &events]).stderr.contains("access records are left out"));
-    told(&["report", "--from", &trace, "--strict"]);
+    run(&["report", "--from", &trace]).assert_error(&["a.bin", "access records and nothing else"]);
     run(&["advise", "--from", &trace, "--overhead", "5"]).assert_error(&["--trace"]);
     run(&["access", "--from", &trace, "--to", &trace]).assert_error(&["replaced"]);
     run(&["access", "--from", &trace]).assert_error(&["--to"]);

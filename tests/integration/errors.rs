@@ -1,7 +1,7 @@
 //! What cannot be observed is refused in a sentence that says why, with exit status 2: never an empty table.
 
 use crate::harness::build::Variant;
-use crate::harness::observer::{Outcome, lockbpf, run, run_command};
+use crate::harness::observer::{Observer, Outcome, lockbpf, run, run_command};
 use crate::harness::privilege::{skipped, unprivileged};
 use crate::harness::process::eventually;
 use crate::harness::workload::Workload;
@@ -82,6 +82,102 @@ fn a_command_that_does_not_exist() {
 }
 
 #[test]
+fn a_thread_of_another_process() {
+    let Some(_turn) = may_observe() else { return };
+    let workload = Workload::start("counter 1 1 1");
+    let (pid, tid) = (workload.pid().to_string(), std::process::id().to_string());
+    run(&["--pid", &pid, "--tid", &tid]).assert_error(&["--tid", &tid, &pid]);
+    // Beyond the highest there is.
+    run(&["--pid", &pid, "--tid", "33554432"]).assert_error(&["--tid 33554432", "no such thread"]);
+    run(&["--system-wide", "--duration", "1s", "--tid", "33554432"]).assert_error(&["no such thread"]);
+}
+
+/// An empty report would say that there is nothing wrong.
+#[test]
+fn what_is_no_recording_makes_no_report() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let magic = b"\x89LBT\r\n\x1a\n".to_vec();
+    let foreign: [(&str, Vec<u8>); 7] = [
+        ("empty", Vec::new()),
+        ("blank", b"\n \n\n".to_vec()),
+        ("object", b"{}\n".to_vec()),
+        ("report.json", b"{\n  \"schema\": \"lockbpf.report/1\",\n  \"locks\": []\n}\n".to_vec()),
+        ("program", fs::read("/bin/true").expect("failed to read a program")),
+        ("magic", magic.clone()),
+        ("torn", [magic, vec![1, 0, 0, 0], vec![7; 300]].concat()),
+    ];
+    let good = dir.path().join("good.jsonl");
+    let line = r#"{"t":1,"tid":1,"op":"attempt","lock":"L","site":"S"}"#;
+    fs::write(&good, format!("{line}\n")).expect("failed to write a recording");
+    let good = good.to_str().expect("a path in UTF-8");
+    for (name, bytes) in foreign {
+        for suffix in ["bin", "jsonl"] {
+            let file = dir.path().join(format!("{name}.{suffix}"));
+            fs::write(&file, &bytes).expect("failed to write a file");
+            let file = file.to_str().expect("a path in UTF-8");
+            let to = dir.path().join("to.jsonl");
+            let written = to.to_str().expect("a path in UTF-8");
+            for command in [
+                &["report", "--from", file][..],
+                &["report", "--from", good, file],
+                &["diff", good, file],
+                &["diff", file, good],
+                &["what-if", "--from", file, "--auto"],
+                &["predict", "--from", file],
+                &["predict", "--model", file],
+                &["advise", "--from", file],
+                &["advise", "--from", good, "--trace", file],
+                &["access", "--from", file, "--to", written],
+                &["export", "--from", file, "--to", written],
+            ] {
+                let outcome = run(command);
+                assert_eq!(outcome.code, Some(2), "{command:?}: {}{}", outcome.stdout, outcome.stderr);
+                outcome.assert_error(&["lockbpf: "]);
+                assert!(
+                    outcome.stderr.contains(file) || command.contains(&"advise"),
+                    "{command:?}: {}",
+                    outcome.stderr
+                );
+                assert!(!to.exists(), "{command:?} has written something");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    let Some(_turn) = may_observe() else { return };
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let mut workload = Workload::start_lingering("heap 3000 1");
+    let pid = workload.pid().to_string();
+    let recording = dir.path().join("t.bin");
+    let recording = recording.to_str().expect("a path in UTF-8");
+    let observer = Observer::start(&["export", "--pid", &pid, "--to", recording]);
+    workload.go();
+    workload.truth();
+    observer.interrupt();
+    assert_eq!(observer.outcome().code, Some(0));
+    let (full, nowhere) = ("/dev/full", "/no/such/directory/t.bin");
+    for arguments in [
+        &["export", "--pid", &pid, "--duration", "100ms", "--as", "bin"][..],
+        &["export", "--pid", &pid, "--duration", "100ms", "--as", "jsonl"],
+        &["export", "--from", recording, "--as", "bin"],
+        &["export", "--from", recording, "--as", "jsonl"],
+    ] {
+        for to in [full, nowhere] {
+            // Without an event there is nothing to write as lines.
+            if to == full && arguments.contains(&"jsonl") && arguments.contains(&"--pid") {
+                continue;
+            }
+            let outcome = run(&[arguments, &["--to", to]].concat());
+            outcome.assert_error(&[to, if to == full { "no space left" } else { "no such file" }]);
+        }
+    }
+    run(&["predict", "--from", recording, "--emit-model", nowhere]).assert_error(&[nowhere]);
+}
+
+#[test]
 fn a_device_that_is_full() {
     let Some(_turn) = may_observe() else { return };
     let workload = Workload::start("counter 1 1 1");
@@ -105,6 +201,27 @@ fn bad_usage() {
         (&["--pid", "1", "--format", "papyrus"], "papyrus"),
         (&["--pid", "1", "--system-wide"], "--system-wide"),
         (&["--no-such-option"], "--no-such-option"),
+        (&["--pid", "1", "--comm", ""], "name is empty"),
+        (&["--pid", "1", "--comm", "sixteen_bytes_of"], "15 bytes"),
+        (&["--pid", "1", "--top", "0"], "1 or more"),
+        (&["report", "--from", "t.bin", "--top", "0"], "1 or more"),
+        (&["diff", "a.bin", "b.bin", "--top", "0"], "1 or more"),
+        (&["access", "--pid", "1", "--top", "0"], "1..=256"),
+        (&["--pid", "1", "--duration", "0s"], "less than 1ms"),
+        (&["--pid", "1", "--duration", "1000000000years"], "longer than a year"),
+        (&["--pid", "1", "--duration", "-5s"], "-5"),
+        (&["--pid", "1", "--min-wait", "1000000000years"], "longer than a year"),
+        (&["--pid", "1", "--stack-wait", "584years"], "longer than a year"),
+        (&["access", "--pid", "1", "--timing", "0s"], "less than 1ms"),
+        (&["access", "--pid", "1", "--duration", "1000000000years"], "longer than a year"),
+        (&["advise", "--pid", "1", "--timing", "1000000000years"], "longer than a year"),
+        (&["predict", "--pid", "1", "--duration", "0ms"], "less than 1ms"),
+        (&["--kill-after", "1s", "--pid", "1"], "--kill-after"),
+        (&["--user", "root", "--system-wide"], "--user"),
+        (&["export", "--user", "root", "--from", "t.bin", "--to", "t.jsonl"], "--user"),
+        (&["predict", "--kill-after", "1s", "--from", "t.bin"], "--kill-after"),
+        (&["--kill-after", "1000000000years", "--", "true"], "longer than a year"),
+        (&["--tid", "1", "--", "true"], "--tid"),
         (&[], "--pid"),
     ] {
         run(arguments).assert_error(&[named]);

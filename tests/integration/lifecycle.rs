@@ -3,8 +3,9 @@
 use crate::harness::build::Variant;
 use crate::harness::exact::{assert_complete, assert_exact, assert_lock};
 use crate::harness::may_observe;
-use crate::harness::observer::{Observer, observe};
-use crate::harness::workload::Workload;
+use crate::harness::observer::{Observer, observe, observe_as};
+use crate::harness::report::{Lock, Report};
+use crate::harness::workload::{Truth, Workload};
 use nix::sys::signal::Signal;
 
 #[test]
@@ -98,4 +99,112 @@ fn a_target_that_exits_at_once() {
     let report = observer.report();
     assert_exact(&truth, &report);
     assert!(report.quality.duration_ns < 40_000_000_000, "the observation outlived its target");
+}
+
+/// `shared_lock` of `leaders`, once for each image.
+fn shared_locks<'a>(truth: &Truth, report: &'a Report) -> Vec<&'a Lock> {
+    let mut locks: Vec<_> = report.locks.iter().filter(|l| l.pid == truth.pid && l.name == "shared_lock").collect();
+    locks.sort_by_key(|lock| lock.acquisitions);
+    locks
+}
+
+/// How observations are made where the main thread matters.
+const WAYS: [&[&str]; 2] = [&[], &["--plain-uprobes"]];
+
+#[test]
+fn a_main_thread_that_has_ended_before() {
+    let Some(_turn) = may_observe() else { return };
+    for options in WAYS {
+        let (truth, report) = observe_as("leaders before 300", Variant::Plain, options);
+        assert_complete(&report);
+        assert_lock(truth.lock("shared_lock"), report.named("shared_lock"));
+    }
+}
+
+#[test]
+fn a_main_thread_that_ends() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe("leaders during 600");
+    assert_complete(&report);
+    assert_lock(truth.lock("shared_lock"), report.named("shared_lock"));
+}
+
+#[test]
+fn main_threads_that_end_one_after_the_other() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe("leaders chain 2000");
+    let (told, wanted) = (report.named("shared_lock").acquisitions, truth.lock("shared_lock").acquisitions);
+    println!("{told} of {wanted} acquisitions: {:?}", report.quality.unobserved);
+    assert!(told >= wanted / 4 && told <= wanted, "{told} of {wanted} acquisitions");
+    assert!(told == wanted || report.quality.incomplete, "what is missing is told");
+}
+
+#[test]
+fn a_main_thread_that_ends_by_plain_uprobes() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("leaders during 3000", Variant::Plain, &["--plain-uprobes"]);
+    let (told, wanted) = (report.named("shared_lock").acquisitions, truth.lock("shared_lock").acquisitions);
+    println!("{told} of {wanted} acquisitions");
+    // Until its probes are tied to another thread, nothing is seen.
+    assert!(told >= wanted / 2 && told <= wanted, "{told} of {wanted} acquisitions");
+    assert!(told == wanted || !report.quality.unobserved.is_empty(), "what is missing is told");
+}
+
+#[test]
+fn a_main_thread_that_has_ended_within_a_budget() {
+    let Some(_turn) = may_observe() else { return };
+    for how in ["before", "during"] {
+        let (truth, report) = observe_as(&format!("leaders {how} 3000 1"), Variant::Plain, &["--budget", "8%"]);
+        let wanted = truth.lock("shared_lock").acquisitions as f64;
+        report.named("shared_lock").stated_acquisitions().assert_near(wanted, 0.25, how);
+    }
+}
+
+#[test]
+fn another_thread_replaces_the_program() {
+    let Some(_turn) = may_observe() else { return };
+    for how in ["exec", "leader"] {
+        for options in WAYS {
+            let (truth, report) = observe_as(&format!("leaders {how} 300 1500"), Variant::Plain, options);
+            assert_complete(&report);
+            let told: Vec<u64> = shared_locks(&truth, &report).iter().map(|lock| lock.acquisitions).collect();
+            assert_eq!(told, [15_000; 2], "{how} {options:?}: {:?}", report.quality.notes);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_seen_is_told() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe("leaders blinded 800");
+    let before = truth.fact("replaced_after");
+    let (told, quality) = (report.named("shared_lock").acquisitions, &report.quality);
+    assert_eq!(told, before, "another copy of the code is not probed");
+    assert!(quality.incomplete && quality.observed_share < 0.9, "{quality:?}");
+    let [gap] = quality.unobserved.as_slice() else { panic!("{quality:?}") };
+    assert_eq!((gap.pid, gap.to_ns), (truth.pid, None));
+    assert!(gap.from_ns < quality.duration_ns / 2, "{quality:?}");
+    assert!(report.verdict[0].contains("NOT OBSERVED"), "{:?}", report.verdict);
+}
+
+#[test]
+fn who_is_seen_is_not_told_to_be_unseen() {
+    let Some(_turn) = may_observe() else { return };
+    for workload in ["counter 4 2 20000", "rwlock", "condvar"] {
+        let (_, report) = observe(workload);
+        assert!(report.quality.unobserved.is_empty(), "{workload}: {:?}", report.quality.unobserved);
+    }
+}
+
+#[test]
+fn threads_that_others_name() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("leaders renamed 400", Variant::Plain, &["--comm", "wanted"]);
+    let lock = truth.lock("shared_lock");
+    let (before, after) = (truth.fact("before"), truth.fact("after"));
+    let told = report.named("shared_lock").acquisitions;
+    assert!(before > 0 && before < lock.acquisitions, "it was named while it worked");
+    // While it got its name it went on.
+    let named = (lock.acquisitions - after)..=(lock.acquisitions - before);
+    assert!(named.contains(&told), "{told} acquisitions, not {named:?}");
 }

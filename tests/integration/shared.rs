@@ -33,3 +33,35 @@ fn two_processes_share_one_lock() {
     let main: f64 = mutex.holders.iter().filter(|h| h.function.as_deref() == Some("main")).map(|h| h.wait_ns).sum();
     assert!(main >= 0.9 * truth.fact("waited_ns") as f64, "{mutex:?}");
 }
+
+/// Forked workers take turns with one mutex: most of their time is waiting for it, whoever of them is looked at when.
+fn workers_wait_for_one_lock(options: &[&str]) {
+    let mut workload = Workload::start("prefork 4 300 3000");
+    let pid = workload.pid();
+    let children =
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("failed to look for the workers");
+    let others: Vec<&str> = children.split_whitespace().flat_map(|child| ["--pid", child]).collect();
+    let observer = Observer::of(pid, &[&others[..], options].concat());
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    let waited = truth.fact("waited_ns") as f64;
+    let lock = report.locks.iter().max_by(|a, b| a.wait_ns.sum.total_cmp(&b.wait_ns.sum)).expect("there is a lock");
+    let told = lock.wait_ns.sum;
+    // What a call takes without a sleep is no waiting, and what the machine's other work takes none that the kernel sees.
+    assert!((0.7 * waited..=1.05 * waited).contains(&told), "{told} of {waited}: {lock:?}");
+    lock.stated_acquisitions().assert_near(truth.fact("acquisitions") as f64, 0.1, "acquisitions");
+    assert!(report.verdict.iter().all(|sentence| !sentence.contains("No lock holds")), "{:?}", report.verdict);
+}
+
+#[test]
+fn forked_workers_wait_for_one_lock() {
+    let Some(_turn) = may_observe() else { return };
+    workers_wait_for_one_lock(&[]);
+}
+
+#[test]
+fn forked_workers_wait_for_one_lock_within_a_budget() {
+    let Some(_turn) = may_observe() else { return };
+    workers_wait_for_one_lock(&["--budget", "0.5%"]);
+}

@@ -44,7 +44,8 @@ static uint64_t be_moderate(uint64_t duration_ns, uint64_t rate)
         uint64_t due = tick * TICK_NS * rate / 1000000000;
         for (; made < due && made < total; made++)
             herd_section();
-        busy_until(now_ns() + TICK_NS * 3 / 100);
+        for (uint64_t end = own_cpu_ns() + TICK_NS * 3 / 100; own_cpu_ns() < end;)
+            ;
         uint64_t now = now_ns(), next = begin + tick * TICK_NS;
         if (now < next)
             sleep_ns(next - now);

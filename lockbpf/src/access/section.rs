@@ -125,6 +125,8 @@ pub enum Abandoned {
     Signal,
     /// The kernel refused a breakpoint.
     Refused,
+    /// The user stopped lockbpf.
+    Interrupted,
 }
 
 impl fmt::Display for Abandoned {
@@ -137,6 +139,7 @@ impl fmt::Display for Abandoned {
             Self::Exited => "the thread exited",
             Self::Signal => "a signal came while it asked for the lock",
             Self::Refused => "the kernel refused a breakpoint",
+            Self::Interrupted => "lockbpf was stopped",
         })
     }
 }

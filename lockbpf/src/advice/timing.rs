@@ -115,7 +115,7 @@ impl Clock {
             Action::Acquire { lock, .. } => self.acquire(thread, lock, op.time),
             Action::Release { lock, .. } => self.release(thread, lock, op.time, false),
             Action::Fail { .. } => self.give_up(thread),
-            Action::Exit => {
+            Action::Exit { .. } => {
                 self.give_up(thread);
                 for lock in self.held.remove(&thread).unwrap_or_default() {
                     self.release(thread, lock, op.time, true);
@@ -126,7 +126,8 @@ impl Clock {
             | Action::CondWait { .. }
             | Action::CondWake { .. }
             | Action::Off { .. }
-            | Action::On => {}
+            | Action::On
+            | Action::Join { .. } => {}
         }
     }
 

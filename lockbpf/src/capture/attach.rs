@@ -1,7 +1,10 @@
 //! Where uprobes go, attaching to tracepoints, and what failed.
 
 use super::CaptureError;
+use super::btf::Btf;
 use super::probe_table::{Function, TRACEPOINTS};
+use super::raw_program::{self, RawError};
+use super::sched;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
@@ -132,6 +135,17 @@ impl Tracepoints {
             }
         }
         Ok((FutexTier::Tracepoints, failed))
+    }
+
+    /// Loads and attaches the program for the tracepoint of this name, with typed arguments.
+    pub(super) fn attach_typed(&mut self, ebpf: &Ebpf, types: &Btf, name: &'static str) -> Result<(), CaptureError> {
+        let load = || {
+            let program = sched::load(ebpf, types, name)?;
+            Ok((raw_program::attach_tracepoint(&program)?, program))
+        };
+        let (link, program) = load().map_err(|error: RawError| CaptureError::Typed { name, reason: reason(&error) })?;
+        self.links.push(Box::new((link, program)));
+        Ok(())
     }
 
     /// Attaches a loaded raw tracepoint program.

@@ -36,10 +36,25 @@ pub struct TaskOffsets {
     pub start_boottime: u32,
     /// Of `tgid`.
     pub tgid: u32,
+    /// Of `mm`.
+    pub mm: u32,
     /// Of `__state`; before 5.14, `state`.
     pub state: u32,
     /// Of `sched_info.run_delay`; `None` where the kernel does not keep it.
     pub run_delay: Option<u32>,
+    /// Where a thread's number in its own pid namespace is; `None` where that is not found.
+    pub own_tid: Option<OwnTid>,
+}
+
+/// Offsets on the way to a thread's number in its own pid namespace, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnTid {
+    /// Of `task_struct::thread_pid`.
+    pub thread_pid: u32,
+    /// Of `pid::level`.
+    pub level: u32,
+    /// Of `pid::numbers`.
+    pub numbers: u32,
 }
 
 /// A member of a structure or union.
@@ -168,11 +183,21 @@ impl Btf {
             group_leader: offset("group_leader")?,
             start_boottime: offset("start_boottime")?,
             tgid: offset("tgid")?,
+            mm: offset("mm")?,
             state: offset("__state").or_else(|_| offset("state"))?,
             run_delay: offset("sched_info")
                 .ok()
                 .zip(self.member_offset("sched_info", "run_delay"))
                 .and_then(|(outer, inner)| outer.checked_add(inner)),
+            own_tid: self.own_tid(),
+        })
+    }
+
+    fn own_tid(&self) -> Option<OwnTid> {
+        Some(OwnTid {
+            thread_pid: self.member_offset("task_struct", "thread_pid")?,
+            level: self.member_offset("pid", "level")?,
+            numbers: self.member_offset("pid", "numbers")?,
         })
     }
 
@@ -327,13 +352,13 @@ mod tests {
     #[test]
     fn the_running_kernel() {
         if !Path::new(KERNEL).exists() {
-            eprintln!("skipped: this kernel shows no BTF");
-            return;
+            return crate::fixture::skipped("this kernel shows no BTF");
         }
         let btf = Btf::kernel().unwrap();
         let offsets = btf.task_offsets().unwrap();
         assert!(offsets.group_leader.is_multiple_of(8) && offsets.start_boottime.is_multiple_of(8));
         assert_ne!(offsets.group_leader, offsets.start_boottime);
+        assert!(offsets.own_tid.is_some_and(|own| own.numbers > own.level));
         assert!(btf.tracepoint("sched_switch").is_some() && btf.tracepoint("no_such_tracepoint").is_none());
         assert!(btf.has_enumerator("bpf_attach_type", "BPF_PERF_EVENT"));
         assert_eq!(btf.member_offset("list_head", "prev"), Some(8));

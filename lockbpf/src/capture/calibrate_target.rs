@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Its longest life, s: nobody calibrates for so long.
-const LIFE_S: u32 = 10;
+const LIFE_S: u32 = 30;
 /// Locks for batches of pairs: each batch takes one of its own, so that the sums of batches stay apart.
 pub(super) const LOCKS: usize = 64;
 

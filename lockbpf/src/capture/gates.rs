@@ -3,20 +3,25 @@
 use super::CaptureError;
 use super::aside::drop_aside;
 use super::attach::ProbeSite;
-use super::placer::{Links, Mechanism, Placer};
+use super::leader;
+use super::placer::{Links, Mechanism, Placer, Whom, hold};
 use super::sched::Sched;
 use super::session::{clock, now};
+use super::sweeper::Sweeper;
 use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::Reading;
+use crate::governor::thinning::Spent;
 use crate::perturbation::Taken;
 use crate::quality::FailedProbe;
-use crate::units::Nanos;
+use crate::units::{Nanos, Time};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// So many slots are taken before those of processes that have exited are given to others: while the kernel removes probes that
@@ -27,16 +32,24 @@ const CROWDED: usize = MAX_SLOTS as usize / 2;
 /// offered to the links of all processes, at 40 ns each.
 const FEW: usize = 16;
 
+/// Threads that have ended whose perf events are kept for a while; each makes a hit a little dearer.
+const MAX_SPENT: usize = 8;
+
 /// Every gate, and what observing each process has taken.
 pub struct Gates {
     placer: Placer,
     sched: Sched,
     gates: Array<MapData, Gate>,
     accounts: PerCpuArray<MapData, Account>,
+    thinning: Array<MapData, u32>,
     targets: HashMap<MapData, u32, u32>,
     sites: Vec<ProbeSite>,
     slots: Vec<Slot>,
     failed: Vec<FailedProbe>,
+    sweeper: Sweeper,
+    gaps: Vec<Gap>,
+    /// When it was last looked whether what is placed follows its processes.
+    looked_after: Time,
     /// Probes in place.
     placed: usize,
     /// Processes beyond the last slot.
@@ -45,6 +58,17 @@ pub struct Gates {
     filtered: bool,
     /// Whether they are.
     common: bool,
+}
+
+/// A time in which a process was to be observed, and was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The process.
+    pub pid: u32,
+    /// Since when at the earliest.
+    pub from: Time,
+    /// Until when.
+    pub to: Time,
 }
 
 /// One process's.
@@ -56,6 +80,15 @@ struct Slot {
     epoch: u64,
     gate: Gate,
     links: Links,
+    /// Sets of probes placed so far.
+    sets: u64,
+    /// The thread that stands in for the main thread, if that has ended, and what keeps the breakpoints in place by it.
+    stand_in: Option<u32>,
+    holders: Links,
+    /// What kept them by threads that have ended.
+    spent: Vec<Links>,
+    /// Since when the gate is closed until such a thread is found that goes on.
+    muted: Option<Time>,
 }
 
 impl Gates {
@@ -69,15 +102,21 @@ impl Gates {
     ) -> Result<Self, CaptureError> {
         let mut map = |name: &'static str| ebpf.take_map(name).ok_or(CaptureError::NoMap(name));
         let (gates, accounts, targets): (Map, Map, Map) = (map("GATES")?, map("ACCOUNTS")?, map("TARGETS")?);
+        let thinning = map("THINNING")?;
+        let sweeper = Sweeper::start(map("CHILDREN")?.try_into()?, sites)?;
         Ok(Self {
             placer,
             sched,
             gates: gates.try_into()?,
             accounts: accounts.try_into()?,
+            thinning: thinning.try_into()?,
             targets: targets.try_into()?,
             sites: sites.to_vec(),
             slots: vec![Slot::default()],
             failed: Vec::new(),
+            sweeper,
+            gaps: Vec::new(),
+            looked_after: now(),
             placed: 0,
             refused: 0,
             filtered,
@@ -122,6 +161,7 @@ impl Gates {
         }
         self.slots[slot].pid = pid;
         self.slots[slot].files = files;
+        self.thinning.set(number, 0, 0)?;
         self.targets.insert(pid, number, 0)?;
         Ok(Some(number))
     }
@@ -209,11 +249,44 @@ impl Gates {
         known.extend_from_slice(&files);
         if !state.links.is_empty() || state.gate.epoch != 0 {
             let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| files.contains(&site.file)).collect();
-            let (links, failed) = self.placer.place(&sites, state.pid, slot);
+            let failed = state.place(&self.placer, &sites, slot);
             self.placed += sites.len().saturating_sub(failed.len());
-            state.links.extend(links);
             self.failed.extend(failed);
         }
+    }
+
+    /// Whether a slot's gate is open.
+    #[must_use]
+    pub fn is_open(&self, slot: u32) -> bool {
+        self.slots.get(slot as usize).is_some_and(|slot| slot.gate.epoch != 0)
+    }
+
+    /// Closes every gate and removes every probe for a while; returns the slots that had any.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn suspend(&mut self) -> Result<Vec<u32>, CaptureError> {
+        let placed: Vec<u32> = (0..self.slots.len() as u32).filter(|&slot| self.is_placed(slot)).collect();
+        for &slot in &placed {
+            self.close(slot)?;
+            self.remove(slot);
+        }
+        Ok(placed)
+    }
+
+    /// Places the probes of these slots again, and opens their gates.
+    ///
+    /// # Errors
+    /// When a map cannot be written.
+    pub fn resume(&mut self, placed: &[u32]) -> Result<(), CaptureError> {
+        for &slot in placed {
+            let pid = self.slots.get(slot as usize).map_or(0, |slot| slot.pid);
+            if slot == 0 || pid != 0 && !is_gone(pid) {
+                self.place(slot);
+                self.open(slot)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a slot's probes are in place.
@@ -263,9 +336,13 @@ impl Gates {
             return;
         }
         let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| state.wants(site)).collect();
-        let (links, failed) = self.placer.place(&sites, state.pid, slot);
+        state.sets += 1;
+        state.gate.set = state.sets;
+        // Before the first breakpoint is there to be inherited. A map that cannot be written fails the opening, too.
+        let _ = self.gates.set(slot, state.gate, 0);
+        state.stand_in = leader::stand_in(state.pid);
+        let failed = state.place(&self.placer, &sites, slot);
         self.placed += sites.len().saturating_sub(failed.len());
-        state.links = links;
         self.failed.extend(failed);
     }
 
@@ -309,6 +386,10 @@ impl Gates {
         if links.is_empty() {
             return;
         }
+        if let Some(since) = state.muted.take() {
+            self.gaps.push(Gap { pid: state.pid, from: since, to: now() });
+        }
+        drop_aside((std::mem::take(&mut state.holders), std::mem::take(&mut state.spent)));
         let wanted = self.sites.iter().filter(|site| state.wants(site)).count();
         self.placed = self.placed.saturating_sub(wanted);
         drop_aside(links);
@@ -319,13 +400,135 @@ impl Gates {
         for (slot, state) in self.slots.iter_mut().enumerate() {
             if state.gate.epoch != 0 {
                 let sites: Vec<&ProbeSite> = sites.iter().filter(|site| state.wants(site)).collect();
-                let (links, failed) = self.placer.place(&sites, state.pid, slot as u32);
+                let failed = state.place(&self.placer, &sites, slot as u32);
                 self.placed += sites.len().saturating_sub(failed.len());
-                state.links.extend(links);
                 self.failed.extend(failed);
             }
         }
+        self.sweeper.extend(sites);
         self.sites.extend_from_slice(sites);
+    }
+
+    /// Records the waits of a slot's process that only futex calls show at this level ([`lockbpf_common::thin`]).
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn thin(&mut self, slot: u32, level: u32) -> Result<(), CaptureError> {
+        Ok(self.thinning.set(slot, level, 0)?)
+    }
+
+    /// What a process has used, and what its futex calls and their records have cost by these prices; `None` if it is gone.
+    #[must_use]
+    pub fn spent(&self, slot: u32, costs: &Costs) -> Option<Spent> {
+        let Reading { time, cpu, .. } = self.reading(slot, costs)?;
+        let Taken { futex_calls, records, stack_ns, .. } = taken(&self.accounts, slot).ok()?;
+        let (calls, written) =
+            (Taken { futex_calls, ..Taken::default() }, Taken { records, stack_ns, ..Taken::default() });
+        Some(Spent { time, cpu, calls: calls.cost(costs), records: written.cost(costs) })
+    }
+
+    /// What was placed in a process follows it no more, perhaps since then: it is placed anew. Sections in progress are cut.
+    pub fn renew(&mut self, pid: u32, since: Time) {
+        let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid && !slot.links.is_empty()) else { return };
+        let (open, slot, failed) = (self.slots[slot].gate.epoch != 0, slot as u32, self.failed.len());
+        if self.close(slot).is_err() {
+            return;
+        }
+        let placed = self.placed;
+        let state = &mut self.slots[slot as usize];
+        // Removed last: while the kernel removes perf events, it places none. Their hits do not count any more.
+        let spent = std::mem::take(&mut state.spent);
+        let old = (std::mem::take(&mut state.links), std::mem::take(&mut state.holders), spent);
+        self.place(slot);
+        drop_aside(old);
+        self.placed = placed;
+        if is_gone(pid) || self.slots[slot as usize].stand_in.is_some_and(|tid| !leader::runs(pid, tid)) {
+            // That is why probes could not be placed.
+            self.failed.truncate(failed);
+        }
+        if open {
+            if let Err(error) = self.open(slot) {
+                log::warn!("pid {pid} is not observed any more: {error}");
+            }
+            self.gaps.push(Gap { pid, from: since, to: now() });
+        }
+    }
+
+    /// Keeps a slot's breakpoints in place by another thread. Where one had done so that has ended, any removal of anybody's link may have
+    /// taken some of them away: then the gate is closed until all are there again.
+    fn hold_by(&mut self, slot: u32, stand_in: Option<u32>) {
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let doubtful = state.stand_in.is_some();
+        let open = state.gate.epoch != 0 || state.muted.is_some();
+        let since = state.muted.unwrap_or(self.looked_after);
+        if doubtful && self.close(slot).is_err() {
+            return;
+        }
+        let state = &mut self.slots[slot as usize];
+        let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| state.wants(site)).collect();
+        let holders = stand_in.map(|tid| hold(&sites, tid)).unwrap_or_default();
+        // Not removed yet: while the kernel removes perf events, it places none.
+        state.spent.push(std::mem::replace(&mut state.holders, holders));
+        if state.spent.len() > MAX_SPENT {
+            drop_aside(state.spent.remove(0));
+        }
+        state.stand_in = stand_in;
+        let (pid, holds) = (state.pid, stand_in.is_none_or(|tid| leader::runs(state.pid, tid)));
+        state.muted = if doubtful && open && !holds { Some(since) } else { None };
+        if doubtful && open && holds {
+            if let Err(error) = self.open(slot) {
+                log::warn!("pid {pid} is not observed any more: {error}");
+            }
+            self.gaps.push(Gap { pid, from: since, to: now() });
+        }
+    }
+
+    /// Whoever is not observed for want of a thread that goes on has not been until now: the observation ends.
+    pub fn end_gaps(&mut self) {
+        for slot in &mut self.slots {
+            if let Some(since) = slot.muted.take() {
+                self.gaps.push(Gap { pid: slot.pid, from: since, to: now() });
+            }
+        }
+    }
+
+    /// When processes were not observed since this was asked last, although they were to be.
+    pub fn take_gaps(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.gaps)
+    }
+
+    /// Ties what is placed in processes whose main threads have ended to threads that go on.
+    pub fn look_after(&mut self) {
+        for slot in 1..self.slots.len() {
+            let state = &self.slots[slot];
+            let stays = state.stand_in.is_some_and(|tid| leader::runs(state.pid, tid));
+            if state.pid == 0 || state.links.is_empty() || stays {
+                continue;
+            }
+            let stand_in = leader::stand_in(state.pid);
+            let gone = stand_in.is_none() && !leader::runs(state.pid, state.pid);
+            if gone || stand_in == state.stand_in {
+                continue;
+            }
+            if self.placer.mechanism() == Mechanism::PerfEvents {
+                // Their programs run only where they may have placed the breakpoint.
+                self.renew(self.slots[slot].pid, self.looked_after);
+                continue;
+            }
+            self.hold_by(slot as u32, stand_in);
+        }
+        self.looked_after = now();
+    }
+
+    /// CPU time that children have used on breakpoints at most, ns: see [`Gates::settle_children`].
+    #[must_use]
+    pub fn children_ns(&self) -> Arc<AtomicU64> {
+        self.sweeper.used_ns()
+    }
+
+    /// Takes into account children that are not known to be free of breakpoints yet.
+    pub fn settle_children(&self) {
+        self.sweeper.settle();
     }
 
     /// What a process has used, and what observing it has cost by these prices; `None` if it is gone.
@@ -343,11 +546,28 @@ impl Drop for Gates {
     fn drop(&mut self) {
         // All at once: each removal waits for the kernel.
         let mut all = Links::default();
-        self.slots.iter_mut().for_each(|slot| all.extend(std::mem::take(&mut slot.links)));
+        for slot in &mut self.slots {
+            all.extend(std::mem::take(&mut slot.links));
+            all.extend(std::mem::take(&mut slot.holders));
+            slot.spent.drain(..).for_each(|spent| all.extend(spent));
+        }
     }
 }
 
 impl Slot {
+    /// Places probes of the present set at further sites; returns what failed.
+    fn place(&mut self, placer: &Placer, sites: &[&ProbeSite], slot: u32) -> Vec<FailedProbe> {
+        let whom = Whom { pid: self.pid, stand_in: self.stand_in, slot, set: self.gate.set };
+        if let Some(tid) = self.stand_in
+            && placer.mechanism() != Mechanism::PerfEvents
+        {
+            self.holders.extend(hold(sites, tid));
+        }
+        let (links, failed) = placer.place(sites, whom);
+        self.links.extend(links);
+        failed
+    }
+
     fn wants(&self, site: &ProbeSite) -> bool {
         self.files.as_ref().is_none_or(|files| files.contains(&site.file))
     }

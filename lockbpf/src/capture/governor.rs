@@ -2,9 +2,12 @@
 //! busy, opens and closes the gates as the [policy](crate::governor) of each process says.
 
 use super::attach::ProbeSite;
-use super::gates::Gates;
+use super::be_quick;
+use super::gates::{Gap, Gates};
+use super::lease::Lease;
 use super::target::FileKey;
 use crate::costs::Costs;
+use crate::governor::thinning::Thinning;
 use crate::governor::{Action, Budget, LOOK, Policy, Reading};
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
@@ -33,8 +36,6 @@ const TURN: Duration = Duration::from_millis(1500);
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
 const ROTATE: Duration = Duration::from_millis(150);
-/// The governor's nice value: it needs little, but that at once, lest a window last longer than it should.
-const NICE: i32 = -10;
 
 /// A stretch of a process's time: a cycle with its window, or the time for which its gate stayed open.
 #[derive(Clone, Copy)]
@@ -69,6 +70,8 @@ pub enum Told {
     Stretch(Watched),
     /// Probes could not be placed.
     Failed(Vec<FailedProbe>),
+    /// Processes were not observed although they were to be.
+    Gaps(Vec<Gap>),
     /// So many processes are beyond the last slot, so far.
     Refused(u64),
 }
@@ -76,7 +79,11 @@ pub enum Told {
 enum Command {
     Sites(Vec<ProbeSite>),
     Process(u32, Option<Vec<FileKey>>),
+    Renew(u32, Time),
     GoOn(u32),
+    /// Removes every probe, then answers; places none until it may again.
+    Suspend(Sender<()>),
+    Resume,
     Stop,
 }
 
@@ -92,11 +99,14 @@ impl Governor {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(gates: Gates, pids: &[u32], budget: Budget, costs: Costs) -> std::io::Result<Self> {
+    pub fn start(gates: Gates, lease: Lease, pids: &[u32], budget: Budget, costs: Costs) -> std::io::Result<Self> {
         let (commands, orders) = channel();
         let (tell, told) = unbounded_channel();
         let mut work = Work {
             gates,
+            lapses: lease.number(),
+            lease,
+            suspended: false,
             budget,
             cpus: std::thread::available_parallelism().map_or(1, Into::into),
             costs,
@@ -105,6 +115,7 @@ impl Governor {
             refused: VecDeque::new(),
             places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
             exchanged: Time(0),
+            looked_after: Time(0),
             tell,
         };
         for (i, &pid) in pids.iter().enumerate() {
@@ -129,6 +140,20 @@ impl Governor {
         self.order(Command::GoOn(pid));
     }
 
+    /// Removes every probe, and returns when that is under way; the lease is to be paused before. Nothing is done until
+    /// [`Governor::resume`].
+    pub fn suspend(&self) {
+        let (tell, told) = channel();
+        self.order(Command::Suspend(tell));
+        // One that has stopped has removed them.
+        let _ = told.recv();
+    }
+
+    /// Goes on after [`Governor::suspend`].
+    pub fn resume(&self) {
+        self.order(Command::Resume);
+    }
+
     /// Places probes in further libraries.
     pub fn extend(&self, sites: Vec<ProbeSite>) {
         self.order(Command::Sites(sites));
@@ -138,6 +163,11 @@ impl Governor {
     /// observed already, further files are added.
     pub fn admit(&self, pid: u32, files: Option<Vec<FileKey>>) {
         self.order(Command::Process(pid, files));
+    }
+
+    /// What was placed in a process follows it no more, perhaps since then: it is placed anew.
+    pub fn renew(&self, pid: u32, since: Time) {
+        self.order(Command::Renew(pid, since));
     }
 
     /// Closes every gate. Returns what has not been told yet: the last stretches.
@@ -169,6 +199,7 @@ impl Drop for Governor {
 struct Charge {
     pid: u32,
     policy: Policy,
+    thinning: Thinning,
     /// When to look next.
     due: Time,
     /// Where the stretch began.
@@ -188,11 +219,13 @@ struct Charge {
 
 impl Charge {
     /// One whose gate is closed.
-    fn new(pid: u32, policy: Policy, reading: Reading) -> Self {
+    fn new(pid: u32, policy: Policy, reading: Reading, budget: Budget) -> Self {
+        let thinning = Thinning::new(budget);
         let busy = reading.time;
         Self {
             pid,
             policy,
+            thinning,
             due: busy,
             from: reading,
             seen: reading,
@@ -209,6 +242,19 @@ impl Charge {
         self.opened == Some(self.from)
     }
 
+    /// Until when it was seen since its gate was opened, if that is closed at this reading: not beyond a lapse of the lease. What it
+    /// had used by then lies between two readings.
+    fn seen_until(&self, lease: &Lease, closed: Reading) -> Reading {
+        let Some(opened) = self.opened else { return closed };
+        match lease.first_after(opened.time) {
+            Some(lapsed) if lapsed < closed.time => {
+                let before = if self.seen.time > opened.time && self.seen.time <= lapsed { self.seen } else { opened };
+                before.towards(closed, lapsed)
+            }
+            _ => closed,
+        }
+    }
+
     /// What can still be said of a process that may be gone.
     fn last(&self) -> Reading {
         Reading { time: now(), ..self.seen }
@@ -217,6 +263,11 @@ impl Charge {
 
 struct Work {
     gates: Gates,
+    lease: Lease,
+    /// Its lapses that are known here.
+    lapses: u64,
+    /// Whether no probes are to be placed.
+    suspended: bool,
     budget: Budget,
     cpus: usize,
     costs: Costs,
@@ -229,6 +280,8 @@ struct Work {
     places: (usize, usize),
     /// When a place was last passed on.
     exchanged: Time,
+    /// When it was last looked whether what is placed still follows its process.
+    looked_after: Time,
     tell: UnboundedSender<Told>,
 }
 
@@ -237,7 +290,9 @@ impl Work {
         be_quick();
         loop {
             let next = self.charges.values().filter(|c| !c.held).map(|c| c.due).min();
+            let next = next.filter(|_| !self.suspended);
             let wait = next.map_or(Duration::from_secs(1), |due| Duration::from_nanos(due.since(now()).0));
+            let wait = if self.gates.occupied() > 0 { wait.min(GLANCE) } else { wait };
             let mut order = orders.recv_timeout(wait);
             // All that were given, before anything that takes time.
             loop {
@@ -248,7 +303,14 @@ impl Work {
                 }
                 order = orders.recv_timeout(Duration::ZERO);
             }
-            self.look();
+            self.cut_if_lapsed();
+            if !self.suspended {
+                if now().since(self.looked_after) >= Nanos(GLANCE.as_nanos() as u64) {
+                    self.gates.look_after();
+                    self.looked_after = now();
+                }
+                self.look();
+            }
             self.tell_failed();
         }
     }
@@ -257,6 +319,14 @@ impl Work {
         match order {
             Command::Sites(sites) => self.gates.extend(&sites),
             Command::Process(pid, files) => self.admit(pid, files),
+            Command::Renew(pid, since) => self.gates.renew(pid, since),
+            Command::Suspend(done) => {
+                self.suspended = true;
+                self.lapses = self.lease.number();
+                self.cut_open();
+                let _ = done.send(());
+            }
+            Command::Resume => self.suspended = false,
             Command::GoOn(pid) => {
                 let charge = self.slots.get(&pid).and_then(|slot| self.charges.get_mut(slot));
                 charge.into_iter().for_each(|charge| charge.held = false);
@@ -270,7 +340,7 @@ impl Work {
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return };
         let policy = Policy::open(self.budget, reading, self.cpus, fastrand::u64(..));
         self.slots.insert(pid, slot);
-        self.charges.insert(slot, Charge { opened: Some(reading), ..Charge::new(pid, policy, reading) });
+        self.charges.insert(slot, Charge { opened: Some(reading), ..Charge::new(pid, policy, reading, self.budget) });
     }
 
     /// A process whose gate is closed.
@@ -293,7 +363,7 @@ impl Work {
         let Some(reading) = self.gates.reading(slot, &self.costs) else { return self.gates.dismiss(slot) };
         let policy = Policy::closed(self.budget, reading, self.cpus, fastrand::u64(..));
         self.slots.insert(pid, slot);
-        self.charges.insert(slot, Charge::new(pid, policy, reading));
+        self.charges.insert(slot, Charge::new(pid, policy, reading, self.budget));
     }
 
     /// Looks at the processes that are due, until there may be orders again.
@@ -320,9 +390,14 @@ impl Work {
 
     /// Does what the policy of one process says; `None` if the process is gone.
     fn look_at(&mut self, slot: u32) -> Option<()> {
+        self.thin(slot);
         let spread = (LOOK * (self.charges.len() / FEW) as u32).min(MAX_SPREAD);
         loop {
             let reading = self.gates.reading(slot, &self.costs)?;
+            // The policy is not to be told of time that nobody saw as of a window.
+            if self.cut_if_lapsed() {
+                return Some(());
+            }
             let charge = self.charges.get_mut(&slot)?;
             if reading.cpu > charge.seen.cpu {
                 charge.busy = reading.time;
@@ -364,12 +439,30 @@ impl Work {
                     self.gates.close(slot).ok()?;
                     let closed = self.gates.reading(slot, &self.costs);
                     self.gates.remove(slot);
-                    charge.closed = Some(closed?);
+                    let seen = charge.seen_until(&self.lease, closed?);
+                    charge.closed = Some(seen);
                     if charge.policy.is_between() {
-                        return self.end_stretch(slot, closed?);
+                        return self.end_stretch(slot, seen);
                     }
                 }
                 Action::Next => return self.end_stretch(slot, reading),
+            }
+        }
+    }
+
+    /// Decides how many of a process's waits are recorded.
+    fn thin(&mut self, slot: u32) {
+        let Some(charge) = self.charges.get_mut(&slot) else { return };
+        if charge.policy.is_open() {
+            return charge.thinning.interrupt();
+        }
+        if !charge.thinning.is_due(now()) {
+            return;
+        }
+        if let Some(level) = self.gates.spent(slot, &self.costs).and_then(|spent| charge.thinning.look(spent)) {
+            log::debug!("pid {}: of short waits 1 of 2^{level} is recorded with its stack", charge.pid);
+            if let Err(error) = self.gates.thin(slot, level) {
+                log::warn!("waits of pid {} are not thinned: {error}", charge.pid);
             }
         }
     }
@@ -406,6 +499,39 @@ impl Work {
         true
     }
 
+    /// Where the lease was over, nothing was seen of windows and of processes whose gates stay open from then on: they end there. What
+    /// goes on begins anew. Whether that was so.
+    fn cut_if_lapsed(&mut self) -> bool {
+        let lapses = self.lease.number();
+        if std::mem::replace(&mut self.lapses, lapses) == lapses {
+            return false;
+        }
+        self.cut_open();
+        true
+    }
+
+    /// Ends what was seen of all processes.
+    fn cut_open(&mut self) {
+        let open: Vec<u32> = self.charges.keys().copied().filter(|&slot| self.gates.is_open(slot)).collect();
+        for slot in open {
+            if self.cut(slot).is_none() {
+                self.dismiss(slot);
+            }
+        }
+    }
+
+    /// Ends what was seen of a process before a lapse; `None` if the process is gone.
+    fn cut(&mut self, slot: u32) -> Option<()> {
+        self.gates.close(slot).ok()?;
+        let closed = self.gates.reading(slot, &self.costs);
+        self.gates.remove(slot);
+        let charge = self.charges.get_mut(&slot)?;
+        let seen = charge.seen_until(&self.lease, closed?);
+        charge.closed = Some(seen);
+        charge.due = now();
+        if charge.policy.cut() { Some(()) } else { self.end_stretch(slot, seen) }
+    }
+
     /// Takes its place from a process whose gate stays open, whether it needs it or not; `None` if the process is gone.
     fn vacate(&mut self, slot: u32, busy: bool) -> Option<()> {
         self.gates.close(slot).ok()?;
@@ -414,8 +540,9 @@ impl Work {
         let charge = self.charges.get_mut(&slot)?;
         charge.shares = busy;
         charge.policy.made_room();
-        charge.closed = Some(closed?);
-        self.end_stretch(slot, closed?)
+        let seen = charge.seen_until(&self.lease, closed?);
+        charge.closed = Some(seen);
+        self.end_stretch(slot, seen)
     }
 
     /// Tells the stretch that ends here, and lets the process be until its sums have been read.
@@ -463,12 +590,23 @@ impl Work {
         for &slot in &slots {
             let _ = self.gates.close(slot);
         }
+        // One that is not known yet is found by this.
+        self.lease.number();
         for slot in slots {
-            let Some(charge) = self.charges.get(&slot) else { continue };
-            let last = charge.last();
-            let reading = self.gates.reading(slot, &self.costs).unwrap_or(last);
+            let reading = self.gates.reading(slot, &self.costs);
+            let Some(charge) = self.charges.get_mut(&slot) else { continue };
+            let reading = reading.unwrap_or(charge.last());
+            let seen = charge.seen_until(&self.lease, reading);
+            if charge.closed.is_none() && seen.time < reading.time {
+                charge.closed = Some(seen);
+                if charge.policy.stays_open() {
+                    self.tell_stretch(slot, seen);
+                    self.charges.entry(slot).and_modify(|charge| charge.opened = None);
+                }
+            }
             self.tell_stretch(slot, reading);
         }
+        self.gates.end_gaps();
         self.tell_failed();
     }
 
@@ -477,16 +615,13 @@ impl Work {
         if !failed.is_empty() {
             let _ = self.tell.send(Told::Failed(failed));
         }
+        let gaps = self.gates.take_gaps();
+        if !gaps.is_empty() {
+            let _ = self.tell.send(Told::Gaps(gaps));
+        }
     }
 }
 
 fn now() -> Time {
     super::session::now()
-}
-
-/// Lets this thread run before others. If that is refused, windows are less exact.
-fn be_quick() {
-    let thread = nix::unistd::gettid().as_raw().cast_unsigned();
-    // SAFETY: no memory is passed.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, NICE) };
 }

@@ -1,14 +1,13 @@
 //! Waits that were in progress before the observation began, from `/proc/PID/task/TID/syscall`: a thread that blocks in
 //! futex wait shows the word it waits for. If it still does so at the end, no probe will ever have seen it.
 
+use super::owner::Owners;
 use crate::event::Via;
 use crate::id::{Lock, Process, Tid};
 use crate::observation::OpenWait;
 use crate::units::Time;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::fs;
 
 /// Number of the futex system call.
 #[cfg(target_arch = "x86_64")]
@@ -29,11 +28,34 @@ pub(super) struct Blocked {
     pub(super) stack_pointer: u64,
     /// Where it goes on when it returns from the system call.
     pub(super) program_counter: u64,
+    /// How often the thread has left the CPU. Who waits in the same place again has left it once more.
+    pub(super) switches: u64,
 }
 
-/// The futex wait in which a thread sleeps at this moment, if it does.
+/// The futex wait in which a thread sleeps at this moment, if it does. Two equal ones are the same wait: it slept all the time in
+/// between.
 pub(super) fn sleep(pid: u32, tid: Tid) -> Option<Blocked> {
-    parse(&fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", tid.0)).ok()?)
+    let of = |file| fs::read_to_string(format!("/proc/{pid}/task/{}/{file}", tid.0)).ok();
+    let wait = parse(&of("syscall")?)?;
+    // After the call: if it left that in between, it has not left the CPU again yet.
+    Some(Blocked { switches: switches(&of("status")?)?, ..wait })
+}
+
+/// Whether a thread is blocked in some other system call than a wait on a word of `[from, from + size)`. One that runs, or is about
+/// to, may be on its way out of it.
+pub(super) fn is_elsewhere(pid: u32, tid: Tid, from: u64, size: u64) -> bool {
+    let line = fs::read_to_string(format!("/proc/{pid}/task/{}/syscall", tid.0)).unwrap_or_default();
+    let mut fields = line.split_ascii_whitespace();
+    let Some(Ok(call)) = fields.next().map(str::parse::<u64>) else { return false };
+    let word = fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    // futex, futex_waitv, futex_wait.
+    !matches!(call, NR_FUTEX | 449 | 455) || call == NR_FUTEX && word.is_some_and(|w| w.wrapping_sub(from) >= size)
+}
+
+/// How often a thread has left the CPU, by its status.
+fn switches(status: &str) -> Option<u64> {
+    let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    Some(of("voluntary_ctxt_switches:")?.wrapping_add(of("nonvoluntary_ctxt_switches:")?))
 }
 
 /// The threads of some processes that were blocked in futex wait at one moment.
@@ -69,6 +91,7 @@ impl Snapshot {
     /// word; others may be idle.
     #[must_use]
     pub fn still_waiting(&self, pids: &[(u32, Process)], start: Time, seen: &[OpenWait]) -> Vec<OpenWait> {
+        let mut owners = Owners::default();
         let now = Self::take(&pids.iter().map(|&(pid, _)| pid).collect::<Vec<_>>());
         let mut waits: Vec<OpenWait> = now
             .blocked
@@ -77,7 +100,7 @@ impl Snapshot {
             .filter(|&((_, tid), _)| seen.iter().all(|w| w.tid != *tid))
             .filter_map(|(&(pid, tid), wait)| {
                 let process = pids.iter().find(|&&(p, _)| p == pid)?.1;
-                let owner = read_owner(pid, wait.word).filter(|&o| thread_exists(pid, o) && o != tid)?;
+                let owner = owners.of_word(pid, wait.word).map(|owner| owner.tid).filter(|&owner| owner != tid)?;
                 Some(OpenWait {
                     tid,
                     lock: Lock { process, addr: wait.word },
@@ -108,19 +131,7 @@ fn parse(line: &str) -> Option<Blocked> {
     // FUTEX_WAIT, LOCK_PI, WAIT_BITSET and LOCK_PI2, whatever their flags.
     let waits = matches!(op & 0x7f, 0 | 6 | 9 | 13);
     let (expected, has_deadline) = (expected as u32, timeout != 0);
-    waits.then_some(Blocked { word, expected, has_deadline, stack_pointer, program_counter })
-}
-
-/// What stands where glibc's mutex has its owner.
-fn read_owner(pid: u32, word: u64) -> Option<Tid> {
-    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-    let mut owner = [0; 4];
-    memory.read_exact_at(&mut owner, word.checked_add(8)?).ok()?;
-    crate::decode::known_tid(u32::from_ne_bytes(owner))
-}
-
-fn thread_exists(pid: u32, tid: Tid) -> bool {
-    PathBuf::from(format!("/proc/{pid}/task/{}", tid.0)).is_dir()
+    waits.then_some(Blocked { word, expected, has_deadline, stack_pointer, program_counter, switches: 0 })
 }
 
 #[cfg(test)]
@@ -130,8 +141,14 @@ mod tests {
     #[test]
     fn only_futex_waits_are_taken() {
         let wait = format!("{NR_FUTEX} 0x7f12 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x7f00");
-        let blocked =
-            Blocked { word: 0x7f12, expected: 2, has_deadline: false, stack_pointer: 0x7ffe, program_counter: 0x7f00 };
+        let blocked = Blocked {
+            word: 0x7f12,
+            expected: 2,
+            has_deadline: false,
+            stack_pointer: 0x7ffe,
+            program_counter: 0x7f00,
+            switches: 0,
+        };
         assert_eq!(parse(&wait), Some(blocked));
         let timed = format!("{NR_FUTEX} 0x7f12 0x89 0x2 0x7ffd 0x0 0xffffffff 0x7ffe 0x7f00");
         assert_eq!(parse(&timed), Some(Blocked { has_deadline: true, ..blocked }));
@@ -139,6 +156,13 @@ mod tests {
         for line in [&wake, "running", "-1 0x7ffe 0x7f00", "", "202", "0 0x1 0x2 0x3", "202 7f12 80 2"] {
             assert_eq!(parse(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn whoever_left_the_cpu_in_between_waits_anew() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(switches(status), Some(695));
+        assert_eq!(switches("Name:\tx\n"), None);
     }
 
     #[test]

@@ -5,19 +5,23 @@ use procfs::process::{ProcState, Process};
 /// Processes that are looked after.
 #[derive(Debug)]
 pub struct Liveness {
-    processes: Vec<(u32, u64)>,
+    /// With how often in a row each was not found.
+    processes: Vec<(u32, u64, u32)>,
 }
+
+/// So often a process is not found before it has exited: while a thread of it ends, `/proc` may show none.
+const LOOKS: u32 = 2;
 
 impl Liveness {
     /// Takes note of the given processes.
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
-        Self { processes: pids.iter().filter_map(|&pid| Some((pid, start_ticks(pid)?))).collect() }
+        Self { processes: pids.iter().filter_map(|&pid| Some((pid, start_ticks(pid)?, 0))).collect() }
     }
 
     /// Takes note of one more.
     pub fn add(&mut self, pid: u32) {
-        self.processes.extend(start_ticks(pid).map(|start| (pid, start)));
+        self.processes.extend(start_ticks(pid).map(|start| (pid, start, 0)));
     }
 
     /// Whether none of them runs any more; `false` if there were none to look after.
@@ -25,11 +29,14 @@ impl Liveness {
         if self.processes.is_empty() {
             return false;
         }
-        self.processes.retain(|&(pid, start)| start_ticks(pid) == Some(start));
+        self.processes.retain_mut(|(pid, start, missed)| {
+            *missed = if start_ticks(*pid) == Some(*start) { 0 } else { *missed + 1 };
+            *missed < LOOKS
+        });
         let gone = self.processes.is_empty();
         if gone {
             // Stays true.
-            self.processes.push((0, 0));
+            self.processes.push((0, 0, LOOKS));
         }
         gone
     }

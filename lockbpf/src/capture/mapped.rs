@@ -27,7 +27,8 @@ impl Mapped {
 
 /// A hash of what a process has mapped as code. Heaps and stacks, which come and go all the time, are not in it.
 fn code(pid: u32) -> Option<u64> {
-    let mut maps = BufReader::with_capacity(1 << 16, File::open(format!("/proc/{pid}/maps")).ok()?);
+    let mut maps =
+        BufReader::with_capacity(1 << 16, File::open(format!("/proc/{}/maps", super::leader::face(pid))).ok()?);
     let mut hasher = DefaultHasher::new();
     let mut line = Vec::new();
     while maps.read_until(b'\n', &mut line).ok()? > 0 {

@@ -9,6 +9,7 @@ pub mod calibrate_target;
 pub mod cgroup;
 pub mod cpu_use;
 pub mod demo_target;
+pub mod edits;
 pub mod elf;
 pub mod events;
 mod exits;
@@ -18,11 +19,14 @@ pub mod gates;
 pub mod gil;
 pub mod go;
 pub mod governor;
+pub mod guardian;
 mod hotplug;
 pub mod hotspot;
 pub mod inflight;
 pub mod kernel;
 pub mod launch;
+pub mod leader;
+pub mod lease;
 pub mod library;
 pub mod liveness;
 pub mod mangled;
@@ -30,6 +34,7 @@ pub mod mapped;
 pub mod maps;
 mod mmap_events;
 mod multi;
+pub mod named;
 pub mod newcomers;
 mod object;
 mod open_stacks;
@@ -43,11 +48,17 @@ pub(crate) mod pthread;
 mod raw_program;
 mod rings;
 mod sched;
+pub mod seccomp;
+pub mod seccomp_target;
 pub mod session;
 pub mod shared;
 pub mod stack_copies;
+pub mod suspend;
+mod sweeper;
 pub mod target;
+pub mod user;
 pub mod waits;
+mod witness;
 
 use aya::EbpfError;
 use aya::maps::MapError;
@@ -70,6 +81,14 @@ pub enum CaptureError {
         #[source]
         source: ProgramError,
     },
+    /// The kernel refused a program with typed arguments.
+    #[error("failed to load or attach eBPF program {name}: {reason}")]
+    Typed {
+        /// The program.
+        name: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// A map operation failed.
     #[error("failed to access an eBPF map")]
     Map(#[from] MapError),
@@ -88,6 +107,9 @@ pub enum CaptureError {
         #[source]
         source: io::Error,
     },
+    /// No thread for what must go on meanwhile.
+    #[error("failed to start a thread")]
+    Thread(#[source] io::Error),
     /// What observing costs could not be measured.
     #[error("failed to calibrate: {0}")]
     Calibrate(#[source] io::Error),
@@ -97,6 +119,16 @@ pub enum CaptureError {
     /// Not one uprobe could be placed.
     #[error("failed to place any uprobe: {0}")]
     NothingAttached(String),
+}
+
+/// The nice value of threads on which the target depends: they need little, but that at once.
+const NICE: i32 = -10;
+
+/// Lets this thread run before others. If that is refused, windows are less exact.
+fn be_quick() {
+    let thread = nix::unistd::gettid().as_raw().cast_unsigned();
+    // SAFETY: no memory is passed.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, NICE) };
 }
 
 /// Whether the kernel has a tracepoint, as far as tracefs tells.

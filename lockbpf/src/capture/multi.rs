@@ -63,6 +63,11 @@ impl Program {
         Ok(Self { name, fd: raw_program::load(object, maps, name, kind)?, attach_type, flags })
     }
 
+    /// One that does nothing, at entries.
+    pub(super) fn empty() -> io::Result<Self> {
+        Ok(Self { name: "empty", fd: raw_program::load_empty()?, attach_type: UPROBE_MULTI, flags: 0 })
+    }
+
     /// Whether the kernel has such links, and lets all threads of a link's process through. The first ones let one thread through; by
     /// the same change that mended it (6.10, and where it was taken over) a process that cannot be is refused before what is no file.
     pub(super) fn sees_all_threads(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The compiled eBPF object of this architecture, embedded, and its loading.
 
 use super::CaptureError;
+use super::btf::TaskOffsets;
 use aya::{Ebpf, EbpfLoader};
 use lockbpf_common::config::{Config, mode};
 use lockbpf_common::counts::Events;
@@ -25,8 +26,9 @@ pub(super) struct Extras {
 ///
 /// # Errors
 /// When the kernel refuses a map: rights, memory limits, or a map type it does not have.
-pub(super) fn load(config: &Config, task_tgid: u32, extras: Extras) -> Result<Ebpf, CaptureError> {
+pub(super) fn load(config: &Config, task: Option<TaskOffsets>, extras: Extras) -> Result<Ebpf, CaptureError> {
     let Extras { events, library, kernel_log } = extras;
+    let (task_tgid, task_mm) = task.map_or((0, 0), |task| (task.tgid, task.mm));
     let log_level: u8 = if kernel_log { u8::MAX } else { 0 };
     let mut loader = EbpfLoader::new();
     if config.mode & mode::COPY_STACKS == 0 {
@@ -51,6 +53,7 @@ pub(super) fn load(config: &Config, task_tgid: u32, extras: Extras) -> Result<Eb
         .allow_unsupported_maps()
         .override_global("CONFIG", config, true)
         .override_global("TASK_TGID", &task_tgid, true)
+        .override_global("TASK_MM", &task_mm, true)
         .override_global("EVENTS", &events, true)
         .override_global("AYA_LOG_LEVEL", &log_level, true)
         .load(BYTES)

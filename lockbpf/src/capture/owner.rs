@@ -1,7 +1,7 @@
 //! Who holds a lock: glibc's mutex names its owner in its own memory, in the numbers of its pid namespace.
 
 use crate::id::Tid;
-use lockbpf_common::layout::{FUTEX_OWNER_DIED, FUTEX_WAITERS, mutex_kind, rwlock};
+use lockbpf_common::layout::{FUTEX_OWNER_DIED, FUTEX_WAITERS, MutexHead, mutex_head, mutex_kind, rwlock};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::collections::HashMap;
@@ -18,15 +18,34 @@ const CONTENDED: u32 = 2;
 pub(in crate::capture) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let remote = RemoteIoVec { base: usize::try_from(addr).ok()?, len: N };
-    let pid = Pid::from_raw(i32::try_from(pid).ok()?);
-    let got = process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes)], &[remote]).ok()?;
+    let mut read = |tid: u32| {
+        process_vm_readv(Pid::from_raw(tid.cast_signed()), &mut [IoSliceMut::new(&mut bytes)], &[remote]).ok()
+    };
+    // A main thread that has ended has no memory, others have.
+    let got = read(pid).or_else(|| read(super::leader::stand_in(pid)?))?;
     (got == N).then_some(bytes)
 }
 
-/// The head of a glibc mutex: lock word, owner and kind.
-fn mutex(pid: u32, addr: u64) -> Option<(u32, u32, u32)> {
+/// A holder, as the lock names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// The thread.
+    pub(super) tid: Tid,
+    /// Whether the C library lets nobody else give the lock back.
+    pub(super) alone: bool,
+}
+
+/// The head of a glibc mutex.
+fn mutex(pid: u32, addr: u64) -> Option<MutexHead> {
     let bytes = read::<20>(pid, addr)?;
-    Some((field(&bytes, 0)?, field(&bytes, 8)?, field(&bytes, 16)?))
+    let at = |at: u64| field(&bytes, usize::try_from(at).ok()?);
+    Some(MutexHead {
+        word: at(0)?,
+        count: at(mutex_head::COUNT)?,
+        owner: at(mutex_head::OWNER)?,
+        users: at(mutex_head::USERS)?,
+        kind: at(mutex_head::KIND)?,
+    })
 }
 
 /// A number inside a lock's head.
@@ -42,7 +61,7 @@ fn writer(pid: u32, addr: u64) -> Option<u32> {
 }
 
 /// The owner as a mutex of a known kind names it.
-fn owner_of_mutex((word, owner, kind): (u32, u32, u32)) -> Option<u32> {
+fn owner_of_mutex(MutexHead { word, owner, kind, .. }: MutexHead) -> Option<u32> {
     let in_word = kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0;
     let owner = match in_word {
         // Its holder died: whoever comes next gets it.
@@ -54,10 +73,18 @@ fn owner_of_mutex((word, owner, kind): (u32, u32, u32)) -> Option<u32> {
     (owner != 0).then_some(owner)
 }
 
-/// The owner as a futex word names it that may be a mutex's, or anything.
-fn owner_of_word((word, owner, _): (u32, u32, u32)) -> Option<u32> {
+/// Whether a mutex refuses to be given back by others than its holder: glibc checks that of these kinds.
+const fn is_owned(kind: u32) -> bool {
+    kind & (mutex_kind::ROBUST | mutex_kind::PRIO_INHERIT) != 0
+        || matches!(kind & mutex_kind::TYPE_MASK, mutex_kind::RECURSIVE | mutex_kind::ERRORCHECK)
+}
+
+/// The owner as a futex word names it that may be a mutex's, or anything: only if all around it is as glibc has it. Other locks
+/// have data there.
+fn owner_of_word(head: MutexHead) -> Option<u32> {
+    let MutexHead { word, owner, .. } = head;
     let owner = match word {
-        CONTENDED => owner,
+        CONTENDED if head.looks_held() => owner,
         _ if word & FUTEX_WAITERS != 0 && word & FUTEX_OWNER_DIED == 0 => word & TID_MASK,
         _ => 0,
     };
@@ -79,25 +106,27 @@ impl Owners {
     }
 
     /// The thread that holds a mutex.
-    pub(super) fn of_mutex(&mut self, pid: u32, addr: u64) -> Option<Tid> {
-        let owner = owner_of_mutex(mutex(pid, addr)?)?;
-        self.thread(pid, owner)
+    pub(super) fn of_mutex(&mut self, pid: u32, addr: u64) -> Option<Owner> {
+        let head = mutex(pid, addr)?;
+        let tid = self.thread(pid, owner_of_mutex(head)?)?;
+        Some(Owner { tid, alone: is_owned(head.kind) })
     }
 
     /// The thread that writes under a read-write lock.
-    pub(super) fn of_rwlock(&mut self, pid: u32, addr: u64) -> Option<Tid> {
+    pub(super) fn of_rwlock(&mut self, pid: u32, addr: u64) -> Option<Owner> {
         let writer = writer(pid, addr)?;
-        self.thread(pid, writer)
+        Some(Owner { tid: self.thread(pid, writer)?, alone: false })
     }
 
     /// The thread that holds the mutex which this futex word may be.
-    pub(super) fn of_word(&mut self, pid: u32, addr: u64) -> Option<Tid> {
-        let owner = owner_of_word(mutex(pid, addr)?)?;
-        self.thread(pid, owner)
+    pub(super) fn of_word(&mut self, pid: u32, addr: u64) -> Option<Owner> {
+        let head = mutex(pid, addr)?;
+        let tid = self.thread(pid, owner_of_word(head)?)?;
+        Some(Owner { tid, alone: head.word == CONTENDED && is_owned(head.kind) })
     }
 
     /// The living thread of a process with this number in the process's own pid namespace.
-    fn thread(&mut self, pid: u32, number: u32) -> Option<Tid> {
+    pub(super) fn thread(&mut self, pid: u32, number: u32) -> Option<Tid> {
         match self.inner.entry(pid).or_insert_with(|| inner_numbers(pid)) {
             Some(threads) => threads.get(&number).copied(),
             None => Path::new(&format!("/proc/{pid}/task/{number}")).is_dir().then_some(Tid(number)),
@@ -144,21 +173,27 @@ mod tests {
 
     #[test]
     fn owners_of_all_kinds() {
-        assert_eq!(owner_of_mutex((2, 77, 0)), Some(77));
-        assert_eq!(owner_of_mutex((1, 77, 1)), Some(77));
-        assert_eq!(owner_of_mutex((0, 77, 0)), None, "it is free; the owner is left over");
-        assert_eq!(owner_of_mutex((FUTEX_WAITERS | 77, 5, mutex_kind::ROBUST)), Some(77));
-        assert_eq!(owner_of_mutex((77, 5, mutex_kind::PRIO_INHERIT)), Some(77));
-        assert_eq!(owner_of_mutex((FUTEX_OWNER_DIED | 77, 5, mutex_kind::ROBUST)), None);
+        let owner = |word, owner, kind| owner_of_mutex(MutexHead { word, count: 0, owner, users: 1, kind });
+        assert_eq!(owner(2, 77, 0), Some(77));
+        assert_eq!(owner(1, 77, 1), Some(77));
+        assert_eq!(owner(0, 77, 0), None, "it is free; the owner is left over");
+        assert_eq!(owner(FUTEX_WAITERS | 77, 5, mutex_kind::ROBUST), Some(77));
+        assert_eq!(owner(77, 5, mutex_kind::PRIO_INHERIT), Some(77));
+        assert_eq!(owner(FUTEX_OWNER_DIED | 77, 5, mutex_kind::ROBUST), None);
+        let owned = [0, 1, 2, 3, mutex_kind::ROBUST, mutex_kind::PRIO_INHERIT, mutex_kind::SHARED].map(is_owned);
+        assert_eq!(owned, [false, true, true, false, true, true, false]);
     }
 
     #[test]
     fn owners_of_words_that_may_be_anything() {
-        assert_eq!(owner_of_word((2, 77, 0)), Some(77));
-        assert_eq!(owner_of_word((FUTEX_WAITERS | 77, 0, 0)), Some(77));
+        let held = MutexHead { word: 2, count: 0, owner: 77, users: 1, kind: 0 };
+        assert_eq!(owner_of_word(held), Some(77));
+        assert_eq!(owner_of_word(MutexHead { word: FUTEX_WAITERS | 77, ..MutexHead::default() }), Some(77));
         for word in [0, 1, 3, 77, FUTEX_WAITERS | FUTEX_OWNER_DIED | 77] {
-            assert_eq!(owner_of_word((word, 77, 0)), None, "{word:#x}");
+            assert_eq!(owner_of_word(MutexHead { word, ..held }), None, "{word:#x}");
         }
+        // A capacity of 77, and the beginning of a pointer to what has it.
+        assert_eq!(owner_of_word(MutexHead { users: 0, kind: 0x1000, ..held }), None);
     }
 
     #[test]

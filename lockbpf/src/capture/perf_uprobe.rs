@@ -27,7 +27,7 @@ pub(super) struct Place<'a> {
     pub path: &'a Path,
     /// Offset in it.
     pub offset: u64,
-    /// The process; 0 for all.
+    /// A thread of the process; 0 for all processes.
     pub pid: u32,
     /// Whether at the function's return.
     pub returns: bool,
@@ -64,6 +64,20 @@ impl PerfUprobes {
 
     /// Places a program. Returns the event and the program's link to it.
     pub(super) fn attach(self, program: &OwnedFd, at: &Place<'_>, cookie: u64) -> io::Result<(OwnedFd, OwnedFd)> {
+        let event = self.open(at)?;
+        let link = LinkCreate {
+            prog_fd: program.as_raw_fd() as u32,
+            target_fd: event.as_raw_fd() as u32,
+            attach_type: bpf_attach_type::BPF_PERF_EVENT as u32,
+            cookie,
+            ..LinkCreate::default()
+        };
+        let link = bpf(bpf_cmd::BPF_LINK_CREATE, &link)?;
+        Ok((event, link))
+    }
+
+    /// Opens an event without a program: for as long as it is open, and its thread runs, the breakpoint stays in that thread's memory.
+    pub(super) fn open(self, at: &Place<'_>) -> io::Result<OwnedFd> {
         let path = CString::new(at.path.as_os_str().as_bytes())?;
         // SAFETY: a structure of integers and unions of integers: all zeros is a valid value.
         let mut attr: perf_event_attr = unsafe { std::mem::zeroed() };
@@ -80,15 +94,6 @@ impl PerfUprobes {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
-        let event = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        let link = LinkCreate {
-            prog_fd: program.as_raw_fd() as u32,
-            target_fd: event.as_raw_fd() as u32,
-            attach_type: bpf_attach_type::BPF_PERF_EVENT as u32,
-            cookie,
-            ..LinkCreate::default()
-        };
-        let link = bpf(bpf_cmd::BPF_LINK_CREATE, &link)?;
-        Ok((event, link))
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     }
 }

@@ -4,14 +4,16 @@
 use super::CaptureError;
 use super::attach::{ProbeSite, reason, side_by_side};
 use super::btf::Btf;
+use super::edits;
 use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
 use super::probe_table::{By, Runtime, is_return_half};
 use super::raw_program::RawError;
+use super::seccomp;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::UProbe;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Threads that remove probes side by side: all that the kernel does before and after each perf event's grace period.
@@ -75,16 +77,18 @@ impl Placer {
         }
     }
 
-    /// Places the programs at `sites`, for one process or for all with `pid` 0, with the slot in their cookies. Also returns
-    /// what failed.
-    pub(super) fn place(&self, sites: &[&ProbeSite], pid: u32, slot: u32) -> (Links, Vec<FailedProbe>) {
+    /// Places the programs at `sites`, with the slot and the set in their cookies. Also returns what failed.
+    pub(super) fn place(&self, sites: &[&ProbeSite], whom: Whom) -> (Links, Vec<FailedProbe>) {
+        let Whom { pid, stand_in, slot, set } = whom;
         let cookie = |site: &ProbeSite| {
             let musl = site.function.runtime == Runtime::Musl;
             let cookie = lockbpf_common::gate::cookie(site.function.code, site.stepped, musl, slot);
-            lockbpf_common::gate::with_detail(cookie, site.detail)
+            lockbpf_common::gate::of_set(lockbpf_common::gate::with_detail(cookie, site.detail), set)
         };
         let mut links = Links::default();
         let mut failed = Vec::new();
+        let sites = &permitted(sites, pid, &mut failed);
+        let _edit = edits::begin();
         match self {
             Self::Links { programs, .. } => {
                 let mut sites: Vec<&ProbeSite> = sites.to_vec();
@@ -112,6 +116,7 @@ impl Placer {
                 }
             }
             Self::PerfEvents { kind, programs } => {
+                let pid = stand_in.unwrap_or(pid);
                 for site in sites {
                     let path = site.path();
                     for &name in site.function.by.programs() {
@@ -128,6 +133,47 @@ impl Placer {
         }
         (links, failed)
     }
+}
+
+/// The sites at which probes do a process no harm; of those left out, one of each file is entered as failed.
+fn permitted<'a>(sites: &[&'a ProbeSite], pid: u32, failed: &mut Vec<FailedProbe>) -> Vec<&'a ProbeSite> {
+    let is_watched = |site: &&ProbeSite| matches!(site.function.by, By::Return | By::LibraryReturn);
+    if !sites.iter().any(is_watched) || !seccomp::forbids_returns(pid) {
+        return sites.to_vec();
+    }
+    let (watched, rest): (Vec<&ProbeSite>, Vec<&ProbeSite>) = sites.iter().partition(|site| is_watched(site));
+    let files: BTreeMap<_, _> = watched.iter().map(|site| (site.file, *site)).collect();
+    let told = |site: &ProbeSite| FailedProbe { probe: "returns".to_owned(), ..site.failed(seccomp::reason(pid)) };
+    failed.extend(files.into_values().map(told));
+    rest
+}
+
+/// Keeps the breakpoints at `sites` in the memory of a thread's process while the thread runs: links do so only by the main thread, but
+/// their programs run whoever has placed a breakpoint.
+pub(super) fn hold(sites: &[&ProbeSite], tid: u32) -> Links {
+    let Ok(kind) = PerfUprobes::find().inspect_err(|error| log::warn!("no perf events: {error}")) else {
+        return Links::default();
+    };
+    let mut places: Vec<_> = sites.iter().map(|site| (site.file, site.file_offset, site.path())).collect();
+    places.sort();
+    places.dedup_by_key(|(file, offset, _)| (*file, *offset));
+    let open = |(_, offset, path): &(_, u64, std::path::PathBuf)| {
+        kind.open(&perf_uprobe::Place { path, offset: *offset, pid: tid, returns: false }).ok()
+    };
+    Links(places.iter().filter_map(open).collect())
+}
+
+/// In which process probes go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Whom {
+    /// The process; 0 for all.
+    pub pid: u32,
+    /// The thread that stands in for its main thread, if that has ended.
+    pub stand_in: Option<u32>,
+    /// Its slot.
+    pub slot: u32,
+    /// Number of the set of probes in that.
+    pub set: u64,
 }
 
 /// Which of the functions are to be seen.
@@ -176,6 +222,10 @@ impl Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
+        if self.is_empty() {
+            return;
+        }
+        let _edit = edits::begin();
         // Each removal waits for the kernel's grace period; side by side they share it.
         let each = self.0.len().div_ceil(REMOVERS).max(1);
         std::thread::scope(|scope| {

@@ -188,7 +188,7 @@ pub struct Tracepoint {
     pub optional: bool,
 }
 
-/// The futex system calls: `futex`, `futex_waitv` (5.16), `futex_wake` and `futex_wait` (6.7).
+/// The futex system calls: `futex`, `futex_waitv` (5.16), `futex_wake` and `futex_wait` (6.7). And how signal handlers are left.
 pub const TRACEPOINTS: &[Tracepoint] = &[
     Tracepoint { name: "sys_exit_futex", program: "futex_exit", optional: false },
     Tracepoint { name: "sys_enter_futex", program: "futex_enter", optional: false },
@@ -198,6 +198,7 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
     Tracepoint { name: "sys_enter_futex_wake", program: "futex_wake_enter", optional: true },
     Tracepoint { name: "sys_exit_futex_wait", program: "futex_exit", optional: true },
     Tracepoint { name: "sys_enter_futex_wait", program: "futex_wait_enter", optional: true },
+    Tracepoint { name: "sys_enter_rt_sigreturn", program: "sigreturn_enter", optional: false },
 ];
 
 /// The scheduler's tracepoint, and the program of the same name: what a holder does instead of running.

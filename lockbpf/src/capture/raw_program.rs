@@ -175,6 +175,21 @@ pub(super) fn load<'a>(
     })
 }
 
+/// Loads a program of kind [`UPROBE_MULTI`] that does nothing.
+pub(super) fn load_empty() -> io::Result<OwnedFd> {
+    // r0 = 0; exit
+    let instructions: [u64; 2] = [0xb7, 0x95];
+    let attr = ProgLoad {
+        prog_type: bpf_prog_type::BPF_PROG_TYPE_KPROBE as u32,
+        insn_cnt: instructions.len() as u32,
+        insns: instructions.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        expected_attach_type: UPROBE_MULTI,
+        ..ProgLoad::default()
+    };
+    bpf(bpf_cmd::BPF_PROG_LOAD, &attr)
+}
+
 /// Hands the object's types to the kernel.
 fn load_types(types: &aya_obj::btf::Btf) -> io::Result<OwnedFd> {
     let bytes = types.to_bytes();

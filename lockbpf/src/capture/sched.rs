@@ -21,7 +21,7 @@ pub(super) struct Sched {
 impl Sched {
     /// Loads it. Without it, only what it tells is missing.
     pub(super) fn load(ebpf: &Ebpf, types: &Btf) -> Self {
-        match load(ebpf, types) {
+        match load(ebpf, types, SCHED_SWITCH) {
             Ok(program) => Self { program: Some(program), link: None, failed: None },
             Err(error) => Self { program: None, link: None, failed: Some(failure(&error)) },
         }
@@ -50,12 +50,13 @@ impl Sched {
     }
 }
 
-fn load(ebpf: &Ebpf, types: &Btf) -> Result<OwnedFd, RawError> {
-    let id = types.tracepoint(SCHED_SWITCH).ok_or_else(|| RawError::Object {
-        program: SCHED_SWITCH,
+/// Loads the program of this name for the tracepoint of the same name, with typed arguments.
+pub(super) fn load(ebpf: &Ebpf, types: &Btf, name: &'static str) -> Result<OwnedFd, RawError> {
+    let id = types.tracepoint(name).ok_or_else(|| RawError::Object {
+        program: name,
         reason: "the kernel's types have no such tracepoint".to_owned(),
     })?;
-    raw_program::load(super::object::BYTES, ebpf.maps(), SCHED_SWITCH, Kind::Tracepoint(id))
+    raw_program::load(super::object::BYTES, ebpf.maps(), name, Kind::Tracepoint(id))
 }
 
 fn failure(error: &RawError) -> FailedProbe {

@@ -10,8 +10,17 @@ const REREAD: Duration = Duration::from_secs(1);
 /// Locks remembered; others are looked up each time.
 const MAX_LOCKS: usize = 65_536;
 
-/// A place in a shared file or piece of anonymous shared memory: device, inode, offset.
-type Place = (String, u64, u64);
+/// A shared file or piece of anonymous shared memory: device and inode.
+type Object = (String, u64);
+
+/// A piece of one, and where the process has it that met it first. What is next to each other there stays so: a lock has several words.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    from: u64,
+    to: u64,
+    process: Process,
+    start: u64,
+}
 
 /// A mapping of shared memory that can be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +44,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct SharedLocks {
     processes: HashMap<Process, Known>,
-    /// The lock at each place.
-    places: HashMap<Place, Lock>,
+    homes: HashMap<Object, Vec<Home>>,
     /// What was found out, for locks in private memory as well.
     found: HashMap<Lock, Lock>,
 }
@@ -71,7 +79,8 @@ impl SharedLocks {
             known.look();
             place = known.place(lock.addr);
         }
-        let found = place.map_or(lock, |place| *self.places.entry(place).or_insert(lock));
+        let found =
+            place.map_or(lock, |(area, offset)| home(&mut self.homes, &area, offset, lock.process).lock_at(offset));
         if self.found.len() < MAX_LOCKS {
             self.found.insert(lock, found);
         }
@@ -79,21 +88,40 @@ impl SharedLocks {
     }
 }
 
+impl Home {
+    fn lock_at(&self, offset: u64) -> Lock {
+        Lock { process: self.process, addr: self.start.saturating_add(offset.saturating_sub(self.from)) }
+    }
+}
+
+/// The piece of shared memory with an offset that a mapping shows: as whoever met it first has it.
+fn home(homes: &mut HashMap<Object, Vec<Home>>, area: &Area, offset: u64, process: Process) -> Home {
+    let own =
+        Home { from: area.offset, to: area.offset.saturating_add(area.end - area.start), process, start: area.start };
+    let known = homes.entry((area.dev.clone(), area.inode)).or_default();
+    if let Some(&home) = known.iter().find(|home| home.from <= offset && offset < home.to) {
+        return home;
+    }
+    known.push(own);
+    own
+}
+
 impl Known {
     /// Reads its mappings; those of a process that has exited stay as they were.
     fn look(&mut self) {
         self.read = Some(Instant::now());
-        if let Ok(maps) = fs::read(format!("/proc/{}/maps", self.pid))
+        if let Ok(maps) = fs::read(format!("/proc/{}/maps", super::leader::face(self.pid)))
             && !maps.is_empty()
         {
             self.areas = areas(&maps);
         }
     }
 
-    fn place(&self, addr: u64) -> Option<Place> {
+    /// In which mapping an address is, and at which offset of what is mapped.
+    fn place(&self, addr: u64) -> Option<(Area, u64)> {
         let at = self.areas.partition_point(|area| area.start <= addr).checked_sub(1)?;
         let area = self.areas.get(at).filter(|area| addr < area.end)?;
-        Some((area.dev.clone(), area.inode, area.offset.checked_add(addr - area.start)?))
+        Some((area.clone(), area.offset.checked_add(addr - area.start)?))
     }
 }
 
@@ -142,8 +170,8 @@ mod tests {
         let lock = |process, addr| Lock { process: Process(process), addr };
         assert_eq!(shared.of(lock(1, 0x7f08)), lock(1, 0x7f08));
         assert_eq!(shared.of(lock(2, 0x6008)), lock(1, 0x7f08));
-        assert_eq!(shared.of(lock(2, 0x6009)), lock(2, 0x6009));
-        assert_eq!(shared.of(lock(1, 0x7f09)), lock(2, 0x6009), "whoever was first");
+        assert_eq!(shared.of(lock(2, 0x6009)), lock(1, 0x7f09), "words of one lock stay together");
+        assert_eq!(shared.of(lock(1, 0x7f09)), lock(1, 0x7f09));
         assert_eq!(shared.of(lock(1, 0x55e4)), lock(1, 0x55e4), "private memory");
         assert_eq!(shared.of(lock(3, 0x6008)), lock(3, 0x6008), "a process that is not known");
     }

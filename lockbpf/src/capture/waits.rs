@@ -3,7 +3,7 @@
 //! or nonsense at any moment: what cannot be read, or cannot be a lock, is left out.
 
 use super::inflight::{self, Blocked as Sleep, Snapshot};
-use super::owner::{Owners, read};
+use super::owner::{Owner, Owners, read};
 use crate::deadlock::{Blocked, Wait};
 use crate::id::{Lock, Process, Site, Tid};
 use crate::observation::OpenWait;
@@ -75,9 +75,10 @@ impl Waits {
                 // Others cannot wait for ever, or do not say who holds them.
                 _ => None,
             };
-            if let Some(holder) = holder {
+            if let Some(Owner { tid: holder, alone: owned }) = holder {
                 let OpenWait { tid, lock, site, since, stack, .. } = *wait;
-                waits.push(Wait { blocked: Blocked { tid, lock, site, since, stack }, holder, before_start: false });
+                let blocked = Blocked { tid, lock, site, since, stack };
+                waits.push(Wait { blocked, holder, before_start: false, owned });
             }
         }
         let mut numbers: HashMap<u32, Process> = HashMap::new();
@@ -87,20 +88,47 @@ impl Waits {
             *latest = process.max(*latest);
         }
         self.unseen.retain(|&(pid, tid), unseen| {
-            !seen_tids.contains(&tid) && numbers.contains_key(&pid) && !unseen.sleep.has_deadline
+            !seen_tids.contains(&tid)
+                && numbers.contains_key(&pid)
+                && !unseen.sleep.has_deadline
+                // Who has gone on does not come back to the same wait.
+                && inflight::sleep(pid, tid) == Some(unseen.sleep)
         });
         for (&(pid, tid), &Unseen { sleep, since, before_start }) in &self.unseen {
             let Some(&process) = numbers.get(&pid) else { continue };
-            let Some(holder) = self.owners.of_word(pid, sleep.word) else { continue };
+            let Some(Owner { tid: holder, alone: owned }) = self.owners.of_word(pid, sleep.word) else { continue };
             if !before_start && since + MIN_AGE > now || inflight::sleep(pid, tid) != Some(sleep) {
                 continue;
             }
             let lock = Lock { process, addr: sleep.word };
             let blocked = Blocked { tid, lock, site: None, since, stack: None };
-            waits.push(Wait { blocked, holder, before_start });
+            waits.push(Wait { blocked, holder, before_start, owned });
         }
         waits
     }
+}
+
+/// Size of the largest lock of the C libraries, a read-write lock.
+const LOCK_SIZE: u64 = 56;
+
+/// The waits among these whose end was missed: their threads are blocked elsewhere by now. Those of runtimes' own locks sleep on
+/// words of their own, of which nothing is known here.
+pub fn over<'a>(seen: &'a [OpenWait], pids: &HashMap<Process, u32>) -> impl Iterator<Item = &'a OpenWait> {
+    seen.iter().filter(move |wait| {
+        let known = matches!(
+            wait.via,
+            Via::Lock
+                | Via::TimedLock
+                | Via::ClockLock
+                | Via::CondReacquire
+                | Via::Futex
+                | Via::ReadLock
+                | Via::WriteLock
+        );
+        let size = if wait.via == Via::Futex { 1 } else { LOCK_SIZE };
+        let is_elsewhere = |&pid: &u32| inflight::is_elsewhere(pid, wait.tid, wait.lock.addr, size);
+        known && pids.get(&wait.lock.process).is_some_and(is_elsewhere)
+    })
 }
 
 /// The words at the top of the stack of a thread that sleeps in a futex call, among which its caller can be found.

@@ -69,10 +69,10 @@ pub(super) struct AccessArgs {
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
     /// End after this time, with as many samples as there are.
-    #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "60s")]
+    #[arg(short, long, value_name = "TIME", value_parser = super::limits::span, default_value = "60s")]
     pub duration: Duration,
     /// Duration of the timing pass.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = super::limits::span, default_value = "1s")]
     pub timing: Duration,
     /// Follow a section over so many instructions at most.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]

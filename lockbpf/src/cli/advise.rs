@@ -44,7 +44,7 @@ pub(super) struct AdviseArgs {
     #[arg(long, value_name = "SHARE", value_parser = some_share, default_value = "2%")]
     pub budget: Budget,
     /// With --pid: for how long every section is recorded.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = super::limits::span, default_value = "1s")]
     pub timing: Duration,
     /// With --pid: keep the recording and the access records in this trace (`.bin`, `.trace`).
     #[arg(long, value_name = "FILE", requires = "pid")]
@@ -164,7 +164,9 @@ fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Timed>, Vec<Str
     }
     let recording = Input::open(trace.path())?;
     if let Some(mut kept) = kept {
-        convert::to_trace(&recording, &mut kept, Compression::None, &lines).context("failed to keep the recording")?;
+        let to = args.keep.as_deref().map(destination::told).unwrap_or_default();
+        convert::to_trace(&recording, &mut kept, Compression::None, &lines)
+            .with_context(|| format!("failed to keep the recording in {to}"))?;
         kept.finish()?;
     }
     Ok((records, Some(script::read_timed_input(&recording)?), followed.summary.notes))

@@ -4,12 +4,15 @@ use super::access::AccessArgs;
 use super::advise::AdviseArgs;
 use super::calibrate::CalibrateArgs;
 use super::diff::DiffArgs;
+use super::limits;
 use super::predict::PredictArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
 use super::what_if::WhatIfArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
+use crate::capture::launch::How;
 use crate::capture::session::Scope;
+use crate::capture::user::{User, UserError};
 use crate::governor::Budget;
 use crate::measures::event::{Event, EventError};
 use crate::measures::library::Category;
@@ -58,7 +61,10 @@ const EXAMPLES: &str = "Examples:
                                          what to do about a lock, by what its sections access
   lockbpf doctor                         what this machine allows, and what probes cost on it
 
-Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error.";
+Ctrl-C, SIGTERM and SIGHUP end an observation with its report, and a command that was started with it is asked to end; a second Ctrl-C or
+SIGTERM, a quarter of a second later or more, ends at once.
+
+Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error; 128 and the signal's number if ended at once.";
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]
@@ -100,15 +106,21 @@ pub(super) enum Command {
     Advise(AdviseArgs),
     /// Find the sizes of a workload at which locks hold it back, and observe those.
     Select(SelectArgs),
-    /// Outlives `access`, to restore what it changed if it is killed.
+    /// Ends a lockbpf that is stopped while a target depends on it.
     #[command(hide = true)]
-    AccessGuardian,
+    Guardian {
+        /// The process that started it.
+        pid: i32,
+    },
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,
     /// The program on which costs are calibrated.
     #[command(hide = true)]
     CalibrateTarget,
+    /// The program that filters its system calls, to find out whether this kernel kills such programs where they are watched.
+    #[command(hide = true)]
+    SeccompTarget,
 }
 
 /// Whom to observe.
@@ -131,6 +143,14 @@ pub(super) struct TargetArgs {
     /// Observe the processes that those start, too, and the ones that these start.
     #[arg(long, conflicts_with_all = ["system_wide", "cgroup", "container"])]
     pub follow_forks: bool,
+    /// Run the command as this user, by name or number, with all its groups, and `HOME`, `SHELL`, `USER` and `LOGNAME` set. Without it: as
+    /// the user who runs lockbpf, root under sudo.
+    #[arg(long, value_name = "NAME", requires = "cmd", conflicts_with_all = ["pid", "system_wide", "cgroup", "container"], value_parser = user)]
+    pub user: Option<User>,
+    /// Kill the command if it still runs so long after it was asked to end by SIGTERM, which is done at the end of the observation.
+    /// Without it: it is let be.
+    #[arg(long, value_name = "TIME", requires = "cmd", conflicts_with_all = ["pid", "system_wide", "cgroup", "container"], value_parser = limits::time)]
+    pub kill_after: Option<Duration>,
     /// Start this command and observe it until it exits.
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "system_wide", "cgroup", "container"])]
     pub cmd: Vec<OsString>,
@@ -156,7 +176,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "duration", "all_events", "lock", "site", "kernel_locks"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
@@ -188,19 +208,19 @@ pub(super) enum ExportFormat {
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct CaptureArgs {
     /// Stop after this time, e.g. 30s, 500ms, 2m. Without it: until Ctrl-C, or until the target exits.
-    #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(short, long, value_name = "TIME", value_parser = limits::span)]
     pub duration: Option<Duration>,
     /// Only threads with this name (the kernel keeps 15 bytes of it).
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = limits::comm)]
     pub comm: Option<String>,
     /// Only this thread (repeatable).
     #[arg(long, value_name = "TID")]
     pub tid: Vec<u32>,
     /// Count contended sections that waited less, but do not record who they waited for.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = limits::time)]
     pub min_wait: Option<Duration>,
     /// Take call stacks only of waits that lasted so long. Default: 10us.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = limits::time)]
     pub stack_wait: Option<Duration>,
     /// How call stacks are taken: along frame pointers, which code often does not keep; by unwind information, from copies of
     /// stacks that seem new (16 KiB, some microseconds each); or, process by process, by whichever is right.
@@ -253,9 +273,9 @@ pub(super) struct CaptureArgs {
     /// Say more on stderr, the kernel side's log included; twice for all of it.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// The command reads nothing, and what it prints is dropped: for `select`.
+    /// How a command is started and ended.
     #[arg(skip)]
-    pub silent: bool,
+    pub launch: How,
     /// Sum up transitions from lock to lock: for recordings, of which models can be made.
     #[arg(skip)]
     pub transitions: bool,
@@ -282,6 +302,10 @@ fn events(text: &str) -> Result<Counters, EventError> {
     Event::parse_list(text).map(Counters)
 }
 
+fn user(name: &str) -> Result<User, UserError> {
+    User::find(name)
+}
+
 /// A budget, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Share(pub Option<Budget>);
@@ -306,7 +330,7 @@ pub(super) struct CommonArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     /// Show at most this many locks, the most harmful ones. Default: 10 in the table, all of them in JSON.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = limits::top)]
     pub top: Option<usize>,
 }
 
@@ -407,7 +431,9 @@ impl Plan {
     /// # Errors
     /// When it names nobody to observe.
     pub fn from_args(target: TargetArgs, capture: CaptureArgs) -> Result<Self> {
-        let TargetArgs { mut pid, system_wide, cgroup, container, follow_forks, cmd } = target;
+        let TargetArgs { mut pid, system_wide, cgroup, container, follow_forks, user, kill_after, cmd } = target;
+        let launch = How { user, kill_after, ..capture.launch };
+        let capture = CaptureArgs { launch, ..capture };
         pid.sort_unstable();
         pid.dedup();
         let many = [
@@ -421,6 +447,9 @@ impl Plan {
             }
             target
         } else if !cmd.is_empty() {
+            if !capture.tid.is_empty() {
+                bail!("--tid names a thread that there is: of a command that is yet to be started there is none");
+            }
             Target::Command(cmd)
         } else if !pid.is_empty() {
             Target::Pids(pid)

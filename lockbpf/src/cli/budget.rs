@@ -8,6 +8,7 @@ use crate::capture::target::FileKey;
 use crate::costs::Costs;
 use crate::estimate::{Estimates, Estimator, Stretch};
 use crate::governor::Budget;
+use crate::units::Time;
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 
@@ -36,7 +37,8 @@ impl Watch {
         let ungoverned = Self { follows, ..Self::default() };
         let Some(budget) = budget else { return Ok(ungoverned) };
         let Some(gates) = session.take_gates() else { return Ok(ungoverned) };
-        let governor = Governor::start(gates, pids, budget, costs).context("failed to start the governor")?;
+        let lease = session.lease().clone();
+        let governor = Governor::start(gates, lease, pids, budget, costs).context("failed to start the governor")?;
         let estimator = Some(Estimator::new(costs, Some(budget.share())));
         Ok(Self { governor: Some(governor), estimator, follows })
     }
@@ -88,6 +90,7 @@ impl Watch {
                     ended.push(watched.pid);
                 }
                 Told::Failed(failed) => session.failed(failed),
+                Told::Gaps(gaps) => session.gaps(gaps),
                 Told::Refused(processes) => session.refused(processes),
             }
         }
@@ -116,12 +119,46 @@ impl Watch {
         Ok(())
     }
 
+    /// Places anew what was placed in a process, which it follows no more.
+    pub(super) fn renew(&self, session: &mut Session, pid: u32, since: Time) {
+        match &self.governor {
+            Some(governor) => governor.renew(pid, since),
+            None => session.renew(pid, since),
+        }
+    }
+
     /// Places probes in further libraries.
     pub(super) fn extend(&self, session: &mut Session, sites: &[ProbeSite]) {
         match &self.governor {
             Some(governor) => governor.extend(sites.to_vec()),
             None => session.attach(sites),
         }
+    }
+
+    /// Removes every probe until [`Watch::resume`], to which what this returns is given. The lease is to be paused before.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub(super) fn suspend(&self, session: &mut Session) -> Result<Vec<u32>> {
+        match &self.governor {
+            Some(governor) => {
+                governor.suspend();
+                Ok(Vec::new())
+            }
+            None => Ok(session.suspend()?),
+        }
+    }
+
+    /// Goes on after [`Watch::suspend`].
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn resume(&self, session: &mut Session, placed: &[u32]) -> Result<()> {
+        match &self.governor {
+            Some(governor) => governor.resume(),
+            None => session.resume(placed)?,
+        }
+        Ok(())
     }
 
     /// How much was observed so far.

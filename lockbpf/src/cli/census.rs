@@ -1,10 +1,11 @@
 //! Who is observed: processes are taken note of while they live, so that there are names for them later.
 
 use super::monitors::Monitors;
+use crate::capture::named::Named;
 use crate::capture::shared::SharedLocks;
 use crate::decode::Decoded;
 use crate::event::{Event, ProcessSeen};
-use crate::id::{Process, Site};
+use crate::id::{Process, Site, Tid};
 use crate::observation::Harvest;
 use crate::symbol::Symbols;
 use lockbpf_common::kind::Via;
@@ -15,6 +16,7 @@ pub(super) struct Census {
     symbols: Symbols,
     shared: SharedLocks,
     monitors: Monitors,
+    named: Named,
     processes: HashMap<Process, ProcessSeen>,
     events: u64,
 }
@@ -26,6 +28,7 @@ impl Census {
             symbols: Symbols::new(),
             shared: SharedLocks::default(),
             monitors: Monitors::default(),
+            named: Named::default(),
             processes: HashMap::new(),
             events: 0,
         };
@@ -49,20 +52,41 @@ impl Census {
                 let process = wait.word.process;
                 let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
+                self.name(process, &mut wait.owner);
             }
-            Event::Section(section) if section.via == Via::JavaMonitor => {
-                if let Some(seen) = self.processes.get(&section.process) {
+            Event::Section(section) => {
+                if section.via == Via::JavaMonitor
+                    && let Some(seen) = self.processes.get(&section.process)
+                {
                     self.monitors.meet(section.lock, seen.pid, &mut self.symbols);
                 }
+                // The kernel names its own owners itself.
+                if !section.lock.is_kernel() {
+                    self.name(section.process, &mut section.owner);
+                }
             }
-            Event::Section(_) | Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
+            Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
         }
         event.rename_lock(|lock| self.shared.of(lock));
         event
     }
 
-    /// Makes one lock of those that processes share.
+    /// Puts the thread in place of the number by which a lock of a process names it. A number of no thread stays: whoever analyses
+    /// does not believe it.
+    fn name(&mut self, process: Process, owner: &mut Option<Tid>) {
+        if let (Some(number), Some(seen)) = (*owner, self.processes.get(&process))
+            && let Some(tid) = self.named.find(process, seen.pid, number)
+        {
+            *owner = Some(tid);
+        }
+    }
+
+    /// Completes what the kernel side has summed: names threads, and makes one lock of those that processes share.
     pub(super) fn unite(&mut self, harvest: &mut Harvest) {
+        for wait in harvest.open_waits.iter_mut().filter(|wait| !wait.before_start && !wait.lock.is_kernel()) {
+            self.name(wait.lock.process, &mut wait.owner);
+        }
+        harvest.bystanders = self.bystanders();
         harvest.rename_locks(|lock| self.shared.of(lock));
     }
 
@@ -86,6 +110,14 @@ impl Census {
         for &process in self.processes.keys() {
             self.symbols.refresh_made(process);
         }
+    }
+
+    /// Threads that locks' words named, whether anything else was seen of them or not.
+    pub(super) fn bystanders(&self) -> Vec<(Process, Tid)> {
+        let mut found: Vec<_> = self.named.found().collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// The observed processes, with their pids.

@@ -50,8 +50,9 @@ pub(super) fn to_lines(input: &Input, out: impl Write) -> Result<Converted> {
                 done.events += 1;
                 match event {
                     Event::Process(seen) => writer.process(seen),
-                    Event::FutexWait(_) => done.left_out += 1,
-                    _ => sorter.push(event),
+                    // Those that end with another thread's exit have a step.
+                    event if Sorter::takes(event) => sorter.push(event),
+                    _ => done.left_out += 1,
                 }
                 sorter.pop_ready()
             }

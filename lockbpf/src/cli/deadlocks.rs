@@ -1,15 +1,19 @@
-//! Deadlocks are told at once, not at the end: whoever observes a program that hangs wants to know why, now.
+//! Deadlocks are told at once, not at the end: whoever observes a program that hangs wants to know why, now. What turns out to have
+//! been none is withdrawn.
 
 use super::census::Census;
+use super::live::Sink;
 use crate::capture::inflight::Snapshot;
 use crate::capture::session::{Session, now};
 use crate::capture::waits::{self, Waits};
 use crate::deadlock::{Blocked, Deadlock, Watch};
-use crate::id::{Process, StackId};
+use crate::event::{Event, FutexResult};
+use crate::id::{Lock, Process, StackId, Tid};
 use crate::names::{Frame, Names};
-use crate::units::Time;
-use std::collections::HashMap;
+use crate::units::{Nanos, Time};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How often it is looked who waits for whom.
@@ -26,7 +30,8 @@ pub(super) struct Deadlocks {
     next: Instant,
     /// Futex calls that were not seen, so far.
     skipped: u64,
-    found: Vec<Deadlock>,
+    /// What is to be told of what events told.
+    over: Vec<usize>,
 }
 
 impl Deadlocks {
@@ -37,16 +42,35 @@ impl Deadlocks {
             watch: Watch::default(),
             next: Instant::now(),
             skipped: 0,
-            found: Vec::new(),
+            over: Vec::new(),
         }
+    }
+
+    /// Takes note of an event on its way: a thread that got its lock was in no deadlock.
+    pub(super) fn pass(&mut self, event: Event, sink: &mut impl Sink) {
+        let got: Option<(Tid, Lock, Time)> = match &event {
+            _ if self.watch.found().is_empty() => None,
+            Event::Section(s) if s.acquired() => Some((s.tid, s.lock, s.acquire())),
+            Event::FutexWait(w) if w.result == FutexResult::Slept => Some((w.tid, w.word, w.end)),
+            _ => None,
+        };
+        if let Some((tid, lock, at)) = got {
+            self.over.extend(self.watch.acquired(tid, lock, at));
+        }
+        sink.take(event);
     }
 
     /// Looks, if it is time to; returns what there is to be told.
     pub(super) fn look(&mut self, session: &mut Session, census: &mut Census) -> Option<String> {
-        let began = Instant::now();
-        if began < self.next {
+        if Instant::now() < self.next {
             return None;
         }
+        self.look_now(session, census)
+    }
+
+    /// Looks; returns what there is to be told. The last look is the one by which the report goes.
+    pub(super) fn look_now(&mut self, session: &mut Session, census: &mut Census) -> Option<String> {
+        let began = Instant::now();
         let pids = census.pids();
         // A map that cannot be read now cannot be read at the end either, and then it is an error.
         let seen = session.waits().unwrap_or_default();
@@ -57,24 +81,79 @@ impl Deadlocks {
         }
         let waits = self.waits.look(now(), &seen, &pids);
         let mut text = String::new();
-        for mut deadlock in self.watch.look(now(), &waits) {
+        let looked = self.watch.look(now(), &waits);
+        for number in looked.gone {
+            if self.watch.found().get(number).is_some_and(|deadlock| is_there(deadlock, &pids)) {
+                self.watch.end(number, now());
+                self.over.push(number);
+            } else {
+                self.watch.exit(number);
+            }
+        }
+        text.push_str(&self.withdrawn(&pids));
+        for number in looked.confirmed {
+            let Some(deadlock) = self.watch.get_mut(number) else { continue };
             for member in &mut deadlock.members {
                 complete(member, &pids, census);
                 // As the waits themselves: not there, then it is an error at the end.
                 member.stack = session.stack_of_wait(member.tid, census.symbols()).unwrap_or_default();
             }
             let stack = |id| session.stack(id).unwrap_or_default();
-            text.push_str(&describe(&deadlock, &pids, census.symbols(), stack));
-            self.found.push(deadlock);
+            text.push_str(&describe(deadlock, &pids, census.symbols(), stack));
         }
         self.next = Instant::now() + INTERVAL.max(began.elapsed() * SHARE);
         (!text.is_empty()).then_some(text)
     }
 
-    /// What was found so far.
-    pub(super) fn found(&self) -> &[Deadlock] {
-        &self.found
+    /// Before the end: which waits in progress are over, although nothing was seen of that. Their ends were missed.
+    pub(super) fn missed_ends(&self, session: &Session, census: &Census) -> HashSet<(Tid, Time)> {
+        let pids = census.pids();
+        let seen = session.waits().unwrap_or_default();
+        let over: HashSet<(Tid, Time)> = waits::over(&seen, &pids).map(|wait| (wait.tid, wait.since)).collect();
+        if over.is_empty() {
+            return over;
+        }
+        // It may have ended just then, and been taken note of.
+        let still: HashSet<(Tid, Time)> =
+            session.waits().unwrap_or_default().iter().map(|wait| (wait.tid, wait.since)).collect();
+        over.intersection(&still).copied().collect()
     }
+
+    /// What was found so far, whether it still stands or is over.
+    pub(super) fn found(&self) -> &[Deadlock] {
+        self.watch.found()
+    }
+
+    /// What turned out to have been none, in words, each once.
+    pub(super) fn withdrawn(&mut self, pids: &HashMap<Process, u32>) -> String {
+        let over = std::mem::take(&mut self.over);
+        over.into_iter().filter_map(|number| self.watch.found().get(number)).map(|d| withdrawal(d, pids)).collect()
+    }
+}
+
+/// Whether the process of a deadlock is there.
+fn is_there(deadlock: &Deadlock, pids: &HashMap<Process, u32>) -> bool {
+    let pid = deadlock.members.first().and_then(|member| pids.get(&member.lock.process));
+    pid.is_some_and(|pid| {
+        let of_leader = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The state follows the name, which may contain anything. Of a process whose first thread has ended there are others.
+        let state = of_leader.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+        let others = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) > 1;
+        Path::new(&format!("/proc/{pid}")).exists() && (!matches!(state, None | Some('Z' | 'X')) || others())
+    })
+}
+
+/// That a circle of waits was no deadlock.
+fn withdrawal(deadlock: &Deadlock, pids: &HashMap<Process, u32>) -> String {
+    let tids: Vec<_> = deadlock.members.iter().map(|member| member.tid.0.to_string()).collect();
+    let process = deadlock.members.first().and_then(|member| pids.get(&member.lock.process));
+    let process = process.map(|pid| format!(" in process {pid}")).unwrap_or_default();
+    let lasted: Nanos = deadlock.until().since(deadlock.closed());
+    let (threads, wait) = match tids.as_slice() {
+        [only] => (format!("thread {only}"), "waited for itself"),
+        _ => (format!("threads {}", tids.join(", ")), "waited for one another"),
+    };
+    format!("lockbpf: no deadlock{process} after all: that {threads} {wait} ended after {lasted}\n")
 }
 
 /// Finds where a member came from, if no probe saw it.
@@ -92,7 +171,10 @@ fn describe(
     names: &mut impl Names,
     stack: impl Fn(StackId) -> Vec<u64>,
 ) -> String {
-    let mut text = String::from("lockbpf: deadlock");
+    // Whoever parks on a mutex that it holds itself counts on another thread to give it back.
+    let parks = deadlock.members.len() == 1 && !deadlock.owned;
+    let what = if parks { "thread that waits for itself, until another lets it go on" } else { "deadlock" };
+    let mut text = format!("lockbpf: {what}");
     if let Some(pid) = deadlock.members.first().and_then(|m| pids.get(&m.lock.process)) {
         _ = write!(text, " in process {pid}");
     }
@@ -168,6 +250,7 @@ mod tests {
             found: Time(9),
             members: vec![member(7, 0xa, 0x10), member(8, 0x5000, 0x20)],
             before_start: true,
+            ..Deadlock::default()
         };
         let pids = HashMap::from([(Process(1), 42)]);
         let text = describe(&deadlock, &pids, &mut Table, |id| if id.0 == 3 { vec![0x30, 0x9999] } else { Vec::new() });
@@ -179,8 +262,26 @@ mod tests {
 
     #[test]
     fn a_thread_can_wait_for_itself() {
-        let deadlock = Deadlock { found: Time(9), members: vec![member(8, 0xa, 0x20)], before_start: false };
-        let text = describe(&deadlock, &HashMap::new(), &mut Table, |_| Vec::new());
-        assert_eq!(text, "lockbpf: deadlock:\n  thread 8 waits for lock_a, held by itself\n      f20\n");
+        let alone = Deadlock { found: Time(9), members: vec![member(8, 0xa, 0x20)], ..Deadlock::default() };
+        let text = |deadlock| describe(deadlock, &HashMap::new(), &mut Table, |_| Vec::new());
+        let sure = Deadlock { owned: true, ..alone.clone() };
+        assert_eq!(text(&sure), "lockbpf: deadlock:\n  thread 8 waits for lock_a, held by itself\n      f20\n");
+        let parked = "lockbpf: thread that waits for itself, until another lets it go on:\n  thread 8 waits for lock_a, held by \
+                      itself\n      f20\n";
+        assert_eq!(text(&alone), parked);
+    }
+
+    #[test]
+    fn what_was_none_is_withdrawn() {
+        let ended = Deadlock {
+            members: vec![member(7, 0xa, 0x10), member(8, 0x5000, 0x20)],
+            ended: Some(Time(1_300_000_000)),
+            ..Deadlock::default()
+        };
+        let pids = HashMap::from([(Process(1), 42)]);
+        assert_eq!(
+            withdrawal(&ended, &pids),
+            "lockbpf: no deadlock in process 42 after all: that threads 7, 8 waited for one another ended after 1.30 s\n"
+        );
     }
 }

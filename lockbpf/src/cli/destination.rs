@@ -23,6 +23,11 @@ pub(super) fn format(path: &Path, wanted: Option<ExportFormat>) -> Result<Export
     }
 }
 
+/// What messages call it.
+pub(super) fn told(path: &Path) -> String {
+    if path == Path::new("-") { "standard output".to_owned() } else { path.display().to_string() }
+}
+
 /// Makes sure that what is read is not what is written.
 ///
 /// # Errors
@@ -78,7 +83,7 @@ impl Whole {
     /// # Errors
     /// When the last of it cannot be written, or it cannot be renamed.
     pub(super) fn finish(self) -> Result<()> {
-        let failed = || format!("failed to write {}", self.path.display());
+        let failed = || format!("failed to write {}", told(&self.path));
         match self.out {
             Out::Temporary(out) => {
                 let file = out.into_inner().map_err(io::IntoInnerError::into_error).with_context(failed)?;

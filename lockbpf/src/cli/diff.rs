@@ -22,7 +22,7 @@ pub(super) struct DiffArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     /// Show at most this many locks and sites in the table, those that changed most.
-    #[arg(long, value_name = "N", default_value_t = output::TABLE_TOP)]
+    #[arg(long, value_name = "N", default_value_t = output::TABLE_TOP, value_parser = super::limits::top)]
     pub top: usize,
     /// Call out changes by this factor or more.
     #[arg(long, value_name = "N", default_value_t = Thresholds::default().factor, value_parser = factor)]

@@ -6,6 +6,7 @@ use crate::capture::elf::Libc;
 use crate::capture::feature::{self, Feature, Setting, Support};
 use crate::capture::privilege::{self, Need, Privilege};
 use crate::capture::prologue::{Cost, Reason};
+use crate::capture::seccomp;
 use crate::capture::target::{self, Library, Skipped, TargetError, Targets};
 use crate::report::text::listed;
 use crate::units::Nanos;
@@ -101,7 +102,8 @@ pub struct UnusableReport {
 pub fn run(pids: &[u32]) -> anyhow::Result<Doctor> {
     let mut obstacles = Vec::new();
     let targets = if pids.is_empty() { target::system_wide(0)? } else { permitted(pids, &mut obstacles)? };
-    let features = feature::survey();
+    let mut features = feature::survey();
+    features.push(seccomp::feature());
     let capabilities = privilege::survey()?;
     for feature in features.iter().filter(|f| f.essential) {
         match &feature.support {

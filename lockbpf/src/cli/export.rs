@@ -139,10 +139,10 @@ pub(super) fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: C
         counters: Vec::new(),
         probes: Vec::new(),
     };
-    let mut recorder = Recorder::new(out, compression, capture);
+    let mut recorder = Recorder::new(out, to, compression, capture);
     let captured = live::observe(plan, None, &mut recorder)?;
     let quality = captured.harvest.quality.clone();
-    let (_, written) = recorder.finish(captured).with_context(|| format!("failed to write {}", to.display()))?;
+    let (_, written) = recorder.finish(captured)?;
     tell_written(&written, to);
     for (name, count) in quality.of_class(lockbpf_common::counter::Class::Lost) {
         eprintln!("lockbpf: lost: {count} {name}");

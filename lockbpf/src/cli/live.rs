@@ -6,26 +6,31 @@ use super::budget::Watch;
 use super::census::Census;
 use super::counters;
 use super::deadlocks::Deadlocks;
+use super::ends::Ends;
 use super::focus::Focus;
 use super::functions::Placing;
 use super::interpreters::Interpreters;
 use super::placement;
 use super::progress::Progress;
 use super::stacks::Stacks;
+use super::suspend;
+use super::threads;
 use crate::capture::aside::drop_aside;
 use crate::capture::attach::ProbeSite;
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{self, Calibration, Setup, calibrate};
 use crate::capture::cgroup::Cgroup;
 use crate::capture::cpu_use::CpuUse;
+use crate::capture::guardian::{self, Guardian};
 use crate::capture::inflight::Snapshot;
-use crate::capture::launch::Launched;
+use crate::capture::launch::{How, Launched};
 use crate::capture::liveness::Liveness;
 use crate::capture::mapped::Mapped;
 use crate::capture::newcomers::{Found, Newcomers, Whom};
 use crate::capture::session::{Options, Session, now};
+use crate::capture::suspend::Suspendable;
 use crate::capture::target::{self, FileKey, Library, Targets};
-use crate::capture::{feature, kernel, privilege};
+use crate::capture::{feature, kernel, privilege, seccomp, user};
 use crate::costs::Costs;
 use crate::deadlock::Deadlock;
 use crate::estimate::Estimates;
@@ -34,16 +39,17 @@ use crate::id::Process;
 use crate::kallsyms::Kallsyms;
 use crate::measures::event;
 use crate::observation::Harvest;
-use crate::perturbation::{Perturbation, Taken};
+use crate::perturbation::{Children, Perturbation, Taken};
 use crate::units::Time;
 use anyhow::Result;
 use lockbpf_common::config::MAX_PROCESSES;
 use lockbpf_common::kernel::Kernel;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// How often the ring buffers are emptied. They are not waited for: a wake-up costs the target as much as a probe.
@@ -128,21 +134,27 @@ struct Prepared {
 }
 
 async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Captured> {
+    let mut ends = Ends::listen()?;
+    ends.check()?;
     let (mut newcomers, deaf) = Newcomers::listen();
     let mut ready = prepare(plan, name, &mut newcomers)?;
+    ends.check()?;
     ready.notes.extend(deaf.map(|why| format!("libraries that are loaded later may be noticed late: {why}.")));
     let capture = &plan.capture;
     let mut placing = Placing::new(capture);
     let mut sites = placing.sites(&ready.targets.libraries);
     let known = known(&ready.targets, &ready.pids);
     let there: Vec<u32> = known.iter().map(|seen| seen.pid).collect();
-    let options = options(plan, &ready, known.clone())?;
+    // Without uprobes the lease is enough: there are no traps in the target.
+    let guardian = if capture.futex_only { None } else { guardian(&mut ready.notes) };
+    let options = Options { guardian, ..options(plan, &ready, known.clone())? };
     let calibration = if options.governed || options.library { calibration(&options, &mut ready.notes) } else { None };
     let measured = calibration.as_ref().map(|calibration| calibration.costs);
     let costs = measured.unwrap_or_default();
     if let Some(cost) = placing.cost(&costs) {
         eprintln!("lockbpf: {cost}");
     }
+    ends.check()?;
     let mut session = Session::start(&options, &sites)?;
     // Not earlier: while the kernel removes perf events, it places none.
     drop_aside(calibration);
@@ -154,8 +166,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut interpreters = Interpreters::default();
     interpreters.look(&mut session, &mut census);
     let mut focus = Focus::begin(capture, &mut session, &mut census, ready.launched.is_some())?;
-    let mut signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let suspendable = Suspendable::install();
 
+    ends.check()?;
     let start = session.activate()?;
     // Nobody in particular: who is there, and who comes.
     let many = ready.pids.is_empty();
@@ -198,14 +211,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     })?;
     loop {
         tokio::select! {
-            _ = signals.0.recv() => break,
-            _ = signals.1.recv() => break,
-            () = tokio::time::sleep_until(began + capture.duration.unwrap_or(Duration::MAX / 4)),
-                if capture.duration.is_some() => break,
+            () = ends.asked() => break,
+            () = tokio::time::sleep_until(began + capture.duration.unwrap_or_default()), if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                let seen = stacks.drain(&mut session, &mut census, sink)?;
+                let seen = stacks.drain(&mut session, &mut census, |event| deadlocks.pass(event, sink))?;
                 newcomers.notice(&seen);
+                renew(&seen, &mut session, &watch);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
                 if many {
                     let found = newcomers.look(false);
@@ -214,10 +226,18 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             }
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
+                if suspend::asked() {
+                    suspend::stop(&mut session, &watch, &progress)?;
+                }
                 let time = now();
-                let seen = stacks.drain(&mut session, &mut census, sink)?;
+                let seen = stacks.drain(&mut session, &mut census, |event| deadlocks.pass(event, sink))?;
                 newcomers.notice(&seen);
+                renew(&seen, &mut session, &watch);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
+                session.look_after();
+                for pid in session.witness(|pid| census.number(pid)) {
+                    progress.tell(&format!("lockbpf: pid {pid} is not observed any more: its probes see nothing\n"));
+                }
                 cpu_use.look(&ready.pids);
                 focus.look(&mut session, census.events())?;
                 interpreters.look(&mut session, &mut census);
@@ -264,30 +284,37 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             }
         }
     }
-    drop(progress);
+    drop(suspendable);
 
     let estimates = watch.stop(&mut session, &census)?;
+    // What is said to stand at the end has been looked at then.
+    progress.tell(&deadlocks.look_now(&mut session, &mut census).unwrap_or_default());
+    let over = deadlocks.missed_ends(&session, &census);
     let end = session.deactivate()?;
+    let status = ready.launched.take().and_then(Launched::end);
     cpu_use.look(&ready.pids);
-    stacks.drain(&mut session, &mut census, sink)?;
+    stacks.drain(&mut session, &mut census, |event| deadlocks.pass(event, sink))?;
+    progress.tell(&deadlocks.withdrawn(&census.pids()));
+    drop(progress);
     census.refresh();
     let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
     placing.complete(&mut harvest.library);
     ready.notes.extend(later.iter().flat_map(placement::remarks_on));
     ready.targets.libraries.append(&mut later);
     ready.notes.extend(focus.notes(&session, &harvest)?);
     ready.notes.extend(stacks.notes(&mut census, &harvest));
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
-    harvest.quality.perturbation = Some(perturbation(session.taken()?, measured, estimates.as_ref(), &cpu_use));
+    let children = Children::of(&harvest.quality.counters);
+    let perturbation = perturbation(session.taken()?, measured, estimates.as_ref(), &cpu_use);
+    harvest.quality.perturbation = Some(Perturbation { children, ..perturbation });
     harvest.estimates = estimates;
     drop_aside(session);
     let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
     harvest.open_waits.extend(earlier);
     census.unite(&mut harvest);
-    if let Some(status) = ready.launched.as_mut().and_then(Launched::end)
-        && !status.success()
-    {
+    if let Some(status) = status.filter(|status| !status.success()) {
         ready.notes.push(format!("the command ended with {status}."));
     }
     harvest.quality.notes.splice(0..0, ready.notes);
@@ -315,14 +342,29 @@ fn follow(
     Ok(())
 }
 
+/// Places anew what was placed in those of these processes whose image another thread than the first has replaced: the kernel tied it to
+/// that one.
+fn renew(seen: &[u32], session: &mut Session, watch: &Watch) {
+    for &pid in seen {
+        if let Some(when) = session.replaced(pid) {
+            watch.renew(session, pid, when);
+        }
+    }
+}
+
 /// What observing took of the target. Where it was governed, the governor knows best what that used.
 fn perturbation(taken: Taken, costs: Option<Costs>, estimates: Option<&Estimates>, cpu_use: &CpuUse) -> Perturbation {
     let used = estimates.map(|estimates| estimates.overall().cpu).or_else(|| cpu_use.used());
+    let prices = costs.unwrap_or_default();
+    let calls = Taken { futex_calls: taken.futex_calls, ..Taken::default() };
     Perturbation {
         taken,
-        cost_ns: taken.cost(&costs.unwrap_or_default()).0,
+        cost_ns: taken.cost(&prices).0,
+        futex_cost_ns: calls.cost(&prices).0,
+        hold_bias_ns: prices.hold_bias_ns.max(0.0) as u64,
         target_cpu_ns: used.map(|used| used.0),
         measured: costs.is_some(),
+        children: Children::default(),
     }
 }
 
@@ -347,11 +389,27 @@ fn calibration(options: &Options, notes: &mut Vec<String>) -> Option<Calibration
     }
 }
 
+/// Who ends this process if it is stopped while its probes are in place. Without one the target pays for them as long as that lasts.
+fn guardian(notes: &mut Vec<String>) -> Option<Arc<Guardian>> {
+    match Guardian::start(guardian::PROBES) {
+        Ok(guardian) => Some(Arc::new(guardian)),
+        Err(error) => {
+            notes.push(format!(
+                "nobody would have ended lockbpf if it had been stopped while its probes were in place: {error}."
+            ));
+            None
+        }
+    }
+}
+
 /// Checks rights and features, finds the targets, starts the command.
 fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result<Prepared> {
     privilege::require()?;
     feature::require(!plan.capture.futex_only)?;
     raise_file_limit();
+    if !plan.capture.futex_only {
+        seccomp::try_aside();
+    }
     let mut notes = Vec::new();
     let tracefs = match feature::ensure_tracefs() {
         Ok(tracefs) => {
@@ -383,6 +441,11 @@ fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result
             (targets, Some(command))
         }
     };
+    let named: Vec<u32> = match plan.target {
+        Target::Pids(_) => targets.processes.iter().filter_map(|process| process.pid).collect(),
+        _ => Vec::new(),
+    };
+    threads::check(&plan.capture.tid, &named)?;
     if !plan.capture.futex_only {
         match plan.target {
             Target::SystemWide if plan.capture.budget().is_some() => targets.check_any()?,
@@ -397,9 +460,12 @@ fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result
         }
         notes.extend(placement::remarks(&targets));
     }
+    if !plan.capture.futex_only && seccomp::kills() {
+        notes.push(seccomp::REMAINS.to_owned());
+    }
     notes.extend(targets.notes.iter().map(|note| format!("{note}.")));
     // Last: it waits at its exec until the probes are there.
-    let launched = launched.map(|command| Launched::stopped(command, plan.capture.silent)).transpose()?;
+    let launched = launched.map(|command| launch(command, &plan.capture.launch)).transpose()?;
     let pids = match (&plan.target, &launched) {
         (Target::SystemWide | Target::Cgroup(_) | Target::Container(_), _) => Vec::new(),
         (_, Some(child)) => vec![child.id()],
@@ -407,6 +473,22 @@ fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result
     };
     let description = name.map_or_else(|| describe(plan, &targets, &pids, cgroup.as_ref()), str::to_owned);
     Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, kernel, events, notes })
+}
+
+/// Starts a command, stopped. Who got root's rights from somebody else is told as whom it runs.
+fn launch(command: &[OsString], how: &How) -> Result<Launched> {
+    let launched = Launched::stopped(command, how)?;
+    let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let caller = ["SUDO_USER", "DOAS_USER"].iter().find_map(|variable| std::env::var(variable).ok());
+    let own = user::own_name();
+    match (&how.user, caller.filter(|caller| *caller != own)) {
+        (Some(user), _) => eprintln!("lockbpf: {name} runs as {}", user.name()),
+        (None, Some(caller)) => {
+            eprintln!("lockbpf: {name} runs as {own}; with --user {caller} it would run as {caller}")
+        }
+        (None, None) => {}
+    }
+    Ok(launched)
 }
 
 /// What the programs on kernel locks have to know of this kernel.

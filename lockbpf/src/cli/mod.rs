@@ -15,10 +15,12 @@ mod deadlocks;
 mod destination;
 mod diff;
 mod doctor;
+mod ends;
 mod export;
 mod focus;
 mod functions;
 mod interpreters;
+mod limits;
 mod live;
 mod monitors;
 mod observe;
@@ -34,6 +36,8 @@ mod select;
 mod source;
 mod stacks;
 mod summed;
+mod suspend;
+mod threads;
 mod what_if;
 
 use anyhow::{Context, Result};
@@ -62,6 +66,7 @@ pub fn main() -> ExitCode {
         eprintln!("lockbpf: {error:#}");
         ExitCode::from(2)
     });
+    crate::capture::launch::see_off(|text| eprintln!("lockbpf: {text}"));
     crate::capture::aside::wait(|| eprintln!("lockbpf: waiting until the kernel has removed the probes"));
     code
 }
@@ -95,10 +100,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::WhatIf(args)) => what_if::run(&args),
         Some(Command::Access(args)) => access::run(&args),
-        Some(Command::AccessGuardian) => Ok(crate::capture::access::guardian::run()),
+        Some(Command::Guardian { pid }) => Ok(crate::capture::guardian::run(pid)),
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
+        Some(Command::SeccompTarget) => Ok(crate::capture::seccomp_target::run()),
         Some(Command::CalibrateTarget) => Ok(crate::capture::calibrate_target::run()),
     }
 }

@@ -26,7 +26,7 @@ const MAX_POINTS: u32 = 4_096;
 /// What to predict, and from what.
 #[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).multiple(true).args(["model", "from", "pid", "system_wide", "cgroup", "container", "cmd"]))]
-#[command(group = ArgGroup::new("live").multiple(true).args(["pid", "system_wide", "cgroup", "container", "cmd"]).conflicts_with_all(["model", "from"]))]
+#[command(group = ArgGroup::new("live").multiple(true).args(["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after"]).conflicts_with_all(["model", "from"]))]
 #[command(after_help = "Examples:
   lockbpf predict --pid 1234 --duration 10s --threads 1..64
   lockbpf predict --from t.bin --threads 1..64 --with qd
@@ -44,7 +44,7 @@ pub(super) struct PredictArgs {
     #[command(flatten)]
     pub target: TargetArgs,
     /// Of a running program: observe it for so long. Without it: until Ctrl-C, or until it exits.
-    #[arg(short, long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "live")]
+    #[arg(short, long, value_name = "TIME", value_parser = super::limits::span, requires = "live")]
     pub duration: Option<Duration>,
     /// Of a running program: how much of its CPU time observing may cost, or `off`. Where every lock operation would cost more, the
     /// model is made of what was seen in windows.

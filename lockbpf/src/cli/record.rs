@@ -1,5 +1,6 @@
 //! A trace written while the observation runs.
 
+use super::destination;
 use super::live::{Captured, Live, Sink};
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
@@ -14,6 +15,7 @@ use nix::sys::utsname::uname;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// How often sums, losses and names are written: a bit less than the second that may be lost.
 const CHECKPOINT: Nanos = Nanos(900_000_000);
@@ -22,6 +24,8 @@ const CHECKPOINT: Nanos = Nanos(900_000_000);
 pub(super) struct Recorder<W: Write> {
     /// Until it begins.
     sink: Option<W>,
+    /// Where that is, for messages.
+    path: PathBuf,
     compression: Compression,
     capture: Capture,
     writer: Option<Writer<W>>,
@@ -33,10 +37,11 @@ pub(super) struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Will write to `sink` once the observation begins. The probes and events in `capture` are filled in.
-    pub(super) fn new(sink: W, compression: Compression, capture: Capture) -> Self {
+    /// Will write to `sink`, which is at `path`, once the observation begins. The probes and events in `capture` are filled in.
+    pub(super) fn new(sink: W, path: &Path, compression: Compression, capture: Capture) -> Self {
         Self {
             sink: Some(sink),
+            path: path.to_owned(),
             compression,
             capture,
             writer: None,
@@ -56,15 +61,15 @@ impl<W: Write> Recorder<W> {
         let (_, mut symbols) = census.into_parts();
         self.result()?;
         let mut writer = self.writer.take().ok_or_else(|| anyhow!("the observation has not begun"))?;
-        modules(&mut writer, &symbols, &mut self.modules)?;
+        modules(&mut writer, &symbols, &mut self.modules).with_context(|| failed(&self.path))?;
         // Names are looked up here, and what goes wrong with them is known after that; most problems are known before.
         harvest.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
-        Ok(writer.finish(&harvest, &mut symbols, end)?)
+        writer.finish(&harvest, &mut symbols, end).with_context(|| failed(&self.path))
     }
 
     fn result(&mut self) -> Result<()> {
         match self.failed.take() {
-            Some(error) => Err(error).context("failed to write the trace"),
+            Some(error) => Err(error).with_context(|| failed(&self.path)),
             None => Ok(()),
         }
     }
@@ -92,10 +97,11 @@ impl<W: Write> Sink for Recorder<W> {
         self.header = header(live.target, live.start)?;
         self.header = self.describe(live);
         let sink = self.sink.take().ok_or_else(|| anyhow!("the observation has begun already"))?;
-        let mut writer = Writer::new(sink, &self.header, self.compression)?;
+        let failed = || failed(&self.path);
+        let mut writer = Writer::new(sink, &self.header, self.compression).with_context(failed)?;
         // Those that were there before the observation are told by no event.
         for seen in live.census.processes().values() {
-            writer.event(&Event::Process(seen.clone()))?;
+            writer.event(&Event::Process(seen.clone())).with_context(failed)?;
         }
         self.writer = Some(writer);
         Ok(())
@@ -120,11 +126,12 @@ impl<W: Write> Sink for Recorder<W> {
         self.result()?;
         let header = self.describe(live);
         let Some(writer) = &mut self.writer else { return Ok(()) };
+        let failed = || failed(&self.path);
         if header != self.header {
-            writer.header(&header).context("failed to write the trace")?;
+            writer.header(&header).with_context(failed)?;
             self.header = header;
         }
-        writer.tick(now).context("failed to write the trace")?;
+        writer.tick(now).with_context(failed)?;
         if now.since(self.checkpoint) < CHECKPOINT {
             return Ok(());
         }
@@ -135,9 +142,13 @@ impl<W: Write> Sink for Recorder<W> {
         harvest.quality.notes.extend_from_slice(live.notes);
         live.census.unite(&mut harvest);
         let symbols = live.census.symbols();
-        modules(writer, symbols, &mut self.modules).context("failed to write the trace")?;
-        writer.checkpoint(&harvest, symbols, now).context("failed to write the trace")
+        modules(writer, symbols, &mut self.modules).with_context(failed)?;
+        writer.checkpoint(&harvest, symbols, now).with_context(failed)
     }
+}
+
+fn failed(path: &Path) -> String {
+    format!("failed to write {}", destination::told(path))
 }
 
 /// What a recording of `target` on this machine says of itself, but for how it was captured.

@@ -28,7 +28,7 @@ pub(super) struct ReportArgs {
     #[arg(long)]
     pub graph: bool,
     /// Show at most this many locks, the most harmful ones. Default: 10 in the table, all of them in JSON.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::limits::top)]
     pub top: Option<usize>,
     /// Only critical sections whose symbol or identity contains this, and their locks (repeatable: any of them).
     #[arg(long, value_name = "SITE")]
@@ -141,6 +141,9 @@ impl Recording {
         if sums_inside(&ending.header) && ending.harvest.sums.is_empty() && analyst.events() > 0 {
             // It was torn before its first sums.
             (analyst, ending) = read(&input, |_| analysis::Options { totals: true, ..how })?;
+        }
+        if analyst.events() == 0 && ending.access_records > 0 && ending.harvest.sums.is_empty() {
+            bail!("{} holds access records and nothing else: `lockbpf advise --from` reads those", input.name());
         }
         let Ending { header, harvest, names, end, .. } = ending;
         // What was converted from event lines lasts from its first event to its last.

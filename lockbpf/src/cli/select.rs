@@ -4,6 +4,7 @@
 use super::args::{CaptureArgs, Format, Plan, Target};
 use super::collect::Collector;
 use super::{live, output};
+use crate::capture::launch::How;
 use crate::report::combine::{self, combine};
 use crate::report::{self, Report};
 use crate::select::{self, Criteria, Run, Runs, Selection};
@@ -52,7 +53,7 @@ pub(super) struct SelectArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     /// Show at most this many locks of the observed runs. Default: 10 in the table, all of them in JSON.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::limits::top)]
     pub top: Option<usize>,
     /// The command, with {size} where the size goes.
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -134,7 +135,7 @@ fn rank(args: &SelectArgs, selection: &Selection) -> Result<Report> {
                 target: Target::Command(command.into_iter().map(OsString::from).collect()),
                 // The times are those of all that it starts, too.
                 follow_forks: true,
-                capture: CaptureArgs { silent: true, ..CaptureArgs::default() },
+                capture: CaptureArgs { launch: How { silent: true, ..How::default() }, ..CaptureArgs::default() },
             };
             let mut collector = Collector::default();
             let captured = live::observe(&plan, Some(&name), &mut collector)?;

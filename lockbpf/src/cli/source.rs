@@ -6,7 +6,7 @@ use crate::names::Names;
 use crate::observation::Harvest;
 use crate::trace::{self, AccessLines, Closing, Header, Modules};
 use crate::units::Time;
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -60,13 +60,30 @@ impl Input {
     /// When it cannot be opened or read.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-        let opened = if path == Path::new("-") { spool() } else { File::open(path).and_then(regular) };
-        let mut file = opened.with_context(|| format!("failed to open {name}"))?;
+        let mut file = if path == Path::new("-") {
+            spool(io::stdin().lock(), &name)?
+        } else {
+            let file = File::open(path).with_context(|| format!("failed to open {name}"))?;
+            regular(file, &name)?
+        };
         let mut first = Vec::new();
         let sniffed = file.by_ref().take(trace::MAGIC_BYTES as u64).read_to_end(&mut first);
         sniffed.with_context(|| format!("failed to read {name}"))?;
         let format = if trace::is_trace(&first) { Format::Trace } else { Format::Lines };
-        Ok(Self { name, file, format })
+        let input = Self { name, file, format };
+        if format == Format::Lines && input.is_blank()? {
+            bail!("{} is empty: it is neither a trace nor event lines nor access records", input.name);
+        }
+        Ok(input)
+    }
+
+    fn is_blank(&self) -> Result<bool> {
+        for byte in self.lines()?.bytes() {
+            if !byte.with_context(|| self.failed())?.is_ascii_whitespace() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// What it is.
@@ -93,15 +110,25 @@ impl Input {
         loop {
             let mut source = self.source(ticks)?;
             let mut taker = begin(&source.header());
+            let mut events = 0;
             let outcome = loop {
                 match source.next() {
                     None => break Ok(()),
-                    Some(Ok(event)) => take(&mut taker, event)?,
+                    Some(Ok(event)) => {
+                        events += 1;
+                        take(&mut taker, event)?;
+                    }
                     Some(Err(error)) => break Err(error),
                 }
             };
             match outcome {
-                Ok(()) => return Ok((taker, source.ending().with_context(|| self.failed())?)),
+                Ok(()) => {
+                    let ending = source.ending().with_context(|| self.failed())?;
+                    if events == 0 && ending.is_nothing() {
+                        bail!("{}: nothing in it can be read as a recording", self.failed());
+                    }
+                    return Ok((taker, ending));
+                }
                 Err(error) if ticks == 1 && is_decimal(&error) => ticks = 1_000,
                 Err(error) => return Err(error.context(self.failed())),
             }
@@ -151,6 +178,13 @@ impl Input {
         let mut file = self.file.try_clone().with_context(|| self.failed())?;
         file.seek(SeekFrom::Start(0)).with_context(|| self.failed())?;
         Ok(file)
+    }
+}
+
+impl Ending {
+    /// Whether a recording without events tells nothing else either, not even of itself.
+    fn is_nothing(&self) -> bool {
+        self.header.lockbpf.is_empty() && self.harvest.sums.is_empty() && self.access_records == 0
     }
 }
 
@@ -204,23 +238,18 @@ fn is_decimal(error: &Error) -> bool {
 }
 
 /// A pipe can be read only once: its contents in a file that has no name.
-fn spool() -> io::Result<File> {
-    let mut file = tempfile::tempfile()?;
-    io::copy(&mut io::stdin().lock(), &mut file)?;
-    file.seek(SeekFrom::Start(0))?;
+fn spool(mut pipe: impl Read, name: &str) -> Result<File> {
+    let copied = || format!("failed to copy {name} to a file in {}", std::env::temp_dir().display());
+    let mut file = tempfile::tempfile().with_context(copied)?;
+    io::copy(&mut pipe, &mut file).with_context(copied)?;
+    file.seek(SeekFrom::Start(0)).with_context(copied)?;
     Ok(file)
 }
 
-fn regular(mut file: File) -> io::Result<File> {
-    let kind = file.metadata()?.file_type();
+fn regular(file: File, name: &str) -> Result<File> {
+    let kind = file.metadata().with_context(|| format!("failed to look at {name}"))?.file_type();
     if kind.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+        return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(|| format!("failed to open {name}"));
     }
-    if kind.is_file() {
-        return Ok(file);
-    }
-    let mut copy = tempfile::tempfile()?;
-    io::copy(&mut file, &mut copy)?;
-    copy.seek(SeekFrom::Start(0))?;
-    Ok(copy)
+    if kind.is_file() { Ok(file) } else { spool(file, name) }
 }

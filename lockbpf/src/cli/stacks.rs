@@ -1,7 +1,6 @@
 //! What the kernel side has copied of stacks is unwound while the processes live, before the records that name them go on.
 
 use super::census::Census;
-use super::live::Sink;
 use crate::capture::session::Session;
 use crate::capture::stack_copies::{COPY_BYTES, Numbered};
 use crate::event::Event;
@@ -52,7 +51,7 @@ impl Stacks {
         &mut self,
         session: &mut Session,
         census: &mut Census,
-        sink: &mut impl Sink,
+        mut take: impl FnMut(Event),
     ) -> Result<Vec<u32>> {
         let mut seen = Vec::new();
         let mut held_back = Vec::new();
@@ -66,7 +65,7 @@ impl Stacks {
                 Some((_, id)) if id.0 >= FIRST_COPY => held_back.push(event),
                 _ => {
                     self.note(&event);
-                    sink.take(event);
+                    take(event);
                 }
             }
         });
@@ -79,7 +78,7 @@ impl Stacks {
                 });
             }
             self.note(&event);
-            sink.take(event);
+            take(event);
         }
         Ok(seen)
     }

@@ -3,10 +3,11 @@
 use super::{Coverage, Estimates, Figures, Subject};
 use crate::event::ThreadTotals;
 use crate::id::{Lock, Process};
+use crate::inside;
 use crate::sums::{Measure, SiteSums};
 use crate::units::Nanos;
 use lockbpf_common::kind::Via;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Scales sums of locks, sites and threads to what was estimated. Without figures they stay as they are.
 ///
@@ -16,21 +17,24 @@ pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [Thread
     if !estimates.complete || !estimates.sampled() {
         return;
     }
-    let mut rows: HashMap<Lock, Vec<usize>> = HashMap::new();
-    let mut slept: HashMap<Lock, SiteSums> = HashMap::new();
+    // Of a lock that processes share each process has rows of its own, some of which may have been seen as a whole.
+    let mut rows: HashMap<(Lock, Process), Vec<usize>> = HashMap::new();
+    let mut slept: HashMap<(Lock, Process), SiteSums> = HashMap::new();
     for (at, row) in sums.iter_mut().enumerate() {
+        let whose = (row.lock, row.site.process);
         if row.via == Via::Futex {
-            slept.insert(row.lock, row.clone());
+            slept.entry(whose).and_modify(|all| inside::merge(all, row)).or_insert_with(|| row.clone());
         } else if let Some(figures) = estimates.of(Subject::Row(row.lock, row.site, row.via)) {
-            scale(row, figures);
-            rows.entry(row.lock).or_default().push(at);
+            scale(row, &figures.beside(&estimates.known(0, row.hold.max)));
+            rows.entry(whose).or_default().push(at);
         }
     }
-    for (lock, rows) in rows {
-        if let Some(slept) = slept.get(&lock) {
+    for (whose, rows) in rows {
+        if let Some(slept) = slept.get(&whose) {
             distribute(sums, &rows, slept);
         }
     }
+    unseen(sums, &slept);
     let processes: HashMap<Process, &Coverage> =
         estimates.processes.iter().filter(|p| !p.whole).map(|p| (p.process, p)).collect();
     for thread in threads {
@@ -40,21 +44,49 @@ pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [Thread
         thread.held_union.0 = times(thread.held_union.0, process.hold_factor).min(process.time.0);
         // Waiting takes time and no work.
         let share = process.observed_share();
-        thread.wait.0 = times(thread.wait.0, if share > 0.0 { 1.0 / share } else { 1.0 });
+        // No thread waits longer than there was time.
+        let wait = times(thread.wait.0, if share > 0.0 { 1.0 / share } else { 1.0 });
+        thread.wait.0 = wait.min(process.time.0.max(thread.wait.0));
+    }
+}
+
+/// Gives locks that processes share the waits of those whose acquisitions no window saw.
+fn unseen(sums: &mut [SiteSums], slept: &HashMap<(Lock, Process), SiteSums>) {
+    let called = |row: &SiteSums| !matches!(row.via, Via::Futex | Via::CondWait) && row.acquisitions > 0;
+    let told: HashSet<(Lock, Process)> =
+        sums.iter().filter(|row| called(row)).map(|row| (row.lock, row.site.process)).collect();
+    let weight = |row: &SiteSums| (row.wait.sum.0, row.contended, row.acquisitions);
+    for (&(lock, process), slept) in
+        slept.iter().filter(|(whose, slept)| slept.acquisitions > 0 && !told.contains(whose))
+    {
+        let rows = sums.iter_mut().filter(|row| row.lock == lock && row.site.process != process && called(row));
+        if let Some(row) = rows.max_by_key(|row| weight(row)) {
+            row.wait.merge(&slept.wait);
+            row.acquisitions += slept.acquisitions;
+            row.contended += slept.acquisitions;
+            row.timeouts += slept.timeouts;
+            row.timed_out += slept.timed_out;
+        }
     }
 }
 
 fn scale(sums: &mut SiteSums, figures: &Figures) {
     let all = figures.acquisitions.value.round();
     let factor = if sums.acquisitions > 0 { all / sums.acquisitions as f64 } else { 1.0 };
+    let seen = sums.contended;
     sums.acquisitions = all as u64;
     sums.contended = ((all * figures.contended_share.value).round() as u64).min(sums.acquisitions);
+    // Each contended one stands for as many, and waits as long.
+    let contended = if seen > 0 { sums.contended as f64 / seen as f64 } else { factor };
+    sums.wait.histogram.scale(contended);
     sums.hold.sum = Nanos((all * figures.hold_mean_ns.value).round() as u64);
     for count in [&mut sums.try_failures, &mut sums.timeouts, &mut sums.errors] {
         *count = times(*count, factor);
     }
-    for time in [&mut sums.wait.sum, &mut sums.timed_out] {
-        time.0 = times(time.0, factor);
+    sums.wait.sum.0 = times(sums.wait.sum.0, contended);
+    sums.timed_out.0 = times(sums.timed_out.0, factor);
+    if sums.contended == 0 {
+        sums.wait = Measure::default();
     }
 }
 

@@ -1,12 +1,16 @@
 //! Intervals, and the quantiles of distributions that they need.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Normal quantile of a two-sided 95 %.
 pub(super) const Z: f64 = 1.959_964;
 
+/// An interval of which the upper end is more than so many times the lower one has no point that is worth telling.
+pub const WIDE: f64 = 4.0;
+
 /// An estimate with its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 pub struct Interval {
     /// The estimate.
     pub value: f64,
@@ -16,11 +20,32 @@ pub struct Interval {
     pub high: f64,
 }
 
+/// Its numbers; `wide` beside them if the value is not worth telling.
+impl Serialize for Interval {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let wide = self.is_wide();
+        let mut fields = serializer.serialize_struct("Interval", if wide { 4 } else { 3 })?;
+        fields.serialize_field("value", &self.value)?;
+        fields.serialize_field("low", &self.low)?;
+        fields.serialize_field("high", &self.high)?;
+        if wide {
+            fields.serialize_field("wide", &true)?;
+        }
+        fields.end()
+    }
+}
+
 impl Interval {
     /// Something that is known.
     #[must_use]
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
+    }
+
+    /// Whether it is so wide that its point says nothing.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        self.high > self.low * WIDE && self.high > self.value
     }
 
     /// Half of its width as a part of the value; 0 of nothing.
@@ -48,6 +73,29 @@ impl Interval {
     /// With the value inside, where rounding or a bound has left it outside.
     pub(super) fn in_order(self) -> Self {
         Self { low: self.low.min(self.value), high: self.high.max(self.value), ..self }
+    }
+
+    /// None of its numbers more than this.
+    pub(crate) fn capped(self, most: f64) -> Self {
+        self.map(|x| x.min(most))
+    }
+
+    /// None of its numbers less than these.
+    pub(super) fn at_least(self, least: Self) -> Self {
+        Self { value: self.value.max(least.value), low: self.low.max(least.low), high: self.high.max(least.high) }
+    }
+
+    /// The mean of independent estimates with these weights, which add up to `whole`.
+    #[must_use]
+    pub fn mean(all: impl Iterator<Item = (Self, f64)>, whole: f64) -> Self {
+        let (mut value, mut below, mut above) = (0.0, 0.0_f64, 0.0_f64);
+        for (i, weight) in all {
+            let part = weight / whole.max(f64::MIN_POSITIVE);
+            value += part * i.value;
+            below = below.hypot(part * (i.value - i.low));
+            above = above.hypot(part * (i.high - i.value));
+        }
+        Self { value, low: (value - below).max(0.0), high: value + above }
     }
 
     /// Extended to what another one includes.

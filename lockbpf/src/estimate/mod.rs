@@ -31,6 +31,7 @@
 mod apply;
 mod estimator;
 mod interval;
+mod known;
 mod mean;
 mod moments;
 mod process;
@@ -42,7 +43,8 @@ mod tests;
 
 pub use apply::apply;
 pub use estimator::Estimator;
-pub use interval::Interval;
+pub use interval::{Interval, WIDE};
+pub use known::Known;
 pub use stretch::Stretch;
 
 use crate::costs::Costs;
@@ -166,6 +168,12 @@ impl Estimates {
             factor: 1.0,
             hold_factor: 1.0,
         }
+    }
+
+    /// What is known of a subject beside its figures: what the kernel saw asleep, the longest hold as observed.
+    #[must_use]
+    pub fn known(&self, slept: u64, longest: Nanos) -> Known {
+        Known { slept: slept as f64, hold_max_ns: (longest.0 as f64 - self.hold_bias_ns.value).max(0.0) }
     }
 
     /// The figures of a subject.

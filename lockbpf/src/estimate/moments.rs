@@ -22,9 +22,9 @@ pub(super) struct Delta {
     /// Longest hold of all so far, ns.
     pub hold_max_ns: u64,
     /// Waits of the contended.
-    pub wait_hist: [u32; BUCKETS],
+    pub wait_hist: [u64; BUCKETS],
     /// Holds of the completed.
-    pub hold_hist: [u32; BUCKETS],
+    pub hold_hist: [u64; BUCKETS],
 }
 
 impl Delta {
@@ -148,7 +148,7 @@ pub(super) struct Tails {
 }
 
 impl Tails {
-    fn add(&mut self, histogram: &[u32; BUCKETS], completed: f64, weight: f64) {
+    fn add(&mut self, histogram: &[u64; BUCKETS], completed: f64, weight: f64) {
         for (bucket, _) in histogram.iter().enumerate().filter(|&(_, &n)| n > 0) {
             let bucket = bucket as u8;
             if let Err(place) = self.known.binary_search_by_key(&bucket, |&(b, _)| b) {
@@ -160,7 +160,7 @@ impl Tails {
         let mut at = BUCKETS;
         for (bucket, pairs) in self.known.iter_mut().rev() {
             let from = usize::from(*bucket);
-            tail += histogram.get(from..at).unwrap_or_default().iter().map(|&n| f64::from(n)).sum::<f64>();
+            tail += histogram.get(from..at).unwrap_or_default().iter().map(|&n| n as f64).sum::<f64>();
             at = from;
             if tail > 0.0 {
                 pairs.add(tail * weight, completed * weight);
@@ -253,10 +253,10 @@ impl Moments {
     }
 }
 
-fn add_buckets(sums: &mut Vec<(u8, f64)>, histogram: &[u32; BUCKETS], weight: f64) {
+fn add_buckets(sums: &mut Vec<(u8, f64)>, histogram: &[u64; BUCKETS], weight: f64) {
     for (bucket, &n) in histogram.iter().enumerate().filter(|&(_, &n)| n > 0) {
         let bucket = bucket as u8;
-        let n = f64::from(n) * weight;
+        let n = n as f64 * weight;
         match sums.binary_search_by_key(&bucket, |&(b, _)| b) {
             Ok(at) => {
                 if let Some((_, sum)) = sums.get_mut(at) {

@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 mod tests;
+pub mod thinning;
 
 use crate::units::{Nanos, Time};
 use std::time::Duration;
@@ -84,6 +85,15 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// What a reading at a time between this and a later one may have been: as if what was used was used evenly.
+    #[must_use]
+    pub fn towards(&self, later: Self, time: Time) -> Self {
+        let whole = later.time.since(self.time).0.max(1) as f64;
+        let part = (time.since(self.time).0 as f64 / whole).clamp(0.0, 1.0);
+        let between = |a: Nanos, b: Nanos| Nanos(a.0 + ((b - a).0 as f64 * part) as u64);
+        Self { time, cpu: between(self.cpu, later.cpu), cost: between(self.cost, later.cost) }
+    }
+
     fn progress(&self) -> f64 {
         progress((self.cpu - self.cost).0 as f64, self.time.0 as f64)
     }
@@ -228,6 +238,17 @@ impl Policy {
     /// again like that.
     pub fn made_room(&mut self) {
         self.state = State::Between { always: true };
+    }
+
+    /// The tier was closed from outside, since nobody saw what happened. Returns whether that was a window, whose cycle goes on; else
+    /// the tier may be opened again as it was.
+    pub fn cut(&mut self) -> bool {
+        if let State::During { end, .. } | State::Closing { end, .. } = self.state {
+            self.state = State::After { end };
+            return true;
+        }
+        self.made_room();
+        false
     }
 
     /// Whether no cycle has begun since the tier was closed for having cost too much, or for others.

@@ -144,3 +144,36 @@ fn budgets_are_shares() {
     assert!([0.0, 1.0, -0.1, f64::NAN, 3.0].into_iter().all(|share| Budget::new(share).is_none()));
     assert!(Budget::new(0.03).is_some_and(|b| b.share() == 0.03) && LOOK.as_millis() < 200);
 }
+
+#[test]
+fn a_window_that_nobody_saw_to_its_end_is_not_reopened() {
+    let budget = Budget::new(0.03).unwrap();
+    let at = |ms: u64, cost: u64| Reading {
+        time: Time(ms * 1_000_000),
+        cpu: Nanos(ms * 1_000_000),
+        cost: Nanos(cost * 1_000_000),
+    };
+    let mut policy = Policy::open(budget, at(0, 0), 1, 1);
+    // Always open: it may be opened again at once.
+    assert!(!policy.cut());
+    assert_eq!(policy.look(at(10, 0)), Action::Open);
+    policy.opened(at(10, 0));
+    assert_eq!(policy.look(at(500, 400)), Action::Close);
+    // Windows: the cycle goes on without.
+    let mut now = 500;
+    while policy.look(at(now, 400)) != Action::Open {
+        now += 20;
+    }
+    policy.opened(at(now, 400));
+    assert!(policy.is_open() && policy.cut() && !policy.is_open());
+    assert!(matches!(policy.look(at(now + 10, 401)), Action::Wait(_)));
+}
+
+#[test]
+fn what_was_used_in_between_lies_between_readings() {
+    let reading = |time, cpu, cost| Reading { time: Time(time), cpu: Nanos(cpu), cost: Nanos(cost) };
+    let (a, b) = (reading(100, 10, 1), reading(200, 30, 5));
+    assert_eq!(a.towards(b, Time(150)), reading(150, 20, 3));
+    assert_eq!((a.towards(b, Time(100)), a.towards(b, Time(200))), (a, b));
+    assert_eq!(a.towards(b, Time(900)).cpu, b.cpu, "no more than was used");
+}

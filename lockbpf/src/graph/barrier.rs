@@ -135,32 +135,33 @@ impl Engine {
         }
     }
 
-    /// These successors wait no longer: the round is complete, or the recording ends.
+    /// These successors wait no longer: the round was complete `at` a time, or the recording ends then.
     pub(super) fn complete_round(
         &mut self,
         m: &Machines,
         lock: u32,
         successors: impl Iterator<Item = NodeIx>,
         how: Ended,
+        at: Time,
     ) {
         let store = self.locks[lock as usize].shares;
-        let (mut last, mut giver) = (m.now, None);
+        let (mut last, mut giver) = (at, None);
         if let Some(round) = &self.locks[lock as usize].round {
             last = round.last;
             giver = round.successors.last().map(|&s| m.node(s).instance.tid).filter(|_| how == Ended::Acquired);
         }
         for successor in successors {
             let i = &m.node(successor).instance;
-            let attempt = i.attempt.unwrap_or(m.now);
-            let wait = m.now.since(attempt);
+            let attempt = i.attempt.unwrap_or(at);
+            let wait = at.since(attempt);
             let key = self.sections[successor as usize].key;
             if let (Some(keeper), Ended::Acquired) = (&mut self.keeper, how) {
-                keeper.acquired(key, m.now);
+                keeper.acquired(key, at);
             }
             if wait == Nanos(0) {
                 continue;
             }
-            let unattributed = if how == Ended::Open { m.now.since(last) } else { Nanos(0) };
+            let unattributed = if how == Ended::Open { at.since(last) } else { Nanos(0) };
             if let Some(keeper) = &mut self.keeper {
                 keeper.leave(key, unattributed);
             }
@@ -172,7 +173,7 @@ impl Engine {
                 shares.leave(row, unattributed);
             }
             if let Some(giver) = giver {
-                self.hops.push(Hop { tid: i.tid, giver, lock: i.lock, attempt, acquire: m.now });
+                self.hops.push(Hop { tid: i.tid, giver, lock: Some(i.lock), attempt, acquire: at });
             }
         }
         if how == Ended::Acquired {

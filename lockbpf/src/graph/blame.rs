@@ -103,12 +103,17 @@ impl Engine {
                 }
             }
             if culprit.who.is_some() {
+                // The holder of the lock through which it is to blame, if it is through one.
+                let (first, links) = (blame.links.0 as usize, blame.links.1 as usize);
+                let outer = links.checked_sub(2).and_then(|before| scratch.links.get(first + before));
+                let outer = outer.map_or(culprit.tid, |&(lock, source)| self.culprit(m, lock, source).tid);
                 let state = &mut self.locks[lock as usize];
                 if state.pieces.len() < PIECES {
-                    state.pieces.resize(PIECES, Piece { tid: Tid(0), from, to: from, epoch, split: Split::default() });
+                    let none = Piece { tid: Tid(0), outer: Tid(0), from, to: from, epoch, split: Split::default() };
+                    state.pieces.resize(PIECES, none);
                 }
                 let split = blame.split;
-                state.pieces[state.next_piece] = Piece { tid: culprit.tid, from, to: m.now, epoch, split };
+                state.pieces[state.next_piece] = Piece { tid: culprit.tid, outer, from, to: m.now, epoch, split };
                 state.next_piece = (state.next_piece + 1) % PIECES;
                 let comp = self.component(blame.source);
                 joined = if joined == NONE { comp } else { self.comps.union(joined, comp) };
@@ -224,7 +229,8 @@ impl Engine {
                     Some(Who::Section { site, .. }) => Some(site),
                     _ => None,
                 };
-                chain.push(Link { lock: m.lock_at(lock).lock, site, tid: holder.tid });
+                let released = matches!(source, Source::Past(_)) && !m.lock_at(lock).lock.is_kernel();
+                chain.push(Link { lock: m.lock_at(lock).lock, site, tid: holder.tid, released });
             }
             self.stores[store as usize].chain(chain, wait);
         }

@@ -220,6 +220,11 @@ impl Components {
         self.lone = None;
     }
 
+    /// Whether there are sums of a thread.
+    pub(super) fn has(&self, tid: Tid) -> bool {
+        self.folded.contains_key(&tid)
+    }
+
     /// The sums of one thread.
     pub(super) fn of_thread(&mut self, tid: Tid) -> Folded {
         self.lone = None;

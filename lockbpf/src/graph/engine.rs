@@ -113,6 +113,8 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) tid: Tid,
+    /// Whom that thread itself waited for: it has given the lock back, and nobody has it yet.
+    pub(super) outer: Tid,
     pub(super) from: Time,
     pub(super) to: Time,
     pub(super) epoch: Time,
@@ -355,7 +357,9 @@ impl Engine {
             Some(&last) if lock.kind == LockKind::Semaphore => m.node(last).thread != n.thread,
             Some(_) => true,
             None => {
-                let still = |p: &Past| Some(p.tid) == n.owner && m.now.since(p.last.release) <= RELEASE_SKEW;
+                let still = |p: &Past| {
+                    Some(p.tid) == n.owner && p.tid != n.instance.tid && m.now.since(p.last.release) <= RELEASE_SKEW
+                };
                 n.told == Some(true) && state.past.as_ref().is_some_and(still)
             }
         };

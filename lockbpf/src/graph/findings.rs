@@ -21,7 +21,7 @@ pub struct Findings {
     pub sites: BTreeMap<Site, SiteBlame>,
     /// Waiting that a lock's holders caused, of other locks' waiters too: APLT.
     pub aplt: HashMap<Lock, Nanos>,
-    /// The thread of the last event.
+    /// The thread that ended the program, else that of the last event.
     pub last_thread: Option<Tid>,
     /// Nodes and edges, if they were asked for.
     pub detail: Option<Detail>,
@@ -36,6 +36,8 @@ pub struct Findings {
     pub words: HashMap<Lock, FutexWaits>,
     /// Waits for locks and words beyond the number that is followed.
     pub beyond: Tally,
+    /// Locks whose words named a holder that cannot be, and the number that each named last.
+    pub disbelieved: BTreeMap<Lock, Tid>,
     /// Whether it is known when holders were off the CPU; if not, all causes are unknown.
     pub scheduling_known: bool,
 }
@@ -219,6 +221,8 @@ pub struct Link {
     pub site: Option<Site>,
     /// The thread that held it, in the first chain of this kind.
     pub tid: Tid,
+    /// Whether that thread had given it back already, and nobody had it yet: the hand-off.
+    pub released: bool,
 }
 
 /// The graph itself.
@@ -282,14 +286,23 @@ pub enum EdgeKind {
     Barrier,
 }
 
-/// The longest dependent chain through the recording: from its end back, on the last thread until it had waited for a
-/// lock, then on the thread that gave it the lock, and so on.
+/// The longest dependent chain through the recording: from the end back, on the thread that ended the program until it had waited
+/// for a lock or another thread's exit, then on the thread that gave it the lock or exited, and so on. Where the program goes on
+/// after the recording, any thread's last event could stand for the end; the path is that of the last of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CriticalPath {
     /// Where it begins: the start of the recording, or of the part whose waits are still remembered.
     pub start: Time,
-    /// The last event.
+    /// When the program ended, or the last event.
     pub end: Time,
+    /// The thread that it ends on.
+    pub last: Option<Tid>,
+    /// Whether that thread ended the program.
+    pub ended: bool,
+    /// If it did not, threads from whose last event the path was walked as well.
+    pub ends: u64,
+    /// Of these, those from which the same lock was waited for longest.
+    pub agreeing: u64,
     /// Its length is `end − start`; this part of it passed while the thread that follows on the path waited for a lock.
     pub waiting: Vec<PathWait>,
     /// Changes of thread.

@@ -3,10 +3,12 @@
 
 use super::component::NONE;
 use super::engine::{Engine, LockBlame, Past, Phase, who};
+use super::path::Hop;
 use super::shares::Ended;
 use crate::id::Tid;
 use crate::op::{Failure, LockKind, Released};
 use crate::state::{Follower, Machines, NodeIx, Round};
+use crate::units::{Nanos, Time};
 
 impl Follower for Engine {
     fn attempting(&mut self, m: &Machines, node: NodeIx) {
@@ -137,7 +139,8 @@ impl Follower for Engine {
     }
 
     fn completed(&mut self, m: &Machines, round: &Round) {
-        self.complete_round(m, round.lock, round.arrivals.iter().map(|&(_, successor)| successor), Ended::Acquired);
+        let successors = round.arrivals.iter().map(|&(_, successor)| successor);
+        self.complete_round(m, round.lock, successors, Ended::Acquired, round.at);
         for &(_, successor) in &round.arrivals {
             self.vanish(m, successor, false);
         }
@@ -150,7 +153,7 @@ impl Follower for Engine {
         }
         let n = m.node(node);
         let contended = if n.instance.kind == LockKind::Barrier {
-            self.complete_round(m, n.lock, [node].into_iter(), Ended::Open);
+            self.complete_round(m, n.lock, [node].into_iter(), Ended::Open, m.now);
             true
         } else if n.queued {
             self.end_wait(m, node, Ended::Open, None)
@@ -159,6 +162,11 @@ impl Follower for Engine {
         };
         self.vanish(m, node, true);
         contended
+    }
+
+    fn joined(&mut self, m: &Machines, tid: Tid, of: Tid, wait: Nanos) {
+        let attempt = Time(m.now.0.saturating_sub(wait.0));
+        self.hops.push(Hop { tid, giver: of, lock: None, attempt, acquire: m.now });
     }
 
     fn forget_lock(&mut self, lock: u32) {

@@ -65,6 +65,8 @@ pub struct FutexWaits {
     pub threads: Threads,
     /// By site, in the order in which they were first seen.
     pub sites: Vec<FutexSite>,
+    /// Records of which all this was made.
+    pub records: u64,
 }
 
 impl FutexWaits {
@@ -84,28 +86,55 @@ impl FutexWaits {
             FutexResult::Interrupted => &mut self.interrupted,
             FutexResult::Failed => &mut self.failed,
         };
-        *outcome += 1;
+        let count = w.weight.of_waits();
+        *outcome += count;
+        self.records += 1;
         if matches!(w.result, FutexResult::Again | FutexResult::Failed) {
             return;
         }
-        self.waits.add(w.wait);
+        self.waits.add_for(count, w.wait);
         self.max = self.max.max(w.wait);
-        self.histogram.add(w.wait);
-        self.threads.add(w.tid, w.wait);
+        self.histogram.add_for(count, w.wait);
+        self.threads.add_for(w.tid, count, w.wait);
         if w.expected == CONTENDED_VALUE {
-            self.contended.add(w.wait);
+            self.contended.add_for(count, w.wait);
         }
         if let Some(owner) = plausible_owner(w.expected, w.owner, w.tid) {
-            self.owners.add(owner, w.wait);
+            self.owners.add_for(owner, count, w.wait);
         }
         if let Some(waker) = w.waker {
-            self.wakers.add(waker, w.wait);
+            self.wakers.add_for(waker, count, w.wait);
         }
         let site = self.site(w.site);
-        site.waits.add(w.wait);
+        site.waits.add_for(count, w.wait);
         site.max = site.max.max(w.wait);
         if let Some(stack) = w.stack {
-            site.stacks.add(stack, w.wait);
+            site.stacks.add_for(stack, w.weight.of_stacks(), w.wait);
+        }
+    }
+
+    /// Whether some of the records stand for waits that were not recorded.
+    #[must_use]
+    pub fn is_thinned(&self) -> bool {
+        self.slept + self.again + self.timed_out + self.interrupted + self.failed > self.records
+    }
+
+    /// Lets what stands for others add up to no more than what is known to be true: the number and time of waits that slept.
+    pub(crate) fn settle(&mut self, slept: Tally) {
+        if !self.is_thinned() || self.waits.count == 0 || self.waits.time == Nanos(0) {
+            return;
+        }
+        let of_count = (slept.count as f64 / self.waits.count as f64).min(1.0);
+        let of_time = (slept.time.0 as f64 / self.waits.time.0 as f64).min(1.0);
+        self.slept = self.slept.min(slept.count);
+        self.waits.scale(of_count, of_time);
+        self.contended.scale(of_count, of_time);
+        for threads in [&mut self.owners, &mut self.wakers, &mut self.threads] {
+            threads.scale(of_count, of_time);
+        }
+        for site in &mut self.sites {
+            site.waits.scale(of_count, of_time);
+            site.stacks.scale(of_count, of_time);
         }
     }
 

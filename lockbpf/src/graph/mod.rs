@@ -34,7 +34,7 @@ pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner
 use crate::analysis::Options;
 use crate::deadlock::{Deadlock, LockOrder};
 use crate::event::FutexWait;
-use crate::id::Lock;
+use crate::id::{Lock, Tid};
 use crate::op::Op;
 use crate::state::{Observer, State};
 use crate::tally::Tally;
@@ -43,6 +43,8 @@ use engine::Engine;
 use findings::{Findings, SiteBlame};
 use rustc_hash::FxHashMap;
 
+/// Waits for exits that are followed from the end of the program.
+const MAX_JOINS: usize = 64;
 /// Futex words that are followed.
 const MAX_WORDS: usize = 32_768;
 
@@ -97,8 +99,10 @@ impl WaitGraph {
 
     /// Ends the recording, at the last step or at `end` if that is later.
     pub fn finish(mut self, end: Time, observer: &mut impl Observer) -> Findings {
-        let last_thread = self.state.last_thread();
-        let path_end = self.state.now();
+        let ended = self.state.program_end();
+        let last_thread = ended.map(|end| end.tid).or(self.state.last_thread());
+        let path_end = ended.map_or(self.state.now(), |end| end.time);
+        let ends = if ended.is_none() { Some(self.state.last_steps().collect()) } else { None };
         let known = self.state.scheduling_known();
         self.state.finish(end, &mut self.engine, observer);
         let mut engine = self.engine;
@@ -106,11 +110,18 @@ impl WaitGraph {
             engine.drop_past(lock);
             engine.drop_round(lock);
         }
-        let critical = last_thread.map(|tid| engine.comps.of_thread(tid)).unwrap_or_default();
+        // Who only waited for others' ends finished with the last of them.
+        let mut finished = last_thread;
+        for _ in 0..MAX_JOINS {
+            let only_joined = |&tid: &Tid| ended.is_some() && !engine.comps.has(tid);
+            let Some(of) = finished.filter(only_joined).and_then(|tid| engine.hops.joined(tid)) else { break };
+            finished = Some(of);
+        }
+        let critical = finished.map(|tid| engine.comps.of_thread(tid)).unwrap_or_default();
         let mut findings = Findings {
             last_thread,
             detail: engine.keeper.map(|keeper| keeper.finish(critical.members)),
-            path: engine.hops.walk(last_thread, self.start.unwrap_or_default(), path_end),
+            path: engine.hops.path(last_thread, self.start.unwrap_or_default(), path_end, ends),
             impossible: self.state.impossible().clone(),
             cut: self.state.cut().clone(),
             words: self.words.into_iter().collect(),

@@ -55,7 +55,13 @@ impl Engine {
                 _ => newest.map(|&h| m.node(h).instance.tid).or_else(releaser),
             };
             if let (Some(giver), Some(attempt)) = (giver, n.instance.attempt) {
-                self.hops.push(Hop { tid: n.instance.tid, giver, lock: n.instance.lock, attempt, acquire: m.now });
+                self.hops.push(Hop {
+                    tid: n.instance.tid,
+                    giver,
+                    lock: Some(n.instance.lock),
+                    attempt,
+                    acquire: m.now,
+                });
             }
         }
         self.join(m, node, phase);
@@ -154,7 +160,9 @@ impl Engine {
             let from = piece.from.max(start);
             let wait = Nanos(piece.split.of(from.since(piece.epoch).0, piece.to.since(piece.epoch).0));
             if wait > Nanos(0) {
-                pairs.add((tid, piece.tid), wait);
+                // Nobody waits for itself: what it had given back is handed over to whom it waits for.
+                let holder = if piece.tid == tid { piece.outer } else { piece.tid };
+                pairs.add((tid, holder), wait);
                 sum += wait;
             }
         }

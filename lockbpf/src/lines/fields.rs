@@ -32,10 +32,16 @@ pub(super) struct Fields<'a> {
     // What follows is lockbpf's own. Other programs may give these names a meaning of theirs, which is ignored like that
     // of any other name.
     pub(super) contended: Option<Own<bool>>,
+    pub(super) round: Option<Own<u32>>,
     #[serde(borrow)]
     pub(super) owner: Option<Own<ThreadId<'a>>>,
     #[serde(borrow)]
     pub(super) waker: Option<Own<ThreadId<'a>>>,
+    /// Of `join`: whose exit was waited for, and how long, ns.
+    #[serde(borrow)]
+    pub(super) thread: Option<Own<ThreadId<'a>>>,
+    pub(super) wait: Option<Own<f64>>,
+    pub(super) ends_process: Option<Own<bool>>,
     pub(super) how: Option<Own<How>>,
     #[serde(borrow)]
     pub(super) reason: Option<&'a RawValue>,
@@ -68,6 +74,7 @@ pub(super) enum Operation {
     CondWake,
     Off,
     On,
+    Join,
     Exit,
 }
 
@@ -86,6 +93,7 @@ impl Operation {
             "cond_wake" => Self::CondWake,
             "off" => Self::Off,
             "on" => Self::On,
+            "join" => Self::Join,
             "exit" => Self::Exit,
             _ => return None,
         })

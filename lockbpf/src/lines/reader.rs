@@ -8,8 +8,8 @@ use super::time::{self, Ticks};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Site, StackId, Tid};
 use crate::json::Own;
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, Op, Released};
-use crate::units::Time;
+use crate::op::{Action, Arrival, Attempt, Failure, LockKind, Op, Released, Round};
+use crate::units::{Nanos, Time};
 use std::io::{BufRead, ErrorKind};
 
 /// Longest line that is read, in bytes.
@@ -237,7 +237,8 @@ impl Parser {
                     (None, Some(site)) => self.labels.site_after(&site.0)?,
                     (None, None) => return Err(Problem::Missing("site")),
                 };
-                Action::Barrier(Arrival { barrier, participants, site, post })
+                let round = own(f.round.as_ref()).map_or(Round::Unknown, |&code| Round::of_code(code));
+                Action::Barrier(Arrival { barrier, participants, round, site, post })
             }
             Operation::CondWait => Action::CondWait { condition: self.lock(f)?, site: self.site(f)? },
             Operation::CondWake => Action::CondWake { condition: self.lock(f)? },
@@ -246,7 +247,14 @@ impl Parser {
                 Action::Off { reason: reason.into(), stack: self.stack(f)? }
             }
             Operation::On => Action::On,
-            Operation::Exit => Action::Exit,
+            Operation::Join => {
+                let wait = own(f.wait.as_ref()).copied().ok_or(Problem::Missing("wait"))?;
+                Action::Join {
+                    thread: self.thread(f.thread.as_ref())?.ok_or(Problem::Missing("thread"))?,
+                    wait: Nanos((wait.max(0.0) * self.ticks_per_ns as f64).round() as u64),
+                }
+            }
+            Operation::Exit => Action::Exit { ends: own(f.ends_process.as_ref()).copied().unwrap_or(false) },
         })
     }
 

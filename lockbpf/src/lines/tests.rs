@@ -3,7 +3,7 @@ use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{Frame, Names};
 use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released};
-use crate::units::Time;
+use crate::units::{Nanos, Time};
 use proptest::prelude::*;
 use std::io::{BufReader, Read};
 
@@ -126,10 +126,14 @@ fn every_operation_is_read() {
         ("error", Action::Fail { lock, how: Failure::Error }),
         ("cond_wait", Action::CondWait { condition: lock, site: Site { process: Process(0), addr: 1 } }),
         ("cond_wake", Action::CondWake { condition: lock }),
-        ("exit", Action::Exit),
+        ("exit", Action::Exit { ends: false }),
     ] {
         assert_eq!(ops(&line(op))[0].action, action, "{op}");
     }
+    let ending = r#"{"t":1,"tid":1,"op":"exit","ends_process":true}"#;
+    assert_eq!(ops(ending)[0].action, Action::Exit { ends: true });
+    let join = r#"{"t":9,"tid":1,"op":"join","thread":2,"wait":7}"#;
+    assert_eq!(ops(join)[0].action, Action::Join { thread: Tid(2), wait: Nanos(7) });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::time;
 use crate::event::ProcessSeen;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{self, Names};
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released};
+use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released, Round};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -157,8 +157,17 @@ impl<W: Write> Writer<W> {
                 self.word("op", "on");
                 Ok(())
             }
-            Action::Exit => {
+            Action::Join { thread, wait } => {
+                self.word("op", "join");
+                self.optional_thread("thread", Some(thread), names)?;
+                self.field("wait");
+                time::write(&mut self.line, wait.0, self.ticks_per_ns)
+            }
+            Action::Exit { ends } => {
                 self.word("op", "exit");
+                if ends {
+                    self.line.extend_from_slice(br#","ends_process":true"#);
+                }
                 Ok(())
             }
         }
@@ -192,6 +201,9 @@ impl<W: Write> Writer<W> {
         self.word("op", "barrier");
         self.lock(a.barrier, names)?;
         write!(self.line, r#","n":{}"#, a.participants)?;
+        if a.round != Round::Unknown {
+            write!(self.line, r#","round":{}"#, a.round.code())?;
+        }
         self.site("site", a.site, names)?;
         let ids = names.site_id(a.site).zip(names.site_id(a.post));
         if ids.is_some_and(|(site, post)| post.strip_suffix(AFTER) == Some(&site)) {

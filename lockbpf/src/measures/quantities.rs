@@ -122,7 +122,7 @@ pub fn dynamic(counted: &Counted) -> Histograms {
         // Those that did not wait, and those that woke nobody, take less than measuring them would.
         for (to, from) in [(&mut all.acquire, wait_hist), (&mut all.release, release_hist)] {
             merge(to, from);
-            to[0] += sections.saturating_sub(from.iter().map(|&n| u64::from(n)).sum());
+            to[0] += sections.saturating_sub(from.iter().sum());
         }
     }
     all
@@ -175,9 +175,9 @@ fn by_lock(counted: &Counted) -> BTreeMap<Lock, LockCounts> {
     locks
 }
 
-fn merge(to: &mut Buckets, from: &[u32; BUCKETS]) {
+fn merge(to: &mut Buckets, from: &[u64; BUCKETS]) {
     for (to, &from) in to.iter_mut().zip(from) {
-        *to += u64::from(from);
+        *to += from;
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
             release: counts(6),
             ..SiteCounts::EMPTY
         };
-        made.hold_hist[bucket(hold / sections)] = sections as u32;
+        made.hold_hist[bucket(hold / sections)] = sections;
         made.wait_hist[bucket(30)] = 1;
         made.release_hist[bucket(6)] = 1;
         CountedSite {

@@ -118,6 +118,7 @@ impl Script {
             sites: self.sites.clone(),
             signals: Vec::new(),
             pace: self.pace.clone(),
+            ends: None,
             ..*self
         }
     }

@@ -136,6 +136,8 @@ struct Play<'a> {
     waiting: Vec<Option<u32>>,
     /// Of each thread, its signals by step.
     gives: Vec<Vec<(u32, u32)>>,
+    /// Whether the program has ended.
+    over: bool,
     played: Played,
 }
 
@@ -173,13 +175,16 @@ pub fn play(script: &Script, change: &Change, how: How) -> Played {
         given: vec![None; script.signals.len()],
         waiting: vec![None; script.signals.len()],
         gives,
+        over: false,
         played: Played { waits: vec![(0, 0); locks], ..Played::default() },
     };
     for (thread, of) in (0_u32..).zip(&script.threads) {
         let first = of.steps.first().map_or(0, |step| step.after);
         play.schedule(of.begin + first, thread, Next::Step);
     }
-    while let Some(Reverse((now, _, thread, next))) = play.events.pop() {
+    while !play.over
+        && let Some(Reverse((now, _, thread, next))) = play.events.pop()
+    {
         match next {
             Next::Step => play.run(now, thread),
             Next::Try => play.retry(now, thread),
@@ -187,6 +192,9 @@ pub fn play(script: &Script, change: &Change, how: How) -> Played {
         }
     }
     let unfinished = |(state, of): (&ThreadState, &super::script::Thread)| state.at < of.steps.len();
+    if play.over {
+        return play.played;
+    }
     play.played.stuck = play.threads.iter().zip(&script.threads).filter(|&pair| unfinished(pair)).count() as u32;
     play.played
 }
@@ -261,6 +269,12 @@ impl Play<'_> {
                     }
                     self.played.duration = self.played.duration.max(now);
                     self.give(now, thread, at);
+                    if self.script.ends == Some(thread) {
+                        // The others end with it, wherever they are.
+                        self.played.duration = now;
+                        self.over = true;
+                        return;
+                    }
                     true
                 }
             };

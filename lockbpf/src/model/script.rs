@@ -105,6 +105,8 @@ pub struct Script {
     pub sites: Vec<Site>,
     /// For each signal, the thread and the step that give it.
     pub signals: Vec<(u32, u32)>,
+    /// The thread that ended the program, if one did: what the others did then, and whether they were done, means nothing.
+    pub ends: Option<u32>,
     /// From the first step to the last, ns.
     pub duration: u64,
     /// Units of time per ns.
@@ -228,6 +230,12 @@ pub struct Builder {
     by_site: Map<Site, u32>,
     rounds: Map<u32, Vec<u32>>,
     exits: Map<Process, (Time, u32)>,
+    /// Signals that a thread's end gives, which was not seen yet.
+    awaited: Map<u32, Vec<u32>>,
+    /// Threads that have exited, by their numbers.
+    exited: Map<Tid, u32>,
+    ended: Option<(Process, u32, Time)>,
+    last_process: Option<Process>,
     steps: usize,
     start: Option<Time>,
     end: Time,
@@ -241,8 +249,22 @@ impl Builder {
     pub fn op(&mut self, op: &Op) -> Result<(), TooLong> {
         let start = *self.start.get_or_insert(op.time);
         self.end = self.end.max(op.time);
+        self.last_process = Some(op.process);
+        let fresh = !self.by_tid.contains_key(&op.tid);
         let thread = self.thread(op.tid, op.process, op.time, start);
-        self.join(thread, op);
+        if fresh && let Action::Join { wait, .. } = op.action {
+            // It was there when it began to wait.
+            let since = Time(op.time.0.saturating_sub(wait.0)).max(start);
+            self.open[thread as usize].last = since;
+            self.script.threads[thread as usize].begin = since.since(start).0;
+        } else if fresh && op.action == (Action::Exit { ends: true }) {
+            // The first thread need not have done anything but to wait for the others.
+            self.open[thread as usize].last = start;
+            self.script.threads[thread as usize].begin = 0;
+            self.join(thread, op);
+        } else if !matches!(op.action, Action::Join { .. }) {
+            self.join(thread, op);
+        }
         match op.action {
             Action::Attempt(attempt) => {
                 let (lock, site) = (self.lock(attempt.lock), self.site(attempt.site));
@@ -274,9 +296,17 @@ impl Builder {
             }
             Action::CondWake { .. } => self.wake(thread, op.time),
             Action::Off { .. } | Action::On => {}
-            Action::Exit => {
+            Action::Join { thread: of, wait } => self.joined(thread, of, op, wait.0),
+            Action::Exit { ends } => {
                 self.give_up(thread);
                 self.push(thread, op.time, What::End);
+                let step = self.script.threads[thread as usize].steps.len() as u32 - 1;
+                for signal in self.awaited.remove(&thread).unwrap_or_default() {
+                    self.script.signals[signal as usize] = (thread, step);
+                }
+                if ends {
+                    self.ended = Some((op.process, thread, op.time));
+                }
                 let open = &mut self.open[thread as usize];
                 open.exited = true;
                 for (lock, _) in std::mem::take(&mut open.held) {
@@ -284,6 +314,7 @@ impl Builder {
                 }
                 self.exits.insert(op.process, (op.time, thread));
                 self.by_tid.remove(&op.tid);
+                self.exited.insert(op.tid, thread);
             }
         }
         if self.steps > MAX_STEPS { Err(TooLong) } else { Ok(()) }
@@ -299,7 +330,11 @@ impl Builder {
                 self.push(thread, last, What::End);
             }
         }
-        self.script.duration = self.end.since(self.start.unwrap_or_default()).0;
+        // Another process may have gone on.
+        let whole = self.ended.filter(|&(process, ..)| self.last_process == Some(process));
+        self.script.ends = whole.map(|(_, thread, _)| thread);
+        let end = whole.map_or(self.end, |(.., at)| at);
+        self.script.duration = end.since(self.start.unwrap_or_default()).0;
         self.script.ticks_per_ns = ticks_per_ns.max(1);
         self.script
     }
@@ -353,6 +388,22 @@ impl Builder {
         self.script.joins.add(gap - lag);
         let step = self.script.threads[exited as usize].steps.len().saturating_sub(1) as u32;
         self.wait_for(thread, exited, step, exit);
+    }
+
+    /// A thread has waited for another one's exit, if there is such a thread.
+    fn joined(&mut self, thread: u32, of: Tid, op: &Op, wait: u64) {
+        let other = self.by_tid.get(&of).or_else(|| self.exited.get(&of)).copied();
+        let Some(other) = other.filter(|&other| self.script.threads[other as usize].process == op.process) else {
+            return;
+        };
+        let since = Time(op.time.0.saturating_sub(wait)).max(self.open[thread as usize].last);
+        self.script.joins.add(op.time.since(since).0);
+        let step = self.script.threads[other as usize].steps.len().saturating_sub(1) as u32;
+        let signal = self.script.signals.len() as u32;
+        if !self.open[other as usize].exited {
+            self.awaited.entry(other).or_default().push(signal);
+        }
+        self.wait_for_after(thread, since, other, step, op.time);
     }
 
     /// From now on, at a time that has passed, the thread's own time begins when another has done a step.

@@ -1,9 +1,14 @@
 //! Whole events taken apart into steps.
 
-use crate::event::{Event, OffCpu, Outcome, Section, Via, flag};
+use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, Section, Via, flag};
 use crate::id::{Process, Tid};
 use crate::op::{Action, Attempt, Failure, LockKind, OffReason, Op, Released};
 use crate::units::Time;
+
+/// Least value of a word that is taken for a thread's id: lower ones are states of locks.
+const FIRST_TID: u32 = 3;
+/// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
+const MAX_TID: u32 = 1 << 22;
 
 /// The step that an event consists of at least, and that comes last.
 pub(super) const LAST: u8 = 2;
@@ -19,7 +24,7 @@ pub(super) enum Item {
     /// Off the CPU (0), runnable again (1), on it (2).
     Off(OffCpu),
     /// Exit (2).
-    Exit { time: Time, process: Process, tid: Tid },
+    Exit { time: Time, process: Process, tid: Tid, ends: bool },
     /// A step that came as such (2).
     Step(Op),
 }
@@ -31,10 +36,12 @@ impl Item {
             Event::Section(section) => Some(Self::Section(*section)),
             Event::OffCpu(off) => Some(Self::Off(*off)),
             Event::ThreadExit(totals) => {
-                Some(Self::Exit { time: totals.time, process: totals.process, tid: totals.tid })
+                let (time, process, tid) = (totals.time, totals.process, totals.tid);
+                Some(Self::Exit { time, process, tid, ends: totals.ends_process })
             }
             Event::Step(op) => Some(Self::Step(*op)),
-            Event::FutexWait(_) | Event::Process(_) | Event::Op(_) => None,
+            Event::FutexWait(wait) => join(wait).map(Self::Step),
+            Event::Process(_) | Event::Op(_) => None,
         }
     }
 
@@ -73,11 +80,27 @@ impl Item {
         let action = match self {
             Self::Section(s) => section_step(s, step),
             Self::Off(o) => off_step(o, step),
-            Self::Exit { .. } => Action::Exit,
+            Self::Exit { ends, .. } => Action::Exit { ends: *ends },
             Self::Step(op) => op.action,
         };
         Op { time, tid, process, action }
     }
+}
+
+/// What a futex wait may be that ends with another thread's exit: the kernel wakes whoever waits for that, so nobody is known to
+/// have, and the word holds the thread's id until then (glibc's and musl's `pthread_join`). Whether there is such a thread is for
+/// others to know.
+fn join(wait: &FutexWait) -> Option<Op> {
+    let may_be = wait.result == FutexResult::Slept
+        && wait.waker.is_none()
+        && wait.expected != wait.tid.0
+        && (FIRST_TID..=MAX_TID).contains(&wait.expected);
+    may_be.then_some(Op {
+        time: wait.end,
+        tid: wait.tid,
+        process: wait.word.process,
+        action: Action::Join { thread: Tid(wait.expected), wait: wait.wait },
+    })
 }
 
 fn section_step(s: &Section, step: u8) -> Action {

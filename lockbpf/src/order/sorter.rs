@@ -83,7 +83,13 @@ impl Sorter {
         }
     }
 
-    /// Takes one event. Those that consist of no steps (futex waits, new processes) are ignored. What is ready should be
+    /// Whether an event consists of steps.
+    #[must_use]
+    pub fn takes(event: &Event) -> bool {
+        matches!(event, Event::Op(_)) || Item::of(event).is_some()
+    }
+
+    /// Takes one event. Those that consist of no steps (most futex waits, new processes) are ignored. What is ready should be
     /// taken out before more is put in.
     pub fn push(&mut self, event: &Event) {
         if let Event::Op(op) = event {

@@ -150,6 +150,7 @@ fn failed_attempts_condition_waits_absences_and_exits_are_steps() {
         kernel_wait: Nanos(0),
         held_sum: Nanos(0),
         held_union: Nanos(0),
+        ends_process: false,
     };
     let last = Section { outcome: Outcome::ExitedHolding, ..section(1, 7, [65, 65, 70]) };
     let ops = sorted(&[
@@ -177,7 +178,7 @@ fn failed_attempts_condition_waits_absences_and_exits_are_steps() {
         ]
     );
     assert!(matches!(ops[13].action, Action::Release { how: Released::ExitedHolding, .. }));
-    assert_eq!(words[14..], ["70 T1 Exit"]);
+    assert_eq!(words[14..], ["70 T1 Exit { ends: false }"]);
 }
 
 #[test]
@@ -290,7 +291,12 @@ proptest! {
 
 #[test]
 fn steps_out_of_order_find_their_places_within_the_window() {
-    let exit = |time: u64, tid| Op { time: Time(time), tid: Tid(tid), process: Process(1), action: Action::Exit };
+    let exit = |time: u64, tid| Op {
+        time: Time(time),
+        tid: Tid(tid),
+        process: Process(1),
+        action: Action::Exit { ends: false },
+    };
     let mut sorter = Sorter::default();
     for op in [exit(10, 1), exit(30, 2), exit(20, 3), exit(30, 4), exit(20, 5)] {
         sorter.push(&Event::Op(op));

@@ -135,6 +135,8 @@ fn phase(item: &Item, step: u8, present: u8) -> u8 {
         (Item::Exit { .. }, _) => phase::EXIT,
         (Item::Off(_), LAST) if present == END => phase::AT_ONCE,
         (Item::Off(_), _) => phase::OFF,
+        // It waited until now.
+        (Item::Step(Op { action: Action::Join { .. }, .. }), _) => phase::EXIT,
         // An arrival: asks to pass.
         (Item::Step(_), _) => phase::ATTEMPT,
         (Item::Section(_), 0) => phase::ATTEMPT,
@@ -154,6 +156,7 @@ fn place(item: &Item, present: u8) -> u8 {
         (Item::Section(_), END) => 2,
         (Item::Section(_), bits) if bits & END != 0 => 3,
         (Item::Section(_), bits) if bits & MIDDLE != 0 => 4,
+        (Item::Step(Op { action: Action::Join { .. }, .. }), _) => 1,
         (Item::Section(_), _) | (Item::Step(_), _) => 5,
         (Item::Off(_), _) => 6,
         (Item::Exit { .. }, _) => 7,
@@ -182,9 +185,10 @@ fn canonical(item: &Item) -> impl Ord + use<> {
     }
 }
 
-/// Only arrivals come as steps.
+/// Only arrivals, and waits for exits, come as steps.
 fn step(op: &Op) -> [u64; 5] {
     match op.action {
+        Action::Join { thread, wait } => [op.time.0, thread.0.into(), wait.0, 0, 0],
         Action::Barrier(a) => [op.time.0, a.barrier.addr, a.site.addr, a.post.addr, u64::from(a.participants)],
         _ => [op.time.0, 0, 0, 0, 0],
     }

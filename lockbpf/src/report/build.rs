@@ -5,12 +5,12 @@ use super::gather::{Gathered, gather};
 use super::lock::Ranked;
 use super::naming::names;
 use super::place::Places;
+use super::possible::violations;
 use super::quality::quality;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
-use super::{counters, danger, functions, graph, site, verdict, word};
-use crate::estimate::Subject;
-use crate::id::Lock;
+use super::{counters, danger, distrust, functions, graph, site, sleep, verdict, word};
+use crate::id::{Lock, Process};
 use crate::names::Names;
 use crate::observation::Observation;
 use crate::units::Nanos;
@@ -46,7 +46,8 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     let mut locks: Vec<LockEntry> = Vec::with_capacity(shown.len());
     for r in shown {
         let aplt = findings.aplt.get(&r.lock).copied();
-        locks.push(r.entry(&mut places, aplt, observation.end));
+        let word_names = findings.disbelieved.get(&r.lock).map(|named| named.0);
+        locks.push(LockEntry { word_names, ..r.entry(&mut places, aplt, observation.end) });
     }
     let mut conditions = Vec::new();
     let mut futexes = Vec::new();
@@ -67,7 +68,8 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
         runs: None,
         selection: (!unrestricted).then(|| options.selection.clone()),
         totals: totals(&ranked, shown.len(), divided, &places),
-        deadlocks: danger::deadlocks(observation, &mut places),
+        deadlocks: danger::deadlocks(observation, false, &mut places),
+        ended_circles: danger::deadlocks(observation, true, &mut places),
         culprits: culprits(&ranked, &all, divided, &mut places),
         locks,
         sites: site::sites(shown, observation, &|site| selected.site(site), &mut places),
@@ -81,7 +83,10 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
         futexes,
         quality: quality(observation, options, &places),
     };
+    report.quality.distrust = distrust::of(&report);
+    report.quality.sleep = sleep::of(&report);
     report.verdict = verdict::sentences(&report);
+    debug_assert_eq!(violations(&report), Vec::<String>::new(), "the report contradicts itself");
     Ok(report)
 }
 
@@ -96,11 +101,13 @@ fn ranked<'a>(
     observation: &Observation,
     places: &mut Places<'_>,
 ) -> Vec<Ranked<'a>> {
+    let together: BTreeSet<Process> =
+        all.iter().filter(|(lock, g)| lock.is_others() && !g.mutex.is_empty()).map(|(lock, _)| lock.process).collect();
     let locks = all.iter().filter(|&(&lock, g)| is_lock(g) && selected.lock(lock));
     let mut ranked: Vec<_> = locks
         .map(|(&lock, g)| {
-            let figures = observation.figures(Subject::Lock(lock));
-            Ranked::new(lock, g, places.lock_name(lock), observation.end, figures)
+            let in_others = g.is_lock() && g.mutex.is_empty() && together.contains(&lock.process);
+            Ranked::new(lock, g, places.lock_name(lock), observation.end, observation.estimates.as_ref(), in_others)
         })
         .collect();
     ranked.sort_by(|a, b| (b.harm, &a.name, a.lock).cmp(&(a.harm, &b.name, b.lock)));
@@ -108,13 +115,16 @@ fn ranked<'a>(
 }
 
 fn totals(ranked: &[Ranked<'_>], shown: usize, divided: Divided, places: &Places<'_>) -> Totals {
+    // Each wait counts once.
+    let own = || ranked.iter().filter(|r| !r.in_others);
+    let open = ranked.iter().filter(|r| r.in_others).map(|r| r.open_wait);
     Totals {
         locks: ranked.len() as u64,
         locks_omitted: (ranked.len() - shown) as u64,
         acquisitions: ranked.iter().filter(|r| !r.gathered.mutex.is_empty()).map(|r| r.total.acquisitions).sum(),
-        contended: ranked.iter().map(|r| r.contended).sum(),
-        wait_ns: places.ns(ranked.iter().map(|r| r.wait.sum).sum()),
-        harm_ns: places.ns(ranked.iter().map(|r| r.harm).sum()),
+        contended: own().map(|r| r.contended).sum(),
+        wait_ns: places.ns(own().map(|r| r.wait.sum).sum()),
+        harm_ns: places.ns(own().map(|r| r.harm).chain(open).sum()),
         recorded_wait_ns: places.ns(divided.all),
         unattributed_ns: places.ns(divided.unattributed),
         waiting_now: ranked.iter().map(|r| r.gathered.open.len() as u64).sum(),

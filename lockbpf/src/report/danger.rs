@@ -5,9 +5,10 @@ use super::schema::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
 use crate::deadlock::{self, Deadlock, LockOrder};
 use crate::observation::Observation;
 
-/// The deadlocks found, in the order in which they were.
-pub(super) fn deadlocks(observation: &Observation, places: &mut Places<'_>) -> Vec<DeadlockEntry> {
-    observation.deadlocks.iter().map(|deadlock| entry(deadlock, observation, places)).collect()
+/// The deadlocks found, in the order in which they were: those that stood to the end, or those that were over before (`ended`).
+pub(super) fn deadlocks(observation: &Observation, ended: bool, places: &mut Places<'_>) -> Vec<DeadlockEntry> {
+    let these = observation.deadlocks.iter().filter(|deadlock| deadlock.ended.is_some() == ended);
+    these.map(|deadlock| entry(deadlock, observation, places)).collect()
 }
 
 fn entry(deadlock: &Deadlock, observation: &Observation, places: &mut Places<'_>) -> DeadlockEntry {
@@ -31,7 +32,15 @@ fn entry(deadlock: &Deadlock, observation: &Observation, places: &mut Places<'_>
             stack: places.stack(member.lock.process, member.site.map(|s| s.addr), member.stack),
         });
     }
-    DeadlockEntry { found_ns: places.at(deadlock.found), before_start: deadlock.before_start, threads }
+    DeadlockEntry {
+        found_ns: places.at(deadlock.found),
+        ended_ns: deadlock.ended.map(|ended| places.at(ended)),
+        lasted_ns: places.ns(deadlock.until().since(deadlock.closed())),
+        exited: deadlock.exited,
+        for_ever: deadlock.is_for_ever(),
+        before_start: deadlock.before_start,
+        threads,
+    }
 }
 
 /// The lock orders that could deadlock, the shortest circles first.

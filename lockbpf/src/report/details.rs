@@ -30,6 +30,9 @@ pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
             remarks.push(format!("  {} in {}{callers}", count(at.count), label(&at.place)));
         }
     }
+    if let Some(named) = lock.word_names.filter(|_| lock.waiting_now.count == 0) {
+        remarks.push(format!("Its word names {named} as its holder, which is no thread of its process."));
+    }
     if lock.timeouts > 0 {
         let waited = match lock.timed_out_wait_ns {
             ns if ns == 0 => String::new(),

@@ -34,7 +34,7 @@ pub(super) fn divide(lock: Lock, shares: &Shares, entry: &mut LockEntry, places:
     entry.chains = chains.map(|c| chain(c, shares.waits.time, places)).collect();
     for ((waiter, holder), sum) in shares.pairs.top().into_iter().take(MAX_PAIRS) {
         let (waiter, holder) = (places.thread(waiter), places.thread(holder));
-        entry.thread_pairs.push(PairEntry { waiter, holder, wait_ns: places.ns(sum.time) });
+        entry.thread_pairs.push(PairEntry { waiter, holder, wait_ns: places.ns(sum.time.min(shares.waits.time)) });
     }
 }
 
@@ -111,9 +111,12 @@ pub(super) fn chain(chain: &Chain, all: Nanos, places: &mut Places<'_>) -> Chain
             site: link.site.and_then(|site| places.site_id(site)),
             symbol: link.site.map(|site| places.place(site).symbol),
             tid: places.thread(link.tid),
+            released: link.released,
         });
     }
-    ChainEntry { links, wait_ns: places.ns(chain.wait), share: share(chain.wait.0, all.0) }
+    // Attempts that fail in the end are told in no wait, but chains have counted them until then.
+    let wait = chain.wait.min(all);
+    ChainEntry { links, wait_ns: places.ns(wait), share: share(wait.0, all.0) }
 }
 
 pub(super) fn top_stack(stacks: &Stacks) -> Option<StackId> {

@@ -88,6 +88,11 @@ impl Total {
         let all = figures.acquisitions.value.round();
         self.acquisitions = all as u64;
         self.contended = ((all * figures.contended_share.value).round() as u64).min(self.acquisitions);
+        if self.wait.sum > Nanos(0) && self.acquisitions > 0 {
+            // Whoever waited was contended, and none of them longer than the longest.
+            self.contended = self.contended.max(1);
+            self.wait.sum = self.wait.sum.min(Nanos(self.wait.max.0.saturating_mul(self.contended)));
+        }
         self.hold.sum = Nanos((all * figures.hold_mean_ns.value).round() as u64);
     }
 }

@@ -1,7 +1,7 @@
 //! A synthetic observation, fed section by section as the kernel side would sum and record it, and names for it.
 
 use crate::analysis::{self, Analyst, Closing};
-use crate::event::{Event, FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
+use crate::event::{Event, FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, Weight, flag};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{Frame, Names};
 use crate::observation::{Harvest, Observation, OpenWait};
@@ -24,6 +24,8 @@ pub(super) fn site(addr: u64) -> Site {
 /// Innermost addresses of stacks on which a thread left the CPU.
 pub(super) const FDATASYNC: u64 = 0xfd00;
 pub(super) const NANOSLEEP: u64 = 0xfe00;
+/// Call site of a runtime that parks its threads.
+pub(super) const PARK: u64 = 0xff00;
 
 /// Names: sites 0xNN00 are `fnNN (work.c:NN)`, addresses below 0x2000 are globals, site 0xdead has no symbol.
 #[derive(Debug, Default)]
@@ -37,6 +39,7 @@ impl Names for FakeNames {
         let in_libc = match addr {
             FDATASYNC => Some("__GI_fdatasync"),
             NANOSLEEP => Some("clock_nanosleep@@GLIBC_2.17"),
+            PARK => Some("Parker::park(bool, long)"),
             _ => None,
         };
         if let Some(function) = in_libc {
@@ -171,6 +174,7 @@ pub(super) fn futex_wait(word: u64, tid: u32, expected: u32, owner: u32, wait: u
         waker: Some(Tid(owner)),
         stack: None,
         result: FutexResult::Slept,
+        weight: Weight::default(),
     }
 }
 
@@ -223,6 +227,7 @@ pub(super) fn server() -> Run {
             kernel_wait: Nanos(0),
             held_sum: Nanos(4_000 * MS),
             held_union: Nanos(4_000 * MS),
+            ends_process: false,
         });
     }
     o

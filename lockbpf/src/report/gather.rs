@@ -23,7 +23,9 @@ pub(super) struct Gathered<'a> {
     /// Waits for the lock or word that had not ended.
     pub(super) open: Vec<&'a OpenWait>,
     /// Waits for the condition that had not ended.
-    pub(super) open_idle: u64,
+    pub(super) idle: Vec<&'a OpenWait>,
+    /// Whether it is a word of a condition variable that was seen in use.
+    pub(super) of_condition: bool,
 }
 
 impl Gathered<'_> {
@@ -34,7 +36,7 @@ impl Gathered<'_> {
 
     /// Whether condition waits were seen on it.
     pub(super) fn is_condition(&self) -> bool {
-        !self.condvar.is_empty() || self.open_idle > 0
+        !self.condvar.is_empty() || !self.idle.is_empty()
     }
 
     /// Whether it is known as a futex word only, yet used as glibc uses a mutex.
@@ -77,7 +79,7 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
     }
     for wait in &observation.open_waits {
         let entry = all.entry(wait.lock).or_default();
-        if wait.via == Via::CondWait { entry.open_idle += 1 } else { entry.open.push(wait) }
+        if wait.via == Via::CondWait { entry.idle.push(wait) } else { entry.open.push(wait) }
     }
     fold_condition_words(&mut all);
     all
@@ -90,9 +92,13 @@ fn fold_condition_words(all: &mut BTreeMap<Lock, Gathered<'_>>) {
     let only_woken = |g: &Gathered<'_>| {
         g.mutex.is_empty() && g.condvar.is_empty() && g.shares.is_none() && g.waits.is_none() && g.open.is_empty()
     };
+    // In windows only some of its waits are known as such.
+    for (&word, gathered) in all.iter_mut() {
+        gathered.of_condition = conditions.lock_of(word).is_some();
+    }
     let words: Vec<(Lock, Lock)> = all
         .iter()
-        .filter(|(_, g)| only_woken(g) && g.open_idle == 0)
+        .filter(|(_, g)| only_woken(g) && g.idle.is_empty())
         .filter_map(|(&word, _)| Some((word, conditions.lock_of(word)?)))
         .collect();
     for (word, condition) in words {

@@ -75,6 +75,10 @@ pub(super) fn critical_path(path: &CriticalPath, places: &mut Places<'_>) -> Opt
         waiting_share: share(waiting.0, length.0),
         locks,
         hops: path.hops,
+        last_thread: path.last.map(|tid| places.thread(tid)),
+        ended: path.ended,
+        ends: path.ends,
+        agreeing: path.agreeing,
         truncated: path.truncated,
     })
 }

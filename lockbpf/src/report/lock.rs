@@ -7,10 +7,10 @@ use super::kernel;
 use super::place::Places;
 use super::schema::{Durations, LockEntry, Ns, ThreadId, Unit, WaitingNow, WaitingPlace};
 use super::word;
-use crate::estimate::Figures;
+use crate::estimate::{Estimates, Figures, Interval, Subject};
 use crate::id::{Lock, Site, StackId};
 use crate::op::LockKind;
-use crate::sums::Measure;
+use crate::sums::{Measure, SiteSums};
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::mutex_kind;
 use std::cmp::Reverse;
@@ -32,6 +32,10 @@ pub(super) struct Ranked<'a> {
     pub(super) harm: Nanos,
     /// Where the lock was observed in windows only.
     pub(super) figures: Option<Figures>,
+    /// It has no sums of its own, but is among the locks of its process that were summed together.
+    pub(super) in_others: bool,
+    /// What observing adds to a hold, ns.
+    hold_bias: f64,
 }
 
 impl<'a> Ranked<'a> {
@@ -41,15 +45,13 @@ impl<'a> Ranked<'a> {
         gathered: &'a Gathered<'a>,
         name: String,
         end: Time,
-        figures: Option<Figures>,
+        estimates: Option<&Estimates>,
+        in_others: bool,
     ) -> Self {
         let mut total = Total::of(if gathered.is_lock() { &gathered.mutex } else { &gathered.futex });
+        let figures = estimates.and_then(|estimates| figures(lock, gathered, &total, estimates));
         if let Some(figures) = &figures {
             total.estimated(figures);
-            // Whoever slept was contended, whatever windows saw.
-            let slept = gathered.futex.iter().map(|word| word.acquisitions).sum();
-            total.contended = total.contended.max(slept);
-            total.acquisitions = total.acquisitions.max(total.contended);
         }
         let (contended, wait) = match (&gathered.shares, gathered.waits) {
             _ if gathered.is_lock() && !gathered.mutex.is_empty() => (total.contended, total.wait.clone()),
@@ -66,7 +68,8 @@ impl<'a> Ranked<'a> {
         let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
         let harm = wait.sum + timed_out + open_wait;
-        Self { lock, gathered, name, total, wait, contended, open_wait, harm, figures }
+        let hold_bias = estimates.map_or(0.0, |estimates| estimates.hold_bias_ns.value);
+        Self { lock, gathered, name, total, wait, contended, open_wait, harm, figures, in_others, hold_bias }
     }
 
     /// The entry.
@@ -77,7 +80,8 @@ impl<'a> Ranked<'a> {
         let (pid, comm) = places.process(lock.process);
         // Event lines know neither processes nor glibc's kinds.
         let pthread = called && pid.is_some() && total.mutex_kind & mutex_kind::IS_FUTEX == 0;
-        let mutex = (pthread && total.kind == LockKind::Mutex).then_some(total.mutex_kind);
+        let one = !lock.is_others();
+        let mutex = (one && pthread && total.kind == LockKind::Mutex).then_some(total.mutex_kind);
         let bit = |bit| mutex.map(|kind| kind & bit != 0);
         let unit = places.unit();
         let mut entry = LockEntry {
@@ -90,6 +94,8 @@ impl<'a> Ranked<'a> {
                 None => kind(*lock, total.kind, places),
             },
             kernel: lock.is_kernel(),
+            others: lock.is_others(),
+            in_others: self.in_others,
             participants: (total.participants > 0).then_some(total.participants.into()),
             inferred: !gathered.is_lock(),
             mutex_type: mutex.map(|kind| mutex_type(kind).to_owned()),
@@ -129,15 +135,16 @@ impl<'a> Ranked<'a> {
         let seen =
             over(&self.total.hold, self.total.acquisitions - self.total.unseen.min(self.total.acquisitions), unit);
         match &self.figures {
-            // What was counted has the weights of windows: they are in the estimates only.
-            Some(f) => Durations {
-                // At least the longest one was held.
-                sum: seen.sum.max(seen.max),
-                mean: Ns::from_f64(f.hold_mean_ns.value.round()),
-                p99: Ns::from_f64(f.hold_p99_ns.value.round()).min(seen.max),
-                p50: seen.p50.min(Ns::from_f64(f.hold_p99_ns.value.round())),
-                ..seen
-            },
+            // What was counted has the weights of windows, and was prolonged by observing: estimates have neither.
+            Some(f) => {
+                let without = |ns: Ns| Ns::from_f64((ns.as_f64() - self.hold_bias).max(0.0).round());
+                let mean = Ns::from_f64(f.hold_mean_ns.value.round());
+                // Where sections are longer than windows, none was seen to its end.
+                let max = without(seen.max).max(mean);
+                let p99 = Ns::from_f64(f.hold_p99_ns.value.round()).min(max);
+                // Half of them are at least as long as the median.
+                Durations { sum: seen.sum.max(max), mean, max, p99, p50: without(seen.p50).min(p99).min(mean + mean) }
+            }
             None => seen,
         }
     }
@@ -172,6 +179,31 @@ impl<'a> Ranked<'a> {
             before_start: open.iter().any(|w| w.before_start),
             places: waiting,
         }
+    }
+}
+
+/// What was estimated of a lock, beside what is known of it.
+fn figures(lock: Lock, gathered: &Gathered<'_>, total: &Total, estimates: &Estimates) -> Option<Figures> {
+    // One that processes share: each has windows of its own, or was seen as a whole.
+    let shared = gathered.mutex.iter().any(|row| row.site.process != lock.process);
+    let figures = estimates.of(Subject::Lock(lock)).copied().filter(|_| !shared).or_else(|| {
+        let of = |row: &SiteSums| estimates.of(Subject::Row(lock, row.site, row.via)).copied();
+        let rows = &gathered.mutex;
+        let parts = || rows.iter().map(|row| of(row).unwrap_or_else(|| seen(row))).collect::<Vec<_>>();
+        rows.iter().any(|row| of(row).is_some()).then(|| Figures::together(&parts()))
+    })?;
+    let slept = gathered.futex.iter().map(|word| word.acquisitions).sum();
+    Some(figures.beside(&estimates.known(slept, total.hold.max)))
+}
+
+/// The figures of what was seen as a whole.
+fn seen(row: &SiteSums) -> Figures {
+    let per = |sum: u64| Interval::exact(if row.acquisitions > 0 { sum as f64 / row.acquisitions as f64 } else { 0.0 });
+    Figures {
+        acquisitions: Interval::exact(row.acquisitions as f64),
+        hold_mean_ns: per(row.hold.sum.0),
+        hold_p99_ns: Interval::exact(row.hold.histogram.quantile(0.99, row.hold.max).0 as f64),
+        contended_share: per(row.contended).capped(1.0),
     }
 }
 

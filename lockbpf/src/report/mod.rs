@@ -11,6 +11,7 @@ mod counters;
 mod culprit;
 mod danger;
 mod details;
+mod distrust;
 mod divide;
 mod doing;
 pub mod dot;
@@ -27,10 +28,12 @@ mod lock;
 mod naming;
 mod phrase;
 mod place;
+mod possible;
 mod quality;
 pub mod schema;
 mod select;
 mod site;
+mod sleep;
 mod sleepers;
 pub mod table;
 #[cfg(test)]
@@ -43,5 +46,6 @@ mod word;
 
 pub use build::{Options, build};
 pub use labels::{Labels, labels};
+pub use possible::violations;
 pub use schema::{Parts, Report, Selection};
 pub use select::Unmatched;

@@ -51,6 +51,9 @@ fn interpreters(all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Lock, &'static st
 }
 
 fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
+    if lock.is_others() {
+        return others(gathered, places);
+    }
     if lock.is_kernel() {
         return kernel::name(lock, gathered, places);
     }
@@ -78,5 +81,18 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
             format!("{stack}{} in {}", member.as_deref().unwrap_or(what), place.symbol)
         }
         None => format!("{what} {:#x}", lock.addr),
+    }
+}
+
+/// What all locks are called for which there was no room one by one.
+fn others(gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
+    let what = match gathered {
+        g if g.is_lock() => "other locks",
+        g if g.is_condition() => "other conditions",
+        _ => "other futex words",
+    };
+    match gathered.first().1 {
+        Some(site) => format!("{what} in {}", places.place(site).symbol),
+        None => what.to_owned(),
     }
 }

@@ -83,13 +83,17 @@ pub(super) fn remark(known: Option<&CausesEntry>, off: &[OffStackEntry]) -> Opti
     Some(format!("{} {}", percent(share), if doing == PREEMPTED { "preempted" } else { &doing }))
 }
 
-/// `f waits for `A`, held by T2 in g, which waits for `B`, held by T3 in h`.
+/// `f waits for `A`, held by T2 in g, which waits for `B`, held by T3 in h`; of a hand-off: `just given back by T3 …`.
 pub(super) fn chain(chain: &ChainEntry, waiter: Option<&str>, threads: &Threads<'_>) -> String {
     let mut text = waiter.map_or_else(|| "a thread".to_owned(), |w| clip(w, FUNCTION));
     for (i, link) in chain.links.iter().enumerate() {
         let place = link.symbol.as_deref().map(|s| format!(" in {}", clip(s, FUNCTION))).unwrap_or_default();
         let which = if i == 0 { "" } else { ", which" };
-        text += &format!("{which} waits for `{}`, held by {}{place}", link.name, threads.long(&link.tid));
+        let held = if link.released { "just given back by" } else { "held by" };
+        text += &format!("{which} waits for `{}`, {held} {}{place}", link.name, threads.long(&link.tid));
+        if link.released {
+            text += " and not yet taken (hand-off)";
+        }
     }
     text
 }

@@ -5,6 +5,7 @@ use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{self, Frame, Names};
 use crate::observation::Observation;
 use crate::units::{Nanos, Time};
+use lockbpf_common::record::LOW48;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -76,7 +77,18 @@ impl<'a> Places<'a> {
 
     /// What the input calls a lock, else `PID:0xaddress`.
     pub(super) fn lock_id(&mut self, lock: Lock) -> String {
+        if lock.is_others() {
+            return self.others_id(lock);
+        }
         self.names.lock_id(lock).unwrap_or_else(|| self.address(lock.process, lock.addr))
+    }
+
+    fn others_id(&self, lock: Lock) -> String {
+        let pid = if lock.is_kernel() { "kernel".to_owned() } else { self.id(lock.process) };
+        match lock.addr & LOW48 {
+            0 => format!("{pid}:others"),
+            site => format!("{pid}:others:{site:#x}"),
+        }
     }
 
     /// What the input calls a lock, if its locks have identities of their own.
@@ -114,8 +126,11 @@ impl<'a> Places<'a> {
         if process == Process::KERNEL {
             return format!("kernel:{addr:#x}");
         }
-        let pid = self.ids.get(&process).map_or_else(|| format!("process-{}", process.0), Clone::clone);
-        format!("{pid}:{addr:#x}")
+        format!("{}:{addr:#x}", self.id(process))
+    }
+
+    fn id(&self, process: Process) -> String {
+        self.ids.get(&process).map_or_else(|| format!("process-{}", process.0), Clone::clone)
     }
 
     /// Pid and name of a process.
@@ -178,6 +193,11 @@ impl<'a> Places<'a> {
             Some(addr) if addr != site.addr => Place { site: place.site, ..self.place(Site { addr, ..site }) },
             _ => place,
         }
+    }
+
+    /// From a time to the end of the observation.
+    pub(super) fn until_end(&self, since: Time) -> Nanos {
+        self.observation.end.since(since)
     }
 
     /// The functions of a stack, innermost first; empty if it was not kept.

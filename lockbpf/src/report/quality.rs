@@ -4,11 +4,13 @@ use super::build::Options;
 use super::place::Places;
 use super::schema::{
     CoverageEntry, FailedProbeEntry, Ns, ObservedEntry, PerturbationEntry, ProcessCoverageEntry, QualityEntry,
+    UnobservedEntry,
 };
-use super::text::{counted, share};
+use super::text::{counted, percent, share};
 use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
 use crate::perturbation::Perturbation;
+use crate::quality::Unobserved;
 use lockbpf_common::counter::{Class, Counter};
 use lockbpf_common::kind::Via;
 use std::collections::BTreeMap;
@@ -32,12 +34,16 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
     QualityEntry {
         target: observation.target.clone(),
         duration_ns: places.ns(duration),
-        observed_share: if duration.0 == 0 { 1.0 } else { share((duration - q.paused).0, duration.0) },
+        observed_share: match duration.0 {
+            0 => 1.0,
+            ns => share((duration - q.paused).0, ns) * (1.0 - unobserved_share(observation, None)),
+        },
         futex_only: observation.futex_only,
         processes: observation.processes.len() as u64,
         min_wait_ns: places.ns(options.min_wait),
         events: q.events,
         unfocused: count_of(Counter::Unfocused),
+        thinned: count_of(Counter::Thinned),
         kernel_in_interrupts: count_of(Counter::KernelInterrupts),
         lost,
         late: q.late,
@@ -45,13 +51,16 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         edges,
         observed: observation.estimates.as_ref().map(|estimates| observed(estimates, observation)),
         perturbation: q.perturbation.as_ref().map(perturbation),
+        unobserved: q.unobserved.iter().map(|gap| unobserved(gap, observation)).collect(),
         open_at_end: observation.open_waits.len() as u64,
         failed_probes: q
             .failed_probes
             .iter()
             .map(|p| FailedProbeEntry { probe: p.probe.clone(), file: p.file.clone(), reason: p.reason.clone() })
             .collect(),
-        notes: q.notes.iter().cloned().chain(remarks(observation)).collect(),
+        distrust: None,
+        sleep: None,
+        notes: q.notes.iter().cloned().chain(together(observation)).chain(remarks(observation)).collect(),
         incomplete: q.incomplete() || beyond > 0 || q.late > 0,
     }
 }
@@ -66,16 +75,39 @@ fn perturbation(p: &Perturbation) -> PerturbationEntry {
         record_bytes: p.taken.record_bytes,
         stack_bytes: p.taken.stack_bytes,
         cost_ns: Ns::new(p.cost_ns),
+        hold_bias_ns: Ns::new(p.hold_bias_ns),
         cost_share: p.share(),
+        futex_cost_share: p.futex_share(),
         measured: p.measured,
+        children: p.children.started,
+        children_cost_at_most_ns: Ns::new(p.children.used_ns),
     }
+}
+
+fn unobserved(gap: &Unobserved, observation: &Observation) -> UnobservedEntry {
+    let seen = observation.processes.values().filter(|seen| seen.pid == gap.pid).max_by_key(|seen| seen.process);
+    UnobservedEntry {
+        pid: gap.pid,
+        comm: seen.map(|seen| seen.comm.clone()),
+        from_ns: Ns::new(gap.from_ns),
+        to_ns: gap.to_ns.map(Ns::new),
+    }
+}
+
+/// The part of the time in which a process, or any, was not observed although its gate was open.
+fn unobserved_share(observation: &Observation, pid: Option<u32>) -> f64 {
+    let duration = observation.duration().0;
+    let of = |gap: &Unobserved| gap.to_ns.unwrap_or(duration).saturating_sub(gap.from_ns);
+    let gaps = observation.quality.unobserved.iter().filter(|gap| pid.is_none_or(|pid| gap.pid == pid));
+    let longest = gaps.map(of).max().unwrap_or(0);
+    if duration == 0 { 0.0 } else { (longest as f64 / duration as f64).min(1.0) }
 }
 
 /// How much was observed, process by process.
 fn observed(estimates: &Estimates, observation: &Observation) -> ObservedEntry {
-    let entry = |c: &Coverage| CoverageEntry {
-        time_share: c.observed_share(),
-        cpu_share: c.observed_cpu_share(),
+    let entry = |c: &Coverage, pid: Option<u32>| CoverageEntry {
+        time_share: c.observed_share() * (1.0 - unobserved_share(observation, pid)),
+        cpu_share: c.observed_cpu_share() * (1.0 - unobserved_share(observation, pid)),
         windows: c.windows,
         cost_share: c.cost_share(),
         estimated: !c.whole,
@@ -85,21 +117,35 @@ fn observed(estimates: &Estimates, observation: &Observation) -> ObservedEntry {
         ProcessCoverageEntry {
             pid: seen.map(|seen| seen.pid),
             comm: seen.map(|seen| seen.comm.clone()),
-            coverage: entry(c),
+            coverage: entry(c, Some(seen.map_or(0, |seen| seen.pid))),
         }
     };
     ObservedEntry {
         budget: estimates.budget,
         hold_bias_ns: estimates.hold_bias_ns,
-        overall: entry(&estimates.overall()),
+        overall: entry(&estimates.overall(), None),
         processes: estimates.processes.iter().map(process).collect(),
     }
 }
 
+/// What was summed together, since there was no room for sums of each lock.
+fn together(observation: &Observation) -> Option<String> {
+    let others = || observation.sums.iter().filter(|s| s.lock.is_others());
+    let operations: u64 = others().map(|s| s.acquisitions + s.try_failures + s.timeouts + s.errors).sum();
+    (others().count() > 0).then(|| {
+        format!(
+            "There were more locks than can be summed one by one: {} on further ones {} summed together, by the place that requested \
+             them (“other locks in …”). The totals are complete.",
+            counted(operations, "operation"),
+            if operations == 1 { "is" } else { "are" }
+        )
+    })
+}
+
 /// What a reader of figures from windows has to know.
 fn remarks(observation: &Observation) -> Vec<String> {
-    let Some(estimates) = observation.estimates.as_ref().filter(|e| e.sampled()) else { return Vec::new() };
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<String> = [thinned(observation), floor(observation)].into_iter().flatten().collect();
+    let Some(estimates) = observation.estimates.as_ref().filter(|e| e.sampled()) else { return remarks };
     if estimates.complete {
         remarks.push(
             "Figures with ~ are estimates from windows, ± half of their 95 % intervals; waits are not, the kernel tells \
@@ -120,6 +166,33 @@ fn remarks(observation: &Observation) -> Vec<String> {
         remarks.push(format!("There was no room to estimate {beyond}: the counts are those of the observed time."));
     }
     remarks
+}
+
+/// That of waits some were recorded for others.
+fn thinned(observation: &Observation) -> Option<String> {
+    let count_of = |counter: Counter| observation.quality.counters.get(counter.name()).copied().unwrap_or(0);
+    let (left, made) = (count_of(Counter::Thinned), count_of(Counter::FutexRecords));
+    (left > 0).then(|| {
+        let each = (left + made) as f64 / made.max(1) as f64;
+        format!(
+            "Of waits that only futex calls tell of, 1 of {each:.0} was recorded, weighted by those for which it stands: the budget \
+             allows no more. Their numbers and times are exact; who waited where, and because of whom, is an estimate."
+        )
+    })
+}
+
+/// That what cannot be left out costs more than the budget.
+fn floor(observation: &Observation) -> Option<String> {
+    let budget = observation.estimates.as_ref()?.budget?;
+    let calls = observation.quality.perturbation.as_ref()?.futex_share()?;
+    (calls > budget).then(|| {
+        format!(
+            "To see the target's futex calls costs {} of its CPU time by itself, more than the budget of {}: they are counted \
+             all the time, since nothing else tells its waits in full.",
+            percent(calls),
+            percent(budget)
+        )
+    })
 }
 
 /// Adds counts of the analysis to those of the kernel side.

@@ -18,6 +18,8 @@ struct Section {
     instances: u64,
     wait: Nanos,
     hold: Option<Nanos>,
+    /// The longest hold seen.
+    longest: Nanos,
     /// By lock: the waiting that holding it here caused, the waiting for it here.
     locks: HashMap<Lock, (Nanos, Nanos)>,
 }
@@ -47,7 +49,12 @@ pub(super) fn sites(
         let doing = doing.get(&site).filter(|_| blame.apwt > Nanos(0));
         let lock = section.locks.iter().max_by_key(|&(&lock, &harm)| (harm, Reverse(lock))).map(|(&lock, _)| lock);
         // What was estimated for all locks together.
-        let figures = observation.figures(Subject::Site(site));
+        let figures = observation.estimates.as_ref().and_then(|estimates| {
+            let figures = estimates.of(Subject::Site(site))?;
+            // Whoever slept acquired, whatever windows saw.
+            let slept = if section.instances as f64 > figures.acquisitions.high { section.instances } else { 0 };
+            Some(figures.beside(&estimates.known(slept, section.longest)))
+        });
         let hold = figures.map(|f| Nanos((f.acquisitions.value * f.hold_mean_ns.value).round() as u64));
         entries.push(SiteEntry {
             site: id,
@@ -79,20 +86,21 @@ pub(super) fn rank(sites: &mut [SiteEntry]) {
 
 fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
     let mut sections: BTreeMap<Site, Section> = BTreeMap::new();
-    for Ranked { lock, gathered, .. } in shown {
+    for Ranked { lock, gathered, in_others, .. } in shown {
         for s in &gathered.mutex {
             let section = sections.entry(s.site).or_default();
             section.instances += s.acquisitions;
             section.wait += s.wait.sum;
             if !lock.is_kernel() {
                 section.hold = Some(section.hold.unwrap_or_default() + s.hold.sum);
+                section.longest = section.longest.max(s.hold.max);
             }
             section.locks.entry(*lock).or_default().1 += s.wait.sum;
         }
         if let Some(shares) = gathered.shares {
             // Whatever the sums lack: lost, or never summed.
             let waiting = shares.waiters.iter().filter_map(|w| Some((w.site?, w.waits)));
-            for (site, waits) in waiting.filter(|_| gathered.mutex.is_empty()) {
+            for (site, waits) in waiting.filter(|_| gathered.mutex.is_empty() && !in_others) {
                 let section = sections.entry(site).or_default();
                 section.instances += waits.count;
                 section.wait += waits.time;

@@ -3,6 +3,7 @@
 
 use super::gather::Gathered;
 use super::place::Places;
+use super::sleep;
 use crate::id::Lock;
 
 /// In this function threads sleep for such locks, and for nothing else.
@@ -50,6 +51,18 @@ const STDIO: &[&str] = &[
     "new_file",
 ];
 
+/// Functions that sleep for a condition, or for the end of a thread: parts of their names, and what the word is then.
+const IDLE: &[(&str, &str)] = &[
+    ("pthread_cond_wait", sleep::CONDITION),
+    ("pthread_cond_timedwait", sleep::CONDITION),
+    ("pthread_cond_clockwait", sleep::CONDITION),
+    ("pthread_clockjoin_ex", sleep::JOIN),
+    ("pthread_timedjoin", sleep::JOIN),
+    ("pthread_join", sleep::JOIN),
+];
+/// Functions by which runtimes park threads that wait for one of their own locks, or for nothing.
+const PARKERS: &[&str] = &["Parker::park", "thread::park", "Baton<"];
+
 /// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
 const LIBRARIES: &[(&str, &str)] = &[
     ("folly::SharedMutexImpl<", "folly::SharedMutex"),
@@ -59,18 +72,43 @@ const LIBRARIES: &[(&str, &str)] = &[
 
 /// What the lock at a futex word is, if its sleepers tell.
 pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
-    let waits = gathered.waits.filter(|_| !gathered.is_lock() && !gathered.is_condition())?;
+    if gathered.is_lock() || gathered.is_condition() {
+        return None;
+    }
+    if gathered.of_condition {
+        return Some(sleep::CONDITION);
+    }
+    let ended = gathered.waits.iter().flat_map(|waits| &waits.sites).flat_map(|site| site.stacks.top());
+    let stacks = ended.map(|(stack, _)| stack).chain(gathered.open.iter().filter_map(|wait| wait.stack));
     // Not every stack goes beyond the C library.
-    waits.sites.iter().flat_map(|site| site.stacks.top()).find_map(|(stack, _)| {
+    stacks.collect::<Vec<_>>().into_iter().find_map(|stack| {
         let frames = places.off_stack(lock.process, stack);
         let functions: Vec<&str> = frames.iter().filter_map(|frame| frame.function.as_deref()).map(plain).collect();
         of(&functions)
     })
 }
 
+/// [`sleep::PARKING`] if a runtime parks its threads in a condition variable.
+pub(super) fn parking(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
+    let sites: Vec<_> =
+        gathered.condvar.iter().map(|s| s.site).chain(gathered.idle.iter().filter_map(|w| w.site)).collect();
+    let called = sites.into_iter().any(|site| places.place(site).function.is_some_and(|name| parks(&name)));
+    let stacks: Vec<_> =
+        gathered.condvar.iter().filter_map(|s| s.stack).chain(gathered.idle.iter().filter_map(|w| w.stack)).collect();
+    let above = |stack| places.off_stack(lock.process, stack).iter().filter_map(|f| f.function.as_deref()).any(parks);
+    (called || stacks.into_iter().any(above)).then_some(sleep::PARKING)
+}
+
+fn parks(function: &str) -> bool {
+    PARKERS.iter().any(|part| function.contains(part))
+}
+
 fn of(functions: &[&str]) -> Option<&'static str> {
     let known = |function: &str| LIBRARIES.iter().find(|(part, _)| function.contains(part)).map(|&(_, name)| name);
-    of_libc(functions).or_else(|| functions.iter().find_map(|function| known(function)))
+    let idle = |function: &str| IDLE.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
+    of_libc(functions)
+        .or_else(|| functions.iter().find_map(|function| idle(function)))
+        .or_else(|| functions.iter().find_map(|function| known(function)))
 }
 
 fn of_libc(functions: &[&str]) -> Option<&'static str> {
@@ -108,6 +146,8 @@ mod tests {
             (&["__lll_lock_wait_private", "__GI_exit"], None),
             (&["__lll_lock_wait", "___pthread_mutex_lock", "malloc"], None),
             (&["malloc"], None),
+            (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(sleep::CONDITION)),
+            (&["__pthread_clockjoin_ex", "main"], Some(sleep::JOIN)),
             (
                 &["syscall", "bool folly::SharedMutexImpl<false>::futexWaitForZeroBits<W>", "f"],
                 Some("folly::SharedMutex"),

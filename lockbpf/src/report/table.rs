@@ -1,7 +1,7 @@
 //! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
 //! it. No colours.
 
-use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, QualityEntry, Report};
+use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, QualityEntry, Report, UnobservedEntry};
 use super::text::{clip, count, counted, percent, share, wrap};
 use super::{called, counted, details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
@@ -118,13 +118,24 @@ type Column<T> = (&'static str, u16, fn(&T) -> String);
 
 const COLUMNS: &[Column<LockEntry>] = &[
     ("Lock", 0, |l| clip(&l.label, NAME)),
-    ("Kind", 100, |l| if l.kernel { format!("kernel {}", l.kind) } else { l.kind.clone() }),
+    ("Kind", 100, |l| {
+        if l.others {
+            "several".to_owned()
+        } else if l.kernel {
+            format!("kernel {}", l.kind)
+        } else {
+            l.kind.clone()
+        }
+    }),
     ("", 132, traits),
     ("Acquired", 0, |l| match &l.estimates {
         Some(f) => estimated::count(&f.acquisitions),
         None => l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), count),
     }),
-    ("Contended", 100, |l| if l.estimates.is_some() { estimated::about(l.contended) } else { count(l.contended) }),
+    ("Contended", 100, |l| match &l.estimates {
+        Some(f) => estimated::contended(f, l.contended),
+        None => count(l.contended),
+    }),
     ("%", 0, |l| match &l.estimates {
         Some(f) => estimated::share(&f.contended_share),
         None => l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n))),
@@ -169,7 +180,9 @@ fn locks(report: &Report, width: u16) -> String {
     let mut text = table(&headers, &left, rows, width);
     let totals = &report.totals;
     if totals.locks_omitted > 0 {
-        let rest = totals.harm_ns - report.locks.iter().map(|l| l.harm_ns).sum();
+        // What the others' sums have, too, is in the totals once.
+        let told = |l: &LockEntry| if l.in_others { l.waiting_now.sum_ns } else { l.harm_ns };
+        let rest = totals.harm_ns - report.locks.iter().map(told).sum();
         text += &format!("\nand {} with {rest} of waiting", counted(totals.locks_omitted, "more lock"));
     }
     text
@@ -259,7 +272,22 @@ fn perturbation(p: &PerturbationEntry, told: bool) -> String {
         bytes => format!(", and {} for copies of stacks", count(bytes)),
     };
     let bytes = count(p.record_bytes);
-    format!("{cost}{hits}{stepped}, {calls} and {records}, for which {bytes} bytes were written{stacks}.")
+    let children = match p.children {
+        0 => String::new(),
+        n => {
+            let started = if n == 1 { "1 process".to_owned() } else { format!("{} processes", count(n)) };
+            let ns = p.children_cost_at_most_ns;
+            format!(" It started {started}, which paid at most {ns} more until the probes were out of their memory.")
+        }
+    };
+    format!("{cost}{hits}{stepped}, {calls} and {records}, for which {bytes} bytes were written{stacks}.{children}")
+}
+
+/// Who was not observed, and when.
+pub(super) fn unobserved(gap: &UnobservedEntry) -> String {
+    let name = gap.comm.as_ref().map(|comm| format!(" ({comm})")).unwrap_or_default();
+    let until = gap.to_ns.map_or_else(|| "on".to_owned(), |to| format!("to {to}"));
+    format!("pid {}{name} from {} {until}", gap.pid, gap.from_ns)
 }
 
 /// How far to trust the report; remarks follow, each on its line.
@@ -268,9 +296,17 @@ fn quality(q: &QualityEntry) -> String {
         counts.iter().map(|(name, &n)| format!("{name} {}", count(n))).collect::<Vec<_>>().join(", ")
     };
     let mut parts = vec![counted(q.events, "event")];
-    parts.push(if q.lost.is_empty() { "nothing lost".to_owned() } else { format!("lost: {}", named(&q.lost)) });
+    if !q.lost.is_empty() {
+        parts.push(format!("lost: {}", named(&q.lost)));
+    } else if q.unobserved.is_empty() {
+        parts.push("nothing lost".to_owned());
+    }
+    parts.extend(q.unobserved.iter().map(|gap| format!("not observed: {}", unobserved(gap))));
     if q.unfocused > 0 {
         parts.push(format!("{} outside the focus counted only", count(q.unfocused)));
+    }
+    if q.thinned > 0 {
+        parts.push(format!("{} thinned", counted(q.thinned, "wait")));
     }
     if q.kernel_in_interrupts > 0 {
         parts.push(format!("{} for kernel locks in interrupts left out", counted(q.kernel_in_interrupts, "wait")));
@@ -287,10 +323,11 @@ fn quality(q: &QualityEntry) -> String {
     if q.open_at_end > 0 {
         parts.push(format!("{} open at the end", counted(q.open_at_end, "wait")));
     }
-    parts.push(match q.failed_probes.len() as u64 {
-        0 => "every probe in place".to_owned(),
-        n => format!("{} failed", counted(n, "probe")),
-    });
+    match q.failed_probes.len() as u64 {
+        0 if q.unobserved.is_empty() => parts.push("every probe in place".to_owned()),
+        0 => {}
+        n => parts.push(format!("{} failed", counted(n, "probe"))),
+    }
     parts.push(format!("observed {} of {}", percent(q.observed_share), q.duration_ns));
     let mut lines = vec![format!("Quality: {}.", parts.join("; "))];
     lines.extend(q.observed.as_ref().map(estimated::observed));

@@ -2,12 +2,18 @@
 
 use super::phrase::{self, FUNCTION, Threads, label, location};
 use super::schema::{BlockedEntry, CulpritEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
-use super::text::{clip, count, counted, percent};
+use super::table::unobserved;
+use super::text::{clip, count, counted, listed, percent};
+use super::{distrust, estimated};
 
+/// Circles of waits that ended, told in words.
+const MAX_ENDED: usize = 3;
 /// Waiting below this part of one thread's time holds nothing back.
 const SIGNIFICANT: f64 = 0.01;
 /// Blame that covers less than this of the waiting is said to do so.
 const COVERED: f64 = 0.9;
+/// Places named in which threads slept.
+const PLACES: usize = 3;
 /// A part of the waiting below which it is not worth a sentence.
 const NOTABLE: f64 = 0.1;
 
@@ -15,11 +21,33 @@ const NOTABLE: f64 = 0.1;
 pub(super) fn sentences(report: &Report) -> Vec<String> {
     let threads = Threads::of(report);
     let mut sentences: Vec<_> = report.deadlocks.iter().map(|d| deadlock(d, &threads)).collect();
-    match report.locks.first() {
-        None if !sentences.is_empty() => {}
+    sentences.extend(report.quality.unobserved.iter().filter(|gap| gap.to_ns.is_none()).map(|gap| {
+        let who = unobserved(gap);
+        format!("NOT OBSERVED: {who}. It went on using its locks, but its probes saw nothing: what follows is of the rest of the time.")
+    }));
+    let told = !sentences.is_empty();
+    sentences.extend(report.ended_circles.iter().take(MAX_ENDED).map(|circle| ended(circle, &threads)));
+    // Rather one lock than several that were summed together.
+    let one = report.locks.iter().find(|l| !l.others && l.harm_ns > Ns::default());
+    match one.or(report.locks.first()) {
+        None if told => {}
         None => sentences.push(without_locks(report)),
         Some(top) if top.harm_ns > Ns::default() => contended(report, top, &threads, &mut sentences),
-        Some(_) => sentences.extend(std::iter::once(uncontended(report)).chain(unexplained(report))),
+        Some(_) => {
+            let doubt = unexplained(report).map(|unexplained| cannot_tell(report, &unexplained));
+            let idle = idle(report).filter(|_| doubt.is_none());
+            sentences.extend(doubt.into_iter().chain([uncontended(report)]).chain(idle));
+        }
+    }
+    if let Some(distrust) = &report.quality.distrust {
+        let sentence = distrust::sentence(distrust, report);
+        // Where it is much, it comes before whatever follows from the figures.
+        let at = if distrust.cost_share.is_some() {
+            sentences.len().min(report.deadlocks.len() + 1)
+        } else {
+            sentences.len()
+        };
+        sentences.insert(at, sentence);
     }
     sentences
 }
@@ -31,12 +59,35 @@ fn deadlock(deadlock: &DeadlockEntry, threads: &Threads<'_>) -> String {
         format!("{} holds `{}` and waits for `{}`{place}", threads.long(&b.tid), b.holds_name, b.name)
     };
     let members: Vec<_> = deadlock.threads.iter().map(member).collect();
-    let who = match deadlock.threads.len() as u64 {
-        1 => "1 thread waits for itself and will never go on".to_owned(),
-        n => format!("{} wait for one another and will never go on", counted(n, "thread")),
+    let lasted = deadlock.lasted_ns;
+    let stands = match deadlock {
+        DeadlockEntry { for_ever: true, .. } => " and will never go on".to_owned(),
+        DeadlockEntry { exited: true, .. } => format!(", for {lasted} to the end of the process"),
+        _ => format!(", for {lasted} to the end"),
+    };
+    let (what, who) = match deadlock.threads.len() as u64 {
+        1 if !deadlock.for_ever => ("Perhaps a deadlock", "1 thread waits for itself".to_owned()),
+        1 => ("DEADLOCK", "1 thread waits for itself".to_owned()),
+        n if deadlock.for_ever => ("DEADLOCK", format!("{} wait for one another", counted(n, "thread"))),
+        n => ("DEADLOCK", format!("{} wait for one another in a circle", counted(n, "thread"))),
+    };
+    let others = match deadlock.threads.len() {
+        _ if deadlock.for_ever || deadlock.exited => "",
+        1 => " It goes on only if another thread gives back the lock.",
+        _ => " They go on only if another thread gives back one of their locks.",
     };
     let before = if deadlock.before_start { " It was there before the observation began." } else { "" };
-    format!("DEADLOCK: {who}: {}.{before}", members.join("; "))
+    format!("{what}: {who}{stands}: {}.{before}{others}", members.join("; "))
+}
+
+/// That threads waited for one another in a circle, and went on.
+fn ended(circle: &DeadlockEntry, threads: &Threads<'_>) -> String {
+    let who: Vec<_> = circle.threads.iter().map(|member| threads.long(&member.tid)).collect();
+    let lasted = circle.lasted_ns;
+    match who.as_slice() {
+        [only] => format!("No deadlock: {only} waited for itself, which ended after {lasted}."),
+        _ => format!("No deadlock: {} waited for one another in a circle, which ended after {lasted}.", who.join(", ")),
+    }
 }
 
 /// The part of a lock's waiting that is divided among those to blame.
@@ -55,7 +106,10 @@ pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
     let at_least = if now.before_start { "at least " } else { "" };
     let waits = if now.count == 1 { "waits" } else { "wait" };
     let held_by = match now.held_by.as_slice() {
-        [] => "its holder is not known".to_owned(),
+        [] => match lock.word_names {
+            Some(named) => format!("its holder is not known (its word names {named}, no thread of its process)"),
+            None => "its holder is not known".to_owned(),
+        },
         [tid] => format!("held by tid {tid}"),
         tids => format!("held by tids {} when they asked", list(tids)),
     };
@@ -67,32 +121,49 @@ fn list(tids: &[ThreadId]) -> String {
     tids.iter().map(ThreadId::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Waiting that may or may not be for a lock, if there is enough of it to matter.
+/// Sleep that may or may not have been for a lock, if there is enough of it to matter: whoever says that no lock holds anything back
+/// has to know of it.
 fn unexplained(report: &Report) -> Option<String> {
-    let slept: Ns = report.futexes.iter().map(|f| f.wait_ns.sum).sum();
-    let waiting: u64 = report.futexes.iter().map(|f| f.waiting_now).sum();
-    let words = report.futexes.iter().filter(|f| f.wait_ns.sum > Ns::default() || f.waiting_now > 0).count() as u64;
-    let matters = waiting > 0 || slept.share_of(report.quality.duration_ns) >= SIGNIFICANT;
-    matters.then(|| {
-        let threads = counted(waiting, "thread");
-        let slept = match waiting {
-            0 => format!("Threads slept {slept}"),
-            _ if slept == 0 => format!("Asleep at the end: {threads}"),
-            _ => format!("Threads slept {slept} ({threads} still do)"),
-        };
-        format!(
-            "{slept} on {}, whose purpose cannot be told from here: locks of another kind (Rust, Go, semaphores, …), \
-             or idle waiting.",
-            counted(words, "futex word"),
-        )
-    })
+    let sleep = report.quality.sleep.as_ref()?;
+    let duration = report.quality.duration_ns;
+    let slept = sleep.parked_ns + sleep.unknown_ns;
+    if slept.share_of(duration) < SIGNIFICANT {
+        return None;
+    }
+    let places: Vec<_> =
+        sleep.places.iter().map(|p| format!("`{}` ({})", clip(&p.symbol, FUNCTION), p.slept_ns)).collect();
+    let what = match (sleep.parked_ns > Ns::default(), sleep.unknown_ns > Ns::default()) {
+        (true, false) => "where its runtime parks them for its own locks and when they are idle",
+        (false, _) => {
+            "on futex words whose purpose cannot be told from here: locks of another kind (Rust, Go, …), or idle waiting"
+        }
+        (true, true) => {
+            "where runtimes park them, and on futex words of unknown purpose: for locks of their own, or idle"
+        }
+    };
+    Some(format!("threads slept {slept} in {duration} in {}, {what}", listed(&places, PLACES)))
+}
+
+/// Sleep that is no contention, if there is enough of it to be wondered at.
+fn idle(report: &Report) -> Option<String> {
+    let sleep = report.quality.sleep.as_ref()?;
+    let idle = sleep.conditions_ns;
+    let first = report.conditions.first().map(|c| format!(", most of it in `{}`", c.label)).unwrap_or_default();
+    (idle.share_of(report.quality.duration_ns) >= NOTABLE)
+        .then(|| format!("Threads waited {idle} for conditions{first}, which is idle time, not contention."))
+}
+
+/// That nothing can be told, since threads slept and it is not known what for.
+fn cannot_tell(report: &Report, unexplained: &str) -> String {
+    let victim = report.locks.first().map_or("the target", victim);
+    format!("Cannot tell whether a lock holds {victim} back: {unexplained}.")
 }
 
 fn without_locks(report: &Report) -> String {
     let q = &report.quality;
     let time = q.duration_ns;
     if let Some(unexplained) = unexplained(report) {
-        return format!("No pthread lock was seen in use in {time}. {unexplained}");
+        return format!("No pthread lock was seen in use in {time}. {}", cannot_tell(report, &unexplained));
     }
     if !report.conditions.is_empty() {
         return format!("No lock was seen in use in {time}: threads only waited for conditions, which is idle time.");
@@ -111,15 +182,20 @@ fn without_locks(report: &Report) -> String {
 
 fn uncontended(report: &Report) -> String {
     let (totals, time) = (&report.totals, report.quality.duration_ns);
-    let doubt = if report.quality.incomplete { ", as far as the incomplete data tells" } else { "" };
+    let doubt = match &report.quality {
+        q if !q.unobserved.is_empty() => " while it was observed",
+        q if q.incomplete => ", as far as the incomplete data tells",
+        _ => "",
+    };
     let contended = match totals.contended {
         0 => "none contended".to_owned(),
         n => format!("{} contended, but without a sleep", count(n)),
     };
-    let about = if report.quality.observed.as_ref().is_some_and(|o| o.overall.estimated) { "about " } else { "" };
+    let estimated = report.quality.observed.as_ref().is_some_and(|o| o.overall.estimated);
+    let acquisitions =
+        if estimated { estimated::acquisitions(report) } else { counted(totals.acquisitions, "acquisition") };
     format!(
-        "No thread waited for a lock{doubt}: {about}{} of {} in {time}, {contended}.",
-        counted(totals.acquisitions, "acquisition"),
+        "No thread waited for a lock{doubt}: {acquisitions} of {} in {time}, {contended}.",
         counted(totals.locks, "lock"),
     )
 }
@@ -130,14 +206,13 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
         sentences.extend(blame(report, threads, "all waiting"));
         sentences.push(cost(report, top));
     } else {
-        sentences.push(cheap(report, top));
+        let doubt = unexplained(report);
+        sentences.push(cheap(report, top, doubt.as_deref()));
         sentences.extend(blame(report, threads, "this little waiting"));
+        sentences.extend(idle(report).filter(|_| doubt.is_none()));
     }
     sentences.extend(inconclusive(report));
     sentences.extend(waiting_now(top));
-    if !holds_back {
-        sentences.extend(unexplained(report));
-    }
     if report.quality.incomplete {
         sentences.push("The data is incomplete: see the quality line.".to_owned());
     }
@@ -181,19 +256,23 @@ fn cost(report: &Report, top: &LockEntry) -> String {
 }
 
 /// The most waited-for lock, where it does not hold the target back.
-fn cheap(report: &Report, top: &LockEntry) -> String {
+fn cheap(report: &Report, top: &LockEntry, unexplained: Option<&str>) -> String {
     let q = &report.quality;
     let (doubt, at_least) =
         if q.incomplete { (", as far as the incomplete data tells", "at least ") } else { ("", "") };
-    format!(
-        "No lock holds {} back{doubt}: the most waited-for one, {}, cost {at_least}{} of waiting in {} ({} of one \
-         thread's time).",
-        victim(top),
+    let cost = format!(
+        "{}, cost {at_least}{} of waiting in {} ({} of one thread's time)",
         named(top),
         top.harm_ns,
         q.duration_ns,
         percent(top.harm_ns.share_of(q.duration_ns)),
-    )
+    );
+    match unexplained {
+        Some(unexplained) => {
+            format!("{} Of the locks seen the most waited-for one, {cost}.", cannot_tell(report, unexplained))
+        }
+        None => format!("No lock holds {} back{doubt}: the most waited-for one, {cost}.", victim(top)),
+    }
 }
 
 fn named(lock: &LockEntry) -> String {

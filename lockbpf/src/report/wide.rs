@@ -44,9 +44,9 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
         (
             "Held",
             110,
-            Box::new(|s| {
-                let about = if s.estimates.is_some() { "~" } else { "" };
-                s.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| format!("{about}{h}"))
+            Box::new(|s| match (&s.estimates, s.hold_ns) {
+                (Some(f), Some(_)) => estimated::held(f),
+                (_, hold) => hold.map_or_else(|| UNKNOWN.to_owned(), |h| h.to_string()),
             }),
         ),
         ("APWT", 0, Box::new(apwt)),
@@ -120,8 +120,27 @@ pub(super) fn critical_path(report: &Report, width: u16) -> Option<String> {
         n => format!(", {}", counted(n, "other lock")),
     };
     let truncated = if path.truncated { ", as far back as waits are remembered" } else { "" };
+    let threads = Threads::of(report);
+    let end = match &path.last_thread {
+        Some(tid) if path.ended => format!(", back from the end of the program by {}", threads.long(tid)),
+        // Where there is one thread's end only, that is it.
+        Some(tid) if path.ends > 1 => format!(", back from the last event ({})", threads.long(tid)),
+        _ => String::new(),
+    };
+    let agree = match (path.ended, path.ends) {
+        (true, _) | (_, 0 | 1) => String::new(),
+        (_, ends) if ends == path.agreeing => {
+            format!(" So it is back from any of {} threads' last events.", count(ends))
+        }
+        (_, ends) => format!(
+            " The end of the program was not seen: back from {} of {} threads' last events it is the same lock that is waited \
+             for longest.",
+            count(path.agreeing),
+            count(ends),
+        ),
+    };
     let text = format!(
-        "Critical path: {}{truncated}, {} from thread to thread; {} of it spent waiting: {}{more}.",
+        "Critical path: {}{end}{truncated}, {} from thread to thread; {} of it spent waiting: {}{more}.{agree}",
         path.length_ns,
         counted(path.hops, "hop"),
         percent(path.waiting_share),

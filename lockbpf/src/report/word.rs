@@ -3,11 +3,14 @@
 use super::durations::{Total, durations};
 use super::gather::Gathered;
 use super::place::Places;
-use super::schema::{ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Place, ThreadWait, WaiterEntry};
-use super::sleepers;
+use super::schema::{
+    ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Ns, Place, ThreadWait, WaiterEntry,
+};
 use super::text::share;
+use super::{sleep, sleepers};
 use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
+use crate::observation::OpenWait;
 use crate::sums::Measure;
 use crate::units::Nanos;
 
@@ -31,6 +34,7 @@ pub(super) fn counts(gathered: &Gathered<'_>, places: &Places<'_>) -> Option<Fut
             wakes: total.wakes,
             wakes_of_none: total.wakes_of_none,
             wait_sum_ns: places.ns(total.wait.sum),
+            timed_out_wait_ns: places.ns(total.timed_out),
         }),
         Some(w) => Some(FutexCounts {
             slept: w.slept,
@@ -65,7 +69,9 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
         woken: futex.acquisitions,
         blocked_again: total.contended,
         wake_latency_ns: durations(&total.hold, places.unit()),
-        waiting_now: g.open_idle,
+        waiting_now: g.idle.len() as u64,
+        waiting_now_ns: open(&g.idle, places),
+        purpose: sleepers::parking(lock, g, places).unwrap_or("condition").to_owned(),
         first_site: g.first().1.map(|site| places.place(site).symbol),
     }
 }
@@ -84,12 +90,13 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
         name: name.to_owned(),
         label: places.label(lock.process, name),
         kind: "futex".to_owned(),
-        purpose: sleepers::name(lock, g, places).unwrap_or("unknown").to_owned(),
+        purpose: sleepers::name(lock, g, places).unwrap_or(sleep::UNKNOWN).to_owned(),
         pid,
         comm,
         counts: counts(g, places).unwrap_or_default(),
         wait_ns: wait,
         waiting_now: g.open.len() as u64,
+        waiting_now_ns: open(&g.open, places),
         owners: g.waits.map(|w| threads(&w.owners, places)).unwrap_or_default(),
         wakers: g.waits.map(|w| threads(&w.wakers, places)).unwrap_or_default(),
         waiters: g.waits.map(|w| waiters(lock.process, w, places)).unwrap_or_default(),
@@ -118,6 +125,13 @@ pub(super) fn divide(process: Process, waits: &FutexWaits, entry: &mut LockEntry
             ..HolderEntry::default()
         });
     }
+    // What is told of all others together may be more than what is told of one.
+    entry.holders.sort_by_key(|holder| std::cmp::Reverse(holder.wait_ns));
+}
+
+/// How long waits have lasted that have not ended.
+fn open(waits: &[&OpenWait], places: &Places<'_>) -> Ns {
+    places.ns(waits.iter().map(|wait| places.until_end(wait.since)).sum())
 }
 
 fn waiters(process: Process, waits: &FutexWaits, places: &mut Places<'_>) -> Vec<WaiterEntry> {

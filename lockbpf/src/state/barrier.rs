@@ -3,7 +3,7 @@
 use super::machine::Node;
 use super::{Follower, Instance, NodeIx, Observer, State};
 use crate::id::Site;
-use crate::op::{Arrival, LockKind};
+use crate::op::{Arrival, LockKind, Round as Known};
 use crate::units::Time;
 
 /// The arrivals of a round so far.
@@ -14,14 +14,41 @@ pub struct Round {
     /// The regions that the arrivals ended and the successors that they began, in order of arrival.
     pub arrivals: Vec<(Instance, NodeIx)>,
     participants: u32,
+    /// What the last of them told of it.
+    known: Known,
+    /// When it was complete, as far as is known: with its last arrival.
+    pub at: Time,
+}
+
+impl Round {
+    /// Whether an arrival tells that this round is over, though not all have been seen to arrive: observing began or paused in the
+    /// middle of it.
+    fn is_over(&self, next: Known) -> bool {
+        !self.arrivals.is_empty()
+            && match (self.known, next) {
+                (Known::Number(this), Known::Number(next)) => this != next,
+                // Those who arrive at the same moment may all find nobody.
+                (Known::Later, Known::First) => true,
+                _ => false,
+            }
+    }
 }
 
 impl State {
     pub(super) fn arrive(&mut self, thread: u32, a: Arrival, f: &mut impl Follower, o: &mut impl Observer) {
+        if self.leave_pending(thread, f) {
+            self.impossible_step("arrival_while_waiting");
+        }
         let lock = self.m.lock(a.barrier);
         let mut round = self.m.locks[lock as usize].round.take().unwrap_or_default();
         self.m.locks[lock as usize].kind = LockKind::Barrier;
         round.lock = lock;
+        if round.is_over(a.round) {
+            // Its other arrivals were not seen: those who were had to wait until the last of them, at least.
+            self.cut_step("barrier_round_cut");
+            self.complete(round, f, o);
+            round = Box::new(Round { lock, ..Round::default() });
+        }
         if self.m.threads[thread as usize].at_barrier.is_some() {
             self.impossible_step("arrival_while_at_barrier");
             let again = |&(_, n): &(Instance, NodeIx)| self.m.node(n).thread == thread;
@@ -36,6 +63,8 @@ impl State {
             self.impossible_step("participants_changed");
         }
         round.participants = a.participants;
+        round.known = a.round;
+        round.at = self.m.now;
         let (now, since) = (self.m.now, self.m.threads[thread as usize].since);
         let region = self.section(thread, lock, &a, a.site, since, Some(since));
         let successor = self.section(thread, lock, &a, a.post, now, None);
@@ -47,6 +76,12 @@ impl State {
             self.m.locks[lock as usize].round = Some(round);
             return;
         }
+        self.complete(round, f, o);
+    }
+
+    /// Nobody waits for the round any longer.
+    fn complete(&mut self, round: Box<Round>, f: &mut impl Follower, o: &mut impl Observer) {
+        let now = round.at;
         for &(_, successor) in &round.arrivals {
             let instance = &mut self.m.nodes[successor as usize].instance;
             instance.acquire = Some(now);

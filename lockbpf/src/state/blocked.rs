@@ -25,7 +25,7 @@ impl State {
             if thread == first {
                 let members = path[..=length].iter().map(|&n| self.blocked(n)).collect();
                 if self.suspects.len() < MAX_SUSPECTS {
-                    self.suspects.push(Deadlock { found: m.now, members, before_start: false });
+                    self.suspects.push(Deadlock { found: m.now, seen: m.now, members, ..Deadlock::default() });
                 }
                 return;
             }

@@ -45,6 +45,8 @@ pub struct Thread {
     pub(super) fresh: bool,
     /// When it was first seen, or passed a barrier last.
     pub(super) since: Time,
+    /// When it was seen last.
+    pub(super) last: Time,
 }
 
 /// A lock.
@@ -137,10 +139,17 @@ impl Machines {
                 exited: false,
                 fresh: true,
                 since: now,
+                last: now,
             }) as u32
         });
         self.recent = Some((tid, ix));
         ix
+    }
+
+    /// A thread that has been seen.
+    #[must_use]
+    pub fn known(&self, tid: Tid) -> Option<&Thread> {
+        self.by_tid.get(&tid).and_then(|&ix| self.threads.get(ix as usize))
     }
 
     pub(super) fn forget_thread(&mut self, ix: u32) -> Option<Tid> {

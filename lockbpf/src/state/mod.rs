@@ -20,7 +20,7 @@ pub use machine::{LockState, Machines, Node, NodeIx, Run, Thread};
 use crate::deadlock::{Deadlock, LockOrder};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::op::{Failure, LockKind, Released};
-use crate::units::Time;
+use crate::units::{Nanos, Time};
 use orders::Orders;
 use std::collections::BTreeMap;
 
@@ -99,10 +99,23 @@ pub trait Follower {
     fn completed(&mut self, m: &Machines, round: &Round);
     /// The recording ends, and it still waits for the lock or holds it. Returns whether it waits for a holder.
     fn open(&mut self, m: &Machines, node: NodeIx) -> bool;
+    /// A thread has waited so long for another one's exit, until now.
+    fn joined(&mut self, m: &Machines, tid: Tid, of: Tid, wait: Nanos);
     /// A lock is forgotten; its index may be given to another.
     fn forget_lock(&mut self, lock: u32);
     /// A thread is forgotten.
     fn forget_thread(&mut self, tid: Tid);
+}
+
+/// The end of a process by one of its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The thread that called `exit`, or returned from `main`.
+    pub tid: Tid,
+    /// Its process.
+    pub process: Process,
+    /// When.
+    pub time: Time,
 }
 
 /// The machines and what they found.
@@ -113,6 +126,7 @@ pub struct State {
     exited: std::collections::VecDeque<u32>,
     sweep_at: usize,
     last: Option<u32>,
+    ended: Option<End>,
     impossible: BTreeMap<&'static str, u64>,
     cut: BTreeMap<&'static str, u64>,
     orders: Orders,
@@ -130,6 +144,19 @@ impl State {
     #[must_use]
     pub fn last_thread(&self) -> Option<Tid> {
         self.last.and_then(|t| self.m.threads.get(t as usize)).map(|t| t.tid)
+    }
+
+    /// How the process of the last step ended, if one of its threads ended it. Others are killed by that: what they did last means
+    /// nothing.
+    #[must_use]
+    pub fn program_end(&self) -> Option<End> {
+        let last = self.last.and_then(|t| self.m.threads.get(t as usize))?;
+        self.ended.filter(|end| end.process == last.process)
+    }
+
+    /// The thread and the time of each thread's last step that is known to be alive, or among those that exited last.
+    pub fn last_steps(&self) -> impl Iterator<Item = (Tid, Time)> + '_ {
+        self.m.threads.iter().map(|(_, thread)| (thread.tid, thread.last))
     }
 
     /// Transitions that a well-formed program cannot make, by kind.

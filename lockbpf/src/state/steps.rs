@@ -1,10 +1,10 @@
 //! The transitions: what each step does to the machines.
 
 use super::machine::{Node, Run};
-use super::{Follower, Instance, NodeIx, Observer, State};
+use super::{End, Follower, Instance, NodeIx, Observer, State};
 use crate::id::{Lock, Site, StackId, Tid};
 use crate::op::{Action, Attempt, Failure, LockKind, OffReason, Op, Released};
-use crate::units::Time;
+use crate::units::{Nanos, Time};
 
 /// Locks remembered, idle ones included, before idle ones are forgotten.
 const MAX_LOCKS: usize = 65_536;
@@ -31,7 +31,9 @@ impl State {
         }
         let thread = self.m.thread(op.tid, op.process);
         self.last = Some(thread);
+        let now = self.m.now;
         let state = &mut self.m.threads[thread as usize];
+        state.last = now;
         if std::mem::take(&mut state.exited) {
             // A new process may reuse the number.
             if state.process == op.process {
@@ -49,7 +51,13 @@ impl State {
             Action::CondWake { condition } => self.cond_wake(thread, condition, f),
             Action::Off { reason, stack } => self.off(thread, reason, stack, f),
             Action::On => self.on(thread, f),
-            Action::Exit => self.exit(thread, f, o),
+            Action::Join { thread: of, wait } => self.join(thread, of, wait, f),
+            Action::Exit { ends } => {
+                if ends {
+                    self.ended = Some(End { tid: op.tid, process: op.process, time: self.m.now });
+                }
+                self.exit(thread, f, o);
+            }
         }
         if let Some(state) = self.m.threads.get_mut(thread as usize) {
             state.fresh = false;
@@ -350,7 +358,7 @@ impl State {
     }
 
     /// Drops an attempt whose end was not seen; whether there was one.
-    fn leave_pending(&mut self, thread: u32, f: &mut impl Follower) -> bool {
+    pub(super) fn leave_pending(&mut self, thread: u32, f: &mut impl Follower) -> bool {
         let state = &mut self.m.threads[thread as usize];
         let recursing = state.recursing.take().is_some();
         let Some(node) = state.waiting else { return recursing };
@@ -384,6 +392,14 @@ impl State {
         self.m.scheduled = true;
         f.switching(&self.m, thread);
         self.m.threads[thread as usize].run = Run::Running;
+    }
+
+    /// Its wait for another thread's exit is over, if that is what it waited for: there is such a thread.
+    fn join(&mut self, thread: u32, of: Tid, wait: Nanos, f: &mut impl Follower) {
+        let (tid, process) = (self.m.threads[thread as usize].tid, self.m.threads[thread as usize].process);
+        if self.m.known(of).is_some_and(|of| of.process == process) {
+            f.joined(&self.m, tid, of, wait);
+        }
     }
 
     fn exit(&mut self, thread: u32, f: &mut impl Follower, o: &mut impl Observer) {

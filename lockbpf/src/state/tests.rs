@@ -1,6 +1,6 @@
 use super::*;
 use crate::graph::WaitGraph;
-use crate::op::{Action, Arrival, Attempt, Op};
+use crate::op::{Action, Arrival, Attempt, Op, Round};
 use crate::units::Nanos;
 
 fn lock(addr: u64) -> Lock {
@@ -140,8 +140,9 @@ fn waiting_for_a_condition_is_idle() {
 
 #[test]
 fn a_barrier_passes_round_after_round() {
-    let arrive =
-        |participants| Action::Barrier(Arrival { barrier: lock(1), participants, site: site(1), post: site(2) });
+    let arrive = |participants| {
+        Action::Barrier(Arrival { barrier: lock(1), participants, round: Round::Unknown, site: site(1), post: site(2) })
+    };
     let (notes, graph) =
         run(&[(0, 1, arrive(2)), (4, 1, arrive(2)), (5, 2, arrive(2)), (8, 2, arrive(2)), (9, 1, arrive(3))]);
     assert_eq!(notes.0, ["d1 T1 L1 passed as d2! T1 L1 after 5", "d3 T2 L1 passed as d4 T2 L1 after 0"]);
@@ -184,7 +185,12 @@ fn exited_threads_and_idle_locks_are_forgotten() {
     let mut steps = Vec::new();
     for i in 0..100_000u32 {
         let (t, addr) = (u64::from(i), u64::from(i));
-        steps.extend([(t, i, attempt(addr)), (t, i, acquire(addr)), (t, i, release(addr)), (t, i, Action::Exit)]);
+        steps.extend([
+            (t, i, attempt(addr)),
+            (t, i, acquire(addr)),
+            (t, i, release(addr)),
+            (t, i, Action::Exit { ends: false }),
+        ]);
     }
     let (_, graph) = run(&steps);
     let m = &graph.state().m;

@@ -44,7 +44,7 @@ impl Workshop {
         command.arg(&source_path).arg("-o").arg(&program).args(options);
         match command.output() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                eprintln!("skipped: no {compiler} in PATH ({error})");
+                crate::fixture::skipped(&format!("no {compiler} in PATH ({error})"));
                 None
             }
             Err(error) => panic!("{compiler}: {error}"),

@@ -301,8 +301,7 @@ fn a_program_in_another_mount_namespace() {
     fs::write(&script, text).unwrap();
     let may = std::process::Command::new("unshare").args(["-m", "true"]).output();
     if !may.as_ref().is_ok_and(|out| out.status.success()) {
-        eprintln!("skipped: no mount namespaces for this user: {may:?}");
-        return;
+        return crate::fixture::skipped(&format!("no mount namespaces for this user: {may:?}"));
     }
     let mut program = Program::start(Path::new("unshare"), &["-m".as_ref(), "sh".as_ref(), &script, &hidden, &path]);
     assert!(!hidden.join("server").exists());

@@ -1,7 +1,7 @@
 //! What a recording says of itself.
 
 use crate::perturbation::Perturbation;
-use crate::quality::{FailedProbe, Quality};
+use crate::quality::{FailedProbe, Quality, Unobserved};
 use crate::units::Nanos;
 use lockbpf_common::counter::Counter;
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,7 @@ pub(super) struct Losses {
     paused_ns: u64,
     failed_probes: Vec<Failed>,
     perturbation: Option<Perturbation>,
+    unobserved: Vec<Unobserved>,
     notes: Vec<String>,
 }
 
@@ -146,6 +147,7 @@ impl From<&Quality> for Losses {
             paused_ns: q.paused.0,
             failed_probes: q.failed_probes.iter().map(failed).collect(),
             perturbation: q.perturbation,
+            unobserved: q.unobserved.clone(),
             notes: q.notes.clone(),
         }
     }
@@ -163,6 +165,7 @@ impl Losses {
             late: self.late,
             paused: Nanos(self.paused_ns),
             perturbation: self.perturbation,
+            unobserved: self.unobserved,
             notes: self.notes,
             ..Quality::default()
         };

@@ -106,7 +106,7 @@ impl Tracker {
             }
             Action::CondWake { condition } => self.lock(condition),
             Action::Off { stack, .. } => self.stack(process, stack),
-            Action::On | Action::Exit => {}
+            Action::On | Action::Join { .. } | Action::Exit { .. } => {}
         }
     }
 

@@ -33,7 +33,8 @@ impl Observer {
         Self::launch(lockbpf().args(["--pid", &pid.to_string(), "--format", "json"]).args(options))
     }
 
-    fn launch(command: &mut Command) -> Self {
+    /// The same, by a command of its own.
+    pub(crate) fn launch(command: &mut Command) -> Self {
         let mut running = Running::start(command);
         if running.err.find(|line| line.starts_with("observing ")).is_none() {
             let status = running.wait();

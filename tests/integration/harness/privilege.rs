@@ -25,10 +25,16 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Prints why a test did not run, past the test harness's capture.
+/// The one way for a test to pass having done nothing: prints why it did not run, past the test harness's capture. Where the tests are the gate
+/// (`CI=true`), that is a failure.
 pub(crate) fn skipped(proof: &str) {
+    assert!(!is_ci(), "nothing may be skipped with CI={}: {proof}", std::env::var("CI").unwrap_or_default());
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     writeln!(std::io::stderr(), "skipped: {name}: {proof}").expect("failed to write to stderr");
+}
+
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
 }
 
 /// The path of a program on `PATH` or among the system's own; `None`, with the proof printed, if it is not installed.

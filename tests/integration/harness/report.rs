@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Report {
     pub(crate) schema: String,
     pub(crate) verdict: Vec<String>,
+    pub(crate) totals: Value,
     pub(crate) culprits: Vec<Culprit>,
     pub(crate) deadlocks: Vec<Value>,
     pub(crate) inversions: Vec<Value>,
@@ -113,6 +114,12 @@ pub(crate) struct Lock {
     pub(crate) kind: String,
     /// Known only by its futex word: its acquisitions are not.
     pub(crate) inferred: bool,
+    /// Whether it is all locks for which there was no room one by one.
+    #[serde(default)]
+    pub(crate) others: bool,
+    /// Whether it is one of those, so that its acquisitions are not told apart.
+    #[serde(default)]
+    pub(crate) in_others: bool,
     #[serde(default)]
     pub(crate) mutex_type: Option<String>,
     /// Whether it is the kernel's: then it belongs to no process.
@@ -209,6 +216,7 @@ pub(crate) struct Thread {
 pub(crate) struct Quality {
     pub(crate) events: u64,
     pub(crate) unfocused: u64,
+    pub(crate) thinned: u64,
     pub(crate) kernel_in_interrupts: u64,
     pub(crate) lost: BTreeMap<String, u64>,
     pub(crate) impossible: BTreeMap<String, u64>,
@@ -220,6 +228,10 @@ pub(crate) struct Quality {
     #[serde(default)]
     pub(super) observed: Value,
     pub(crate) perturbation: Option<Perturbation>,
+    #[serde(default)]
+    pub(crate) unobserved: Vec<Unobserved>,
+    pub(crate) observed_share: f64,
+    pub(crate) incomplete: bool,
 }
 
 /// What observing took.
@@ -229,8 +241,20 @@ pub(crate) struct Perturbation {
     pub(crate) records: u64,
     pub(crate) record_bytes: u64,
     pub(crate) stack_bytes: u64,
+    pub(crate) switches: u64,
     pub(crate) cost_share: Option<f64>,
+    pub(crate) futex_cost_share: Option<f64>,
     pub(crate) measured: bool,
+    pub(crate) children: u64,
+    pub(crate) children_cost_at_most_ns: u64,
+}
+
+/// When a process was not observed.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Unobserved {
+    pub(crate) pid: u32,
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: Option<u64>,
 }
 
 impl Report {
@@ -238,6 +262,8 @@ impl Report {
     pub(crate) fn parse(text: &str) -> Self {
         let report: Self = serde_json::from_str(text).unwrap_or_else(|error| panic!("bad report ({error}): {text}"));
         assert_eq!(report.schema, "lockbpf.report/1");
+        let whole: lockbpf::report::Report = serde_json::from_str(text).expect("what lockbpf wrote is what it reads");
+        assert_eq!(lockbpf::report::violations(&whole), Vec::<String>::new(), "the report contradicts itself: {text}");
         report.locks.iter().for_each(|lock| lock.assert_plausible(report.quality.duration_ns));
         assert!(
             report.quality.notes.iter().all(|note| note.ends_with('.')),
@@ -299,7 +325,7 @@ impl Lock {
     fn assert_plausible(&self, duration_ns: u64) {
         let completed = self.acquisitions + self.timeouts + self.errors;
         assert!(
-            self.inferred || self.kernel || self.contended <= completed.max(self.release_unseen),
+            self.in_others || self.inferred || self.kernel || self.contended <= completed.max(self.release_unseen),
             "more contended than were made: {self:?}"
         );
         assert!(!self.name.is_empty() && !self.kind.is_empty(), "nameless: {self:?}");

@@ -12,6 +12,7 @@ mod build;
 mod child;
 mod estimates;
 mod growth;
+mod harm;
 mod interference;
 mod interrupt;
 mod kinds;
@@ -59,6 +60,8 @@ enum Bench {
     Advice(advice::Args),
     /// How long it takes to begin to observe many processes, and to end.
     Attach(attach::Args),
+    /// What is left of an observer that was killed or stopped, in its target and on the machine.
+    Harm(harm::Args),
     /// What watching and recording take of a program's run time and caches, beside a recorder inside of it.
     Interference(interference::Args),
 }
@@ -77,6 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Predict(args) => predict::run(args),
         Bench::Advice(args) => advice::run(args),
         Bench::Attach(args) => attach::run(args),
+        Bench::Harm(args) => harm::run(args),
         Bench::Interference(args) => interference::run(args),
     }
 }

@@ -93,17 +93,17 @@ fn tests(cargo_test: &mut Command) -> Result<Outcome> {
 fn component(subcommand: &str, name: &str, args: &[&str]) -> Result<Outcome> {
     match process::output(&mut cargo(&[subcommand, "--version"]), QUESTION_LIMIT) {
         Ok(_version) => step::run(cargo(&[subcommand]).args(args)),
-        Err(proof) => Ok(Outcome::skipped(format!("this toolchain lacks {name}: {proof:#}"))),
+        Err(proof) => Ok(Outcome::unavailable(format!("this toolchain lacks {name}: {proof:#}"))),
     }
 }
 
 /// The tests in `tests/`, one after the other: they observe the whole machine.
 fn integration_tests() -> Result<Outcome> {
     if !has_test_targets()? {
-        return Ok(Outcome::skipped("no package declares an integration test"));
+        return Ok(Outcome::unavailable("no package declares an integration test"));
     }
     if !nix::unistd::geteuid().is_root() {
-        return Ok(Outcome::skipped("attaching eBPF programs needs root: run this task as root"));
+        return Ok(Outcome::unavailable("attaching eBPF programs needs root: run this task as root"));
     }
     let mut cargo_test = cargo(&["test", "--release", "--no-fail-fast", "--test", "*"]);
     cargo_test.args(["--", "--test-threads=1"]);

@@ -63,7 +63,7 @@ pub(super) fn install(quick: bool) -> Result<Outcome> {
         return Ok(Outcome::skipped(format!("--quick; {by_hand}")));
     }
     if let Some(reason) = install::impossible() {
-        return Ok(Outcome::skipped(format!("{reason}; {by_hand}")));
+        return Ok(Outcome::unavailable(format!("{reason}; {by_hand}")));
     }
     eprintln!("installing, without starting services:");
     for need in &missing {
@@ -75,8 +75,11 @@ pub(super) fn install(quick: bool) -> Result<Outcome> {
     }
 }
 
-/// The substrings of the names of tests that cannot run for lack of a package.
+/// The substrings of the names of tests that cannot run for lack of a package; under continuous integration they fail.
 pub(super) fn tests_not_possible() -> Vec<&'static str> {
+    if workspace::is_ci() {
+        return Vec::new();
+    }
     let mut tests: Vec<&str> = missing().iter().map(|need| need.tests).collect();
     tests.dedup();
     tests

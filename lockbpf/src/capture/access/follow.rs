@@ -5,9 +5,8 @@
 
 use super::breakpoints::Breakpoint;
 use super::functions::{Functions, Role};
-use super::guardian::Guardian;
 use super::memory::ProcessMemory;
-use super::pin::Pinned;
+use super::pin::Beside;
 use super::tracee;
 use super::tracer::{Awaited, Tracer};
 use super::xstate::Layout;
@@ -47,7 +46,6 @@ pub(super) struct Follower<'a, 'i> {
     pub(super) tid: i32,
     pub(super) tracer: &'a mut Tracer<'i>,
     pub(super) functions: &'a Functions,
-    pub(super) guardian: &'a Guardian,
     pub(super) program: BorrowedFd<'a>,
     pub(super) layout: Layout,
     pub(super) own: Own,
@@ -83,6 +81,8 @@ enum Elsewhere {
     Astray,
     /// It still runs, or waits.
     TimedOut,
+    /// The same, but it is to be let go at once.
+    Suspended,
     /// It is no more.
     Ended,
 }
@@ -102,7 +102,7 @@ impl Elsewhere {
         match self {
             Self::Signal(signal) => Left { is_stopped: true, signal },
             Self::Refused | Self::Astray => STOPPED,
-            Self::TimedOut | Self::Ended => Left { is_stopped: false, signal: 0 },
+            Self::TimedOut | Self::Suspended | Self::Ended => Left { is_stopped: false, signal: 0 },
         }
     }
 
@@ -111,6 +111,7 @@ impl Elsewhere {
         match self {
             Self::Signal(_) => Ending::Section(End::Cut(Cut::Signal), self.left()),
             Self::TimedOut => Ending::Section(End::Cut(Cut::Time), self.left()),
+            Self::Suspended => Ending::Section(End::Cut(Cut::Interrupted), self.left()),
             Self::Ended => Ending::Nothing(Abandoned::Exited, self.left()),
             Self::Refused => Ending::Nothing(Abandoned::Refused, self.left()),
             Self::Astray => Ending::Nothing(Abandoned::Lost, self.left()),
@@ -122,6 +123,7 @@ impl Elsewhere {
         match self {
             Self::Signal(_) => Abandoned::Signal,
             Self::TimedOut => Abandoned::WaitsTooLong,
+            Self::Suspended => Abandoned::Interrupted,
             Self::Ended => Abandoned::Exited,
             Self::Refused => Abandoned::Refused,
             Self::Astray => Abandoned::Lost,
@@ -171,6 +173,7 @@ struct Closed {
 
 struct Course {
     breakpoints: [Option<Breakpoint>; 2],
+    beside: Option<Beside>,
     accesses: Vec<(Access, Class)>,
     branches: Vec<Branch>,
     locks: Vec<(u64, u64)>,
@@ -189,6 +192,7 @@ impl Follower<'_, '_> {
     pub(super) fn follow(&mut self, entry: &Registers) -> Followed {
         let mut course = Course {
             breakpoints: [None, None],
+            beside: None,
             accesses: Vec::new(),
             branches: Vec::new(),
             locks: Vec::new(),
@@ -204,10 +208,9 @@ impl Follower<'_, '_> {
             Ok(acquired) => acquired,
             Err((why, left)) => return followed(Err(why), course.own_time, left),
         };
-        // Not before: the thread was not to be disturbed while it waited.
-        let pinned = Pinned::to_here(self.tid, self.guardian);
+        // Not before: where it waits says nothing.
+        course.beside = Some(Beside::of(self.tid));
         let ending = self.section(registers, open.lock, began, &mut course);
-        drop(pinned);
         course.breakpoints = [None, None];
         let own_time = course.own_time;
         match ending {
@@ -443,7 +446,7 @@ impl Follower<'_, '_> {
         }
         course.stops += 1;
         match self.tracer.one(self.tid, Instant::now() + at_most) {
-            Awaited::Stopped { .. } => match tracee::registers(self.tid) {
+            Awaited::Stopped { .. } => match tracee::registers(self.tid).inspect(|_| course.stopped()) {
                 Ok(registers) if stops.contains(&registers.ip) => Ran::To(registers),
                 Ok(_) => Ran::Elsewhere(Elsewhere::Astray),
                 Err(_) => Ran::Elsewhere(Elsewhere::Ended),
@@ -453,6 +456,7 @@ impl Follower<'_, '_> {
             Awaited::Group => Ran::Elsewhere(Elsewhere::Signal(0)),
             Awaited::Ended => Ran::Elsewhere(Elsewhere::Ended),
             Awaited::TimedOut => Ran::Elsewhere(Elsewhere::TimedOut),
+            Awaited::Suspended => Ran::Elsewhere(Elsewhere::Suspended),
         }
     }
 }
@@ -486,6 +490,11 @@ impl Course {
         let (instructions, stops) = (self.instructions, self.stops);
         let (from, branches) = (self.accesses.len(), self.branches.len());
         (order, Open { lock, via, site, asked, from, branches, instructions, stops })
+    }
+
+    /// The thread has stopped where it was to.
+    fn stopped(&mut self) {
+        self.beside.iter_mut().for_each(Beside::stopped);
     }
 
     /// A nested section has ended.

@@ -14,7 +14,6 @@ mod breakpoints;
 mod follow;
 #[cfg(target_arch = "x86_64")]
 mod functions;
-pub mod guardian;
 #[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]

@@ -1,42 +1,71 @@
-//! Keeps a thread and the one that follows it on one CPU while it is followed: a switch between them is then half as dear. What the
-//! thread was allowed before is restored, by the guardian if this process dies meanwhile.
+//! Keeps the thread that follows another one on that one's CPU: a switch between them is dearer across CPUs. Only this process's own thread
+//! is moved, never the target's, which runs where it may and where the scheduler puts it.
 
-use super::guardian::Guardian;
-use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
-/// A thread that is kept on one CPU until this is dropped.
-pub(super) struct Pinned<'a> {
-    tid: i32,
-    before: CpuSet,
-    guardian: &'a Guardian,
+/// Stops between two looks at where the followed thread is: a look takes as long as half a stop.
+const SELDOM: u32 = 16;
+
+/// Where a followed thread is.
+pub(super) struct Beside {
+    stat: Option<File>,
+    stops: u32,
 }
 
-impl<'a> Pinned<'a> {
-    /// Keeps a stopped thread, and the calling one, where the calling one is. `None` if the thread may not run there, or the kernel
-    /// refuses: it can be followed nonetheless.
-    pub(super) fn to_here(tid: i32, guardian: &'a Guardian) -> Option<Self> {
-        let thread = Pid::from_raw(tid);
-        let before = sched_getaffinity(thread).ok()?;
-        let cpu = sched_getcpu().ok()?;
-        if !before.is_set(cpu).ok()? {
+impl Beside {
+    /// Moves the calling thread, which is not to outlive the sample, to where a stopped thread is.
+    pub(super) fn of(tid: i32) -> Self {
+        let beside = Self { stat: File::open(format!("/proc/{tid}/stat")).ok(), stops: 0 };
+        beside.go();
+        beside
+    }
+
+    /// The thread has stopped again.
+    pub(super) fn stopped(&mut self) {
+        self.stops += 1;
+        if self.stops.is_multiple_of(SELDOM) {
+            self.go();
+        }
+    }
+
+    /// Where that fails, following is only slower.
+    fn go(&self) -> Option<()> {
+        let cpu = cpu(self.stat.as_ref()?).ok()?;
+        if sched_getcpu().ok()? == cpu {
             return None;
         }
-        let mut here = CpuSet::new();
-        here.set(cpu).ok()?;
-        // Without anybody to restore it, it is better left alone.
-        guardian.remember(tid, &before)?;
-        let pinned = Self { tid, before, guardian };
-        sched_setaffinity(Pid::from_raw(0), &here).ok()?;
-        sched_setaffinity(thread, &here).ok()?;
-        Some(pinned)
+        let mut there = CpuSet::new();
+        there.set(cpu).ok()?;
+        sched_setaffinity(Pid::from_raw(0), &there).ok()
     }
 }
 
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        // A thread that is gone needs it no more.
-        let _ = sched_setaffinity(Pid::from_raw(self.tid), &self.before);
-        self.guardian.forget();
+/// The CPU that a thread ran on last, by its `stat`.
+fn cpu(stat: &File) -> io::Result<usize> {
+    let mut text = [0; 1024];
+    let read = stat.read_at(&mut text, 0)?;
+    let text = String::from_utf8_lossy(&text[..read]);
+    parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Field 39. The second is a name, which may have spaces and parentheses.
+fn parse(stat: &str) -> Option<usize> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_is_the_39th_field() {
+        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
+        assert_eq!(parse(&format!("1 (a) b) ({})", fields.join(" "))), None);
+        assert_eq!(parse(&format!("1 (a) b (c) {}", fields.join(" "))), Some(39));
+        assert_eq!(parse("1 (x) S"), None);
     }
 }

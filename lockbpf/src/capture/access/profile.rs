@@ -2,15 +2,16 @@
 
 use super::follow::Limits;
 use super::functions::Functions;
-use super::guardian::Guardian;
 use super::pace::{self, Turns};
 use super::sample::{self, Setting};
 use super::signals::Signals;
 use super::target::{self, AccessError};
 use super::{PassEnd, Profile, Wanted, tracer};
 use crate::capture::CaptureError;
+use crate::capture::guardian::{self, Guardian};
 use crate::capture::maps;
 use crate::capture::object::{self, Extras};
+use crate::capture::suspend::{self, Suspendable};
 use crate::capture::target::of_pids;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap};
@@ -46,7 +47,7 @@ impl Kernel {
     /// Also returns the programs that stop a thread which asks for a lock, and one that is followed.
     fn load() -> Result<(Self, [OwnedFd; 2]), CaptureError> {
         // These programs need none of what the others are told.
-        let mut ebpf = object::load(&Config::default(), 0, Extras::default())?;
+        let mut ebpf = object::load(&Config::default(), None, Extras::default())?;
         let mut load = |name: &'static str| {
             let program: &mut PerfEvent = crate::capture::attach::program(&mut ebpf, name)?;
             let failed = |source| CaptureError::Program { name: name.to_owned(), source };
@@ -96,8 +97,10 @@ pub fn profile(wanted: &Wanted) -> Result<Profile, AccessError> {
     }
     let entries = entries(&functions, &wanted.locks);
     let system = |what| move |source| AccessError::System { what, source };
-    let guardian = Guardian::start().map_err(system("the guardian does not start"))?;
+    let guardian = Guardian::start(guardian::TRACED).map_err(system("the guardian does not start"))?;
+    guardian.hear_handlers();
     tracer::install_tick().map_err(std::io::Error::from).map_err(system("no handler for a timer"))?;
+    let suspendable = Suspendable::install();
     let handlers = Handlers::install().map_err(system("no handler for an interrupt"))?;
     let (mut kernel, [attempt, stop]) = Kernel::load()?;
     let locks: Vec<u64> = wanted.locks.iter().map(|&(lock, _)| lock).collect();
@@ -119,18 +122,30 @@ pub fn profile(wanted: &Wanted) -> Result<Profile, AccessError> {
         interrupted: &INTERRUPTED,
     };
     let profile = pass(wanted, &setting, &mut kernel, &locks);
-    drop(handlers);
+    drop((handlers, suspendable));
     profile
 }
 
 fn pass(wanted: &Wanted, setting: &Setting<'_>, kernel: &mut Kernel, locks: &[u64]) -> Result<Profile, AccessError> {
-    let (pid, began) = (wanted.pid, Instant::now());
+    let (pid, mut began) = (wanted.pid, Instant::now());
     let mut profile = Profile::default();
     let mut came = HashSet::new();
     let mut left: HashMap<u64, u64> = locks.iter().map(|&lock| (lock, wanted.samples)).collect();
     let mut turns = Turns::default();
     let (mut threads, mut looked) = (Vec::new(), None::<Instant>);
     loop {
+        if suspend::asked() {
+            // Nobody is traced, and nobody is guarded.
+            let stopped = Instant::now();
+            eprintln!("lockbpf: stopped; the target is left alone until it goes on");
+            suspend::stop();
+            began += stopped.elapsed();
+            looked = None;
+        }
+        if looked.is_none_or(|at| at.elapsed() > CHECK) {
+            let look_after = setting.guardian.look_after();
+            look_after.map_err(|source| AccessError::System { what: "the guardian does not start", source })?;
+        }
         profile.duration = began.elapsed();
         if left.is_empty() {
             profile.end = PassEnd::Complete;
@@ -220,7 +235,7 @@ fn entries(functions: &Functions, locks: &[(u64, Vec<Via>)]) -> Vec<u64> {
 }
 
 /// Ctrl-C ends the pass while this exists.
-struct Handlers([(Signal, SigAction); 2]);
+struct Handlers([(Signal, SigAction); 3]);
 
 impl Handlers {
     fn install() -> std::io::Result<Self> {
@@ -231,8 +246,14 @@ impl Handlers {
         let action = SigAction::new(SigHandler::Handler(interrupt), SaFlags::SA_RESTART, SigSet::empty());
         // SAFETY: the handler stores to an atomic, which is async-signal-safe.
         let install = |signal| unsafe { sigaction(signal, &action) };
-        let before = [(Signal::SIGINT, install(Signal::SIGINT)?), (Signal::SIGTERM, install(Signal::SIGTERM)?)];
-        Ok(Self(before))
+        let before = |signal| install(signal).map(|before| (signal, before));
+        let all = [before(Signal::SIGINT)?, before(Signal::SIGTERM)?, before(Signal::SIGHUP)?];
+        if all[2].1.handler() == SigHandler::SigIgn {
+            // Who has it ignored, like nohup, wants to outlive the terminal.
+            // SAFETY: what was installed before.
+            unsafe { sigaction(Signal::SIGHUP, &all[2].1) }?;
+        }
+        Ok(Self(all))
     }
 }
 

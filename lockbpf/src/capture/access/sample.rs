@@ -5,13 +5,13 @@
 use super::breakpoints::Breakpoint;
 use super::follow::{Followed, Follower, Limits};
 use super::functions::Functions;
-use super::guardian::Guardian;
 use super::target::{AccessError, refused};
 use super::tracee;
 use super::tracer::{Awaited, Tracer};
 use super::xstate::Layout;
 use crate::access::classify::Own;
 use crate::access::section::{Abandoned, Section};
+use crate::capture::guardian::{self, Guardian};
 use crate::capture::maps;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -58,6 +58,8 @@ pub(super) struct Sample {
 /// # Errors
 /// When the process cannot be profiled at all.
 pub(super) fn take(setting: &Setting<'_>, threads: &[i32], at_most: Duration) -> Result<Sample, AccessError> {
+    // Until the thread is gone, and with it what it traces.
+    let _armed = setting.guardian.armed(guardian::TRACED);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("access".to_owned());
         let thread = thread.spawn_scoped(scope, || one(setting, threads, at_most));
@@ -68,6 +70,7 @@ pub(super) fn take(setting: &Setting<'_>, threads: &[i32], at_most: Duration) ->
 
 fn one(setting: &Setting<'_>, threads: &[i32], at_most: Duration) -> Result<Sample, AccessError> {
     be_prompt();
+    setting.guardian.beat();
     let pid = setting.pid;
     let system = |errno: Errno| AccessError::System { what: "no timer for it", source: errno.into() };
     let mut tracer = Tracer::new(setting.signal as i32, setting.interrupted).map_err(system)?;
@@ -130,7 +133,6 @@ fn follow(setting: &Setting<'_>, tracer: &mut Tracer<'_>, tid: i32) -> Followed 
         tid,
         tracer,
         functions: setting.functions,
-        guardian: setting.guardian,
         program: setting.stop,
         layout: Layout::of_this_processor(),
         own,

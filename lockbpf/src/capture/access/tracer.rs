@@ -1,6 +1,7 @@
 //! Waiting for the threads that a tracing thread traces: what is not its own business goes on as if nobody traced.
 
 use super::tracee::{self, Stop};
+use crate::capture::{guardian, suspend};
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigEvent, SigHandler, SigSet, SigevNotify, Signal, sigaction};
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
@@ -29,6 +30,8 @@ pub(super) enum Awaited {
     Group,
     /// The time is over.
     TimedOut,
+    /// The user wants this process to be stopped.
+    Suspended,
 }
 
 /// The traced threads of this thread.
@@ -42,14 +45,16 @@ pub(super) struct Tracer<'a> {
     _timer: Timer,
 }
 
-/// Lets waits look at the time. For the whole process, once.
+/// Lets waits look at the time, and the guardian know that the thread which traces gets to run. For the whole process, once.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub(super) fn install_tick() -> nix::Result<()> {
-    extern "C" fn nothing(_signal: libc::c_int) {}
-    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
-    // SAFETY: the handler does nothing.
+    extern "C" fn beat(_signal: libc::c_int) {
+        guardian::beat_in_handler();
+    }
+    let action = SigAction::new(SigHandler::Handler(beat), SaFlags::empty(), SigSet::empty());
+    // SAFETY: what the handler does is async-signal-safe.
     unsafe { sigaction(Signal::SIGALRM, &action) }.map(drop)
 }
 
@@ -75,9 +80,9 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Whether the user wants an end.
+    /// Whether the user wants an end, or this process to be stopped.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.interrupted.load(Ordering::Relaxed) || suspend::asked()
     }
 
     /// Waits until a program stops a thread; all other signals go where they should.
@@ -95,6 +100,9 @@ impl<'a> Tracer<'a> {
             let stop = match tracee::wait(false) {
                 Ok(stop) => stop,
                 Err(Errno::EINTR) => {
+                    if suspend::asked() {
+                        return Awaited::Suspended;
+                    }
                     if tracee::is_over(deadline) || only.is_none() && self.is_interrupted() {
                         return Awaited::TimedOut;
                     }

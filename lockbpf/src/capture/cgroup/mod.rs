@@ -5,9 +5,11 @@
 
 mod container;
 mod error;
+mod leave;
 mod mounts;
 
 pub use error::CgroupError;
+pub(super) use leave::leave_all;
 
 use mounts::{Mount, mounts};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};

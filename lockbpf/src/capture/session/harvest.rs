@@ -16,6 +16,7 @@ use crate::sums::KernelSums;
 use crate::transitions::Transition;
 use crate::units::Time;
 use crate::unwind::Unwind;
+use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use lockbpf_common::config::MAX_THREADS;
 use lockbpf_common::counter::Counter;
@@ -30,6 +31,7 @@ use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::transition::TransitionSums;
 use lockbpf_common::waiting::Waiting;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 
 impl Session {
     /// Reads what the kernel side has summed. Call after [`Session::deactivate`] and a last [`Session::drain`]. The stacks
@@ -65,6 +67,13 @@ impl Session {
                 quality.counters.insert(counter.name(), total);
             }
         }
+        if let Some(used) = &self.children_ns {
+            let used = used.load(Ordering::Relaxed);
+            if used > 0 {
+                *quality.counters.entry(Counter::ChildrenNs.name()).or_default() += used;
+            }
+        }
+        quality.unobserved.extend_from_slice(self.witness.found());
         if self.refused > 0 {
             quality.counters.insert(Counter::SlotsFull.name(), self.refused);
         }
@@ -73,6 +82,7 @@ impl Session {
             counted,
             library,
             threads,
+            bystanders: Vec::new(),
             open_waits,
             orders,
             transitions,
@@ -176,7 +186,7 @@ impl Session {
     /// The waits in progress of goroutines, of processes that are there. Their stacks are not known: they are not those of threads.
     /// Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
     fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
-        if self.gates.is_none() {
+        if self.gates.is_none() || self.lease().last_over().is_some() {
             return Ok(Vec::new());
         }
         let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;
@@ -205,7 +215,18 @@ impl Session {
 
     fn waiting(&self) -> Result<Vec<(u32, Waiting)>, CaptureError> {
         let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
-        Ok(waits.iter().filter_map(Result::ok).collect())
+        let waits = waits.iter().filter_map(Result::ok);
+        // A wait from before may have ended unseen. If the thread sleeps on that word, it does so at least since then: its next
+        // operation would have told.
+        let Some(over) = self.lease().last_over() else { return Ok(waits.collect()) };
+        let up_to_date = |(tid, mut wait): (u32, Waiting)| {
+            if wait.since_ns < over.0 {
+                let sleeps = sleeps_on(tid)? == wait.lock + u64::from(wait.word_offset);
+                wait.since_ns = sleeps.then_some(over.0)?;
+            }
+            Some((tid, wait))
+        };
+        Ok(waits.filter_map(up_to_date).collect())
     }
 
     /// The return addresses of one stack, innermost first; empty if it is not there.
@@ -268,6 +289,22 @@ impl Session {
             .chain(self.stack_copies.iter().flat_map(StackCopies::all).map(|(id, stack)| (id, stack.to_vec())))
             .collect())
     }
+}
+
+/// The locks that there are sums of.
+pub(super) fn known_locks(ebpf: &Ebpf) -> Result<Vec<SumKey>, CaptureError> {
+    let map = ebpf.map("SUM_SLOTS").ok_or(CaptureError::NoMap("SUM_SLOTS"))?;
+    let slots: BpfHashMap<_, SumKey, u32> = map.try_into()?;
+    Ok(slots.keys().filter_map(Result::ok).collect())
+}
+
+/// The first argument of the system call that a thread is in, which for a futex call is the word.
+fn sleeps_on(tid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+    let mut words = text.split_whitespace();
+    let number: i64 = words.next()?.parse().ok()?;
+    let word = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    (number >= 0).then_some(word)
 }
 
 fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {

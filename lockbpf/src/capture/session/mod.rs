@@ -9,8 +9,9 @@ pub use options::{Options, Scope};
 use super::CaptureError;
 use super::attach::{self, FutexTier, ProbeSite, Tracepoints};
 use super::events::{self, Events};
-use super::gates::Gates;
+use super::gates::{Gap, Gates};
 use super::kernel;
+use super::lease::{Lapses, Lease, Renewing};
 use super::object::{self, Extras};
 use super::open_stacks::OpenStacks;
 use super::placer::{Mechanism, Placer, Wanted};
@@ -18,13 +19,14 @@ use super::rings::{Bell, Rings};
 use super::sched::Sched;
 use super::stack_copies::{Numbered, StackCopies};
 use super::target::FileKey;
+use super::witness::{Witness, again};
 use crate::decode::{Decoded, decode};
 use crate::id::{Process, StackId};
-use crate::quality::{FailedProbe, Quality};
-use crate::units::Time;
+use crate::quality::{FailedProbe, Quality, Unobserved};
+use crate::units::{Nanos, Time};
 use crate::unwind::{Decision, Method, StackCopy, Unwound};
 use aya::Ebpf;
-use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, MapData, PerCpuArray};
 use aya_log::EbpfLogger;
 use lockbpf_common::config::Control;
 use lockbpf_common::counter::Counter;
@@ -33,7 +35,8 @@ use lockbpf_common::kernel::Kernel;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use nix::time::{ClockId, clock_gettime};
 use skipped::Skipped;
-use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The kernel side of one observation.
@@ -43,6 +46,11 @@ pub struct Session {
     gates: Option<Gates>,
     /// What observing takes, by slots: also in the hands of the gates.
     accounts: PerCpuArray<MapData, Account>,
+    witness: Witness,
+    /// When the observation began.
+    started: Time,
+    /// CPU time that children used on breakpoints: counted by the gates, whoever has them.
+    children_ns: Option<Arc<AtomicU64>>,
     mechanism: Mechanism,
     placed: usize,
     /// Processes of which only waits are seen, for want of slots.
@@ -59,6 +67,8 @@ pub struct Session {
     /// `None` if stacks are not copied.
     stack_copies: Option<StackCopies>,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
+    /// The last: the guardian is there until no probe is.
+    renewing: Renewing,
 }
 
 impl Session {
@@ -69,7 +79,9 @@ impl Session {
     pub fn start(options: &Options, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
         let which = events::which(&options.events);
         let extras = Extras { events: which, library: options.library, kernel_log: options.kernel_log };
-        let mut ebpf = object::load(&options.config(), options.task_offsets.tgid, extras)?;
+        let mut ebpf = object::load(&options.config(), Some(options.task_offsets), extras)?;
+        // Before the first probe.
+        let renewing = Renewing::start(control(&ebpf)?, options.guardian.clone())?;
         // Before anything can be read of them.
         let events = if options.events.is_empty() { None } else { Some(Events::start(&ebpf, &options.events)?) };
         let rings = Rings::create(&mut ebpf)?;
@@ -79,6 +91,10 @@ impl Session {
             CgroupArray::try_from(map)?.set(0, cgroup.dir(), 0)?;
         }
         // Before the kernel log takes its map: these programs are relocated against every map.
+        let mut tracepoints = Tracepoints::default();
+        if options.comm.is_some() {
+            tracepoints.attach_typed(&ebpf, options.types, "task_rename")?;
+        }
         let full = if options.futex_only {
             None
         } else {
@@ -91,8 +107,8 @@ impl Session {
         let life: Vec<_> = [
             ("process_exec", "sched_process_exec", options.rare),
             ("process_exit", "sched_process_exit", options.rare),
-            ("process_fork", "sched_process_fork", options.follow_forks),
-            ("task_rename", "task_rename", options.comm.is_some()),
+            ("process_fork", "sched_process_fork", options.follow_forks || options.rare && !options.futex_only),
+            ("signal_delivered", "signal_deliver", !options.futex_only),
         ]
         .into_iter()
         .filter_map(|(program, tracepoint, wanted)| wanted.then_some((program, tracepoint)))
@@ -104,7 +120,6 @@ impl Session {
             let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
             Array::<_, Kernel>::try_from(map)?.set(0, kernel, 0)?;
         }
-        let mut tracepoints = Tracepoints::default();
         for (program, tracepoint) in life {
             tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
         }
@@ -113,7 +128,9 @@ impl Session {
         let mut quality = Quality { failed_probes, notes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
         let (mut placed, mut refused) = (0, 0);
-        let accounts = accounts(&ebpf)?;
+        let accounts = again(&ebpf, "ACCOUNTS")?.try_into()?;
+        let witness = Witness::new(&ebpf)?;
+        let mut children_ns = None;
         let mut gates = None;
         match full {
             Some((placer, sched)) => {
@@ -122,6 +139,7 @@ impl Session {
                 place(&mut full, &options.scope, options.governed)?;
                 placed = full.placed();
                 refused = full.refused();
+                children_ns = Some(full.children_ns());
                 let failed = full.take_failed();
                 if !sites.is_empty() && placed == 0 && !failed.is_empty() {
                     let reason = failed.into_iter().next().map(|f| f.reason);
@@ -140,6 +158,9 @@ impl Session {
             ebpf,
             gates,
             accounts,
+            witness,
+            started: now(),
+            children_ns,
             mechanism,
             placed,
             refused,
@@ -152,6 +173,7 @@ impl Session {
             events,
             stack_copies,
             kernel_log,
+            renewing,
         })
     }
 
@@ -177,6 +199,54 @@ impl Session {
         let failed = gates.take_failed();
         self.failed(failed);
         Ok(())
+    }
+
+    /// Whether the image of an observed process was replaced by another thread than its first: then what was placed in it follows it no
+    /// more. Told once, with the time.
+    pub fn replaced(&mut self, pid: u32) -> Option<Time> {
+        let mut replaced: BpfHashMap<_, u32, u64> = self.ebpf.map_mut("REPLACED")?.try_into().ok()?;
+        let when = replaced.get(&pid, 0).ok()?;
+        // It is there, as was just seen.
+        let _ = replaced.remove(&pid);
+        Some(Time(when))
+    }
+
+    /// Looks whether what is observed is seen. Returns the pids of processes that are found not to be, each once; `number` is that of a
+    /// process.
+    pub fn witness(&mut self, number: impl Fn(u32) -> Option<Process>) -> Vec<u32> {
+        let Self { witness, ebpf, started, .. } = self;
+        // Where the map cannot be read, nothing is known of locks.
+        witness.look(*started, number, || harvest::known_locks(ebpf).unwrap_or_default())
+    }
+
+    /// Places anew what was placed in a process and perhaps does not follow it since then, unless a governor does.
+    pub fn renew(&mut self, pid: u32, since: Time) {
+        if let Some(gates) = &mut self.gates {
+            gates.renew(pid, since);
+            let (failed, gaps) = (gates.take_failed(), gates.take_gaps());
+            self.failed(failed);
+            self.gaps(gaps);
+        }
+    }
+
+    /// When processes were not observed although they were to be.
+    pub fn gaps(&mut self, gaps: Vec<Gap>) {
+        let start = self.started;
+        self.quality.unobserved.extend(gaps.into_iter().map(|gap| Unobserved {
+            pid: gap.pid,
+            from_ns: gap.from.since(start).0,
+            to_ns: Some(gap.to.since(start).0),
+        }));
+    }
+
+    /// Sees to it that what is placed still follows its processes, unless a governor does.
+    pub fn look_after(&mut self) {
+        if let Some(gates) = &mut self.gates {
+            gates.look_after();
+            let (failed, gaps) = (gates.take_failed(), gates.take_gaps());
+            self.failed(failed);
+            self.gaps(gaps);
+        }
     }
 
     /// Makes known which mutex guards the interpreter lock of a process.
@@ -218,7 +288,8 @@ impl Session {
         if let Some(gates) = &mut self.gates {
             gates.open_all()?;
         }
-        self.control(Control { active: 1 })?;
+        self.renewing.lease().begin()?;
+        self.started = start;
         Ok(start)
     }
 
@@ -227,8 +298,16 @@ impl Session {
     /// # Errors
     /// When the control map cannot be written.
     pub fn deactivate(&mut self) -> Result<Time, CaptureError> {
-        self.control(Control::default())?;
+        let lapses = self.renewing.lease().end()?;
         let end = now();
+        if let Some(gates) = &mut self.gates {
+            gates.settle_children();
+            gates.end_gaps();
+            let gaps = gates.take_gaps();
+            self.gaps(gaps);
+        }
+        self.quality.paused = lapses.total;
+        self.quality.notes.extend(not_seen(&lapses));
         let skipped = Skipped::read(&self.ebpf).since(self.skipped_before);
         self.quality.notes.extend(skipped.note());
         if skipped.others > 0 {
@@ -323,6 +402,33 @@ impl Session {
         self.mechanism
     }
 
+    /// How long programs may do anything.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        self.renewing.lease()
+    }
+
+    /// Removes the probes for a while, and returns when they are gone; with a governor, that does it. Returns the slots that had any.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn suspend(&mut self) -> Result<Vec<u32>, CaptureError> {
+        self.gates.as_mut().map_or(Ok(Vec::new()), Gates::suspend)
+    }
+
+    /// Places the probes of these slots again.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn resume(&mut self, placed: &[u32]) -> Result<(), CaptureError> {
+        let Some(gates) = &mut self.gates else { return Ok(()) };
+        gates.resume(placed)?;
+        self.placed = gates.placed();
+        let failed = gates.take_failed();
+        self.failed(failed);
+        Ok(())
+    }
+
     pub(super) fn map(&self, name: &'static str) -> Result<&aya::maps::Map, CaptureError> {
         self.ebpf.map(name).ok_or(CaptureError::NoMap(name))
     }
@@ -330,12 +436,20 @@ impl Session {
     pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut aya::maps::Map, CaptureError> {
         self.ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))
     }
+}
 
-    fn control(&mut self, control: Control) -> Result<(), CaptureError> {
-        let map = self.map_mut("CONTROL")?;
-        Array::<_, Control>::try_from(map)?.set(0, control, 0)?;
-        Ok(())
-    }
+/// What a reader must know of times in which lockbpf did not get to run.
+fn not_seen(lapses: &Lapses) -> Option<String> {
+    let ms = |ns: Nanos| ns.0.div_ceil(1_000_000);
+    let (total, longest) = (ms(lapses.total), ms(lapses.longest));
+    let times = match lapses.number {
+        0 => return None,
+        1 => format!("For {total} ms"),
+        n => format!("{n} times, {longest} ms at most and {total} ms in all,"),
+    };
+    Some(format!(
+        "{times} lockbpf was stopped or did not get to run: nothing was observed then, and what was in progress was cut."
+    ))
 }
 
 /// The current time on the clock of the records.
@@ -350,11 +464,9 @@ pub(super) fn clock(id: ClockId) -> u64 {
     clock_gettime(id).map_or(0, |t| Duration::from(t).as_nanos() as u64)
 }
 
-/// A second handle on the accounts.
-fn accounts(ebpf: &Ebpf) -> Result<PerCpuArray<MapData, Account>, CaptureError> {
-    let Some(Map::PerCpuArray(data)) = ebpf.map("ACCOUNTS") else { return Err(CaptureError::NoMap("ACCOUNTS")) };
-    let fd = data.fd().as_fd().try_clone_to_owned().map_err(MapError::from)?;
-    Ok(Map::PerCpuArray(MapData::from_fd(fd)?).try_into()?)
+/// A second handle on what the lease is written to.
+fn control(ebpf: &Ebpf) -> Result<Array<MapData, Control>, CaptureError> {
+    Ok(again(ebpf, "CONTROL")?.try_into()?)
 }
 
 /// Places the probes of all that is observed from the start. Without a governor the whole system shares slot 0.

@@ -2,11 +2,13 @@
 
 use crate::capture::btf::{Btf, TaskOffsets};
 use crate::capture::cgroup::Cgroup;
+use crate::capture::guardian::Guardian;
 use crate::event::ProcessSeen;
 use crate::measures::event::Event;
 use crate::unwind::Method;
 use lockbpf_common::config::{Config, comm_words, mode};
 use lockbpf_common::kernel::Kernel;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Whom to observe.
@@ -66,6 +68,8 @@ pub struct Options {
     pub library: bool,
     /// Whether a governor will open and close the gates, process by process.
     pub governed: bool,
+    /// Who ends this process if it is stopped while probes are in place.
+    pub guardian: Option<Arc<Guardian>>,
 }
 
 impl Options {
@@ -94,6 +98,7 @@ impl Options {
             events: Vec::new(),
             library: false,
             governed: false,
+            guardian: None,
         }
     }
 
@@ -105,6 +110,7 @@ impl Options {
             (mode::CGROUP, matches!(self.scope, Scope::Cgroup(_))),
             (mode::ALL_EVENTS, self.all_events),
             (mode::TRANSITIONS, self.transitions),
+            (mode::FOLLOW_FORKS, self.follow_forks),
             (mode::COMM, self.comm.is_some()),
             (mode::TIDS, !self.tids.is_empty()),
             (mode::COPY_STACKS, self.unwind != Method::Fp),
@@ -120,6 +126,7 @@ impl Options {
             let kept = name.len().min(15);
             comm[..kept].copy_from_slice(&name.as_bytes()[..kept]);
         }
+        let own_tid = self.task_offsets.own_tid;
         Config {
             min_wait_ns: u64::try_from(self.min_wait.as_nanos()).unwrap_or(u64::MAX),
             stack_wait_ns: u64::try_from(self.stack_wait.as_nanos()).unwrap_or(u64::MAX),
@@ -129,6 +136,10 @@ impl Options {
             task_start_boottime: self.task_offsets.start_boottime,
             task_state: self.task_offsets.state,
             task_run_delay: self.task_offsets.run_delay.unwrap_or(0),
+            task_thread_pid: own_tid.map_or(0, |own| own.thread_pid),
+            pid_level: own_tid.map_or(0, |own| own.level),
+            pid_numbers: own_tid.map_or(0, |own| own.numbers),
+            reserved: 0,
             comm: comm_words(&comm),
         }
     }

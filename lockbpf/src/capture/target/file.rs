@@ -1,6 +1,7 @@
 //! The file behind a mapping: a path by which this process can reach it, and an identity by which it is probed once.
 
 use super::error::Unusable;
+use crate::capture::leader;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,10 @@ impl File {
     /// `inode` is the number by which a file found at the path is recognised where the link cannot be followed.
     pub(super) fn of_process(pid: u32, path: &Path, link: &Path, inode: u64) -> Result<Self, Unusable> {
         let truth = fs::metadata(link).ok();
-        let inside = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
+        let inside = Path::new("/proc")
+            .join(leader::face(pid).to_string())
+            .join("root")
+            .join(path.strip_prefix("/").unwrap_or(path));
         for candidate in [path.to_owned(), inside] {
             let Ok(metadata) = fs::metadata(&candidate) else { continue };
             let same = match &truth {

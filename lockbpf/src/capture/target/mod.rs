@@ -12,6 +12,8 @@ pub use library::{FileKey, Library, Missing, Site};
 
 use super::elf::{self, Linkage};
 use super::go;
+use super::guardian;
+use super::leader;
 use super::mangled;
 use file::{File, FileId, is_c_library};
 use library::{Role, Verdict, examine};
@@ -171,11 +173,12 @@ impl Survey {
         Ok(targets)
     }
 
-    /// The programs among these processes, but `exclude_pid`, with the files found for the first time. Those that vanish or may
+    /// The programs among these processes, but `exclude_pid` and this process's guardian, with the files found for the first time. Those that vanish or may
     /// not be read are counted.
     pub fn of_all(&mut self, pids: &[u32], exclude_pid: u32) -> Targets {
         let mut targets = Targets::default();
-        for &pid in pids.iter().filter(|&&pid| pid != exclude_pid) {
+        let guardian = guardian::pid();
+        for &pid in pids.iter().filter(|&&pid| pid != exclude_pid && Some(pid) != guardian) {
             match process::resolve(pid).and_then(|process| self.look_at(process)) {
                 Ok(process) => targets.processes.push(process),
                 Err(TargetError::KernelThread { .. }) => {}
@@ -197,7 +200,7 @@ impl Survey {
     /// Looks for a process's lock functions: in its C library, else in its own executable.
     fn look_at(&mut self, process: process::Process) -> Result<Process, TargetError> {
         let pid = process.pid;
-        let proc = Path::new("/proc").join(pid.to_string());
+        let proc = Path::new("/proc").join(leader::face(pid).to_string());
         if let Some(translator) = process::translator(pid) {
             let unusable = Some(Unusable::Translated(translator));
             return Ok(Process { pid: Some(pid), name: process.name, files: Vec::new(), unusable });

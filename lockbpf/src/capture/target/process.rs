@@ -2,6 +2,7 @@
 //! UTF-8, and must not make lockbpf fail (the procfs crate gives up on such names, and panics on some paths).
 
 use super::error::TargetError;
+use crate::capture::leader;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -39,7 +40,8 @@ struct Status {
 /// The process that a pid or tid belongs to, if it is a program.
 pub(super) fn resolve(pid: u32) -> Result<Process, TargetError> {
     let status = status(pid)?;
-    if status.zombie {
+    // A main thread that has ended before others is none.
+    if status.zombie && leader::stand_in(pid).is_none() {
         return Err(TargetError::Zombie { pid, name: status.name });
     }
     if status.kernel {
@@ -55,7 +57,7 @@ pub(super) fn resolve(pid: u32) -> Result<Process, TargetError> {
 /// Its executable mappings of files.
 pub(super) fn mappings(process: &Process) -> Result<Vec<Mapping>, TargetError> {
     let pid = process.pid;
-    match read(pid, "maps") {
+    match read(leader::face(pid), "maps") {
         Ok(maps) => Ok(parse_maps(&maps)),
         Err(TargetError::Proc { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
             Err(TargetError::NotPermitted { pid, name: process.name.clone(), owner: owner(status(pid)?.uid) })
@@ -145,7 +147,7 @@ fn unescape(path: &[u8]) -> Vec<u8> {
 
 /// What translates the code of a process, by its executable.
 pub(super) fn translator(pid: u32) -> Option<&'static str> {
-    let exe = std::fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).ok()?;
+    let exe = std::fs::read_link(Path::new("/proc").join(leader::face(pid).to_string()).join("exe")).ok()?;
     translator_of(&exe)
 }
 

@@ -27,7 +27,7 @@ fn acquire(kernel: &mut Kernel, addr: u64, n: u64, hold: u64) {
     sums.acquisitions += n;
     sums.hold_ns += n * hold;
     sums.hold_max_ns = sums.hold_max_ns.max(hold);
-    sums.hold_hist[lockbpf_common::sums::bucket(hold)] += n as u32;
+    sums.hold_hist[lockbpf_common::sums::bucket(hold)] += n;
 }
 
 #[test]

@@ -109,7 +109,8 @@ fn three_levels() {
     assert_eq!(edges(&f), expected);
     assert_eq!(
         f.locks[&lock(3)].chains.iter().map(|c| (c.links.len(), c.wait.0)).collect::<Vec<_>>(),
-        [(2, 29), (3, 11)]
+        // The last piece is a hand-off.
+        [(2, 29), (3, 10), (3, 1)]
     );
 }
 
@@ -220,6 +221,36 @@ fn a_recording_that_ends_in_the_middle() {
     assert_eq!(edges(&f), [(1, 2, 5, Direct)]);
     assert_eq!(f.cut, BTreeMap::from([("held_at_end", 1), ("waiting_at_end", 2)]));
     assert_eq!(f.locks[&lock(1)].open, Tally { count: 1, time: Nanos(5) });
+}
+
+/// Two threads that come at once and one that comes late, observed from the middle of a round on.
+#[test]
+fn a_round_that_began_before_the_recording_does_not_shift_the_others() {
+    let arrival = |time, tid, round| {
+        let op = arrives(time, tid, 1, 3, u64::from(tid), 9);
+        match op.action {
+            Action::Barrier(a) => Op { action: Action::Barrier(Arrival { round, ..a }), ..op },
+            _ => op,
+        }
+    };
+    for (first, later) in [(Round::First, Round::Later), (Round::Number(3), Round::Number(3))] {
+        // Thread 1 had arrived before.
+        let mut ops =
+            vec![arrival(5, 2, if later == Round::Later { later } else { Round::Number(2) }), arrival(90, 3, later)];
+        if later != Round::Later {
+            ops[1] = arrival(90, 3, Round::Number(2));
+        }
+        for round in 1..=3 {
+            let t = round * 100;
+            let number = |r: Round| if let Round::Number(_) = r { Round::Number(2 + round as u8) } else { r };
+            ops.extend([arrival(t, 1, number(first)), arrival(t, 2, number(later)), arrival(t + 90, 3, number(later))]);
+        }
+        let f = findings(&ops);
+        let blamed = f.sites.iter().map(|(site, blame)| (site.addr, blame.apwt.0)).filter(|&(_, wait)| wait > 0);
+        // Of the round cut the waits of those seen.
+        assert_eq!(blamed.collect::<BTreeMap<_, _>>(), [(3, 85 + 3 * 180)].into(), "{first:?}");
+        assert_eq!((f.cut.get("barrier_round_cut"), f.impossible.len()), (Some(&1), 0));
+    }
 }
 
 #[test]
@@ -400,4 +431,59 @@ fn indirect_after_the_hand_off() {
     let f = findings(&ops);
     let into_last: Vec<_> = edges(&f).into_iter().filter(|e| e.1 == 4).collect();
     assert_eq!(into_last, [(1, 4, 7, Direct), (2, 4, 10, Indirect), (3, 4, 10, Indirect)]);
+}
+
+/// The end of the program is that of the thread that ends it, through the exits that it has waited for.
+#[test]
+fn the_path_to_the_end_of_the_program() {
+    let mut steps = vec![
+        attempt(0, 1, 7, 70),
+        acquire(0, 1, 7),
+        attempt(10, 2, 7, 71),
+        release(100, 1, 7),
+        acquire(100, 2, 7),
+        release(110, 2, 7),
+        exits(115, 2),
+        // Thread 9 has waited for that.
+        op(116, 9, Action::Join { thread: Tid(2), wait: Nanos(116) }),
+        attempt(117, 1, 8, 80),
+        acquire(117, 1, 8),
+    ];
+    let f = findings(&steps);
+    assert_eq!((f.path.last, f.path.ended, f.path.ends, f.path.agreeing), (Some(Tid(1)), false, 3, 1));
+    assert!(f.path.waiting.is_empty());
+    steps.extend([op(120, 9, Action::Exit { ends: true }), exits(121, 1)]);
+    let f = findings(&steps);
+    assert_eq!((f.path.last, f.path.ended, f.path.end, f.last_thread), (Some(Tid(9)), true, Time(120), Some(Tid(9))));
+    let waiting: Vec<_> = f.path.waiting.iter().map(|w| (w.lock.addr, w.wait.0, w.hops)).collect();
+    assert_eq!((waiting, f.path.hops), (vec![(7, 90, 1)], 2));
+    // What ended on the thread that it waited for is critical.
+    assert_eq!((cpwt(&f, 70), cpwt(&f, 80)), (Some(90), None));
+}
+
+/// A thread gives back the inner lock and asks for the outer one, whose holder has been woken for the inner one but does not run
+/// yet: that is a hand-off, and nobody waits for itself.
+#[test]
+fn who_has_given_a_lock_back_does_not_wait_for_itself() {
+    let f = findings(&[
+        attempt(0, 1, 1, 10),
+        acquire(0, 1, 1),
+        attempt(5, 2, 2, 20),
+        acquire(5, 2, 2),
+        attempt(6, 2, 1, 21),
+        release(100, 1, 1),
+        attempt(101, 1, 2, 11),
+        acquire(150, 2, 1),
+        release(160, 2, 1),
+        release(161, 2, 2),
+        acquire(165, 1, 2),
+        release(170, 1, 2),
+    ]);
+    let shares = &f.locks[&lock(2)];
+    let pairs: Vec<_> =
+        shares.pairs.top().into_iter().map(|((waiter, holder), sum)| (waiter.0, holder.0, sum.time.0)).collect();
+    assert_eq!(pairs, [(1, 2, 64)]);
+    let [chain] = &shares.chains[..] else { panic!("{:?}", shares.chains) };
+    let links: Vec<_> = chain.links.iter().map(|link| (link.lock.addr, link.tid.0, link.released)).collect();
+    assert_eq!(links, [(2, 2, false), (1, 1, true)]);
 }

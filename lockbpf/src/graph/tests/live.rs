@@ -130,7 +130,8 @@ fn a_queue_of_five_hundred() {
 
 #[test]
 fn futex_words_of_mutexes_are_told_from_others() {
-    use crate::event::FutexResult;
+    use crate::event::{FutexResult, Weight};
+    use crate::id::StackId;
     let wait = |expected, owner, result| FutexWait {
         end: Time(1_000),
         wait: Nanos(100),
@@ -142,6 +143,7 @@ fn futex_words_of_mutexes_are_told_from_others() {
         waker: Some(Tid(3)),
         stack: None,
         result,
+        weight: Weight::default(),
     };
     let of = |waits: &[FutexWait]| {
         let mut graph = WaitGraph::default();
@@ -154,4 +156,23 @@ fn futex_words_of_mutexes_are_told_from_others() {
     for (expected, owner) in [(0, 3), (2, 0x5555_0000), (2, 2)] {
         assert!(!of(&[wait(expected, owner, FutexResult::Slept)]).looks_like_mutex(), "{expected} {owner}");
     }
+    // One that stands for eight, its stack for 32, beside one that stands for itself.
+    let heavy = FutexWait {
+        stack: Some(StackId(5)),
+        tid: Tid(4),
+        weight: Weight { waits: 3, stacks: 2 },
+        ..wait(2, 3, FutexResult::Slept)
+    };
+    let mut word = of(&[heavy, wait(2, 9, FutexResult::Slept)]);
+    let tally = |count, ns| Tally { count, time: Nanos(ns) };
+    assert!(word.is_thinned() && word.looks_like_mutex());
+    assert_eq!((word.slept, word.waits, word.owners.total()), (9, tally(9, 900), tally(9, 900)));
+    assert_eq!(word.threads.top(), [(Tid(4), tally(8, 800)), (Tid(2), tally(1, 100))]);
+    assert_eq!(word.sites[0].stacks.top(), [(StackId(5), tally(32, 3_200))]);
+    // There cannot have been more than were counted; fewer are an estimate.
+    word.settle(tally(20, 5_000));
+    assert_eq!((word.slept, word.waits), (9, tally(9, 900)));
+    word.settle(tally(6, 450));
+    assert_eq!((word.slept, word.waits, word.sites[0].waits), (6, tally(6, 450), tally(6, 450)));
+    assert_eq!(word.threads.top(), [(Tid(4), tally(5, 400)), (Tid(2), tally(0, 50))]);
 }

@@ -1,7 +1,7 @@
 use super::findings::{Detail, EdgeKind, Findings, Who};
 use super::*;
 use crate::id::{Lock, Process, Site, Tid};
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released};
+use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released, Round};
 use crate::units::{Nanos, Time};
 use std::collections::BTreeMap;
 
@@ -56,11 +56,21 @@ fn fails(time: u64, tid: u32, addr: u64, how: Failure) -> Op {
 }
 
 fn arrives(time: u64, tid: u32, addr: u64, participants: u32, at: u64, post: u64) -> Op {
-    op(time, tid, Action::Barrier(Arrival { barrier: lock(addr), participants, site: site(at), post: site(post) }))
+    op(
+        time,
+        tid,
+        Action::Barrier(Arrival {
+            barrier: lock(addr),
+            participants,
+            round: Round::Unknown,
+            site: site(at),
+            post: site(post),
+        }),
+    )
 }
 
 fn exits(time: u64, tid: u32) -> Op {
-    op(time, tid, Action::Exit)
+    op(time, tid, Action::Exit { ends: false })
 }
 
 const DETAIL: Options = Options { detail: true, overlapping_barriers: false, totals: false, hold_back: 0 };

@@ -101,7 +101,7 @@ fn nonsense() -> impl Strategy<Value = Vec<Op>> {
             11 => Action::On,
             12 if shared => Action::CondWait { condition: lock(9), site: site(9) },
             12 => Action::CondWake { condition: lock(9) },
-            _ => Action::Exit,
+            _ => Action::Exit { ends: false },
         };
         op(pause, tid, action)
     });

@@ -6,8 +6,8 @@ use super::super::schema::Input;
 use super::super::script::{Builder, Script, What};
 use super::super::what_if::{Oracle, Question};
 use crate::id::{Lock, Process, Site, Tid};
-use crate::op::{Action, Arrival, Attempt, LockKind, Op, Released};
-use crate::units::Time;
+use crate::op::{Action, Arrival, Attempt, LockKind, Op, Released, Round};
+use crate::units::{Nanos, Time};
 
 pub(super) const PROCESS: Process = Process(1);
 
@@ -148,7 +148,7 @@ fn barriers_conditions_and_joins_bind_threads() {
     let mut trace = Trace::default();
     let arrival = |barrier: u64| {
         let site = Site { process: PROCESS, addr: 1 };
-        Action::Barrier(Arrival { barrier: lock(barrier), participants: 2, site, post: site })
+        Action::Barrier(Arrival { barrier: lock(barrier), participants: 2, round: Round::Unknown, site, post: site })
     };
     trace.section(1, 5, [0, 0, 100]);
     trace.push(110, 1, arrival(8));
@@ -181,7 +181,7 @@ fn barriers_conditions_and_joins_bind_threads() {
     let mut trace = Trace::default();
     trace.section(1, 5, [0, 0, 10]);
     trace.section(2, 6, [20, 20, 1_000]);
-    trace.push(1_010, 2, Action::Exit);
+    trace.push(1_010, 2, Action::Exit { ends: false });
     trace.section(1, 5, [1_012, 1_012, 1_020]);
     let script = trace.script();
     assert_eq!(script.joins.count, 1);
@@ -189,6 +189,36 @@ fn barriers_conditions_and_joins_bind_threads() {
     let mut change = Change { shorten: vec![1.0; 2], ..Change::default() };
     change.shorten[script.sites.iter().position(|site| site.addr == 60).unwrap()] = 0.5;
     assert_eq!(play_as(&script, &change).duration, 530);
+}
+
+/// The first thread waits for the second one's end and ends the program; a third one goes on for ever.
+#[test]
+fn a_program_ends_with_the_thread_that_ends_it() {
+    for exits_late in [false, true] {
+        let mut trace = Trace::default();
+        for round in 0..10 {
+            let at = round * 100;
+            // The third holds the lock for 80 of each 100, the second for the rest.
+            trace.section(3, 5, [at, at, at + 80]);
+            trace.section(2, 5, [at, at + 80, at + 99]);
+        }
+        trace.push(if exits_late { 1_004 } else { 1_000 }, 2, Action::Exit { ends: false });
+        trace.push(1_002, 1, Action::Join { thread: Tid(2), wait: Nanos(1_001) });
+        trace.push(1_010, 1, Action::Exit { ends: true });
+        // Killed by that.
+        trace.push(1_015, 3, Action::Exit { ends: false });
+        let script = trace.script();
+        assert_eq!((script.duration, script.ends.is_some(), script.joins.count), (1_010, true, 1), "{exits_late}");
+        let as_it_was = play_as(&script, &Change::default()).duration;
+        assert!(as_it_was.abs_diff(1_010) < 20, "{as_it_was}");
+        let removed = play_as(&script, &Change { locks: vec![Fate::Removed], ..Change::default() }).duration;
+        assert!(removed < 250, "{removed}");
+    }
+    // A wait for a number that is no thread's explains nothing.
+    let mut trace = Trace::default();
+    trace.section(1, 5, [0, 0, 10]);
+    trace.push(50, 1, Action::Join { thread: Tid(77), wait: Nanos(30) });
+    assert_eq!(trace.script().joins.count, 0);
 }
 
 /// Threads that go around two locks: 100 in the first, 300 in the second, 600 outside, staggered so that none waits.
@@ -323,7 +353,7 @@ fn work_is_divided_unless_threads_meet() {
     let script = |barrier_at: u64| {
         let mut trace = Trace::default();
         for tid in [1, 2] {
-            let arrival = Arrival { barrier: lock(8), participants: 2, site, post: site };
+            let arrival = Arrival { barrier: lock(8), participants: 2, round: Round::Unknown, site, post: site };
             trace.push(barrier_at, tid, Action::Barrier(arrival));
             for round in 0..10 {
                 let at = 100 + round * 100 + u64::from(tid) * 10;

@@ -15,7 +15,7 @@ mod tests;
 mod whole;
 
 use super::schema::{LockEntry, LockSpread, Report, RunsEntry, SCHEMA, SiteEntry, SiteSpread};
-use super::{site, verdict};
+use super::{distrust, site, sleep, verdict};
 use over::{LockIds, Over};
 
 /// How to combine.
@@ -76,6 +76,8 @@ fn several(reports: &[Report], bound: f64) -> Report {
         sites,
         ..whole::report(&all, &ids)
     };
+    report.quality.distrust = distrust::of(&report);
+    report.quality.sleep = sleep::of(&report);
     report.verdict = verdict::sentences(&report);
     report
 }

@@ -131,13 +131,14 @@ impl<'a, T> Over<'a, T> {
             (of(thing).map_or_else(|| Interval::exact(count(thing) as f64), |f| f.acquisitions), 1.0)
         });
         let number: f64 = known.iter().map(|f| f.acquisitions.value).sum();
-        let ratio =
-            |part: fn(&Figures) -> Interval| mean(known.iter().map(|f| (part(f), f.acquisitions.value)), number);
+        let ratio = |part: fn(&Figures) -> Interval| {
+            Interval::mean(known.iter().map(|f| (part(f), f.acquisitions.value)), number)
+        };
         (!known.is_empty()).then(|| Figures {
-            acquisitions: mean(all, self.runs as f64),
+            acquisitions: Interval::mean(all, self.runs as f64),
             hold_mean_ns: ratio(|f| f.hold_mean_ns),
             hold_p99_ns: ratio(|f| f.hold_p99_ns),
-            contended_share: ratio(|f| f.contended_share),
+            contended_share: ratio(|f| f.contended_share).capped(1.0),
         })
     }
 
@@ -184,28 +185,16 @@ impl<'a, T> Over<'a, T> {
     }
 }
 
-/// The mean of independent estimates with these weights, which add up to `whole`.
-fn mean(all: impl Iterator<Item = (Interval, f64)>, whole: f64) -> Interval {
-    let (mut value, mut below, mut above) = (0.0, 0.0_f64, 0.0_f64);
-    for (i, weight) in all {
-        let part = weight / whole.max(f64::MIN_POSITIVE);
-        value += part * i.value;
-        below = below.hypot(part * (i.value - i.low));
-        above = above.hypot(part * (i.high - i.value));
-    }
-    Interval { value, low: (value - below).max(0.0), high: value + above }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Interval, is_address, mean};
+    use super::{Interval, is_address};
 
     #[test]
     fn several_estimates_are_surer_than_one() {
         let one = Interval { value: 10.0, low: 6.0, high: 14.0 };
-        let four = mean([(one, 1.0); 4].into_iter(), 4.0);
+        let four = Interval::mean([(one, 1.0); 4].into_iter(), 4.0);
         assert_eq!(four, Interval { value: 10.0, low: 8.0, high: 12.0 });
-        let seldom = mean([(one, 1.0)].into_iter(), 2.0);
+        let seldom = Interval::mean([(one, 1.0)].into_iter(), 2.0);
         assert_eq!(seldom, Interval { value: 5.0, low: 3.0, high: 7.0 });
     }
 

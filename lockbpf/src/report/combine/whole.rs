@@ -26,6 +26,7 @@ pub(super) fn report(all: &Over<'_, Report>, ids: &LockIds<'_>) -> Report {
         schema: SCHEMA.to_owned(),
         selection: all.things().next().and_then(|(_, r)| r.selection.clone()),
         deadlocks: all.things().flat_map(|(_, r)| r.deadlocks.iter().cloned()).collect(),
+        ended_circles: all.things().flat_map(|(_, r)| r.ended_circles.iter().cloned()).collect(),
         culprits: blame::culprits(all, totals.recorded_wait_ns, ids),
         threads: threads(all),
         critical_path: critical_path(all),
@@ -96,6 +97,10 @@ fn critical_path(all: &Over<'_, Report>) -> Option<CriticalPathEntry> {
         waiting_share: waiting.share_of(length),
         locks,
         hops: all.count(|r| r.critical_path.as_ref().map_or(0, |p| p.hops)),
+        last_thread: None,
+        ended: !all.any(|r| r.critical_path.as_ref().is_some_and(|p| !p.ended)),
+        ends: all.count(|r| r.critical_path.as_ref().map_or(0, |p| p.ends)),
+        agreeing: all.count(|r| r.critical_path.as_ref().map_or(0, |p| p.agreeing)),
         truncated: all.any(|r| r.critical_path.as_ref().is_some_and(|p| p.truncated)),
     })
 }
@@ -128,6 +133,7 @@ fn conditions(all: &Over<'_, Report>) -> Vec<ConditionEntry> {
             blocked_again: all.count(|c| c.blocked_again),
             wake_latency_ns: all.durations(|c| Some((c.wake_latency_ns, c.woken))).unwrap_or_default(),
             waiting_now: all.count(|c| c.waiting_now),
+            waiting_now_ns: all.ns(|c| c.waiting_now_ns),
             ..all.largest(|c| c.idle_ns.sum).clone()
         },
     );
@@ -149,9 +155,11 @@ fn futexes(all: &Over<'_, Report>) -> Vec<FutexEntry> {
                 wakes: all.count(|f| f.counts.wakes),
                 wakes_of_none: all.count(|f| f.counts.wakes_of_none),
                 wait_sum_ns: all.ns(|f| f.counts.wait_sum_ns),
+                timed_out_wait_ns: all.ns(|f| f.counts.timed_out_wait_ns),
             },
             wait_ns: all.durations(|f| Some((f.wait_ns, f.counts.slept))).unwrap_or_default(),
             waiting_now: all.count(|f| f.waiting_now),
+            waiting_now_ns: all.ns(|f| f.waiting_now_ns),
             ..all.largest(|f| f.wait_ns.sum).clone()
         },
     );
@@ -193,14 +201,19 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         min_wait_ns: all.largest(|r| r.quality.min_wait_ns).quality.min_wait_ns,
         events: entries().map(|q| q.events).sum(),
         unfocused: entries().map(|q| q.unfocused).sum(),
+        thinned: entries().map(|q| q.thinned).sum(),
         kernel_in_interrupts: entries().map(|q| q.kernel_in_interrupts).sum(),
         lost: sums(|q| &q.lost),
         late: entries().map(|q| q.late).sum(),
         impossible: sums(|q| &q.impossible),
         edges: sums(|q| &q.edges),
         perturbation: perturbation(&entries().filter_map(|q| q.perturbation).collect::<Vec<_>>()),
+        unobserved: entries().flat_map(|q| q.unobserved.iter().cloned()).collect(),
         open_at_end: entries().map(|q| q.open_at_end).sum(),
         failed_probes,
+        // What follows from all of it.
+        distrust: None,
+        sleep: None,
         notes,
         incomplete: all.any(|r| r.quality.incomplete),
     }
@@ -209,7 +222,10 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
 /// What observing took in all runs together. The share is that of the runs in the mean, if it is known of all.
 fn perturbation(runs: &[PerturbationEntry]) -> Option<PerturbationEntry> {
     let sum = |of: fn(&PerturbationEntry) -> u64| runs.iter().map(of).sum();
-    let shares: Option<Vec<f64>> = runs.iter().map(|run| run.cost_share).collect();
+    let mean = |of: fn(&PerturbationEntry) -> Option<f64>| {
+        let shares: Option<Vec<f64>> = runs.iter().map(of).collect();
+        shares.map(|shares| shares.iter().sum::<f64>() / runs.len() as f64)
+    };
     (!runs.is_empty()).then(|| PerturbationEntry {
         hits: sum(|run| run.hits),
         stepped_hits: sum(|run| run.stepped_hits),
@@ -219,8 +235,12 @@ fn perturbation(runs: &[PerturbationEntry]) -> Option<PerturbationEntry> {
         record_bytes: sum(|run| run.record_bytes),
         stack_bytes: sum(|run| run.stack_bytes),
         cost_ns: runs.iter().map(|run| run.cost_ns).sum(),
-        cost_share: shares.map(|shares| shares.iter().sum::<f64>() / runs.len() as f64),
+        hold_bias_ns: runs.iter().map(|run| run.hold_bias_ns).max().unwrap_or_default(),
+        cost_share: mean(|run| run.cost_share),
+        futex_cost_share: mean(|run| run.futex_cost_share),
         measured: runs.iter().all(|run| run.measured),
+        children: sum(|run| run.children),
+        children_cost_at_most_ns: runs.iter().map(|run| run.children_cost_at_most_ns).sum(),
     })
 }
 

@@ -141,6 +141,9 @@ pub struct LinkEntry {
     pub symbol: Option<String>,
     /// A thread that held it.
     pub tid: ThreadId,
+    /// Whether that thread had given it back already, and nobody had it yet: the hand-off.
+    #[serde(default)]
+    pub released: bool,
 }
 
 /// One of those who cause most waiting, over all locks.

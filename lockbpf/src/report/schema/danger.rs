@@ -9,6 +9,18 @@ use serde::{Deserialize, Serialize};
 pub struct DeadlockEntry {
     /// When it was found, on the clock of the input.
     pub found_ns: Ns,
+    /// When it was over, on the clock of the input; `null` if it stood to the end.
+    #[serde(default)]
+    pub ended_ns: Option<Ns>,
+    /// For how long it stood, as far as was seen: from its last wait's beginning to its end, or to when it was looked at last.
+    #[serde(default)]
+    pub lasted_ns: Ns,
+    /// Whether its process ended before the observation did.
+    #[serde(default)]
+    pub exited: bool,
+    /// Whether it will never go on: it stood at the end, and only its own threads could give back its locks.
+    #[serde(default)]
+    pub for_ever: bool,
     /// Whether it was there before the observation began.
     pub before_start: bool,
     /// Each waits for a lock that the next one holds, the last for one of the first.

@@ -70,6 +70,19 @@ pub struct CriticalPathEntry {
     pub locks: Vec<PathLockEntry>,
     /// Changes of thread.
     pub hops: u64,
+    /// The thread that it ends on.
+    #[serde(default)]
+    pub last_thread: Option<ThreadId>,
+    /// Whether that thread ended the program: it called `exit`, or returned from `main`. Else the program went on, and the path is
+    /// that to the last event.
+    #[serde(default)]
+    pub ended: bool,
+    /// If it did not: threads from whose last event the path was followed as well.
+    #[serde(default)]
+    pub ends: u64,
+    /// Of these, those from which the same lock is waited for longest.
+    #[serde(default)]
+    pub agreeing: u64,
     /// Whether earlier waits were forgotten.
     pub truncated: bool,
 }

@@ -22,6 +22,14 @@ pub struct LockEntry {
     /// Whether it is a lock of the kernel's own: `kind` is then the kernel's name for it, and only the waiting is known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kernel: bool,
+    /// Whether it stands for all locks that are requested at one site (`PID:others:0xSITE`) or by one process (`PID:others`), of those
+    /// for which there was no room one by one: their operations are summed together here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub others: bool,
+    /// Whether it is one of those: only records of its waiting are told here, which is in the sums of the others, too. The totals
+    /// count it once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_others: bool,
     /// Of a barrier: how many threads a round takes, as far as that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participants: Option<u64>,
@@ -86,6 +94,9 @@ pub struct LockEntry {
     /// Where it was first requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_site: Option<String>,
+    /// What the lock's word named as its holder although that is no thread of its process: it is not believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word_names: Option<u32>,
     /// Waits that had not ended.
     pub waiting_now: WaitingNow,
     /// Who waited, longest first.

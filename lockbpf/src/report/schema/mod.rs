@@ -24,7 +24,8 @@ pub use graph::{CriticalPathEntry, EdgeEntry, GraphEntry, NodeEntry, PathLockEnt
 pub use lock::{LockEntry, PairEntry, WaitingNow, WaitingPlace};
 pub use place::{Place, StackFrame};
 pub use quality::{
-    CoverageEntry, FailedProbeEntry, ObservedEntry, PerturbationEntry, ProcessCoverageEntry, QualityEntry,
+    CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, ObservedEntry, PerturbationEntry,
+    ProcessCoverageEntry, QualityEntry, SleepEntry, SleepPlace, UnobservedEntry,
 };
 pub use runs::{LockSpread, RunsEntry, SiteSpread};
 pub use section::{SiteEntry, ThreadEntry};
@@ -52,8 +53,11 @@ pub struct Report {
     pub selection: Option<Selection>,
     /// Over all locks (of the selection), those left out of `locks` included.
     pub totals: Totals,
-    /// Threads that wait for one another in a circle.
+    /// Threads that wait for one another in a circle, and did so to the end.
     pub deadlocks: Vec<DeadlockEntry>,
+    /// The same of those that went on: they were no deadlocks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended_circles: Vec<DeadlockEntry>,
     /// Who causes most waiting, over all locks (of the selection).
     pub culprits: Vec<CulpritEntry>,
     /// Most harmful first: by `harm_ns`, then by name.

@@ -25,6 +25,9 @@ pub struct QualityEntry {
     /// Records that were not made, since they have nothing to do with the locks in the focus: those are counted only.
     #[serde(default)]
     pub unfocused: u64,
+    /// Waits seen by futex calls alone that were not recorded, to keep the budget: those that were stand for them, too.
+    #[serde(default)]
+    pub thinned: u64,
     /// Waits for kernel spin locks in interrupts on top of the observed threads: of nobody's doing, and in no other figure.
     #[serde(default)]
     pub kernel_in_interrupts: u64,
@@ -42,6 +45,15 @@ pub struct QualityEntry {
     /// What observing took of the target; left out where that was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perturbation: Option<PerturbationEntry>,
+    /// When processes ran and used their locks, and their probes saw nothing of it: what is told of them is of other times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unobserved: Vec<UnobservedEntry>,
+    /// Which figures are lockbpf's own doing rather than the target's; left out where observing changed little.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distrust: Option<DistrustEntry>,
+    /// In what threads slept, by kind; left out where nobody slept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<SleepEntry>,
     /// Waits that had not ended.
     pub open_at_end: u64,
     /// Probes that failed.
@@ -50,6 +62,19 @@ pub struct QualityEntry {
     pub notes: Vec<String>,
     /// Whether anything that should be in the report is missing from it.
     pub incomplete: bool,
+}
+
+/// A time in which a process was not observed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UnobservedEntry {
+    /// The process.
+    pub pid: u32,
+    /// Its name, if that is known.
+    pub comm: Option<String>,
+    /// Since when, from the beginning of the observation.
+    pub from_ns: Ns,
+    /// Until when; `null` for the end.
+    pub to_ns: Option<Ns>,
 }
 
 /// What observing took of the target's threads, each event priced by what it costs.
@@ -72,10 +97,73 @@ pub struct PerturbationEntry {
     pub stack_bytes: u64,
     /// What all that cost, ns of CPU time.
     pub cost_ns: Ns,
+    /// What observing adds to a hold, ns.
+    #[serde(default)]
+    pub hold_bias_ns: Ns,
     /// That by the CPU time that the target used; `null` if it is not known.
     pub cost_share: Option<f64>,
+    /// Of this share, what seeing futex calls cost, which no budget bounds; `null` likewise.
+    #[serde(default)]
+    pub futex_cost_share: Option<f64>,
     /// Whether the prices were measured on this machine; else they are cautious ones.
     pub measured: bool,
+    /// Processes that the observed ones started while probes were in place in them.
+    #[serde(default)]
+    pub children: u64,
+    /// What those paid at most until the probes were out of their memory: the time that they used until then.
+    #[serde(default)]
+    pub children_cost_at_most_ns: Ns,
+}
+
+/// What observing did to the figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DistrustEntry {
+    /// What observing cost, of the target's CPU time, if that is much: contention and waiting for short sections are then
+    /// lockbpf's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_share: Option<f64>,
+    /// What observing adds to each hold, ns.
+    pub hold_bias_ns: Ns,
+    /// Locks whose holds it lengthens by much of their median: these holds, and the contention that comes of them, are in part
+    /// lockbpf's own. Estimates are corrected for it, and not among them.
+    pub lengthened: Vec<LengthenedEntry>,
+}
+
+/// All sleep in futex calls that was seen, of all threads, by what it was for. Waits that have not ended are included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SleepEntry {
+    /// Waiting for locks (and barriers), that for locks of the kernel included: [`super::Totals::harm_ns`].
+    pub locks_ns: Ns,
+    /// In condition variables: idle, as far as can be told.
+    pub conditions_ns: Ns,
+    /// For the end of other threads.
+    pub joins_ns: Ns,
+    /// Parked by a runtime that has locks of its own (`java.util.concurrent`): for a lock, or idle.
+    pub parked_ns: Ns,
+    /// On words of which it is not known what they are for, or that are locks of libraries.
+    pub unknown_ns: Ns,
+    /// Where most of the last two was slept, longest first.
+    pub places: Vec<SleepPlace>,
+}
+
+/// A place in which threads slept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SleepPlace {
+    /// The function, else the name of the word.
+    pub symbol: String,
+    /// How long.
+    pub slept_ns: Ns,
+}
+
+/// A lock whose holds observing lengthened by much.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LengthenedEntry {
+    /// As in [`super::LockEntry::lock`].
+    pub lock: String,
+    /// Its name, as the table shows it.
+    pub name: String,
+    /// The median hold without what observing added.
+    pub median_hold_ns: Ns,
 }
 
 /// How much was fully observed, and what observing cost. Shares are fractions of 1.

@@ -41,6 +41,12 @@ pub struct ConditionEntry {
     pub wake_latency_ns: Durations,
     /// Threads that wait now.
     pub waiting_now: u64,
+    /// For how long, in sum.
+    #[serde(default)]
+    pub waiting_now_ns: Ns,
+    /// `parking` where a runtime parks its threads in it, for its own locks or idle; else `condition`.
+    #[serde(default)]
+    pub purpose: String,
     /// Where it was first waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_site: Option<String>,
@@ -63,6 +69,9 @@ pub struct FutexCounts {
     pub wakes_of_none: u64,
     /// Σ wait of those that slept.
     pub wait_sum_ns: Ns,
+    /// Σ wait of those whose deadline passed.
+    #[serde(default)]
+    pub timed_out_wait_ns: Ns,
 }
 
 /// A futex word of unknown purpose.
@@ -76,7 +85,8 @@ pub struct FutexEntry {
     pub label: String,
     /// `futex`.
     pub kind: String,
-    /// `unknown`: idle waiting and contention look alike from here.
+    /// `condition variable` and `thread join`: idle; `malloc arena`, `stdio lock` and the like; else `unknown`: idle waiting and
+    /// contention look alike from here.
     pub purpose: String,
     /// Process id.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +101,9 @@ pub struct FutexEntry {
     pub wait_ns: Durations,
     /// Threads that wait now.
     pub waiting_now: u64,
+    /// For how long, in sum.
+    #[serde(default)]
+    pub waiting_now_ns: Ns,
     /// By the owner word, where it looks like one, longest wait first.
     pub owners: Vec<ThreadWait>,
     /// By the thread that ended the wait, longest wait first.

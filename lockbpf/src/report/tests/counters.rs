@@ -19,7 +19,7 @@ fn counts(on_cpu_ns: u64, preempted_ns: u64, counts: [u64; 3]) -> Counts {
 
 fn counted_site(lock_addr: u64, at: u64, sections: u64, hold: Counts) -> CountedSite {
     let mut counts = SiteCounts { sections, hold, ..SiteCounts::EMPTY };
-    counts.hold_hist[10] = sections as u32;
+    counts.hold_hist[10] = sections;
     CountedSite { lock: lock(lock_addr), site: site(at), via: Via::Lock, counts }
 }
 

@@ -1,5 +1,6 @@
 mod contract;
 mod counters;
+mod doubt;
 mod estimates;
 mod examples;
 mod functions;
@@ -9,10 +10,11 @@ use super::fixture::*;
 use super::schema::{Ns, SCHEMA, ThreadId};
 use super::table::{Layout, render};
 use super::*;
-use crate::event::{Event, Outcome, ProcessSeen, Section, Via, flag};
+use crate::event::{Event, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
 use crate::id::{Lock, Process, Site, Tid};
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
+use lockbpf_common::sums::OTHER_LOCKS;
 use proptest::prelude::*;
 
 fn report(o: &Run) -> Report {
@@ -77,7 +79,9 @@ fn3 (work.c:3)    global_1000                              100     0 ns   4.00 s
 fn4 (work.c:4)    global_1000                              200   7.20 s   2.80 s   2.20 s  2.20 s
 fn6 (work.c:6)    lock in fn6 (work.c:6) and 1 other         3  3.00 ms  5.00 ms  4.00 ms       –
 
-Critical path: 8.98 s, 2 hops from thread to thread; 0.6 % of it spent waiting: `global_1000` 0.6 % (52.0 ms).
+Critical path: 8.98 s, back from the last event (thread 13 (worker13)), 2 hops from thread to thread; 0.6 % of it spent
+waiting: `global_1000` 0.6 % (52.0 ms). The end of the program was not seen: back from 2 of 6 threads' last events it is
+the same lock that is waited for longest.
 
 global_1000: who waited, and who held it meanwhile
 Waited at        Waits  Waited  Share  Held meanwhile by  Share
@@ -299,6 +303,22 @@ fn partial_data_is_worded_as_such() {
     assert_conserved(&report);
 }
 
+/// A thread of which nothing is known but that it was there.
+fn exited(o: &mut Run, tid: u32) {
+    o.events.push(Event::ThreadExit(ThreadTotals {
+        time: Time(0),
+        tid: Tid(tid),
+        process: P,
+        comm: String::new(),
+        acquisitions: 0,
+        wait: Nanos(0),
+        kernel_wait: Nanos(0),
+        held_sum: Nanos(0),
+        held_union: Nanos(0),
+        ends_process: false,
+    }));
+}
+
 #[test]
 fn an_unseen_holder_is_put_in_words() {
     let mut o = observation();
@@ -308,6 +328,9 @@ fn an_unseen_holder_is_put_in_words() {
     assert!(text(&report(&o)).contains("nobody known"));
     let mut o = observation();
     feed(&mut o, &Section { owner: Some(Tid(77)), ..waiter }, true);
+    assert!(verdict(&o).contains("Who is to blame for 100 % of all waiting is not known."), "{}", verdict(&o));
+    assert_eq!(report(&o).locks[0].word_names, Some(77));
+    exited(&mut o, 77);
     assert!(verdict(&o).contains("caused by thread 77 (site unknown) holding `global_1000`."), "{}", verdict(&o));
     assert!(report(&o).locks[0].holders[0].inferred);
 }
@@ -316,6 +339,7 @@ fn an_unseen_holder_is_put_in_words() {
 fn the_futex_tier_infers_locks_and_their_owners() {
     let mut o = observation();
     o.futex_only = true;
+    exited(&mut o, 11);
     for _ in 0..3 {
         o.events.push(Event::FutexWait(futex_wait(0x1000, 12, 2, 11, 1_000)));
         o.events.push(Event::FutexWait(futex_wait(0xb000, 12, 0, 0, 5_000)));
@@ -338,11 +362,14 @@ fn the_futex_tier_infers_locks_and_their_owners() {
     let mut wait = open_wait(0x1000, 12, 0, 11);
     (wait.via, wait.expected) = (Via::Futex, Some(2));
     hung.open_waits.push(wait);
+    exited(&mut hung, 11);
     assert_eq!(self::report(&hung).locks.len(), 1);
     hung.open_waits[0].expected = Some(0);
     let report = self::report(&hung);
     assert_eq!((report.locks.len(), report.futexes.len()), (0, 1));
-    assert!(verdict(&hung).contains("Asleep at the end: 1 thread on 1 futex word, whose"), "{}", verdict(&hung));
+    let told = verdict(&hung);
+    let expected = "Cannot tell whether a lock holds the target back: threads slept 10.0 s in 10.0 s in `global_1000` (10.0 s), on futex";
+    assert!(told.contains(expected), "{told}");
 }
 
 fn assert_conserved_futex(r: &Report) {
@@ -362,6 +389,37 @@ fn a_lock_without_sums_is_not_forgotten() {
     assert_eq!((lock.acquisitions, lock.contended, lock.wait_ns.sum), (None, 1, ms(500)));
     assert_conserved(&report);
     assert!(text(&report).contains("–"));
+}
+
+#[test]
+fn locks_that_were_summed_together_count_once() {
+    let mut o = observation();
+    feed(&mut o, &section(0x1000, 11, 0x400, [10, 10, 20]), true);
+    // One of the others: its sums are theirs.
+    o.events.push(Event::Section(section(0x5000, 11, 0x300, [30, 30, 60])));
+    o.events.push(Event::Section(section(0x5000, 12, 0x300, [40, 60, 70])));
+    let others = sums(&mut o, lock(OTHER_LOCKS | 0x300), site(0x300), Via::Lock);
+    (others.acquisitions, others.contended) = (50, 1);
+    others.wait.add(Nanos(20 * MS));
+    (0..50).for_each(|_| others.hold.add(Nanos(MS)));
+    sums(&mut o, lock(OTHER_LOCKS), site(0), Via::Lock).acquisitions = 7;
+    let report = report(&o);
+    let totals = &report.totals;
+    assert_eq!((totals.acquisitions, totals.contended, totals.wait_ns, totals.harm_ns), (58, 1, ms(20), ms(20)));
+    let told = |wanted: &str| report.locks.iter().find(|lock| lock.lock.ends_with(wanted)).unwrap();
+    let (others, rest, one) = (told(":others:0x300"), told(":others"), told(":0x5000"));
+    assert!(others.others && others.name.starts_with("other locks in ") && rest.name == "other locks", "{others:?}");
+    assert_eq!((others.acquisitions, others.wait_ns.sum, rest.acquisitions), (Some(50), ms(20), Some(7)));
+    assert!(one.in_others && one.acquisitions.is_none() && !one.holders.is_empty(), "{one:?}");
+    assert_eq!(report.sites.iter().map(|site| site.instances).sum::<u64>(), 51, "{:?}", report.sites);
+    assert!(
+        report.verdict[0].contains(&one.name) || !report.verdict[0].contains("other locks"),
+        "{:?}",
+        report.verdict
+    );
+    let note = report.quality.notes.iter().find(|note| note.contains("summed together")).unwrap();
+    assert!(note.contains("57 operations on further ones are summed together"), "{note}");
+    assert!(text(&report).contains("several"), "{}", text(&report));
 }
 
 proptest! {

@@ -49,7 +49,7 @@ fn waits(o: &mut Run, lock: Lock, at: u64, holders: Vec<Holder>) {
     let wait: Nanos = holders.iter().map(|h| h.wait).sum();
     let waits = Tally { count: 10, time: wait };
     let blamed = holders.iter().map(|h| h.wait).collect();
-    let waiter = Waiter { site: Some(site(at)), waits, blamed, ..Waiter::default() };
+    let waiter = Waiter { site: Some(site(at)), waits, max: wait, blamed, ..Waiter::default() };
     let threads = [21, 22, 23].map(Tid).into();
     let shares = Shares { waits, max: wait, waiters: vec![waiter], holders, threads, ..Shares::default() };
     o.findings.locks.insert(lock, shares);
@@ -77,7 +77,7 @@ fn nested() -> Run {
     let inner = holder(&mut o, INNER, 0x500, false, writing);
     waits(&mut o, OUTER, 0x400, vec![through, outer]);
     waits(&mut o, INNER, 0x300, vec![inner]);
-    let link = |lock, at, tid| Link { lock, site: Some(site(at)), tid: Tid(tid) };
+    let link = |lock, at, tid| Link { lock, site: Some(site(at)), tid: Tid(tid), released: false };
     let links = vec![link(OUTER, 0x300, 11), link(INNER, 0x500, 12)];
     o.findings.locks.get_mut(&OUTER).unwrap().chains = vec![Chain { links, wait: Nanos(4_000 * MS) }];
     o.findings.sites.get_mut(&site(0x500)).unwrap().cpwt = Some(Nanos(8_000 * MS));
@@ -89,7 +89,7 @@ fn nested() -> Run {
             PathWait { lock: INNER, wait: Nanos(2_000 * MS), hops: 7 },
         ],
         hops: 9,
-        truncated: false,
+        ..CriticalPath::default()
     };
     o.threads = server().threads.clone();
     o
@@ -187,7 +187,10 @@ fn what_the_holder_was_doing_is_told_as_far_as_it_is_known() {
 #[test]
 fn the_last_to_arrive_at_a_barrier_is_named() {
     let mut o = held(&[(Cause::Running, 6_000, None)]);
-    o.sums.iter_mut().for_each(|s| s.kind = LockKind::Barrier);
+    // Each arrival has two sections, of which one waits.
+    for s in &mut o.sums {
+        (s.kind, s.acquisitions) = (LockKind::Barrier, 20);
+    }
     assert_eq!(
         says(&o),
         "100 % of all waiting: 3 threads wait at barrier `global_1000` for fn3 (work.c:3), the last to arrive; 100 % of \
@@ -208,7 +211,8 @@ fn a_deadlock_comes_first() {
     };
     o.stacks.insert(StackId(0x300), vec![0x300, 0x2100]);
     let members = vec![blocked(11, INNER, 0x300), blocked(12, OUTER, 0x500)];
-    o.deadlocks.push(Deadlock { found: Time(9 * MS), members, before_start: true });
+    let (found, seen) = (Time(9 * MS), Time(10 * MS));
+    o.deadlocks.push(Deadlock { found, seen, members, before_start: true, owned: true, ..Deadlock::default() });
     let report = told(&o);
     assert_eq!(
         report.verdict[0],
@@ -228,6 +232,17 @@ fn a_deadlock_comes_first() {
     let mut alone = observation();
     alone.deadlocks = o.deadlocks.clone();
     assert_eq!(told(&alone).verdict.len(), 1, "that no lock was seen would mislead");
+    let first = |o: &Run| told(o).verdict[0].clone();
+    o.deadlocks[0].owned = false;
+    assert!(first(&o).starts_with("DEADLOCK: 2 threads wait for one another in a circle, for 5.00 ms to the end: "));
+    assert!(first(&o).ends_with(" They go on only if another thread gives back one of their locks."), "{}", first(&o));
+    o.deadlocks[0].ended = Some(Time(11 * MS));
+    assert_eq!(
+        first(&o),
+        "No deadlock: thread 11 (worker11), thread 12 (worker12) waited for one another in a circle, which ended after \
+         6.00 ms."
+    );
+    assert!(told(&o).deadlocks.is_empty() && told(&o).ended_circles[0].ended_ns == Some(ms(11)));
 }
 
 #[test]

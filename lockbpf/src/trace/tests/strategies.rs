@@ -2,18 +2,18 @@
 
 use crate::deadlock::{Blocked, Deadlock, LockOrder};
 use crate::estimate::{Coverage, Estimates, Figures, Interval, Subject};
-use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via};
+use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, Weight};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::measures::counted::{Counted, CountedSite};
 use crate::observation::{Harvest, OpenWait};
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released};
+use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released, Round};
 use crate::sums::KernelSums;
 use crate::trace::v1::shape::LOCK_KINDS;
 use crate::transitions::Transition;
 use crate::units::{Nanos, Time};
 use lockbpf_common::counts::{Counts, SiteCounts, ThreadCounts};
 use lockbpf_common::sums::Sums;
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -102,8 +102,8 @@ fn section() -> BoxedStrategy<Section> {
 
 fn futex_wait() -> BoxedStrategy<FutexWait> {
     let who = (tid(), option::of(tid()), option::of(tid()));
-    (number(), number(), lock(), option::of(site()), who, any::<u32>(), stack(), 0u8..5)
-        .prop_map(|(end, wait, word, site, (tid, owner, waker), expected, stack, result)| FutexWait {
+    (number(), number(), lock(), option::of(site()), who, any::<u32>(), stack(), (0u8..5, any::<u8>()))
+        .prop_map(|(end, wait, word, site, (tid, owner, waker), expected, stack, (result, weight))| FutexWait {
             end: Time(end),
             wait: Nanos(wait),
             word,
@@ -114,6 +114,7 @@ fn futex_wait() -> BoxedStrategy<FutexWait> {
             waker,
             stack,
             result: FutexResult::from_u8(result).unwrap(),
+            weight: Weight::unpacked(weight),
         })
         .boxed()
 }
@@ -133,31 +134,38 @@ fn action() -> BoxedStrategy<Action> {
             .prop_map(|(lock, how)| Action::Release { lock, how }),
         (lock(), select(vec![Failure::TryFailed, Failure::TimedOut, Failure::Error]))
             .prop_map(|(lock, how)| Action::Fail { lock, how }),
-        (lock(), any::<u32>(), site(), site()).prop_map(|(barrier, participants, site, post)| Action::Barrier(
-            Arrival { barrier, participants, site, post }
-        )),
+        (lock(), any::<u32>(), 0u32..20, site(), site()).prop_map(|(barrier, participants, round, site, post)| {
+            Action::Barrier(Arrival { barrier, participants, round: Round::of_code(round), site, post })
+        }),
         (lock(), site()).prop_map(|(condition, site)| Action::CondWait { condition, site }),
         lock().prop_map(|condition| Action::CondWake { condition }),
         (off_reason(), stack()).prop_map(|(reason, stack)| Action::Off { reason, stack }),
         Just(Action::On),
-        Just(Action::Exit),
+        any::<bool>().prop_map(|ends| Action::Exit { ends }),
+        (tid(), number()).prop_map(|(thread, wait)| Action::Join { thread, wait: Nanos(wait) }),
     ]
     .boxed()
 }
 
 fn totals() -> BoxedStrategy<ThreadTotals> {
-    (number(), tid(), process(), ".{0,15}", number(), number(), number(), number(), number())
-        .prop_map(|(time, tid, process, comm, acquisitions, wait, kernel_wait, held_sum, held_union)| ThreadTotals {
-            time: Time(time),
-            tid,
-            process,
-            comm,
-            acquisitions,
-            wait: Nanos(wait),
-            kernel_wait: Nanos(kernel_wait),
-            held_sum: Nanos(held_sum),
-            held_union: Nanos(held_union),
-        })
+    let who = (tid(), process(), any::<bool>());
+    (number(), who, ".{0,15}", number(), number(), number(), number(), number())
+        .prop_map(
+            |(time, (tid, process, ends_process), comm, acquisitions, wait, kernel_wait, held_sum, held_union)| {
+                ThreadTotals {
+                    time: Time(time),
+                    tid,
+                    process,
+                    comm,
+                    acquisitions,
+                    wait: Nanos(wait),
+                    kernel_wait: Nanos(kernel_wait),
+                    held_sum: Nanos(held_sum),
+                    held_union: Nanos(held_union),
+                    ends_process,
+                }
+            },
+        )
         .boxed()
 }
 
@@ -183,7 +191,7 @@ pub(super) fn event() -> BoxedStrategy<Event> {
 }
 
 fn sums() -> BoxedStrategy<KernelSums> {
-    (lock(), site(), via(), vec(number(), 13), any::<u32>(), option::of(0i32..9), vec(small(), 36), vec(small(), 36))
+    (lock(), site(), via(), vec(number(), 13), any::<u32>(), option::of(0i32..9), vec(number(), 36), vec(number(), 36))
         .prop_map(|(lock, site, via, numbers, kind, stack, waits, holds)| {
             let mut n = numbers.into_iter();
             let mut next = || n.next().unwrap();
@@ -225,7 +233,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 }
 
 fn counted_site() -> BoxedStrategy<CountedSite> {
-    let histograms = (vec(small(), 36), vec(small(), 36), vec(small(), 36));
+    let histograms = (vec(number(), 36), vec(number(), 36), vec(number(), 36));
     (lock(), site(), via(), vec(number(), 3), (counts(), counts(), counts()), histograms)
         .prop_map(|(lock, site, via, numbers, (hold, wait, release), (holds, waits, releases))| CountedSite {
             lock,
@@ -282,8 +290,17 @@ fn open_wait() -> BoxedStrategy<OpenWait> {
 fn deadlock() -> BoxedStrategy<Deadlock> {
     let blocked = (tid(), lock(), option::of(site()), number(), stack())
         .prop_map(|(tid, lock, site, since, stack)| Blocked { tid, lock, site, since: Time(since), stack });
-    (number(), vec(blocked, 0..4), any::<bool>())
-        .prop_map(|(found, members, before_start)| Deadlock { found: Time(found), members, before_start })
+    let marks = (any::<bool>(), any::<bool>(), any::<bool>());
+    (number(), number(), option::of(number()), vec(blocked, 0..4), marks)
+        .prop_map(|(found, seen, ended, members, (before_start, exited, owned))| Deadlock {
+            found: Time(found),
+            seen: Time(seen),
+            ended: ended.map(Time),
+            exited,
+            members,
+            before_start,
+            owned,
+        })
         .boxed()
 }
 
@@ -354,22 +371,25 @@ pub(super) fn harvest() -> BoxedStrategy<Harvest> {
         cut: Nanos(numbers[5]),
         squares,
     });
-    let orders = (vec(order, 0..4), vec(transition, 0..4));
+    let orders = (vec(order, 0..4), vec(transition, 0..4), btree_set((process(), tid()), 0..4));
     let rows = (vec(sums(), 0..6), vec(totals(), 0..6), vec(open_wait(), 0..4), orders);
     let counted = (vec(counted_site(), 0..4), vec(counted_thread(), 0..4));
     (rows, counted, vec(deadlock(), 0..3), vec((small().prop_map(StackId), vec(number(), 0..9)), 0..4))
-        .prop_map(|((sums, threads, open_waits, (orders, transitions)), (sites, counting), deadlocks, stacks)| {
-            Harvest {
-                sums,
-                counted: Counted { events: Vec::new(), sites, threads: counting },
-                threads,
-                open_waits,
-                orders,
-                transitions,
-                deadlocks,
-                stacks: stacks.into_iter().collect(),
-                ..Harvest::default()
-            }
-        })
+        .prop_map(
+            |((sums, threads, open_waits, (orders, transitions, bystanders)), (sites, counting), deadlocks, stacks)| {
+                Harvest {
+                    sums,
+                    counted: Counted { events: Vec::new(), sites, threads: counting },
+                    threads,
+                    open_waits,
+                    orders,
+                    transitions,
+                    deadlocks,
+                    stacks: stacks.into_iter().collect(),
+                    bystanders: bystanders.into_iter().collect(),
+                    ..Harvest::default()
+                }
+            },
+        )
         .boxed()
 }

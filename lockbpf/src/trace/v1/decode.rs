@@ -4,7 +4,7 @@ use super::super::Malformed;
 use super::super::varint::Cursor;
 use super::parts::{Parts, durations};
 use super::shape::{ACTIONS_WITH_LOCK, Near, OFF_REASONS, Place, Shape, code_in, stack};
-use super::{MAX_DICTIONARY, NEW_SHAPE, PROCESS, SHAPES, THREAD_EXIT, reference};
+use super::{ENDS_PROCESS, MAX_DICTIONARY, NEW_SHAPE, PROCESS, SHAPES, THREAD_EXIT, reference};
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::id::{Lock, Process, Tid};
 use crate::units::{Nanos, Time};
@@ -216,10 +216,15 @@ impl Dictionary {
 
 /// What one thread did, but for the time.
 pub(super) fn totals(time: Time, from: &mut Cursor) -> Result<ThreadTotals, Malformed> {
+    let tid = Tid(from.number32()?);
+    // With the process goes whether the thread ended it.
+    let process = from.number()?;
+    let ends_process = process & ENDS_PROCESS != 0;
     Ok(ThreadTotals {
         time,
-        tid: Tid(from.number32()?),
-        process: Process(from.number32()?),
+        tid,
+        ends_process,
+        process: Process(u32::try_from(process & !ENDS_PROCESS).map_err(|_| Malformed::TooLarge)?),
         acquisitions: from.number()?,
         wait: Nanos(from.number()?),
         kernel_wait: Nanos(from.number()?),

@@ -3,7 +3,7 @@
 use super::super::varint::{put, put_delta, put_text};
 use super::parts::{Parts, durations};
 use super::shape::{Near, OFF_REASONS, Place, Shape, action_code, put_code, put_stack};
-use super::{MAX_DICTIONARY, NEW_SHAPE, PROCESS, SHAPES, THREAD_EXIT, reference};
+use super::{ENDS_PROCESS, MAX_DICTIONARY, NEW_SHAPE, PROCESS, SHAPES, THREAD_EXIT, reference};
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::id::{Lock, Tid};
 use foldhash::fast::RandomState;
@@ -151,10 +151,10 @@ impl Dictionary {
                 }
                 Some(lock)
             }
-            Shape::Futex { word, site, expected, stack, result } => {
+            Shape::Futex { word, site, expected, stack, result, weight } => {
                 out.push(1);
                 let lock = self.put_lock(out, *word);
-                self.near.put_futex(out, *site, *expected, *stack, *result);
+                self.near.put_futex(out, *site, *expected, *stack, (*result, *weight));
                 Some(lock)
             }
             Shape::OffCpu { process, reason, stack } => {
@@ -218,7 +218,7 @@ impl Dictionary {
 pub(super) fn put_totals(out: &mut Vec<u8>, totals: &ThreadTotals) {
     for number in [
         u64::from(totals.tid.0),
-        u64::from(totals.process.0),
+        u64::from(totals.process.0) | if totals.ends_process { ENDS_PROCESS } else { 0 },
         totals.acquisitions,
         totals.wait.0,
         totals.kernel_wait.0,

@@ -19,6 +19,8 @@ const NEW_SHAPE: u64 = 0;
 const PROCESS: u64 = 1;
 /// Code of [`crate::event::Event::ThreadExit`].
 const THREAD_EXIT: u64 = 2;
+/// Set in the process of a thread's sums: the thread ended it.
+const ENDS_PROCESS: u64 = 1 << 32;
 /// Codes from here on are numbers of shapes.
 const SHAPES: u64 = 3;
 

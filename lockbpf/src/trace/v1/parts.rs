@@ -42,8 +42,8 @@ impl Parts {
                 Self { owner: s.owner, waker: s.waker, durations, ..alone(shape, s.tid, s.end) }
             }
             Event::FutexWait(w) => {
-                let (site, expected, stack, result) = (w.site, w.expected, w.stack, w.result);
-                let shape = Shape::Futex { word: w.word, site, expected, stack, result };
+                let (site, expected, stack, result, weight) = (w.site, w.expected, w.stack, w.result, w.weight);
+                let shape = Shape::Futex { word: w.word, site, expected, stack, result, weight };
                 Self { owner: w.owner, waker: w.waker, durations: [w.wait.0, 0], ..alone(shape, w.tid, w.end) }
             }
             Event::OffCpu(o) => {
@@ -89,9 +89,21 @@ impl Parts {
                     mutex_kind,
                 })
             }
-            Shape::Futex { word, site, expected, stack, result } => {
+            Shape::Futex { word, site, expected, stack, result, weight } => {
                 let wait = Nanos(first);
-                Event::FutexWait(FutexWait { end, wait, word, site, tid, expected, owner, waker, stack, result })
+                Event::FutexWait(FutexWait {
+                    end,
+                    wait,
+                    word,
+                    site,
+                    tid,
+                    expected,
+                    owner,
+                    waker,
+                    stack,
+                    result,
+                    weight,
+                })
             }
             Shape::OffCpu { process, reason, stack } => {
                 Event::OffCpu(OffCpu { end, off: Nanos(first), runnable: Nanos(second), process, tid, reason, stack })

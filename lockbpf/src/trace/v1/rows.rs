@@ -29,6 +29,7 @@ pub(in super::super) enum Key {
     Stack(StackId),
     SiteCounts(Lock, Site, Via),
     ThreadCounts(Process, Tid),
+    Bystander(Process, Tid),
     Transition(Process, Tid, Option<Lock>, Option<Lock>),
 }
 
@@ -44,6 +45,7 @@ pub(in super::super) enum Row {
     SiteCounts(Box<CountedSite>),
     ThreadCounts(Box<ThreadCounts>),
     Transition(Box<Transition>),
+    Bystander,
 }
 
 /// Set in a row's tag: the row is no more.
@@ -61,6 +63,7 @@ impl Key {
             Self::SiteCounts(..) => 7,
             Self::ThreadCounts(..) => 8,
             Self::Transition(..) => 9,
+            Self::Bystander(..) => 10,
         }
     }
 
@@ -93,6 +96,10 @@ impl Key {
                 put_site(out, inner_site);
             }
             Self::Deadlock(number) => put(out, u64::from(number)),
+            Self::Bystander(process, tid) => {
+                put(out, u64::from(process.0));
+                put(out, u64::from(tid.0));
+            }
             Self::Stack(id) => put(out, u64::from(id.0)),
         }
     }
@@ -111,9 +118,22 @@ impl Key {
                 let (process, tid) = (Process(from.number32()?), Tid(from.number32()?));
                 Self::Transition(process, tid, some_lock(from)?, some_lock(from)?)
             }
+            10 => Self::Bystander(Process(from.number32()?), Tid(from.number32()?)),
             _ => return Err(Malformed::Unknown("sort of row")),
         })
     }
+}
+
+/// What is said of a deadlock.
+mod deadlock {
+    pub(super) const BEFORE_START: u8 = 1;
+    /// When it was seen last follows.
+    pub(super) const SEEN: u8 = 1 << 1;
+    /// When it ended follows.
+    pub(super) const ENDED: u8 = 1 << 2;
+    pub(super) const EXITED: u8 = 1 << 3;
+    pub(super) const OWNED: u8 = 1 << 4;
+    pub(super) const ALL: u8 = (OWNED << 1) - 1;
 }
 
 impl Row {
@@ -139,7 +159,15 @@ impl Row {
             }
             Self::Deadlock(d) => {
                 put(out, d.found.0);
-                out.push(u8::from(d.before_start));
+                out.push(
+                    u8::from(d.before_start)
+                        | deadlock::SEEN
+                        | if d.ended.is_some() { deadlock::ENDED } else { 0 }
+                        | if d.exited { deadlock::EXITED } else { 0 }
+                        | if d.owned { deadlock::OWNED } else { 0 },
+                );
+                put(out, d.seen.0);
+                d.ended.iter().for_each(|ended| put(out, ended.0));
                 put(out, d.members.len() as u64);
                 for member in &d.members {
                     put(out, u64::from(member.tid.0));
@@ -149,6 +177,7 @@ impl Row {
                     put_stack(out, member.stack);
                 }
             }
+            Self::Bystander => {}
             Self::Stack(addresses) => {
                 put(out, addresses.len() as u64);
                 addresses.iter().for_each(|&addr| put(out, addr));
@@ -188,15 +217,25 @@ impl Row {
             }
             Key::Deadlock(_) => {
                 let found = Time(from.number()?);
-                let before_start = code_in(&[false, true], from)?;
+                let flags = from.byte()?;
+                if flags & !deadlock::ALL != 0 {
+                    return Err(Malformed::Unknown("mark of a deadlock"));
+                }
+                let has = |flag| flags & flag != 0;
+                // Older recordings do not say when it was seen last.
+                let seen = if has(deadlock::SEEN) { Time(from.number()?) } else { found };
+                let ended = if has(deadlock::ENDED) { Some(Time(from.number()?)) } else { None };
+                let (before_start, exited, owned) =
+                    (has(deadlock::BEFORE_START), has(deadlock::EXITED), has(deadlock::OWNED));
                 let mut members = Vec::new();
                 for _ in 0..from.count()? {
                     let tid = Tid(from.number32()?);
                     let (lock, site) = (lock(from)?, some_site(from)?);
                     members.push(Blocked { tid, lock, site, since: Time(from.number()?), stack: stack(from)? });
                 }
-                Self::Deadlock(Deadlock { found, members, before_start })
+                Self::Deadlock(Deadlock { found, seen, ended, exited, members, before_start, owned })
             }
+            Key::Bystander(..) => Self::Bystander,
             Key::Stack(_) => {
                 let mut addresses = Vec::new();
                 for _ in 0..from.count()? {
@@ -245,7 +284,9 @@ pub(in super::super) fn of(harvest: &Harvest, wanted: impl Fn(StackId) -> bool) 
     let transitions =
         transitions.map(|t| (Key::Transition(t.process, t.tid, t.from, t.to), Row::Transition(Box::new(*t))));
     let first = sums.chain(counted).chain(threads).chain(counting);
-    first.chain(waits).chain(orders).chain(transitions).chain(deadlocks).chain(stacks)
+    let bystanders = harvest.bystanders.iter();
+    let bystanders = bystanders.map(|&(process, tid)| (Key::Bystander(process, tid), Row::Bystander));
+    first.chain(bystanders).chain(waits).chain(orders).chain(transitions).chain(deadlocks).chain(stacks)
 }
 
 /// Appends a row.
@@ -313,6 +354,11 @@ impl Rows {
                 Row::Transition(transition) => harvest.transitions.push(*transition),
                 Row::SiteCounts(site) => harvest.counted.sites.push(*site),
                 Row::ThreadCounts(counts) => harvest.counted.threads.push(*counts),
+                Row::Bystander => {
+                    if let Key::Bystander(process, tid) = key {
+                        harvest.bystanders.push((process, tid));
+                    }
+                }
                 Row::Stack(addresses) => {
                     if let Key::Stack(id) = key {
                         harvest.stacks.insert(id, addresses);
@@ -393,21 +439,21 @@ fn put_sums(out: &mut Vec<u8>, s: &Sums) {
     put_histograms(out, [&s.wait_hist, &s.hold_hist]);
 }
 
-fn put_histograms<const N: usize>(out: &mut Vec<u8>, histograms: [&[u32; BUCKETS]; N]) {
+fn put_histograms<const N: usize>(out: &mut Vec<u8>, histograms: [&[u64; BUCKETS]; N]) {
     for histogram in histograms {
         put(out, histogram.iter().filter(|&&n| n > 0).count() as u64);
         for (bucket, &count) in histogram.iter().enumerate().filter(|&(_, &n)| n > 0) {
             out.push(bucket as u8);
-            put(out, u64::from(count));
+            put(out, count);
         }
     }
 }
 
-fn read_histograms<const N: usize>(from: &mut Cursor, histograms: [&mut [u32; BUCKETS]; N]) -> Result<(), Malformed> {
+fn read_histograms<const N: usize>(from: &mut Cursor, histograms: [&mut [u64; BUCKETS]; N]) -> Result<(), Malformed> {
     for histogram in histograms {
         for _ in 0..from.count()? {
             let slot = histogram.get_mut(usize::from(from.byte()?)).ok_or(Malformed::TooLarge)?;
-            *slot = from.number32()?;
+            *slot = from.number()?;
         }
     }
     Ok(())

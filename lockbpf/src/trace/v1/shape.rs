@@ -3,9 +3,13 @@
 
 use super::super::Malformed;
 use super::super::varint::{Cursor, put, put_delta, put_option};
-use crate::event::{FutexResult, Outcome, Via};
-use crate::id::{Lock, Process, Site, StackId};
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Released};
+use crate::event::{FutexResult, Outcome, Via, Weight};
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Released, Round};
+use crate::units::Nanos;
+
+/// The bit of a futex wait's result that tells of a weight behind it.
+const WEIGHS: u8 = 0x40;
 
 /// Everything of an event but its thread, its times, its owner and its waker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +26,7 @@ pub(super) enum Shape {
         expected: u32,
         stack: Option<StackId>,
         result: FutexResult,
+        weight: Weight,
     },
     OffCpu {
         process: Process,
@@ -65,7 +70,8 @@ impl Shape {
                 | Action::CondWake { .. }
                 | Action::Off { .. }
                 | Action::On
-                | Action::Exit => None,
+                | Action::Join { .. }
+                | Action::Exit { .. } => None,
             },
         }
     }
@@ -138,9 +144,11 @@ impl Near {
         site: Option<Site>,
         expected: u32,
         stack: Option<StackId>,
-        result: FutexResult,
+        (result, weight): (FutexResult, Weight),
     ) {
-        out.push(result as u8 | u8::from(site.is_some()) << 7);
+        let weighs = if weight == Weight::default() { 0 } else { WEIGHS };
+        out.push(result as u8 | weighs | u8::from(site.is_some()) << 7);
+        out.extend((weighs != 0).then(|| weight.packed()));
         if let Some(site) = site {
             self.put_site(out, site);
         }
@@ -150,9 +158,10 @@ impl Near {
 
     pub(super) fn futex(&mut self, word: Lock, from: &mut Cursor) -> Result<Shape, Malformed> {
         let byte = from.byte()?;
-        let result = FutexResult::from_u8(byte & 0x7f).ok_or(Malformed::Unknown("result of a futex wait"))?;
+        let result = FutexResult::from_u8(byte & !WEIGHS & 0x7f).ok_or(Malformed::Unknown("result of a futex wait"))?;
+        let weight = if byte & WEIGHS != 0 { Weight::unpacked(from.byte()?) } else { Weight::default() };
         let site = if byte & 0x80 != 0 { Some(self.site(from)?) } else { None };
-        Ok(Shape::Futex { word, site, expected: from.number32()?, stack: stack(from)?, result })
+        Ok(Shape::Futex { word, site, expected: from.number32()?, stack: stack(from)?, result, weight })
     }
 
     /// All of an action but its code, its lock (which [`Shape::lock`] returns), its owner and its waker.
@@ -165,7 +174,11 @@ impl Near {
                 out.push(u8::from(a.shared));
                 put_stack(out, a.stack);
             }
-            Action::Acquire { .. } | Action::On | Action::Exit => {}
+            Action::Acquire { .. } | Action::On | Action::Exit { .. } => {}
+            Action::Join { thread, wait } => {
+                put(out, u64::from(thread.0));
+                put(out, wait.0);
+            }
             Action::Release { how, .. } => put_code(out, &RELEASED, how),
             Action::Fail { how, .. } => put_code(out, &FAILURES, how),
             Action::Barrier(a) => {
@@ -173,6 +186,9 @@ impl Near {
                 put(out, u64::from(a.participants));
                 self.put_site(out, a.site);
                 self.put_site(out, a.post);
+                if a.round != Round::Unknown {
+                    out.push(a.round.code());
+                }
             }
             Action::CondWait { condition, site } => {
                 self.put_lock(out, condition);
@@ -201,17 +217,20 @@ impl Near {
             1 => Action::Acquire { lock, waker: None },
             2 => Action::Release { lock, how: code_in(&RELEASED, from)? },
             3 => Action::Fail { lock, how: code_in(&FAILURES, from)? },
-            4 => Action::Barrier(Arrival {
+            4 | BARRIER_IN_ROUND => Action::Barrier(Arrival {
                 barrier: self.lock(from)?,
                 participants: from.number32()?,
                 site: self.site(from)?,
                 post: self.site(from)?,
+                round: if code == 4 { Round::Unknown } else { Round::of_code(from.byte()?.into()) },
             }),
             5 => Action::CondWait { condition: self.lock(from)?, site: self.site(from)? },
             6 => Action::CondWake { condition: self.lock(from)? },
             7 => Action::Off { reason: code_in(&OFF_REASONS, from)?, stack: stack(from)? },
             8 => Action::On,
-            9 => Action::Exit,
+            9 => Action::Exit { ends: false },
+            10 => Action::Exit { ends: true },
+            11 => Action::Join { thread: Tid(from.number32()?), wait: Nanos(from.number()?) },
             _ => return Err(Malformed::Unknown("step")),
         })
     }
@@ -220,6 +239,9 @@ impl Near {
 /// Actions with codes below this have a lock whose holders are followed.
 pub(super) const ACTIONS_WITH_LOCK: u8 = 4;
 
+/// An arrival at a barrier of which the round is known.
+const BARRIER_IN_ROUND: u8 = 12;
+
 /// The code of an action.
 pub(super) fn action_code(action: &Action) -> u8 {
     match action {
@@ -227,12 +249,15 @@ pub(super) fn action_code(action: &Action) -> u8 {
         Action::Acquire { .. } => 1,
         Action::Release { .. } => 2,
         Action::Fail { .. } => 3,
-        Action::Barrier(_) => 4,
+        Action::Barrier(a) if a.round == Round::Unknown => 4,
+        Action::Barrier(_) => BARRIER_IN_ROUND,
         Action::CondWait { .. } => 5,
         Action::CondWake { .. } => 6,
         Action::Off { .. } => 7,
         Action::On => 8,
-        Action::Exit => 9,
+        Action::Exit { ends: false } => 9,
+        Action::Exit { ends: true } => 10,
+        Action::Join { .. } => 11,
     }
 }
 

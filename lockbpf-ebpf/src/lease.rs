@@ -1,0 +1,61 @@
+//! The lease: user space renews it again and again, so a target pays for no observation while lockbpf is stopped, frozen, or kept from the
+//! CPU. How old the last renewal is is told by the kernel's ticks (`bpf_jiffies64`, 5.6), which the verifier makes a load from memory;
+//! the coarse clock is forbidden to tracing programs since 5.16, and the precise one costs too much at each hit.
+//!
+//! User space does not know the ticks, so a renewal counts from when a program first sees it. The futex call by which the renewing thread
+//! then waits shows it at once.
+
+use crate::futex;
+use crate::maps::{CONTROL, LEASE, WAITS};
+use crate::thread::{Thread, tid};
+use aya_ebpf::helpers::generated::bpf_jiffies64;
+use lockbpf_common::config::Control;
+
+/// Whether programs may do anything.
+#[inline(always)]
+pub fn holds(control: &Control) -> bool {
+    let Some(seen) = LEASE.get_ptr_mut(0) else { return false };
+    // SAFETY: no arguments.
+    let tick = unsafe { bpf_jiffies64() };
+    let renewal = control.renewal;
+    // SAFETY: the kernel returned a valid entry. Of several CPUs that see a renewal at once each writes the same, but for a tick.
+    unsafe {
+        if (*seen).renewal != renewal {
+            (*seen).tick = tick;
+            (*seen).renewal = renewal;
+            return renewal != 0;
+        }
+        renewal != 0 && tick.wrapping_sub((*seen).tick) < control.ticks
+    }
+}
+
+/// The same, where nothing else of it is needed.
+#[inline(always)]
+pub fn is_on() -> bool {
+    CONTROL.get(0).is_some_and(holds)
+}
+
+/// Whether what the thread was seen to do is up to date: the lease holds, and has since.
+#[inline(always)]
+pub fn believes(t: &Thread) -> bool {
+    CONTROL.get(0).is_some_and(|control| control.lapses == t.lapses && holds(control))
+}
+
+/// When the first lapse after so many began, ns.
+#[inline(always)]
+pub fn lapsed_after(lapses: u64) -> u64 {
+    CONTROL.get(0).map_or(0, |control| control.lapsed_after(lapses))
+}
+
+/// The lease was over and has been renewed: futex calls and waits that were in progress before may have ended unseen, and others begun.
+/// What the thread did with locks is cut as by a closing ([`crate::gate`]).
+#[inline(never)]
+pub fn lapsed(t: &mut Thread, lapses: u64) {
+    t.lapses = lapses;
+    t.futex.role = futex::NONE;
+    t.released_ns = 0;
+    t.once.control = 0;
+    t.kernel.forget();
+    t.off.reason = 0;
+    let _ = WAITS.remove(tid());
+}

@@ -1,0 +1,68 @@
+//! Sections of which the end will not be seen: another thread gave the lock back, or a thread holds more locks than are followed.
+//! They were acquired, and count as such.
+
+use crate::atomic::add;
+use crate::counts;
+use crate::maps::count;
+use crate::section::{add_time, sums};
+use crate::thread::{Held, Thread, stored, task};
+use lockbpf_common::config::MAX_HELD;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::kind::flag;
+use lockbpf_common::sums::SumKey;
+
+/// Makes room among the locks held: the one acquired first goes. Its unlock is expected. Returns 0. A function of its own, so that
+/// its instructions burden no hot path.
+#[inline(never)]
+pub fn forget_oldest(t: &mut Thread) -> u32 {
+    let oldest = oldest() as usize & (MAX_HELD - 1);
+    count(Counter::HeldForgotten);
+    end(t, oldest as u32);
+    counts::forgets(t, oldest);
+    t.depth = t.depth.saturating_sub(1);
+    t.overflow += 1;
+    let last = t.depth as usize & (MAX_HELD - 1);
+    if oldest & (MAX_HELD - 1) != last {
+        t.held[oldest & (MAX_HELD - 1)] = t.held[last];
+    }
+    0
+}
+
+/// Which of the locks that the current thread holds was acquired first; all places are taken. Global, so that the verifier does not
+/// follow all that comes after it once for each place. It only reads: the caller has the thread's state in its hands.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn oldest() -> u32 {
+    // Not a place, lest the compiler leaves out its caller's bound, which the verifier needs.
+    let Some(t) = stored(task()) else { return u32::MAX };
+    let (mut oldest, mut since_ns) = (0, u64::MAX);
+    for (held, i) in t.held.iter().zip(0..) {
+        if held.acquire_ns < since_ns {
+            (oldest, since_ns) = (i, held.acquire_ns);
+        }
+    }
+    oldest
+}
+
+/// Sums the section of held lock `i` as one whose end is not seen; it is still among the locks held. Returns 0. A function of its own,
+/// for the same reason.
+#[inline(never)]
+pub fn end(t: &mut Thread, i: u32) -> u32 {
+    let Held { lock, site, via, kind, acquire_ns, wait_ns, flags, .. } = t.held[i as usize & (MAX_HELD - 1)];
+    let contended = flags & u32::from(flag::CONTENDED) != 0;
+    let wait_ns = if contended { wait_ns } else { 0 };
+    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, kind, acquire_ns) {
+        // Another thread may hold the lock by now.
+        add(&mut s.acquisitions, 1);
+        add(&mut s.unseen, 1);
+        if contended {
+            add(&mut s.contended, 1);
+            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
+        }
+    }
+    if let Some(s) = t.sums() {
+        s.acquisitions += 1;
+        s.wait_ns += wait_ns;
+    }
+    0
+}

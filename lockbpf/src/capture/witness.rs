@@ -1,0 +1,170 @@
+//! Whether what is observed is seen, too: a process that wakes who waits for a lock which is known from before has called the C library,
+//! and a probe there was hit. If none was, in the whole process, again and again while its gate was open, then its probes see nothing,
+//! for whatever reason (it may have replaced the code in its memory), and all that is told of it is of the time before.
+
+use super::CaptureError;
+use super::gates;
+use super::session::{clock, now};
+use crate::id::Process;
+use crate::quality::Unobserved;
+use crate::units::Time;
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use lockbpf_common::gate::{Account, Gate};
+use lockbpf_common::kind::Via;
+use lockbpf_common::sums::SumKey;
+use nix::time::ClockId;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// A lock's words are within so many bytes of its address.
+const LOCK_BYTES: u64 = 64;
+/// Looks at which wakes without hits must have been found: one may fall into a long call.
+const LOOKS: u32 = 4;
+/// No hit for so long.
+const QUIET: Duration = Duration::from_millis(400);
+
+/// Looks on.
+pub(super) struct Witness {
+    accounts: PerCpuArray<MapData, Account>,
+    gates: Array<MapData, Gate>,
+    targets: HashMap<MapData, u32, u32>,
+    /// By word and process: when it was woken last, and by which thread.
+    wakers: HashMap<MapData, [u64; 2], [u64; 2]>,
+    /// By pid.
+    seen: BTreeMap<u32, Seen>,
+    found: Vec<Unobserved>,
+}
+
+/// What was seen of a process.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    slot: u32,
+    hits: u64,
+    futex_calls: u64,
+    /// When its hits were last seen to have become more, and when it was looked last.
+    hit: Time,
+    looked: Time,
+    looks: u32,
+    /// Where it is told that it is not observed.
+    told: Option<usize>,
+}
+
+impl Witness {
+    /// Shares the maps with whoever else uses them.
+    pub(super) fn new(ebpf: &Ebpf) -> Result<Self, CaptureError> {
+        Ok(Self {
+            accounts: again(ebpf, "ACCOUNTS")?.try_into()?,
+            gates: again(ebpf, "GATES")?.try_into()?,
+            targets: again(ebpf, "TARGETS")?.try_into()?,
+            wakers: again(ebpf, "WAKERS")?.try_into()?,
+            seen: BTreeMap::new(),
+            found: Vec::new(),
+        })
+    }
+
+    /// The times in which processes were not observed, as far as they are known.
+    pub(super) fn found(&self) -> &[Unobserved] {
+        &self.found
+    }
+
+    /// Looks at all processes whose gates are open. `number` is that of a process, `sums` what is known of locks. Returns the pids of those
+    /// that are found not to be observed.
+    pub(super) fn look(
+        &mut self,
+        start: Time,
+        number: impl Fn(u32) -> Option<Process>,
+        sums: impl Fn() -> Vec<SumKey>,
+    ) -> Vec<u32> {
+        let mut blind = Vec::new();
+        let since_boot = clock(ClockId::CLOCK_BOOTTIME).saturating_sub(clock(ClockId::CLOCK_MONOTONIC));
+        let targets: Vec<(u32, u32)> =
+            self.targets.iter().filter_map(Result::ok).filter(|&(_, slot)| slot != 0).collect();
+        self.seen.retain(|pid, _| targets.iter().any(|(target, _)| target == pid));
+        for (pid, slot) in targets {
+            let (Ok(gate), Ok(taken)) = (self.gates.get(&slot, 0), gates::taken(&self.accounts, slot)) else {
+                continue;
+            };
+            let time = now();
+            let fresh = Seen { slot, hits: 0, futex_calls: 0, hit: time, looked: time, looks: 0, told: None };
+            let seen = self.seen.entry(pid).or_insert(fresh);
+            if taken.hits != seen.hits || seen.slot != slot {
+                if let Some(gap) = seen.told.and_then(|told| self.found.get_mut(told)) {
+                    gap.to_ns = Some(time.since(start).0);
+                }
+                *seen = Seen { hits: taken.hits, futex_calls: taken.futex_calls, ..fresh };
+                continue;
+            }
+            let calls = std::mem::replace(&mut seen.futex_calls, taken.futex_calls);
+            let opened = Time(gate.opened_boottime_ns.saturating_sub(since_boot));
+            let since = seen.hit.max(opened).max(seen.looked);
+            let looked = std::mem::replace(&mut seen.looked, time);
+            if gate.epoch == 0 || seen.told.is_some() || taken.hits == 0 || calls == taken.futex_calls {
+                continue;
+            }
+            let Some(process) = number(pid) else { continue };
+            let woken = |word: &[u64; 2], when: u64| word[1] == u64::from(process.0) && Time(when) > since;
+            let words = self.wakers.iter().filter_map(Result::ok).filter(|(word, waker)| woken(word, waker[0]));
+            let words: Vec<u64> = words.map(|(word, _)| word[0]).collect();
+            if words.is_empty()
+                || !sums().iter().any(|key| key.process == process.0 && words.iter().any(|&w| has(key, w)))
+            {
+                continue;
+            }
+            seen.looks += 1;
+            log::debug!("pid {pid}: wakes without hits since {looked:?}, look {}", seen.looks);
+            if seen.looks >= LOOKS && time.since(seen.hit).0 >= QUIET.as_nanos() as u64 {
+                seen.told = Some(self.found.len());
+                self.found.push(Unobserved { pid, from_ns: seen.hit.since(start).0, to_ns: None });
+                blind.push(pid);
+            }
+        }
+        blind
+    }
+}
+
+/// Whether a word is one of a lock that the C library takes and gives back where there are probes.
+fn has(key: &SumKey, word: u64) -> bool {
+    let is_lock = u8::try_from(key.via).ok().and_then(Via::from_u8).is_some_and(|via| {
+        matches!(
+            via,
+            Via::Lock
+                | Via::TimedLock
+                | Via::ClockLock
+                | Via::CondReacquire
+                | Via::ReadLock
+                | Via::WriteLock
+                | Via::TryLock
+        )
+    });
+    is_lock && (key.lock..key.lock.saturating_add(LOCK_BYTES)).contains(&word)
+}
+
+/// A second handle on a map.
+pub(super) fn again(ebpf: &Ebpf, name: &'static str) -> Result<Map, CaptureError> {
+    let copy = |data: &MapData| -> Result<MapData, CaptureError> {
+        let fd = data.fd().as_fd().try_clone_to_owned().map_err(MapError::from)?;
+        Ok(MapData::from_fd(fd)?)
+    };
+    Ok(match ebpf.map(name) {
+        Some(Map::Array(data)) => Map::Array(copy(data)?),
+        Some(Map::HashMap(data)) => Map::HashMap(copy(data)?),
+        Some(Map::LruHashMap(data)) => Map::LruHashMap(copy(data)?),
+        Some(Map::PerCpuArray(data)) => Map::PerCpuArray(copy(data)?),
+        _ => return Err(CaptureError::NoMap(name)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_known_locks() {
+        let key = |via: Via| SumKey { lock: 0x1000, site: 1, process: 1, via: via as u32 };
+        assert!(has(&key(Via::Lock), 0x1000) && has(&key(Via::WriteLock), 0x100c));
+        assert!(!has(&key(Via::Lock), 0xff8) && !has(&key(Via::Lock), 0x1040));
+        assert!(!has(&key(Via::CondWait), 0x1000) && !has(&key(Via::Futex), 0x1000));
+    }
+}

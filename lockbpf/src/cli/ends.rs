@@ -1,0 +1,127 @@
+//! How a user ends an observation: the first SIGINT, SIGTERM or SIGHUP ends it with its report, a second SIGINT or SIGTERM ends the program
+//! at once, without one. A thread of its own listens, since everything after the observation takes its time.
+
+use crate::capture::{edits, launch};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use std::io;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// What comes sooner is no second signal: `timeout` sends the first one to the process and to its group, and terminals send several.
+const SECOND: Duration = Duration::from_millis(250);
+
+static LISTENING: Mutex<Option<Ends>> = Mutex::new(None);
+
+/// What the user wants.
+#[derive(Clone)]
+pub(super) struct Ends(watch::Receiver<Option<Signal>>);
+
+impl Ends {
+    /// Listens from now on, until the end of the program.
+    ///
+    /// # Errors
+    /// When no thread can be started, or no handler be installed.
+    pub(super) fn listen() -> Result<Self> {
+        let mut listening = LISTENING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ends) = &*listening {
+            return Ok(ends.clone());
+        }
+        let (tell, told) = watch::channel(None);
+        let (begun, begins) = mpsc::channel();
+        let hear = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+            let heard = runtime.and_then(|runtime| runtime.block_on(hear(&tell, &begun)));
+            if let Err(error) = heard {
+                let _ = begun.send(Err(error));
+            }
+        };
+        let failed = "failed to listen for signals";
+        thread::Builder::new().name("signals".to_owned()).spawn(hear).context(failed)?;
+        begins.recv().context(failed)?.context(failed)?;
+        let ends = Self(told);
+        *listening = Some(ends.clone());
+        Ok(ends)
+    }
+
+    /// Whether there is to be an observation at all.
+    ///
+    /// # Errors
+    /// When the user has ended it.
+    pub(super) fn check(&self) -> Result<()> {
+        match *self.0.borrow() {
+            Some(signal) => bail!("ended by {signal} before anything was observed"),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the observation is to end.
+    pub(super) async fn asked(&mut self) {
+        if self.0.wait_for(Option::is_some).await.is_err() {
+            // Nobody listens any more, so nobody can ask.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Tells the first signal, and ends the program at the second.
+async fn hear(tell: &watch::Sender<Option<Signal>>, begun: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    // Who has it ignored, like nohup, wants to outlive the terminal.
+    let mut hangup = if is_ignored(Signal::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) };
+    let _ = begun.send(Ok(()));
+    let mut first = None;
+    loop {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let heard = tokio::select! {
+            _ = interrupt.recv() => Signal::SIGINT,
+            _ = terminate.recv() => Signal::SIGTERM,
+            _ = hung_up => Signal::SIGHUP,
+        };
+        let since = *first.get_or_insert_with(Instant::now);
+        if heard != Signal::SIGHUP && since.elapsed() >= SECOND {
+            end_at_once(heard);
+        }
+        tell.send_if_modified(|told| {
+            let first = told.is_none();
+            told.get_or_insert(heard);
+            first
+        });
+    }
+}
+
+fn end_at_once(signal: Signal) -> ! {
+    launch::ask_to_end();
+    eprintln!("lockbpf: ended at once by a second signal, {signal}");
+    // As a shell tells of who died of it.
+    edits::exit(128 + signal as i32)
+}
+
+/// Whether this program was started with a signal ignored.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal as u32 - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_known() {
+        // Rust programs ignore it.
+        assert!(is_ignored(Signal::SIGPIPE));
+        assert!(!is_ignored(Signal::SIGSEGV));
+    }
+}

@@ -1,0 +1,80 @@
+//! Values on the command line that cannot be meant: each is refused in a sentence.
+
+use std::time::Duration;
+
+/// Nobody observes for longer, and no counter is asked to.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Nothing is observed in less.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Bytes of a thread's name that the kernel keeps.
+const COMM_BYTES: usize = 15;
+
+/// For how long something is done.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let span = time(text)?;
+    if span < SHORTEST { Err("nothing can be observed in less than 1ms".to_owned()) } else { Ok(span) }
+}
+
+/// A time that may be none at all.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time > LONGEST { Err("that is longer than a year, the longest time there can be".to_owned()) } else { Ok(time) }
+}
+
+/// How many lines a table has.
+pub(super) fn top(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a table of no locks tells nothing: 1 or more is expected".to_owned()),
+        Ok(top) => Ok(top),
+        Err(_) => Err(format!("{text:?} is no number from 1 to {}", usize::MAX)),
+    }
+}
+
+/// A thread's name as the kernel keeps it.
+pub(super) fn comm(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("the name is empty: no thread is called that".to_owned());
+    }
+    if text.len() > COMM_BYTES {
+        let kept = text.floor_char_boundary(COMM_BYTES);
+        return Err(format!(
+            "the kernel keeps {COMM_BYTES} bytes of a thread's name, and this one has {}: see /proc/PID/task/TID/comm; it may be {:?}",
+            text.len(),
+            &text[..kept]
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_possible_ones() {
+        assert_eq!(span("1h 30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(span("1ms"), Ok(SHORTEST));
+        assert_eq!(time("0s"), Ok(Duration::ZERO));
+        for text in ["0s", "0", "999us", "-1s", "366d", "1000000000years", "99999999999999999999y", "", "s"] {
+            assert!(span(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_line() {
+        assert_eq!(top("1"), Ok(1));
+        for text in ["0", "-1", "many", "", "99999999999999999999"] {
+            assert!(top(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_such_as_the_kernel_keeps() {
+        for text in ["a", "fifteen bytes !", "tête"] {
+            assert_eq!(comm(text).as_deref(), Ok(text));
+        }
+        assert!(comm("").is_err());
+        assert!(comm("sixteen bytes !!").unwrap_err().contains("\"sixteen bytes !\""));
+        assert!(comm("fourteen bytesê").unwrap_err().contains("\"fourteen bytes\""));
+    }
+}

@@ -1,0 +1,70 @@
+//! Which figures are lockbpf's own doing rather than the target's, because observing changed the target by too much.
+
+use super::schema::{DistrustEntry, LengthenedEntry, LockEntry, Ns, Report};
+use super::text::{listed, percent};
+
+/// Part of the target's CPU time from which on observing has changed how its threads meet.
+const MUCH: f64 = 0.1;
+/// Part of a section's median hold from which on observing has made it another one.
+const LONGER: f64 = 0.2;
+/// Locks that nobody waits for are told if they make up this part of all acquisitions.
+const FREQUENT: f64 = 0.1;
+/// Locks named.
+const NAMED: usize = 3;
+
+/// What observing did to the figures, if it is much.
+pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
+    let q = &report.quality;
+    let cost = q.perturbation.and_then(|p| p.cost_share).or(q.observed.as_ref().map(|o| o.overall.cost_share));
+    let cost_share = cost.filter(|&share| share > MUCH);
+    let governed = q.observed.as_ref().map(|o| Ns::from_f64(o.hold_bias_ns.value.round()));
+    let hold_bias_ns = governed.or(q.perturbation.map(|p| p.hold_bias_ns)).unwrap_or_default();
+    let lengthened: Vec<_> = report
+        .locks
+        .iter()
+        .filter_map(|lock| {
+            let median_hold_ns = median(lock, report)? - hold_bias_ns;
+            let longer = hold_bias_ns.as_f64() > LONGER * median_hold_ns.as_f64();
+            let (lock, name) = (lock.lock.clone(), lock.label.clone());
+            longer.then_some(LengthenedEntry { lock, name, median_hold_ns })
+        })
+        .collect();
+    let much = cost_share.is_some() || !lengthened.is_empty();
+    much.then_some(DistrustEntry { cost_share, hold_bias_ns, lengthened })
+}
+
+/// The median hold of a lock whose holds are told as they were seen, if they matter.
+fn median(lock: &LockEntry, report: &Report) -> Option<Ns> {
+    let hold = lock.hold_ns.filter(|_| lock.estimates.is_none() && !lock.kernel && lock.kind != "barrier")?;
+    let acquisitions = lock.acquisitions? as f64;
+    let matters = lock.contended > 0 || acquisitions >= FREQUENT * report.totals.acquisitions as f64;
+    (matters && hold.max > Ns::default()).then_some(hold.p50)
+}
+
+/// In a sentence.
+pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
+    let names: Vec<_> = entry.lengthened.iter().map(|lock| format!("`{}`", lock.name)).collect();
+    let bias = entry.hold_bias_ns;
+    // What is open all the time within the budget is corrected nowhere.
+    let better = match report.quality.observed.as_ref().and_then(|o| o.budget) {
+        None => "; the default budget shows how much there is without it",
+        Some(_) => "",
+    };
+    match entry.cost_share {
+        Some(share) if names.is_empty() => format!(
+            "Observed at {} of its CPU time: contention and waiting for short sections are in part lockbpf's own{better}.",
+            percent(share),
+        ),
+        Some(share) => format!(
+            "Observed at {} of its CPU time: contention of short sections ({}) is lockbpf's own, and about {bias} of each of \
+             their holds{better}.",
+            percent(share),
+            listed(&names, NAMED),
+        ),
+        None => format!(
+            "Observing makes each section about {bias} longer, which is more than a fifth of the median hold of {}: their \
+             holds, and contention that comes of them, are in part lockbpf's own{better}.",
+            listed(&names, NAMED),
+        ),
+    }
+}

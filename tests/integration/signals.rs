@@ -1,0 +1,77 @@
+//! Signal handlers that use locks in the middle of other calls on locks.
+
+use crate::harness::build::Variant;
+use crate::harness::exact::assert_exact;
+use crate::harness::may_observe;
+use crate::harness::observer::observe_as;
+use crate::harness::report::{Report, entry_for};
+use crate::harness::workload::Truth;
+
+const ROUNDS: u64 = 20;
+
+fn check(flags: &str, variant: Variant, options: &[&str]) {
+    let (truth, report) = observe_as(&format!("signals {ROUNDS} {flags}"), variant, options);
+    assert!(truth.fact("handled") > 100, "{} signals", truth.fact("handled"));
+    assert_exact(&truth, &report);
+    for name in ["plain_lock", "timed_lock", "robust_lock", "table_lock"] {
+        // The main thread takes each lock again when nobody has it.
+        assert_eq!(report.named(name).contended, ROUNDS, "{:?}", report.named(name));
+    }
+    assert_idle(&truth, &report);
+}
+
+/// What a thread slept for a condition is no contention, whatever interrupts it.
+fn assert_idle(truth: &Truth, report: &Report) {
+    let lock = report.named("cond_lock");
+    let busy = (truth.lock("cond_lock").span_ns - truth.fact("idle_min_ns")) as f64 + 200_000.0;
+    assert!(lock.wait_ns.sum + lock.hold_ns.sum <= busy, "idle time was counted: {lock:?} in {busy} ns");
+    let condition = format!("{}:{:#x}", truth.pid, truth.fact("cond_addr"));
+    let told = entry_for(&report.conditions, &condition).expect("the condition is told");
+    assert_eq!(told["waits"].as_u64(), Some(ROUNDS), "{told}");
+    assert!(told["idle_ns"]["sum"].as_f64() >= Some(truth.fact("idle_min_ns") as f64), "{told}");
+}
+
+#[test]
+fn handlers_that_post_semaphores() {
+    let Some(_turn) = may_observe() else { return };
+    check("", Variant::Plain, &[]);
+}
+
+#[test]
+fn handlers_after_which_calls_go_on() {
+    let Some(_turn) = may_observe() else { return };
+    check("r", Variant::Plain, &[]);
+}
+
+#[test]
+fn handlers_that_lock_mutexes() {
+    let Some(_turn) = may_observe() else { return };
+    check("rl", Variant::Plain, &[]);
+}
+
+/// A static program: if the C library's file is observed in another process, too, the kernel watches calls to their return that lockbpf
+/// does not want to be, and then kills the program.
+#[test]
+fn handlers_on_stacks_of_their_own() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as(&format!("signals {ROUNDS} la"), Variant::Static, &[]);
+    assert!(truth.fact("handled") > 100, "{} signals", truth.fact("handled"));
+    // Calls there are not watched to their return: now and then one is taken for refused, which its unlock tells.
+    let told: u64 = truth.locks.iter().map(|lock| report.acquisitions_at(truth.pid, &lock.addr)).sum();
+    let made: u64 = truth.locks.iter().map(|lock| lock.acquisitions).sum();
+    let unlocked = report.quality.impossible.get("unlock_not_held").copied().unwrap_or(0);
+    assert!(told <= made && told + unlocked >= made, "{told} of {made}: {:?}", report.quality.impossible);
+    assert_idle(&truth, &report);
+}
+
+#[test]
+fn handlers_by_plain_uprobes() {
+    let Some(_turn) = may_observe() else { return };
+    check("l", Variant::Plain, &["--plain-uprobes"]);
+}
+
+#[test]
+fn handlers_in_musl() {
+    let Some(_turn) = may_observe() else { return };
+    check("l", Variant::Musl, &[]);
+}
