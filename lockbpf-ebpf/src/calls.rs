@@ -155,7 +155,9 @@ pub fn attempt_unwatched(ctx: &ProbeContext, t: &mut Thread, via: u32, now: u64)
     let recursive = seen.kind & mutex_kind::TYPE_MASK == mutex_kind::RECURSIVE;
     let free = !seen.taken || recursive && t.find(lock).is_some();
     attempt(t, untimed(via), lock, site, now).kind = seen.kind;
-    if is_try(via) && !free {
+    if via == Via::TryLock as u32 {
+        // Another thread may be faster. Who has got it is said by the mutex once the thread does something else.
+    } else if is_try(via) && !free {
         failed(t, Outcome::TryFailed, now);
     } else if is_try(via) && is_semaphore(via) {
         unseen::acquired(t, now);

@@ -149,7 +149,8 @@ pub const fn is_settled(via: u32) -> bool {
 #[inline(never)]
 fn settle_pending(t: &mut Thread) -> u32 {
     match t.pending.via {
-        via if is_settled(via) => {
+        via if is_settled(via) || via == Via::TryLock as u32 => {
+            let tried = via == Via::TryLock as u32;
             crate::cond::sum_idle(t);
             let p = &t.pending;
             let attempt_ns = if via == Via::CondReacquire as u32 { p.woken_ns.max(p.attempt_ns) } else { p.attempt_ns };
@@ -157,8 +158,8 @@ fn settle_pending(t: &mut Thread) -> u32 {
             let acquire_ns = p.acquire_ns.max(attempt_ns);
             if p.timed_out != 0 && via != Via::CondReacquire as u32 {
                 refused(t, Outcome::TimedOut, acquire_ns);
-            } else if may_fail(p.kind) && is_others(p.lock, via, u32::from(t.is_musl())) != 0 {
-                refused(t, Outcome::Failed, acquire_ns);
+            } else if (tried || may_fail(p.kind)) && is_others(p.lock, via, u32::from(t.is_musl())) != 0 {
+                refused(t, if tried { Outcome::TryFailed } else { Outcome::Failed }, acquire_ns);
             } else {
                 acquired(t, attempt_ns, acquire_ns);
             }
@@ -272,17 +273,18 @@ pub fn hold(t: &mut Thread, held: Held, known: usize) -> Option<usize> {
         } else {
             // Its release was not seen; the new section is the one that counts.
             count(Counter::AcquireWhileHolding);
-            unended::end(t, known as u32);
+            unended::end(t, known as u32, held.acquire_ns);
             t.held[known & (MAX_HELD - 1)] = held;
         }
         return None;
     }
     if t.depth as usize >= MAX_HELD {
         // Most likely another thread has given that back.
-        unended::forget_oldest(t);
+        unended::forget_oldest(t, held.acquire_ns);
     }
     if t.depth == 0 {
-        t.union_start_ns = held.acquire_ns;
+        // A call that a handler interrupted may have had its lock before the handler took one.
+        t.union_start_ns = held.acquire_ns.max(t.union_start_ns);
         transitions::arrives(t, held.lock, held.acquire_ns.saturating_sub(held.wait_ns));
     } else {
         nested(t, &held);
@@ -397,7 +399,7 @@ fn plus(word: &mut u64, n: u64, shared: bool) {
 #[inline(always)]
 fn leave(t: &mut Thread, i: usize, hold_ns: u64, wait_ns: u64, now: u64) {
     // A wait inside of a visit, not the one that led to it.
-    if wait_ns != 0 && t.held[i & (MAX_HELD - 1)].acquire_ns != t.union_start_ns {
+    if wait_ns != 0 && t.held[i & (MAX_HELD - 1)].acquire_ns > t.union_start_ns {
         transitions::waited(&mut t.way, wait_ns);
     }
     t.depth = t.depth.saturating_sub(1);
@@ -412,6 +414,9 @@ fn leave(t: &mut Thread, i: usize, hold_ns: u64, wait_ns: u64, now: u64) {
         if t.depth == 0 {
             s.held_union_ns += now.saturating_sub(t.union_start_ns);
         }
+    }
+    if t.depth == 0 {
+        t.union_start_ns = now;
     }
     // Unlocks are mostly last-in first-out; otherwise the most recent one takes the gap.
     let last = t.depth as usize & (MAX_HELD - 1);

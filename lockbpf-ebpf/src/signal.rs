@@ -10,7 +10,7 @@ use crate::maps::{SUSPENDED, count};
 use crate::once::Begun;
 use crate::registers::{STACK_POINTER, user_register};
 use crate::section::{is_settled, settle};
-use crate::thread::{FutexCall, Held, Pending, Thread, Wrapper, existing, task};
+use crate::thread::{FutexCall, Held, Pending, Thread, Wrapper, existing, now, task};
 use aya_ebpf::bindings::BPF_LOCAL_STORAGE_GET_F_CREATE;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::bpf_task_storage_get;
@@ -159,6 +159,11 @@ fn leave(t: &mut Thread) -> u32 {
         // What the handler was about to lock last, it had.
         settle(t);
         resume(t, call);
+        if t.futex.role == INTERRUPTED && t.futex.lock == t.pending.lock && is_settled(t.pending.via) {
+            // The wait goes on, or the lock is taken now.
+            t.pending.acquire_ns = now();
+            t.futex.role = NONE;
+        }
     }
     if t.handlers == 0 {
         t.suspended = 0;

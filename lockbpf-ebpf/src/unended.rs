@@ -11,13 +11,13 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::flag;
 use lockbpf_common::sums::SumKey;
 
-/// Makes room among the locks held: the one acquired first goes. Its unlock is expected. Returns 0. A function of its own, so that
-/// its instructions burden no hot path.
+/// Makes room among the locks held at `now`: the one acquired first goes. Its unlock is expected. Returns 0. A function of its own, so
+/// that its instructions burden no hot path.
 #[inline(never)]
-pub fn forget_oldest(t: &mut Thread) -> u32 {
+pub fn forget_oldest(t: &mut Thread, now: u64) -> u32 {
     let oldest = oldest() as usize & (MAX_HELD - 1);
     count(Counter::HeldForgotten);
-    end(t, oldest as u32);
+    end(t, oldest as u32, now);
     counts::forgets(t, oldest);
     t.depth = t.depth.saturating_sub(1);
     t.overflow += 1;
@@ -44,10 +44,10 @@ extern "C" fn oldest() -> u32 {
     oldest
 }
 
-/// Sums the section of held lock `i` as one whose end is not seen; it is still among the locks held. Returns 0. A function of its own,
-/// for the same reason.
+/// Sums the section of held lock `i` as one whose end was not seen until `now`; it is still among the locks held. Returns 0. A function
+/// of its own, for the same reason.
 #[inline(never)]
-pub fn end(t: &mut Thread, i: u32) -> u32 {
+pub fn end(t: &mut Thread, i: u32, now: u64) -> u32 {
     let Held { lock, site, via, kind, acquire_ns, wait_ns, flags, .. } = t.held[i as usize & (MAX_HELD - 1)];
     let contended = flags & u32::from(flag::CONTENDED) != 0;
     let wait_ns = if contended { wait_ns } else { 0 };
@@ -63,6 +63,8 @@ pub fn end(t: &mut Thread, i: u32) -> u32 {
     if let Some(s) = t.sums() {
         s.acquisitions += 1;
         s.wait_ns += wait_ns;
+        // Meanwhile the thread counts as one that holds a lock.
+        s.held_sum_ns += now.saturating_sub(acquire_ns);
     }
     0
 }
