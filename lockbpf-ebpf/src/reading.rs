@@ -2,8 +2,9 @@
 //! each reading is taken off what the CPU had counted when the thread came to it last, and what it had itself when it left the
 //! CPU before is added. Only if events are asked for; otherwise the verifier leaves all of this out.
 //!
-//! A reading that fails (a CPU has no counters until user space has noticed that it came), or that the thread was interrupted in by a
-//! switch to another one, begins a new era: sections that began in an earlier one are counted as not counted.
+//! A reading in which the thread was interrupted, by a switch to another one, is made once more: kernels that can be preempted do so
+//! within a program. One that fails (a CPU has no counters until user space has noticed that it came), or was interrupted each time,
+//! begins a new era: sections that began in an earlier one are counted as not counted.
 
 use crate::maps::{EVENT_0, EVENT_1, EVENT_2, EVENT_3, EVENT_4, EVENTS, PerfEvents, THREAD_COUNTING, WITNESS, count};
 use crate::thread::{Thread, now, task};
@@ -189,30 +190,44 @@ fn cpu() -> u32 {
     unsafe { bpf_get_smp_processor_id() as u32 }
 }
 
+/// How often a reading is tried: at each try but the first, the thread has the CPU anew.
+const TRIES: u32 = 3;
+
 /// Brings `now` up to date. Returns 0. A function of its own, so that its stack and instructions burden no other.
 #[inline(never)]
 pub fn read(c: &mut Counting) -> u32 {
-    // SAFETY: a field of a valid value; the program on the scheduler's switches may change it in between.
-    let switches = unsafe { core::ptr::read_volatile(&raw const c.switches) };
-    let cpu = cpu();
-    let stays = c.state == ON && c.cpu == cpu;
-    let complete = (stays || go_on()) && read_cpu(&mut c.raw);
-    // SAFETY: as above.
-    if !complete || unsafe { core::ptr::read_volatile(&raw const c.switches) } != switches {
-        c.state = LOST;
-        c.now.era = 0;
+    for _ in 0..TRIES {
+        let switches = look(&c.switches);
+        let cpu = cpu();
+        let stays = look(&c.state) == ON && look(&c.cpu) == cpu;
+        let complete = (stays || go_on()) && read_cpu(&mut c.raw);
+        if look(&c.switches) != switches {
+            continue;
+        }
+        if !complete {
+            break;
+        }
+        if !stays {
+            // It goes on from where it was seen last.
+            subtract(&mut c.base, &c.raw, &c.now.counts);
+            (c.state, c.cpu) = (ON, cpu);
+            c.era += 1;
+        }
+        subtract(&mut c.now.counts, &c.raw, &c.base);
+        c.now.counts.preempted_ns = c.preempted_ns;
+        c.now.era = c.era;
         return 0;
     }
-    if !stays {
-        // It goes on from where it was seen last.
-        subtract(&mut c.base, &c.raw, &c.now.counts);
-        (c.state, c.cpu) = (ON, cpu);
-        c.era += 1;
-    }
-    subtract(&mut c.now.counts, &c.raw, &c.base);
-    c.now.counts.preempted_ns = c.preempted_ns;
-    c.now.era = c.era;
+    c.state = LOST;
+    c.now.era = 0;
     0
+}
+
+/// A field as it is now: the program on the scheduler's switches may have changed it since it was read last.
+#[inline(always)]
+fn look<T: Copy>(field: &T) -> T {
+    // SAFETY: a field of a valid value.
+    unsafe { core::ptr::read_volatile(field) }
 }
 
 /// What was counted from an earlier reading to this one, if that can be told.
