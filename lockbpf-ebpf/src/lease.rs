@@ -1,9 +1,10 @@
-//! The lease: user space renews it again and again, so a target pays for no observation while lockbpf is stopped, frozen, or kept from the
-//! CPU. How old the last renewal is is told by the kernel's ticks (`bpf_jiffies64`, 5.6), which the verifier makes a load from memory;
-//! the coarse clock is forbidden to tracing programs since 5.16, and the precise one costs too much at each hit.
+//! The lease. User space renews it again and again; without it the programs do nothing, so a target pays for no observation while
+//! lockbpf is stopped, frozen, or kept from the CPU. The kernel's ticks (`bpf_jiffies64`, 5.6) say how old a renewal is: the verifier
+//! makes that helper a load from memory. The precise clock costs too much at each hit, and the coarse one is forbidden to tracing
+//! programs since 5.16.
 //!
-//! User space does not know the ticks, so a renewal counts from when a program first sees it. The futex call by which the renewing thread
-//! then waits shows it at once.
+//! User space does not know the ticks, so a renewal counts from when a program first sees it. The renewing thread makes a futex call
+//! right after, which shows it to a program.
 
 use crate::futex;
 use crate::maps::{CONTROL, LEASE, WAITS};
@@ -47,8 +48,8 @@ pub fn lapsed_after(lapses: u64) -> u64 {
     CONTROL.get(0).map_or(0, |control| control.lapsed_after(lapses))
 }
 
-/// The lease was over and has been renewed: futex calls and waits that were in progress before may have ended unseen, and others begun.
-/// What the thread did with locks is cut as by a closing ([`crate::gate`]).
+/// The lease was over and has been renewed. Futex calls and waits that were in progress before may have ended unseen, and others may have
+/// begun. What the thread did with locks is cut as by a closing ([`crate::gate`]).
 #[inline(never)]
 pub fn lapsed(t: &mut Thread, lapses: u64) {
     t.lapses = lapses;

@@ -10,7 +10,7 @@ use lockbpf_common::layout::{
 };
 use lockbpf_common::via::{Via, is_rwlock, is_semaphore, is_shared, is_spin};
 
-/// Of a lock word that carries the owner's tid: that.
+/// The bits of a robust or priority-inheriting mutex's word that hold the owner's tid.
 const OWNER: u32 = 0x3fff_ffff;
 
 /// The head of glibc's `pthread_rwlock_t` on 64-bit machines (glibc 2.36 `struct_rwlock.h`).
@@ -194,8 +194,8 @@ pub fn owner(lock: u64, via: u32, musl: bool) -> u32 {
     unsafe { bpf_probe_read_user((lock + offset) as *const u32) }.unwrap_or(0)
 }
 
-/// Whether a mutex that the current thread tried to lock by `via` says that it is not that thread's: not 0 if so. 0 also if it cannot
-/// be read, or if it is not known by which number it would name the thread. Global, so that the verifier follows it once.
+/// Whether a mutex that the current thread tried to lock by `via` names another owner, or none: not 0 if so. It is 0, too, if the mutex
+/// cannot be read, or if the number by which it would name the thread is not known. Global, so that the verifier follows it once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn is_others(lock: u64, via: u32, musl: u32) -> u32 {

@@ -60,8 +60,8 @@ pub fn tried(ctx: &ProbeContext, t: &mut Thread, cookie: u64, now: u64) {
     }
 }
 
-/// The attempt in progress, on a semaphore or for another thread's initialiser, has ended by now, since the thread does something else. Returns 0. A function of its
-/// own, so that its instructions burden no hot path.
+/// The attempt in progress, on a semaphore or for another thread's initialiser, has ended by now, since the thread does something else.
+/// Returns 0. A function of its own, so that its instructions burden no hot path.
 #[inline(never)]
 pub fn settle(t: &mut Thread) -> u32 {
     let p = &t.pending;

@@ -259,8 +259,8 @@ pub fn hold_apart(t: &mut Thread, held: &Held) -> u32 {
     0
 }
 
-/// The thread holds a lock from now on; `known` is where it holds it already, or `MAX_HELD`: verifiers before 5.16 do not see that an option's
-/// index is there where its tag, once it was kept on the stack, says so. Returns where it is kept.
+/// The thread holds a lock from now on. Returns where it is kept. `known` is where it holds it already, or `MAX_HELD`: once an option is
+/// kept on the stack, verifiers before 5.16 do not see that its tag tells of its index.
 #[inline(always)]
 pub fn hold(t: &mut Thread, held: Held, known: usize) -> Option<usize> {
     t.released_ns = 0;
@@ -306,8 +306,8 @@ pub struct End {
     pub waited_for: bool,
 }
 
-/// Ends the section of held lock `i`, a mutex or read-write lock of glibc, by an unlock. Whether somebody waits for an uneventful one need not be read from the
-/// lock's word, which costs as much as all the rest: if so, the unlock enters the kernel to wake them, and
+/// Ends the section of held lock `i`, a mutex or read-write lock of glibc, by an unlock. Whether somebody waits for an uneventful one
+/// need not be read from the lock's word, which costs as much as all the rest: if so, the unlock enters the kernel to wake them, and
 /// [`wakes_after_release`] sees it.
 #[inline(always)]
 pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64) {

@@ -1,15 +1,12 @@
 //! Sections of which the end will not be seen: another thread gave the lock back, or a thread holds more locks than are followed.
 //! They were acquired, and count as such.
 
-use crate::atomic::add;
 use crate::counts;
 use crate::maps::count;
-use crate::section::{add_time, sums};
-use crate::thread::{Held, Thread, stored, task};
+use crate::thread::{Thread, stored, task};
+use crate::unseen;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::kind::flag;
-use lockbpf_common::sums::SumKey;
 
 /// Makes room among the locks held at `now`: the one acquired first goes. Its unlock is expected. Returns 0. A function of its own, so
 /// that its instructions burden no hot path.
@@ -48,23 +45,11 @@ extern "C" fn oldest() -> u32 {
 /// of its own, for the same reason.
 #[inline(never)]
 pub fn end(t: &mut Thread, i: u32, now: u64) -> u32 {
-    let Held { lock, site, via, kind, acquire_ns, wait_ns, flags, .. } = t.held[i as usize & (MAX_HELD - 1)];
-    let contended = flags & u32::from(flag::CONTENDED) != 0;
-    let wait_ns = if contended { wait_ns } else { 0 };
-    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, kind, acquire_ns) {
-        // Another thread may hold the lock by now.
-        add(&mut s.acquisitions, 1);
-        add(&mut s.unseen, 1);
-        if contended {
-            add(&mut s.contended, 1);
-            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
-        }
-    }
+    let held = t.held[i as usize & (MAX_HELD - 1)];
+    unseen::sum(t, &held);
     if let Some(s) = t.sums() {
-        s.acquisitions += 1;
-        s.wait_ns += wait_ns;
         // Meanwhile the thread counts as one that holds a lock.
-        s.held_sum_ns += now.saturating_sub(acquire_ns);
+        s.held_sum_ns += now.saturating_sub(held.acquire_ns);
     }
     0
 }

@@ -5,7 +5,7 @@ use crate::atomic::add;
 use crate::focus;
 use crate::maps::CONFIG;
 use crate::section::{Ended, add_time, record, sums, tally};
-use crate::thread::Thread;
+use crate::thread::{Held, Thread};
 use lockbpf_common::config::mode;
 use lockbpf_common::kind::{Outcome, Via, flag};
 use lockbpf_common::sums::SumKey;
@@ -19,10 +19,25 @@ pub fn acquired(t: &mut Thread, now: u64) -> u32 {
     let contended = t.pending.flags & u32::from(flag::CONTENDED) != 0;
     let wait_ns = if contended { now.saturating_sub(t.pending.attempt_ns) } else { 0 };
     tell(t, Outcome::Unseen, 0, false);
-    t.permit = t.attempted(now, wait_ns);
+    let held = t.attempted(now, wait_ns);
+    t.permit = held;
     t.pending.via = 0;
-    let key = SumKey { lock: t.permit.lock, site: t.permit.site, process: t.process, via };
-    if let Some(s) = sums(&key, t.permit.kind, now) {
+    sum(t, &held);
+    if !is_semaphore(via) {
+        // Who waited for another thread's initialiser holds nothing.
+        let outcome = if via == Via::Once as u32 { Outcome::Released } else { Outcome::Unseen };
+        tell(t, outcome, 0, false);
+    }
+    0
+}
+
+/// Sums an acquisition of which the end is not seen.
+#[inline(always)]
+pub fn sum(t: &mut Thread, held: &Held) {
+    let &Held { lock, site, via, kind, acquire_ns, flags, .. } = held;
+    let contended = flags & u32::from(flag::CONTENDED) != 0;
+    let wait_ns = if contended { held.wait_ns } else { 0 };
+    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, kind, acquire_ns) {
         add(&mut s.acquisitions, 1);
         if via == Via::Once as u32 {
             tally(&mut s.hold_hist, 0);
@@ -38,12 +53,6 @@ pub fn acquired(t: &mut Thread, now: u64) -> u32 {
         s.acquisitions += 1;
         s.wait_ns += wait_ns;
     }
-    if !is_semaphore(via) {
-        // Who waited for another thread's initialiser holds nothing.
-        let outcome = if via == Via::Once as u32 { Outcome::Released } else { Outcome::Unseen };
-        tell(t, outcome, 0, false);
-    }
-    0
 }
 
 /// Records how the acquisition kept in `permit` ended, if there is one, and it waited, made others wait, or all are wanted; and

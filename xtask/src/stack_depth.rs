@@ -10,7 +10,7 @@ use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, Relocatio
 const LIMIT: u32 = 512;
 /// What kernels before 6.8 round each frame up to, bytes.
 const ROUNDING: u32 = 32;
-/// Deepest chain of calls (`MAX_CALL_FRAMES`).
+/// Most frames at a time, the program's own among them (`MAX_CALL_FRAMES`).
 const MAX_FRAMES: usize = 8;
 /// Bytes of an instruction.
 const INSTRUCTION: u64 = 8;
@@ -117,8 +117,8 @@ impl Frame {
 
 /// The chain of calls with the largest frames, each with its rounded size.
 fn deepest(functions: &BTreeMap<Place, Function>, place: Place, depth: usize) -> Result<Vec<(&str, u32)>> {
-    if depth > MAX_FRAMES {
-        bail!("calls are nested more than {MAX_FRAMES} deep");
+    if depth == MAX_FRAMES {
+        bail!("it needs more than {MAX_FRAMES} frames: the last call is one too many");
     }
     let function = functions.get(&place).context("a call leads to no function")?;
     let mut worst = Vec::new();
@@ -169,6 +169,14 @@ mod tests {
             ((0, 3), function("tiny", 0, &[])),
         ]);
         assert_eq!(deepest(&functions, (0, 0), 0).unwrap(), [("program", 128), ("large", 224)]);
+        let chain = |frames: u64| {
+            (0..frames).map(move |at| {
+                let next = at + 1;
+                ((0, at), function("link", 8, if next < frames { std::slice::from_ref(&next) } else { &[] }))
+            })
+        };
+        assert_eq!(deepest(&chain(8).collect(), (0, 0), 0).unwrap().len(), 8);
+        assert!(deepest(&chain(9).collect(), (0, 0), 0).is_err());
         let endless = BTreeMap::from([((0, 0), function("program", 8, &[0]))]);
         assert!(deepest(&endless, (0, 0), 0).is_err());
     }
