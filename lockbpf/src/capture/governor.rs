@@ -1,13 +1,15 @@
 //! Keeps the budget while an observation runs: a thread of its own, so that no window stays open because somebody else is
 //! busy, opens and closes the gates as the [policy](crate::governor) of each process says.
 
+mod charge;
+
+use self::charge::Charge;
 use super::attach::ProbeSite;
 use super::be_quick;
 use super::gates::{Gap, Gates};
 use super::lease::Lease;
 use super::target::FileKey;
 use crate::costs::Costs;
-use crate::governor::thinning::Thinning;
 use crate::governor::{Action, Budget, LOOK, Policy, Reading};
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
@@ -192,72 +194,6 @@ impl Governor {
 impl Drop for Governor {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-/// One process's.
-struct Charge {
-    pid: u32,
-    policy: Policy,
-    thinning: Thinning,
-    /// When to look next.
-    due: Time,
-    /// Where the stretch began.
-    from: Reading,
-    /// The last reading.
-    seen: Reading,
-    /// When the process was last seen to have used CPU time.
-    busy: Time,
-    /// Where the gate was opened and closed again in this stretch, if it was.
-    opened: Option<Reading>,
-    closed: Option<Reading>,
-    /// Whether its last stretch has not been read yet.
-    held: bool,
-    /// Whether it works and has to share a place with others: each of its turns is a window.
-    shares: bool,
-}
-
-impl Charge {
-    /// One whose gate is closed.
-    fn new(pid: u32, policy: Policy, reading: Reading, budget: Budget) -> Self {
-        let thinning = Thinning::new(budget);
-        let busy = reading.time;
-        Self {
-            pid,
-            policy,
-            thinning,
-            due: busy,
-            from: reading,
-            seen: reading,
-            busy,
-            opened: None,
-            closed: None,
-            held: false,
-            shares: false,
-        }
-    }
-
-    /// Whether the gate has been open since the stretch began.
-    fn is_whole(&self) -> bool {
-        self.opened == Some(self.from)
-    }
-
-    /// Until when it was seen since its gate was opened, if that is closed at this reading: not beyond a lapse of the lease. What it
-    /// had used by then lies between two readings.
-    fn seen_until(&self, lease: &Lease, closed: Reading) -> Reading {
-        let Some(opened) = self.opened else { return closed };
-        match lease.first_after(opened.time) {
-            Some(lapsed) if lapsed < closed.time => {
-                let before = if self.seen.time > opened.time && self.seen.time <= lapsed { self.seen } else { opened };
-                before.towards(closed, lapsed)
-            }
-            _ => closed,
-        }
-    }
-
-    /// What can still be said of a process that may be gone.
-    fn last(&self) -> Reading {
-        Reading { time: now(), ..self.seen }
     }
 }
 

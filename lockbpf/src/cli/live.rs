@@ -1,54 +1,39 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
-use super::args::{DEFAULT_STACK_WAIT, Plan, Target};
+use super::args::{Plan, Target};
 use super::budget::Watch;
 use super::census::Census;
-use super::counters;
 use super::deadlocks::Deadlocks;
 use super::ends::Ends;
 use super::focus::Focus;
 use super::functions::Placing;
 use super::interpreters::Interpreters;
-use super::placement;
+use super::prepare::{calibration, guardian, known, options, prepare};
 use super::progress::Progress;
 use super::stacks::Stacks;
-use super::suspend;
-use super::threads;
+use super::{placement, suspend};
 use crate::capture::aside::drop_aside;
 use crate::capture::attach::ProbeSite;
-use crate::capture::btf::Btf;
-use crate::capture::calibrate::{self, Calibration, Setup, calibrate};
-use crate::capture::cgroup::Cgroup;
 use crate::capture::cpu_use::CpuUse;
-use crate::capture::guardian::{self, Guardian};
 use crate::capture::inflight::Snapshot;
-use crate::capture::launch::{How, Launched};
+use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
 use crate::capture::mapped::Mapped;
 use crate::capture::newcomers::{Found, Newcomers, Whom};
 use crate::capture::session::{Options, Session, now};
 use crate::capture::suspend::Suspendable;
-use crate::capture::target::{self, FileKey, Library, Targets};
-use crate::capture::{feature, kernel, privilege, seccomp, user};
+use crate::capture::target::{FileKey, Library};
 use crate::costs::Costs;
 use crate::deadlock::Deadlock;
 use crate::estimate::Estimates;
-use crate::event::{Event, ProcessSeen};
-use crate::id::Process;
-use crate::kallsyms::Kallsyms;
-use crate::measures::event;
+use crate::event::Event;
 use crate::observation::Harvest;
 use crate::perturbation::{Children, Perturbation, Taken};
 use crate::units::Time;
 use anyhow::Result;
-use lockbpf_common::config::MAX_PROCESSES;
-use lockbpf_common::kernel::Kernel;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -117,20 +102,6 @@ pub(super) struct Captured {
 /// When it cannot begin or go on, or the sink fails.
 pub(super) fn observe(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Captured> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(plan, name, sink))
-}
-
-/// What is observed, made ready.
-struct Prepared {
-    targets: Targets,
-    launched: Option<Launched>,
-    /// Empty for the whole system.
-    pids: Vec<u32>,
-    description: String,
-    cgroup: Option<Cgroup>,
-    tracefs: bool,
-    kernel: Option<Kernel>,
-    events: Vec<event::Event>,
-    notes: Vec<String>,
 }
 
 async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Captured> {
@@ -368,209 +339,6 @@ fn perturbation(taken: Taken, costs: Option<Costs>, estimates: Option<&Estimates
     }
 }
 
-/// What observing costs on this machine, measured now; `None` if it cannot be.
-fn calibration(options: &Options, notes: &mut Vec<String>) -> Option<Calibration> {
-    let setup = Setup {
-        types: options.types,
-        task_offsets: options.task_offsets,
-        tracefs: options.tracefs,
-        plain_uprobes: options.plain_uprobes,
-        events: &options.events,
-    };
-    match calibrate(Path::new(calibrate::SELF), &setup) {
-        Ok(calibration) => {
-            log::info!("{:?}", calibration.costs);
-            Some(calibration)
-        }
-        Err(error) => {
-            notes.push(format!("{error:#}; the budget is kept with cautious figures of another machine."));
-            None
-        }
-    }
-}
-
-/// Who ends this process if it is stopped while its probes are in place. Without one the target pays for them as long as that lasts.
-fn guardian(notes: &mut Vec<String>) -> Option<Arc<Guardian>> {
-    match Guardian::start(guardian::PROBES) {
-        Ok(guardian) => Some(Arc::new(guardian)),
-        Err(error) => {
-            notes.push(format!(
-                "nobody would have ended lockbpf if it had been stopped while its probes were in place: {error}."
-            ));
-            None
-        }
-    }
-}
-
-/// Checks rights and features, finds the targets, starts the command.
-fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result<Prepared> {
-    privilege::require()?;
-    feature::require(!plan.capture.futex_only)?;
-    raise_file_limit();
-    if !plan.capture.futex_only {
-        seccomp::try_aside();
-    }
-    let mut notes = Vec::new();
-    let tracefs = match feature::ensure_tracefs() {
-        Ok(tracefs) => {
-            if tracefs.mounted_now {
-                eprintln!("lockbpf: mounted tracefs at {}, which stays", tracefs.dir.display());
-            }
-            true
-        }
-        Err(error) => {
-            notes.push(format!("{error}; futex calls are watched among all system calls, at a cost to each of them."));
-            false
-        }
-    };
-    let kernel = if plan.capture.kernel_locks { Some(kernel_locks(&mut notes)?) } else { None };
-    let asked = plan.capture.counters.clone();
-    let asked = asked.or_else(|| plan.capture.functions.as_ref().map(|_| counters::of_functions()));
-    let events = asked.as_ref().map(|asked| counters::choose(asked, &mut notes)).transpose()?.unwrap_or_default();
-    let cgroup = plan.target.cgroup()?;
-    let survey = newcomers.survey();
-    let (targets, launched) = match &plan.target {
-        Target::Pids(pids) => (survey.of_pids(pids)?, None),
-        Target::SystemWide => (survey.of_all(&target::all()?, std::process::id()), None),
-        Target::Cgroup(_) | Target::Container(_) => {
-            let members = cgroup.as_ref().map(Cgroup::pids).unwrap_or_default();
-            (survey.of_all(&members, std::process::id()), None)
-        }
-        Target::Command(command) => {
-            let targets = target::of_command(command.first().map(AsRef::as_ref).unwrap_or_default())?;
-            (targets, Some(command))
-        }
-    };
-    let named: Vec<u32> = match plan.target {
-        Target::Pids(_) => targets.processes.iter().filter_map(|process| process.pid).collect(),
-        _ => Vec::new(),
-    };
-    threads::check(&plan.capture.tid, &named)?;
-    if !plan.capture.futex_only {
-        match plan.target {
-            Target::SystemWide if plan.capture.budget().is_some() => targets.check_any()?,
-            // The same probes for all: nobody can be left out.
-            Target::SystemWide => {
-                targets.check_any()?;
-                targets.check_untranslated()?;
-            }
-            // Who can be probed may come later.
-            Target::Cgroup(_) | Target::Container(_) => {}
-            Target::Pids(_) | Target::Command(_) => targets.check_full_tier()?,
-        }
-        notes.extend(placement::remarks(&targets));
-    }
-    if !plan.capture.futex_only && seccomp::kills() {
-        notes.push(seccomp::REMAINS.to_owned());
-    }
-    notes.extend(targets.notes.iter().map(|note| format!("{note}.")));
-    // Last: it waits at its exec until the probes are there.
-    let launched = launched.map(|command| launch(command, &plan.capture.launch)).transpose()?;
-    let pids = match (&plan.target, &launched) {
-        (Target::SystemWide | Target::Cgroup(_) | Target::Container(_), _) => Vec::new(),
-        (_, Some(child)) => vec![child.id()],
-        (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
-    };
-    let description = name.map_or_else(|| describe(plan, &targets, &pids, cgroup.as_ref()), str::to_owned);
-    Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, kernel, events, notes })
-}
-
-/// Starts a command, stopped. Who got root's rights from somebody else is told as whom it runs.
-fn launch(command: &[OsString], how: &How) -> Result<Launched> {
-    let launched = Launched::stopped(command, how)?;
-    let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let caller = ["SUDO_USER", "DOAS_USER"].iter().find_map(|variable| std::env::var(variable).ok());
-    let own = user::own_name();
-    match (&how.user, caller.filter(|caller| *caller != own)) {
-        (Some(user), _) => eprintln!("lockbpf: {name} runs as {}", user.name()),
-        (None, Some(caller)) => {
-            eprintln!("lockbpf: {name} runs as {own}; with --user {caller} it would run as {caller}")
-        }
-        (None, None) => {}
-    }
-    Ok(launched)
-}
-
-/// What the programs on kernel locks have to know of this kernel.
-fn kernel_locks(notes: &mut Vec<String>) -> Result<Kernel> {
-    let types = Btf::kernel()?;
-    kernel::require(types)?;
-    let symbols = Kallsyms::kernel();
-    if let Err(error) = &symbols {
-        notes.push(format!("{error}; it is not known where kernel locks were asked for."));
-    }
-    notes.push(
-        "Of kernel locks only the waiting is seen: neither how often they were free, nor for how long they were held. Who \
-         held them is inferred, from what the lock named as its owner and from who got it last."
-            .to_owned(),
-    );
-    Ok(kernel::describe(types, symbols.as_ref().ok()))
-}
-
-fn describe(plan: &Plan, targets: &Targets, pids: &[u32], cgroup: Option<&Cgroup>) -> String {
-    match &plan.target {
-        Target::SystemWide => "the whole system".to_owned(),
-        Target::Cgroup(_) | Target::Container(_) => {
-            let (n, es) = (targets.processes.len(), if targets.processes.len() == 1 { "" } else { "es" });
-            format!("cgroup {} ({n} process{es} now)", cgroup.map_or("", Cgroup::name))
-        }
-        Target::Command(command) => {
-            let name = command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
-            format!("{name} (pid {})", pids.first().copied().unwrap_or_default())
-        }
-        Target::Pids(_) => {
-            let named = |p: &target::Process| format!("pid {} ({})", p.pid.unwrap_or_default(), p.name);
-            targets.processes.iter().map(named).collect::<Vec<_>>().join(", ")
-        }
-    }
-}
-
-/// The processes that are there at the start, numbered: what their names need is taken before the first event, since they
-/// may be gone after the last.
-fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
-    let name =
-        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
-    let number = |(i, pid): (usize, u32)| ProcessSeen {
-        time: now(),
-        process: Process(i as u32 + 1),
-        pid,
-        start: Time(0),
-        comm: name(pid),
-    };
-    let all = targets.processes.iter().filter_map(|p| p.pid).take(MAX_PROCESSES as usize / 2);
-    if pids.is_empty() {
-        all.enumerate().map(number).collect()
-    } else {
-        pids.iter().copied().enumerate().map(number).collect()
-    }
-}
-
-fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
-    let types = Btf::kernel()?;
-    let capture = &plan.capture;
-    let scope = plan.target.scope(&ready.pids, ready.cgroup.as_ref());
-    let common = Options::new(scope, types, types.task_offsets()?, ready.tracefs);
-    Ok(Options {
-        known,
-        comm: capture.comm.clone(),
-        tids: capture.tid.clone(),
-        all_events: capture.all_events,
-        transitions: capture.transitions,
-        min_wait: capture.min_wait.unwrap_or_default(),
-        stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
-        unwind: capture.unwind.into(),
-        kernel_log: capture.verbose > 0,
-        futex_only: capture.futex_only,
-        kernel_locks: ready.kernel,
-        events: ready.events.clone(),
-        library: capture.functions.is_some(),
-        plain_uprobes: capture.plain_uprobes,
-        follow_forks: plan.follow_forks,
-        governed: capture.budget().is_some(),
-        ..common
-    })
-}
-
 /// Places probes in C libraries that the targets have loaded meanwhile: a dlopen, or a command's exec of another program.
 /// Returns them.
 fn attach_later(
@@ -618,12 +386,4 @@ fn take_in(
         }
     }
     Ok(new)
-}
-
-/// Symbols keep the files of observed processes open: use as many descriptors as the hard limit allows.
-fn raise_file_limit() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A refusal only means fewer names.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
 }

@@ -27,6 +27,7 @@ mod observe;
 mod output;
 mod placement;
 mod predict;
+mod prepare;
 mod probing;
 mod progress;
 mod record;
