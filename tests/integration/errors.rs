@@ -149,11 +149,11 @@ fn what_is_no_recording_makes_no_report() {
 fn what_cannot_be_written_is_named() {
     let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
-    let mut workload = Workload::start_lingering("heap 3000 1");
+    let mut workload = Workload::start_lingering("heap 10 300");
     let pid = workload.pid().to_string();
     let recording = dir.path().join("t.bin");
     let recording = recording.to_str().expect("a path in UTF-8");
-    let observer = Observer::start(&["export", "--pid", &pid, "--to", recording]);
+    let observer = Observer::start(&["export", "--all-events", "--pid", &pid, "--to", recording]);
     workload.go();
     workload.truth();
     observer.interrupt();

@@ -20,6 +20,12 @@ pub fn drop_aside(probes: impl Send + 'static) {
     under_way.push(thread);
 }
 
+/// Whether something that was dropped is not gone yet.
+pub fn removes() -> bool {
+    let under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    !under_way.iter().all(JoinHandle::is_finished)
+}
+
 /// Waits until all that was dropped is gone; calls `tell` once if that takes a second. To be called before the program ends.
 pub fn wait(tell: impl FnOnce()) {
     let threads = std::mem::take(&mut *UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner));

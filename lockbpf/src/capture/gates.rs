@@ -1,7 +1,7 @@
 //! The full tier, process by process: probes are placed and the gate opened, or the gate closed and the probes removed.
 
 use super::CaptureError;
-use super::aside::drop_aside;
+use super::aside::{drop_aside, removes};
 use super::attach::ProbeSite;
 use super::leader;
 use super::placer::{Links, Mechanism, Placer, Whom, hold};
@@ -295,6 +295,15 @@ impl Gates {
         self.slots.get(slot as usize).is_some_and(|slot| !slot.links.is_empty())
     }
 
+    /// Whether a slot's probes would have to wait: while the kernel removes perf events, for seconds, it places none.
+    #[must_use]
+    pub fn must_wait(&self, slot: u32) -> bool {
+        let by_events = |slot: &Slot| {
+            self.placer.mechanism() == Mechanism::PerfEvents || leader::stand_in(slot.pid).is_some()
+        };
+        removes() && self.slots.get(slot as usize).is_some_and(by_events)
+    }
+
     /// Slots whose probes are in place.
     #[must_use]
     pub fn occupied(&self) -> usize {
@@ -389,10 +398,10 @@ impl Gates {
         if let Some(since) = state.muted.take() {
             self.gaps.push(Gap { pid: state.pid, from: since, to: now() });
         }
-        drop_aside((std::mem::take(&mut state.holders), std::mem::take(&mut state.spent)));
         let wanted = self.sites.iter().filter(|site| state.wants(site)).count();
         self.placed = self.placed.saturating_sub(wanted);
-        drop_aside(links);
+        // Links last: until the breakpoints are gone, their programs count what hits cost.
+        drop_aside((std::mem::take(&mut state.holders), std::mem::take(&mut state.spent), links));
     }
 
     /// Places probes in further libraries: at once where the gate is open, at the next opening elsewhere.

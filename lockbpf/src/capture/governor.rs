@@ -350,7 +350,7 @@ impl Work {
                     charge.seen = reading;
                     return Some(());
                 }
-                Action::Open if !self.make_room(slot, reading) => {
+                Action::Open if self.gates.must_wait(slot) || !self.make_room(slot, reading) => {
                     let charge = self.charges.get_mut(&slot)?;
                     charge.due = reading.time + Nanos((GLANCE + spread).as_nanos() as u64);
                     charge.seen = reading;

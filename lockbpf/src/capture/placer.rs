@@ -13,7 +13,7 @@ use super::seccomp;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::UProbe;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Threads that remove probes side by side: all that the kernel does before and after each perf event's grace period.
@@ -117,7 +117,7 @@ impl Placer {
             }
             Self::PerfEvents { kind, programs } => {
                 let pid = stand_in.unwrap_or(pid);
-                for site in sites {
+                for site in hot_last(sites) {
                     let path = site.path();
                     for &name in site.function.by.programs() {
                         let Some(program) = programs.get(name) else { continue };
@@ -154,13 +154,20 @@ pub(super) fn hold(sites: &[&ProbeSite], tid: u32) -> Links {
     let Ok(kind) = PerfUprobes::find().inspect_err(|error| log::warn!("no perf events: {error}")) else {
         return Links::default();
     };
-    let mut places: Vec<_> = sites.iter().map(|site| (site.file, site.file_offset, site.path())).collect();
-    places.sort();
-    places.dedup_by_key(|(file, offset, _)| (*file, *offset));
-    let open = |(_, offset, path): &(_, u64, std::path::PathBuf)| {
-        kind.open(&perf_uprobe::Place { path, offset: *offset, pid: tid, returns: false }).ok()
+    let mut known = BTreeSet::new();
+    let places = hot_last(sites).into_iter().filter(|site| known.insert((site.file, site.file_offset)));
+    let open = |site: &ProbeSite| {
+        let place = perf_uprobe::Place { path: &site.path(), offset: site.file_offset, pid: tid, returns: false };
+        kind.open(&place).ok()
     };
-    Links(places.iter().filter_map(open).collect())
+    Links(places.filter_map(open).collect())
+}
+
+/// Sites in the order in which perf events go there: what was placed last is removed first, and the kernel takes its time for each.
+fn hot_last<'a>(sites: &[&'a ProbeSite]) -> Vec<&'a ProbeSite> {
+    let mut sites = sites.to_vec();
+    sites.sort_by_key(|site| site.function.by == By::Entry);
+    sites
 }
 
 /// In which process probes go.
