@@ -298,9 +298,8 @@ impl Gates {
     /// Whether a slot's probes would have to wait: while the kernel removes perf events, for seconds, it places none.
     #[must_use]
     pub fn must_wait(&self, slot: u32) -> bool {
-        let by_events = |slot: &Slot| {
-            self.placer.mechanism() == Mechanism::PerfEvents || leader::stand_in(slot.pid).is_some()
-        };
+        let by_events =
+            |slot: &Slot| self.placer.mechanism() == Mechanism::PerfEvents || leader::stand_in(slot.pid).is_some();
         removes() && self.slots.get(slot as usize).is_some_and(by_events)
     }
 
