@@ -190,37 +190,49 @@ fn cpu() -> u32 {
     unsafe { bpf_get_smp_processor_id() as u32 }
 }
 
-/// How often a reading is tried: at each try but the first, the thread has the CPU anew.
-const TRIES: u32 = 3;
-
-/// Brings `now` up to date. Returns 0. A function of its own, so that its stack and instructions burden no other.
+/// Brings `now` up to date. Returns 0. Three tries, of which each but the first has the CPU anew. No loop: 5.15's verifier refuses it for
+/// how the compiler lays it out. A function of its own, so that its stack and instructions burden no other.
 #[inline(never)]
 pub fn read(c: &mut Counting) -> u32 {
-    for _ in 0..TRIES {
-        let switches = look(&c.switches);
-        let cpu = cpu();
-        let stays = look(&c.state) == ON && look(&c.cpu) == cpu;
-        let complete = (stays || go_on()) && read_cpu(&mut c.raw);
-        if look(&c.switches) != switches {
-            continue;
-        }
-        if !complete {
-            break;
-        }
-        if !stays {
-            // It goes on from where it was seen last.
-            subtract(&mut c.base, &c.raw, &c.now.counts);
-            (c.state, c.cpu) = (ON, cpu);
-            c.era += 1;
-        }
-        subtract(&mut c.now.counts, &c.raw, &c.base);
-        c.now.counts.preempted_ns = c.preempted_ns;
-        c.now.era = c.era;
-        return 0;
+    if try_read(c) == INTERRUPTED && try_read(c) == INTERRUPTED && try_read(c) == INTERRUPTED {
+        lose(c);
     }
+    0
+}
+
+/// What became of a try: it was interrupted by a switch, or not.
+const INTERRUPTED: u32 = 1;
+const OVER: u32 = 0;
+
+#[inline(never)]
+fn try_read(c: &mut Counting) -> u32 {
+    let switches = look(&c.switches);
+    let cpu = cpu();
+    let stays = look(&c.state) == ON && look(&c.cpu) == cpu;
+    let complete = (stays || go_on()) && read_cpu(&mut c.raw);
+    if look(&c.switches) != switches {
+        return INTERRUPTED;
+    }
+    if !complete {
+        lose(c);
+        return OVER;
+    }
+    if !stays {
+        // It goes on from where it was seen last.
+        subtract(&mut c.base, &c.raw, &c.now.counts);
+        (c.state, c.cpu) = (ON, cpu);
+        c.era += 1;
+    }
+    subtract(&mut c.now.counts, &c.raw, &c.base);
+    c.now.counts.preempted_ns = c.preempted_ns;
+    c.now.era = c.era;
+    OVER
+}
+
+#[inline(always)]
+fn lose(c: &mut Counting) {
     c.state = LOST;
     c.now.era = 0;
-    0
 }
 
 /// A field as it is now: the program on the scheduler's switches may have changed it since it was read last.
