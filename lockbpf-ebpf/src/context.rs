@@ -2,7 +2,7 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
-use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
+use aya_ebpf::helpers::generated::{bpf_get_attach_cookie, bpf_get_func_ip};
 
 /// The attachment's cookie.
 #[inline(always)]
@@ -20,6 +20,15 @@ pub fn instruction_pointer<C: EbpfContext>(ctx: &C) -> u64 {
     #[cfg(bpf_target_arch = "aarch64")]
     let at = regs.pc;
     at
+}
+
+/// Whether this is the return half of a session (6.13): the function that is probed is elsewhere. Where the lease was over in between, or
+/// the gate closed, nothing else tells.
+#[inline(always)]
+pub fn is_return_half<C: EbpfContext>(ctx: &C) -> bool {
+    // SAFETY: the program's own context.
+    let probed = unsafe { bpf_get_func_ip(ctx.as_ptr()) };
+    instruction_pointer(ctx) != probed
 }
 
 /// The top of its stack.

@@ -7,7 +7,7 @@
 //! return probes.
 
 use crate::calls::{return_address, return_address_above};
-use crate::context::{cookie_of, flags, instruction_pointer, stack_pointer};
+use crate::context::{cookie_of, flags, instruction_pointer, is_return_half, stack_pointer};
 use crate::counts;
 use crate::gate::pass;
 use crate::maps::{CALL_SUMS, CALLS, count};
@@ -81,6 +81,9 @@ pub extern "C" fn library_session(ctx: *mut c_void) -> u32 {
     if returns(instruction_pointer(&ctx), sp) {
         leave(t, sp - RETURNED);
         return 0;
+    }
+    if is_return_half(&ctx) {
+        return DECLINE;
     }
     u32::from(enter(t, gate::function(cookie) as u32, sp, return_address(&ctx), 1) == 0)
 }

@@ -6,7 +6,7 @@ use crate::calls::{
     attempt_lock, attempt_returned, attempt_unwatched, attempt_watched, is_inside, release, release_other, wrapped,
 };
 use crate::cond;
-use crate::context::{cookie_of, instruction_pointer};
+use crate::context::{cookie_of, instruction_pointer, is_return_half};
 use crate::gate::pass;
 use crate::gil;
 use crate::off_cpu::record_absence;
@@ -96,7 +96,7 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now);
         return 0;
     }
-    if is_inside(t, &ctx) {
+    if is_inside(t, &ctx) || is_return_half(&ctx) {
         return DECLINE;
     }
     settle(t);

@@ -96,6 +96,27 @@ fn what_it_did_not_see_while_stopped_for_a_moment_is_told() {
     assert!(both.abs_diff(2 * made) < 100, "{made} made, {told} told, {expired} operations not seen");
 }
 
+/// A call that is watched to its return, which comes after lockbpf goes on: it is not taken for a call that begins.
+#[test]
+fn a_call_that_returns_only_afterwards_is_left_out() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("exit_holding");
+    let observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    // It waits for a second.
+    std::thread::sleep(Duration::from_millis(300));
+    observer.running.signal(Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(200));
+    observer.running.signal(Signal::SIGCONT);
+    let truth = workload.finish();
+    let report = observer.report();
+    assert_eq!(truth.lock("orphan_lock").timeouts, 1);
+    assert_eq!(report.named("orphan_lock").timeouts, 0, "nobody knows what it did meanwhile");
+    assert_eq!(report.named("last_lock").acquisitions, 1);
+    assert!(report.quality.impossible.is_empty(), "{:?}", report.quality);
+    assert!(report.quality.notes.iter().any(|note| note.contains("was stopped or did not get to run")));
+}
+
 #[test]
 fn estimates_leave_out_what_was_not_seen() {
     let Some(_turn) = may_observe() else { return };
