@@ -47,6 +47,8 @@ counters! {
     SectionRecords => "section_records", Volume;
     /// Futex-wait records written to a ring buffer.
     FutexRecords => "futex_records", Volume;
+    /// Records of futex calls that woke somebody, written to a ring buffer.
+    WakeRecords => "wake_records", Volume;
     /// Process and thread-exit records written to a ring buffer.
     LifeRecords => "life_records", Volume;
     /// Records of absences from the CPU while holding a lock, written to a ring buffer.

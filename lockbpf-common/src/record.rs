@@ -25,6 +25,8 @@ pub enum Tag {
     OffCpu = 5,
     /// [`crate::barrier::BarrierRecord`].
     Barrier = 6,
+    /// [`WakeRecord`].
+    Wake = 7,
     /// [`crate::kernel::KernelRecord`].
     Kernel = 12,
 }
@@ -40,6 +42,7 @@ impl Tag {
             4 => Self::ThreadExit,
             5 => Self::OffCpu,
             6 => Self::Barrier,
+            7 => Self::Wake,
             12 => Self::Kernel,
             _ => return None,
         })
@@ -247,6 +250,64 @@ impl FutexRecord {
     }
 }
 
+/// The fields of one futex call that woke somebody, unpacked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeFields {
+    /// When the system call was entered, ns on `CLOCK_MONOTONIC`: a lock has just been given back.
+    pub time_ns: u64,
+    /// How long before that somebody was woken at this word last, ns; [`u64::MAX`] if that is not known.
+    pub since_ns: u64,
+    /// Address of the futex word.
+    pub word: u64,
+    /// Process number.
+    pub process: u32,
+    /// The thread that called.
+    pub tid: u32,
+    /// How many it woke (or moved to another word).
+    pub woken: u32,
+    /// Stack number, or a negative errno.
+    pub stack: i32,
+}
+
+/// One futex call that woke somebody: its packed fields, and the top of the user stack.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct WakeRecord {
+    /// The fields, packed.
+    pub fields: [u64; 5],
+    /// The top of the user stack; zeros where it could not be read.
+    pub top: [u64; TOP_WORDS],
+}
+
+impl WakeRecord {
+    /// Packs the fields.
+    #[must_use]
+    #[inline(always)]
+    pub const fn pack(f: &WakeFields) -> [u64; 5] {
+        [
+            f.time_ns,
+            (Tag::Wake as u64) << 60 | f.word & LOW48,
+            f.since_ns,
+            (f.process as u64) << 32 | f.tid as u64,
+            (f.woken as u64) << 32 | f.stack as u32 as u64,
+        ]
+    }
+
+    /// Unpacks the fields.
+    #[must_use]
+    pub const fn unpack(w: &[u64; 5]) -> WakeFields {
+        WakeFields {
+            time_ns: w[0],
+            since_ns: w[2],
+            word: w[1] & LOW48,
+            process: (w[3] >> 32) as u32,
+            tid: w[3] as u32,
+            woken: (w[4] >> 32) as u32,
+            stack: w[4] as u32 as i32,
+        }
+    }
+}
+
 /// A process (or a new image in one, after exec) was seen for the first time and got a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -284,6 +345,7 @@ impl ThreadExitRecord {
 
 const _: () = assert!(size_of::<SectionRecord>() == 56);
 const _: () = assert!(size_of::<FutexRecord>() == 48 + 8 * TOP_WORDS);
+const _: () = assert!(size_of::<WakeRecord>() == 40 + 8 * TOP_WORDS);
 const _: () = assert!(size_of::<ProcessRecord>() == 48);
 const _: () = assert!(size_of::<ThreadExitRecord>() == 16 + size_of::<crate::sums::ThreadSums>());
 
@@ -332,6 +394,22 @@ mod tests {
         let packed = FutexRecord::pack(&fields);
         assert_eq!(Tag::of(packed[1]), Some(Tag::Futex));
         assert_eq!(FutexRecord::unpack(&packed), fields);
+    }
+
+    #[test]
+    fn a_wake_survives_packing() {
+        let fields = WakeFields {
+            time_ns: u64::MAX - 1,
+            since_ns: u64::MAX,
+            word: 0x7fff_0000_0004,
+            process: u32::MAX,
+            tid: 9,
+            woken: 3,
+            stack: -14,
+        };
+        let packed = WakeRecord::pack(&fields);
+        assert_eq!(Tag::of(packed[1]), Some(Tag::Wake));
+        assert_eq!(WakeRecord::unpack(&packed), fields);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, u
 use crate::section::{add_time, at, contend, contend_held, place, reacquire_held, stack_of_wait, wakes_after_release};
 use crate::signal::handler_left;
 use crate::slots::{NO_SLOT, slot_of};
+use crate::stack::take_stack;
 use crate::thread::{FutexCall, Held, Recent, Thread, current, now, task, tid};
 use crate::transitions;
 use aya_ebpf::EbpfContext;
@@ -20,10 +21,11 @@ use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_probe_read_user};
 use aya_ebpf::macros::{raw_tracepoint, tracepoint};
 use aya_ebpf::programs::{RawTracePointContext, TracePointContext};
+use core::ffi::c_void;
 use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, flag, mutex_kind};
-use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS};
+use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS, WakeFields, WakeRecord};
 use lockbpf_common::sums::{SumKey, Sums};
 use lockbpf_common::thin::Weight;
 use lockbpf_common::waiting::Waiting;
@@ -75,9 +77,10 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     let now = now();
     let Some(t) = current() else { return };
     charge(t.slot, |account| account.futex_calls += 1);
+    let mut told = false;
     if role == WAKE {
         // Also if its gate has been closed since: that section is complete.
-        wakes_after_release(ctx, t, word);
+        told = wakes_after_release(ctx, t, word);
         crate::once::wakes(ctx, t, word, now);
     }
     refresh(t);
@@ -86,11 +89,13 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         return;
     }
     t.resume();
-    t.futex = FutexCall { word, lock: word, enter_ns: now, role, expected, owner: 0, reserved: 0 };
+    t.futex =
+        FutexCall { word, lock: word, enter_ns: now, role, expected, owner: 0, told: u32::from(told), earlier_ns: 0 };
     if role == WAKE {
         t.futex.lock = released(t, word);
         // Before the wake itself, so that the woken thread finds it.
-        wakes(FutexWord { addr: word, process: u64::from(t.process) }, Waker { time_ns: now, tid: u64::from(tid()) });
+        let waker = Waker { time_ns: now, tid: u64::from(tid()) };
+        t.futex.earlier_ns = wakes(FutexWord { addr: word, process: u64::from(t.process) }, waker);
         return;
     }
     crate::once::waits(t, word);
@@ -143,13 +148,20 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     }
 }
 
-/// Remembers who wakes the waiters of a word. In its place, where it has one: to find that takes a third of an insertion.
+/// Remembers who wakes the waiters of a word; returns when that was done last, 0 if that is not known. In its place, where it has one:
+/// to find that takes a third of an insertion.
 #[inline(always)]
-fn wakes(word: FutexWord, waker: Waker) {
+fn wakes(word: FutexWord, waker: Waker) -> u64 {
     match WAKERS.get_ptr_mut(word) {
-        // SAFETY: the kernel returned a valid entry. Of two wakers at the same time either may be told.
-        Some(known) => unsafe { *known = waker },
-        None => drop(WAKERS.insert(word, waker, 0)),
+        Some(known) => {
+            // SAFETY: the kernel returned a valid entry. Of two wakers at the same time either may be told.
+            let earlier = unsafe { core::mem::replace(&mut *known, waker) };
+            earlier.time_ns
+        }
+        None => {
+            let _ = WAKERS.insert(word, waker, 0);
+            0
+        }
     }
 }
 
@@ -224,6 +236,9 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
             }
             if let Some(s) = word_sums(t, call.lock, call.enter_ns) {
                 add(if ret > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
+            }
+            if ret > 0 && call.told == 0 {
+                woken(ctx.as_ptr(), t, ret as u32);
             }
         }
         _ => {}
@@ -326,6 +341,41 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             record(t, call, &Ended { end_ns: now, wait_ns, waker: waker().tid as u32, stack, result, weight });
         }
     }
+}
+
+/// The current thread has woken others, which nothing else tells of: it has just given back a lock, if the word is one's. Recorded after
+/// the wake, which is not to be delayed, and only if somebody may have waited for this long: who is woken has waited for it since the
+/// wake before at most. Returns 0. A function of its own, so that its instructions and stack are not repeated in every program.
+#[inline(never)]
+fn woken(ctx: *mut c_void, t: &Thread, woken: u32) -> u32 {
+    let FutexCall { word, enter_ns, earlier_ns, .. } = t.futex;
+    let since_ns = if earlier_ns == 0 { u64::MAX } else { enter_ns.saturating_sub(earlier_ns) };
+    let config = CONFIG.load();
+    if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0 || !focus::includes_word(t.process, word) {
+        return 0;
+    }
+    let level = THINNING.get(t.slot).copied().unwrap_or(0);
+    let weight = Weight::of(level, since_ns);
+    // SAFETY: no arguments.
+    let random = if level == 0 { 0 } else { unsafe { bpf_get_prandom_u32() } };
+    if !weight.records(random) {
+        count(Counter::Thinned);
+        return 0;
+    }
+    let takes_stack = weight.takes_stack(random) && since_ns >= config.stack_wait_ns;
+    let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
+    let fields = WakeFields { time_ns: enter_ns, since_ns, word, process: t.process, tid: tid(), woken, stack };
+    if let Some(mut entry) = reserve::<WakeRecord>() {
+        let record = entry.as_mut_ptr();
+        // SAFETY: record points to the reserved room; both fields are written in full.
+        unsafe {
+            (*record).fields = WakeRecord::pack(&fields);
+            copy_top_of_stack(&raw mut (*record).top);
+        }
+        submit(entry, Counter::WakeRecords);
+        charge_record::<WakeRecord>(t);
+    }
+    0
 }
 
 /// What a record tells of a wait's end.

@@ -332,23 +332,23 @@ pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64)
     t.released_ns = now;
 }
 
-/// The thread wakes whoever waits on `word`: if it has just released the lock there, that section made others wait.
+/// The thread wakes whoever waits on `word`: if it has just released the lock there, that section made others wait. Whether it has.
 #[inline(always)]
-pub fn wakes_after_release<C: EbpfContext>(ctx: &C, t: &mut Thread, word: u64) {
-    if t.released_ns != 0 {
-        record_released(ctx.as_ptr(), t, word);
-    }
+pub fn wakes_after_release<C: EbpfContext>(ctx: &C, t: &mut Thread, word: u64) -> bool {
+    t.released_ns != 0 && record_released(ctx.as_ptr(), t, word)
 }
 
 #[inline(always)]
-fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) {
+fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> bool {
     let end = End { now: t.released_ns, outcome: Outcome::Released, waited_for: true };
     t.released_ns = 0;
     let i = t.depth & (MAX_HELD as u32 - 1);
     let h = &t.held[i as usize];
-    if has_word(h.lock, h.via, t.is_musl(), word) {
+    let released = has_word(h.lock, h.via, t.is_musl(), word);
+    if released {
         record_section(ctx, t, i, &end);
     }
+    released
 }
 
 /// Probe hits of the thread since it acquired held lock `i`, beyond the one of the release itself.

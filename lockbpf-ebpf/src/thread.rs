@@ -175,8 +175,10 @@ pub struct FutexCall {
     pub expected: u32,
     /// Owner word at the entry, for a wait outside any probed call.
     pub owner: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// Of a wake: not 0 if the record of a section tells of it.
+    pub told: u32,
+    /// Of a wake: when somebody was woken at the word last, ns; 0 if that is not known.
+    pub earlier_ns: u64,
 }
 
 /// A lock held.

@@ -5,6 +5,7 @@ use crate::barriers::Barriers;
 use crate::deadlock::Deadlock;
 use crate::estimate;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
+use crate::graph::findings::Findings;
 use crate::graph::{FutexWaits, WaitGraph};
 use crate::id::{Lock, Process, Tid};
 use crate::inside::Insides;
@@ -18,8 +19,8 @@ use crate::tally::Tally;
 use crate::totals::Totals;
 use crate::units::{Nanos, Time};
 use lockbpf_common::counter::Counter;
-use lockbpf_common::kind::Via;
-use std::collections::HashMap;
+use lockbpf_common::kind::{Via, mutex_kind};
+use std::collections::{HashMap, HashSet};
 
 /// Exited threads listed one by one; what later ones did is added up in one entry.
 const MAX_EXITED: usize = 16_384;
@@ -108,11 +109,11 @@ impl Analyst {
         (*from, *to) = ((*from).min(time), (*to).max(time));
         self.sorter.push(&event);
         self.owners.see(&event);
+        self.graph.event(&event);
         match event {
             Event::Process(seen) => drop(self.processes.insert(seen.process, seen)),
-            Event::FutexWait(wait) => self.graph.futex_wait(&wait),
             Event::ThreadExit(totals) => list_exited(&mut self.exited, totals),
-            Event::Section(_) | Event::OffCpu(_) | Event::Step(_) | Event::Op(_) => {}
+            _ => {}
         }
         for op in self.sorter.pop_ready() {
             step(&mut self.graph, &mut self.sums, &self.owners.check(op));
@@ -162,6 +163,7 @@ impl Analyst {
         for (&word, waits) in &mut findings.words {
             self.owners.waited(word, waits.threads.top().into_iter().map(|(tid, _)| tid));
             waits.owners.retain(|owner| self.owners.believes(word, word.process, owner));
+            waits.shares.disown(|tid| self.owners.believes(word, word.process, tid));
         }
         let Sums { totals, barriers, open, unlisted } = self.sums;
         let mut quality = harvest.quality;
@@ -197,6 +199,7 @@ impl Analyst {
         sums.extend(barriers.sums());
         settle(&mut findings.words, &sums);
         let insides = Insides::of(&sums);
+        adopt(&mut findings, &sums, &insides);
         insides.fold_sums(&mut sums);
         insides.fold_waits(&mut findings.words, &mut open_waits);
         if let Some(estimates) = &harvest.estimates {
@@ -287,6 +290,28 @@ fn settle(words: &mut HashMap<Lock, FutexWaits>, sums: &[SiteSums]) {
     for row in sums.iter().filter(|row| row.via == Via::Futex) {
         if let Some(waits) = words.get_mut(&row.lock) {
             waits.settle(Tally { count: row.acquisitions, time: row.wait.sum });
+        }
+    }
+}
+
+/// Waits that only futex calls show are waits for a lock, if their word is that of one, or looks like it.
+fn adopt(findings: &mut Findings, sums: &[SiteSums], insides: &Insides) {
+    let of_lock =
+        |s: &&SiteSums| !matches!(s.via, Via::Futex | Via::CondWait) && s.mutex_kind & mutex_kind::IS_CONDVAR == 0;
+    let called: HashSet<Lock> = sums.iter().filter(of_lock).map(|s| s.lock).collect();
+    let words: Vec<Lock> = findings.words.keys().copied().collect();
+    for word in words {
+        let lock = insides.lock_of(word).unwrap_or(word);
+        let lock = (called.contains(&lock) || findings.locks.contains_key(&lock)).then_some(lock);
+        let Some(waits) = findings.words.get_mut(&word) else { continue };
+        if lock.is_some() || waits.looks_like_mutex() {
+            let shares = std::mem::take(&mut waits.shares);
+            findings.adopt(word, &shares, lock);
+            if lock.is_none()
+                && let Some(waits) = findings.words.get_mut(&word)
+            {
+                waits.shares = shares;
+            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Ring-buffer records to events. Bytes come from the kernel side, but also from files: every number is checked, and what
 //! makes no sense is an error of a named kind, which the caller counts.
 
-use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
+use crate::event::{
+    Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, Wake, flag,
+};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::op::{Action, Arrival, OffReason, Op, Round};
 use crate::units::{Nanos, Time};
@@ -9,7 +11,7 @@ use bytes::Buf;
 use lockbpf_common::barrier::BarrierRecord;
 use lockbpf_common::kernel::{self, KernelRecord};
 use lockbpf_common::off_cpu::{OffCpuRecord, Reason};
-use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag, ThreadExitRecord};
+use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag, ThreadExitRecord, WakeRecord};
 use lockbpf_common::sums::ThreadSums;
 
 /// Why a record could not be decoded.
@@ -38,7 +40,7 @@ impl DecodeError {
     }
 }
 
-/// An event, and for a futex wait the words at the top of the waiter's stack, among which its caller can be found.
+/// An event, and for a futex call the words at the top of its thread's stack, among which its caller can be found.
 pub type Decoded = (Event, Option<[u64; TOP_WORDS]>);
 
 /// Decodes one record.
@@ -52,11 +54,11 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
         Tag::Section => Ok((Event::Section(section(time, tagged, &mut record)?), None)),
         Tag::Futex => {
             let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?, word(&mut record)?];
-            let mut top = [0; TOP_WORDS];
-            for slot in &mut top {
-                *slot = word(&mut record)?;
-            }
-            Ok((Event::FutexWait(futex_wait(&fields)?), Some(top)))
+            Ok((Event::FutexWait(futex_wait(&fields)?), Some(top_words(&mut record)?)))
+        }
+        Tag::Wake => {
+            let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
+            Ok((Event::Wake(wake(&fields)), Some(top_words(&mut record)?)))
         }
         Tag::Process => {
             let start = Time(word(&mut record)?);
@@ -183,6 +185,21 @@ fn futex_wait(fields: &[u64; 6]) -> Result<FutexWait, DecodeError> {
     })
 }
 
+fn wake(fields: &[u64; 5]) -> Wake {
+    let f = WakeRecord::unpack(fields);
+    let process = Process(f.process);
+    Wake {
+        time: Time(f.time_ns),
+        since: (f.since_ns != u64::MAX).then_some(Nanos(f.since_ns)),
+        word: Lock { process, addr: f.word },
+        site: None,
+        process,
+        tid: Tid(f.tid),
+        woken: f.woken,
+        stack: StackId::from_raw(f.stack),
+    }
+}
+
 fn off_cpu(record: OffCpuRecord) -> Result<OffCpu, DecodeError> {
     let f = record.unpack();
     let reason = match Reason::from_u8(f.reason).ok_or(DecodeError::UnknownValue)? {
@@ -235,6 +252,14 @@ fn word(record: &mut impl Buf) -> Result<u64, DecodeError> {
 
 fn half(record: &mut impl Buf) -> Result<u32, DecodeError> {
     record.try_get_u32_ne().map_err(|_| DecodeError::Truncated)
+}
+
+fn top_words(record: &mut impl Buf) -> Result<[u64; TOP_WORDS], DecodeError> {
+    let mut top = [0; TOP_WORDS];
+    for slot in &mut top {
+        *slot = word(record)?;
+    }
+    Ok(top)
 }
 
 fn comm(record: &mut impl Buf) -> Result<[u8; 16], DecodeError> {

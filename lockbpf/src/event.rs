@@ -15,6 +15,8 @@ pub enum Event {
     Section(Section),
     /// A futex wait that no probed lock call explains.
     FutexWait(FutexWait),
+    /// A futex call that woke somebody, which no probed lock call explains.
+    Wake(Wake),
     /// A process was seen for the first time.
     Process(ProcessSeen),
     /// A thread that held a lock was off the CPU.
@@ -34,6 +36,7 @@ impl Event {
         match self {
             Self::Section(s) => s.end,
             Self::FutexWait(w) => w.end,
+            Self::Wake(w) => w.time,
             Self::Process(p) => p.time,
             Self::OffCpu(o) => o.end,
             Self::ThreadExit(t) => t.time,
@@ -48,6 +51,7 @@ impl Event {
         let lock = match self {
             Self::Section(section) => &mut section.lock,
             Self::FutexWait(wait) => &mut wait.word,
+            Self::Wake(wake) => &mut wake.word,
             Self::Step(Op { action: Action::Barrier(arrival), .. }) => &mut arrival.barrier,
             Self::Process(_) | Self::OffCpu(_) | Self::ThreadExit(_) | Self::Step(_) | Self::Op(_) => return,
         };
@@ -149,6 +153,36 @@ pub struct FutexWait {
     pub result: FutexResult,
     /// For how many such waits it stands: others were not recorded, lest that cost too much.
     pub weight: Weight,
+}
+
+impl FutexWait {
+    /// Whether the thread slept for the word.
+    #[must_use]
+    pub fn took_time(&self) -> bool {
+        !matches!(self.result, FutexResult::Again | FutexResult::Failed)
+    }
+}
+
+/// A futex call that woke somebody: a thread has given back a lock, if the word is one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// When it was called.
+    pub time: Time,
+    /// How long before that somebody was woken at this word last; `None` if that is not known. Whoever is woken has waited for the
+    /// caller since then at most.
+    pub since: Option<Nanos>,
+    /// The futex word.
+    pub word: Lock,
+    /// A caller's return address found on the stack, if any.
+    pub site: Option<Site>,
+    /// The process of the thread.
+    pub process: Process,
+    /// Who called.
+    pub tid: Tid,
+    /// How many threads were woken, or moved to another word.
+    pub woken: u32,
+    /// Stack at the system call.
+    pub stack: Option<StackId>,
 }
 
 /// A thread that held a lock left the CPU and came back.

@@ -35,8 +35,11 @@ impl Owners {
             }
             Event::FutexWait(w) => {
                 // The word of a lock that processes share is known by the first of them.
-                self.threads.entry(w.tid).or_insert(w.word.process);
+                for tid in std::iter::once(w.tid).chain(w.waker) {
+                    self.threads.entry(tid).or_insert(w.word.process);
+                }
             }
+            Event::Wake(w) => self.meet(w.process, w.tid),
             Event::OffCpu(o) => self.meet(o.process, o.tid),
             Event::ThreadExit(t) => self.meet(t.process, t.tid),
             Event::Step(op) | Event::Op(op) => {

@@ -74,6 +74,17 @@ impl<K: Copy + Ord + Hash, const N: usize> TopTallies<K, N> {
         all.for_each(|tally| tally.scale(of_count, of_time));
     }
 
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Self) {
+        self.rest += other.rest;
+        for (key, tally) in other.top() {
+            *self.kept.entry(key).or_default() += tally;
+        }
+        if self.kept.len() > 2 * N {
+            self.fold();
+        }
+    }
+
     fn fold(&mut self) {
         let mut all: Vec<_> = self.kept.drain().collect();
         all.select_nth_unstable_by(N, largest_first);

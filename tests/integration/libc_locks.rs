@@ -4,6 +4,7 @@ use crate::harness::build::Variant;
 use crate::harness::exact::assert_complete;
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
+use crate::harness::report::Lock;
 use crate::harness::workload::{Workload, command};
 
 #[test]
@@ -18,15 +19,12 @@ fn locks_of_the_c_library() {
     let truth = workload.finish();
     let report = observer.report();
     assert_complete(&report);
-    let of = |name: &str| {
-        let named = report.futexes.iter().filter(|futex| futex["name"].as_str().is_some_and(|n| n.starts_with(name)));
-        named.collect::<Vec<_>>()
-    };
-    let [stdio] = of("stdio lock")[..] else { panic!("{:?}", report.futexes) };
-    assert_eq!((stdio["slept"].as_u64(), stdio["purpose"].as_str()), (Some(20), Some("stdio lock")), "{stdio}");
-    assert!(stdio["wait_ns"]["sum"].as_f64() >= Some(truth.fact("stdio_waits_ns") as f64), "{stdio}");
-    let [arena] = of("malloc arena")[..] else { panic!("{:?}", report.futexes) };
-    assert!(arena["slept"].as_u64() > Some(0) && arena["purpose"] == "malloc arena", "{arena}");
+    let of = |kind: &str| report.locks.iter().filter(|lock| lock.kind == kind).collect::<Vec<_>>();
+    let [stdio] = of("stdio lock")[..] else { panic!("{:?}", report.locks) };
+    assert!(stdio.inferred && stdio.contended == 20 && stdio.name.starts_with("stdio lock"), "{stdio:?}");
+    assert!(stdio.wait_ns.sum >= truth.fact("stdio_waits_ns") as f64, "{stdio:?}");
+    let [arena] = of("malloc arena")[..] else { panic!("{:?}", report.locks) };
+    assert!(arena.contended > 0 && arena.name.starts_with("malloc arena"), "{arena:?}");
 }
 
 /// An imitation: Debian 12 has no folly. What tells the lock is the name of the function, which is the same.
@@ -39,9 +37,8 @@ fn cpp_locks_of_folly() {
     let truth = workload.finish();
     let report = observer.report();
     assert_complete(&report);
-    let told = |futex: &&serde_json::Value| futex["purpose"] == "folly::SharedMutex";
-    let [lock] = report.futexes.iter().filter(told).collect::<Vec<_>>()[..] else { panic!("{:?}", report.futexes) };
-    assert!(lock["name"].as_str().is_some_and(|name| name.contains("table_lock")), "{lock}");
-    assert_eq!(lock["slept"].as_u64(), Some(truth.fact("slept")), "{lock}");
-    assert!(lock["wait_ns"]["sum"].as_f64() >= Some(truth.fact("slept_ns") as f64), "{lock}");
+    let told = |lock: &&Lock| lock.kind == "folly::SharedMutex";
+    let [lock] = report.locks.iter().filter(told).collect::<Vec<_>>()[..] else { panic!("{:?}", report.locks) };
+    assert!(lock.name.contains("table_lock") && lock.contended == truth.fact("slept"), "{lock:?}");
+    assert!(lock.wait_ns.sum >= truth.fact("slept_ns") as f64, "{lock:?}");
 }

@@ -1,7 +1,8 @@
 //! What a person reads first, on programs whose culprit is known by construction.
 
+use crate::harness::build::Variant;
 use crate::harness::may_observe;
-use crate::harness::observer::observe;
+use crate::harness::observer::{observe, observe_as};
 use crate::harness::report::{Culprit, Report};
 
 /// The first culprit, and the verdict's first sentence, which must name it.
@@ -27,6 +28,25 @@ fn the_inner_lock_is_to_blame_for_waits_for_the_outer_one() {
     let (_, report) = observe("chained 10");
     let (culprit, first) = culprit(&report, "root_cause", "inner_lock");
     // The rest is how long the scheduler takes to wake threads at the barriers between the rounds.
+    assert!(culprit.share > 0.5, "{culprit:?}");
+    assert!(report.verdict.iter().any(|s| s.contains("outer_lock") && s.contains("middle_man")), "{first}");
+}
+
+/// Without a probe in the program: whoever wakes a waiter has just given the lock back.
+#[test]
+fn the_futex_tier_names_the_place() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe_as("culprit 10", Variant::Plain, &["--futex-only"]);
+    let (culprit, first) = culprit(&report, "slow_holder", "cache_lock");
+    assert!(culprit.share > 0.5 && first.contains("given back at culprit.c:"), "{first} {culprit:?}");
+}
+
+/// The same, where the one who gives the outer lock back has slept for the inner one meanwhile.
+#[test]
+fn the_futex_tier_passes_blame_on() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe_as("chained 10", Variant::Plain, &["--futex-only"]);
+    let (culprit, first) = culprit(&report, "root_cause", "inner_lock");
     assert!(culprit.share > 0.5, "{culprit:?}");
     assert!(report.verdict.iter().any(|s| s.contains("outer_lock") && s.contains("middle_man")), "{first}");
 }

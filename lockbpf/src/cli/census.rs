@@ -54,6 +54,10 @@ impl Census {
                 wait.site = caller.map(|addr| Site { process, addr });
                 self.name(process, &mut wait.owner);
             }
+            Event::Wake(wake) => {
+                let caller = top.and_then(|words| self.symbols.caller_among(wake.process, &words));
+                wake.site = caller.map(|addr| Site { process: wake.process, addr });
+            }
             Event::Section(section) => {
                 if section.via == Via::JavaMonitor
                     && let Some(seen) = self.processes.get(&section.process)

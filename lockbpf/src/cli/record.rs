@@ -111,6 +111,7 @@ impl<W: Write> Sink for Recorder<W> {
         let process = match &event {
             Event::Section(s) => Some(s.process),
             Event::FutexWait(w) => Some(w.word.process),
+            Event::Wake(w) => Some(w.process),
             Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
         };
         if let Some(process) = process {

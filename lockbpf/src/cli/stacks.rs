@@ -180,6 +180,7 @@ fn named(event: &Event) -> Option<(Process, StackId)> {
     match event {
         Event::Section(s) => Some((s.lock.process, s.stack?)),
         Event::FutexWait(w) => Some((w.word.process, w.stack?)),
+        Event::Wake(w) => Some((w.process, w.stack?)),
         Event::OffCpu(o) => Some((o.process, o.stack?)),
         Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
     }
@@ -189,6 +190,7 @@ fn stack(event: &mut Event) -> Option<&mut Option<StackId>> {
     match event {
         Event::Section(s) => Some(&mut s.stack),
         Event::FutexWait(w) => Some(&mut w.stack),
+        Event::Wake(w) => Some(&mut w.stack),
         Event::OffCpu(o) => Some(&mut o.stack),
         Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
     }

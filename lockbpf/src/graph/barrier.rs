@@ -169,7 +169,7 @@ impl Engine {
                 self.beyond.add(wait);
             } else {
                 let shares = &mut self.stores[store as usize];
-                let row = shares.add_wait(&Waited { site: i.site, tid: i.tid, wait, stack: i.stack, how });
+                let row = shares.add_wait(&Waited { site: i.site, tid: i.tid, wait, count: 1, stack: i.stack, how });
                 shares.leave(row, unattributed);
             }
             if let Some(giver) = giver {

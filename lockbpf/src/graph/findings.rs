@@ -52,10 +52,39 @@ pub enum Who {
         /// The static critical section.
         site: Site,
     },
+    /// Whoever gave `lock` back at `site`, by waking somebody who slept for it; where it was requested was not seen.
+    Released {
+        /// The lock held.
+        lock: Lock,
+        /// A caller's return address at the wake.
+        site: Site,
+        /// The stack there, by which callers of a function that unlocks for all are told apart.
+        stack: Option<StackId>,
+    },
     /// A thread named by the owner word, or as the waker; where it took the lock was not seen.
     Thread(Tid),
     /// Holders beyond the number that is told apart.
     Others,
+}
+
+impl Who {
+    /// The lock held, if that is told.
+    #[must_use]
+    pub fn lock(self) -> Option<Lock> {
+        match self {
+            Self::Section { lock, .. } | Self::Released { lock, .. } => Some(lock),
+            Self::Thread(_) | Self::Others => None,
+        }
+    }
+
+    /// Where it was requested, or given back, as far as that is known.
+    #[must_use]
+    pub fn site(self) -> Option<Site> {
+        match self {
+            Self::Section { site, .. } | Self::Released { site, .. } => Some(site),
+            Self::Thread(_) | Self::Others => None,
+        }
+    }
 }
 
 /// What a holder's thread was doing while others waited for it.
@@ -107,6 +136,19 @@ impl Causes {
     #[must_use]
     pub fn of(&self, cause: Cause) -> Nanos {
         self.0[cause as usize]
+    }
+
+    /// Lets them add up to this: what is too much goes from the largest, what is missing is unknown.
+    pub(super) fn settle(&mut self, wait: Nanos) {
+        let sum: Nanos = self.0.iter().copied().sum();
+        let mut excess = sum - wait;
+        self.0[Cause::Unknown as usize] += wait - sum;
+        while excess > Nanos(0)
+            && let Some(largest) = self.0.iter_mut().max()
+        {
+            let part = excess.min(*largest);
+            (*largest, excess) = (*largest - part, excess - part);
+        }
     }
 
     /// Adds another's.

@@ -1,6 +1,6 @@
 //! Waits that only the kernel's futex calls show: the futex tier alone, or locks that are not pthread mutexes.
 
-use super::findings::Stacks;
+use super::findings::{Shares, Stacks};
 use crate::event::{FutexResult, FutexWait};
 use crate::histogram::Histogram;
 use crate::id::{Site, Tid};
@@ -67,15 +67,18 @@ pub struct FutexWaits {
     pub sites: Vec<FutexSite>,
     /// Records of which all this was made.
     pub records: u64,
+    /// Whom the waits that took time are charged to.
+    pub shares: Shares,
 }
 
 impl FutexWaits {
-    /// Whether the word behaves like a glibc mutex: most waits expect its contended value, and most of those found a
-    /// thread id where it keeps the owner.
+    /// Whether the word behaves like a lock: most waits expect the value that glibc, Rust's library and others give one that is waited
+    /// for, and most of those found a thread id where glibc keeps the owner; or there are several such waits, and others ended most of them.
     #[must_use]
     pub fn looks_like_mutex(&self) -> bool {
-        let owned = self.owners.total().count;
-        owned > 0 && self.contended.count * 2 > self.waits.count && owned * 2 > self.contended.count
+        let (owned, handed) = (self.owners.total().count, self.wakers.total().count);
+        let most = self.contended.count * 2 > self.waits.count;
+        most && (owned * 2 > self.contended.count || self.contended.count > 1 && handed * 2 > self.waits.count)
     }
 
     pub(crate) fn add(&mut self, w: &FutexWait) {
@@ -89,7 +92,7 @@ impl FutexWaits {
         let count = w.weight.of_waits();
         *outcome += count;
         self.records += 1;
-        if matches!(w.result, FutexResult::Again | FutexResult::Failed) {
+        if !w.took_time() {
             return;
         }
         self.waits.add_for(count, w.wait);
@@ -129,6 +132,7 @@ impl FutexWaits {
         self.slept = self.slept.min(slept.count);
         self.waits.scale(of_count, of_time);
         self.contended.scale(of_count, of_time);
+        self.shares.scale(of_count, of_time);
         for threads in [&mut self.owners, &mut self.wakers, &mut self.threads] {
             threads.scale(of_count, of_time);
         }

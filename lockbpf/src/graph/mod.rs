@@ -22,7 +22,9 @@ mod engine;
 pub mod findings;
 mod follow;
 mod futex;
+mod merge;
 mod path;
+mod released;
 mod shares;
 mod split;
 #[cfg(test)]
@@ -33,7 +35,7 @@ pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner
 
 use crate::analysis::Options;
 use crate::deadlock::{Deadlock, LockOrder};
-use crate::event::FutexWait;
+use crate::event::{Event, FutexWait};
 use crate::id::{Lock, Tid};
 use crate::op::Op;
 use crate::state::{Observer, State};
@@ -41,7 +43,9 @@ use crate::tally::Tally;
 use crate::units::Time;
 use engine::Engine;
 use findings::{Findings, SiteBlame};
+use released::{Piece, Releases};
 use rustc_hash::FxHashMap;
+use shares::LockShares;
 
 /// Waits for exits that are followed from the end of the program.
 const MAX_JOINS: usize = 64;
@@ -54,8 +58,22 @@ pub struct WaitGraph {
     state: State,
     engine: Engine,
     start: Option<Time>,
-    words: FxHashMap<Lock, FutexWaits>,
+    words: FxHashMap<Lock, Word>,
+    releases: Releases,
     beyond: Tally,
+}
+
+/// The waits for one futex word.
+#[derive(Debug)]
+struct Word {
+    waits: FutexWaits,
+    shares: LockShares,
+}
+
+impl Word {
+    fn finish(self, scheduling_known: bool) -> FutexWaits {
+        FutexWaits { shares: self.shares.finish(scheduling_known).2, ..self.waits }
+    }
 }
 
 impl WaitGraph {
@@ -71,12 +89,29 @@ impl WaitGraph {
         self.state.op(op, &mut self.engine, observer);
     }
 
-    /// Takes in a futex wait that no lock call explains.
-    pub fn futex_wait(&mut self, w: &FutexWait) {
+    /// Takes in what no step tells: futex calls that no lock call explains, and who made others wait for a lock.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::FutexWait(wait) => self.releases.wait(wait),
+            Event::Wake(wake) => self.releases.wake(wake),
+            Event::Section(section) => return self.releases.section(section),
+            _ => return,
+        }
+        while let Some((wait, pieces)) = self.releases.next(false) {
+            self.futex_wait(&wait, &pieces);
+        }
+    }
+
+    fn futex_wait(&mut self, w: &FutexWait, pieces: &[Piece]) {
         if self.words.len() >= MAX_WORDS && !self.words.contains_key(&w.word) {
             return self.beyond.add(w.wait);
         }
-        self.words.entry(w.word).or_default().add(w);
+        let none = || Word { waits: FutexWaits::default(), shares: LockShares::new(w.word) };
+        let word = self.words.entry(w.word).or_insert_with(none);
+        word.waits.add(w);
+        if w.took_time() {
+            word.shares.divided(w, pieces);
+        }
     }
 
     /// Threads that wait for one another in a circle, as of the last step.
@@ -103,8 +138,11 @@ impl WaitGraph {
         let last_thread = ended.map(|end| end.tid).or(self.state.last_thread());
         let path_end = ended.map_or(self.state.now(), |end| end.time);
         let ends = if ended.is_none() { Some(self.state.last_steps().collect()) } else { None };
-        let known = self.state.scheduling_known();
+        let scheduling_known = self.state.scheduling_known();
         self.state.finish(end, &mut self.engine, observer);
+        while let Some((wait, pieces)) = self.releases.next(true) {
+            self.futex_wait(&wait, &pieces);
+        }
         let mut engine = self.engine;
         for lock in 0..engine.locks.len() as u32 {
             engine.drop_past(lock);
@@ -124,9 +162,9 @@ impl WaitGraph {
             path: engine.hops.path(last_thread, self.start.unwrap_or_default(), path_end, ends),
             impossible: self.state.impossible().clone(),
             cut: self.state.cut().clone(),
-            words: self.words.into_iter().collect(),
+            words: self.words.into_iter().map(|(word, known)| (word, known.finish(scheduling_known))).collect(),
             beyond: engine.beyond,
-            scheduling_known: known,
+            scheduling_known,
             ..Findings::default()
         };
         findings.beyond += self.beyond;
@@ -141,7 +179,7 @@ impl WaitGraph {
             }
         }
         for store in engine.stores {
-            let (lock, aplt, shares) = store.finish(known);
+            let (lock, aplt, shares) = store.finish(scheduling_known);
             findings.aplt.insert(lock, aplt);
             // Locks that were waited for; the others only gave their name to a section that was blamed.
             if shares.waits.count > 0 {

@@ -1,6 +1,8 @@
 //! The waiting for one lock as it adds up: rows of waiting sites and of holders, bounded in number.
 
 use super::findings::{Cause, Chain, Holder, Link, Shares, Waiter, Who};
+use super::released::Piece;
+use crate::event::{FutexResult, FutexWait};
 use crate::id::{Lock, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
@@ -22,6 +24,8 @@ pub(super) struct Waited {
     pub(super) site: Option<Site>,
     pub(super) tid: Tid,
     pub(super) wait: Nanos,
+    /// How many like it this one stands for.
+    pub(super) count: u64,
     pub(super) stack: Option<StackId>,
     pub(super) how: Ended,
 }
@@ -159,20 +163,20 @@ impl LockShares {
         let row = self.waiter(w.site);
         let shares = &mut self.shares;
         self.waits += 1;
-        shares.waits.add(w.wait);
+        shares.waits.add_for(w.count, w.wait);
         match w.how {
             Ended::Acquired => {
                 shares.max = shares.max.max(w.wait);
-                shares.histogram.add(w.wait);
+                shares.histogram.add_for(w.count, w.wait);
             }
-            Ended::TimedOut => shares.timed_out.add(w.wait),
-            Ended::Open => shares.open.add(w.wait),
+            Ended::TimedOut => shares.timed_out.add_for(w.count, w.wait),
+            Ended::Open => shares.open.add_for(w.count, w.wait),
         }
         let waiter = &mut shares.waiters[row];
-        waiter.waits.add(w.wait);
+        waiter.waits.add_for(w.count, w.wait);
         waiter.max = waiter.max.max(w.wait);
         if let Some(stack) = w.stack {
-            waiter.stacks.add(stack, w.wait);
+            waiter.stacks.add_for(stack, w.count, w.wait);
         }
         if self.threads.len() < MAX_WAITING_THREADS {
             self.threads.insert(w.tid);
@@ -204,6 +208,28 @@ impl LockShares {
             blamed.resize(row + 1, Nanos(0));
         }
         blamed[row] += c.wait;
+    }
+
+    /// Counts and charges a futex wait.
+    pub(super) fn divided(&mut self, w: &FutexWait, pieces: &[Piece]) {
+        let how = if w.result == FutexResult::Slept { Ended::Acquired } else { Ended::TimedOut };
+        let count = w.weight.of_waits();
+        let waited = Waited { site: w.site, tid: w.tid, wait: w.wait, count, stack: w.stack, how };
+        let row = self.add_wait(&waited);
+        for piece in pieces {
+            let wait = Nanos(piece.wait().0.saturating_mul(count));
+            let Some(who) = piece.who else {
+                self.leave(row, wait);
+                continue;
+            };
+            let (nested, inferred) = (piece.is_nested(), piece.inferred);
+            self.charge(row, &Charge { who, cause: piece.cause, nested, inferred, wait });
+            self.stacks(who, wait, piece.stack, None);
+            self.shares.pairs.add((w.tid, piece.tid), wait);
+            if nested {
+                self.chain(&piece.links, wait);
+            }
+        }
     }
 
     /// Charges what an arrival at a barrier adds to the waits of one site.

@@ -80,7 +80,7 @@ impl Engine {
         if own == NONE {
             self.beyond.add(wait);
         } else {
-            let waited = Waited { site: i.site, tid: i.tid, wait, stack: i.stack, how };
+            let waited = Waited { site: i.site, tid: i.tid, wait, count: 1, stack: i.stack, how };
             row = self.stores[own as usize].add_wait(&waited);
         }
         let mut unattributed = Nanos(0);

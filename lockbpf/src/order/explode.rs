@@ -41,7 +41,7 @@ impl Item {
             }
             Event::Step(op) => Some(Self::Step(*op)),
             Event::FutexWait(wait) => join(wait).map(Self::Step),
-            Event::Process(_) | Event::Op(_) => None,
+            Event::Wake(_) | Event::Process(_) | Event::Op(_) => None,
         }
     }
 

@@ -7,6 +7,7 @@ use super::naming::names;
 use super::place::Places;
 use super::possible::violations;
 use super::quality::quality;
+use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
 use super::{counters, danger, distrust, functions, graph, site, sleep, verdict, word};
@@ -33,11 +34,15 @@ pub struct Options {
 /// # Errors
 /// When nothing matches [`Options::selection`].
 pub fn build(observation: &Observation, source: &mut dyn Names, options: &Options) -> Result<Report, Unmatched> {
-    let all = gather(observation);
+    let mut all = gather(observation);
     let processes: BTreeSet<_> = all.keys().map(|lock| lock.process).collect();
     let mut places = Places::new(observation, source, &processes);
     let names = names(&all, &mut places);
     places.set_names(names);
+    let released = Released::of(&all, &mut places);
+    let blames = released.sites(&observation.findings, &all);
+    let told = released.shares(&all);
+    all.iter_mut().for_each(|(lock, gathered)| gathered.told = told.get(lock));
     let selected = Selected::new(&options.selection, &all, &mut places)?;
     let ranked = ranked(&all, &selected, observation, &mut places);
     let divided = Divided::of(&ranked);
@@ -72,7 +77,7 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
         ended_circles: danger::deadlocks(observation, true, &mut places),
         culprits: culprits(&ranked, &all, divided, &mut places),
         locks,
-        sites: site::sites(shown, observation, &|site| selected.site(site), &mut places),
+        sites: site::sites(shown, &all, observation, &blames, &|site| selected.site(site), &mut places),
         counters: counters::counters(observation, &selected, &mut places),
         functions: functions::functions(observation, &mut places),
         threads: threads(observation, &mut places),

@@ -8,9 +8,8 @@ use super::lock::{Ranked, kind};
 use super::place::Places;
 use super::schema::CulpritEntry;
 use super::text::share;
-use super::word::elsewhere;
 use crate::graph::findings::{Chain, Shares, Who};
-use crate::id::{Lock, Tid};
+use crate::id::Lock;
 use crate::op::LockKind;
 use crate::units::Nanos;
 use std::cmp::Reverse;
@@ -41,12 +40,9 @@ impl Divided {
     pub(super) fn of(locks: &[Ranked<'_>]) -> Self {
         let mut divided = Self::default();
         for gathered in locks.iter().map(|r| r.gathered) {
-            if let Some(shares) = gathered.shares {
+            if let Some(shares) = gathered.blame() {
                 divided.all += shares.waits.time;
                 divided.unattributed += shares.unattributed;
-            } else if let Some(waits) = gathered.waits.filter(|_| gathered.is_inferred_lock()) {
-                divided.all += waits.waits.time;
-                divided.unattributed += waits.waits.time - waits.owners.total().time;
             }
         }
         divided
@@ -62,38 +58,29 @@ pub(super) fn culprits(
 ) -> Vec<CulpritEntry> {
     let mut harms: HashMap<(Lock, Who), Harm> = HashMap::new();
     for Ranked { lock, gathered, .. } in locks {
-        for holder in gathered.shares.iter().flat_map(|s| &s.holders) {
-            let held = match holder.who {
-                Who::Section { lock, .. } => lock,
-                Who::Thread(_) => *lock,
-                Who::Others => continue,
-            };
+        for holder in gathered.blame().iter().flat_map(|s| &s.holders) {
+            if holder.who == Who::Others {
+                continue;
+            }
+            let held = holder.who.lock().unwrap_or(*lock);
             let harm = harms.entry((held, holder.who)).or_default();
             harm.wait += holder.wait;
             harm.nested += holder.nested;
             harm.doing.add(holder, *lock);
-        }
-        for (tid, sum) in owners(gathered) {
-            harms.entry((*lock, Who::Thread(tid))).or_default().wait += sum;
         }
     }
     let mut harms: Vec<_> = harms.into_iter().filter(|(_, harm)| harm.wait > Nanos(0)).collect();
     harms.sort_unstable_by_key(|&(key, ref harm)| (Reverse(harm.wait), key));
     let mut entries = Vec::new();
     for ((lock, who), harm) in harms.into_iter().take(MAX) {
-        let (place, tid) = match who {
-            Who::Thread(tid) if all.get(&lock).is_some_and(|g| !g.is_lock()) => {
-                let tid = places.thread(tid);
-                (elsewhere(&tid.in_words()), Some(tid))
-            }
-            _ => holder_place(who, places),
-        };
+        let (place, tid) = holder_place(who, places);
         let heaviest = heaviest_chain(locks, lock, who);
         let waiting_at = heaviest.and_then(|(shares, _)| shares.waiters.iter().max_by_key(|w| w.waits.time)?.site);
         let of_kind = all.get(&lock).and_then(|g| g.mutex.first()).map_or(LockKind::Mutex, |s| s.kind);
         entries.push(CulpritEntry {
             place,
             tid,
+            released: matches!(who, Who::Released { .. }),
             lock: places.lock_id(lock),
             name: places.lock_label(lock),
             kind: match all.get(&lock) {
@@ -112,22 +99,16 @@ pub(super) fn culprits(
     entries
 }
 
-/// The threads that the owner word of an inferred lock named.
-fn owners(gathered: &Gathered<'_>) -> impl Iterator<Item = (Tid, Nanos)> {
-    let waits = gathered.waits.filter(|_| gathered.shares.is_none() && gathered.is_inferred_lock());
-    waits.into_iter().flat_map(|w| w.owners.top()).map(|(tid, sum)| (tid, sum.time))
-}
-
 /// The heaviest chain that ends at this holder, and the waiting that it is part of.
 fn heaviest_chain<'a>(locks: &[Ranked<'a>], held: Lock, who: Who) -> Option<(&'a Shares, &'a Chain)> {
     let ends_here = |chain: &&Chain| {
         chain.links.last().is_some_and(|last| match who {
-            Who::Section { site, .. } => last.lock == held && last.site == Some(site),
+            Who::Section { site, .. } | Who::Released { site, .. } => last.lock == held && last.site == Some(site),
             Who::Thread(tid) => last.lock == held && last.site.is_none() && last.tid == tid,
             Who::Others => false,
         })
     };
-    let shares = locks.iter().filter_map(|r| r.gathered.shares);
+    let shares = locks.iter().filter_map(|r| r.gathered.blame());
     let chains = shares.flat_map(|s| s.chains.iter().map(move |c| (s, c)));
     chains.filter(|(_, c)| ends_here(c)).max_by(|(_, a), (_, b)| (a.wait, &b.links).cmp(&(b.wait, &a.links)))
 }

@@ -65,15 +65,13 @@ fn waiters(lock: Lock, shares: &Shares, places: &mut Places<'_>) -> Vec<WaiterEn
 
 fn holder_entry(lock: Lock, holder: &Holder, shares: &Shares, places: &mut Places<'_>) -> HolderEntry {
     let (place, tid) = holder_place(holder.who, places);
-    let (held, site) = match holder.who {
-        Who::Section { lock, site } => (lock, Some(site.addr)),
-        Who::Thread(_) | Who::Others => (lock, None),
-    };
+    let (held, site) = (holder.who.lock().unwrap_or(lock), holder.who.site().map(|site| site.addr));
     let doing = Doing::of(holder, lock);
     let other = held != lock;
     HolderEntry {
         place,
         tid,
+        released: matches!(holder.who, Who::Released { .. }),
         lock: other.then(|| places.lock_id(held)),
         lock_name: other.then(|| places.lock_label(held)),
         wait_ns: places.ns(holder.wait),
@@ -93,6 +91,7 @@ fn holder_entry(lock: Lock, holder: &Holder, shares: &Shares, places: &mut Place
 pub(super) fn holder_place(who: Who, places: &mut Places<'_>) -> (Place, Option<ThreadId>) {
     match who {
         Who::Section { site, .. } => (places.place(site), None),
+        Who::Released { site, stack, .. } => (places.place_of_wait(site, stack), None),
         Who::Thread(tid) => {
             let tid = places.thread(tid);
             (elsewhere(&format!("{} (site unknown)", tid.in_words())), Some(tid))

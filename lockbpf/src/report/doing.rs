@@ -2,7 +2,7 @@
 
 use super::place::Places;
 use super::schema::{CausesEntry, OffStackEntry};
-use crate::graph::findings::{Cause, Causes, Holder, Who};
+use crate::graph::findings::{Cause, Causes, Holder};
 use crate::id::{Lock, Process, StackId};
 use crate::units::Nanos;
 use std::cmp::Reverse;
@@ -28,10 +28,7 @@ impl Doing {
 
     /// Adds that of a holder, blamed for waiting for `lock`.
     pub(super) fn add(&mut self, holder: &Holder, lock: Lock) {
-        let process = match holder.who {
-            Who::Section { lock, .. } => lock.process,
-            Who::Thread(_) | Who::Others => lock.process,
-        };
+        let process = holder.who.lock().unwrap_or(lock).process;
         self.causes.merge(&holder.causes);
         for ((cause, stack), tally) in holder.off_stacks.top() {
             *self.off.entry((cause, process, stack)).or_default() += tally.time;

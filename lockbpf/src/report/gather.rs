@@ -19,6 +19,8 @@ pub(super) struct Gathered<'a> {
     pub(super) condvar: Vec<&'a SiteSums>,
     pub(super) futex: Vec<&'a SiteSums>,
     pub(super) shares: Option<&'a Shares>,
+    /// The shares with holders by the names under which they are told, if these are others.
+    pub(super) told: Option<&'a Shares>,
     pub(super) waits: Option<&'a FutexWaits>,
     /// Waits for the lock or word that had not ended.
     pub(super) open: Vec<&'a OpenWait>,
@@ -43,7 +45,13 @@ impl Gathered<'_> {
     pub(super) fn is_inferred_lock(&self) -> bool {
         let open = || self.open.iter().any(|w| plausible_owner(w.expected.unwrap_or(0), w.owner, w.tid).is_some());
         let looks = |w: &FutexWaits| if w.waits.count > 0 { w.looks_like_mutex() } else { open() };
-        !self.is_lock() && !self.is_condition() && self.waits.map_or_else(open, looks)
+        !self.is_lock() && !self.is_condition() && !self.of_condition && self.waits.map_or_else(open, looks)
+    }
+
+    /// Whom its waiting is charged to.
+    pub(super) fn blame(&self) -> Option<&'_ Shares> {
+        let own = || self.shares.or_else(|| self.waits.filter(|_| self.is_inferred_lock()).map(|waits| &waits.shares));
+        self.told.or_else(own)
     }
 
     /// Where it was first used, as far as that was seen, and when.

@@ -6,7 +6,7 @@ use super::gather::Gathered;
 use super::kernel;
 use super::place::Places;
 use super::schema::{Durations, LockEntry, Ns, ThreadId, Unit, WaitingNow, WaitingPlace};
-use super::word;
+use super::{sleepers, word};
 use crate::estimate::{Estimates, Figures, Interval, Subject};
 use crate::id::{Lock, Site, StackId};
 use crate::op::LockKind;
@@ -91,7 +91,10 @@ impl<'a> Ranked<'a> {
             kind: match total.runtime {
                 Some(runtime) => format!("{} ({runtime})", total.kind.name()),
                 None if lock.is_kernel() => kernel::kind(gathered).to_owned(),
-                None => kind(*lock, total.kind, places),
+                None => match sleepers::name(*lock, gathered, places) {
+                    Some(known) => known.to_owned(),
+                    None => kind(*lock, total.kind, places),
+                },
             },
             kernel: lock.is_kernel(),
             others: lock.is_others(),
@@ -123,10 +126,8 @@ impl<'a> Ranked<'a> {
             futex: word::counts(gathered, places),
             ..LockEntry::default()
         };
-        match (gathered.shares, gathered.waits) {
-            (Some(shares), _) => divide(*lock, shares, &mut entry, places),
-            (None, Some(waits)) if entry.inferred => word::divide(lock.process, waits, &mut entry, places),
-            _ => {}
+        if let Some(shares) = gathered.blame() {
+            divide(*lock, shares, &mut entry, places);
         }
         entry
     }

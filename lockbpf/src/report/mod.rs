@@ -30,6 +30,7 @@ mod phrase;
 mod place;
 mod possible;
 mod quality;
+mod released;
 pub mod schema;
 mod select;
 mod site;

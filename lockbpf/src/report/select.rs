@@ -3,7 +3,6 @@
 use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{Parts, Place, Selection};
-use crate::graph::findings::Who;
 use crate::id::{Lock, Site};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -95,12 +94,9 @@ fn matching<K: Copy + Ord>(
 /// Where a lock is waited for, held or requested, and where those ask who are blamed for its waiting.
 fn sites<'a>(gathered: &'a Gathered<'_>) -> impl Iterator<Item = Site> + 'a {
     let sums = gathered.mutex.iter().map(|s| s.site);
-    let shares = gathered.shares.into_iter();
+    let shares = gathered.blame().into_iter();
     let waiters = shares.clone().flat_map(|s| &s.waiters).filter_map(|w| w.site);
-    let holders = shares.flat_map(|s| &s.holders).filter_map(|h| match h.who {
-        Who::Section { site, .. } => Some(site),
-        Who::Thread(_) | Who::Others => None,
-    });
+    let holders = shares.flat_map(|s| &s.holders).filter_map(|h| h.who.site());
     let words = gathered.waits.into_iter().flat_map(|w| &w.sites).filter_map(|s| s.site);
     sums.chain(waiters).chain(holders).chain(words)
 }

@@ -1,11 +1,12 @@
 //! Static critical sections over all their locks, ranked by the waiting that they cause.
 
 use super::doing::Doing;
+use super::gather::Gathered;
 use super::lock::Ranked;
 use super::place::Places;
 use super::schema::SiteEntry;
 use crate::estimate::Subject;
-use crate::graph::findings::Who;
+use crate::graph::findings::SiteBlame;
 use crate::id::{Lock, Site};
 use crate::observation::Observation;
 use crate::units::Nanos;
@@ -27,15 +28,17 @@ struct Section {
 /// The entries of all sections of the locks shown that `wanted` lets pass, in the order of their rank.
 pub(super) fn sites(
     shown: &[Ranked<'_>],
+    all: &BTreeMap<Lock, Gathered<'_>>,
     observation: &Observation,
+    blames: &BTreeMap<Site, SiteBlame>,
     wanted: &dyn Fn(Site) -> bool,
     places: &mut Places<'_>,
 ) -> Vec<SiteEntry> {
-    let findings = &observation.findings;
     let mut sections = collect(shown);
     let mut doing: HashMap<Site, Doing> = HashMap::new();
-    for (&lock, holder) in findings.locks.iter().flat_map(|(lock, s)| s.holders.iter().map(move |h| (lock, h))) {
-        if let Who::Section { lock: held, site } = holder.who
+    let blamed = all.iter().filter_map(|(&lock, g)| Some((lock, g.blame()?)));
+    for (lock, holder) in blamed.flat_map(|(lock, s)| s.holders.iter().map(move |h| (lock, h))) {
+        if let (Some(held), Some(site)) = (holder.who.lock(), holder.who.site())
             && let Some(section) = sections.get_mut(&site)
         {
             section.locks.entry(held).or_default().0 += holder.wait;
@@ -45,7 +48,7 @@ pub(super) fn sites(
     let mut entries = Vec::with_capacity(sections.len());
     for (site, section) in sections.into_iter().filter(|&(site, _)| wanted(site)) {
         let Some(id) = places.site_id(site) else { continue };
-        let blame = findings.sites.get(&site).cloned().unwrap_or_default();
+        let blame = blames.get(&site).cloned().unwrap_or_default();
         let doing = doing.get(&site).filter(|_| blame.apwt > Nanos(0));
         let lock = section.locks.iter().max_by_key(|&(&lock, &harm)| (harm, Reverse(lock))).map(|(&lock, _)| lock);
         // What was estimated for all locks together.
@@ -97,7 +100,7 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
             }
             section.locks.entry(*lock).or_default().1 += s.wait.sum;
         }
-        if let Some(shares) = gathered.shares {
+        if let Some(shares) = gathered.blame() {
             // Whatever the sums lack: lost, or never summed.
             let waiting = shares.waiters.iter().filter_map(|w| Some((w.site?, w.waits)));
             for (site, waits) in waiting.filter(|_| gathered.mutex.is_empty() && !in_others) {
@@ -107,19 +110,11 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
                 section.locks.entry(*lock).or_default().1 += waits.time;
             }
             for holder in &shares.holders {
-                if let Who::Section { lock: held, site } = holder.who
+                if let (Some(held), Some(site)) = (holder.who.lock(), holder.who.site())
                     && held == *lock
                 {
                     sections.entry(site).or_default().locks.entry(held).or_default();
                 }
-            }
-        } else if let Some(waits) = gathered.waits.filter(|_| gathered.is_inferred_lock()) {
-            for s in &waits.sites {
-                let Some(site) = s.site else { continue };
-                let section = sections.entry(site).or_default();
-                section.instances += s.waits.count;
-                section.wait += s.waits.time;
-                section.locks.entry(*lock).or_default().1 += s.waits.time;
             }
         }
     }

@@ -324,6 +324,9 @@ fn caused(culprit: &CulpritEntry, of: &str, report: &Report) -> String {
         let lock = &culprit.name;
         let holder = match (&culprit.place.function, location(&culprit.place)) {
             _ if culprit.tid.is_some() => format!("{} holding `{lock}`", culprit.place.symbol),
+            (Some(function), Some(location)) if culprit.released => {
+                format!("`{}` holding `{lock}`, given back at {location}", clip(function, FUNCTION))
+            }
             (Some(function), Some(location)) => {
                 format!("`{}` holding `{lock}` at {location}", clip(function, FUNCTION))
             }

@@ -3,16 +3,13 @@
 use super::durations::{Total, durations};
 use super::gather::Gathered;
 use super::place::Places;
-use super::schema::{
-    ConditionEntry, FutexCounts, FutexEntry, HolderEntry, LockEntry, Ns, Place, ThreadWait, WaiterEntry,
-};
+use super::schema::{ConditionEntry, FutexCounts, FutexEntry, Ns, Place, ThreadWait, WaiterEntry};
 use super::text::share;
 use super::{sleep, sleepers};
 use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
 use crate::observation::OpenWait;
 use crate::sums::Measure;
-use crate::units::Nanos;
 
 /// Threads listed per word.
 const MAX_THREADS: usize = 10;
@@ -101,32 +98,6 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
         wakers: g.waits.map(|w| threads(&w.wakers, places)).unwrap_or_default(),
         waiters: g.waits.map(|w| waiters(lock.process, w, places)).unwrap_or_default(),
     }
-}
-
-/// Fills in who waited for a lock that is known by its futex word only, and which threads its owner word named.
-pub(super) fn divide(process: Process, waits: &FutexWaits, entry: &mut LockEntry, places: &mut Places<'_>) {
-    let all = waits.waits.time;
-    let owned = waits.owners.total().time;
-    entry.recorded_wait_ns = places.ns(all);
-    entry.unattributed_ns = places.ns(all - owned);
-    entry.aplt_ns = places.ns(owned);
-    entry.waiting_threads = waits.threads.top().len() as u64;
-    entry.waiters = waiters(process, waits, places);
-    let named = waits.owners.top().into_iter().map(|(tid, sum)| (Some(tid), sum));
-    for (tid, sum) in named.chain([(None, waits.owners.rest())]).filter(|(_, sum)| sum.time > Nanos(0)) {
-        let tid = tid.map(|tid| places.thread(tid));
-        entry.holders.push(HolderEntry {
-            place: tid.as_ref().map_or_else(|| elsewhere("other threads"), |tid| elsewhere(&tid.in_words())),
-            tid,
-            wait_ns: places.ns(sum.time),
-            share: share(sum.time.0, all.0),
-            victims: sum.count,
-            inferred: true,
-            ..HolderEntry::default()
-        });
-    }
-    // What is told of all others together may be more than what is told of one.
-    entry.holders.sort_by_key(|holder| std::cmp::Reverse(holder.wait_ns));
 }
 
 /// How long waits have lasted that have not ended.

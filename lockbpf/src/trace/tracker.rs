@@ -67,6 +67,12 @@ impl Tracker {
                 w.site.into_iter().for_each(|site| self.site(site));
                 self.stack(w.word.process, w.stack);
             }
+            Event::Wake(w) => {
+                self.lock(w.word);
+                self.threads([Some(w.tid), None, None]);
+                w.site.into_iter().for_each(|site| self.site(site));
+                self.stack(w.process, w.stack);
+            }
             Event::OffCpu(o) => {
                 self.threads([Some(o.tid), None, None]);
                 self.stack(o.process, o.stack);

@@ -262,7 +262,7 @@ fn steps(event: &Event) -> u64 {
     match event {
         Event::Section(s) if s.acquired() => 3,
         Event::Section(_) | Event::OffCpu(_) | Event::FutexWait(_) => 2,
-        Event::Op(_) | Event::Step(_) | Event::ThreadExit(_) => 1,
+        Event::Wake(_) | Event::Op(_) | Event::Step(_) | Event::ThreadExit(_) => 1,
         Event::Process(_) => 0,
     }
 }

@@ -130,7 +130,7 @@ fn a_queue_of_five_hundred() {
 
 #[test]
 fn futex_words_of_mutexes_are_told_from_others() {
-    use crate::event::{FutexResult, Weight};
+    use crate::event::{Event, FutexResult, Weight};
     use crate::id::StackId;
     let wait = |expected, owner, result| FutexWait {
         end: Time(1_000),
@@ -147,7 +147,7 @@ fn futex_words_of_mutexes_are_told_from_others() {
     };
     let of = |waits: &[FutexWait]| {
         let mut graph = WaitGraph::default();
-        waits.iter().for_each(|w| graph.futex_wait(w));
+        waits.iter().for_each(|&w| graph.event(&Event::FutexWait(w)));
         graph.finish(Time(0), &mut ()).words.remove(&lock(1)).unwrap()
     };
     let word = of(&[wait(2, 3, FutexResult::Slept), wait(2, 3, FutexResult::Again)]);
@@ -156,6 +156,9 @@ fn futex_words_of_mutexes_are_told_from_others() {
     for (expected, owner) in [(0, 3), (2, 0x5555_0000), (2, 2)] {
         assert!(!of(&[wait(expected, owner, FutexResult::Slept)]).looks_like_mutex(), "{expected} {owner}");
     }
+    // Locks of Rust's library name no owner.
+    let unowned = FutexWait { owner: None, ..wait(2, 0, FutexResult::Slept) };
+    assert!(of(&[unowned; 2]).looks_like_mutex() && !of(&[FutexWait { waker: None, ..unowned }; 2]).looks_like_mutex());
     // One that stands for eight, its stack for 32, beside one that stands for itself.
     let heavy = FutexWait {
         stack: Some(StackId(5)),

@@ -50,6 +50,9 @@ pub struct HolderEntry {
     /// The thread, where no site is known; as the target's pid namespace numbers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<ThreadId>,
+    /// Whether the place is where it gave the lock back: where it had requested it was not seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub released: bool,
     /// The lock that it held, if that is not the one waited for: the one that this one's holder waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
@@ -155,6 +158,9 @@ pub struct CulpritEntry {
     /// The thread, where no site is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<ThreadId>,
+    /// Whether the place is where it gave the lock back: where it had requested it was not seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub released: bool,
     /// The lock that it held.
     pub lock: String,
     /// Its name, as the table shows it.

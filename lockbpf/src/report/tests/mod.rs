@@ -355,7 +355,7 @@ fn the_futex_tier_infers_locks_and_their_owners() {
     );
     assert_eq!(
         verdict(&o),
-        "100 % of all waiting is caused by thread 11 holding `global_1000`. `global_1000` (mutex, inferred) holds server \
+        "100 % of all waiting is caused by thread 11 (site unknown) holding `global_1000`. `global_1000` (mutex, inferred) holds server \
          back: 1 thread waited 3.00 s for it in 10.0 s."
     );
     let mut hung = observation();

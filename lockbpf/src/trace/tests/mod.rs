@@ -44,6 +44,7 @@ fn tids(event: &Event) -> Vec<Tid> {
         Event::Section(s) => (Some(s.tid), s.owner, s.waker),
         Event::FutexWait(w) => (Some(w.tid), w.owner, w.waker),
         Event::OffCpu(o) => (Some(o.tid), None, None),
+        Event::Wake(w) => (Some(w.tid), None, None),
         Event::ThreadExit(totals) => (Some(totals.tid), None, None),
         Event::Process(_) => (None, None, None),
         Event::Op(op) | Event::Step(op) => match op.action {

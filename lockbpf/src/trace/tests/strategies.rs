@@ -2,7 +2,9 @@
 
 use crate::deadlock::{Blocked, Deadlock, LockOrder};
 use crate::estimate::{Coverage, Estimates, Figures, Interval, Subject};
-use crate::event::{Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, Weight};
+use crate::event::{
+    Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, Wake, Weight,
+};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::measures::counted::{Counted, CountedSite};
 use crate::observation::{Harvest, OpenWait};
@@ -169,10 +171,28 @@ fn totals() -> BoxedStrategy<ThreadTotals> {
         .boxed()
 }
 
+fn wake() -> BoxedStrategy<Wake> {
+    // The largest number stands for an unknown one.
+    let since = option::of(number().prop_map(|since| Nanos(since.min(u64::MAX - 1))));
+    (number(), since, lock(), option::of(site()), process(), tid(), any::<u32>(), stack())
+        .prop_map(|(time, since, word, site, process, tid, woken, stack)| Wake {
+            time: Time(time),
+            since,
+            word,
+            site,
+            process,
+            tid,
+            woken,
+            stack,
+        })
+        .boxed()
+}
+
 pub(super) fn event() -> BoxedStrategy<Event> {
     prop_oneof![
         6 => section().prop_map(Event::Section),
         2 => futex_wait().prop_map(Event::FutexWait),
+        2 => wake().prop_map(Event::Wake),
         1 => (number(), process(), any::<u32>(), number(), ".{0,15}").prop_map(|(time, process, pid, start, comm)| {
             Event::Process(ProcessSeen { time: Time(time), process, pid, start: Time(start), comm })
         }),

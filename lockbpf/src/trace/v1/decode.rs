@@ -168,6 +168,11 @@ impl Dictionary {
                     number,
                 )
             }
+            5 => {
+                let (number, word) = self.lock(from)?;
+                let woken = from.number32()?;
+                (self.near.wake(word, woken, from)?, Some(number))
+            }
             _ => return Err(Malformed::Unknown("shape")),
         };
         add(&mut self.shapes, defined)?;

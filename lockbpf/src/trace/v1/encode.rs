@@ -157,6 +157,13 @@ impl Dictionary {
                 self.near.put_futex(out, *site, *expected, *stack, (*result, *weight));
                 Some(lock)
             }
+            Shape::Wake { word, process, site, stack, woken } => {
+                out.push(5);
+                let lock = self.put_lock(out, *word);
+                put(out, u64::from(*woken));
+                self.near.put_wake(out, *process, *site, *stack);
+                Some(lock)
+            }
             Shape::OffCpu { process, reason, stack } => {
                 out.push(2);
                 put(out, u64::from(process.0));

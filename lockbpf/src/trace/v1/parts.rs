@@ -1,7 +1,7 @@
 //! Events taken apart into their shape and what is told each time, and put together again.
 
 use super::shape::{Place, Shape};
-use crate::event::{Event, FutexWait, OffCpu, Section};
+use crate::event::{Event, FutexWait, OffCpu, Section, Wake};
 use crate::id::Tid;
 use crate::op::{Action, Attempt, Op};
 use crate::units::{Nanos, Time};
@@ -22,7 +22,7 @@ pub(super) struct Parts {
 pub(super) fn durations(shape: &Shape) -> usize {
     match shape {
         Shape::Section { .. } | Shape::OffCpu { .. } => 2,
-        Shape::Futex { .. } => 1,
+        Shape::Futex { .. } | Shape::Wake { .. } => 1,
         Shape::Op { .. } => 0,
     }
 }
@@ -45,6 +45,13 @@ impl Parts {
                 let (site, expected, stack, result, weight) = (w.site, w.expected, w.stack, w.result, w.weight);
                 let shape = Shape::Futex { word: w.word, site, expected, stack, result, weight };
                 Self { owner: w.owner, waker: w.waker, durations: [w.wait.0, 0], ..alone(shape, w.tid, w.end) }
+            }
+            Event::Wake(w) => {
+                let (word, process, site, stack, woken) = (w.word, w.process, w.site, w.stack, w.woken);
+                let shape = Shape::Wake { word, process, site, stack, woken };
+                // 0: not known.
+                let since = w.since.map_or(0, |since| since.0.saturating_add(1));
+                Self { durations: [since, 0], ..alone(shape, w.tid, w.time) }
             }
             Event::OffCpu(o) => {
                 let shape = Shape::OffCpu { process: o.process, reason: o.reason, stack: o.stack };
@@ -104,6 +111,10 @@ impl Parts {
                     result,
                     weight,
                 })
+            }
+            Shape::Wake { word, process, site, stack, woken } => {
+                let since = first.checked_sub(1).map(Nanos);
+                Event::Wake(Wake { time: end, since, word, site, process, tid, woken, stack })
             }
             Shape::OffCpu { process, reason, stack } => {
                 Event::OffCpu(OffCpu { end, off: Nanos(first), runnable: Nanos(second), process, tid, reason, stack })

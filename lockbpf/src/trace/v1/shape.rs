@@ -28,6 +28,13 @@ pub(super) enum Shape {
         result: FutexResult,
         weight: Weight,
     },
+    Wake {
+        word: Lock,
+        process: Process,
+        site: Option<Site>,
+        stack: Option<StackId>,
+        woken: u32,
+    },
     OffCpu {
         process: Process,
         reason: OffReason,
@@ -58,7 +65,7 @@ impl Shape {
     pub(super) fn lock(&self) -> Option<Lock> {
         match *self {
             Self::Section { lock, .. } => Some(lock),
-            Self::Futex { word, .. } => Some(word),
+            Self::Futex { word, .. } | Self::Wake { word, .. } => Some(word),
             Self::OffCpu { .. } => None,
             Self::Op { action, .. } => match action {
                 Action::Attempt(Attempt { lock, .. })
@@ -83,7 +90,7 @@ impl Shape {
                 !matches!(place.outcome, Outcome::TryFailed | Outcome::TimedOut | Outcome::Failed)
             }
             Self::Op { action, .. } => matches!(action, Action::Acquire { .. }),
-            Self::Futex { .. } | Self::OffCpu { .. } => false,
+            Self::Futex { .. } | Self::Wake { .. } | Self::OffCpu { .. } => false,
         }
     }
 }
@@ -162,6 +169,22 @@ impl Near {
         let weight = if byte & WEIGHS != 0 { Weight::unpacked(from.byte()?) } else { Weight::default() };
         let site = if byte & 0x80 != 0 { Some(self.site(from)?) } else { None };
         Ok(Shape::Futex { word, site, expected: from.number32()?, stack: stack(from)?, result, weight })
+    }
+
+    pub(super) fn put_wake(&mut self, out: &mut Vec<u8>, process: Process, site: Option<Site>, stack: Option<StackId>) {
+        out.push(u8::from(site.is_some()));
+        put(out, u64::from(process.0));
+        if let Some(site) = site {
+            self.put_site(out, site);
+        }
+        put_stack(out, stack);
+    }
+
+    pub(super) fn wake(&mut self, word: Lock, woken: u32, from: &mut Cursor) -> Result<Shape, Malformed> {
+        let sited = code_in(&[false, true], from)?;
+        let process = Process(from.number32()?);
+        let site = if sited { Some(self.site(from)?) } else { None };
+        Ok(Shape::Wake { word, process, site, stack: stack(from)?, woken })
     }
 
     /// All of an action but its code, its lock (which [`Shape::lock`] returns), its owner and its waker.
