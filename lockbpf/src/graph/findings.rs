@@ -58,7 +58,7 @@ pub enum Who {
         lock: Lock,
         /// A caller's return address at the wake.
         site: Site,
-        /// The stack there, by which callers of a function that unlocks for all are told apart.
+        /// The stack there. It tells callers apart where one function unlocks for all of them.
         stack: Option<StackId>,
     },
     /// A thread named by the owner word, or as the waker; where it took the lock was not seen.
@@ -68,7 +68,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// The lock held, if that is told.
+    /// The lock that the holder held; `None` where only a thread is known.
     #[must_use]
     pub fn lock(self) -> Option<Lock> {
         match self {

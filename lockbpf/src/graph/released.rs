@@ -189,8 +189,7 @@ impl Releases {
                     continue;
                 }
                 push(pieces, direct(word, release, (reached, begin)));
-                let mut links = direct(word, release, (begin, end)).links;
-                links.extend(&inner.links);
+                let links = std::iter::once(link(word, release)).chain(inner.links.iter().copied()).collect();
                 push(pieces, Piece { from: begin, to: end, links, ..inner.clone() });
                 reached = end;
             }
@@ -245,9 +244,13 @@ fn direct(word: Lock, release: &Release, (from, to): (Time, Time)) -> Piece {
         tid: release.tid,
         inferred: false,
         stack: release.stack,
-        links: vec![Link { lock: word, site: release.who.site(), tid: release.tid, released: false }],
+        links: vec![link(word, release)],
         ..nobody(from, to)
     }
+}
+
+fn link(word: Lock, release: &Release) -> Link {
+    Link { lock: word, site: release.who.site(), tid: release.tid, released: false }
 }
 
 fn nobody(from: Time, to: Time) -> Piece {

@@ -19,7 +19,7 @@ pub(super) struct Gathered<'a> {
     pub(super) condvar: Vec<&'a SiteSums>,
     pub(super) futex: Vec<&'a SiteSums>,
     pub(super) shares: Option<&'a Shares>,
-    /// The shares with holders by the names under which they are told, if these are others.
+    /// The shares as the report tells them, where it puts holders together; `None` where it tells them as they are.
     pub(super) told: Option<&'a Shares>,
     pub(super) waits: Option<&'a FutexWaits>,
     /// Waits for the lock or word that had not ended.
