@@ -7,7 +7,7 @@
 use crate::calls::return_address;
 use crate::counts;
 use crate::maps::{GILS, count};
-use crate::section::{End, acquired, attempt, close, contend, fits, stack_of_wait};
+use crate::section::{End, acquired, attempt, close, contend, fill_gap, fits, stack_of_wait};
 use crate::thread::Thread;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user};
 use aya_ebpf::programs::ProbeContext;
@@ -57,10 +57,7 @@ pub fn leave_guard(t: &mut Thread) -> u32 {
         }
         counts::forgets(t, i);
         t.depth -= 1;
-        let last = (depth - 1) & (MAX_HELD - 1);
-        if i != last {
-            t.held[i & (MAX_HELD - 1)] = t.held[last];
-        }
+        fill_gap(t, i);
         t.released_ns = 0;
     }
     0

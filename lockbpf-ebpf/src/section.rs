@@ -418,10 +418,19 @@ fn leave(t: &mut Thread, i: usize, hold_ns: u64, wait_ns: u64, now: u64) {
     if t.depth == 0 {
         t.union_start_ns = now;
     }
-    // Unlocks are mostly last-in first-out; otherwise the most recent one takes the gap.
-    let last = t.depth as usize & (MAX_HELD - 1);
-    if last != i & (MAX_HELD - 1) {
-        t.held[i & (MAX_HELD - 1)] = t.held[last];
+    fill_gap(t, i);
+}
+
+/// Lock `i` is held no longer, nor among those counted. Unlocks are mostly last-in first-out; otherwise the most recent one takes the gap,
+/// field by field: a copy of the whole becomes a loop over its bytes, which the verifier follows through each.
+#[inline(always)]
+pub fn fill_gap(t: &mut Thread, i: usize) {
+    let (gap, last) = (i & (MAX_HELD - 1), t.depth as usize & (MAX_HELD - 1));
+    if gap != last {
+        let Held { lock, site, acquire_ns, wait_ns, owner, waker, stack, via, flags, recursion, kind, hits } =
+            t.held[last];
+        t.held[gap] =
+            Held { lock, site, acquire_ns, wait_ns, owner, waker, stack, via, flags, recursion, kind, hits };
     }
 }
 

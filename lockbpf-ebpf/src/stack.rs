@@ -72,6 +72,8 @@ fn returns() -> [u64; RETURNS] {
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
+    // Once: the verifier follows all that is in the loops again and again.
+    let own = returns();
     let mut way = 0;
     while way < WAYS {
         let Some(known) = KNOWN_STACKS.get_ptr(KnownKey { ip, process, place: place(stack_pointer, way) }) else {
@@ -79,7 +81,7 @@ extern "C" fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
         };
         // SAFETY: entries are neither changed nor removed while the programs run.
         let known = unsafe { &*known };
-        if is_at(known, stack_pointer) {
+        if is_at(known, stack_pointer, &own) {
             return known.stack as i32;
         }
         way += 1;
@@ -87,9 +89,9 @@ extern "C" fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
     -1
 }
 
-/// Whether every return address of a known stack is in its place.
+/// Whether every return address of a known stack is in its place; those of calls that are watched to their return are the thread's `own`.
 #[inline(always)]
-fn is_at(known: &KnownStack, stack_pointer: u64) -> bool {
+fn is_at(known: &KnownStack, stack_pointer: u64, own: &[u64; RETURNS]) -> bool {
     let mut i = 0;
     while i < MAX_SLOTS {
         if i as u32 >= known.count {
@@ -99,7 +101,7 @@ fn is_at(known: &KnownStack, stack_pointer: u64) -> bool {
         let address = stack_pointer + 8 * u64::from(known.slots[i]);
         // SAFETY: word is 8 bytes of this stack; a faulting address is an error from the helper.
         let read = unsafe { bpf_probe_read_user((&raw mut word).cast(), 8, address as *const c_void) };
-        if read != 0 || word != known.words[i] && !returns().contains(&known.words[i]) {
+        if read != 0 || word != known.words[i] && !own.contains(&known.words[i]) {
             return false;
         }
         i += 1;

@@ -3,6 +3,7 @@
 
 use crate::counts;
 use crate::maps::count;
+use crate::section::fill_gap;
 use crate::thread::{Thread, stored, task};
 use crate::unseen;
 use lockbpf_common::config::MAX_HELD;
@@ -18,10 +19,7 @@ pub fn forget_oldest(t: &mut Thread, now: u64) -> u32 {
     counts::forgets(t, oldest);
     t.depth = t.depth.saturating_sub(1);
     t.overflow += 1;
-    let last = t.depth as usize & (MAX_HELD - 1);
-    if oldest & (MAX_HELD - 1) != last {
-        t.held[oldest & (MAX_HELD - 1)] = t.held[last];
-    }
+    fill_gap(t, oldest);
     0
 }
 
