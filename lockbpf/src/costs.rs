@@ -1,7 +1,7 @@
 //! What observing costs: nanoseconds of CPU time for each thing that the kernel side counts, and how they follow from
 //! samples taken with and without probes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Samples of a kind below which a median means nothing.
 pub const MIN_SAMPLES: usize = 3;
@@ -12,7 +12,7 @@ const MAX_HIT_NS: f64 = 100_000.0;
 ///
 /// The default is what stands in where nothing could be measured: the upper end of what was seen on a busy virtual machine,
 /// so that a budget kept by it is rather undercut than exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// An uncontended lock/unlock pair that nobody observes.
     pub bare_pair_ns: f64,
@@ -81,7 +81,7 @@ impl Costs {
         let bare_pair_ns = median(&bare.pair).ok_or(CostError::TooFew("pairs"))?;
         let pair_ns = added("pairs", |s| &s.pair)?;
         let hit_ns = pair_ns / 2.0;
-        if !(hit_ns > 0.0 && hit_ns < MAX_HIT_NS) {
+        if !is_hit(hit_ns) {
             return Err(CostError::Absurd);
         }
         // What is left of a difference of differences may be below nothing on a busy machine.
@@ -94,6 +94,18 @@ impl Costs {
         let spread = spread(&observed.pair);
         Ok(Self { bare_pair_ns, hit_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread })
     }
+
+    /// Whether they can have come of samples.
+    #[must_use]
+    pub fn are_plausible(&self) -> bool {
+        let Self { bare_pair_ns, hit_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread } = *self;
+        let others = [bare_pair_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread];
+        is_hit(hit_ns) && others.iter().all(|cost| (0.0..MAX_HIT_NS).contains(cost))
+    }
+}
+
+fn is_hit(ns: f64) -> bool {
+    ns > 0.0 && ns < MAX_HIT_NS
 }
 
 /// The value at a share of the way through the sorted samples; `None` of too few.
@@ -134,6 +146,10 @@ mod tests {
         assert_eq!((costs.bare_pair_ns, costs.hit_ns), (10.0, 1_000.0));
         assert_eq!((costs.futex_ns, costs.record_ns, costs.switch_ns), (350.0, 350.0, 100.0));
         assert_eq!(costs.hold_bias_ns, 900.0);
+        assert!(costs.are_plausible() && Costs::default().are_plausible());
+        for ns in [f64::NAN, f64::INFINITY, -1.0, 1e6] {
+            assert!(!Costs { hit_ns: ns, ..costs }.are_plausible() && !Costs { futex_ns: ns, ..costs }.are_plausible());
+        }
         assert!((costs.spread - 0.01).abs() < 0.001, "{}", costs.spread);
     }
 

@@ -1,11 +1,13 @@
 //! What observing costs, measured on a child of lockbpf's own: plausible, confirmed by another measurement, and nothing left.
 
 use crate::harness::may_observe;
-use crate::harness::observer::{Observer, lockbpf, run};
+use crate::harness::observer::{Observer, lockbpf, run, run_command};
 use crate::harness::process::{Running, eventually};
 use crate::harness::workload::Workload;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// Processes on which lockbpf calibrates.
 fn children() -> usize {
@@ -75,6 +77,83 @@ fn another_measurement_agrees_within_a_factor_of_two() {
         .collect();
     let agree = |&(a, b): &(f64, f64)| a < 2.0 * b && b < 2.0 * a;
     assert!(attempts.iter().any(agree), "ns of an observed pair, calibrated and measured: {attempts:?}");
+}
+
+/// Observes a workload under a budget with what is kept in this directory: the remarks, and what was logged.
+fn governed(cache: &Path) -> (Vec<String>, String) {
+    let workload = Workload::start("speed 3");
+    let mut command = lockbpf();
+    command.args(["--pid", &workload.pid().to_string(), "--budget", "3%", "--duration", "300ms", "--format", "json"]);
+    let log = "lockbpf::capture::calibrate=debug,lockbpf::cli::prepare=info";
+    let outcome = run_command(command.env("XDG_CACHE_HOME", cache).env("LOCKBPF_LOG", log));
+    (outcome.report().quality.notes, outcome.stderr)
+}
+
+/// The line that calibration logs.
+const CALIBRATED: &str = "calibration: alone";
+
+#[test]
+fn what_was_measured_before_is_not_measured_again() {
+    let Some(_turn) = may_observe() else { return };
+    let cache = tempfile::tempdir().expect("failed to make a directory");
+    let (_, first) = governed(cache.path());
+    assert!(first.contains(CALIBRATED), "{first}");
+    let (notes, second) = governed(cache.path());
+    assert!(!second.contains(CALIBRATED) && second.contains("costs.json"), "{second}");
+    assert!(!notes.iter().any(|note| note.contains("costs.json")), "{notes:?}");
+    // Other probes cost otherwise.
+    let outcome = run_command(
+        lockbpf()
+            .args([
+                "--pid",
+                &std::process::id().to_string(),
+                "--budget",
+                "3%",
+                "--duration",
+                "100ms",
+                "--plain-uprobes",
+            ])
+            .env("XDG_CACHE_HOME", cache.path())
+            .env("LOCKBPF_LOG", "lockbpf::capture::calibrate=debug"),
+    );
+    assert!(outcome.stderr.contains(CALIBRATED), "{}", outcome.stderr);
+}
+
+#[test]
+fn damaged_and_foreign_figures_are_told_and_measured_anew() {
+    let Some(_turn) = may_observe() else { return };
+    let cache = tempfile::tempdir().expect("failed to make a directory");
+    let file = cache.path().join("lockbpf").join("costs.json");
+    std::fs::create_dir(file.parent().expect("a directory")).expect("failed to make a directory");
+    std::fs::write(&file, "{\"schema\": \"lockbpf.costs/1\", \"entries\": [{}]}").expect("failed to write");
+    let told = |(notes, log): (Vec<String>, String), why: &str| {
+        let note = notes.iter().find(|note| note.contains("costs.json"));
+        assert!(note.is_some_and(|note| note.contains(why)), "{why}: {notes:?}");
+        assert!(log.contains(CALIBRATED), "{log}");
+    };
+    told(governed(cache.path()), "damaged");
+    let (notes, log) = governed(cache.path());
+    assert!(!notes.iter().any(|note| note.contains("costs.json")) && !log.contains(CALIBRATED), "replaced: {log}");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).expect("failed to change the mode");
+    told(governed(cache.path()), "other users may write");
+}
+
+#[test]
+fn the_doctor_keeps_what_it_measures() {
+    let Some(_turn) = may_observe() else { return };
+    let cache = tempfile::tempdir().expect("failed to make a directory");
+    let doctor = || {
+        let pid = std::process::id().to_string();
+        let outcome = run_command(lockbpf().args(["doctor", "--pid", &pid]).env("XDG_CACHE_HOME", cache.path()));
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        outcome.stdout
+    };
+    let first = doctor();
+    assert!(first.contains("costs.json") && first.contains("there was none before"), "{first}");
+    let second = doctor();
+    assert!(second.contains("the measurement there was ") && second.contains(" old."), "{second}");
+    let (_, log) = governed(cache.path());
+    assert!(!log.contains(CALIBRATED), "{log}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::CaptureError;
 use super::btf::Btf;
 use super::probe_table::{Function, TRACEPOINTS};
-use super::raw_program::{self, RawError};
+use super::raw_program::{self, Programs, RawError};
 use super::sched;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
@@ -100,11 +100,13 @@ pub(super) fn side_by_side<T: Send, R: Send, E: Send>(
     std::thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = all.map(|one| scope.spawn(move || work(one))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R, E>>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).collect()
+        threads.into_iter().map(joined).collect()
     })
+}
+
+/// What a thread has come to; its panic is passed on.
+pub(super) fn joined<R>(thread: std::thread::ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl Tracepoints {
@@ -138,9 +140,14 @@ impl Tracepoints {
     }
 
     /// Loads and attaches the program for the tracepoint of this name, with typed arguments.
-    pub(super) fn attach_typed(&mut self, ebpf: &Ebpf, types: &Btf, name: &'static str) -> Result<(), CaptureError> {
+    pub(super) fn attach_typed(
+        &mut self,
+        programs: &Programs,
+        types: &Btf,
+        name: &'static str,
+    ) -> Result<(), CaptureError> {
         let load = || {
-            let program = sched::load(ebpf, types, name)?;
+            let program = sched::load(programs, types, name)?;
             Ok((raw_program::attach_tracepoint(&program)?, program))
         };
         let (link, program) = load().map_err(|error: RawError| CaptureError::Typed { name, reason: reason(&error) })?;

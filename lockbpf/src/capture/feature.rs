@@ -77,6 +77,8 @@ pub struct KernelVersion(pub u32, pub u32);
 impl KernelVersion {
     /// The oldest that lockbpf supports.
     pub const MINIMUM: Self = Self(5, 15);
+    /// The first that passes uprobes on NOPs by a call.
+    const CALLS: Self = Self(6, 18);
 
     /// The running kernel's; `None` if it names itself in no known way.
     #[must_use]
@@ -118,9 +120,8 @@ pub struct FeatureError {
 /// The first essential feature that is missing. That something is not permitted is no error here: see
 /// [`super::privilege`].
 pub fn require(with_uprobes: bool) -> Result<(), FeatureError> {
-    for feature in survey() {
+    for feature in essential() {
         if let Support::NotSupported(reason) = feature.support
-            && feature.essential
             && (with_uprobes || feature.name != UPROBES)
         {
             return Err(FeatureError { name: feature.name, reason });
@@ -134,11 +135,14 @@ const UPROBES: &str = "uprobes";
 /// Every feature that matters, the essential ones first.
 #[must_use]
 pub fn survey() -> Vec<Feature> {
+    let mut all = essential();
+    all.extend(optional());
+    all
+}
+
+/// Those without which nothing can be observed.
+fn essential() -> Vec<Feature> {
     let types = Btf::kernel();
-    let offers = |question: fn(&Btf) -> bool| match &types {
-        Ok(types) => Support::when(question(types), "this kernel is older"),
-        Err(error) => Support::NotSupported(error.to_string()),
-    };
     let btf = match &types {
         Ok(types) => types.task_offsets().map_or_else(|e| Support::NotSupported(e.to_string()), |_| Support::Supported),
         Err(btf::BtfError::Read(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -146,45 +150,57 @@ pub fn survey() -> Vec<Feature> {
         }
         Err(error) => Support::NotSupported(error.to_string()),
     };
-    let feature = |name, essential, support, advice| Feature { name, essential, support, advice };
+    let feature = |name, support, advice| Feature { name, essential: true, support, advice };
     vec![
-        feature("kernel", true, kernel(release().as_deref()), "5.15 is the oldest kernel supported"),
-        feature("processor", true, processor(), "x86_64 and aarch64 are supported"),
-        feature("kernel types (BTF)", true, btf, "needed to find fields in the kernel's structures"),
+        feature("kernel", kernel(release().as_deref()), "5.15 is the oldest kernel supported"),
+        feature("processor", processor(), "x86_64 and aarch64 are supported"),
+        feature("kernel types (BTF)", btf, "needed to find fields in the kernel's structures"),
         feature(
             UPROBES,
-            true,
             Support::of(fs::read(UPROBE_PMU), "the kernel was built without CONFIG_UPROBE_EVENTS", UPROBE_PMU),
             "needed for all but `--futex-only`",
         ),
-        feature("lockdown", true, lockdown(Path::new(LOCKDOWN)), "confidentiality mode keeps eBPF from reading memory"),
+        feature("lockdown", lockdown(Path::new(LOCKDOWN)), "confidentiality mode keeps eBPF from reading memory"),
+    ]
+}
+
+/// Those of which each does something more. They take longer to find out.
+fn optional() -> Vec<Feature> {
+    let types = Btf::kernel();
+    let offers = |question: fn(&Btf) -> bool| match &types {
+        Ok(types) => Support::when(question(types), "this kernel is older"),
+        Err(error) => Support::NotSupported(error.to_string()),
+    };
+    let feature = |name, support, advice| Feature { name, essential: false, support, advice };
+    vec![
         feature(
             "initial pid namespace",
-            false,
             namespace("pid", INITIAL_PID_NAMESPACE),
             "inside a container pids differ from the kernel's: run lockbpf on the host, or with the host's pid namespace",
         ),
         feature(
             "initial user namespace",
-            false,
             namespace("user", INITIAL_USER_NAMESPACE),
             "capabilities held only inside a user namespace do not count for eBPF",
         ),
         feature(
             "uprobe_multi links",
-            false,
             offers(Btf::has_uprobe_links),
             "attach and detach all probes at once (6.6; used where they see all threads, 6.10); else one by one",
         ),
         feature(
             "uprobe sessions",
-            false,
             offers(Btf::has_uprobe_sessions),
             "uncontended locks do not pay for a return probe (6.13 and later)",
         ),
         feature(
+            "uprobes without a trap",
+            Support::NotSupported(trap_free(KernelVersion::running()).to_owned()),
+            "kernels from 6.18 on turn NOPs of five bytes into calls, which kill forked children and overwrite the red zone: no probe is \
+             placed on one",
+        ),
+        feature(
             "kernel locks",
-            false,
             types
                 .as_ref()
                 .map_or_else(|error| Support::NotSupported(error.to_string()), |types| kernel::support(types)),
@@ -192,7 +208,6 @@ pub fn survey() -> Vec<Feature> {
         ),
         feature(
             "kernel symbols",
-            false,
             match Kallsyms::kernel() {
                 Ok(_) => Support::Supported,
                 Err(KallsymsError::Hidden) => {
@@ -204,11 +219,19 @@ pub fn survey() -> Vec<Feature> {
         ),
         feature(
             "tracefs",
-            false,
             tracefs(&TRACEFS.map(Path::new)).1,
             "has the per-syscall tracepoints; lockbpf mounts it if it may, else all system calls are looked at",
         ),
     ]
+}
+
+/// Why no probe is passed without a trap.
+fn trap_free(version: Option<KernelVersion>) -> &'static str {
+    match version {
+        _ if !cfg!(target_arch = "x86_64") => "only x86 kernels have them",
+        Some(version) if version < KernelVersion::CALLS => "this kernel is older",
+        _ => "not used, since they harm targets",
+    }
 }
 
 /// A setting of the kernel that explains refusals.
@@ -351,6 +374,14 @@ mod tests {
         let old = "kernel 5.10 is older than 5.15, the oldest that lockbpf supports".to_owned();
         assert_eq!(kernel(Some("5.10.0-30-amd64")), Support::NotSupported(old));
         assert!(!kernel(Some("next")).is_supported() && !kernel(None).is_supported());
+    }
+
+    #[test]
+    fn traps_are_not_spared_anywhere() {
+        let x86 = |text| if cfg!(target_arch = "x86_64") { text } else { "only x86 kernels have them" };
+        assert_eq!(trap_free(Some(KernelVersion(6, 17))), x86("this kernel is older"));
+        assert_eq!(trap_free(Some(KernelVersion(6, 18))), x86("not used, since they harm targets"));
+        assert_eq!(trap_free(None), x86("not used, since they harm targets"));
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod mmap_events;
 mod multi;
 pub mod named;
 pub mod newcomers;
-mod object;
+pub mod object;
 mod open_stacks;
 mod owner;
 mod perf_uprobe;
@@ -89,6 +89,9 @@ pub enum CaptureError {
         /// Why.
         reason: String,
     },
+    /// The embedded object could not be made ready for this kernel.
+    #[error("{0}")]
+    Unprepared(String),
     /// A map operation failed.
     #[error("failed to access an eBPF map")]
     Map(#[from] MapError),

@@ -2,8 +2,7 @@
 //! return half.
 
 use super::probe_table::{By, is_return_half};
-use super::raw_program::{self, Kind, RawError, UPROBE_MULTI, UPROBE_SESSION, bpf};
-use aya::maps::Map;
+use super::raw_program::{self, Kind, Programs, RawError, UPROBE_MULTI, UPROBE_SESSION, bpf};
 use aya_obj::generated::bpf_cmd;
 use std::ffi::CString;
 use std::io;
@@ -16,7 +15,6 @@ const RETURNS: u32 = 1;
 
 /// A loaded program for such links.
 pub(super) struct Program {
-    name: &'static str,
     fd: OwnedFd,
     attach_type: u32,
     flags: u32,
@@ -49,23 +47,19 @@ pub(super) fn programs(by: By, sessions: bool) -> &'static [&'static str] {
 }
 
 impl Program {
-    /// Loads one of [`programs`] of `object`, using the maps that aya has created from the same object.
-    pub(super) fn load<'a>(
-        object: &[u8],
-        maps: impl Iterator<Item = (&'a str, &'a Map)>,
-        name: &'static str,
-    ) -> Result<Self, RawError> {
+    /// Loads one of [`programs`].
+    pub(super) fn load(programs: &Programs, name: &'static str) -> Result<Self, RawError> {
         let (kind, attach_type) = match name {
             "session" | "library_session" => (Kind::UprobeSession, UPROBE_SESSION),
             _ => (Kind::UprobeMulti, UPROBE_MULTI),
         };
         let flags = if is_return_half(name) { RETURNS } else { 0 };
-        Ok(Self { name, fd: raw_program::load(object, maps, name, kind)?, attach_type, flags })
+        Ok(Self { fd: programs.load(name, kind)?, attach_type, flags })
     }
 
     /// One that does nothing, at entries.
     pub(super) fn empty() -> io::Result<Self> {
-        Ok(Self { name: "empty", fd: raw_program::load_empty()?, attach_type: UPROBE_MULTI, flags: 0 })
+        Ok(Self { fd: raw_program::load_empty()?, attach_type: UPROBE_MULTI, flags: 0 })
     }
 
     /// Whether the kernel has such links, and lets all threads of a link's process through. The first ones let one thread through; by
@@ -83,8 +77,7 @@ impl Program {
     /// until the link that is returned is closed.
     pub(super) fn attach(&self, path: &Path, offsets: &[u64], cookies: &[u64], pid: u32) -> Result<OwnedFd, RawError> {
         if offsets.len() != cookies.len() {
-            let reason = "offsets and cookies differ in number".to_owned();
-            return Err(RawError::Object { program: self.name, reason });
+            return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
         let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)?;
         let attr = LinkCreate {

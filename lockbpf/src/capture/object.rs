@@ -11,6 +11,12 @@ pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf
 #[cfg(target_arch = "aarch64")]
 pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.aarch64.o");
 
+/// A number by which this object is told from others.
+#[must_use]
+pub fn fingerprint() -> u32 {
+    crc32fast::hash(BYTES)
+}
+
 /// What else than locks the object is to be ready for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extras {

@@ -8,7 +8,7 @@ use super::edits;
 use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
 use super::probe_table::{By, Runtime, is_return_half};
-use super::raw_program::RawError;
+use super::raw_program::{Programs, RawError};
 use super::seccomp;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
@@ -43,20 +43,25 @@ pub(super) enum Placer {
 pub(super) struct Links(Vec<OwnedFd>);
 
 impl Placer {
-    /// Loads the programs for the functions that are `wanted`, for the best mechanism that the kernel has, or, if it is to be `plain`,
-    /// for perf events.
-    pub(super) fn load(ebpf: &mut Ebpf, types: &Btf, plain: bool, wanted: Wanted) -> Result<Self, CaptureError> {
-        if !plain && types.has_uprobe_links() {
-            let sessions = types.has_uprobe_sessions();
-            let mechanism = if sessions { Mechanism::Session } else { Mechanism::Link };
-            match load_multi(ebpf, wanted, sessions) {
-                Ok(programs) if programs.values().flatten().all(|p| sessions || p.sees_all_threads()) => {
-                    return Ok(Self::Links { mechanism, programs });
-                }
-                Ok(_) => log::info!("uprobe links would see one thread of each process, using perf events"),
-                Err(error) => log::warn!("no uprobe links, using perf events: {error}"),
-            }
+    /// Loads the programs for the functions that are `wanted`, for links; `None` where the kernel has none, or none that are right.
+    pub(super) fn with_links(programs: &Programs, types: &Btf, wanted: Wanted) -> Option<Self> {
+        if !types.has_uprobe_links() {
+            return None;
         }
+        let sessions = types.has_uprobe_sessions();
+        let mechanism = if sessions { Mechanism::Session } else { Mechanism::Link };
+        match load_multi(programs, wanted, sessions) {
+            Ok(programs) if programs.values().flatten().all(|p| sessions || p.sees_all_threads()) => {
+                return Some(Self::Links { mechanism, programs });
+            }
+            Ok(_) => log::info!("uprobe links would see one thread of each process, using perf events"),
+            Err(error) => log::warn!("no uprobe links, using perf events: {error}"),
+        }
+        None
+    }
+
+    /// The same for perf events.
+    pub(super) fn with_perf_events(ebpf: &mut Ebpf, wanted: Wanted) -> Result<Self, CaptureError> {
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
         let mut programs = HashMap::new();
         for &name in wanted.by().flat_map(By::programs) {
@@ -201,13 +206,10 @@ impl Wanted {
     }
 }
 
-/// Side by side: the verifier takes a second or so for each.
-fn load_multi(ebpf: &Ebpf, wanted: Wanted, sessions: bool) -> Result<HashMap<By, Vec<multi::Program>>, RawError> {
-    let maps: Vec<_> = ebpf.maps().collect();
+/// Side by side: the verifier takes a tenth of a second for some.
+fn load_multi(ready: &Programs, wanted: Wanted, sessions: bool) -> Result<HashMap<By, Vec<multi::Program>>, RawError> {
     let all = wanted.by().flat_map(|by| multi::programs(by, sessions).iter().map(move |&name| (by, name)));
-    let load = |(by, name)| {
-        multi::Program::load(super::object::BYTES, maps.iter().copied(), name).map(|program| (by, program))
-    };
+    let load = |(by, name)| multi::Program::load(ready, name).map(|program| (by, program));
     let mut programs: HashMap<By, Vec<multi::Program>> = HashMap::new();
     for (by, program) in side_by_side(all, load)? {
         programs.entry(by).or_default().push(program);

@@ -20,13 +20,14 @@ const LOG_BYTES: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RawError {
     /// The object could not be prepared.
-    #[error("failed to prepare program {program}: {reason}")]
-    Object {
-        /// The program.
-        program: &'static str,
-        /// Why.
-        reason: String,
-    },
+    #[error("failed to prepare the programs: {0}")]
+    Object(String),
+    /// The object lacks a program.
+    #[error("failed to load program {0}: the object lacks it")]
+    Absent(&'static str),
+    /// The kernel lacks the tracepoint of this name.
+    #[error("failed to load program {0}: the kernel's types have no such tracepoint")]
+    NoTracepoint(&'static str),
     /// The kernel refused the program.
     #[error("failed to load program {program}: {source}{}", log_tail(.log))]
     Load {
@@ -112,30 +113,44 @@ struct RawTracepointOpen {
     reserved: u32,
 }
 
-/// Loads one program of `object`, using the maps that aya has created from the same object.
-pub(super) fn load<'a>(
-    object: &[u8],
-    maps: impl Iterator<Item = (&'a str, &'a Map)>,
-    program: &'static str,
-    kind: Kind,
-) -> Result<OwnedFd, RawError> {
-    let unprepared = |error: &dyn std::error::Error| RawError::Object { program, reason: error.to_string() };
-    let mut object = Object::parse(object).map_err(|e| unprepared(&e))?;
-    let fds: Vec<(&str, RawFd)> = maps.filter_map(|(name, map)| Some((name, fd(map)?))).collect();
-    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-    let definitions = object.maps.clone();
-    let named = fds.iter().filter_map(|&(name, fd)| Some((name, fd, definitions.get(name)?)));
-    object.relocate_maps(named, &text).map_err(|e| unprepared(&e))?;
-    object.relocate_calls(&text).map_err(|e| unprepared(&e))?;
-    let types = match aya::features().btf().map(|features| object.fixup_and_sanitize_btf(features)).transpose() {
-        Ok(types) => types.flatten().map(load_types).transpose().map_err(RawError::Types)?,
-        Err(error) => return Err(unprepared(&error)),
-    };
+/// The programs of an object, ready to be loaded, each as often and in as many threads at a time as it is wanted: the object is parsed
+/// once for all.
+pub(super) struct Programs {
+    object: Object,
+    /// The object's types, as the kernel has them.
+    types: Option<OwnedFd>,
+}
+
+impl Programs {
+    /// Prepares the programs of `object` on the maps that aya has created from the same object, which must outlive them.
+    pub(super) fn prepare<'a>(object: &[u8], maps: impl Iterator<Item = (&'a str, &'a Map)>) -> Result<Self, RawError> {
+        let unprepared = |error: &dyn std::error::Error| RawError::Object(error.to_string());
+        let mut object = Object::parse(object).map_err(|e| unprepared(&e))?;
+        let fds: Vec<(&str, RawFd)> = maps.filter_map(|(name, map)| Some((name, fd(map)?))).collect();
+        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let definitions = object.maps.clone();
+        let named = fds.iter().filter_map(|&(name, fd)| Some((name, fd, definitions.get(name)?)));
+        object.relocate_maps(named, &text).map_err(|e| unprepared(&e))?;
+        object.relocate_calls(&text).map_err(|e| unprepared(&e))?;
+        let types = match aya::features().btf().map(|features| object.fixup_and_sanitize_btf(features)).transpose() {
+            Ok(types) => types.flatten().map(load_types).transpose().map_err(RawError::Types)?,
+            Err(error) => return Err(unprepared(&error)),
+        };
+        Ok(Self { object, types })
+    }
+
+    /// Loads one.
+    pub(super) fn load(&self, program: &'static str, kind: Kind) -> Result<OwnedFd, RawError> {
+        load(&self.object, self.types.as_ref(), program, kind)
+    }
+}
+
+fn load(object: &Object, types: Option<&OwnedFd>, program: &'static str, kind: Kind) -> Result<OwnedFd, RawError> {
     let code = object
         .programs
         .get(program)
         .and_then(|p| object.functions.get(&p.function_key()))
-        .ok_or_else(|| RawError::Object { program, reason: "the object lacks it".to_owned() })?;
+        .ok_or(RawError::Absent(program))?;
     let license: CString = object.license.clone();
     let (prog_type, expected_attach_type, attach_btf_id) = match kind {
         Kind::UprobeSession => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, 0),
@@ -153,7 +168,7 @@ pub(super) fn load<'a>(
     };
     // By these the verifier knows the global functions, each of which it verifies once, whoever calls it.
     let functions = code.func_info.func_info_bytes();
-    if let Some(types) = &types {
+    if let Some(types) = types {
         attr.prog_btf_fd = types.as_raw_fd() as u32;
         attr.func_info = functions.as_ptr() as u64;
         attr.func_info_cnt = code.func_info.len() as u32;

@@ -5,9 +5,8 @@ use super::aside::drop_aside;
 use super::attach::reason;
 use super::btf::Btf;
 use super::probe_table::SCHED_SWITCH;
-use super::raw_program::{self, Kind, RawError};
+use super::raw_program::{self, Kind, Programs, RawError};
 use crate::quality::FailedProbe;
-use aya::Ebpf;
 use std::os::fd::OwnedFd;
 
 /// The loaded program, and its link while it is on.
@@ -20,8 +19,8 @@ pub(super) struct Sched {
 
 impl Sched {
     /// Loads it. Without it, only what it tells is missing.
-    pub(super) fn load(ebpf: &Ebpf, types: &Btf) -> Self {
-        match load(ebpf, types, SCHED_SWITCH) {
+    pub(super) fn load(programs: &Programs, types: &Btf) -> Self {
+        match load(programs, types, SCHED_SWITCH) {
             Ok(program) => Self { program: Some(program), link: None, failed: None },
             Err(error) => Self { program: None, link: None, failed: Some(failure(&error)) },
         }
@@ -51,12 +50,9 @@ impl Sched {
 }
 
 /// Loads the program of this name for the tracepoint of the same name, with typed arguments.
-pub(super) fn load(ebpf: &Ebpf, types: &Btf, name: &'static str) -> Result<OwnedFd, RawError> {
-    let id = types.tracepoint(name).ok_or_else(|| RawError::Object {
-        program: name,
-        reason: "the kernel's types have no such tracepoint".to_owned(),
-    })?;
-    raw_program::load(super::object::BYTES, ebpf.maps(), name, Kind::Tracepoint(id))
+pub(super) fn load(programs: &Programs, types: &Btf, name: &'static str) -> Result<OwnedFd, RawError> {
+    let id = types.tracepoint(name).ok_or(RawError::NoTracepoint(name))?;
+    programs.load(name, Kind::Tracepoint(id))
 }
 
 fn failure(error: &RawError) -> FailedProbe {

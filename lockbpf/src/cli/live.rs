@@ -9,7 +9,7 @@ use super::ends::Ends;
 use super::focus::Focus;
 use super::functions::Placing;
 use super::interpreters::Interpreters;
-use super::prepare::{calibration, guardian, known, options, prepare};
+use super::prepare::{guardian, known, options, prepare, prices};
 use super::progress::Progress;
 use super::stacks::Stacks;
 use super::{placement, suspend};
@@ -119,8 +119,8 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     // Without uprobes the lease is enough: there are no traps in the target.
     let guardian = if capture.futex_only { None } else { guardian(&mut ready.notes) };
     let options = Options { guardian, ..options(plan, &ready, known.clone())? };
-    let calibration = if options.governed || options.library { calibration(&options, &mut ready.notes) } else { None };
-    let measured = calibration.as_ref().map(|calibration| calibration.costs);
+    let prices = if options.governed || options.library { prices(&options, &mut ready.notes) } else { None };
+    let measured = prices.as_ref().map(|prices| prices.costs);
     let costs = measured.unwrap_or_default();
     if let Some(cost) = placing.cost(&costs) {
         eprintln!("lockbpf: {cost}");
@@ -128,7 +128,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     ends.check()?;
     let mut session = Session::start(&options, &sites)?;
     // Not earlier: while the kernel removes perf events, it places none.
-    drop_aside(calibration);
+    drop_aside(prices.and_then(|prices| prices.measured_by));
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
     let mut stacks = Stacks::new(options.unwind);

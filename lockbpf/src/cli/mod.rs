@@ -10,6 +10,7 @@ mod calibration_file;
 mod census;
 mod collect;
 mod convert;
+mod cost_cache;
 mod counters;
 mod deadlocks;
 mod destination;

@@ -2,6 +2,7 @@
 //! observing costs here.
 
 use super::args::{DEFAULT_STACK_WAIT, Plan, Target};
+use super::cost_cache::{self, Entry, Key};
 use super::{counters, placement, threads};
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{Calibration, Setup, calibrate};
@@ -9,9 +10,10 @@ use crate::capture::cgroup::Cgroup;
 use crate::capture::guardian::Guardian;
 use crate::capture::launch::{How, Launched};
 use crate::capture::newcomers::Newcomers;
-use crate::capture::session::{Options, now};
+use crate::capture::session::{Options, Session, now};
 use crate::capture::target::Targets;
 use crate::capture::{calibrate, feature, guardian, kernel, privilege, seccomp, target, user};
+use crate::costs::Costs;
 use crate::event::ProcessSeen;
 use crate::id::Process;
 use crate::kallsyms::Kallsyms;
@@ -208,8 +210,14 @@ pub(super) fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) ->
     })
 }
 
-/// What observing costs on this machine, measured now; `None` if it cannot be.
-pub(super) fn calibration(options: &Options, notes: &mut Vec<String>) -> Option<Calibration> {
+/// What observing costs, and, if it was measured just now, what still observes the child that it was measured on.
+pub(super) struct Prices {
+    pub costs: Costs,
+    pub measured_by: Option<Session>,
+}
+
+/// What observing costs on this machine, as it was measured before, or is measured now; `None` if it cannot be.
+pub(super) fn prices(options: &Options, notes: &mut Vec<String>) -> Option<Prices> {
     let setup = Setup {
         types: options.types,
         task_offsets: options.task_offsets,
@@ -217,10 +225,29 @@ pub(super) fn calibration(options: &Options, notes: &mut Vec<String>) -> Option<
         plain_uprobes: options.plain_uprobes,
         events: &options.events,
     };
+    let (path, key) = (cost_cache::path(), Key::here(&setup));
+    if let Some(path) = &path {
+        match cost_cache::load_for(path, &key) {
+            Ok(Some(entry)) => {
+                log::info!("{:?}, as in {}", entry.costs, path.display());
+                return Some(Prices { costs: entry.costs, measured_by: None });
+            }
+            Ok(None) => {}
+            Err(error) => notes.push(format!(
+                "what observing costs was measured anew: {}, where it is kept, is not used ({error}).",
+                path.display()
+            )),
+        }
+    }
     match calibrate(Path::new(calibrate::SELF), &setup) {
-        Ok(calibration) => {
-            log::info!("{:?}", calibration.costs);
-            Some(calibration)
+        Ok(Calibration { costs, session, .. }) => {
+            log::info!("{costs:?}");
+            if let Some(path) = &path
+                && let Err(error) = cost_cache::keep(path, Entry::new(key, costs))
+            {
+                log::info!("failed to keep what observing costs in {}: {error}", path.display());
+            }
+            Some(Prices { costs, measured_by: Some(session) })
         }
         Err(error) => {
             notes.push(format!("{error:#}; the budget is kept with cautious figures of another machine."));

@@ -1,5 +1,6 @@
 //! The part of `lockbpf doctor` that measures: how programs are attached on this machine, and what they cost.
 
+use super::cost_cache::{self, Entry, Key};
 use super::doctor::{right, table};
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{Calibration, SELF, Setup, calibrate};
@@ -10,7 +11,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::fmt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How programs are attached, and at which price.
 #[derive(Debug, Serialize)]
@@ -28,18 +29,63 @@ pub struct ProbingReport {
     pub attach_ms: Option<f64>,
     /// Time to remove all probes and programs of an observation, ms.
     pub detach_ms: Option<f64>,
-    /// Time that measuring took, ms: each start of an observation with a budget takes as long.
+    /// Time that measuring took, ms: the start of an observation with a budget takes as long, unless it was measured before.
     pub calibration_ms: f64,
+    /// Where it is kept for observations; `None` where there is no place for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptReport>,
+}
+
+/// The file in which costs are kept, so that an observation need not measure them.
+#[derive(Debug, Serialize)]
+pub struct KeptReport {
+    /// The file.
+    pub path: String,
+    /// How long before this measurement the one was made that observations would have used, s; `None` if there was none.
+    pub previous_age_s: Option<u64>,
+    /// Why the file that was there was not to be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Whether other programs disturbed this measurement: it is then used for some minutes at most, and does not replace a better one.
+    pub disturbed: bool,
+    /// Whether it was kept.
+    pub kept: bool,
+    /// Why it could not be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+impl KeptReport {
+    /// Keeps what was measured just now.
+    fn keep(setup: &Setup<'_>, costs: Costs) -> Option<Self> {
+        let path = cost_cache::path()?;
+        let key = Key::here(setup);
+        let (previous, refused) = match cost_cache::load_for(&path, &key) {
+            Ok(previous) => (previous, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let new = Entry::new(key, costs);
+        let disturbed = new.is_disturbed();
+        let kept = cost_cache::keep(&path, new);
+        Some(Self {
+            previous_age_s: previous.and_then(|entry| entry.age()).map(|age| age.as_secs()),
+            refused,
+            disturbed,
+            kept: matches!(kept, Ok(true)),
+            failed: kept.err().map(|error| error.to_string()),
+            path: path.display().to_string(),
+        })
+    }
 }
 
 impl ProbingReport {
-    /// Measures on a child.
+    /// Measures on a child, and keeps what came of it.
     pub(super) fn measure(features: &[Feature]) -> Self {
         let begin = Instant::now();
-        let outcome = measure(features);
+        let outcome = setup(features).and_then(|setup| Ok((calibrate(Path::new(SELF), &setup)?, setup)));
         let calibration_ms = milliseconds(begin);
         match outcome {
-            Ok(Calibration { costs, mechanism, attach, session }) => {
+            Ok((Calibration { costs, mechanism, attach, session }, setup)) => {
                 let begin = Instant::now();
                 drop(session);
                 Self {
@@ -50,6 +96,7 @@ impl ProbingReport {
                     attach_ms: Some(attach.as_secs_f64() * 1e3),
                     detach_ms: Some(milliseconds(begin)),
                     calibration_ms,
+                    kept: KeptReport::keep(&setup, costs),
                 }
             }
             Err(error) => Self {
@@ -60,6 +107,7 @@ impl ProbingReport {
                 attach_ms: None,
                 detach_ms: None,
                 calibration_ms,
+                kept: None,
             },
         }
     }
@@ -70,10 +118,13 @@ impl ProbingReport {
 /// # Errors
 /// When nothing can be observed here.
 pub(super) fn measure(features: &[Feature]) -> Result<Calibration> {
+    Ok(calibrate(Path::new(SELF), &setup(features)?)?)
+}
+
+fn setup(features: &[Feature]) -> Result<Setup<'static>> {
     let types = Btf::kernel()?;
     let tracefs = features.iter().any(|feature| feature.name == "tracefs" && feature.support.is_supported());
-    let setup = Setup { types, task_offsets: types.task_offsets()?, tracefs, plain_uprobes: false, events: &[] };
-    Ok(calibrate(Path::new(SELF), &setup)?)
+    Ok(Setup { types, task_offsets: types.task_offsets()?, tracefs, plain_uprobes: false, events: &[] })
 }
 
 fn milliseconds(since: Instant) -> f64 {
@@ -113,6 +164,30 @@ impl fmt::Display for ProbingReport {
             table.add_row([name.to_owned(), format!("{ns:.0}"), meaning.to_owned()]);
         }
         right(&mut table, &[1]);
-        write!(f, "{table}\n  Quartiles of a hit are {:.0} % around its median.", spread * 100.0)
+        write!(f, "{table}\n  Quartiles of a hit are {:.0} % around its median.", spread * 100.0)?;
+        self.kept.as_ref().map_or(Ok(()), |kept| write!(f, "\n  {kept}"))
+    }
+}
+
+impl fmt::Display for KeptReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        match &self.failed {
+            Some(why) => write!(f, "Not kept in {path} ({why}), so each observation measures anew")?,
+            None if !self.kept => write!(f, "Not kept in {path}, where a quieter measurement is")?,
+            None if self.disturbed => {
+                write!(f, "Kept in {path}, for some minutes only, since other programs disturbed it")?;
+            }
+            None => write!(f, "Kept in {path}: observations start without measuring")?,
+        }
+        match (&self.refused, self.previous_age_s) {
+            (Some(why), _) => write!(f, "; what was there was not to be used ({why}).")?,
+            (None, Some(age)) => {
+                let age = humantime::format_duration(Duration::from_secs(age));
+                write!(f, "; the measurement there was {age} old.")?;
+            }
+            (None, None) => write!(f, "; there was none before.")?,
+        }
+        Ok(())
     }
 }

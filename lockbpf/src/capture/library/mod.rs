@@ -106,8 +106,7 @@ impl Finder<'_> {
             return probes.shared.push((row.symbol, known));
         }
         if prologue::is_refused(arch, &code.bytes, code.vaddr) {
-            let why = "its first instruction has a lock prefix, which the kernel does not let anybody probe";
-            return probes.left_out.push((row.symbol, why));
+            return probes.left_out.push((row.symbol, prologue::REFUSED));
         }
         self.seen.insert(code.vaddr, row.symbol);
         let usual = || {
@@ -134,6 +133,9 @@ impl Finder<'_> {
                 (usual(), By::Library, ENDLESS, Vec::new())
             }
         };
+        if prologue::is_rewritten(arch, &code.bytes, placement.offset) {
+            return probes.left_out.push((row.symbol, prologue::REWRITTEN));
+        }
         let Some(file_offset) = code.file_offset.checked_add(placement.offset) else { return };
         let function = self.probed(row, number, by);
         let entry = Site { function, file_offset, placement, detail };

@@ -102,6 +102,8 @@ pub enum Reason {
     Early,
     /// Entry: how far the function extends is not known, so such jumps cannot be ruled out.
     ExtentUnknown,
+    /// Past the NOP of five bytes at the entry, which kernels turn into a call.
+    PastNop,
     /// The function's end.
     Return,
 }
@@ -125,6 +127,7 @@ impl fmt::Display for Reason {
             Self::Call => "the call inside, arguments as at the entry",
             Self::Early => "first emulated instruction, arguments aside",
             Self::ExtentUnknown => "the function's extent is not known",
+            Self::PastNop => "past a NOP that kernels turn into a call, which kills forked children",
             Self::Return => "the function's end",
         })
     }
@@ -149,6 +152,9 @@ pub struct Placement {
 /// that must be intact at the site. For a function whose extent is not known use [`at_entry`].
 #[must_use]
 pub fn place(arch: Arch, code: &[u8], vaddr: u64, args: usize) -> Placement {
+    if is_rewritten(arch, code, 0) {
+        return place_past_nop(arch, code, vaddr, args);
+    }
     let candidate = match arch {
         Arch::X86_64 => x86::candidate(code, vaddr, args),
         Arch::Aarch64 => aarch64::candidate(code, args),
@@ -164,6 +170,18 @@ pub fn place(arch: Arch, code: &[u8], vaddr: u64, args: usize) -> Placement {
             None => at(arch, code, vaddr, site, Reason::FirstEmulated),
         },
         Err(reason) => at_entry(arch, code, vaddr, reason),
+    }
+}
+
+/// The same in a function that begins with a NOP of five bytes, on which no probe may be.
+fn place_past_nop(arch: Arch, code: &[u8], vaddr: u64, args: usize) -> Placement {
+    let past = |site| at(arch, code, vaddr, site, Reason::PastNop);
+    let obstacle = |site| x86::obstacle(code, vaddr, site);
+    let candidate = x86::candidate(code, vaddr, args).ok().filter(|&site| obstacle(site).is_none());
+    match (candidate, obstacle(x86::NOP5)) {
+        (Some(site), _) => past(site),
+        (None, None) => past(x86::NOP5),
+        (None, Some(reason)) => at_entry(arch, code, vaddr, reason),
     }
 }
 
@@ -218,10 +236,25 @@ pub fn at_call(arch: Arch, code: &[u8], vaddr: u64) -> Option<(Placement, u16)> 
     Some((at(arch, code, vaddr, site, Reason::Call), frame))
 }
 
+/// Why there is no probe where [`is_refused`].
+pub const REFUSED: &str = "its first instruction has a lock prefix, which the kernel does not let anybody probe";
+/// Why there is no probe where [`is_rewritten`].
+pub const REWRITTEN: &str =
+    "it begins with a NOP of five bytes, which kernels from 6.18 on turn into a call that kills forked children";
+
 /// Whether the kernel refuses a probe on the first instruction of this code.
 #[must_use]
 pub fn is_refused(arch: Arch, code: &[u8], vaddr: u64) -> bool {
     arch == Arch::X86_64 && x86::is_locked(code, vaddr)
+}
+
+/// Whether there is a NOP of five bytes at this offset. Kernels from 6.18 on pass it without a trap once it was hit, by a call that they write
+/// over it, and that harms the target: where its page is not mapped in forked children, these die of it, and what the call pushes overwrites
+/// the red zone (both seen on 6.18; later ones take NOPs of ten bytes).
+#[must_use]
+pub fn is_rewritten(arch: Arch, code: &[u8], offset: u64) -> bool {
+    let rest = usize::try_from(offset).ok().and_then(|offset| code.get(offset..)).unwrap_or_default();
+    arch == Arch::X86_64 && x86::is_nop5(rest)
 }
 
 /// The entry of a function, for the given reason.
@@ -268,6 +301,30 @@ mod tests {
         assert_eq!((placement.offset, placement.cost, frame), (0, Cost::SingleStepped, 0));
         // push: as it always was.
         assert_eq!(place_early(Arch::X86_64, &[0x55, 0xc3], 0x1000).1, 0);
+    }
+
+    #[test]
+    fn no_probe_is_on_a_nop_of_five_bytes() {
+        let nop = [0x0f, 0x1f, 0x44, 0, 0];
+        // As -fpatchable-function-entry=5 of clang has it.
+        let other = [0x0f, 0x1f, 0x44, 0, 0x08];
+        let placed = |code: &[&[u8]], args| {
+            let code = code.concat();
+            let placement = place(Arch::X86_64, &code, 0x1000, args);
+            (placement.offset, placement.cost, placement.reason, is_rewritten(Arch::X86_64, &code, placement.offset))
+        };
+        // push: emulated. mov, mov: the state of the entry, single-stepped.
+        for nop in [nop, other] {
+            assert_eq!(placed(&[&nop, &[0x53, 0xc3]], 1), (5, Cost::Emulated, Reason::PastNop, false));
+            let stepped = placed(&[&nop, &[0x89, 0xc2, 0x31, 0xff, 0xc3]], 1);
+            assert_eq!(stepped, (5, Cost::SingleStepped, Reason::PastNop, false));
+        }
+        // A loop back to what follows: a call would be seen more than once, so there is no place at all.
+        assert!(placed(&[&nop, &[0x89, 0xc2, 0x89, 0xd7, 0xeb, 0xfa]], 1).3);
+        // After endbr64 the entry is no NOP.
+        assert_eq!(placed(&[&[0xf3, 0x0f, 0x1e, 0xfa], &nop, &[0xc3]], 1).0, 0);
+        assert!(!is_rewritten(Arch::X86_64, &[0x90; 5], 0) && !is_rewritten(Arch::Aarch64, &nop, 0));
+        assert!(!is_rewritten(Arch::X86_64, &nop, 1) && !is_rewritten(Arch::X86_64, &nop, u64::MAX));
     }
 
     #[test]

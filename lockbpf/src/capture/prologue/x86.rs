@@ -102,8 +102,8 @@ fn writes(access: OpAccess) -> bool {
 /// Whether the kernel emulates the instruction of exactly these bytes.
 ///
 /// Only plain encodings: a segment or lock prefix makes the kernel refuse the probe, an operand-size prefix does so on
-/// branches, and multi-byte nops are single-stepped before 6.16 (and the five-byte one is later turned into a call,
-/// whose push some kernels let overwrite the red zone).
+/// branches, and multi-byte nops are single-stepped before 6.16 (and later the one of five bytes is dangerous:
+/// [`super::is_rewritten`]).
 fn emulated(bytes: &[u8]) -> bool {
     matches!(
         bytes,
@@ -114,6 +114,15 @@ fn emulated(bytes: &[u8]) -> bool {
             | [0xe8 | 0xe9, _, _, _, _]
             | [0x0f, 0x80..=0x8f, _, _, _, _]
     )
+}
+
+/// Bytes of the NOP that kernels turn into a call.
+pub(super) const NOP5: usize = 5;
+
+/// Whether the first instruction is such a NOP.
+pub(super) fn is_nop5(code: &[u8]) -> bool {
+    let first = decoder(code, 0).decode();
+    first.mnemonic() == Mnemonic::Nop && first.len() == NOP5
 }
 
 /// Whether the first instruction has a lock prefix.

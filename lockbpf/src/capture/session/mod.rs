@@ -7,7 +7,7 @@ mod skipped;
 pub use options::{Options, Scope};
 
 use super::CaptureError;
-use super::attach::{self, FutexTier, ProbeSite, Tracepoints};
+use super::attach::{self, FutexTier, ProbeSite, Tracepoints, joined};
 use super::events::{self, Events};
 use super::gates::{Gap, Gates};
 use super::kernel;
@@ -15,6 +15,7 @@ use super::lease::{Lapses, Lease, Renewing};
 use super::object::{self, Extras};
 use super::open_stacks::OpenStacks;
 use super::placer::{Mechanism, Placer, Wanted};
+use super::raw_program::Programs;
 use super::rings::{Bell, Rings};
 use super::sched::Sched;
 use super::stack_copies::{Numbered, StackCopies};
@@ -91,17 +92,12 @@ impl Session {
             CgroupArray::try_from(map)?.set(0, cgroup.dir(), 0)?;
         }
         // Before the kernel log takes its map: these programs are relocated against every map.
+        let programs =
+            Programs::prepare(object::BYTES, ebpf.maps()).map_err(|e| CaptureError::Unprepared(e.to_string()))?;
         let mut tracepoints = Tracepoints::default();
         if options.comm.is_some() {
-            tracepoints.attach_typed(&ebpf, options.types, "task_rename")?;
+            tracepoints.attach_typed(&programs, options.types, "task_rename")?;
         }
-        let full = if options.futex_only {
-            None
-        } else {
-            let sched = Sched::load(&ebpf, options.types);
-            let wanted = Wanted { rare: options.rare, library: options.library };
-            Some((Placer::load(&mut ebpf, options.types, options.plain_uprobes, wanted)?, sched))
-        };
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
         let life: Vec<_> = [
@@ -114,8 +110,8 @@ impl Session {
         .filter_map(|(program, tracepoint, wanted)| wanted.then_some((program, tracepoint)))
         .chain(kernel::PROGRAMS.into_iter().filter(|_| options.kernel_locks.is_some()).map(|name| (name, name)))
         .collect();
-        let programs = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
-        attach::load(&mut ebpf, &programs.collect::<Vec<_>>())?;
+        let names = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
+        let full = load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>())?;
         if let Some(kernel) = options.kernel_locks {
             let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
             Array::<_, Kernel>::try_from(map)?.set(0, kernel, 0)?;
@@ -467,6 +463,31 @@ pub(super) fn clock(id: ClockId) -> u64 {
 /// A second handle on what the lease is written to.
 fn control(ebpf: &Ebpf) -> Result<Array<MapData, Control>, CaptureError> {
     Ok(again(ebpf, "CONTROL")?.try_into()?)
+}
+
+/// Loads all programs side by side, since each keeps a CPU busy with being verified: those of aya's among them, by `names`, and, unless only
+/// futex calls are watched, those on functions and switches.
+fn load(
+    ebpf: &mut Ebpf,
+    programs: &Programs,
+    options: &Options,
+    names: &[&'static str],
+) -> Result<Option<(Placer, Sched)>, CaptureError> {
+    let types = options.types;
+    let wanted = Wanted { rare: options.rare, library: options.library };
+    if options.futex_only {
+        attach::load(ebpf, names)?;
+        return Ok(None);
+    }
+    let (links, sched) = std::thread::scope(|scope| {
+        let links =
+            scope.spawn(|| if options.plain_uprobes { None } else { Placer::with_links(programs, types, wanted) });
+        let sched = scope.spawn(|| Sched::load(programs, types));
+        attach::load(ebpf, names)?;
+        Ok::<_, CaptureError>((joined(links), joined(sched)))
+    })?;
+    let placer = links.map_or_else(|| Placer::with_perf_events(ebpf, wanted), Ok)?;
+    Ok(Some((placer, sched)))
 }
 
 /// Places the probes of all that is observed from the start. Without a governor the whole system shares slot 0.

@@ -32,7 +32,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The cheapest correct place; `None` if the kernel would refuse it.
+    /// The cheapest correct place; `None` if the kernel would refuse it, or if it would harm the process.
     pub(in crate::capture) fn of(function: Function, code: &Code, arch: Arch) -> Option<Self> {
         let Code { vaddr, file_offset, ref bytes, complete } = *code;
         let usual = || {
@@ -57,6 +57,9 @@ impl Site {
             },
             _ => usual(),
         };
+        if prologue::is_rewritten(arch, bytes, placement.offset) {
+            return None;
+        }
         Some(Self { function, file_offset: file_offset.checked_add(placement.offset)?, placement, detail })
     }
 
@@ -158,8 +161,8 @@ impl Library {
 
     /// The probe of a site in this file; `None` if it cannot be read.
     pub(in crate::capture) fn probe_site(&self, site: &Site, at_entry: bool) -> Option<ProbeSite> {
-        let fixed =
-            site.function.code == SPIN_TRIED || matches!(site.placement.reason, Reason::Return | Reason::LoopExit);
+        let fixed = site.function.code == SPIN_TRIED
+            || matches!(site.placement.reason, Reason::Return | Reason::LoopExit | Reason::PastNop);
         let back = if at_entry && !fixed { site.placement.offset } else { 0 };
         Some(ProbeSite {
             open: Arc::clone(self.open.as_ref()?),
@@ -264,9 +267,8 @@ fn missing(image: &Image, role: Role) -> Vec<Missing> {
         Found::Code(code) if function.code == SPIN_TRIED => prologue::after_locked(arch, &code.bytes, code.vaddr)
             .is_none()
             .then_some("its code is not the one that lockbpf knows"),
-        Found::Code(code) if prologue::is_refused(arch, &code.bytes, code.vaddr) => {
-            Some("its first instruction has a lock prefix, which the kernel does not let anybody probe")
-        }
+        Found::Code(code) if prologue::is_refused(arch, &code.bytes, code.vaddr) => Some(prologue::REFUSED),
+        Found::Code(code) if Site::of(*function, code, arch).is_none() => Some(prologue::REWRITTEN),
         Found::Code(_) => None,
         Found::Absent if role == Role::Executable => None,
         Found::Absent => Some("not defined"),
