@@ -1,5 +1,5 @@
 //! `lockbpf doctor`: where probes would go and what they would cost, what the kernel offers, and which rights are held.
-//! Looks only, but for a child of its own on which it measures; works without privileges as far as it can.
+//! Looks only, but for a child of its own on which it measures, and keeps what came of that; works without privileges as far as it can.
 
 use super::probing::ProbingReport;
 use crate::capture::elf::Libc;
