@@ -3,8 +3,7 @@
 use super::CaptureError;
 use super::btf::Btf;
 use super::probe_table::{Function, TRACEPOINTS};
-use super::raw_program::{self, RawError};
-use super::sched;
+use super::raw_program::{self, Kind, RawError};
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
@@ -140,7 +139,11 @@ impl Tracepoints {
     /// Loads and attaches the program for the tracepoint of this name, with typed arguments.
     pub(super) fn attach_typed(&mut self, ebpf: &Ebpf, types: &Btf, name: &'static str) -> Result<(), CaptureError> {
         let load = || {
-            let program = sched::load(ebpf, types, name)?;
+            let id = types.tracepoint(name).ok_or_else(|| RawError::Object {
+                program: name,
+                reason: "the kernel's types have no such tracepoint".to_owned(),
+            })?;
+            let program = raw_program::load(super::object::BYTES, ebpf.maps(), name, Kind::Tracepoint(id))?;
             Ok((raw_program::attach_tracepoint(&program)?, program))
         };
         let (link, program) = load().map_err(|error: RawError| CaptureError::Typed { name, reason: reason(&error) })?;

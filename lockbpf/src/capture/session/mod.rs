@@ -15,8 +15,8 @@ use super::lease::{Lapses, Lease, Renewing};
 use super::object::{self, Extras};
 use super::open_stacks::OpenStacks;
 use super::placer::{Mechanism, Placer, Wanted};
+use super::probe_table::SCHED_SWITCH;
 use super::rings::{Bell, Rings};
-use super::sched::Sched;
 use super::stack_copies::{Numbered, StackCopies};
 use super::target::FileKey;
 use super::witness::{Witness, again};
@@ -95,12 +95,12 @@ impl Session {
         if options.comm.is_some() {
             tracepoints.attach_typed(&ebpf, options.types, "task_rename")?;
         }
+        let sched = tracepoints.attach_typed(&ebpf, options.types, SCHED_SWITCH);
         let full = if options.futex_only {
             None
         } else {
-            let sched = Sched::load(&ebpf, options.types);
             let wanted = Wanted { rare: options.rare, library: options.library };
-            Some((Placer::load(&mut ebpf, options.types, options.plain_uprobes, wanted)?, sched))
+            Some(Placer::load(&mut ebpf, options.types, options.plain_uprobes, wanted)?)
         };
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
@@ -123,7 +123,13 @@ impl Session {
         for (program, tracepoint) in life {
             tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
         }
-        let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
+        let (futex_tier, mut failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
+        // Without it, only why holders did not run is missing.
+        failed_probes.extend(sched.err().map(|error| FailedProbe {
+            probe: format!("sched:{SCHED_SWITCH}"),
+            file: None,
+            reason: attach::reason(&error),
+        }));
         let notes = events.iter().flat_map(Events::notes).cloned().collect();
         let mut quality = Quality { failed_probes, notes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
@@ -133,9 +139,9 @@ impl Session {
         let mut children_ns = None;
         let mut gates = None;
         match full {
-            Some((placer, sched)) => {
+            Some(placer) => {
                 mechanism = placer.mechanism();
-                let mut full = Gates::new(&mut ebpf, placer, sched, sites, matches!(options.scope, Scope::Cgroup(_)))?;
+                let mut full = Gates::new(&mut ebpf, placer, sites, matches!(options.scope, Scope::Cgroup(_)))?;
                 place(&mut full, &options.scope, options.governed)?;
                 placed = full.placed();
                 refused = full.refused();
