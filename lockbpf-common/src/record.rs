@@ -257,6 +257,8 @@ pub struct WakeFields {
     pub time_ns: u64,
     /// How long before that somebody was woken at this word last, ns; [`u64::MAX`] if that is not known.
     pub since_ns: u64,
+    /// How long before that the thread's absences from the CPU are all recorded, ns.
+    pub watched_ns: u64,
     /// Address of the futex word.
     pub word: u64,
     /// Process number.
@@ -274,7 +276,7 @@ pub struct WakeFields {
 #[repr(C)]
 pub struct WakeRecord {
     /// The fields, packed.
-    pub fields: [u64; 5],
+    pub fields: [u64; 6],
     /// The top of the user stack; zeros where it could not be read.
     pub top: [u64; TOP_WORDS],
 }
@@ -283,22 +285,24 @@ impl WakeRecord {
     /// Packs the fields.
     #[must_use]
     #[inline(always)]
-    pub const fn pack(f: &WakeFields) -> [u64; 5] {
+    pub const fn pack(f: &WakeFields) -> [u64; 6] {
         [
             f.time_ns,
             (Tag::Wake as u64) << 60 | f.word & LOW48,
             f.since_ns,
             (f.process as u64) << 32 | f.tid as u64,
             (f.woken as u64) << 32 | f.stack as u32 as u64,
+            f.watched_ns,
         ]
     }
 
     /// Unpacks the fields.
     #[must_use]
-    pub const fn unpack(w: &[u64; 5]) -> WakeFields {
+    pub const fn unpack(w: &[u64; 6]) -> WakeFields {
         WakeFields {
             time_ns: w[0],
             since_ns: w[2],
+            watched_ns: w[5],
             word: w[1] & LOW48,
             process: (w[3] >> 32) as u32,
             tid: w[3] as u32,
@@ -345,7 +349,7 @@ impl ThreadExitRecord {
 
 const _: () = assert!(size_of::<SectionRecord>() == 56);
 const _: () = assert!(size_of::<FutexRecord>() == 48 + 8 * TOP_WORDS);
-const _: () = assert!(size_of::<WakeRecord>() == 40 + 8 * TOP_WORDS);
+const _: () = assert!(size_of::<WakeRecord>() == 48 + 8 * TOP_WORDS);
 const _: () = assert!(size_of::<ProcessRecord>() == 48);
 const _: () = assert!(size_of::<ThreadExitRecord>() == 16 + size_of::<crate::sums::ThreadSums>());
 
@@ -401,6 +405,7 @@ mod tests {
         let fields = WakeFields {
             time_ns: u64::MAX - 1,
             since_ns: u64::MAX,
+            watched_ns: 77,
             word: 0x7fff_0000_0004,
             process: u32::MAX,
             tid: 9,

@@ -9,6 +9,7 @@ use crate::focus;
 use crate::gate::{charge, refresh};
 use crate::lock::{has_word, owner, owner_by_word};
 use crate::maps::{CONFIG, FutexWord, THINNING, WAITS, WAKERS, Waker, count};
+use crate::off_cpu::record_absence;
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
 use crate::section::{add_time, at, contend, contend_held, place, reacquire_held, stack_of_wait, wakes_after_release};
 use crate::signal::handler_left;
@@ -16,6 +17,7 @@ use crate::slots::{NO_SLOT, slot_of};
 use crate::stack::take_stack;
 use crate::thread::{FutexCall, Held, Recent, Thread, current, now, task, tid};
 use crate::transitions;
+use crate::watched;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_probe_read_user};
@@ -347,7 +349,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
 /// the wake, which is not to be delayed, and only if somebody may have waited for this long: who is woken has waited for it since the
 /// wake before at most. Returns 0. A function of its own, so that its instructions and stack are not repeated in every program.
 #[inline(never)]
-fn woken(ctx: *mut c_void, t: &Thread, woken: u32) -> u32 {
+fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     let FutexCall { word, enter_ns, earlier_ns, .. } = t.futex;
     let since_ns = if earlier_ns == 0 { u64::MAX } else { enter_ns.saturating_sub(earlier_ns) };
     let config = CONFIG.load();
@@ -364,7 +366,15 @@ fn woken(ctx: *mut c_void, t: &Thread, woken: u32) -> u32 {
     }
     let takes_stack = weight.takes_stack(random) && since_ns >= config.stack_wait_ns;
     let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
-    let fields = WakeFields { time_ns: enter_ns, since_ns, word, process: t.process, tid: tid(), woken, stack };
+    // Absences are too long for shorter waits.
+    let watched_ns = if since_ns >= config.stack_wait_ns {
+        record_absence(t);
+        enter_ns.saturating_sub(watched::gave_back(t, enter_ns.saturating_sub(since_ns), enter_ns))
+    } else {
+        0
+    };
+    let fields =
+        WakeFields { time_ns: enter_ns, since_ns, watched_ns, word, process: t.process, tid: tid(), woken, stack };
     if let Some(mut entry) = reserve::<WakeRecord>() {
         let record = entry.as_mut_ptr();
         // SAFETY: record points to the reserved room; both fields are written in full.
@@ -489,20 +499,25 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
     }
     let regs: *const pt_regs = ctx.arg(0);
     let word = system_call_argument(regs, 0);
-    match number {
-        NR_FUTEX => {
-            let role = role(system_call_argument(regs, 1));
-            if role != NONE {
-                enter(&ctx, role, word, system_call_argument(regs, 2) as u32);
-            }
-        }
-        NR_FUTEX_WAKE => enter(&ctx, WAKE, word, 0),
-        NR_FUTEX_WAIT => enter(&ctx, WAIT, word, system_call_argument(regs, 1) as u32),
+    let (role, word, expected) = match number {
+        NR_FUTEX => (role(system_call_argument(regs, 1)), word, system_call_argument(regs, 2)),
+        NR_FUTEX_WAKE => (WAKE, word, 0),
+        NR_FUTEX_WAIT => (WAIT, word, system_call_argument(regs, 1)),
         _ => {
             let (expected, word) = first_of_waitv(word);
-            enter(&ctx, WAIT, word, expected as u32);
+            (WAIT, word, expected)
         }
+    };
+    if role != NONE {
+        entered(ctx.as_ptr(), role, word, expected as u32);
     }
+    0
+}
+
+/// A function of its own, so that its stack is not that of whatever else [`sys_enter`] does.
+#[inline(never)]
+fn entered(ctx: *mut c_void, role: u32, word: u64, expected: u32) -> u32 {
+    enter(&RawTracePointContext::new(ctx), role, word, expected);
     0
 }
 

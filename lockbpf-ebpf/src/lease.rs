@@ -9,6 +9,7 @@
 use crate::futex;
 use crate::maps::{CONTROL, LEASE, WAITS};
 use crate::thread::{Thread, tid};
+use crate::watched;
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use lockbpf_common::config::Control;
 
@@ -58,5 +59,6 @@ pub fn lapsed(t: &mut Thread, lapses: u64) {
     t.once.control = 0;
     t.kernel.forget();
     t.off.reason = 0;
+    watched::stop(t);
     let _ = WAITS.remove(tid());
 }

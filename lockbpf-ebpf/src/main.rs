@@ -44,6 +44,7 @@ mod thread;
 mod transitions;
 mod unended;
 mod unseen;
+mod watched;
 
 #[cfg(not(test))]
 #[panic_handler]

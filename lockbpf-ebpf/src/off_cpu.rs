@@ -1,4 +1,4 @@
-//! What a holder does instead of running: its absences from the CPU while it holds a lock. Every switch of every thread
+//! What a holder does instead of running: its absences from the CPU while it holds a lock, or may hold one. Every switch of every thread
 //! passes here, so whoever is not involved must be gone after one look into the task's storage, which costs nothing to
 //! speak of for a task that has none.
 //!
@@ -15,6 +15,7 @@ use crate::maps::{CONFIG, STATE, count};
 use crate::reading;
 use crate::stack::user_stack;
 use crate::thread::{Thread, now, task, tid};
+use crate::watched;
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::bpf_task_storage_get;
@@ -26,6 +27,8 @@ use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
 
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 2;
+/// Marks the reason of an absence that is [kept](watched), not recorded: no lock is known that the thread holds.
+pub const KEPT: u32 = 1 << 8;
 
 /// An absence, until it is recorded: by the thread itself, once it is back and gives back a lock, or leaves again.
 /// How long it waited for a CPU is known only then, from what the scheduler adds up for each thread; to watch each thread's
@@ -59,11 +62,17 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(t) = state(ctx.arg(1)) {
         // SAFETY: the storage of a live task.
         let t = unsafe { &mut *t };
-        if t.epoch != 0 && lease::is_on() {
-            charge(t.slot, |account| account.switches += 1);
-            reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
-            if t.depth > 0 {
-                leave(&ctx, t);
+        if lease::is_on() {
+            if t.epoch != 0 {
+                reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
+            }
+            let holds = t.epoch != 0 && t.depth > 0 && is_open(t);
+            let kept = !holds && watched::is_watched(t);
+            if t.epoch != 0 || kept {
+                charge(t.slot, |account| account.switches += 1);
+            }
+            if (holds || kept) && t.observed() {
+                leave(&ctx, t, kept);
             }
         }
     }
@@ -79,12 +88,9 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// A thread that holds a lock leaves the CPU.
+/// A thread that holds a lock leaves the CPU, or one whose absences are kept.
 #[inline(always)]
-fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
-    if !t.observed() || !is_open(t) {
-        return;
-    }
+fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool) {
     record_absence(t);
     if t.kernel.told() {
         // That wait has a record of its own.
@@ -99,8 +105,8 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
         Reason::Blocked
     } else if t.futex.role != WAIT {
         Reason::Sleeping
-    } else if in_lock_call(t) {
-        // That wait is told by the section of that lock.
+    } else if kept || in_lock_call(t) {
+        // That wait has a record of its own, or is told by the section of that lock.
         return;
     } else {
         Reason::Futex
@@ -110,8 +116,8 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread) {
         end_ns: 0,
         run_delay_ns: run_delay(task),
         // Where it was preempted says nothing: it could have been anywhere.
-        stack: if matches!(reason, Reason::Runnable) || !holds_any(t) { -1 } else { user_stack(ctx, t) },
-        reason: reason as u32,
+        stack: if matches!(reason, Reason::Runnable) || !kept && !holds_any(t) { -1 } else { user_stack(ctx, t) },
+        reason: reason as u32 | if kept { KEPT } else { 0 },
     };
 }
 
@@ -167,7 +173,9 @@ fn record(t: &mut Thread) {
     if off_ns < MIN_OFF_NS {
         return;
     }
-    if !holds_any(t) {
+    let kept = off.reason & KEPT != 0;
+    off.reason &= !KEPT;
+    if !kept && !holds_any(t) {
         count(Counter::Unfocused);
         return;
     }
@@ -176,6 +184,10 @@ fn record(t: &mut Thread) {
     }
     let runnable_ns =
         if off.reason == Reason::Runnable as u32 { off_ns } else { run_delay(task()).saturating_sub(off.run_delay_ns) };
+    if kept {
+        watched::keep(t, &off, runnable_ns);
+        return;
+    }
     let record = OffCpuRecord::pack(&OffCpuFields {
         end_ns: off.end_ns,
         off_ns,

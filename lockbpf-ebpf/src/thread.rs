@@ -3,10 +3,11 @@
 use crate::kernel::KernelWaits;
 use crate::lease;
 use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_COUNTS, THREAD_SUMS, TIDS, count, next};
-use crate::off_cpu::Absence;
+use crate::off_cpu::{Absence, KEPT};
 use crate::once::Begun;
 use crate::process;
 use crate::transitions::Way;
+use crate::watched::{self, Watched};
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, task_struct};
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_ktime_get_ns, bpf_tail_call, bpf_task_storage_get};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_kernel};
@@ -92,6 +93,8 @@ pub struct Thread {
     pub recent: [Recent; RECENT],
     /// From which lock it comes.
     pub way: Way,
+    /// What it did instead of running, if it makes others wait.
+    pub watched: Watched,
 }
 
 /// Slots of sums that a thread remembers, each at the place that its key's hash names.
@@ -366,6 +369,7 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
         recent.lock = 0;
     }
     t.way.forget_slots();
+    watched::stop(t);
     if t.entry == 0 {
         let entry = match FREE_SLOTS.pop() {
             Ok(Some(entry)) => entry,
@@ -505,7 +509,9 @@ impl Thread {
         self.handlers = 0;
         self.suspended = 0;
         self.wait_handler = 0;
-        self.off.reason = 0;
+        if self.off.reason & KEPT == 0 {
+            self.off.reason = 0;
+        }
         self.way.lose();
     }
 

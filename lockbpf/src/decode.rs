@@ -57,7 +57,7 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
             Ok((Event::FutexWait(futex_wait(&fields)?), Some(top_words(&mut record)?)))
         }
         Tag::Wake => {
-            let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
+            let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?, word(&mut record)?];
             Ok((Event::Wake(wake(&fields)), Some(top_words(&mut record)?)))
         }
         Tag::Process => {
@@ -185,12 +185,13 @@ fn futex_wait(fields: &[u64; 6]) -> Result<FutexWait, DecodeError> {
     })
 }
 
-fn wake(fields: &[u64; 5]) -> Wake {
+fn wake(fields: &[u64; 6]) -> Wake {
     let f = WakeRecord::unpack(fields);
     let process = Process(f.process);
     Wake {
         time: Time(f.time_ns),
         since: (f.since_ns != u64::MAX).then_some(Nanos(f.since_ns)),
+        watched: Nanos(f.watched_ns),
         word: Lock { process, addr: f.word },
         site: None,
         process,

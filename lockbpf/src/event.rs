@@ -171,6 +171,8 @@ pub struct Wake {
     /// How long before that somebody was woken at this word last; `None` if that is not known. Whoever is woken has waited for the
     /// caller since then at most.
     pub since: Option<Nanos>,
+    /// How long before that the thread's absences from the CPU are all told ([`OffCpu`]).
+    pub watched: Nanos,
     /// The futex word.
     pub word: Lock,
     /// A caller's return address found on the stack, if any.
@@ -185,7 +187,7 @@ pub struct Wake {
     pub stack: Option<StackId>,
 }
 
-/// A thread that held a lock left the CPU and came back.
+/// A thread that held a lock, or may have held one, left the CPU and came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffCpu {
     /// When it was on the CPU again.

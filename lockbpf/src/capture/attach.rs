@@ -3,13 +3,12 @@
 use super::CaptureError;
 use super::btf::Btf;
 use super::probe_table::{Function, TRACEPOINTS};
-use super::raw_program::{self, Programs, RawError};
-use super::sched;
+use super::raw_program::{self, Kind, Programs, RawError};
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -92,6 +91,16 @@ pub(super) fn load(ebpf: &mut Ebpf, wanted: &[&'static str]) -> Result<(), Captu
     Ok(())
 }
 
+/// Loads the program for the tracepoint of this name, with typed arguments.
+pub(super) fn load_typed(programs: &Programs, types: &Btf, name: &'static str) -> Result<OwnedFd, CaptureError> {
+    let id = types.tracepoint(name).ok_or_else(|| typed(name, &RawError::NoTracepoint(name)))?;
+    programs.load(name, Kind::Tracepoint(id)).map_err(|error| typed(name, &error))
+}
+
+fn typed(name: &'static str, error: &RawError) -> CaptureError {
+    CaptureError::Typed { name, reason: reason(error) }
+}
+
 /// Does the same with each, in a thread of its own, and returns what became of all, or the first error.
 pub(super) fn side_by_side<T: Send, R: Send, E: Send>(
     all: impl Iterator<Item = T>,
@@ -139,18 +148,9 @@ impl Tracepoints {
         Ok((FutexTier::Tracepoints, failed))
     }
 
-    /// Loads and attaches the program for the tracepoint of this name, with typed arguments.
-    pub(super) fn attach_typed(
-        &mut self,
-        programs: &Programs,
-        types: &Btf,
-        name: &'static str,
-    ) -> Result<(), CaptureError> {
-        let load = || {
-            let program = sched::load(programs, types, name)?;
-            Ok((raw_program::attach_tracepoint(&program)?, program))
-        };
-        let (link, program) = load().map_err(|error: RawError| CaptureError::Typed { name, reason: reason(&error) })?;
+    /// Attaches a program of [`load_typed`].
+    pub(super) fn attach_typed(&mut self, program: OwnedFd, name: &'static str) -> Result<(), CaptureError> {
+        let link = raw_program::attach_tracepoint(&program).map_err(|error| typed(name, &error))?;
         self.links.push(Box::new((link, program)));
         Ok(())
     }

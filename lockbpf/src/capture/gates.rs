@@ -5,7 +5,6 @@ use super::aside::{drop_aside, removes};
 use super::attach::ProbeSite;
 use super::leader;
 use super::placer::{Links, Mechanism, Placer, Whom, hold};
-use super::sched::Sched;
 use super::session::{clock, now};
 use super::sweeper::Sweeper;
 use super::target::FileKey;
@@ -38,7 +37,6 @@ const MAX_SPENT: usize = 8;
 /// Every gate, and what observing each process has taken.
 pub struct Gates {
     placer: Placer,
-    sched: Sched,
     gates: Array<MapData, Gate>,
     accounts: PerCpuArray<MapData, Account>,
     thinning: Array<MapData, u32>,
@@ -96,7 +94,6 @@ impl Gates {
     pub(super) fn new(
         ebpf: &mut Ebpf,
         placer: Placer,
-        sched: Sched,
         sites: &[ProbeSite],
         filtered: bool,
     ) -> Result<Self, CaptureError> {
@@ -106,7 +103,6 @@ impl Gates {
         let sweeper = Sweeper::start(map("CHILDREN")?.try_into()?, sites)?;
         Ok(Self {
             placer,
-            sched,
             gates: gates.try_into()?,
             accounts: accounts.try_into()?,
             thinning: thinning.try_into()?,
@@ -360,9 +356,6 @@ impl Gates {
     /// When the map cannot be written.
     pub fn open(&mut self, slot: u32) -> Result<(), CaptureError> {
         let Some(state) = self.slots.get_mut(slot as usize) else { return Ok(()) };
-        if let Some(failed) = self.sched.on() {
-            self.failed.push(failed);
-        }
         state.epoch += 1;
         state.gate.epoch = state.epoch;
         state.gate.opened_boottime_ns = clock(ClockId::CLOCK_BOOTTIME);
@@ -380,11 +373,7 @@ impl Gates {
         }
         state.gate.closed_ns[state.epoch as usize & (CLOSINGS - 1)] = clock(ClockId::CLOCK_MONOTONIC);
         state.gate.epoch = 0;
-        self.gates.set(slot, state.gate, 0)?;
-        if self.slots.iter().all(|slot| slot.gate.epoch == 0) {
-            self.sched.off();
-        }
-        Ok(())
+        Ok(self.gates.set(slot, state.gate, 0)?)
     }
 
     /// Removes a slot's probes, without waiting until the kernel has done with them.

@@ -47,7 +47,6 @@ pub mod prologue;
 pub(crate) mod pthread;
 mod raw_program;
 mod rings;
-mod sched;
 pub mod seccomp;
 pub mod seccomp_target;
 pub mod session;

@@ -55,7 +55,7 @@ impl Census {
                 self.name(process, &mut wait.owner);
             }
             Event::Wake(wake) => {
-                let caller = top.and_then(|words| self.symbols.caller_among(wake.process, &words));
+                let caller = top.and_then(|words| self.symbols.releaser_among(wake.process, &words));
                 wake.site = caller.map(|addr| Site { process: wake.process, addr });
             }
             Event::Section(section) => {

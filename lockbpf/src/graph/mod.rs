@@ -22,6 +22,7 @@ mod engine;
 pub mod findings;
 mod follow;
 mod futex;
+mod meanwhile;
 mod merge;
 mod path;
 mod released;
@@ -94,6 +95,7 @@ impl WaitGraph {
         match event {
             Event::FutexWait(wait) => self.releases.wait(wait),
             Event::Wake(wake) => self.releases.wake(wake),
+            Event::OffCpu(off) => return self.releases.absent(off),
             Event::Section(section) => return self.releases.section(section),
             _ => return,
         }

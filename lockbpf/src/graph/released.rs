@@ -10,7 +10,8 @@
 
 use super::findings::{Cause, Link, Who};
 use super::futex::plausible_owner;
-use crate::event::{FutexResult, FutexWait, Outcome, Section, Wake, flag};
+use super::meanwhile::Absences;
+use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, flag};
 use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
 use rustc_hash::FxHashMap;
@@ -38,6 +39,8 @@ struct Release {
     time: Time,
     /// Since when it may have been held, at the earliest.
     from: Time,
+    /// Since when it is known what the thread did.
+    told: Time,
     tid: Tid,
     who: Who,
     stack: Option<StackId>,
@@ -54,6 +57,8 @@ pub(super) struct Piece {
     pub(super) cause: Cause,
     pub(super) inferred: bool,
     pub(super) stack: Option<StackId>,
+    /// With which stack the one to blame had left the CPU.
+    pub(super) off: Option<StackId>,
     /// From the word that is waited for to that of the one to blame.
     pub(super) links: Vec<Link>,
 }
@@ -69,7 +74,7 @@ impl Piece {
 
     /// Whether the other one goes on where this one ends, with the same to blame in the same way.
     fn goes_on(&self, other: &Self) -> bool {
-        let same = |p: &Self| (p.who, p.tid, p.cause, p.inferred, p.stack);
+        let same = |p: &Self| (p.who, p.tid, p.cause, p.inferred, p.stack, p.off);
         self.to == other.from && same(self) == same(other) && self.links == other.links
     }
 }
@@ -90,6 +95,7 @@ pub(super) struct Releases {
     /// How many there are in all.
     releases: usize,
     threads: FxHashMap<Tid, VecDeque<Divided>>,
+    absences: Absences,
     /// By their ends, and a number.
     pending: BTreeMap<(Time, u64), FutexWait>,
     number: u64,
@@ -101,14 +107,22 @@ impl Releases {
     pub(super) fn wake(&mut self, w: &Wake) {
         let who = w.site.map_or(Who::Thread(w.tid), |site| Who::Released { lock: w.word, site, stack: w.stack });
         let from = w.since.map_or(Time(0), |since| w.time - since);
-        self.release(w.word, Release { time: w.time, from, tid: w.tid, who, stack: w.stack });
+        let told = w.time - w.watched;
+        self.release(w.word, Release { time: w.time, from, told, tid: w.tid, who, stack: w.stack });
+    }
+
+    /// Takes note of what a thread did instead of running.
+    pub(super) fn absent(&mut self, off: &OffCpu) {
+        self.absences.add(off);
     }
 
     /// Takes note of a section whose lock others waited for: no wake tells of it.
     pub(super) fn section(&mut self, s: &Section) {
         if s.has(flag::WAITED_FOR) && matches!(s.outcome, Outcome::Released | Outcome::CondReleased) {
             let who = Who::Section { lock: s.lock, site: s.site };
-            self.release(s.lock, Release { time: s.end, from: s.acquire(), tid: s.tid, who, stack: s.stack });
+            let acquire = s.acquire();
+            let release = Release { time: s.end, from: acquire, told: acquire, tid: s.tid, who, stack: s.stack };
+            self.release(s.lock, release);
         }
     }
 
@@ -188,13 +202,23 @@ impl Releases {
                 if begin >= end {
                     continue;
                 }
-                push(pieces, direct(word, release, (reached, begin)));
+                self.alone(word, release, (reached, begin), pieces);
                 let links = std::iter::once(link(word, release)).chain(inner.links.iter().copied()).collect();
                 push(pieces, Piece { from: begin, to: end, links, ..inner.clone() });
                 reached = end;
             }
         }
-        push(pieces, direct(word, release, (reached, to)));
+        self.alone(word, release, (reached, to), pieces);
+    }
+
+    /// Charges a time to one who held the lock and slept for no other word, by what it did.
+    fn alone(&self, word: Lock, release: &Release, (from, to): (Time, Time), pieces: &mut Vec<Piece>) {
+        if from >= to {
+            return;
+        }
+        for (from, to, cause, off) in self.absences.divide(release.tid, (from, to), release.told) {
+            push(pieces, Piece { cause, off, ..direct(word, release, (from, to)) });
+        }
     }
 
     /// Charges a time for which nobody is recorded to have given the lock back: to the thread that the word named when the wait
@@ -254,8 +278,8 @@ fn link(word: Lock, release: &Release) -> Link {
 }
 
 fn nobody(from: Time, to: Time) -> Piece {
-    let (who, tid, cause, stack, links) = (None, Tid::default(), Cause::Unknown, None, Vec::new());
-    Piece { from, to, who, tid, cause, inferred: true, stack, links }
+    let (who, tid, cause, stack, off, links) = (None, Tid::default(), Cause::Unknown, None, None, Vec::new());
+    Piece { from, to, who, tid, cause, inferred: true, stack, off, links }
 }
 
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
@@ -291,6 +315,7 @@ mod tests {
         Wake {
             time: Time(time),
             since: since.map(Nanos),
+            watched: Nanos(0),
             word: lock(word),
             site: Some(site(u64::from(tid))),
             process: Process(1),
@@ -384,6 +409,28 @@ mod tests {
             divided(&wakes, &waits),
             [(2, 20, DIRECT), (3, 50, NESTED), (3, 10, [true, true, false]), (2, 20, DIRECT), (2, 10, HANDOFF)]
         );
+    }
+
+    #[test]
+    fn what_the_holder_did_is_told_since_it_is_watched() {
+        let mut releases = Releases::default();
+        releases.wake(&Wake { watched: Nanos(80), ..wake(WORD, 2, 200, Some(150)) });
+        let stack = Some(crate::id::StackId(7));
+        let reason = crate::op::OffReason::Blocked;
+        let (end, off, runnable) = (Time(180), Nanos(50), Nanos(10));
+        releases.absent(&OffCpu { end, off, runnable, process: Process(1), tid: Tid(2), reason, stack });
+        releases.wait(&wait(WORD, 9, (100, 210), 2));
+        let (_, pieces) = releases.next(true).unwrap();
+        let told: Vec<_> = pieces.iter().map(|p| (p.cause, p.wait().0, p.off.is_some())).collect();
+        let expected = [
+            (Cause::Unknown, 20, false),
+            (Cause::Running, 10, false),
+            (Cause::Blocked, 40, true),
+            (Cause::Runnable, 10, false),
+            (Cause::Running, 20, false),
+            (Cause::HandOff, 10, false),
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

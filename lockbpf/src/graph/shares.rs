@@ -224,7 +224,7 @@ impl LockShares {
             };
             let (nested, inferred) = (piece.is_nested(), piece.inferred);
             self.charge(row, &Charge { who, cause: piece.cause, nested, inferred, wait });
-            self.stacks(who, wait, piece.stack, None);
+            self.stacks(who, wait, piece.stack, piece.off.map(|off| (piece.cause, off)));
             self.shares.pairs.add((w.tid, piece.tid), wait);
             if nested {
                 self.chain(&piece.links, wait);

@@ -19,6 +19,7 @@ mod perf_map;
 mod resolver;
 mod runtime;
 mod space;
+mod tail_call;
 mod thread_local;
 mod threads;
 mod unwind;
@@ -53,6 +54,8 @@ use unwind::Unwinder;
 const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
 /// Distinct problems remembered.
 const MAX_PROBLEMS: usize = 64;
+/// Calls of which it is remembered whether the called function was left by a jump.
+const MAX_LEFT: usize = 65_536;
 
 /// Why a process has no names.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +127,8 @@ pub struct Symbols {
     /// `None` until it is needed; empty if it cannot be had.
     kernel: Option<Kallsyms>,
     unwinder: Unwinder,
+    /// Calls of functions that were left by a jump, and where; by return addresses.
+    left: HashMap<(FileId, u64), Option<u64>>,
     problems: BTreeSet<String>,
 }
 
@@ -153,6 +158,7 @@ impl Symbols {
             given: HashMap::new(),
             kernel: None,
             unwinder: Unwinder::default(),
+            left: HashMap::new(),
             problems: BTreeSet::new(),
         }
     }
@@ -259,6 +265,34 @@ impl Symbols {
         words.iter().copied().find(|&word| self.is_own_code(process, word))
     }
 
+    /// The same for a thread that gives back a lock: the function that does so may have jumped to the C library's, and so be on no
+    /// stack.
+    #[must_use]
+    pub fn releaser_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
+        let caller = self.caller_among(process, words)?;
+        Some(self.left_by_jump(process, caller).unwrap_or(caller))
+    }
+
+    fn left_by_jump(&mut self, process: Process, return_addr: u64) -> Option<u64> {
+        let Some(Place::File(id, call)) =
+            self.processes.get(&process)?.space.place(return_addr.wrapping_sub(1), &self.files)
+        else {
+            return None;
+        };
+        let file = self.files.get(id)?;
+        let in_file = call.wrapping_add(1);
+        if self.left.len() >= MAX_LEFT {
+            self.left.clear();
+        }
+        let unwinder = &mut self.unwinder;
+        let left = self.left.entry((id, in_file)).or_insert_with(|| {
+            unwinder.know(id, file);
+            let code = FileCode { file, id, unwinder };
+            file.layout.is_x86_64.then(|| tail_call::left_by_jump(&code, in_file)).flatten()
+        });
+        left.map(|left| return_addr.wrapping_add(left.wrapping_sub(in_file)))
+    }
+
     /// Whether a return address leads into code of the program itself or of its libraries, but the C library; as far as
     /// mappings tell, for it is asked of every address.
     #[must_use]
@@ -310,6 +344,23 @@ impl Symbols {
 
     fn problem(&mut self, problem: &ProcessError) {
         remember(&mut self.problems, problem);
+    }
+}
+
+/// One file's code, and its functions as unwind information tells them.
+struct FileCode<'a> {
+    file: &'a files::ObjectFile,
+    id: FileId,
+    unwinder: &'a Unwinder,
+}
+
+impl tail_call::Code for FileCode<'_> {
+    fn code(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        self.file.code(&range)
+    }
+
+    fn function(&self, address: u64) -> Option<Range<u64>> {
+        self.unwinder.function(self.id, address)
     }
 }
 

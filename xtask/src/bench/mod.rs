@@ -33,6 +33,7 @@ mod table;
 mod usage;
 mod user;
 mod verdict;
+mod verdicts;
 mod wrapper;
 
 /// Arguments of `bench`.
@@ -64,6 +65,8 @@ enum Bench {
     Harm(harm::Args),
     /// What watching and recording take of a program's run time and caches, beside a recorder inside of it.
     Interference(interference::Args),
+    /// Whether the right lock, place and reason are named of programs whose culprit is known.
+    Verdicts(verdicts::Args),
 }
 
 /// Runs a benchmark.
@@ -82,5 +85,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Attach(args) => attach::run(args),
         Bench::Harm(args) => harm::run(args),
         Bench::Interference(args) => interference::run(args),
+        Bench::Verdicts(args) => verdicts::run(args),
     }
 }

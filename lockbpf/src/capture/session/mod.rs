@@ -15,9 +15,9 @@ use super::lease::{Lapses, Lease, Renewing};
 use super::object::{self, Extras};
 use super::open_stacks::OpenStacks;
 use super::placer::{Mechanism, Placer, Wanted};
+use super::probe_table::SCHED_SWITCH;
 use super::raw_program::Programs;
 use super::rings::{Bell, Rings};
-use super::sched::Sched;
 use super::stack_copies::{Numbered, StackCopies};
 use super::target::FileKey;
 use super::witness::{Witness, again};
@@ -36,6 +36,7 @@ use lockbpf_common::kernel::Kernel;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use nix::time::{ClockId, clock_gettime};
 use skipped::Skipped;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -96,7 +97,8 @@ impl Session {
             Programs::prepare(object::BYTES, ebpf.maps()).map_err(|e| CaptureError::Unprepared(e.to_string()))?;
         let mut tracepoints = Tracepoints::default();
         if options.comm.is_some() {
-            tracepoints.attach_typed(&programs, options.types, "task_rename")?;
+            let program = attach::load_typed(&programs, options.types, "task_rename")?;
+            tracepoints.attach_typed(program, "task_rename")?;
         }
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
@@ -111,7 +113,8 @@ impl Session {
         .chain(kernel::PROGRAMS.into_iter().filter(|_| options.kernel_locks.is_some()).map(|name| (name, name)))
         .collect();
         let names = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
-        let full = load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>())?;
+        let (full, sched) = load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>())?;
+        let sched = sched.and_then(|program| tracepoints.attach_typed(program, SCHED_SWITCH));
         if let Some(kernel) = options.kernel_locks {
             let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
             Array::<_, Kernel>::try_from(map)?.set(0, kernel, 0)?;
@@ -119,7 +122,13 @@ impl Session {
         for (program, tracepoint) in life {
             tracepoints.attach_raw(&mut ebpf, program, tracepoint)?;
         }
-        let (futex_tier, failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
+        let (futex_tier, mut failed_probes) = tracepoints.attach_futex(&mut ebpf, options.tracefs)?;
+        // Without it, only why holders did not run is missing.
+        failed_probes.extend(sched.err().map(|error| FailedProbe {
+            probe: format!("sched:{SCHED_SWITCH}"),
+            file: None,
+            reason: attach::reason(&error),
+        }));
         let notes = events.iter().flat_map(Events::notes).cloned().collect();
         let mut quality = Quality { failed_probes, notes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
@@ -129,9 +138,9 @@ impl Session {
         let mut children_ns = None;
         let mut gates = None;
         match full {
-            Some((placer, sched)) => {
+            Some(placer) => {
                 mechanism = placer.mechanism();
-                let mut full = Gates::new(&mut ebpf, placer, sched, sites, matches!(options.scope, Scope::Cgroup(_)))?;
+                let mut full = Gates::new(&mut ebpf, placer, sites, matches!(options.scope, Scope::Cgroup(_)))?;
                 place(&mut full, &options.scope, options.governed)?;
                 placed = full.placed();
                 refused = full.refused();
@@ -465,29 +474,29 @@ fn control(ebpf: &Ebpf) -> Result<Array<MapData, Control>, CaptureError> {
     Ok(again(ebpf, "CONTROL")?.try_into()?)
 }
 
-/// Loads all programs side by side, since each keeps a CPU busy with being verified: those of aya's among them, by `names`, and, unless only
-/// futex calls are watched, those on functions and switches.
+/// Loads all programs side by side, since each keeps a CPU busy with being verified: aya's of these `names`, those on functions unless only
+/// futex calls are watched, and the one on switches, without which an observation goes on.
 fn load(
     ebpf: &mut Ebpf,
     programs: &Programs,
     options: &Options,
     names: &[&'static str],
-) -> Result<Option<(Placer, Sched)>, CaptureError> {
-    let types = options.types;
+) -> Result<(Option<Placer>, Result<OwnedFd, CaptureError>), CaptureError> {
+    let &Options { types, futex_only, plain_uprobes, .. } = options;
     let wanted = Wanted { rare: options.rare, library: options.library };
-    if options.futex_only {
-        attach::load(ebpf, names)?;
-        return Ok(None);
-    }
     let (links, sched) = std::thread::scope(|scope| {
-        let links =
-            scope.spawn(|| if options.plain_uprobes { None } else { Placer::with_links(programs, types, wanted) });
-        let sched = scope.spawn(|| Sched::load(programs, types));
+        let sched = scope.spawn(|| attach::load_typed(programs, types, SCHED_SWITCH));
+        let links = scope
+            .spawn(|| if futex_only || plain_uprobes { None } else { Placer::with_links(programs, types, wanted) });
         attach::load(ebpf, names)?;
         Ok::<_, CaptureError>((joined(links), joined(sched)))
     })?;
-    let placer = links.map_or_else(|| Placer::with_perf_events(ebpf, wanted), Ok)?;
-    Ok(Some((placer, sched)))
+    let placer = match links {
+        None if futex_only => None,
+        None => Some(Placer::with_perf_events(ebpf, wanted)?),
+        links => links,
+    };
+    Ok((placer, sched))
 }
 
 /// Places the probes of all that is observed from the start. Without a governor the whole system shares slot 0.

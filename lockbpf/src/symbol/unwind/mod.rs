@@ -9,11 +9,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use super::files::{FileId, Files};
+use super::files::{FileId, Files, ObjectFile};
 use super::guard::guarded;
 use super::space::{AddressSpace, Place};
 use crate::unwind::{End, MACHINE, Registers, StackCopy, Unwound};
 use std::collections::HashMap;
+use std::ops::Range;
 use step::{Caller, Step};
 use table::Table;
 
@@ -98,6 +99,16 @@ impl Unwinder {
         unwound
     }
 
+    /// Reads the unwind information of a file, unless that is known.
+    pub(super) fn know(&mut self, id: FileId, file: &ObjectFile) {
+        self.tables.entry(id).or_insert_with(|| read(file));
+    }
+
+    /// The function around an address of a file that is [known](Self::know), as the file numbers addresses.
+    pub(super) fn function(&self, id: FileId, address: u64) -> Option<Range<u64>> {
+        self.tables.get(&id)?.iter().find_map(|table| table.function(address))
+    }
+
     /// The caller by the file's unwind information; `None` if it has none for the address.
     fn by_information(
         &mut self,
@@ -107,10 +118,7 @@ impl Unwinder {
         copy: &StackCopy,
         files: &Files,
     ) -> Option<Result<Step, End>> {
-        let tables = self.tables.entry(id).or_insert_with(|| {
-            let object = files.get(id);
-            object.and_then(|object| guarded(|| table::read(object))).unwrap_or_default()
-        });
+        let tables = self.tables.entry(id).or_insert_with(|| files.get(id).map(read).unwrap_or_default());
         let context = &mut self.context;
         let step = guarded(|| {
             tables.iter().find_map(|table| {
@@ -123,6 +131,10 @@ impl Unwinder {
             None
         })
     }
+}
+
+fn read(file: &ObjectFile) -> Vec<Table> {
+    guarded(|| table::read(file)).unwrap_or_default()
 }
 
 /// The caller by the frame pointer, for code without unwind information.

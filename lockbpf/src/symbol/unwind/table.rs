@@ -5,6 +5,7 @@ use crate::symbol::files::ObjectFile;
 use gimli::{BaseAddresses, CieOrFde, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::{Object, ObjectSection};
 use std::fs::File;
+use std::ops::Range;
 
 /// Bytes of one section; those of the largest browsers have a fifth of it.
 const MAX_BYTES: u64 = 256 << 20;
@@ -116,10 +117,19 @@ impl Table {
         (table.bytes, address)
     }
 
+    /// The function around an address, as the file numbers it.
+    pub(super) fn function(&self, address: u64) -> Option<Range<u64>> {
+        self.around(address).map(|function| function.start..function.end)
+    }
+
+    fn around(&self, address: u64) -> Option<&Function> {
+        let next = self.functions.partition_point(|function| function.start <= address);
+        self.functions.get(next.checked_sub(1)?).filter(|function| address < function.end)
+    }
+
     /// Visits the entry for an address, as the file numbers it; `None` if there is none.
     pub(super) fn find<V: Visitor>(&self, address: u64, visitor: V) -> Option<V::Output> {
-        let next = self.functions.partition_point(|function| function.start <= address);
-        let function = self.functions.get(next.checked_sub(1)?).filter(|function| address < function.end)?;
+        let function = self.around(address)?;
         Some(match self.format {
             Format::Eh => visitor.visit(&eh_frame(&self.bytes), &self.bases, function.entry.into()),
             Format::Debug => visitor.visit(&debug_frame(&self.bytes), &self.bases, function.entry.into()),

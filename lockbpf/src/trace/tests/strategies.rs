@@ -176,6 +176,7 @@ fn wake() -> BoxedStrategy<Wake> {
     let since = option::of(number().prop_map(|since| Nanos(since.min(u64::MAX - 1))));
     (number(), since, lock(), option::of(site()), process(), tid(), any::<u32>(), stack())
         .prop_map(|(time, since, word, site, process, tid, woken, stack)| Wake {
+            watched: Nanos(time / 3),
             time: Time(time),
             since,
             word,

@@ -21,8 +21,8 @@ pub(super) struct Parts {
 /// How many durations are told with a shape.
 pub(super) fn durations(shape: &Shape) -> usize {
     match shape {
-        Shape::Section { .. } | Shape::OffCpu { .. } => 2,
-        Shape::Futex { .. } | Shape::Wake { .. } => 1,
+        Shape::Section { .. } | Shape::OffCpu { .. } | Shape::Wake { .. } => 2,
+        Shape::Futex { .. } => 1,
         Shape::Op { .. } => 0,
     }
 }
@@ -51,7 +51,7 @@ impl Parts {
                 let shape = Shape::Wake { word, process, site, stack, woken };
                 // 0: not known.
                 let since = w.since.map_or(0, |since| since.0.saturating_add(1));
-                Self { durations: [since, 0], ..alone(shape, w.tid, w.time) }
+                Self { durations: [since, w.watched.0], ..alone(shape, w.tid, w.time) }
             }
             Event::OffCpu(o) => {
                 let shape = Shape::OffCpu { process: o.process, reason: o.reason, stack: o.stack };
@@ -114,7 +114,8 @@ impl Parts {
             }
             Shape::Wake { word, process, site, stack, woken } => {
                 let since = first.checked_sub(1).map(Nanos);
-                Event::Wake(Wake { time: end, since, word, site, process, tid, woken, stack })
+                let watched = Nanos(second);
+                Event::Wake(Wake { time: end, since, watched, word, site, process, tid, woken, stack })
             }
             Shape::OffCpu { process, reason, stack } => {
                 Event::OffCpu(OffCpu { end, off: Nanos(first), runnable: Nanos(second), process, tid, reason, stack })

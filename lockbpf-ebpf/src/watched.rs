@@ -1,0 +1,88 @@
+//! What a thread does instead of running while others wait for it, where no section tells: outside of windows, and for locks that
+//! programs take inline. A thread that gives back a lock for which others slept is watched for a second from then on: its absences
+//! are kept, and recorded when it gives back such a lock again. So nothing is written for who makes nobody wait.
+
+use crate::emit::emit_for;
+use crate::off_cpu::Absence;
+use crate::thread::{Thread, tid};
+use lockbpf_common::counter::Counter;
+use lockbpf_common::off_cpu::{OffCpuFields, OffCpuRecord};
+
+/// For how long a thread is watched after it gave back such a lock, ns.
+const WATCH_NS: u64 = 1_000_000_000;
+/// Absences kept; the oldest gives way.
+const KEPT: usize = 8;
+
+/// The absences of a thread that may prove to have made others wait.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Watched {
+    /// Until when it is watched, ns; 0 if it is not.
+    until_ns: u64,
+    /// Since when all its absences are kept or recorded, ns.
+    complete_ns: u64,
+    /// Absences so far: the next one's place.
+    next: u64,
+    /// The last ones. Without a reason: recorded, or none. The scheduler's sum is that of the absence.
+    kept: [Absence; KEPT],
+}
+
+/// Whether the thread's absences are to be kept.
+#[inline(always)]
+pub fn is_watched(t: &Thread) -> bool {
+    t.watched.until_ns != 0 && t.watched.until_ns > crate::thread::now()
+}
+
+/// Keeps an absence that is over, in which the thread waited `runnable_ns` for a CPU.
+#[inline(always)]
+pub fn keep(t: &mut Thread, off: &Absence, runnable_ns: u64) {
+    let w = &mut t.watched;
+    let place = &mut w.kept[w.next as usize & (KEPT - 1)];
+    if place.reason != 0 {
+        w.complete_ns = w.complete_ns.max(place.end_ns);
+    }
+    *place = Absence { run_delay_ns: runnable_ns, ..*off };
+    w.next += 1;
+}
+
+/// Forgets what is kept: it was another program's, or something was missed.
+#[inline(never)]
+pub fn stop(t: &mut Thread) -> u32 {
+    t.watched.until_ns = 0;
+    let mut i = 0;
+    while i < KEPT {
+        t.watched.kept[i & (KEPT - 1)].reason = 0;
+        i += 1;
+    }
+    0
+}
+
+/// The thread has `now` given back a lock for which others slept, which it had since `from_ns` at the earliest. Records its absences
+/// since then, and returns since when they are complete. A function of its own, so that its instructions burden no other.
+#[inline(never)]
+pub fn gave_back(t: &mut Thread, from_ns: u64, now: u64) -> u64 {
+    if t.watched.until_ns <= now {
+        // Nobody looked until now.
+        t.watched.complete_ns = now;
+    }
+    t.watched.until_ns = now + WATCH_NS;
+    let mut i = 0;
+    while i < KEPT {
+        let off = t.watched.kept[i & (KEPT - 1)];
+        if off.reason != 0 && off.end_ns > from_ns {
+            t.watched.kept[i & (KEPT - 1)].reason = 0;
+            let record = OffCpuRecord::pack(&OffCpuFields {
+                end_ns: off.end_ns,
+                off_ns: off.end_ns.saturating_sub(off.since_ns),
+                runnable_ns: off.run_delay_ns,
+                process: t.process,
+                tid: tid(),
+                stack: off.stack,
+                reason: off.reason as u8,
+            });
+            emit_for(t, &record, Counter::OffCpuRecords);
+        }
+        i += 1;
+    }
+    t.watched.complete_ns
+}
