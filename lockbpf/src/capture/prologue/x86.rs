@@ -409,7 +409,8 @@ mod tests {
 
     #[test]
     fn nops_of_several_bytes_are_passed_but_not_chosen() {
-        assert_eq!(placed(&[0x0f, 0x1f, 0x44, 0, 0, 0x53, 0xc3], 1), (5, Reason::FirstEmulated));
+        assert_eq!(placed(&[0x0f, 0x1f, 0x44, 0, 0, 0x53, 0xc3], 1), (5, Reason::PastNop));
+        assert_eq!(placed(&[0x0f, 0x1f, 0x40, 0, 0x53, 0xc3], 1), (4, Reason::FirstEmulated));
         assert_eq!(placed(&[0x66, 0x90, 0x53, 0xc3], 1), (2, Reason::FirstEmulated));
         assert_eq!(placed(&[0x90, 0x53, 0xc3], 1), (0, Reason::EntryEmulated));
     }
