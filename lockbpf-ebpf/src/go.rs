@@ -7,7 +7,7 @@
 use crate::atomic::{add, raise};
 use crate::calls::return_address;
 use crate::context::{cookie_of, flags};
-use crate::emit::emit_for;
+use crate::emit::{charge_record, emit_for, reserve, submit};
 use crate::focus;
 use crate::gate::pass;
 use crate::maps::{CONFIG, FutexWord, Waker, count};
@@ -26,7 +26,7 @@ use lockbpf_common::function;
 use lockbpf_common::gate;
 use lockbpf_common::goroutine::{self, GoroutineKey, GoroutineWait};
 use lockbpf_common::kind::{Outcome, Via, flag};
-use lockbpf_common::record::{SectionFields, SectionRecord};
+use lockbpf_common::record::{LOW48, SectionFields, SectionRecord, TOP_WORDS, WakeFields, WakeRecord};
 use lockbpf_common::sums::SumKey;
 
 /// Bytes from a mutex to the semaphore on which its lockers wait (`internal/sync/mutex.go`).
@@ -94,9 +94,13 @@ pub fn go_lock(ctx: ProbeContext) -> u32 {
         }
         function::GO_WAITED => waited(&ctx, t, &who, now),
         function::GO_WAKE => {
+            let semaphore = FutexWord { addr: at, process: who.process };
+            // SAFETY: copied at once.
+            let earlier_ns = unsafe { GO_WAKERS.get(semaphore) }.map_or(0, |waker| waker.time_ns);
             let waker = Waker { time_ns: now, tid: u64::from(tid_of(cookie, g)) };
             // A failure only loses the waker's name.
-            let _ = GO_WAKERS.insert(FutexWord { addr: at, process: who.process }, waker, 0);
+            let _ = GO_WAKERS.insert(semaphore, waker, 0);
+            woken(ctx.as_ptr(), t, &waker, at, earlier_ns);
         }
         _ => wait(&ctx, t, &who, cookie, at),
     }
@@ -233,6 +237,49 @@ fn waited(ctx: &ProbeContext, t: &Thread, who: &GoroutineKey, now: u64) {
         let semaphore = if call.via == Via::GoReadLock as u32 { READER_SEMAPHORE } else { WRITER_SEMAPHORE };
         acquired(ctx.as_ptr(), t, &call, semaphore, now);
     }
+}
+
+/// A goroutine has given back a lock for which others wait: recorded if they may have waited for long enough, as of a thread that wakes
+/// others.
+#[inline(never)]
+fn woken(ctx: *mut c_void, t: &Thread, waker: &Waker, semaphore: u64, earlier_ns: u64) -> u32 {
+    let since_ns = if earlier_ns == 0 { u64::MAX } else { waker.time_ns.saturating_sub(earlier_ns) };
+    let config = CONFIG.load();
+    if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0
+        || semaphore > LOW48
+        || !is_in_focus(t.process, semaphore)
+    {
+        return 0;
+    }
+    let stack = if since_ns >= config.stack_wait_ns { walk(ctx) } else { -1 };
+    if let Some(mut entry) = reserve::<WakeRecord>() {
+        let record = entry.as_mut_ptr();
+        // SAFETY: record points to the reserved room; both fields are written in full.
+        unsafe {
+            (*record).fields = WakeRecord::pack(&WakeFields {
+                time_ns: waker.time_ns,
+                since_ns,
+                watched_ns: 0,
+                word: semaphore,
+                process: t.process,
+                tid: waker.tid as u32,
+                woken: 1,
+                stack,
+            });
+            (*record).top = [0; TOP_WORDS];
+            (*record).top[0] = return_address(&ProbeContext::new(ctx));
+        }
+        submit(entry, Counter::WakeRecords);
+        charge_record::<WakeRecord>(t);
+    }
+    0
+}
+
+/// Whether any of the locks that may have this semaphore is to be recorded.
+#[inline(always)]
+fn is_in_focus(process: u32, semaphore: u64) -> bool {
+    let is = |offset| focus::includes_word(process, semaphore.wrapping_sub(offset));
+    is(MUTEX_SEMAPHORE) || is(WRITER_SEMAPHORE) || is(READER_SEMAPHORE)
 }
 
 /// A lock was acquired after a wait. If it was counted after an earlier wait of the same call, only the time is added.

@@ -429,8 +429,7 @@ pub fn fill_gap(t: &mut Thread, i: usize) {
     if gap != last {
         let Held { lock, site, acquire_ns, wait_ns, owner, waker, stack, via, flags, recursion, kind, hits } =
             t.held[last];
-        t.held[gap] =
-            Held { lock, site, acquire_ns, wait_ns, owner, waker, stack, via, flags, recursion, kind, hits };
+        t.held[gap] = Held { lock, site, acquire_ns, wait_ns, owner, waker, stack, via, flags, recursion, kind, hits };
     }
 }
 

@@ -86,6 +86,17 @@ impl Shares {
         at
     }
 
+    /// Adds the waits that are still open of what else is known of the lock: for nobody's blame.
+    pub(super) fn add_open(&mut self, known: &Self) {
+        self.open += known.open;
+        self.waits += known.open;
+        self.unattributed += known.open.time;
+        if known.open.count > 0 {
+            let waits = known.open;
+            self.waiters.push(Waiter { waits, unattributed: waits.time, ..Waiter::default() });
+        }
+    }
+
     /// What threads are blamed for that are none is nobody's.
     pub(crate) fn disown(&mut self, mut is_one: impl FnMut(Tid) -> bool) {
         for (row, holder) in self.holders.iter_mut().enumerate() {

@@ -31,12 +31,13 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod wait;
+mod wakes;
 
 pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner};
 
 use crate::analysis::Options;
 use crate::deadlock::{Deadlock, LockOrder};
-use crate::event::{Event, FutexWait};
+use crate::event::{Event, FutexWait, Via, flag};
 use crate::id::{Lock, Tid};
 use crate::op::Op;
 use crate::state::{Observer, State};
@@ -44,7 +45,7 @@ use crate::tally::Tally;
 use crate::units::Time;
 use engine::Engine;
 use findings::{Findings, SiteBlame};
-use released::{Piece, Releases};
+use released::{Of, Piece, Releases};
 use rustc_hash::FxHashMap;
 use shares::LockShares;
 
@@ -60,6 +61,8 @@ pub struct WaitGraph {
     engine: Engine,
     start: Option<Time>,
     words: FxHashMap<Lock, Word>,
+    /// Locks of runtimes, whose holders are known by whom they woke.
+    runtimes: FxHashMap<Lock, LockShares>,
     releases: Releases,
     beyond: Tally,
 }
@@ -96,11 +99,28 @@ impl WaitGraph {
             Event::FutexWait(wait) => self.releases.wait(wait),
             Event::Wake(wake) => self.releases.wake(wake),
             Event::OffCpu(off) => return self.releases.absent(off),
+            Event::Section(section) if section.via as u8 >= Via::RUNTIMES && section.has(flag::CONTENDED) => {
+                self.releases.runtime_wait(section);
+            }
             Event::Section(section) => return self.releases.section(section),
             _ => return,
         }
-        while let Some((wait, pieces)) = self.releases.next(false) {
-            self.futex_wait(&wait, &pieces);
+        self.divide(false);
+    }
+
+    fn divide(&mut self, all: bool) {
+        while let Some((wait, of, pieces)) = self.releases.next(all) {
+            match of {
+                Of::Word => self.futex_wait(&wait, &pieces),
+                Of::Runtime => self.runtime_wait(&wait, &pieces),
+            }
+        }
+    }
+
+    /// The engine knows such a wait, too, but not where the one to blame gave the lock back.
+    fn runtime_wait(&mut self, w: &FutexWait, pieces: &[Piece]) {
+        if self.runtimes.len() < MAX_WORDS || self.runtimes.contains_key(&w.word) {
+            self.runtimes.entry(w.word).or_insert_with(|| LockShares::new(w.word)).divided(w, pieces);
         }
     }
 
@@ -142,9 +162,7 @@ impl WaitGraph {
         let ends = if ended.is_none() { Some(self.state.last_steps().collect()) } else { None };
         let scheduling_known = self.state.scheduling_known();
         self.state.finish(end, &mut self.engine, observer);
-        while let Some((wait, pieces)) = self.releases.next(true) {
-            self.futex_wait(&wait, &pieces);
-        }
+        self.divide(true);
         let mut engine = self.engine;
         for lock in 0..engine.locks.len() as u32 {
             engine.drop_past(lock);
@@ -187,6 +205,15 @@ impl WaitGraph {
             if shares.waits.count > 0 {
                 findings.locks.insert(lock, shares);
             }
+        }
+        for (lock, shares) in self.runtimes {
+            let mut shares = shares.finish(scheduling_known).2;
+            if let Some(known) = findings.locks.remove(&lock) {
+                shares.add_open(&known);
+                findings.aplt.remove(&lock);
+            }
+            findings.adopt(lock, &shares, None);
+            findings.locks.insert(lock, shares);
         }
         findings
     }

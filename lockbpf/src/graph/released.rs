@@ -11,7 +11,8 @@
 use super::findings::{Cause, Link, Who};
 use super::futex::plausible_owner;
 use super::meanwhile::Absences;
-use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, flag};
+use super::wakes::Wakes;
+use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, Weight, flag};
 use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
 use rustc_hash::FxHashMap;
@@ -19,6 +20,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// How much later than a wait's end the wake that ended it may be recorded.
 const HELD_BACK: Nanos = Nanos(1_000_000_000);
+/// The same for the wakes of one lock, of whose waiters some have still to be known: half of that.
+const LINKED_AFTER: Nanos = Nanos(HELD_BACK.0 / 2);
 /// Waits held back.
 const MAX_HELD_BACK: usize = 65_536;
 /// Wakes that are remembered, and of these the last at one word: as many as there can be while waits are held back.
@@ -88,6 +91,22 @@ struct Divided {
     pieces: Vec<Piece>,
 }
 
+/// A wait that is held back, and what it was for.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    wait: FutexWait,
+    of: Of,
+}
+
+/// What a wait was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// A futex word: whoever gives it back wakes at that word.
+    Word,
+    /// A lock of a runtime's own, whose threads may sleep on words of their own: who woke the waiter is known.
+    Runtime,
+}
+
 /// Remembers who gave back what, and who waited.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
@@ -96,8 +115,11 @@ pub(super) struct Releases {
     releases: usize,
     threads: FxHashMap<Tid, VecDeque<Divided>>,
     absences: Absences,
+    wakes: Wakes,
     /// By their ends, and a number.
-    pending: BTreeMap<(Time, u64), FutexWait>,
+    pending: BTreeMap<(Time, u64), Pending>,
+    /// Waits for runtimes' locks, until the wakes that ended them can be known; likewise.
+    unlinked: BTreeMap<(Time, u64), FutexWait>,
     number: u64,
     newest: Time,
 }
@@ -105,6 +127,11 @@ pub(super) struct Releases {
 impl Releases {
     /// Takes note of a wake.
     pub(super) fn wake(&mut self, w: &Wake) {
+        self.wakes.add(w);
+        self.give_back(w);
+    }
+
+    fn give_back(&mut self, w: &Wake) {
         let who = w.site.map_or(Who::Thread(w.tid), |site| Who::Released { lock: w.word, site, stack: w.stack });
         let from = w.since.map_or(Time(0), |since| w.time - since);
         let told = w.time - w.watched;
@@ -147,21 +174,57 @@ impl Releases {
 
     /// Takes a wait, which is divided later.
     pub(super) fn wait(&mut self, w: &FutexWait) {
-        self.newest = self.newest.max(w.end);
+        let key = self.key(w.end);
+        self.pending.insert(key, Pending { wait: *w, of: Of::Word });
+    }
+
+    /// Takes a wait for a lock of a runtime's own.
+    pub(super) fn runtime_wait(&mut self, s: &Section) {
+        let (word, site, result) = (s.lock, Some(s.site), FutexResult::Slept);
+        let result = if s.acquired() { result } else { FutexResult::TimedOut };
+        let (owner, weight) = (None, Weight::default());
+        let (end, wait, tid, waker, stack) = (s.acquire(), s.wait, s.tid, s.waker, s.stack);
+        let wait = FutexWait { end, wait, word, site, tid, expected: 0, owner, waker, stack, result, weight };
+        let key = self.key(end);
+        self.unlinked.insert(key, wait);
+        self.pending.insert(key, Pending { wait, of: Of::Runtime });
+    }
+
+    fn key(&mut self, end: Time) -> (Time, u64) {
+        self.newest = self.newest.max(end);
         self.number += 1;
-        self.pending.insert((w.end, self.number), *w);
+        (end, self.number)
     }
 
     /// A wait that can be divided now; with `all`, whether or not more is to come.
-    pub(super) fn next(&mut self, all: bool) -> Option<(FutexWait, Vec<Piece>)> {
+    pub(super) fn next(&mut self, all: bool) -> Option<(FutexWait, Of, Vec<Piece>)> {
+        self.link(all);
         let entry = self.pending.first_entry()?;
         if !all && entry.key().0 + HELD_BACK > self.newest && self.pending.len() <= MAX_HELD_BACK {
             return None;
         }
-        let wait = self.pending.pop_first()?.1;
+        let Pending { wait, of } = self.pending.pop_first()?.1;
         let pieces = self.divide(&wait);
         self.remember(&wait, &pieces);
-        Some((wait, pieces))
+        Some((wait, of, pieces))
+    }
+
+    /// Has whoever ended waits for runtimes' locks give these back.
+    fn link(&mut self, all: bool) {
+        while let Some((&key, &wait)) = self.unlinked.first_key_value() {
+            if !all && key.0 + LINKED_AFTER > self.newest && self.unlinked.len() <= MAX_HELD_BACK {
+                return;
+            }
+            self.unlinked.remove(&key);
+            let wake = wait.waker.and_then(|waker| self.wakes.last_of(waker, wait.end - wait.wait, wait.end));
+            let Some(wake) = wake.filter(|wake| wake.word != wait.word) else { continue };
+            // Since it is not the word, whoever was woken there last may have waited for another lock.
+            let wake = Wake { word: wait.word, since: None, ..*wake };
+            let known = self.words.get(&wait.word).into_iter().flatten();
+            if !known.rev().take_while(|r| r.time >= wake.time).any(|r| r.time == wake.time && r.tid == wake.tid) {
+                self.give_back(&wake);
+            }
+        }
     }
 
     fn divide(&self, w: &FutexWait) -> Vec<Piece> {
@@ -295,7 +358,6 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Weight;
     use crate::id::{Process, Site};
     use proptest::prelude::*;
 
@@ -347,7 +409,7 @@ mod tests {
         wakes.iter().for_each(|w| releases.wake(w));
         waits.iter().for_each(|w| releases.wait(w));
         let mut last = Vec::new();
-        while let Some((wait, pieces)) = releases.next(true) {
+        while let Some((wait, _, pieces)) = releases.next(true) {
             let sum: u64 = pieces.iter().map(|piece| piece.wait().0).sum();
             assert_eq!(sum, wait.wait.0, "{pieces:?}");
             last = pieces;
@@ -395,7 +457,7 @@ mod tests {
         let mut releases = Releases::default();
         releases.wake(&wake(WORD, 2, 50, Some(5)));
         releases.wait(&wait(WORD, 9, (100, 180), 2));
-        let (_, pieces) = releases.next(true).unwrap();
+        let (_, _, pieces) = releases.next(true).unwrap();
         assert_eq!(pieces[0].who, Some(Who::Released { lock: lock(WORD), site: site(2), stack: None }));
         assert!(pieces[0].inferred && pieces.len() == 1);
     }
@@ -420,7 +482,7 @@ mod tests {
         let (end, off, runnable) = (Time(180), Nanos(50), Nanos(10));
         releases.absent(&OffCpu { end, off, runnable, process: Process(1), tid: Tid(2), reason, stack });
         releases.wait(&wait(WORD, 9, (100, 210), 2));
-        let (_, pieces) = releases.next(true).unwrap();
+        let (_, _, pieces) = releases.next(true).unwrap();
         let told: Vec<_> = pieces.iter().map(|p| (p.cause, p.wait().0, p.off.is_some())).collect();
         let expected = [
             (Cause::Unknown, 20, false),
@@ -442,7 +504,7 @@ mod tests {
         releases.wake(&wake(WORD, 2, 170, None));
         assert!(releases.next(false).is_none());
         releases.wake(&wake(OTHER, 2, 180 + HELD_BACK.0, None));
-        let (_, pieces) = releases.next(false).unwrap();
+        let (_, _, pieces) = releases.next(false).unwrap();
         assert_eq!(pieces.iter().map(|p| p.tid.0).collect::<Vec<_>>(), [2, 2]);
     }
 
@@ -473,7 +535,7 @@ mod tests {
                 wakes.iter().for_each(|w| releases.wake(w));
                 if backwards { waits.iter().rev().for_each(|w| releases.wait(w)) } else { waits.iter().for_each(|w| releases.wait(w)) }
                 let mut told = Vec::new();
-                while let Some((wait, pieces)) = releases.next(true) {
+                while let Some((wait, _, pieces)) = releases.next(true) {
                     prop_assert_eq!(pieces.iter().map(|p| p.wait().0).sum::<u64>(), wait.wait.0);
                     prop_assert!(pieces.iter().all(|p| p.tid != wait.tid));
                     told.push((wait, pieces));
