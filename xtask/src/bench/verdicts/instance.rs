@@ -29,7 +29,7 @@ pub(super) struct Facts {
     /// The culprit's code, likewise.
     pub(super) place: Option<(u64, u64)>,
     /// Processes to be observed besides.
-    pids: Vec<String>,
+    pub(super) pids: Vec<String>,
 }
 
 impl Instance {

@@ -17,12 +17,12 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::{
     compiler::Built,
     instance::Instance,
-    observation::{Format, Mode, Observation},
+    observation::{Mode, Observation},
     oracle::{Judgement, Truth},
     programs::{Onset, PROGRAMS, Program},
 };
@@ -198,10 +198,18 @@ impl Bench<'_> {
         let mut instance = self.start()?;
         // A culprit that comes late is not there in windows before.
         let mut rates = if onset == Onset::Start { instance.windows(window, bare)? } else { Vec::new() };
-        let observation = self.observe(&instance, mode, Format::Json)?;
-        instance.begin(onset)?;
-        let during = instance.windows(window, observed)?;
-        let report = serde_json::from_str(&observation.stop()?).context("failed to read lockbpf's report")?;
+        let (during, report) = match self.observe(&instance, mode) {
+            Ok(observation) => {
+                instance.begin(onset)?;
+                (instance.windows(window, observed)?, observation.stop()?)
+            }
+            Err(refusal) => {
+                interrupt::check()?;
+                instance.begin(onset)?;
+                // It says nothing of the program but this.
+                (Vec::new(), json!({"verdict": [format!("{refusal:#}")]}))
+            }
+        };
         rates.extend(instance.windows(window, bare)?);
         Ok(Visit { facts: instance.facts, bare: rates, observed: during, report })
     }
@@ -212,18 +220,9 @@ impl Bench<'_> {
         Ok(instance)
     }
 
-    fn observe(&self, instance: &Instance, mode: Mode, format: Format) -> Result<Observation> {
+    fn observe(&self, instance: &Instance, mode: Mode) -> Result<Observation> {
         let options = [mode.options(), self.program.options].concat();
-        Observation::start(self.lockbpf, &instance.target(), &options, format)
-    }
-
-    /// What people read of another observation.
-    fn table(&self, mode: Mode) -> Result<String> {
-        let mut instance = self.start()?;
-        let observation = self.observe(&instance, mode, Format::Table)?;
-        instance.begin(self.program.onset)?;
-        instance.windows(self.plan.window, self.plan.observed)?;
-        observation.stop()
+        Observation::start(self.lockbpf, &instance.target(), &options)
     }
 
     /// Judges a report, and keeps it if it is wrong.
@@ -232,11 +231,9 @@ impl Bench<'_> {
         let judgement = self.program.expected.judge(&visit.report, &truth);
         if let Some(dir) = self.reports.filter(|_| !judgement.is_right()) {
             fs::create_dir_all(dir).with_context(|| format!("failed to create {}", dir.display()))?;
-            let path = dir.join(format!("{}.{}.{round}", self.program.name, mode.name()));
-            for (ending, text) in [("json", serde_json::to_string_pretty(&visit.report)?), ("txt", self.table(mode)?)] {
-                let path = path.with_added_extension(ending);
-                fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
-            }
+            let path = dir.join(format!("{}.{}.{round}.json", self.program.name, mode.name()));
+            fs::write(&path, serde_json::to_string_pretty(&visit.report)?)
+                .with_context(|| format!("failed to write {}", path.display()))?;
         }
         Ok(judgement)
     }

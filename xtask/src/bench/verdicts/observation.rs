@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::bench::{
     build::{FULL, Lockbpf},
@@ -45,22 +46,6 @@ impl Mode {
     }
 }
 
-/// What a report is written as.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Format {
-    Json,
-    Table,
-}
-
-impl Format {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Table => "table",
-        }
-    }
-}
-
 /// A running observation.
 pub(super) struct Observation(Child);
 
@@ -69,9 +54,9 @@ impl Observation {
     ///
     /// # Errors
     /// It gives up.
-    pub(super) fn start(lockbpf: &Lockbpf, target: &[String], options: &[&str], format: Format) -> Result<Self> {
+    pub(super) fn start(lockbpf: &Lockbpf, target: &[String], options: &[&str]) -> Result<Self> {
         let mut command = Command::new(&lockbpf.program);
-        command.args(target).args(options).args(["--format", format.name()]);
+        command.args(target).args(options).args(["--format", "json"]);
         let mut child = Child::start(&mut command)?;
         child.expect_err(|line| line.starts_with("observing ").then_some(()))?;
         Ok(Self(child))
@@ -80,9 +65,9 @@ impl Observation {
     /// Ends it, and returns its report.
     ///
     /// # Errors
-    /// It fails.
-    pub(super) fn stop(mut self) -> Result<String> {
+    /// It fails, or its report cannot be understood.
+    pub(super) fn stop(mut self) -> Result<Value> {
         self.0.interrupt()?;
-        Ok(self.0.out.rest())
+        serde_json::from_str(&self.0.out.rest()).context("failed to read lockbpf's report")
     }
 }

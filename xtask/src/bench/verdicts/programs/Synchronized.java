@@ -17,10 +17,10 @@ public class Synchronized {
             synchronized (this) { // culprit
                 sum = 0;
                 if (!cured)
-                    Thread.sleep(2);
+                    Thread.sleep(5);
             } // culprit
             if (cured)
-                Thread.sleep(2);
+                Thread.sleep(5);
         }
     }
 

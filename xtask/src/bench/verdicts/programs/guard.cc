@@ -40,7 +40,7 @@ private:
     static void sort(std::vector<T> &all)
     {
         std::sort(all.begin(), all.end());
-        work(800000);
+        work(2000000);
     }
 
     std::mutex mutex;
@@ -73,7 +73,7 @@ static void *rebuilder(void *arg)
 {
     for (;;) {
         registry.rebuild();
-        sleep_us(100);
+        sleep_us(300);
     }
     return NULL;
 }

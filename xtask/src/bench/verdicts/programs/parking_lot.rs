@@ -24,12 +24,13 @@ impl Index {
     #[inline(never)]
     fn rebuild(&self, cured: bool) {
         if cured {
-            let fresh = (0..5000).map(|term| (term, term)).collect();
-            *self.terms.lock() = fresh;
+            let fresh = (0..50000).map(|term| (term, term)).collect();
+            let old = std::mem::replace(&mut *self.terms.lock(), fresh);
+            drop(old);
             return;
         }
         let mut terms = self.terms.lock(); // culprit
-        *terms = (0..5000).map(|term| (term, term)).collect();
+        *terms = (0..50000).map(|term| (term, term)).collect();
         drop(terms); // culprit
     }
 }
@@ -56,7 +57,7 @@ fn main() {
     thread::spawn(move || {
         loop {
             rebuilding.rebuild(cured);
-            thread::sleep(Duration::from_micros(50));
+            thread::sleep(Duration::from_micros(300));
         }
     });
     println!("ready lock={:p}+{}", &index.terms, std::mem::size_of_val(&index.terms));

@@ -17,6 +17,6 @@ void flush_plugin(int slowly)
     pthread_mutex_lock(&plugin_lock); // culprit
     processed = 0;
     if (slowly)
-        sleep_us(2000);
+        sleep_us(5000);
     pthread_mutex_unlock(&plugin_lock); // culprit
 }

@@ -12,10 +12,10 @@ static LARGE void collect_metrics(void)
 {
     pthread_mutex_lock(&metrics_lock); // culprit
     metrics++;
-    work(cured ? 100 : 100000);
+    work(cured ? 100 : 4000000);
     pthread_mutex_unlock(&metrics_lock); // culprit
     if (cured)
-        work(99900);
+        work(3999900);
 }
 
 static LARGE void count_request(void)
@@ -37,7 +37,7 @@ static void *collector(void *arg)
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
     for (;;) {
         collect_metrics();
-        sleep_us(200);
+        sleep_us(20000);
     }
     return NULL;
 }

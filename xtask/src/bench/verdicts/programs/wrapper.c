@@ -35,9 +35,9 @@ static LARGE void put_row(void)
 static LARGE void vacuum(void)
 {
     if (cured)
-        work(600000);
+        work(3000000);
     db_lock(); // culprit
-    work(cured ? 1000 : 600000);
+    work(cured ? 1000 : 3000000);
     rows = 0;
     db_unlock(); // culprit
 }
@@ -66,7 +66,7 @@ static void *cleaner(void *arg)
 {
     for (;;) {
         vacuum();
-        sleep_us(100);
+        sleep_us(300);
     }
     return NULL;
 }
