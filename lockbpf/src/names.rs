@@ -55,8 +55,9 @@ impl Frame {
     /// `inline_mysql_mutex_lock` and the like), or a closure that has no name to go by.
     fn is_wrapper(&self) -> bool {
         let name = self.function.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let drops = name.starts_with("core::mem::drop") || name.starts_with("core::ptr::drop_in_place");
         let name = name.replace("block", "").replace("clock", "");
-        self.inlined && (name.starts_with('{') || name.contains("lock") || name.contains("mutex"))
+        self.inlined && (drops || name.starts_with('{') || name.contains("lock") || name.contains("mutex"))
     }
 }
 

@@ -43,7 +43,7 @@ fn a_static_program_without_symbols() {
     let Some(_turn) = may_observe() else { return };
     let workload = Workload::start_as("counter 1 1 1", Variant::StaticStripped);
     let pid = workload.pid().to_string();
-    run(&["--pid", &pid]).assert_error(&[&pid, "static", "symbol"]);
+    run(&["--pid", &pid, "--counters"]).assert_error(&[&pid, "static", "symbol"]);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_program_without_a_c_library() {
     let Some(_turn) = may_observe() else { return };
     let workload = Workload::start_as("bare", Variant::Bare);
     let pid = workload.pid().to_string();
-    run(&["--pid", &pid]).assert_error(&[&pid, "pthread"]);
+    run(&["--pid", &pid, "--functions", "io"]).assert_error(&[&pid, "pthread"]);
 }
 
 /// A program under a translator of code dies of the breakpoints in it, so none are placed.
@@ -69,7 +69,10 @@ fn a_program_whose_code_is_translated() {
     eventually("the program runs", || {
         fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("drd-amd64-linux"))
     });
-    run(&["--pid", &pid]).assert_error(&[&pid, "valgrind", "--futex-only"]);
+    run(&["--pid", &pid, "--counters"]).assert_error(&[&pid, "valgrind", "--futex-only"]);
+    let report = run(&["--pid", &pid, "--duration", "300ms"]);
+    assert_eq!(report.code, Some(0), "{}", report.stderr);
+    assert!(report.stdout.contains("valgrind") && child.try_wait().expect("it is ours").is_none(), "{}", report.stdout);
     run(&["--system-wide", "--budget", "off", "--duration", "1s"]).assert_error(&[&pid, "valgrind"]);
     child.kill().expect("failed to end a program");
     child.wait().expect("failed to collect a program");

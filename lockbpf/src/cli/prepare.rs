@@ -95,7 +95,12 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
             }
             // Who can be probed may come later.
             Target::Cgroup(_) | Target::Container(_) => {}
-            Target::Pids(_) | Target::Command(_) => targets.check_full_tier()?,
+            Target::Pids(_) | Target::Command(_)
+                if plan.capture.functions.is_some() || plan.capture.counters.is_some() =>
+            {
+                targets.check_full_tier()?;
+            }
+            Target::Pids(_) | Target::Command(_) => notes.extend(targets.waits_only()),
         }
         notes.extend(placement::remarks(&targets));
     }

@@ -4,7 +4,7 @@ use super::census::Census;
 use crate::capture::session::Session;
 use crate::capture::stack_copies::{COPY_BYTES, Numbered};
 use crate::event::Event;
-use crate::id::{Process, StackId};
+use crate::id::{Process, Site, StackId};
 use crate::observation::Harvest;
 use crate::report::text::listed;
 use crate::unwind::{Decision, End, Judge, Method, Unwind, Walked};
@@ -12,7 +12,7 @@ use anyhow::Result;
 use lockbpf_common::config::MAX_STACKS;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::stack_copy::{AT_ONCE, FIRST_COPY};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Stacks by frame pointers that are looked at in the end.
 const MAX_LOOKED_AT: usize = 4_096;
@@ -29,6 +29,9 @@ pub(super) struct Stacks {
     walked: HashSet<(Process, StackId)>,
     /// Processes whose mappings were looked at anew for the stacks at hand.
     stale: HashSet<Process>,
+    /// By stacks that were unwound: the return address outside of the C library that comes first. Words found on a stack may be
+    /// left over from earlier calls.
+    callers: HashMap<StackId, u64>,
 }
 
 impl Stacks {
@@ -40,6 +43,7 @@ impl Stacks {
             unwound: BTreeSet::new(),
             walked: HashSet::new(),
             stale: HashSet::new(),
+            callers: HashMap::new(),
         }
     }
 
@@ -55,6 +59,7 @@ impl Stacks {
     ) -> Result<Vec<u32>> {
         let mut seen = Vec::new();
         let mut held_back = Vec::new();
+        let mut known = Vec::new();
         session.drain(|record| {
             let event = census.complete(record);
             if let Event::Process(process) = &event {
@@ -63,13 +68,15 @@ impl Stacks {
             // A copy is there before any record that names it, so all that these name is there after them.
             match named(&event) {
                 Some((_, id)) if id.0 >= FIRST_COPY => held_back.push(event),
-                _ => {
-                    self.note(&event);
-                    take(event);
-                }
+                _ => known.push(event),
             }
         });
         self.unwind(session, census)?;
+        for mut event in known {
+            self.correct(&mut event, census);
+            self.note(&event);
+            take(event);
+        }
         for mut event in held_back {
             if let Some(stack) = stack(&mut event) {
                 *stack = stack.and_then(|id| match session.numbered(id) {
@@ -77,6 +84,7 @@ impl Stacks {
                     Numbered::NotYet => None,
                 });
             }
+            self.correct(&mut event, census);
             self.note(&event);
             take(event);
         }
@@ -106,11 +114,28 @@ impl Stacks {
                 unwound.addresses.remove(place + 1);
             }
             session.settle_stack(&copy, &unwound)?;
+            if let Numbered::Known(Some(id)) = session.numbered(copy.number)
+                && let Some(&caller) = unwound.addresses.iter().skip(1).find(|&&address| is_program(address))
+                && !unwound.addresses.first().is_some_and(|&address| is_program(address))
+            {
+                self.callers.insert(id, caller);
+            }
             if let Some(decision) = decision {
                 session.decide(process, decision)?;
             }
         }
         Ok(())
+    }
+
+    /// Puts the caller by the unwound stack in place of the one that was found among words of the stack.
+    fn correct(&self, event: &mut Event, census: &mut Census) {
+        let Some((process, id)) = named(event) else { return };
+        let Some(&caller) = self.callers.get(&id) else { return };
+        match event {
+            Event::FutexWait(w) => w.site = Some(Site { process, addr: caller }),
+            Event::Wake(w) => w.site = Some(Site { process, addr: census.symbols().releaser(process, caller) }),
+            _ => {}
+        }
     }
 
     /// Takes note of a stack by frame pointers.

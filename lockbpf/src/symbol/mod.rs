@@ -270,7 +270,13 @@ impl Symbols {
     #[must_use]
     pub fn releaser_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
         let caller = self.caller_among(process, words)?;
-        Some(self.left_by_jump(process, caller).unwrap_or(caller))
+        Some(self.releaser(process, caller))
+    }
+
+    /// Where the function gave a lock back that is on the stack with this return address, or one that it had called and that jumped on.
+    #[must_use]
+    pub fn releaser(&mut self, process: Process, return_addr: u64) -> u64 {
+        self.left_by_jump(process, return_addr).unwrap_or(return_addr)
     }
 
     fn left_by_jump(&mut self, process: Process, return_addr: u64) -> Option<u64> {

@@ -25,13 +25,16 @@ const LOCKING: &[&[&str]] = &[
     &["std::__1::lock_guard<", "std::__1::condition_variable", "std::__1::__libcpp_"],
     // Rust
     &["std::sys::", "std::sync::", "std::thread::park", "std::thread::Thread::park", "parking_lot", "lock_api::"],
+    &["core::mem::drop", "core::ptr::drop_in_place<"],
     // CPython
     &["take_gil", "drop_gil", "PyEval_RestoreThread", "PyEval_SaveThread", "PyEval_AcquireThread"],
+    &["PyThread_acquire_lock", "PyThread_release_lock"],
     // HotSpot
     &["ObjectMonitor::", "ObjectSynchronizer::", "SharedRuntime::monitor_enter", "SharedRuntime::complete_monitor"],
     &["os::PlatformEvent::", "os::PlatformMonitor::", "InterpreterRuntime::monitorenter", "Runtime1::monitorenter"],
+    &["SharedRuntime::monitor_exit", "InterpreterRuntime::monitorexit", "Runtime1::monitorexit", "Parker::"],
     // and its stubs, by their names in perf maps
-    &["complete_monitor_locking", "monitorenter"],
+    &["complete_monitor_locking", "monitorenter", "monitorexit"],
     // Go
     &["runtime.", "sync.(*", "internal/sync.(*", "internal/runtime/"],
 ];

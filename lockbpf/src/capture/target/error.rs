@@ -3,26 +3,23 @@
 use crate::capture::elf::{ElfError, GlibcVersion};
 use std::io;
 
-/// What is left for a program whose lock functions cannot be probed.
-const FUTEX_ONLY: &str = "`--futex-only` still shows its waits";
-
 /// Why no lock function can be probed in a file or a process that is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// A static executable without a symbol table.
-    #[error("it is statically linked and stripped of symbols, so its lock functions cannot be found; {}", FUTEX_ONLY)]
+    #[error("it is statically linked and stripped of symbols, so its lock functions cannot be found")]
     StaticWithoutSymbols,
     /// A static executable that takes no pthread lock.
-    #[error("it is statically linked and has no pthread lock functions in it; {}", FUTEX_ONLY)]
+    #[error("it is statically linked and has no pthread lock functions in it")]
     StaticWithoutLocks,
     /// Made by a release of Go that passes arguments on the stack.
-    #[error("it was made by a Go before 1.18 ({0}), whose calls lockbpf cannot read; {rest}", rest = FUTEX_ONLY)]
+    #[error("it was made by a Go before 1.18 ({0}), whose calls lockbpf cannot read")]
     OldGo(String),
     /// A Go program without a table of functions, or with one of another layout.
-    #[error("it was made by {0}, and its table of functions (.gopclntab) is not of a kind that lockbpf knows; {rest}", rest = FUTEX_ONLY)]
+    #[error("it was made by {0}, and its table of functions (.gopclntab) is not of a kind that lockbpf knows")]
     GoTable(String),
     /// A Go program whose code is not as expected, so that a probe in it might hit the middle of an instruction.
-    #[error("it was made by {release}, and the code of {function} is not as Go makes it, so no probe is placed there; {rest}", rest = FUTEX_ONLY)]
+    #[error("it was made by {release}, and the code of {function} is not as Go makes it, so no probe is placed there")]
     GoCode {
         /// As the program names it.
         release: String,
@@ -30,10 +27,10 @@ pub enum Unusable {
         function: String,
     },
     /// No C library among its mappings.
-    #[error("no C library that lockbpf knows is mapped into it; {}", FUTEX_ONLY)]
+    #[error("no C library that lockbpf knows is mapped into it")]
     NoLibc,
     /// Functions of the right names, of an unknown library.
-    #[error("its C library is neither glibc nor musl, so the layout of its mutexes is not known; {}", FUTEX_ONLY)]
+    #[error("its C library is neither glibc nor musl, so the layout of its mutexes is not known")]
     UnknownLibc,
     /// libc before 2.34, which has only stubs.
     #[error("glibc {0} keeps its lock functions in libpthread.so.0; what libc.so.6 has of these names are stubs")]
@@ -42,10 +39,10 @@ pub enum Unusable {
     #[error("it uses glibc {0} without libpthread.so.0, so it has no threads and never waits for a lock of its own")]
     NoThreads(GlibcVersion),
     /// Functions without which the lock tables would be wrong.
-    #[error("it lacks usable definitions of {0}; {rest}", rest = FUTEX_ONLY)]
+    #[error("it lacks usable definitions of {0}")]
     Lacks(String),
     /// A program that translates the code of another one, and would translate breakpoints as well.
-    #[error("it runs under {0}, which translates its code and would make a crash of the probes in it; {rest}", rest = FUTEX_ONLY)]
+    #[error("it runs under {0}, which translates its code and would make a crash of the probes in it")]
     Translated(&'static str),
     /// For another processor than this machine's.
     #[error("it is for another processor than this machine's")]
@@ -102,8 +99,8 @@ pub enum TargetError {
         /// User name or id.
         owner: String,
     },
-    /// It is there, but none of its lock functions can be probed.
-    #[error("failed to attach to pid {pid} ({name}): {why}")]
+    /// It is there, but none of its lock functions can be probed, and what was asked for needs them.
+    #[error("failed to attach to pid {pid} ({name}): {why}; `--futex-only` still shows its waits")]
     Unusable {
         /// The process.
         pid: u32,

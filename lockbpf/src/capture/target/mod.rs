@@ -73,6 +73,15 @@ impl Targets {
         Ok(())
     }
 
+    /// Of which processes only the futex calls are seen, and why, each a sentence.
+    pub fn waits_only(&self) -> impl Iterator<Item = String> {
+        self.processes.iter().filter_map(|process| {
+            let why = process.unusable.as_ref()?;
+            let pid = process.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+            Some(format!("only waits of {}{pid} are seen, and where locks are given back: {why}.", process.name))
+        })
+    }
+
     /// Whether there is anything to probe at all: what `--system-wide` needs.
     ///
     /// # Errors
