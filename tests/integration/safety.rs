@@ -47,6 +47,30 @@ fn full_speed_after_the_observer_was_killed() {
     assert!(workload.running.is_alive());
 }
 
+/// In a thread that is killed the kernel neither removes breakpoints nor undoes one that is being placed.
+#[test]
+fn killed_in_the_middle_of_a_window_s_end_or_beginning_it_leaves_nothing() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("speed 50");
+    let pid = workload.pid();
+    for round in 0..12 {
+        let mut observer = Observer::of(pid, &["--budget", "3%"]);
+        // Half of them when breakpoints begin to go, half of them when they begin to come.
+        let mut before = modified_bytes(pid);
+        loop {
+            let now = modified_bytes(pid);
+            if if round % 2 == 0 { now < before } else { now > before } {
+                break;
+            }
+            before = now;
+        }
+        observer.running.signal(Signal::SIGKILL);
+        observer.running.wait();
+        eventually("breakpoints are gone", || modified_bytes(pid) == 0);
+    }
+    assert!(workload.running.is_alive());
+}
+
 #[test]
 fn nothing_is_left_after_a_clean_end() {
     let Some(_turn) = may_observe() else { return };

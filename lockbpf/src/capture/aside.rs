@@ -1,6 +1,5 @@
 //! Removing probes aside: it takes a grace period of the kernel's, of perf events one for each, and nobody has to wait for it but the end of
-//! the program. That has to: for a thread that is killed meanwhile, as by the exit of its process, the kernel removes no breakpoint any more, so
-//! it would stay in the target.
+//! the program. That has to: only then is the target as it was.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};

@@ -1,5 +1,6 @@
 //! Changes of the targets' code: breakpoints that are being placed or removed. In a thread that is killed meanwhile, as by the end of its
-//! program, the kernel gives up half way, and breakpoints stay in the target. So the program must not end in the middle of one.
+//! program, the kernel gives up half way, and breakpoints stay in the target. So the program must not end in the middle of one;
+//! what is left if it is killed in one is taken away by [`super::remover`].
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 

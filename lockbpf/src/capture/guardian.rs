@@ -7,6 +7,7 @@ mod page;
 mod watch;
 
 pub use watch::run;
+pub(super) use watch::{ignore_signals, open_process};
 
 use page::Page;
 use std::io;
@@ -22,7 +23,7 @@ pub const COMMAND: &str = "guardian";
 /// How long probes may be in place without a sign of life.
 pub const PROBES: Duration = Duration::from_secs(1);
 /// How long a thread may be traced without one. With a look of the guardian's, and the kernel's work, it is less than 100 ms.
-pub const TRACED: Duration = Duration::from_millis(70);
+pub const TRACED: Duration = Duration::from_millis(50);
 
 /// The number of the guardian started last; 0 for none.
 static PID: AtomicU32 = AtomicU32::new(0);

@@ -46,6 +46,7 @@ pub mod probe_table;
 pub mod prologue;
 pub(crate) mod pthread;
 mod raw_program;
+pub mod remover;
 mod rings;
 pub mod seccomp;
 pub mod seccomp_target;

@@ -9,6 +9,7 @@ use super::multi;
 use super::perf_uprobe::{self, PerfUprobes};
 use super::probe_table::{By, Runtime, is_return_half};
 use super::raw_program::{Programs, RawError};
+use super::remover;
 use super::seccomp;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
@@ -217,6 +218,12 @@ fn load_multi(ready: &Programs, wanted: Wanted, sessions: bool) -> Result<HashMa
     Ok(programs)
 }
 
+impl From<Vec<OwnedFd>> for Links {
+    fn from(probes: Vec<OwnedFd>) -> Self {
+        Self(probes)
+    }
+}
+
 impl Links {
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
@@ -234,12 +241,13 @@ impl Drop for Links {
         if self.is_empty() {
             return;
         }
+        let Err(mut rest) = remover::remove(std::mem::take(&mut self.0)) else { return };
         let _edit = edits::begin();
         // Each removal waits for the kernel's grace period; side by side they share it.
-        let each = self.0.len().div_ceil(REMOVERS).max(1);
+        let each = rest.len().div_ceil(REMOVERS).max(1);
         std::thread::scope(|scope| {
-            while !self.0.is_empty() {
-                let some = self.0.split_off(self.0.len().saturating_sub(each));
+            while !rest.is_empty() {
+                let some = rest.split_off(rest.len().saturating_sub(each));
                 scope.spawn(move || drop(some));
             }
         });

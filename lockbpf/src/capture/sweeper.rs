@@ -6,13 +6,17 @@
 use super::CaptureError;
 use super::attach::ProbeSite;
 use super::multi::Program;
+use super::perf_uprobe::{self, PerfUprobes};
+use super::placer::Links;
+use super::remover;
 use super::session::clock;
 use aya::maps::{HashMap, MapData};
 use lockbpf_common::process::{Child, child};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -48,6 +52,7 @@ impl Sweeper {
     /// # Errors
     /// When no thread can be started.
     pub(super) fn start(children: HashMap<MapData, u32, Child>, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
+        remover::expect(sites);
         let shared = Arc::new(Shared {
             sites: Mutex::new(sites.to_vec()),
             children: Mutex::new(children),
@@ -62,6 +67,7 @@ impl Sweeper {
 
     /// Further places of probes.
     pub(super) fn extend(&self, sites: &[ProbeSite]) {
+        remover::expect(sites);
         lock(&self.shared.sites).extend_from_slice(sites);
     }
 
@@ -107,7 +113,8 @@ impl Shared {
                 if found.is_empty() {
                     continue;
                 }
-                let links = broom.as_ref().map_or(Vec::new(), |broom| broom.place(&lock(&self.sites)));
+                let links = broom.as_ref().map_or_else(Vec::new, |broom| broom.place(&places(&lock(&self.sites))));
+                let links = Links::from(links);
                 sweeps.push((thread::spawn(move || drop(links)), found));
             }
         }
@@ -152,27 +159,46 @@ struct Broom {
     nobody: Ended,
 }
 
+/// Files, and where in them there may be breakpoints.
+fn places(sites: &[ProbeSite]) -> Vec<(PathBuf, Vec<u64>)> {
+    let mut files: BTreeMap<(u64, u64), (PathBuf, BTreeSet<u64>)> = BTreeMap::new();
+    for site in sites {
+        files.entry(site.file).or_insert_with(|| (site.path(), BTreeSet::new())).1.insert(site.file_offset);
+    }
+    files.into_values().map(|(path, offsets)| (path, offsets.into_iter().collect())).collect()
+}
+
+/// Takes away breakpoints there that belong to nobody.
+pub(super) fn sweep(places: &[(PathBuf, Vec<u64>)]) -> io::Result<()> {
+    match Broom::new() {
+        Ok(broom) => drop(broom.place(places)),
+        // A kernel without such links: the same by perf events, for this process.
+        Err(_) => {
+            let kind = PerfUprobes::find()?;
+            let pid = std::process::id();
+            for (path, offsets) in places {
+                let place = |&offset| kind.open(&perf_uprobe::Place { path, offset, pid, returns: false }).ok();
+                drop(offsets.iter().filter_map(place).collect::<Vec<OwnedFd>>());
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Broom {
     fn new() -> io::Result<Self> {
         Ok(Self { program: Program::empty()?, nobody: Ended::new()? })
     }
 
     /// Links at all of these.
-    fn place(&self, sites: &[ProbeSite]) -> Vec<std::os::fd::OwnedFd> {
-        let mut places: Vec<((u64, u64), PathBuf, u64)> =
-            sites.iter().map(|site| (site.file, site.path(), site.file_offset)).collect();
-        places.sort();
-        places.dedup_by_key(|(file, _, offset)| (*file, *offset));
+    fn place(&self, places: &[(PathBuf, Vec<u64>)]) -> Vec<OwnedFd> {
         let mut links = Vec::new();
-        for places in places.chunk_by(|a, b| a.0 == b.0) {
-            let attach = |places: &[((u64, u64), PathBuf, u64)]| {
-                let offsets: Vec<u64> = places.iter().map(|(_, _, offset)| *offset).collect();
-                self.program.attach(&places[0].1, &offsets, &vec![0; offsets.len()], self.nobody.pid)
-            };
-            match attach(places) {
+        for (path, offsets) in places {
+            let attach = |offsets: &[u64]| self.program.attach(path, offsets, &vec![0; offsets.len()], self.nobody.pid);
+            match attach(offsets) {
                 Ok(link) => links.push(link),
                 // One that the kernel refuses must not cost the others.
-                Err(_) => links.extend(places.chunks(1).filter_map(|place| attach(place).ok())),
+                Err(_) => links.extend(offsets.chunks(1).filter_map(|offset| attach(offset).ok())),
             }
         }
         links

@@ -112,6 +112,12 @@ pub(super) enum Command {
         /// The process that started it.
         pid: i32,
     },
+    /// Removes the probes of a lockbpf, even if that is killed.
+    #[command(hide = true)]
+    Remover {
+        /// The process that started it.
+        pid: i32,
+    },
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,

@@ -70,6 +70,7 @@ pub fn main() -> ExitCode {
     });
     crate::capture::launch::see_off(|text| eprintln!("lockbpf: {text}"));
     crate::capture::aside::wait(|| eprintln!("lockbpf: waiting until the kernel has removed the probes"));
+    crate::capture::remover::dismiss();
     code
 }
 
@@ -103,6 +104,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::WhatIf(args)) => what_if::run(&args),
         Some(Command::Access(args)) => access::run(&args),
         Some(Command::Guardian { pid }) => Ok(crate::capture::guardian::run(pid)),
+        Some(Command::Remover { pid }) => Ok(crate::capture::remover::run(pid)),
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),

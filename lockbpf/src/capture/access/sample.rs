@@ -58,6 +58,8 @@ pub(super) struct Sample {
 /// # Errors
 /// When the process cannot be profiled at all.
 pub(super) fn take(setting: &Setting<'_>, threads: &[i32], at_most: Duration) -> Result<Sample, AccessError> {
+    // Before and after everything else: the guardian takes it for stalled if one of both threads waits for a CPU meanwhile.
+    let _prompt = Prompt::be();
     // Until the thread is gone, and with it what it traces.
     let _armed = setting.guardian.armed(guardian::TRACED);
     std::thread::scope(|scope| {
@@ -69,7 +71,6 @@ pub(super) fn take(setting: &Setting<'_>, threads: &[i32], at_most: Duration) ->
 }
 
 fn one(setting: &Setting<'_>, threads: &[i32], at_most: Duration) -> Result<Sample, AccessError> {
-    be_prompt();
     setting.guardian.beat();
     let pid = setting.pid;
     let system = |errno: Errno| AccessError::System { what: "no timer for it", source: errno.into() };
@@ -153,10 +154,32 @@ fn own(tid: i32, sp: u64, thread_base: u64) -> io::Result<Own> {
     })
 }
 
-/// A thread that is stopped should not have to wait until this one gets a CPU.
-fn be_prompt() {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: for this thread; the parameters live. Without the right to it, it is only slower.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+/// While this exists, this thread and those that it starts run before all others: a thread that is stopped should not have to wait until they
+/// get a CPU.
+struct Prompt {
+    /// What the thread was scheduled by before; `None` if it has no right to be prompt: it is only slower.
+    before: Option<(libc::c_int, libc::sched_param)>,
+}
+
+impl Prompt {
+    fn be() -> Self {
+        let mut before = libc::sched_param { sched_priority: 0 };
+        let first = libc::sched_param { sched_priority: 1 };
+        // SAFETY: for this thread; all parameters live.
+        let (policy, given) = unsafe {
+            let policy = libc::sched_getscheduler(0);
+            let known = policy >= 0 && libc::sched_getparam(0, &raw mut before) == 0;
+            (policy, known && libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first) == 0)
+        };
+        Self { before: given.then_some((policy, before)) }
+    }
+}
+
+impl Drop for Prompt {
+    fn drop(&mut self) {
+        if let Some((policy, parameters)) = &self.before {
+            // SAFETY: for this thread; the parameters live. Back to what it was is always allowed.
+            unsafe { libc::sched_setscheduler(0, *policy, parameters) };
+        }
+    }
 }

@@ -48,15 +48,12 @@ pub fn run(parent: i32) -> ExitCode {
 }
 
 fn guard(parent: i32) -> io::Result<()> {
-    for kept_off in KEPT_OFF {
-        // SAFETY: they are ignored, no handler runs.
-        let _ = unsafe { signal(kept_off, SigHandler::SigIgn) };
-    }
-    let process = open(parent)?;
-    if getppid().as_raw() != parent {
-        // It is gone already, and its number may be another's.
-        return Ok(());
-    }
+    ignore_signals();
+    let process = match open_process(parent) {
+        // Nothing is to be guarded any more.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+        process => process?,
+    };
     let page = Page::map(io::stdout().as_fd().try_clone_to_owned()?)?;
     let strict = page.strictest() < Duration::from_millis(500);
     be_prompt(strict);
@@ -105,15 +102,31 @@ fn hears_its_end(at_most: Duration) -> io::Result<bool> {
     }
 }
 
-/// A descriptor of a process (kernel 5.3): its number may be another's later.
-fn open(pid: i32) -> io::Result<OwnedFd> {
+/// Keeps off what is meant for the process that started this one, with which it ends.
+pub(in crate::capture) fn ignore_signals() {
+    for kept_off in KEPT_OFF {
+        // SAFETY: they are ignored, no handler runs.
+        let _ = unsafe { signal(kept_off, SigHandler::SigIgn) };
+    }
+}
+
+/// A descriptor of the parent (kernel 5.3): its number may be another's later.
+///
+/// # Errors
+/// When it is gone.
+pub(in crate::capture) fn open_process(parent: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes a number and flags.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, parent, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel has just returned it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    let process = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    if getppid().as_raw() != parent {
+        // The number may be another's.
+        return Err(Errno::ESRCH.into());
+    }
+    Ok(process)
 }
 
 /// A signal that also ends who is stopped, or frozen by a cgroup of version 2.

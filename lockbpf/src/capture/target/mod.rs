@@ -12,9 +12,9 @@ pub use library::{FileKey, Library, Missing, Site};
 
 use super::elf::{self, Linkage};
 use super::go;
-use super::guardian;
 use super::leader;
 use super::mangled;
+use super::{guardian, remover};
 use file::{File, FileId, is_c_library};
 use library::{Role, Verdict, examine};
 use std::collections::HashMap;
@@ -186,8 +186,8 @@ impl Survey {
     /// not be read are counted.
     pub fn of_all(&mut self, pids: &[u32], exclude_pid: u32) -> Targets {
         let mut targets = Targets::default();
-        let guardian = guardian::pid();
-        for &pid in pids.iter().filter(|&&pid| pid != exclude_pid && Some(pid) != guardian) {
+        let own = [Some(exclude_pid), guardian::pid(), remover::pid()];
+        for &pid in pids.iter().filter(|&&pid| !own.contains(&Some(pid))) {
             match process::resolve(pid).and_then(|process| self.look_at(process)) {
                 Ok(process) => targets.processes.push(process),
                 Err(TargetError::KernelThread { .. }) => {}

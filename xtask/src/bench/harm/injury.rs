@@ -119,7 +119,7 @@ impl Observer<'_> {
     ///
     /// # Errors
     /// The observer did not get so far by itself.
-    pub(super) fn hurt(&self, injury: Injury, target: &Target, before: &Before) -> Result<Option<Meanwhile>> {
+    pub(super) fn hurt(&self, injury: Injury, target: &Target, before: &Before<'_>) -> Result<Option<Meanwhile>> {
         let mut child = Child::start(&mut self.command(target.pid()))?;
         match Moment::random(self.windows) {
             Moment::Start(after) => interrupt::sleep(after)?,
@@ -145,7 +145,7 @@ impl Observer<'_> {
     }
 }
 
-fn stop(child: &mut Child, target: &Target, before: &Before) -> Result<Meanwhile> {
+fn stop(child: &mut Child, target: &Target, before: &Before<'_>) -> Result<Meanwhile> {
     let begin = Instant::now();
     let _ = child.signal(Signal::SIGSTOP);
     let from = target.done()?;
@@ -186,10 +186,10 @@ pub(super) struct Cgroup {
 
 impl Cgroup {
     /// Makes one; `None` where that cannot be done.
-    pub(super) fn make() -> Option<Self> {
+    pub(super) fn make(number: u32) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let root = mounts.lines().find(|line| line.contains(" - cgroup2 "))?.split(' ').nth(4)?;
-        let dir = Path::new(root).join(format!("lockbpf-harm-{}", Pid::this()));
+        let dir = Path::new(root).join(format!("lockbpf-harm-{}-{number}", Pid::this()));
         fs::create_dir(&dir).ok()?;
         let made = Self { dir };
         // Since Linux 5.14.

@@ -4,6 +4,8 @@
 use std::{
     path::PathBuf,
     process::ExitCode,
+    sync::{Mutex, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -14,9 +16,9 @@ use serde::Serialize;
 use self::{
     body::{Marks, family, marks, modified_bytes},
     injury::{Cgroup, Injury, Observer},
-    result::{Harm, Row},
+    result::{Harm, Round, Row},
     target::{Kind, Programs, Target},
-    traces::Before,
+    traces::{Before, Leaks, Objects},
 };
 use super::{build::Lockbpf, interrupt, machine::Machine, result::Output};
 
@@ -32,7 +34,7 @@ const SCHEMA: &str = "lockbpf.bench-harm/1";
 /// How long after its end nothing of an observer may be left.
 const SETTLED: Duration = Duration::from_secs(5);
 /// How often it is looked.
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(100);
 /// How many of everything with `--quick`.
 const QUICK: u32 = 3;
 
@@ -53,6 +55,9 @@ pub(crate) struct Args {
     /// 3 of each
     #[arg(long, conflicts_with_all = ["kills", "stops", "cgroup_kills"])]
     quick: bool,
+    /// Targets that are observed side by side, each with an observer of its own
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: u32,
     /// Only these modes
     #[arg(long, value_enum, value_name = "MODE", value_delimiter = ',')]
     only: Vec<Mode>,
@@ -125,7 +130,32 @@ struct Results {
 /// What one row needs beside its target.
 struct Setting<'a> {
     observer: Observer<'a>,
-    before: Before,
+    before: Before<'a>,
+}
+
+/// What those who work on a row side by side share.
+struct Work {
+    /// What is still to happen.
+    injuries: Mutex<Vec<Injury>>,
+    row: Mutex<Row>,
+    leaks: Leaks,
+    /// Why the target cannot be observed so at all.
+    impossible: Mutex<Option<anyhow::Error>>,
+}
+
+impl Work {
+    fn next(&self) -> Option<Injury> {
+        lock(&self.injuries).pop()
+    }
+
+    /// Nothing more is to happen.
+    fn give_up(&self) {
+        lock(&self.injuries).clear();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Hurts observers of every target in every mode.
@@ -140,9 +170,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     };
     interrupt::watch()?;
     let programs = Programs::compile()?;
-    let cgroup = Cgroup::make();
+    // One for each of those who work side by side, or none.
+    let cgroups: Option<Vec<Cgroup>> = (0..args.jobs).map(Cgroup::make).collect();
     let mut results = Results { schema: SCHEMA, machine, rows: Vec::new(), skipped: Vec::new() };
-    if cgroup.is_none() {
+    if cgroups.is_none() {
         results.skipped.push("kills of a cgroup: no cgroup of version 2 with cgroup.kill can be made".to_owned());
     }
     let wanted = |kind: &Kind| args.targets.is_empty() || args.targets.contains(kind);
@@ -152,7 +183,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             continue;
         }
         for mode in Mode::ALL.into_iter().filter(|mode| args.only.is_empty() || args.only.contains(mode)) {
-            let row = measure(args, &lockbpf, &programs, cgroup.as_ref(), (kind, mode));
+            let row = measure(args, &lockbpf, &programs, cgroups.as_deref(), (kind, mode));
             match row.with_context(|| format!("the {} target, {}", kind.name(), mode.name()))? {
                 Ok(row) => {
                     println!("{}", table::line(&row));
@@ -174,11 +205,42 @@ fn measure(
     args: &Args,
     lockbpf: &Lockbpf,
     programs: &Programs,
-    cgroup: Option<&Cgroup>,
+    cgroups: Option<&[Cgroup]>,
     (kind, mode): (Kind, Mode),
 ) -> Result<Result<Row>> {
+    let work = Work {
+        injuries: Mutex::new(injuries(args, cgroups.is_some())),
+        row: Mutex::new(Row::new(mode.name(), kind.name())),
+        leaks: Leaks::default(),
+        impossible: Mutex::new(None),
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let one = |number: u32| {
+            let cgroup = cgroups.and_then(|cgroups| cgroups.get(number as usize));
+            scope.spawn(move || hurt_again_and_again(work, lockbpf, programs, cgroup, (kind, mode)))
+        };
+        let all: Vec<_> = (0..args.jobs).map(one).collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, Result<()>>| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        all.into_iter().map(join).collect::<Vec<_>>().into_iter().collect::<Result<()>>()
+    })?;
+    let impossible = lock(&work.impossible).take();
+    let row = std::mem::replace(&mut *lock(&work.row), Row::new(mode.name(), kind.name()));
+    Ok(impossible.map_or(Ok(row), Err))
+}
+
+/// What one of those does who work on a row: with a target of its own, as long as there is anything to be done.
+fn hurt_again_and_again(
+    work: &Work,
+    lockbpf: &Lockbpf,
+    programs: &Programs,
+    cgroup: Option<&Cgroup>,
+    (kind, mode): (Kind, Mode),
+) -> Result<()> {
     let files = tempfile::tempdir().context("failed to create a temporary directory")?;
-    let mark = format!("{}-{}-{mode:?}", Pid::this(), kind.name());
+    let mark = format!("{}-{}-{mode:?}-{:?}", Pid::this(), kind.name(), thread::current().id());
     let observer = Observer {
         program: &lockbpf.program,
         args: mode.args(),
@@ -191,19 +253,20 @@ fn measure(
     let mut target = programs.start(kind)?;
     // What it says that it leaves (tracefs, mounted) is there from now on.
     if let Err(error) = observer.observe(&target) {
+        work.give_up();
         interrupt::check()?;
-        return Ok(Err(error.context("an observation that nobody disturbs failed")));
+        *lock(&work.impossible) = Some(error.context("an observation that nobody disturbs failed"));
+        return Ok(());
     }
-    let setting = Setting { observer, before: Before::look(files.path(), &mark)? };
-    let mut row = Row::new(mode.name(), kind.name());
+    let setting = Setting { observer, before: Before::look(files.path(), &mark, &work.leaks)? };
     let mut own = own_marks(&target)?;
-    for injury in injuries(args, cgroup.is_some()) {
-        let harms = round(&mut row, injury, &mut target, &own, &setting)?;
-        for harm in &harms {
+    while let Some(injury) = work.next() {
+        let done = round(injury, &mut target, &own, &setting).inspect_err(|_| work.give_up())?;
+        for harm in &done.harms {
             eprintln!("{}, {}, {injury:?}: {harm}", kind.name(), mode.name());
         }
-        let harmed = !harms.is_empty();
-        row.add(injury, harms);
+        let harmed = !done.harms.is_empty();
+        lock(&work.row).add(injury, done);
         if harmed {
             // What this one suffered is not to be told of the next round, too.
             setting.before.kill_processes();
@@ -211,7 +274,7 @@ fn measure(
             own = own_marks(&target)?;
         }
     }
-    Ok(Ok(row))
+    Ok(())
 }
 
 /// All that are to happen, in a random order.
@@ -226,49 +289,49 @@ fn injuries(args: &Args, cgroups: bool) -> Vec<Injury> {
 }
 
 /// Hurts one observer, and tells what is not as before.
-fn round(row: &mut Row, injury: Injury, target: &mut Target, own: &Marks, setting: &Setting<'_>) -> Result<Vec<Harm>> {
+fn round(injury: Injury, target: &mut Target, own: &Marks, setting: &Setting<'_>) -> Result<Round> {
     let before = target.speed()?;
-    let mut harms = Vec::new();
+    let mut done = Round::default();
     match setting.observer.hurt(injury, target, &setting.before) {
         Ok(None) => {}
         Ok(Some(meanwhile)) => {
-            row.while_stopped.push(meanwhile.speed / before);
-            harms.extend((!meanwhile.got_on).then_some(Harm::HungMeanwhile));
+            done.while_stopped = Some(meanwhile.speed / before);
+            done.harms.extend((!meanwhile.got_on).then_some(Harm::HungMeanwhile));
         }
         Err(error) => {
             interrupt::check()?;
-            harms.push(Harm::Observer(format!("{error:#}")));
+            done.harms.push(Harm::Observer(format!("{error:#}")));
         }
     }
     let begin = Instant::now();
+    let mut suspects = None;
     loop {
-        let rest = remaining(target, own, setting)?;
+        let rest = remaining(target, own, setting, &mut suspects)?;
         if rest.is_empty() {
-            row.settled_s = row.settled_s.max(begin.elapsed().as_secs_f64());
+            done.settled_s = begin.elapsed().as_secs_f64();
             break;
         }
         if begin.elapsed() > SETTLED {
-            harms.extend(rest);
+            setting.before.told(suspects.unwrap_or_default());
+            done.harms.extend(rest);
             break;
         }
         interrupt::sleep(POLL)?;
     }
-    if !target.is_alive()? {
-        harms.push(Harm::Dead);
-        return Ok(harms);
+    if let Some(how) = target.death()? {
+        done.harms.push(Harm::Dead(how));
+    } else if !target.gets_on()? {
+        done.harms.push(Harm::Hangs);
+    } else {
+        done.after = Some(target.speed()? / before);
     }
-    if !target.gets_on()? {
-        harms.push(Harm::Hangs);
-        return Ok(harms);
-    }
-    row.after.push(target.speed()? / before);
-    Ok(harms)
+    Ok(done)
 }
 
-/// What is there of an observer that has ended.
-fn remaining(target: &Target, own: &Marks, setting: &Setting<'_>) -> Result<Vec<Harm>> {
+/// What is there of an observer that has ended; `suspects` are the eBPF objects that were there whenever it was looked.
+fn remaining(target: &Target, own: &Marks, setting: &Setting<'_>, suspects: &mut Option<Objects>) -> Result<Vec<Harm>> {
     let family = family(target.pid());
-    let left = setting.before.left()?;
+    let left = setting.before.left(suspects)?;
     let mut harms = Vec::new();
     let modified = modified_bytes(&family);
     harms.extend((modified > 0).then_some(Harm::Text(modified)));

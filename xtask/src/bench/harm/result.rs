@@ -13,8 +13,8 @@ const SPEED: f64 = 0.98;
 /// Something that is not as before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
-    /// The target, or a child of its, has died.
-    Dead,
+    /// The target, or a child of its, has died: how.
+    Dead(String),
     /// A worker does not get on.
     Hangs,
     /// A worker did not get on while the observer was stopped.
@@ -33,7 +33,7 @@ impl Harm {
     /// The column that counts it.
     pub(super) fn column(&self) -> Column {
         match self {
-            Self::Dead => Column::Dead,
+            Self::Dead(_) => Column::Dead,
             Self::Hangs | Self::HungMeanwhile => Column::Hung,
             Self::Text(_) => Column::Text,
             Self::Marks(_) => Column::Marks,
@@ -46,7 +46,7 @@ impl Harm {
 impl fmt::Display for Harm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dead => write!(f, "the target has died"),
+            Self::Dead(how) => write!(f, "the target has died: {how}"),
             Self::Hangs => write!(f, "the target hangs"),
             Self::HungMeanwhile => write!(f, "the target hung while the observer was stopped"),
             Self::Text(bytes) => write!(f, "{bytes} bytes of the target's code are not those of its files"),
@@ -73,6 +73,18 @@ impl Column {
     pub(super) const ALL: [Self; 6] = [Self::Dead, Self::Hung, Self::Text, Self::Marks, Self::Left, Self::Observer];
 }
 
+/// What one round showed.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) harms: Vec<Harm>,
+    /// The target's speed afterwards, by that before.
+    pub(super) after: Option<f64>,
+    /// Its speed while the observer was stopped, by that before.
+    pub(super) while_stopped: Option<f64>,
+    /// How long it took until nothing was left, s.
+    pub(super) settled_s: f64,
+}
+
 /// One mode with one target.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
@@ -97,9 +109,12 @@ impl Row {
     }
 
     /// Adds a round.
-    pub(super) fn add(&mut self, injury: Injury, harms: Vec<Harm>) {
+    pub(super) fn add(&mut self, injury: Injury, round: Round) {
         self.rounds[injury as usize] += 1;
-        let mut columns: Vec<Column> = harms.iter().map(Harm::column).collect();
+        self.after.extend(round.after);
+        self.while_stopped.extend(round.while_stopped);
+        self.settled_s = self.settled_s.max(round.settled_s);
+        let mut columns: Vec<Column> = round.harms.iter().map(Harm::column).collect();
         columns.dedup();
         columns.into_iter().for_each(|column| *self.harms.entry(column).or_default() += 1);
     }
@@ -118,13 +133,14 @@ mod tests {
     #[test]
     fn a_row_counts_rounds_and_judges() {
         let mut row = Row::new("default", "forking");
-        row.add(Injury::Kill, Vec::new());
-        row.after.extend([1.01, 0.97, 0.99]);
+        row.add(Injury::Kill, Round { after: Some(0.99), settled_s: 0.4, ..Round::default() });
+        row.after.extend([1.01, 0.97]);
         assert!(row.is_unharmed());
         row.while_stopped.push(0.2);
         assert!(!row.is_unharmed());
         row.while_stopped.clear();
-        row.add(Injury::Stop, vec![Harm::Hangs, Harm::HungMeanwhile, Harm::Text(2)]);
+        let harms = vec![Harm::Hangs, Harm::HungMeanwhile, Harm::Text(2)];
+        row.add(Injury::Stop, Round { harms, ..Round::default() });
         assert_eq!((row.rounds, row.harms[&Column::Hung], row.harms[&Column::Text]), ([1, 1, 0], 1, 1));
         assert!(!row.is_unharmed());
     }

@@ -126,12 +126,17 @@ impl Target {
         self.child.pid()
     }
 
-    /// Whether it and its children are unharmed.
+    /// How it or a child of its has died, if that is so.
     ///
     /// # Errors
     /// The shared file cannot be read.
-    pub(super) fn is_alive(&mut self) -> Result<bool> {
-        Ok(self.child.check_alive().is_ok() && self.number(0)? == 0)
+    pub(super) fn death(&mut self) -> Result<Option<String>> {
+        if let Err(error) = self.child.check_alive() {
+            return Ok(Some(format!("{error:#}")));
+        }
+        // What `waitpid` said.
+        let status = self.number(0)?;
+        Ok((status != 0).then(|| format!("a child of its ended with wait status {status:#x}")))
     }
 
     /// How far it got.
@@ -215,7 +220,7 @@ mod tests {
         for kind in Kind::ALL.into_iter().filter(|&kind| programs.has(kind)) {
             let mut target = programs.start(kind).unwrap();
             assert!(target.gets_on().unwrap() && target.speed().unwrap() > 1e4, "{kind:?}");
-            assert!(target.is_alive().unwrap());
+            assert_eq!(target.death().unwrap(), None);
         }
     }
 }

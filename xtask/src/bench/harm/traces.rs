@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Context as _, Result};
@@ -17,8 +18,9 @@ use nix::{
 pub(super) const MARK: &str = "LOCKBPF_BENCH_HARM";
 
 /// What there was before.
-pub(super) struct Before {
+pub(super) struct Before<'a> {
     objects: Objects,
+    leaks: &'a Leaks,
     mounts: BTreeSet<String>,
     /// Where the observer's temporary files would be.
     files: PathBuf,
@@ -38,41 +40,53 @@ pub(super) struct Left {
     pub(super) processes: Vec<i32>,
 }
 
+/// What was told to be left once, by whoever works side by side.
+#[derive(Default)]
+pub(super) struct Leaks(Mutex<Objects>);
+
 /// eBPF programs and links by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Objects {
+pub(super) struct Objects {
     programs: BTreeSet<u32>,
     links: BTreeSet<u32>,
 }
 
-impl Before {
+impl<'a> Before<'a> {
     /// Looks; `files` is a directory for temporary files, `mark` the value of [`MARK`].
     ///
     /// # Errors
     /// It is not permitted.
-    pub(super) fn look(files: &Path, mark: &str) -> Result<Self> {
-        Ok(Self { objects: Objects::loaded()?, mounts: mounts()?, files: files.to_owned(), mark: mark.to_owned() })
+    pub(super) fn look(files: &Path, mark: &str, leaks: &'a Leaks) -> Result<Self> {
+        let (objects, files, mark) = (Objects::loaded()?, files.to_owned(), mark.to_owned());
+        Ok(Self { objects, leaks, mounts: mounts()?, files, mark })
     }
 
-    /// What is there beyond that.
+    /// What is there beyond that. Of eBPF objects those are, and remain, `suspects` that are there whenever it is looked: others are killed side by
+    /// side, and what is theirs comes and goes.
     ///
     /// # Errors
     /// It is not permitted.
-    pub(super) fn left(&self) -> Result<Left> {
+    pub(super) fn left(&self, suspects: &mut Option<Objects>) -> Result<Left> {
         let processes = self.processes();
         // Before they are listed: what is loaded later by others is theirs.
         let loaded = Objects::loaded()?;
         let owned = Objects::owned_by_others(&processes);
         let still = Objects::loaded()?;
-        let left = |now: &BTreeSet<u32>, still: &BTreeSet<u32>, before: &BTreeSet<u32>, owned: &BTreeSet<u32>| {
-            now.iter().filter(|id| still.contains(id) && !before.contains(id) && !owned.contains(id)).count()
-        };
-        let programs = left(&loaded.programs, &still.programs, &self.objects.programs, &owned.programs);
-        let links = left(&loaded.links, &still.links, &self.objects.links, &owned.links);
+        let left = loaded.common(&still).without(&self.objects).without(&owned).without(&self.leaks.known());
+        let suspected = suspects.take().map_or_else(|| left.clone(), |suspects| suspects.common(&left));
+        let objects = suspected.programs.len() + suspected.links.len();
+        *suspects = Some(suspected);
         let mounts = mounts()?.difference(&self.mounts).cloned().collect();
         let files = fs::read_dir(&self.files).context("failed to list the temporary files")?.flatten();
         let files = files.map(|file| file.path().display().to_string()).collect();
-        Ok(Left { objects: programs + links, mounts, files, processes })
+        Ok(Left { objects, mounts, files, processes })
+    }
+
+    /// These are told to be left: by nobody else any more.
+    pub(super) fn told(&self, left: Objects) {
+        let mut known = self.leaks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.programs.extend(left.programs);
+        known.links.extend(left.links);
     }
 
     /// Processes that the benchmark's observers have started.
@@ -87,7 +101,13 @@ impl Before {
     }
 }
 
-impl Before {
+impl Leaks {
+    fn known(&self) -> Objects {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Before<'_> {
     /// Kills them.
     pub(super) fn kill_processes(&self) {
         for pid in self.processes() {
@@ -110,6 +130,16 @@ impl Objects {
         let programs = aya::programs::loaded_programs().filter_map(Result::ok).map(|program| program.id());
         let links = aya::programs::loaded_links().filter_map(Result::ok).map(|link| link.id());
         Ok(Self { programs: programs.collect(), links: links.collect() })
+    }
+
+    /// Those that are among others, too.
+    fn common(&self, others: &Self) -> Self {
+        Self { programs: &self.programs & &others.programs, links: &self.links & &others.links }
+    }
+
+    /// Those that are not among others.
+    fn without(&self, others: &Self) -> Self {
+        Self { programs: &self.programs - &others.programs, links: &self.links - &others.links }
     }
 
     /// Those of processes that live, but for these.
@@ -166,8 +196,8 @@ mod tests {
     fn what_is_left_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let mark = format!("test-{}", Pid::this());
-        let before =
-            Before { objects: Objects::default(), mounts: mounts().unwrap(), files: dir.path().to_owned(), mark };
+        let (leaks, mounts) = (Leaks::default(), mounts().unwrap());
+        let before = Before { objects: Objects::default(), leaks: &leaks, mounts, files: dir.path().to_owned(), mark };
         assert_eq!(before.processes(), [0; 0]);
         let mut child = std::process::Command::new("sleep").arg("60").env(MARK, &before.mark).spawn().unwrap();
         while before.processes().is_empty() {

@@ -2,7 +2,7 @@
 //
 //   work FILE threads|forks
 //
-// FILE is shared with the benchmark, as numbers of 8 bytes: the first one counts children that were harmed. Each of the four
+// FILE is shared with the benchmark, as numbers of 8 bytes: the first one is the wait status of a child that was harmed. Each of the four
 // workers has 8 of its own from the 8th on: sections made, and of those without contention the number and their CPU time in
 // ns. The workers are threads, or processes that are forked anew again and again; the first of these lives for long. Each
 // rests most of the time. Ends when stdin is closed.
@@ -116,7 +116,7 @@ static void forks(void)
             pid_t *child = &children[worker];
             if (*child != 0 && waitpid(*child, &status, WNOHANG) == *child) {
                 if (status != 0)
-                    atomic_fetch_add(page, 1);
+                    atomic_store(page, (uint64_t)status);
                 *child = 0;
             }
             if (*child == 0)
