@@ -383,7 +383,7 @@ fn kernel_locks() {
     ops.extend(got(40, 1));
     ops.extend([release(50, 1, 1), acquire(50, 2, 1)]);
     let f = findings(&ops);
-    let blamed: Vec<_> = f.locks[&kernel].holders.iter().map(|h| (h.who, h.wait.0, h.inferred)).collect();
+    let blamed: Vec<_> = f.locks[&kernel].holders.iter().map(|h| (h.who, h.wait.0, h.inferred == h.wait)).collect();
     let third = Who::Section { lock: kernel, site: site(7) };
     assert_eq!(blamed, [(Who::Thread(Tid(4)), 15 + 10, true), (third, 20, true)], "the owner, then who got it last");
     let shares = &f.locks[&lock(1)];

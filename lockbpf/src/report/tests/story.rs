@@ -23,7 +23,7 @@ fn holder(o: &mut Run, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> H
         nested: Nanos(0),
         causes,
         victims: 1,
-        inferred: false,
+        inferred: Nanos(0),
         sections: Tally::default(),
         stacks: Default::default(),
         off_stacks: Default::default(),
