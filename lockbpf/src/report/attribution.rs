@@ -21,7 +21,7 @@ pub(super) fn sentence(report: &Report) -> Option<String> {
     let AttributionEntry { exact_ns, inferred_ns, unknown_ns } = report.totals.attribution;
     let [exact, inferred, unknown] = [exact_ns, inferred_ns, unknown_ns].map(|part| percent(part.share_of(all)));
     (all > Ns::default())
-        .then(|| format!("Of {all} of waiting it is known for {exact} who caused it, inferred for {inferred}, not known for {unknown}."))
+        .then(|| format!("Blame for {all} of waiting: {exact} exact, {inferred} inferred, {unknown} unknown."))
 }
 
 #[cfg(test)]

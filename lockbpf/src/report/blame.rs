@@ -29,6 +29,10 @@ pub(super) fn sentences(report: &Report, top: &LockEntry, threads: &Threads<'_>,
     let unknown = totals.attribution.unknown_ns.share_of(totals.harm_ns);
     let culprit = report.culprits.first();
     let mut sentences = Vec::new();
+    if culprit.is_none() && !top.waiting_now.held_by.is_empty() {
+        // What they wait for has not ended, and whoever held it when they asked is named with that.
+        return sentences;
+    }
     if unknown >= UNKNOWN && holds_back {
         sentences.push(not_known(report, top, unknown, all));
         sentences.extend(culprit.filter(|c| c.share_of_all >= NOTABLE).map(|c| caused(c, all, report, threads)));
@@ -119,7 +123,7 @@ fn caused(culprit: &CulpritEntry, of: &str, report: &Report, threads: &Threads<'
 fn holder(culprit: &CulpritEntry, threads: &Threads<'_>) -> String {
     let lock = &culprit.name;
     match (&culprit.tid, &culprit.place.function, location(&culprit.place)) {
-        (Some(tid), ..) => format!("{} holding `{lock}`, where is not known", threads.long(tid)),
+        (Some(tid), ..) => format!("{} holding `{lock}` at a place that was not seen", threads.long(tid)),
         (_, Some(function), Some(location)) => {
             let given_back = if culprit.released { ", given back" } else { "" };
             format!("`{}` holding `{lock}`{given_back} at {location}", clip(function, FUNCTION))

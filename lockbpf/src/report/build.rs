@@ -115,7 +115,15 @@ fn ranked<'a>(
     let mut ranked: Vec<_> = locks
         .map(|(&lock, g)| {
             let in_others = g.is_lock() && g.mutex.is_empty() && together.contains(&lock.process);
-            Ranked::new(lock, g, places.lock_name(lock), observation.end, observation.estimates.as_ref(), bias, in_others)
+            Ranked::new(
+                lock,
+                g,
+                places.lock_name(lock),
+                observation.end,
+                observation.estimates.as_ref(),
+                bias,
+                in_others,
+            )
         })
         .collect();
     ranked.sort_by(|a, b| (b.harm, &a.name, a.lock).cmp(&(a.harm, &b.name, b.lock)));

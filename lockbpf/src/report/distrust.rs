@@ -1,9 +1,9 @@
 //! Which figures are lockbpf's own doing rather than the target's, because observing changed the target by too much.
 
 use super::schema::{DistrustEntry, LengthenedEntry, LockEntry, Ns, Report};
+use super::text::{listed, percent};
 use crate::correction::HoldBias;
 use crate::observation::Observation;
-use super::text::{listed, percent};
 
 /// Part of the target's CPU time from which on observing has changed how its threads meet.
 const MUCH: f64 = 0.1;

@@ -1,9 +1,9 @@
 //! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
 //! it. No colours.
 
+use super::columns::{Column, fill, fitted};
 use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, Report, UnobservedEntry};
 use super::text::{clip, count, counted, percent, share, wrap};
-use super::columns::{Column, fill, fitted};
 use super::{attribution, called, counted, details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
 //! What spans several locks, as text: critical sections, chains of waiting, the critical path, threads, runs.
 
 use super::columns::{Column, Filled, fill, fitted};
-use super::{distrust, estimated};
 use super::phrase::{self, Threads};
 use super::schema::{ChainEntry, CorrectedEntry, LockEntry, Ns, Report, SiteEntry};
 use super::table::{NAME, UNKNOWN, table};
 use super::text::{clip, count, counted, percent, wrap};
+use super::{distrust, estimated};
 use std::collections::BTreeMap;
 
 /// Locks of the critical path that are named.
@@ -34,7 +34,12 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
     };
     let doubt = |s: &SiteEntry| if s.spread.is_some_and(|d| d.inconclusive) { "inconclusive" } else { "" }.to_owned();
     let corrected = |s: &SiteEntry, seen: Ns, left: fn(&CorrectedEntry) -> Ns| {
-        s.corrected.as_ref().map(left).filter(|left| (seen - *left).share_of(seen) >= NOTABLE).map(|ns| ns.to_string()).unwrap_or_default()
+        s.corrected
+            .as_ref()
+            .map(left)
+            .filter(|left| (seen - *left).share_of(seen) >= NOTABLE)
+            .map(|ns| ns.to_string())
+            .unwrap_or_default()
     };
     let columns: [Column<Text<'_>>; 11] = [
         ("Critical section", 0, Box::new(|s| clip(&s.symbol, SYMBOL))),
@@ -72,7 +77,11 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
     (!shown.is_empty() && !distrust::is_unranked(report)).then(|| {
         let cpwt = if columns.iter().any(|c| c.header == "CPWT") { "; CPWT: on the critical paths" } else { "" };
         let title = format!("Critical sections by the waiting that they caused (APWT{cpwt})");
-        format!("{}\n{}{more}", wrap(&title, width.into()), fitted(columns, &["Critical section", "Lock", "Meanwhile", "Runs"], width))
+        format!(
+            "{}\n{}{more}",
+            wrap(&title, width.into()),
+            fitted(columns, &["Critical section", "Lock", "Meanwhile", "Runs"], width)
+        )
     })
 }
 

@@ -1,8 +1,8 @@
 //! Who waited and who is to blame, over several runs.
 
 use super::super::schema::{
-    AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LockEntry, Ns, Place, Report, ThreadId, Totals,
-    WaiterEntry,
+    AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LockEntry, Ns, Place, Report,
+    ThreadId, Totals, WaiterEntry,
 };
 use super::over::{Key, LockIds, Over};
 

@@ -76,7 +76,9 @@ fn times(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -
         check.demand(check.count_at_most(c.contended, lock.contended), || {
             format!("{}: {} contended of {} without the observer", name(), c.contended, lock.contended)
         });
-        check.demand(lock.estimates.is_none() || check.runs > 1.0, || format!("{}: an estimate corrected twice", name()));
+        check.demand(lock.estimates.is_none() || check.runs > 1.0, || {
+            format!("{}: an estimate corrected twice", name())
+        });
     }
     let held = lock.acquisitions.unwrap_or_default().saturating_sub(lock.release_unseen);
     check.durations(hold, Some(held), &|| format!("holds of {}", name()));

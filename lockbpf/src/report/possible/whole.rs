@@ -112,7 +112,8 @@ fn site(s: &SiteEntry, check: &mut Check) {
     check.causes(s.causes.as_ref(), s.apwt_ns, &|| s.symbol.clone());
     if let Some(c) = s.corrected {
         check.within(c.wait_ns, s.wait_ns, || format!("waits at {} without the observer", s.symbol));
-        check.within(c.hold_ns, s.hold_ns.unwrap_or_default(), || format!("holds of {} without the observer", s.symbol));
+        check
+            .within(c.hold_ns, s.hold_ns.unwrap_or_default(), || format!("holds of {} without the observer", s.symbol));
     }
     let Some(figures) = &s.estimates else { return };
     check.figures(figures, &|| s.symbol.clone());

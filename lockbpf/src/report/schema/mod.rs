@@ -15,7 +15,8 @@ mod value;
 mod word;
 
 pub use blame::{
-    AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LinkEntry, OffStackEntry, WaiterEntry,
+    AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LinkEntry, OffStackEntry,
+    WaiterEntry,
 };
 pub use counters::{BucketEntry, CountedEntry, CounterTotals, CountersEntry, EventEntry, PartHistograms, RegionsEntry};
 pub use danger::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
