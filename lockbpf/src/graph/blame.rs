@@ -324,8 +324,7 @@ impl Engine {
         let (cause, off) = match thread.run {
             _ if let Some(d) = waits => waiting_for(m, d),
             _ if thread.idle.is_some() => (Cause::Sleeping, None),
-            // A permit is not among the locks that its thread is watched for: it may sleep as well.
-            Run::Running if m.lock_at(lock).kind == LockKind::Semaphore => (Cause::Unknown, None),
+            Run::Running if !is_watched(m, holder) => (Cause::Unknown, None),
             Run::Running => (Cause::Running, None),
             Run::Off(OffReason::Runnable, stack) => (Cause::Runnable, stack),
             Run::Off(OffReason::Blocked, stack) => (Cause::Blocked, stack),
@@ -396,6 +395,12 @@ impl Engine {
             self.relink(m, m.node(held).lock);
         }
     }
+}
+
+/// Whether its thread is seen to leave the CPU while it holds this: who has a permit or a kernel lock may sleep unseen.
+fn is_watched(m: &Machines, holder: NodeIx) -> bool {
+    let i = &m.node(holder).instance;
+    i.kind != LockKind::Semaphore && !i.lock.is_kernel()
 }
 
 /// What a holder does that waits for another lock, whose holder is not known.

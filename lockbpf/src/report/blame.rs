@@ -63,13 +63,20 @@ fn not_known(report: &Report, top: &LockEntry, unknown: f64, all: &str) -> Strin
 
 /// Why the holders of this kind of lock are not seen, whatever the options are.
 fn why(top: &LockEntry) -> Option<&'static str> {
-    let given_by_others = top.kind == "semaphore" && top.release_unseen > 0;
+    let unseen = top.release_unseen * 2 > top.acquisitions.unwrap_or_default();
     match top {
-        _ if given_by_others => Some("others post this semaphore than take its permits: nobody holds it"),
+        l if l.kind == "semaphore" && unseen => {
+            Some("others post this semaphore than take its permits: nobody holds it")
+        }
         l if l.kernel => Some("the kernel tells who waits for this lock, but not who holds it"),
-        l if l.kind.ends_with(')') && l.holders.is_empty() => Some("of this runtime's locks only the waits are seen"),
+        l if is_runtimes(l) => Some("this runtime's locks are taken inline, where it is not seen"),
         _ => None,
     }
+}
+
+/// Whether a runtime takes it inline: it then has that one's name.
+fn is_runtimes(lock: &LockEntry) -> bool {
+    lock.kind.ends_with(')')
 }
 
 /// What the user can do to learn more, as far as it helps in this case.
@@ -82,7 +89,7 @@ fn would_tell(report: &Report, top: &LockEntry) -> Vec<&'static str> {
         (q.unfocused > 0 && report.selection.is_none(), "`--no-focus`"),
         (q.thinned > 0 && !windows, "a larger `--budget`"),
         (q.futex_only, "an observation without `--futex-only`"),
-        (windows, "`--budget off`"),
+        (windows && why(top).is_none(), "`--budget off`"),
     ];
     let mut tell: Vec<_> = helps.into_iter().filter(|&(helps, _)| helps).map(|(_, what)| what).collect();
     // Whoever had the lock all along shows when it is given back; no time tells who holds what nobody is seen to hold.
@@ -98,7 +105,7 @@ fn would_tell(report: &Report, top: &LockEntry) -> Vec<&'static str> {
 /// Where threads wait for a lock.
 fn waited_in(top: &LockEntry) -> Option<String> {
     let places: Vec<_> = top.waiters.iter().map(|w| label(&w.place)).collect();
-    (!places.is_empty()).then(|| format!("Known is where `{}` is waited for: {}.", top.label, listed(&places, PLACES)))
+    (!places.is_empty()).then(|| format!("`{}` is waited for in {}.", top.label, listed(&places, PLACES)))
 }
 
 /// `72 % of all waiting is caused by `flush` holding `log_lock` at wal.c:210; 61 % of that while blocked in fdatasync.`

@@ -119,7 +119,7 @@ fn an_unknown_culprit_is_said_to_be_so_and_what_would_tell() {
     o.quality.counters.insert("ring_full", 30);
     let expected = "The culprit is not known yet: who caused 75 % of all waiting was not seen. What would tell: an observation that loses no \
                     records (see the quality line). 25 % of all waiting is caused by `fn3` holding `global_1000` at work.c:3; what it did \
-                    meanwhile is not known. Known is where `global_1000` is waited for: fn4 (work.c:4).";
+                    meanwhile is not known. `global_1000` is waited for in fn4 (work.c:4).";
     assert!(verdict(&o).starts_with(expected), "{}", verdict(&o));
     let report = report(&o);
     assert_eq!(report.totals.attribution.unknown_ns, ms(1_500));

@@ -327,8 +327,9 @@ fn an_unseen_holder_is_put_in_words() {
     let waiter = section(0x1000, 12, 0x400, [1_000, 3_000, 3_001]);
     feed(&mut o, &waiter, true);
     assert!(
-        verdict(&o)
-            .contains("The culprit is not known yet: who caused 100 % of all waiting was not seen. Known is where"),
+        verdict(&o).contains(
+            "The culprit is not known yet: who caused 100 % of all waiting was not seen. `global_1000` is waited for in"
+        ),
         "{}",
         verdict(&o)
     );
@@ -336,8 +337,9 @@ fn an_unseen_holder_is_put_in_words() {
     let mut o = observation();
     feed(&mut o, &Section { owner: Some(Tid(77)), ..waiter }, true);
     assert!(
-        verdict(&o)
-            .contains("The culprit is not known yet: who caused 100 % of all waiting was not seen. Known is where"),
+        verdict(&o).contains(
+            "The culprit is not known yet: who caused 100 % of all waiting was not seen. `global_1000` is waited for in"
+        ),
         "{}",
         verdict(&o)
     );
