@@ -146,15 +146,17 @@ fn how(culprit: &CulpritEntry) -> String {
         return String::new();
     }
     let doing = phrase::causes(culprit.causes.as_ref(), &culprit.off_stacks);
+    let unknown = culprit.causes.as_ref().map_or(1.0, |c| c.unknown.share_of(all(c)));
+    let rest = if unknown >= UNKNOWN { format!("; for {} it is not known", percent(unknown)) } else { String::new() };
     match doing.as_slice() {
-        [] if culprit.causes.as_ref().is_none_or(mostly_unknown) => "; what it did meanwhile is not known".to_owned(),
+        [] if unknown >= UNKNOWN => "; what it did meanwhile is not known".to_owned(),
         [] => String::new(),
         [(share, what), ..] if what == phrase::PREEMPTED => {
-            format!("; its holder was {what} for {} of it: not a long section but a missing CPU", percent(*share))
+            format!("; its holder was {what} for {} of it: not a long section but a missing CPU{rest}", percent(*share))
         }
-        [(share, what), rest @ ..] => {
-            let rest = rest.iter().map(|(share, what)| format!(", {} while {what}", percent(*share)));
-            format!("; {} of that while {what}{}", percent(*share), rest.collect::<String>())
+        [(share, what), others @ ..] => {
+            let others = others.iter().map(|(share, what)| format!(", {} while {what}", percent(*share)));
+            format!("; {} of that while {what}{}{rest}", percent(*share), others.collect::<String>())
         }
     }
 }
@@ -165,10 +167,6 @@ fn all(c: &CausesEntry) -> Ns {
 
 fn only_unknown(c: &CausesEntry) -> bool {
     c.unknown == all(c)
-}
-
-fn mostly_unknown(c: &CausesEntry) -> bool {
-    c.unknown.share_of(all(c)) >= UNKNOWN
 }
 
 /// How a culprit's waiting reaches the waiters of other locks, if much of it does.

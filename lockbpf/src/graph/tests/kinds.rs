@@ -62,7 +62,7 @@ fn it_is_not_known_what_who_has_a_permit_does() {
         release(20, 2, 1),
     ]);
     let causes = f.locks[&lock(1)].holders.iter().find(|h| h.who == section(1, 1)).unwrap().causes;
-    assert_eq!((causes.of(Cause::Unknown), causes.of(Cause::Running)), (Nanos(4), Nanos(0)));
+    assert_eq!((causes.of(findings::Cause::Unknown), causes.of(findings::Cause::Running)), (Nanos(4), Nanos(0)));
 }
 
 #[test]
