@@ -59,7 +59,7 @@ mod tests {
     fn names_keep_their_room_and_others_give_way() {
         let headers = |width| shown(width).lines().next().map(|line| line.split_whitespace().count());
         assert_eq!([120, 80, 50].map(headers), [Some(4), Some(3), Some(2)]);
-        assert!(shown(50).contains("get_interaction (element_management.c"), "{}", shown(50));
+        assert!(shown(50).contains("(element_management.c:2510)"), "{}", shown(50));
         assert!(shown(50).lines().all(|line| line.chars().count() <= 50), "{}", shown(50));
         // What nothing can make room for is broken.
         assert!(shown(40).lines().count() > shown(120).lines().count());

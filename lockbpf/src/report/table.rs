@@ -105,9 +105,10 @@ pub(super) fn room(headers: &[&str], left: &[usize], rows: &[Vec<String>]) -> us
         let cells = rows.iter().filter_map(|row| row.get(i).map(String::as_str));
         let widest = cells.flat_map(str::lines).map(|line| line.chars().count()).max().unwrap_or_default();
         let header = header.lines().map(|line| line.chars().count()).max().unwrap_or_default();
-        1 + header.max(if left.contains(&i) { widest.min(KEPT) } else { widest })
+        2 + header.max(if left.contains(&i) { widest.min(KEPT) } else { widest })
     };
-    headers.iter().enumerate().map(|(i, header)| widest(i, header)).sum()
+    // Nothing parts the last one from others.
+    headers.iter().enumerate().map(|(i, header)| widest(i, header)).sum::<usize>().saturating_sub(1)
 }
 
 const COLUMNS: &[Column<fn(&LockEntry) -> String>] = &[

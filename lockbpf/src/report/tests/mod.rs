@@ -64,13 +64,12 @@ fn a_contended_server() {
 69 % of all waiting is caused by `fn3` holding `global_1000` at work.c:3; what it did meanwhile is not known.
 `global_1000` (mutex) holds server back: 2 threads waited 7.20 s for it in 10.0 s.
 
-Lock                    Kind   Acquired  Contended     %     Wait     Wait     Wait     Wait     Hold     Hold     Hold
-                                                            total     mean      p99      max     mean      p99      max
-────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-global_1000             mutex       300        200  67 %   7.20 s  36.0 ms  42.0 ms  42.0 ms  22.7 ms  40.0 ms  40.0 ms
-lock in fn6 (work.c:6)  mutex         2          1  50 %  3.00 ms  3.00 ms  3.00 ms  3.00 ms  2.00 ms  3.00 ms  3.00 ms
-lock in fn6 (work.c:6)  mutex         1          0   0 %     0 ns     0 ns     0 ns     0 ns  1.00 ms  1.00 ms  1.00 ms
-#2
+Lock                       Kind   Acquired  Contended     %     Wait     Wait     Wait     Wait     Hold     Hold
+                                                               total     mean      p99      max     mean      max
+──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+global_1000                mutex       300        200  67 %   7.20 s  36.0 ms  42.0 ms  42.0 ms  22.7 ms  40.0 ms
+lock in fn6 (work.c:6)     mutex         2          1  50 %  3.00 ms  3.00 ms  3.00 ms  3.00 ms  2.00 ms  3.00 ms
+lock in fn6 (work.c:6) #2  mutex         1          0   0 %     0 ns     0 ns     0 ns     0 ns  1.00 ms  1.00 ms
 
 Critical sections by the waiting that they caused (APWT; CPWT: on the critical paths)
 Critical section  Lock                                Sections   Waited     Held     APWT    CPWT
