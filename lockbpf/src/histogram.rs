@@ -112,6 +112,14 @@ impl Histogram {
         if below == 0 { Nanos(0) } else { max }
     }
 
+    /// Durations that are not told apart, from the shortest: from, up to, how many. None is above `max`.
+    pub(crate) fn spans(&self, max: Nanos) -> impl Iterator<Item = (f64, f64, f64)> {
+        self.0.cells().into_iter().map(move |Cell { low, high, count }| {
+            let high = high.min(max.0).max(low);
+            (low as f64, high as f64, count as f64)
+        })
+    }
+
     /// Makes each count stand for so many.
     pub fn scale(&mut self, factor: f64) {
         let times = |count: &mut u64| *count = (*count as f64 * factor).round() as u64;

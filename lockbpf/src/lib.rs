@@ -17,6 +17,7 @@ pub mod barriers;
 pub mod capture;
 #[cfg(feature = "live")]
 pub mod cli;
+pub mod correction;
 pub mod costs;
 pub mod deadlock;
 pub mod decode;

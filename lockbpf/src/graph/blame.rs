@@ -172,7 +172,7 @@ impl Engine {
 
     fn charge_cell(&mut self, lock: u32, culprit: &Culprit, blame: &Blame, nested: bool, wait: Nanos) {
         let state = &mut self.locks[lock as usize];
-        let mut key = CellKey { who: culprit.who, cause: blame.cause, nested };
+        let mut key = CellKey { who: culprit.who, cause: blame.cause, nested, inferred: blame.inferred };
         let mut site = culprit.site;
         let find = |state: &super::engine::LockBlame, key: &CellKey| {
             let hint = state.cells.get(state.hint).filter(|cell| cell.key == *key).map(|_| state.hint);
@@ -190,7 +190,7 @@ impl Engine {
         }
         let at = found.unwrap_or_else(|| {
             let store = self.store_of.get(&culprit.lock).copied().unwrap_or(NONE);
-            state.cells.push(Cell { key, site, store, row: NONE, inferred: false, sum: 0 });
+            state.cells.push(Cell { key, site, store, row: NONE, sum: 0 });
             let at = state.cells.len() - 1;
             state.index.insert(key, at as u32);
             at
@@ -198,7 +198,6 @@ impl Engine {
         state.hint = at;
         let cell = &mut state.cells[at];
         cell.sum = cell.sum.saturating_add(wait.0);
-        cell.inferred |= blame.inferred;
     }
 
     /// Charges, for all waiters together, what need not be exact for attempts that will fail: stacks and chains.
@@ -325,6 +324,7 @@ impl Engine {
         let (cause, off) = match thread.run {
             _ if let Some(d) = waits => waiting_for(m, d),
             _ if thread.idle.is_some() => (Cause::Sleeping, None),
+            Run::Running if !is_watched(m, holder) => (Cause::Unknown, None),
             Run::Running => (Cause::Running, None),
             Run::Off(OffReason::Runnable, stack) => (Cause::Runnable, stack),
             Run::Off(OffReason::Blocked, stack) => (Cause::Blocked, stack),
@@ -395,6 +395,12 @@ impl Engine {
             self.relink(m, m.node(held).lock);
         }
     }
+}
+
+/// Whether its thread is seen to leave the CPU while it holds this: who has a permit or a kernel lock may sleep unseen.
+fn is_watched(m: &Machines, holder: NodeIx) -> bool {
+    let i = &m.node(holder).instance;
+    i.kind != LockKind::Semaphore && !i.lock.is_kernel()
 }
 
 /// What a holder does that waits for another lock, whose holder is not known.

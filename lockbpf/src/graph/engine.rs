@@ -89,7 +89,6 @@ pub(super) struct Cell {
     pub(super) store: u32,
     /// Its row in the shares of the lock that is waited for; [`NONE`] if it has none yet.
     pub(super) row: u32,
-    pub(super) inferred: bool,
     pub(super) sum: u64,
 }
 
@@ -100,6 +99,7 @@ pub(super) struct CellKey {
     pub(super) who: Option<Who>,
     pub(super) cause: Cause,
     pub(super) nested: bool,
+    pub(super) inferred: bool,
 }
 
 /// Those who were to blame up to a time, as a component.

@@ -235,8 +235,8 @@ pub struct Holder {
     pub causes: Causes,
     /// Waits that it prolonged.
     pub victims: u64,
-    /// Whether an edge of it is inferred (owner word, waker, several readers, permits).
-    pub inferred: bool,
+    /// The part of `wait` for which that is inferred (owner word, waker, several readers, permits).
+    pub inferred: Nanos,
     /// Its sections and their holds, for a holder of this lock.
     pub sections: Tally,
     /// Stacks at its attempts (or releases), and the waiting that each caused.

@@ -79,7 +79,7 @@ impl Shares {
         own.nested += other.nested;
         own.causes.merge(&other.causes);
         own.victims += other.victims;
-        own.inferred |= other.inferred;
+        own.inferred += other.inferred;
         own.sections += other.sections;
         own.stacks.merge(&other.stacks);
         own.off_stacks.merge(&other.off_stacks);
@@ -102,7 +102,7 @@ impl Shares {
         for (row, holder) in self.holders.iter_mut().enumerate() {
             if matches!(holder.who, Who::Thread(tid) if !is_one(tid)) {
                 self.unattributed += std::mem::take(&mut holder.wait);
-                (holder.nested, holder.causes) = (Nanos(0), Causes::default());
+                (holder.nested, holder.inferred, holder.causes) = (Nanos(0), Nanos(0), Causes::default());
                 for waiter in &mut self.waiters {
                     waiter.unattributed += waiter.blamed.get_mut(row).map(std::mem::take).unwrap_or_default();
                 }
@@ -122,6 +122,7 @@ impl Shares {
         for holder in &mut self.holders {
             part(&mut holder.wait);
             part(&mut holder.nested);
+            part(&mut holder.inferred);
             holder.causes.0.iter_mut().for_each(part);
             holder.victims = (holder.victims as f64 * of_count) as u64;
             holder.stacks.scale(of_count, of_time);
@@ -139,6 +140,7 @@ impl Shares {
         for (row, holder) in self.holders.iter_mut().enumerate() {
             holder.wait = self.waiters.iter().filter_map(|waiter| waiter.blamed.get(row)).copied().sum();
             holder.nested = holder.nested.min(holder.wait);
+            holder.inferred = holder.inferred.min(holder.wait);
             holder.causes.settle(holder.wait);
         }
         self.unattributed = self.waits.time - held;

@@ -148,7 +148,7 @@ impl LockShares {
                 nested: Nanos(0),
                 causes: Default::default(),
                 victims: 0,
-                inferred: false,
+                inferred: Nanos(0),
                 sections: Tally::default(),
                 stacks: TopTallies::default(),
                 off_stacks: TopTallies::default(),
@@ -198,7 +198,9 @@ impl LockShares {
             holder.nested += c.wait;
         }
         holder.causes.add(c.cause, c.wait);
-        holder.inferred |= c.inferred;
+        if c.inferred {
+            holder.inferred += c.wait;
+        }
         if self.victims[row] != self.waits {
             self.victims[row] = self.waits;
             holder.victims += 1;

@@ -127,7 +127,7 @@ impl Engine {
                     self.stores[cell.store as usize].aplt += cost;
                 }
                 if own != NONE {
-                    let (cause, nested, inferred) = (cell.key.cause, cell.key.nested, cell.inferred);
+                    let super::engine::CellKey { cause, nested, inferred, .. } = cell.key;
                     let store = &mut self.stores[own as usize];
                     if cell.row == NONE {
                         cell.row = store.holder(who) as u32;

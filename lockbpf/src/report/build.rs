@@ -1,5 +1,6 @@
 //! An observation and names for its addresses to a report.
 
+use super::attribution;
 use super::culprit::{Divided, culprits};
 use super::gather::{Gathered, gather};
 use super::lock::Ranked;
@@ -67,15 +68,16 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     conditions.sort_by(|a, b| (b.idle_ns.sum, &a.name).cmp(&(a.idle_ns.sum, &b.name)));
     futexes.sort_by(|a, b| (b.wait_ns.sum, &a.name).cmp(&(a.wait_ns.sum, &b.name)));
     let unrestricted = options.selection == Selection::default();
+    let totals = totals(&ranked, shown.len(), divided, &places);
     let mut report = Report {
         schema: SCHEMA.to_owned(),
         verdict: Vec::new(),
         runs: None,
         selection: (!unrestricted).then(|| options.selection.clone()),
-        totals: totals(&ranked, shown.len(), divided, &places),
         deadlocks: danger::deadlocks(observation, false, &mut places),
         ended_circles: danger::deadlocks(observation, true, &mut places),
-        culprits: culprits(&ranked, &all, divided, &mut places),
+        culprits: culprits(&ranked, &all, &totals, &mut places),
+        totals,
         locks,
         sites: site::sites(shown, &all, observation, &blames, &|site| selected.site(site), &mut places),
         counters: counters::counters(observation, &selected, &mut places),
@@ -109,10 +111,19 @@ fn ranked<'a>(
     let together: BTreeSet<Process> =
         all.iter().filter(|(lock, g)| lock.is_others() && !g.mutex.is_empty()).map(|(lock, _)| lock.process).collect();
     let locks = all.iter().filter(|&(&lock, g)| is_lock(g) && selected.lock(lock));
+    let bias = distrust::hold_bias(observation);
     let mut ranked: Vec<_> = locks
         .map(|(&lock, g)| {
             let in_others = g.is_lock() && g.mutex.is_empty() && together.contains(&lock.process);
-            Ranked::new(lock, g, places.lock_name(lock), observation.end, observation.estimates.as_ref(), in_others)
+            Ranked::new(
+                lock,
+                g,
+                places.lock_name(lock),
+                observation.end,
+                observation.estimates.as_ref(),
+                bias,
+                in_others,
+            )
         })
         .collect();
     ranked.sort_by(|a, b| (b.harm, &a.name, a.lock).cmp(&(a.harm, &b.name, b.lock)));
@@ -123,15 +134,19 @@ fn totals(ranked: &[Ranked<'_>], shown: usize, divided: Divided, places: &Places
     // Each wait counts once.
     let own = || ranked.iter().filter(|r| !r.in_others);
     let open = ranked.iter().filter(|r| r.in_others).map(|r| r.open_wait);
+    let harm_ns = places.ns(own().map(|r| r.harm).chain(open).sum());
+    let [recorded_wait_ns, unattributed_ns, inferred] =
+        [divided.all, divided.unattributed, divided.inferred].map(|part| places.ns(part));
     Totals {
         locks: ranked.len() as u64,
         locks_omitted: (ranked.len() - shown) as u64,
         acquisitions: ranked.iter().filter(|r| !r.gathered.mutex.is_empty()).map(|r| r.total.acquisitions).sum(),
         contended: own().map(|r| r.contended).sum(),
         wait_ns: places.ns(own().map(|r| r.wait.sum).sum()),
-        harm_ns: places.ns(own().map(|r| r.harm).chain(open).sum()),
-        recorded_wait_ns: places.ns(divided.all),
-        unattributed_ns: places.ns(divided.unattributed),
+        harm_ns,
+        recorded_wait_ns,
+        unattributed_ns,
+        attribution: attribution::of(harm_ns, recorded_wait_ns, unattributed_ns, inferred),
         waiting_now: ranked.iter().map(|r| r.gathered.open.len() as u64).sum(),
     }
 }

@@ -6,8 +6,7 @@ use super::gather::Gathered;
 use super::kernel;
 use super::lock::{Ranked, kind};
 use super::place::Places;
-use super::schema::CulpritEntry;
-use super::text::share;
+use super::schema::{CulpritEntry, Totals};
 use crate::graph::findings::{Chain, Shares, Who};
 use crate::id::Lock;
 use crate::op::LockKind;
@@ -23,6 +22,7 @@ const MAX: usize = 5;
 struct Harm {
     wait: Nanos,
     nested: Nanos,
+    inferred: Nanos,
     doing: Doing,
 }
 
@@ -33,6 +33,8 @@ pub(super) struct Divided {
     pub(super) all: Nanos,
     /// The part of it without anybody to blame.
     pub(super) unattributed: Nanos,
+    /// The part of the rest of which it is inferred who is to blame.
+    pub(super) inferred: Nanos,
 }
 
 impl Divided {
@@ -43,6 +45,7 @@ impl Divided {
             if let Some(shares) = gathered.blame() {
                 divided.all += shares.waits.time;
                 divided.unattributed += shares.unattributed;
+                divided.inferred += shares.holders.iter().map(|holder| holder.inferred).sum();
             }
         }
         divided
@@ -53,7 +56,7 @@ impl Divided {
 pub(super) fn culprits(
     locks: &[Ranked<'_>],
     all: &BTreeMap<Lock, Gathered<'_>>,
-    divided: Divided,
+    totals: &Totals,
     places: &mut Places<'_>,
 ) -> Vec<CulpritEntry> {
     let mut harms: HashMap<(Lock, Who), Harm> = HashMap::new();
@@ -66,6 +69,7 @@ pub(super) fn culprits(
             let harm = harms.entry((held, holder.who)).or_default();
             harm.wait += holder.wait;
             harm.nested += holder.nested;
+            harm.inferred += holder.inferred;
             harm.doing.add(holder, *lock);
         }
     }
@@ -88,7 +92,10 @@ pub(super) fn culprits(
                 _ => kind(lock, of_kind, places),
             },
             wait_ns: places.ns(harm.wait),
-            share: share(harm.wait.0, divided.all.0),
+            share: places.ns(harm.wait).share_of(totals.recorded_wait_ns),
+            // Records that stand for others may add up to more than all.
+            share_of_all: places.ns(harm.wait).share_of(totals.harm_ns.max(totals.recorded_wait_ns)),
+            inferred_ns: places.ns(harm.inferred),
             nested_ns: places.ns(harm.nested),
             causes: harm.doing.causes(places),
             off_stacks: harm.doing.off_stacks(places),

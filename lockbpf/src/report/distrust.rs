@@ -2,9 +2,13 @@
 
 use super::schema::{DistrustEntry, LengthenedEntry, LockEntry, Ns, Report};
 use super::text::{listed, percent};
+use crate::correction::HoldBias;
+use crate::observation::Observation;
 
 /// Part of the target's CPU time from which on observing has changed how its threads meet.
 const MUCH: f64 = 0.1;
+/// From this part on sections are not ranked.
+const TOO_MUCH: f64 = 1.0 / 3.0;
 /// Part of a section's median hold from which on observing has made it another one.
 const LONGER: f64 = 0.2;
 /// Locks that nobody waits for are told if they make up this part of all acquisitions.
@@ -17,6 +21,7 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
     let q = &report.quality;
     let cost = q.perturbation.and_then(|p| p.cost_share).or(q.observed.as_ref().map(|o| o.overall.cost_share));
     let cost_share = cost.filter(|&share| share > MUCH);
+    let unranked = cost_share.is_some_and(|share| share > TOO_MUCH);
     let governed = q.observed.as_ref().map(|o| Ns::from_f64(o.hold_bias_ns.value.round()));
     let hold_bias_ns = governed.or(q.perturbation.map(|p| p.hold_bias_ns)).unwrap_or_default();
     let lengthened: Vec<_> = report
@@ -30,7 +35,18 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
         })
         .collect();
     let much = cost_share.is_some() || !lengthened.is_empty();
-    much.then_some(DistrustEntry { cost_share, hold_bias_ns, lengthened })
+    much.then_some(DistrustEntry { cost_share, unranked, hold_bias_ns, lengthened })
+}
+
+/// What observing adds to the holds that are told as they were seen.
+pub(super) fn hold_bias(observation: &Observation) -> Option<HoldBias> {
+    let governed = observation.estimates.as_ref().map(|estimates| estimates.hold_bias_ns.value);
+    HoldBias::new(governed.or(observation.quality.perturbation.map(|p| p.hold_bias_ns as f64))?)
+}
+
+/// Whether critical sections have no rank that would mean anything.
+pub(super) fn is_unranked(report: &Report) -> bool {
+    report.quality.distrust.as_ref().is_some_and(|distrust| distrust.unranked)
 }
 
 /// The median hold of a lock whose holds are told as they were seen, if they matter.
@@ -51,6 +67,17 @@ pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
         Some(_) => "",
     };
     match entry.cost_share {
+        Some(share) if entry.unranked => {
+            let instead = match report.quality.observed.as_ref().and_then(|o| o.budget) {
+                None => "Observe within the default budget instead, without `--budget off`",
+                Some(_) => "Observe with a smaller `--budget` instead",
+            };
+            format!(
+                "Observed at {} of its CPU time: most of what was seen is lockbpf's own doing, so critical sections are not ranked. \
+                 {instead}.",
+                percent(share)
+            )
+        }
         Some(share) if names.is_empty() => format!(
             "Observed at {} of its CPU time: contention and waiting for short sections are in part lockbpf's own{better}.",
             percent(share),

@@ -1,5 +1,6 @@
 //! How the waiting for a lock is divided: who waited, who is to blame, and through which other locks.
 
+use super::attribution;
 use super::doing::Doing;
 use super::place::Places;
 use super::schema::{
@@ -20,6 +21,8 @@ const MAX_CHAINS: usize = 10;
 pub(super) fn divide(lock: Lock, shares: &Shares, entry: &mut LockEntry, places: &mut Places<'_>) {
     entry.recorded_wait_ns = places.ns(shares.waits.time);
     entry.unattributed_ns = places.ns(shares.unattributed);
+    let inferred = places.ns(shares.holders.iter().map(|holder| holder.inferred).sum());
+    entry.attribution = attribution::of(entry.harm_ns, entry.recorded_wait_ns, entry.unattributed_ns, inferred);
     entry.open_wait_ns = places.ns(shares.open.time);
     entry.waiting_threads = shares.threads.len() as u64;
     entry.waiters = waiters(lock, shares, places);
@@ -80,7 +83,8 @@ fn holder_entry(lock: Lock, holder: &Holder, shares: &Shares, places: &mut Place
         share: share(holder.wait.0, shares.waits.time.0),
         victims: holder.victims,
         sections: holder.sections.count,
-        inferred: holder.inferred,
+        inferred: holder.inferred > Nanos(0),
+        inferred_ns: places.ns(holder.inferred),
         causes: doing.causes(places),
         off_stacks: doing.off_stacks(places),
         stack: places.stack(held.process, site, top_stack(&holder.stacks)),

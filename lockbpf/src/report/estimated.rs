@@ -1,4 +1,4 @@
-//! Estimates as people read them: `~1.20 M ±8 %`, or their bounds where they are wide; only those where these are far apart.
+//! Estimates as people read them: `~1.20 M ±8 %`, or where they are wide their bounds, `0.4–205 M`; more is in the JSON.
 
 use super::schema::{Ns, ObservedEntry, Report};
 use super::text::{counted, percent};
@@ -8,10 +8,15 @@ use crate::estimate::{Figures, Interval};
 const WIDE: f64 = 0.5;
 /// A bound this many times the estimate says nothing.
 const UNKNOWN: f64 = 1_000.0;
+/// A share so near to nothing, or to all, is no bound.
+const LEAST: f64 = 0.0005;
+/// Units of numbers and of times, each 1,000 of the one before.
+const UNITS: [&str; 4] = ["", " k", " M", " G"];
+const TIMES: [&str; 4] = [" ns", " µs", " ms", " s"];
 
 /// A number.
 pub(super) fn count(i: &Interval) -> String {
-    shown(i, |n| short(n.round()))
+    shown(i, |n| short(n.round()), UNITS)
 }
 
 /// Acquisitions of all locks, of which some are estimated.
@@ -24,7 +29,7 @@ pub(super) fn acquisitions(report: &Report) -> String {
     }
     let all = Interval { value: report.totals.acquisitions as f64, low: low.max(0.0), high };
     if all.is_wide() {
-        format!("{} acquisitions", range(&all, |n| short(n.round())))
+        format!("{} acquisitions", range(&all, UNITS))
     } else {
         format!("about {}", counted(report.totals.acquisitions, "acquisition"))
     }
@@ -35,14 +40,14 @@ pub(super) fn contended(f: &Figures, contended: u64) -> String {
     let (all, share) = (&f.acquisitions, &f.contended_share);
     let value = contended as f64;
     let (low, high) = ((all.low * share.low).min(value), (all.high * share.high).max(value));
-    without_width(&Interval { value, low, high }, |n| short(n.round()))
+    without_width(&Interval { value, low, high }, |n| short(n.round()), UNITS)
 }
 
 /// A sum of holds, ns.
 pub(super) fn held(f: &Figures) -> String {
     let (all, mean) = (&f.acquisitions, &f.hold_mean_ns);
     let product = Interval { value: all.value * mean.value, low: all.low * mean.low, high: all.high * mean.high };
-    without_width(&product, nanos)
+    without_width(&product, nanos, TIMES)
 }
 
 /// A number without an interval.
@@ -52,20 +57,22 @@ pub(super) fn about(n: u64) -> String {
 
 /// A time, in ns.
 pub(super) fn time(i: &Interval) -> String {
-    shown(i, nanos)
+    shown(i, nanos, TIMES)
 }
 
 /// A quantile, in ns: known to within its bounds.
 pub(super) fn quantile(i: &Interval) -> String {
-    if i.high > i.value.max(1.0) * UNKNOWN { format!("≥{}", nanos(i.low)) } else { without_width(i, nanos) }
+    if i.high > i.value.max(1.0) * UNKNOWN { format!("≥{}", nanos(i.low)) } else { without_width(i, nanos, TIMES) }
 }
 
 /// A share of 1.
 pub(super) fn share(i: &Interval) -> String {
-    if i.is_wide() && i.low > 0.0 {
-        return format!("{}–{}", percent(i.low).trim_end_matches(" %"), percent(i.high));
+    match (percent(i.low), percent(i.high)) {
+        _ if !i.is_wide() => format!("~{}", percent(i.value)),
+        (_, high) if i.low < LEAST => format!("≤{high}"),
+        (low, _) if i.high > 1.0 - LEAST => format!("≥{low}"),
+        (low, high) => format!("{}–{high}", low.trim_end_matches(" %")),
     }
-    without_width(i, percent)
 }
 
 /// What was fully observed, and what that cost.
@@ -87,25 +94,61 @@ fn nanos(ns: f64) -> String {
 }
 
 /// Between the bounds, where the point says nothing.
-fn range(i: &Interval, text: impl Fn(f64) -> String) -> String {
-    let most = i.value.max(1.0) * UNKNOWN;
-    match text(i.low) {
-        low if i.high > most => format!("≥{low}"),
-        low if low == text(0.0) => format!("≤{}", text(i.high)),
-        low => format!("{low}–{}", text(i.high)),
+fn range(i: &Interval, units: [&str; 4]) -> String {
+    let (low, high) = (Rough::of(i.low.max(0.0)), Rough::of(i.high));
+    // Both in one unit, if the lower one has a digit there.
+    match high.unit.checked_sub(low.unit) {
+        _ if i.high > i.value.max(1.0) * UNKNOWN => format!("≥{}", low.text(units)),
+        _ if low.is_nothing() => format!("≤{}", high.text(units)),
+        Some(0) => format!("{}–{}", low.digits(), high.text(units)),
+        Some(1) if low.value >= 95.0 => {
+            let low = Rough { value: low.value / 1e3, unit: high.unit };
+            format!("{}–{}", low.digits(), high.text(units))
+        }
+        _ => format!("{}–{}", low.text(units), high.text(units)),
     }
 }
 
-fn without_width(i: &Interval, text: impl Fn(f64) -> String) -> String {
-    if i.is_wide() { range(i, text) } else { format!("~{}", text(i.value)) }
+fn without_width(i: &Interval, text: impl Fn(f64) -> String, units: [&str; 4]) -> String {
+    if i.is_wide() { range(i, units) } else { format!("~{}", text(i.value)) }
 }
 
-fn shown(i: &Interval, text: impl Fn(f64) -> String) -> String {
+fn shown(i: &Interval, text: impl Fn(f64) -> String, units: [&str; 4]) -> String {
     match i.half_width() {
-        _ if i.is_wide() => range(i, text),
+        w if i.is_wide() || w > WIDE && i.value > 0.0 => range(i, units),
         _ if i.value <= 0.0 => format!("~{}", text(i.value)),
-        w if w > WIDE => format!("~{} ({}–{})", text(i.value), text(i.low), text(i.high)),
-        w => format!("~{} ±{}", text(i.value), percent(w)),
+        w => format!("~{} ±{:.0} %", text(i.value), (w * 100.0).ceil()),
+    }
+}
+
+/// A bound in two significant digits or three before the decimal point: it is not known better.
+struct Rough {
+    value: f64,
+    /// How many times 1,000 it is of.
+    unit: usize,
+}
+
+impl Rough {
+    fn of(n: f64) -> Self {
+        let unit = (0..UNITS.len() - 1).find(|&unit| n / 1e3_f64.powi(unit as i32) < 999.5).unwrap_or(UNITS.len() - 1);
+        Self { value: n / 1e3_f64.powi(unit as i32), unit }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.unit == 0 && self.value < 0.5
+    }
+
+    fn digits(&self) -> String {
+        // Of what is counted one by one there are no parts.
+        if self.value < 9.95 && self.unit > 0 {
+            format!("{:.1}", self.value).trim_end_matches(".0").to_owned()
+        } else {
+            format!("{:.0}", self.value)
+        }
+    }
+
+    fn text(&self, units: [&str; 4]) -> String {
+        format!("{}{}", self.digits(), units.get(self.unit).unwrap_or(&""))
     }
 }
 
@@ -134,18 +177,22 @@ mod tests {
     #[test]
     fn estimates_show_how_sure_they_are() {
         let interval = |value, low, high| Interval { value, low, high };
-        assert_eq!(count(&interval(1_200_000.0, 1_104_000.0, 1_296_000.0)), "~1.20 M ±8.0 %");
-        assert_eq!(count(&interval(120.0, 60.0, 200.0)), "~120 (60–200)");
+        assert_eq!(count(&interval(1_200_000.0, 1_104_000.0, 1_296_000.0)), "~1.20 M ±8 %");
+        assert_eq!(count(&interval(120.0, 60.0, 200.0)), "60–200");
         assert_eq!(count(&interval(120.0, 20.0, 700.0)), "20–700");
-        assert_eq!(count(&interval(2_994.0, 2_871.0, 5.65e6)), "≥2.87 k");
+        assert_eq!(count(&interval(2e6, 4e5, 2.05e8)), "0.4–205 M");
+        assert_eq!(count(&interval(2e6, 2.87e3, 2.05e8)), "2.9 k–205 M");
+        assert_eq!(count(&interval(2_994.0, 2_871.0, 5.65e6)), "≥2.9 k");
         assert_eq!(count(&interval(3.0, 0.0, 11.0)), "≤11");
         assert_eq!(share(&interval(0.01, 0.004, 0.1)), "0.4–10 %");
         assert_eq!([share(&interval(0.0, 0.0, 0.037)), share(&interval(0.5, 0.4, 0.6))], ["≤3.7 %", "~50 %"]);
+        assert_eq!(share(&interval(0.1, 0.02, 1.0)), "≥2.0 %");
         assert_eq!(time(&interval(8_010.0, 8_010.0, 8_010.0)), "~8.01 µs ±0 %");
         assert_eq!(time(&interval(8_010.0, 700.0, 1e10)), "≥700 ns");
+        assert_eq!(time(&interval(8_010.0, 700.0, 64_000.0)), "0.7–64 µs");
         assert_eq!(quantile(&interval(10_000.0, 8_192.0, 2e10)), "≥8.19 µs");
         assert_eq!(quantile(&interval(10_000.0, 8_192.0, 16_384.0)), "~10.0 µs");
-        assert_eq!(quantile(&interval(10_000.0, 2_000.0, 16_384.0)), "2.00 µs–16.4 µs");
+        assert_eq!(quantile(&interval(10_000.0, 2_000.0, 16_384.0)), "2–16 µs");
         assert_eq!([0.0, 999.0, 1_234.0, 99_960.0, 2.5e9].map(short), ["0", "999", "1.23 k", "100 k", "2.50 G"]);
     }
 }

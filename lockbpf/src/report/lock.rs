@@ -1,12 +1,14 @@
 //! One lock's entry: counts from the sums, who and where from the wait graph.
 
+use super::attribution;
 use super::divide::divide;
 use super::durations::{Total, over};
 use super::gather::Gathered;
 use super::kernel;
 use super::place::Places;
-use super::schema::{Durations, LockEntry, Ns, ThreadId, Unit, WaitingNow, WaitingPlace};
+use super::schema::{CorrectedEntry, Durations, LockEntry, Ns, ThreadId, Unit, WaitingNow, WaitingPlace};
 use super::{sleepers, word};
+use crate::correction::{Corrected, HoldBias};
 use crate::estimate::{Estimates, Figures, Interval, Subject};
 use crate::id::{Lock, Site, StackId};
 use crate::op::LockKind;
@@ -36,6 +38,8 @@ pub(super) struct Ranked<'a> {
     pub(super) in_others: bool,
     /// What observing adds to a hold, ns.
     hold_bias: f64,
+    /// The same, where figures are told as they were seen.
+    bias: Option<HoldBias>,
 }
 
 impl<'a> Ranked<'a> {
@@ -46,6 +50,7 @@ impl<'a> Ranked<'a> {
         name: String,
         end: Time,
         estimates: Option<&Estimates>,
+        bias: Option<HoldBias>,
         in_others: bool,
     ) -> Self {
         let mut total = Total::of(if gathered.is_lock() { &gathered.mutex } else { &gathered.futex });
@@ -69,7 +74,8 @@ impl<'a> Ranked<'a> {
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
         let harm = wait.sum + timed_out + open_wait;
         let hold_bias = estimates.map_or(0.0, |estimates| estimates.hold_bias_ns.value);
-        Self { lock, gathered, name, total, wait, contended, open_wait, harm, figures, in_others, hold_bias }
+        let bias = bias.filter(|_| figures.is_none());
+        Self { lock, gathered, name, total, wait, contended, open_wait, harm, figures, in_others, hold_bias, bias }
     }
 
     /// The entry.
@@ -115,10 +121,12 @@ impl<'a> Ranked<'a> {
             timed_out_wait_ns: places.ns(if called { total.timed_out } else { Nanos(0) }),
             errors: total.errors,
             harm_ns: places.ns(self.harm),
+            attribution: attribution::of(places.ns(self.harm), Ns::default(), Ns::default(), Ns::default()),
             wait_ns: over(&self.wait, if called { total.acquisitions } else { self.contended }, unit),
             contended_wait_ns: over(&self.wait, self.contended, unit),
             // A mean of the fewer ones would pass for that of all.
             hold_ns: (called && total.unseen * 2 <= total.acquisitions).then(|| self.holds(unit)),
+            corrected: self.corrected(unit),
             estimates: self.figures.filter(|_| total.unseen == 0),
             aplt_ns: places.ns(aplt.unwrap_or_default()),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),
@@ -130,6 +138,12 @@ impl<'a> Ranked<'a> {
             divide(*lock, shares, &mut entry, places);
         }
         entry
+    }
+
+    /// Without what observing added, where holds are known.
+    fn corrected(&self, unit: Unit) -> Option<CorrectedEntry> {
+        let known = is_corrected(self.lock, &self.gathered.mutex);
+        Some(corrected(self.bias.filter(|_| known)?.remove(&self.wait, &self.total.hold), unit))
     }
 
     fn holds(&self, unit: Unit) -> Durations {
@@ -206,6 +220,16 @@ fn seen(row: &SiteSums) -> Figures {
         hold_p99_ns: Interval::exact(row.hold.histogram.quantile(0.99, row.hold.max).0 as f64),
         contended_share: per(row.contended).capped(1.0),
     }
+}
+
+/// Whether waits and holds can be told without what observing added: where holds are, and the lock is one of the program's.
+pub(super) fn is_corrected(lock: Lock, sums: &[&SiteSums]) -> bool {
+    let held = |s: &&SiteSums| s.unseen == 0 && s.kind != LockKind::Barrier && s.via.runtime().is_none();
+    !lock.is_kernel() && !sums.is_empty() && sums.iter().all(held)
+}
+
+pub(super) fn corrected(c: Corrected, unit: Unit) -> CorrectedEntry {
+    CorrectedEntry { contended: c.contended, wait_ns: unit.ns(c.wait), hold_ns: unit.ns(c.hold) }
 }
 
 /// The name of a lock's kind.

@@ -3,8 +3,11 @@
 //! [`crate::names::Names`].
 #![forbid(unsafe_code)]
 
+mod attribution;
+mod blame;
 mod build;
 mod called;
+mod columns;
 pub mod combine;
 mod counted;
 mod counters;

@@ -1,14 +1,16 @@
 //! Static critical sections over all their locks, ranked by the waiting that they cause.
 
+use super::distrust;
 use super::doing::Doing;
 use super::gather::Gathered;
-use super::lock::Ranked;
+use super::lock::{Ranked, corrected, is_corrected};
 use super::place::Places;
 use super::schema::SiteEntry;
 use crate::estimate::Subject;
 use crate::graph::findings::SiteBlame;
 use crate::id::{Lock, Site};
 use crate::observation::Observation;
+use crate::sums::Measure;
 use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,9 +20,12 @@ use std::collections::{BTreeMap, HashMap};
 struct Section {
     instances: u64,
     wait: Nanos,
-    hold: Option<Nanos>,
-    /// The longest hold seen.
-    longest: Nanos,
+    /// Whether holds are known.
+    held: bool,
+    holds: Measure,
+    waits: Measure,
+    /// It has waits or holds that cannot be told without what observing added.
+    uncorrected: bool,
     /// By lock: the waiting that holding it here caused, the waiting for it here.
     locks: HashMap<Lock, (Nanos, Nanos)>,
 }
@@ -45,6 +50,7 @@ pub(super) fn sites(
             doing.entry(site).or_default().add(holder, lock);
         }
     }
+    let bias = distrust::hold_bias(observation);
     let mut entries = Vec::with_capacity(sections.len());
     for (site, section) in sections.into_iter().filter(|&(site, _)| wanted(site)) {
         let Some(id) = places.site_id(site) else { continue };
@@ -56,7 +62,7 @@ pub(super) fn sites(
             let figures = estimates.of(Subject::Site(site))?;
             // Whoever slept acquired, whatever windows saw.
             let slept = if section.instances as f64 > figures.acquisitions.high { section.instances } else { 0 };
-            Some(figures.beside(&estimates.known(slept, section.longest)))
+            Some(figures.beside(&estimates.known(slept, section.holds.max)))
         });
         let hold = figures.map(|f| Nanos((f.acquisitions.value * f.hold_mean_ns.value).round() as u64));
         entries.push(SiteEntry {
@@ -66,7 +72,10 @@ pub(super) fn sites(
             symbol: places.place(site).symbol,
             instances: figures.map_or(section.instances, |f| f.acquisitions.value.round() as u64),
             wait_ns: places.ns(section.wait),
-            hold_ns: hold.or(section.hold).map(|hold| places.ns(hold)),
+            hold_ns: hold.or(section.held.then_some(section.holds.sum)).map(|hold| places.ns(hold)),
+            corrected: bias
+                .filter(|_| figures.is_none() && section.held && !section.uncorrected)
+                .map(|bias| corrected(bias.remove(&section.waits, &section.holds), places.unit())),
             estimates: figures,
             apwt_ns: places.ns(blame.apwt),
             cpwt_ns: blame.cpwt.map(|cpwt| places.ns(cpwt)),
@@ -94,10 +103,12 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
             let section = sections.entry(s.site).or_default();
             section.instances += s.acquisitions;
             section.wait += s.wait.sum;
+            section.waits.merge(&s.wait);
             if !lock.is_kernel() {
-                section.hold = Some(section.hold.unwrap_or_default() + s.hold.sum);
-                section.longest = section.longest.max(s.hold.max);
+                section.held = true;
+                section.holds.merge(&s.hold);
             }
+            section.uncorrected |= !is_corrected(*lock, &[s]);
             section.locks.entry(*lock).or_default().1 += s.wait.sum;
         }
         if let Some(shares) = gathered.blame() {
@@ -107,6 +118,7 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
                 let section = sections.entry(site).or_default();
                 section.instances += waits.count;
                 section.wait += waits.time;
+                section.uncorrected = true;
                 section.locks.entry(*lock).or_default().1 += waits.time;
             }
             for holder in &shares.holders {

@@ -1,9 +1,10 @@
 //! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
 //! it. No colours.
 
-use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, QualityEntry, Report, UnobservedEntry};
+use super::columns::{Column, fill, fitted};
+use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, Report, UnobservedEntry};
 use super::text::{clip, count, counted, percent, share, wrap};
-use super::{called, counted, details, estimated, warnings, wide};
+use super::{attribution, called, counted, details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
 use std::collections::BTreeMap;
 
@@ -56,29 +57,24 @@ pub fn render(report: &Report, layout: &Layout) -> String {
     paragraphs.extend(warnings::inversions(report, layout.rest, width));
     paragraphs.extend(conditions(report, width));
     paragraphs.extend(futexes(report, width));
-    paragraphs.push(wrap(&quality(&report.quality), width.into()));
+    paragraphs.push(wrap(&quality(report), width.into()));
     paragraphs.join("\n\n") + "\n"
 }
 
 /// A name is not cut to less than this, even where the table then is too wide.
 const SHORTEST: usize = 10;
+/// Nor to less than this, where the table has that room.
+const KEPT: usize = 40;
 
 /// A table of which the columns in `left` hold text, the others numbers.
-pub(crate) fn table(headers: &[&str], left: &[usize], mut rows: Vec<Vec<String>>, width: u16) -> String {
-    // Rather than names, intervals go to a line of their own.
-    if natural_width(headers, &rows) > usize::from(width) {
-        for row in &mut rows {
-            for (_, text) in row.iter_mut().enumerate().filter(|(i, _)| !left.contains(i)) {
-                *text = text.replace(" (", "\n(");
-            }
-        }
-    }
+pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
+    let least = if room(headers, left, &rows) > usize::from(width) { SHORTEST } else { KEPT };
     let align = |column| if left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
     let cells = |row: Vec<String>| {
         row.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(align(i))).collect::<Vec<_>>()
     };
     let widest = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|text| text.chars().count()).max();
-    let names: Vec<u16> = (0..headers.len()).map(|i| widest(i).unwrap_or_default().min(SHORTEST) as u16 + 1).collect();
+    let names: Vec<u16> = (0..headers.len()).map(|i| widest(i).unwrap_or_default().min(least) as u16 + 1).collect();
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -103,20 +99,19 @@ pub(crate) fn table(headers: &[&str], left: &[usize], mut rows: Vec<Vec<String>>
     table.trim_fmt()
 }
 
-/// How wide a table is of which nothing is broken.
-fn natural_width(headers: &[&str], rows: &[Vec<String>]) -> usize {
+/// How wide a table has to be for names to keep their room and numbers to stay whole.
+pub(super) fn room(headers: &[&str], left: &[usize], rows: &[Vec<String>]) -> usize {
     let widest = |i: usize, header: &str| {
         let cells = rows.iter().filter_map(|row| row.get(i).map(String::as_str));
-        cells.chain([header]).flat_map(str::lines).map(|line| line.chars().count() + 1).max().unwrap_or_default()
+        let widest = cells.flat_map(str::lines).map(|line| line.chars().count()).max().unwrap_or_default();
+        let header = header.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        2 + header.max(if left.contains(&i) { widest.min(KEPT) } else { widest })
     };
-    headers.iter().enumerate().map(|(i, header)| widest(i, header)).sum()
+    // Nothing parts the last one from others.
+    headers.iter().enumerate().map(|(i, header)| widest(i, header)).sum::<usize>().saturating_sub(1)
 }
 
-/// A column of the table of locks: its header, the terminal width from which on it is shown, its text. A column without
-/// any text is left out.
-type Column<T> = (&'static str, u16, fn(&T) -> String);
-
-const COLUMNS: &[Column<LockEntry>] = &[
+const COLUMNS: &[Column<fn(&LockEntry) -> String>] = &[
     ("Lock", 0, |l| clip(&l.label, NAME)),
     ("Kind", 100, |l| {
         if l.others {
@@ -136,16 +131,16 @@ const COLUMNS: &[Column<LockEntry>] = &[
         Some(f) => estimated::contended(f, l.contended),
         None => count(l.contended),
     }),
-    ("%", 0, |l| match &l.estimates {
+    ("%", 2, |l| match &l.estimates {
         Some(f) => estimated::share(&f.contended_share),
         None => l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n))),
     }),
     ("Waiting\nnow", 0, |l| if l.waiting_now.count == 0 { String::new() } else { count(l.waiting_now.count) }),
     ("Wait\ntotal", 0, |l| l.wait_ns.sum.to_string()),
-    ("Wait\nmean", 0, |l| l.contended_wait_ns.mean.to_string()),
+    ("Wait\nmean", 4, |l| l.contended_wait_ns.mean.to_string()),
     ("Wait\np99", 110, |l| l.contended_wait_ns.p99.to_string()),
-    ("Wait\nmax", 0, |l| l.contended_wait_ns.max.to_string()),
-    ("Hold\nmean", 0, |l| match &l.estimates {
+    ("Wait\nmax", 3, |l| l.contended_wait_ns.max.to_string()),
+    ("Hold\nmean", 1, |l| match &l.estimates {
         Some(f) => estimated::time(&f.hold_mean_ns),
         None => l.hold_ns.map_or_else(|| UNKNOWN.to_owned(), |h| h.mean.to_string()),
     }),
@@ -172,12 +167,8 @@ fn traits(lock: &LockEntry) -> String {
 }
 
 fn locks(report: &Report, width: u16) -> String {
-    let any = |text: fn(&LockEntry) -> String| report.locks.iter().any(|l| !text(l).is_empty());
-    let columns: Vec<_> = COLUMNS.iter().filter(|&&(_, from, text)| width >= from && any(text)).collect();
-    let headers: Vec<_> = columns.iter().map(|&&(header, ..)| header).collect();
-    let left: Vec<_> = (0..headers.len()).filter(|&i| matches!(headers[i], "Lock" | "Kind" | "")).collect();
-    let rows = report.locks.iter().map(|l| columns.iter().map(|(_, _, text)| text(l)).collect()).collect();
-    let mut text = table(&headers, &left, rows, width);
+    let locks: Vec<_> = report.locks.iter().collect();
+    let mut text = fitted(fill(COLUMNS, &locks, width), &["Lock", "Kind", ""], width);
     let totals = &report.totals;
     if totals.locks_omitted > 0 {
         // What the others' sums have, too, is in the totals once.
@@ -189,14 +180,14 @@ fn locks(report: &Report, width: u16) -> String {
 }
 
 /// Columns of the table of condition variables, as those of locks. The last ones are known only if its wake-ups were seen.
-const CONDITIONS: &[Column<ConditionEntry>] = &[
+const CONDITIONS: &[Column<fn(&ConditionEntry) -> String>] = &[
     ("Condition", 0, |c| clip(&c.label, NAME)),
     ("Waits", 0, |c| count(c.waits)),
-    ("Timed out", 0, |c| count(c.timeouts)),
-    ("Waiting now", 0, |c| count(c.waiting_now)),
+    ("Timed out", 3, |c| count(c.timeouts)),
+    ("Waiting now", 1, |c| count(c.waiting_now)),
     ("Idle total", 0, |c| c.idle_ns.sum.to_string()),
     ("Idle mean", 0, |c| c.idle_ns.mean.to_string()),
-    ("Idle max", 0, |c| c.idle_ns.max.to_string()),
+    ("Idle max", 2, |c| c.idle_ns.max.to_string()),
     ("Woken\nper call", 110, per_call),
     ("Blocked\nagain", 110, |c| if c.woken == 0 { String::new() } else { percent(share(c.blocked_again, c.waits)) }),
     ("Signal to run\nmean", 110, |c| if c.woken == 0 { String::new() } else { c.wake_latency_ns.mean.to_string() }),
@@ -206,13 +197,10 @@ const CONDITIONS: &[Column<ConditionEntry>] = &[
 fn conditions(report: &Report, width: u16) -> Option<String> {
     let used: Vec<_> =
         report.conditions.iter().filter(|c| c.idle_ns.sum > Ns::default() || c.waiting_now > 0).collect();
-    let any = |text: fn(&ConditionEntry) -> String| used.iter().any(|c| !text(c).is_empty());
-    let columns: Vec<_> = CONDITIONS.iter().filter(|&&(_, from, text)| width >= from && any(text)).collect();
-    let rows = used.iter().take(WORDS).map(|c| columns.iter().map(|(_, _, text)| text(c)).collect());
-    let headers: Vec<_> = columns.iter().map(|&&(header, ..)| header).collect();
+    let shown = &used[..WORDS.min(used.len())];
     let title = "Condition variables (idle time, not contention)";
     let herds = used.iter().filter_map(|c| herd(c)).map(|text| wrap(&text, width.into()));
-    let table = table(&headers, &[0], rows.collect(), width);
+    let table = fitted(fill(CONDITIONS, shown, width), &["Condition"], width);
     let text = [table].into_iter().chain(herds).collect::<Vec<_>>().join("\n");
     (!used.is_empty()).then(|| section(title, text, used.len()))
 }
@@ -291,7 +279,8 @@ pub(super) fn unobserved(gap: &UnobservedEntry) -> String {
 }
 
 /// How far to trust the report; remarks follow, each on its line.
-fn quality(q: &QualityEntry) -> String {
+fn quality(report: &Report) -> String {
+    let q = &report.quality;
     let named = |counts: &BTreeMap<String, u64>| {
         counts.iter().map(|(name, &n)| format!("{name} {}", count(n))).collect::<Vec<_>>().join(", ")
     };
@@ -330,6 +319,7 @@ fn quality(q: &QualityEntry) -> String {
     }
     parts.push(format!("observed {} of {}", percent(q.observed_share), q.duration_ns));
     let mut lines = vec![format!("Quality: {}.", parts.join("; "))];
+    lines.extend(attribution::sentence(report));
     lines.extend(q.observed.as_ref().map(estimated::observed));
     lines.extend(q.perturbation.as_ref().map(|p| perturbation(p, q.observed.is_some())));
     lines.extend(q.failed_probes.iter().map(|p| {

@@ -1,17 +1,15 @@
 //! The report in a few sentences, no surer of itself than the data allows.
 
-use super::phrase::{self, FUNCTION, Threads, label, location};
-use super::schema::{BlockedEntry, CulpritEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
+use super::phrase::{FUNCTION, Threads};
+use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
-use super::{distrust, estimated};
+use super::{blame, distrust, estimated};
 
 /// Circles of waits that ended, told in words.
 const MAX_ENDED: usize = 3;
 /// Waiting below this part of one thread's time holds nothing back.
 const SIGNIFICANT: f64 = 0.01;
-/// Blame that covers less than this of the waiting is said to do so.
-const COVERED: f64 = 0.9;
 /// Places named in which threads slept.
 const PLACES: usize = 3;
 /// A part of the waiting below which it is not worth a sentence.
@@ -203,12 +201,12 @@ fn uncontended(report: &Report) -> String {
 fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences: &mut Vec<String>) {
     let holds_back = top.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
     if holds_back {
-        sentences.extend(blame(report, threads, "all waiting"));
+        sentences.extend(blame::sentences(report, top, threads, true));
         sentences.push(cost(report, top));
     } else {
         let doubt = unexplained(report);
         sentences.push(cheap(report, top, doubt.as_deref()));
-        sentences.extend(blame(report, threads, "this little waiting"));
+        sentences.extend(blame::sentences(report, top, threads, false));
         sentences.extend(idle(report).filter(|_| doubt.is_none()));
     }
     sentences.extend(inconclusive(report));
@@ -281,77 +279,4 @@ fn named(lock: &LockEntry) -> String {
 
 fn victim(lock: &LockEntry) -> &str {
     lock.comm.as_deref().unwrap_or("the target")
-}
-
-/// Who causes most waiting, and how; nothing where no waiting was recorded.
-fn blame(report: &Report, threads: &Threads<'_>, all: &str) -> Vec<String> {
-    let totals = &report.totals;
-    if totals.recorded_wait_ns == 0 {
-        return Vec::new();
-    }
-    let covered = totals.recorded_wait_ns.share_of(totals.harm_ns);
-    let of = match (covered < COVERED, report.selection.is_some()) {
-        (true, _) => format!("the recorded waiting ({} of all)", percent(covered)),
-        (false, true) => "the selected locks' waiting".to_owned(),
-        (false, false) => all.to_owned(),
-    };
-    let unknown = totals.unattributed_ns.share_of(totals.recorded_wait_ns);
-    let mut sentences = Vec::new();
-    let culprit = report.culprits.first();
-    if culprit.is_none_or(|c| c.share < unknown) {
-        sentences.push(format!("Who is to blame for {} of {of} is not known.", percent(unknown)));
-    }
-    if let Some(culprit) = culprit.filter(|c| c.share >= unknown || c.share >= NOTABLE) {
-        sentences.push(caused(culprit, &of, report));
-        sentences.extend(nested(culprit, threads));
-    }
-    sentences
-}
-
-/// `72 % of all waiting is caused by `flush` holding `log_lock` at wal.c:210; 61 % of that while blocked in fdatasync.`
-fn caused(culprit: &CulpritEntry, of: &str, report: &Report) -> String {
-    let part = percent(culprit.share);
-    let who = if culprit.kind == "barrier" {
-        let barrier = report.locks.iter().find(|l| l.lock == culprit.lock);
-        let threads = match barrier.map_or(0, |l| l.waiting_threads) {
-            0 => "threads wait".to_owned(),
-            1 => "1 thread waits".to_owned(),
-            n => format!("{} wait", counted(n, "thread")),
-        };
-        let for_whom = label(&culprit.place);
-        format!("{part} of {of}: {threads} at barrier `{}` for {for_whom}, the last to arrive", culprit.name)
-    } else {
-        let lock = &culprit.name;
-        let holder = match (&culprit.place.function, location(&culprit.place)) {
-            _ if culprit.tid.is_some() => format!("{} holding `{lock}`", culprit.place.symbol),
-            (Some(function), Some(location)) if culprit.released => {
-                format!("`{}` holding `{lock}`, given back at {location}", clip(function, FUNCTION))
-            }
-            (Some(function), Some(location)) => {
-                format!("`{}` holding `{lock}` at {location}", clip(function, FUNCTION))
-            }
-            _ => format!("`{}` holding `{lock}`", clip(&culprit.place.symbol, FUNCTION)),
-        };
-        format!("{part} of {of} is caused by {holder}")
-    };
-    let doing = phrase::causes(culprit.causes.as_ref(), &culprit.off_stacks);
-    let how = match doing.as_slice() {
-        [] => String::new(),
-        [(share, what), ..] if what == phrase::PREEMPTED => {
-            format!("; its holder was {what} for {} of it: not a long section but a missing CPU", percent(*share))
-        }
-        [(share, what), rest @ ..] => {
-            let rest = rest.iter().map(|(share, what)| format!(", {} while {what}", percent(*share)));
-            format!("; {} of that while {what}{}", percent(*share), rest.collect::<String>())
-        }
-    };
-    format!("{who}{how}.")
-}
-
-/// How a culprit's waiting reaches the waiters of other locks, if much of it does.
-fn nested(culprit: &CulpritEntry, threads: &Threads<'_>) -> Option<String> {
-    let share = culprit.nested_ns.share_of(culprit.wait_ns);
-    let chain = culprit.chain.as_ref().filter(|_| share >= NOTABLE)?;
-    let how = phrase::chain(chain, culprit.waiter.as_deref(), threads);
-    Some(format!("{} of that reaches waiters of other locks: {how}.", percent(share)))
 }

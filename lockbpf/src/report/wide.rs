@@ -1,10 +1,11 @@
 //! What spans several locks, as text: critical sections, chains of waiting, the critical path, threads, runs.
 
-use super::estimated;
+use super::columns::{Column, Filled, fill, fitted};
 use super::phrase::{self, Threads};
-use super::schema::{ChainEntry, LockEntry, Ns, Report, SiteEntry};
+use super::schema::{ChainEntry, CorrectedEntry, LockEntry, Ns, Report, SiteEntry};
 use super::table::{NAME, UNKNOWN, table};
 use super::text::{clip, count, counted, percent, wrap};
+use super::{distrust, estimated};
 use std::collections::BTreeMap;
 
 /// Locks of the critical path that are named.
@@ -12,8 +13,11 @@ const PATH_LOCKS: usize = 3;
 /// Characters of a critical section's symbol.
 const SYMBOL: usize = 56;
 
-/// A column of the table of critical sections: header, terminal width from which on it is shown, text.
-type Column<'a> = (&'static str, u16, Box<dyn Fn(&SiteEntry) -> String + 'a>);
+/// Part of a figure from which on it is worth a column what it would be without the observer.
+const NOTABLE: f64 = 0.02;
+
+/// The text of a critical section in a column.
+type Text<'a> = Box<dyn Fn(&SiteEntry) -> String + 'a>;
 
 /// The critical sections that others waited for, if there are any.
 pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> {
@@ -29,7 +33,15 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
         s.cpwt_ns.map_or_else(|| UNKNOWN.to_owned(), |cpwt| format!("{cpwt}{sd}"))
     };
     let doubt = |s: &SiteEntry| if s.spread.is_some_and(|d| d.inconclusive) { "inconclusive" } else { "" }.to_owned();
-    let columns: [Column<'_>; 9] = [
+    let corrected = |s: &SiteEntry, seen: Ns, left: fn(&CorrectedEntry) -> Ns| {
+        s.corrected
+            .as_ref()
+            .map(left)
+            .filter(|left| (seen - *left).share_of(seen) >= NOTABLE)
+            .map(|ns| ns.to_string())
+            .unwrap_or_default()
+    };
+    let columns: [Column<Text<'_>>; 11] = [
         ("Critical section", 0, Box::new(|s| clip(&s.symbol, SYMBOL))),
         ("Lock", 100, Box::new(lock)),
         (
@@ -41,6 +53,7 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
             }),
         ),
         ("Waited", 0, Box::new(|s| s.wait_ns.to_string())),
+        ("Without\nlockbpf", 80, Box::new(move |s| corrected(s, s.wait_ns, |c| c.wait_ns))),
         (
             "Held",
             110,
@@ -49,30 +62,26 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
                 (_, hold) => hold.map_or_else(|| UNKNOWN.to_owned(), |h| h.to_string()),
             }),
         ),
+        ("Without\nlockbpf", 110, Box::new(move |s| corrected(s, s.hold_ns.unwrap_or_default(), |c| c.hold_ns))),
         ("APWT", 0, Box::new(apwt)),
         ("CPWT", 0, Box::new(cpwt)),
-        ("Meanwhile", 110, Box::new(meanwhile)),
+        ("Meanwhile", 108, Box::new(meanwhile)),
         ("Runs", 0, Box::new(doubt)),
     ];
     let harmful: Vec<_> = report.sites.iter().filter(|s| s.apwt_ns > Ns::default()).collect();
     let shown = &harmful[..most.min(harmful.len())];
-    let used = |(header, from, text): &&Column<'_>| {
-        let empty = |text: &str| text.is_empty() || text == UNKNOWN;
-        let optional = matches!(*header, "CPWT" | "Meanwhile" | "Runs");
-        width >= *from && (!optional || shown.iter().any(|s| !empty(&text(s))))
-    };
-    let columns: Vec<_> = columns.iter().filter(used).collect();
-    let headers: Vec<_> = columns.iter().map(|&&(header, ..)| header).collect();
-    let left: Vec<_> = (0..headers.len())
-        .filter(|&i| matches!(headers[i], "Critical section" | "Lock" | "Meanwhile" | "Runs"))
-        .collect();
-    let rows = shown.iter().map(|s| columns.iter().map(|(_, _, text)| text(s)).collect()).collect();
+    let mut columns = fill(&columns, shown, width);
+    columns.retain(|c: &Filled| c.header != "CPWT" || c.cells.iter().any(|text| text != UNKNOWN));
     let rest = harmful.len() - shown.len();
     let more = if rest > 0 { format!("\nand {} more", count(rest as u64)) } else { String::new() };
-    (!shown.is_empty()).then(|| {
-        let cpwt = if headers.contains(&"CPWT") { "; CPWT: on the critical paths" } else { "" };
+    (!shown.is_empty() && !distrust::is_unranked(report)).then(|| {
+        let cpwt = if columns.iter().any(|c| c.header == "CPWT") { "; CPWT: on the critical paths" } else { "" };
         let title = format!("Critical sections by the waiting that they caused (APWT{cpwt})");
-        format!("{}\n{}{more}", wrap(&title, width.into()), table(&headers, &left, rows, width))
+        format!(
+            "{}\n{}{more}",
+            wrap(&title, width.into()),
+            fitted(columns, &["Critical section", "Lock", "Meanwhile", "Runs"], width)
+        )
     })
 }
 

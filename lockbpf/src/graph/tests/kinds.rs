@@ -48,6 +48,23 @@ fn a_semaphore_blames_who_took_the_last_permit() {
     assert_eq!(f.impossible, BTreeMap::new());
 }
 
+/// A permit is not among the locks that a thread is watched for.
+#[test]
+fn it_is_not_known_what_who_has_a_permit_does() {
+    let ask = |t, tid, at| attempt_of(t, tid, 1, at, LockKind::Semaphore, false);
+    let f = findings(&[
+        ask(0, 1, 1),
+        acquire(0, 1, 1),
+        ask(5, 2, 2),
+        op(6, 3, Action::Off { reason: OffReason::Blocked, stack: None }),
+        release(9, 1, 1),
+        acquire(10, 2, 1),
+        release(20, 2, 1),
+    ]);
+    let causes = f.locks[&lock(1)].holders.iter().find(|h| h.who == section(1, 1)).unwrap().causes;
+    assert_eq!((causes.of(findings::Cause::Unknown), causes.of(findings::Cause::Running)), (Nanos(4), Nanos(0)));
+}
+
 #[test]
 fn a_semaphore_that_nobody_held_blames_who_posts() {
     let f = findings(&[attempt_of(5, 1, 1, 1, LockKind::Semaphore, false), release(9, 2, 1), acquire(10, 1, 1)]);
@@ -383,7 +400,7 @@ fn kernel_locks() {
     ops.extend(got(40, 1));
     ops.extend([release(50, 1, 1), acquire(50, 2, 1)]);
     let f = findings(&ops);
-    let blamed: Vec<_> = f.locks[&kernel].holders.iter().map(|h| (h.who, h.wait.0, h.inferred)).collect();
+    let blamed: Vec<_> = f.locks[&kernel].holders.iter().map(|h| (h.who, h.wait.0, h.inferred == h.wait)).collect();
     let third = Who::Section { lock: kernel, site: site(7) };
     assert_eq!(blamed, [(Who::Thread(Tid(4)), 15 + 10, true), (third, 20, true)], "the owner, then who got it last");
     let shares = &f.locks[&lock(1)];

@@ -1,7 +1,8 @@
 //! Who waited and who is to blame, over several runs.
 
 use super::super::schema::{
-    BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LockEntry, Ns, Place, Report, ThreadId, WaiterEntry,
+    AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LockEntry, Ns, Place, Report,
+    ThreadId, Totals, WaiterEntry,
 };
 use super::over::{Key, LockIds, Over};
 
@@ -31,6 +32,15 @@ pub(super) fn causes<T>(all: &Over<'_, T>, of: impl Fn(&T) -> Option<CausesEntry
         handoff: mean(|c| c.handoff),
         unknown: mean(|c| c.unknown),
     })
+}
+
+/// Mean parts of the waiting by how surely it is charged.
+pub(super) fn attribution<T>(all: &Over<'_, T>, of: impl Fn(&T) -> AttributionEntry) -> AttributionEntry {
+    AttributionEntry {
+        exact_ns: all.ns(|thing| of(thing).exact_ns),
+        inferred_ns: all.ns(|thing| of(thing).inferred_ns),
+        unknown_ns: all.ns(|thing| of(thing).unknown_ns),
+    }
 }
 
 /// The waiting sites of a lock.
@@ -81,6 +91,7 @@ pub(super) fn holders(all: &Over<'_, LockEntry>) -> Vec<HolderEntry> {
                 victims: all.count(|h| h.victims),
                 sections: all.count(|h| h.sections),
                 inferred: all.any(|h| h.inferred),
+                inferred_ns: all.ns(|h| h.inferred_ns),
                 causes: causes(all, |h| h.causes),
                 ..all.largest(|h| h.wait_ns).clone()
             }
@@ -109,8 +120,8 @@ pub(super) fn chains(all: &Over<'_, LockEntry>) -> Vec<ChainEntry> {
     chains
 }
 
-/// Those who cause most waiting, of `recorded` in the mean.
-pub(super) fn culprits(all: &Over<'_, Report>, recorded: Ns, ids: &LockIds<'_>) -> Vec<CulpritEntry> {
+/// Those who cause most waiting, of these sums in the mean.
+pub(super) fn culprits(all: &Over<'_, Report>, totals: &Totals, ids: &LockIds<'_>) -> Vec<CulpritEntry> {
     let mut culprits = all.within(
         |r| &r.culprits,
         |c| vec![place(&c.place), thread(c.tid.as_ref()), c.name.clone()],
@@ -121,7 +132,9 @@ pub(super) fn culprits(all: &Over<'_, Report>, recorded: Ns, ids: &LockIds<'_>) 
                 lock: ids.of(run, &like.lock),
                 wait_ns: wait,
                 nested_ns: all.ns(|c| c.nested_ns),
-                share: wait.share_of(recorded),
+                share: wait.share_of(totals.recorded_wait_ns),
+                share_of_all: wait.share_of(totals.harm_ns.max(totals.recorded_wait_ns)),
+                inferred_ns: all.ns(|c| c.inferred_ns),
                 causes: causes(all, |c| c.causes),
                 ..like.clone()
             }

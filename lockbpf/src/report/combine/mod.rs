@@ -14,7 +14,7 @@ mod over;
 mod tests;
 mod whole;
 
-use super::schema::{LockEntry, LockSpread, Report, RunsEntry, SCHEMA, SiteEntry, SiteSpread};
+use super::schema::{CorrectedEntry, LockEntry, LockSpread, Ns, Report, RunsEntry, SCHEMA, SiteEntry, SiteSpread};
 use super::{distrust, site, sleep, verdict};
 use over::{LockIds, Over};
 
@@ -113,12 +113,14 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         aplt_ns: aplt,
         recorded_wait_ns: all.ns(|l| l.recorded_wait_ns),
         unattributed_ns: all.ns(|l| l.unattributed_ns),
+        attribution: blame::attribution(all, |l| l.attribution),
         open_wait_ns: all.ns(|l| l.open_wait_ns),
         causes: blame::causes(all, |l| l.causes),
         waiting_threads: all.most(|l| l.waiting_threads),
         waiters: blame::waiters(all),
         holders: blame::holders(all),
         chains: blame::chains(all),
+        corrected: corrected(all, |l| l.corrected, |l| (l.contended, l.wait_ns.sum, l.hold_ns.unwrap_or_default().sum)),
         estimates: all.figures(|l| l.estimates, |l| l.acquisitions.unwrap_or_default()),
         // Threads are others in each run.
         thread_pairs: Vec::new(),
@@ -130,6 +132,23 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         }),
         ..like.clone()
     }
+}
+
+/// Means of what remains without the observer; of runs that do not tell it, as they tell it.
+fn corrected<T>(
+    all: &Over<'_, T>,
+    of: impl Fn(&T) -> Option<CorrectedEntry>,
+    seen: impl Fn(&T) -> (u64, Ns, Ns),
+) -> Option<CorrectedEntry> {
+    let told = |thing: &T| {
+        let (contended, wait_ns, hold_ns) = seen(thing);
+        of(thing).unwrap_or(CorrectedEntry { contended, wait_ns, hold_ns })
+    };
+    all.any(|thing| of(thing).is_some()).then(|| CorrectedEntry {
+        contended: all.count(|thing| told(thing).contended),
+        wait_ns: all.ns(|thing| told(thing).wait_ns),
+        hold_ns: all.ns(|thing| told(thing).hold_ns),
+    })
 }
 
 fn section(all: &Over<'_, SiteEntry>, bound: f64, ids: &LockIds<'_>) -> SiteEntry {
@@ -147,6 +166,7 @@ fn section(all: &Over<'_, SiteEntry>, bound: f64, ids: &LockIds<'_>) -> SiteEntr
         apwt_ns: apwt,
         cpwt_ns: critical.then_some(cpwt),
         causes: blame::causes(all, |s| s.causes),
+        corrected: corrected(all, |s| s.corrected, |s| (0, s.wait_ns, s.hold_ns.unwrap_or_default())),
         estimates: all.figures(|s| s.estimates, |s| s.instances),
         spread: Some(SiteSpread {
             runs: all.seen(),

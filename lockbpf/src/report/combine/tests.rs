@@ -122,7 +122,7 @@ fn the_table_says_how_far_runs_agree() {
     let combined = combine(vec![run(1, SECOND, None), run(2, 9 * SECOND, None)], &Options::default());
     let text = render(&combined, &Layout::default());
     let expected = "\
-100 % of all waiting is caused by `flush (wal.c:210)` holding `log_lock`.
+100 % of all waiting is caused by `flush (wal.c:210)` holding `log_lock`; what it did meanwhile is not known.
 `log_lock` (mutex) holds server back: threads waited 5.00 s for it in 10.0 s.
 Inconclusive: over 2 runs the waiting that flush (wal.c:210) caused deviates by 113 % of its mean.
 

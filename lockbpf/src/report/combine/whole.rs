@@ -27,7 +27,7 @@ pub(super) fn report(all: &Over<'_, Report>, ids: &LockIds<'_>) -> Report {
         selection: all.things().next().and_then(|(_, r)| r.selection.clone()),
         deadlocks: all.things().flat_map(|(_, r)| r.deadlocks.iter().cloned()).collect(),
         ended_circles: all.things().flat_map(|(_, r)| r.ended_circles.iter().cloned()).collect(),
-        culprits: blame::culprits(all, totals.recorded_wait_ns, ids),
+        culprits: blame::culprits(all, &totals, ids),
         threads: threads(all),
         critical_path: critical_path(all),
         inversions: inversions(all),
@@ -51,6 +51,7 @@ fn totals(all: &Over<'_, Report>) -> Totals {
         harm_ns: all.ns(|r| r.totals.harm_ns),
         recorded_wait_ns: all.ns(|r| r.totals.recorded_wait_ns),
         unattributed_ns: all.ns(|r| r.totals.unattributed_ns),
+        attribution: blame::attribution(all, |r| r.totals.attribution),
         waiting_now: all.count(|r| r.totals.waiting_now),
     }
 }

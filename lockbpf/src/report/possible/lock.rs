@@ -63,9 +63,23 @@ fn times(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -
     let harm = [lock.wait_ns.sum, lock.timed_out_wait_ns, lock.waiting_now.sum_ns];
     check.adds_up(harm, lock.harm_ns, || format!("harm of {}", name()));
     check.within(lock.unattributed_ns, lock.recorded_wait_ns, || format!("blame of nobody for {}", name()));
+    let parts = lock.attribution;
+    check.adds_up([parts.exact_ns, parts.inferred_ns, parts.unknown_ns], lock.harm_ns, || {
+        format!("waiting for {} by how surely it is charged", name())
+    });
     check.within(lock.open_wait_ns, lock.recorded_wait_ns, || format!("recorded waits for {} that go on", name()));
     check.demand(lock.harm_ns > Ns::default() || lock.wait_ns.sum == Ns::default(), || format!("{}: no harm", name()));
     let Some(hold) = &lock.hold_ns else { return };
+    if let Some(c) = lock.corrected {
+        check.within(c.wait_ns, lock.wait_ns.sum, || format!("waits for {} without the observer", name()));
+        check.within(c.hold_ns, hold.sum, || format!("holds of {} without the observer", name()));
+        check.demand(check.count_at_most(c.contended, lock.contended), || {
+            format!("{}: {} contended of {} without the observer", name(), c.contended, lock.contended)
+        });
+        check.demand(lock.estimates.is_none() || check.runs > 1.0, || {
+            format!("{}: an estimate corrected twice", name())
+        });
+    }
     let held = lock.acquisitions.unwrap_or_default().saturating_sub(lock.release_unseen);
     check.durations(hold, Some(held), &|| format!("holds of {}", name()));
     // A lock that one holds at a time is not held longer than there is time.
@@ -91,6 +105,8 @@ fn waiter(w: &WaiterEntry, check: &mut Check, name: &dyn Fn() -> String) {
 fn holder(h: &HolderEntry, check: &mut Check, name: &dyn Fn() -> String) {
     check.within(h.nested_ns, h.wait_ns, || format!("through nesting, {}", name()));
     check.within(h.handoff_ns, h.wait_ns, || format!("in hand-offs, {}", name()));
+    check.within(h.inferred_ns, h.wait_ns, || format!("by inference, {}", name()));
+    check.demand(h.inferred || h.inferred_ns == Ns::default(), || format!("by inference and not, {}", name()));
     check.causes(h.causes.as_ref(), h.wait_ns, name);
     check.parts(h.off_stacks.iter().map(|o| o.wait_ns), h.wait_ns, || format!("stacks of {}", name()));
 }

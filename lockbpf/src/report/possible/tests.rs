@@ -1,7 +1,7 @@
 //! Generated reports hold no contradiction, and made-up contradictions are found.
 
 use super::super::fixture::{FakeNames, P, found, server};
-use super::super::schema::{Durations, Ns, Report};
+use super::super::schema::{CorrectedEntry, Durations, Ns, Report};
 use super::super::{Options, build};
 use super::violations;
 use crate::analysis::{self, Analyst, Closing};
@@ -11,6 +11,8 @@ use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site, Tid};
 use crate::observation::Harvest;
 use crate::op::{Action, Arrival, Attempt, LockKind, Op, Released, Round};
+use crate::perturbation::Perturbation;
+use crate::quality::Quality;
 use crate::sums::KernelSums;
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::{Via, mutex_kind};
@@ -140,7 +142,9 @@ proptest! {
         let end = ops.last().map_or(0, |op| op.time.0);
         let mut analyst = Analyst::new(analysis::Options { detail: true, ..analysis::Options::default() });
         ops.into_iter().for_each(|op| analyst.take(Event::Op(op)));
-        let report = report(analyst, Harvest::default(), end);
+        let perturbation = Some(Perturbation { hold_bias_ns: 3, ..Perturbation::default() });
+        let quality = Quality { perturbation, ..Quality::default() };
+        let report = report(analyst, Harvest { quality, ..Harvest::default() }, end);
         prop_assert_eq!(violations(&report), Vec::<String>::new());
     }
 
@@ -171,7 +175,7 @@ fn contradictions_are_found() {
     let good = build(&found(&server()), &mut FakeNames, &Options::default()).unwrap();
     assert_eq!(violations(&good), Vec::<String>::new());
     type Spoil = fn(&mut Report);
-    let spoilt: [(&str, Spoil); 10] = [
+    let spoilt: [(&str, Spoil); 13] = [
         ("the mean exceeds the longest", |r| {
             let hold = Durations { mean: Ns::new(3_730_000), max: Ns::new(367_000), ..Durations::default() };
             r.locks[0].hold_ns = Some(hold);
@@ -179,6 +183,11 @@ fn contradictions_are_found() {
         ("sum, mean and count differ", |r| r.locks[0].acquisitions = Some(100_000)),
         ("contended of", |r| r.locks[0].contended = 1_000_000),
         ("harm of", |r| r.locks[0].harm_ns = Ns::new(1)),
+        ("all waiting by how surely", |r| r.totals.attribution.exact_ns += Ns::new(77)),
+        ("`global_1000` (1234:0x1000) by how surely", |r| r.locks[0].attribution.unknown_ns += Ns::new(77)),
+        ("without the observer", |r| {
+            r.locks[0].corrected = Some(CorrectedEntry { hold_ns: Ns::new(u64::MAX), ..Default::default() });
+        }),
         ("those to blame", |r| r.locks[0].unattributed_ns = Ns::new(77)),
         ("is no share", |r| r.culprits[0].share = 1.5),
         ("waits: ", |r| r.threads[0].wait_ns = Ns::new(u64::MAX)),

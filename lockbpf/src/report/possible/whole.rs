@@ -13,6 +13,7 @@ pub(super) fn check(report: &Report, check: &mut Check) {
         culprit(c, report, check);
     }
     check.shares(report.culprits.iter().map(|c| c.share), || "culprits".to_owned());
+    check.shares(report.culprits.iter().map(|c| c.share_of_all), || "culprits, of all waiting".to_owned());
     sites(report, check);
     threads(report, check);
     if let Some(p) = &report.critical_path {
@@ -74,6 +75,10 @@ fn totals(report: &Report, check: &mut Check) {
     time(|l| if l.in_others { Ns::default() } else { l.harm_ns }, t.harm_ns, "harm");
     time(|l| l.recorded_wait_ns, t.recorded_wait_ns, "recorded waiting");
     time(|l| l.unattributed_ns, t.unattributed_ns, "waiting without anybody to blame");
+    let parts = t.attribution;
+    check.adds_up([parts.exact_ns, parts.inferred_ns, parts.unknown_ns], t.harm_ns, || {
+        "all waiting by how surely it is charged".to_owned()
+    });
     check.within(t.unattributed_ns, t.recorded_wait_ns, || "waiting without anybody to blame".to_owned());
     check.within(t.wait_ns, t.harm_ns, || "waiting beside harm".to_owned());
 }
@@ -82,6 +87,8 @@ fn culprit(c: &CulpritEntry, report: &Report, check: &mut Check) {
     let name = || format!("{} holding `{}`", c.place.symbol, c.name);
     check.within(c.wait_ns, report.totals.recorded_wait_ns, || format!("caused by {}", name()));
     check.within(c.nested_ns, c.wait_ns, || format!("through nesting, by {}", name()));
+    check.within(c.inferred_ns, c.wait_ns, || format!("by inference, {}", name()));
+    check.demand(c.share_of_all <= c.share + 1e-6, || format!("{}: more of all than of what was recorded", name()));
     check.causes(c.causes.as_ref(), c.wait_ns, &name);
     check.parts(c.off_stacks.iter().map(|o| o.wait_ns), c.wait_ns, || format!("stacks of {}", name()));
     if let Some(chain) = &c.chain {
@@ -103,6 +110,11 @@ fn site(s: &SiteEntry, check: &mut Check) {
         check.within(cpwt, s.apwt_ns, || format!("CPWT of {}", s.symbol));
     }
     check.causes(s.causes.as_ref(), s.apwt_ns, &|| s.symbol.clone());
+    if let Some(c) = s.corrected {
+        check.within(c.wait_ns, s.wait_ns, || format!("waits at {} without the observer", s.symbol));
+        check
+            .within(c.hold_ns, s.hold_ns.unwrap_or_default(), || format!("holds of {} without the observer", s.symbol));
+    }
     let Some(figures) = &s.estimates else { return };
     check.figures(figures, &|| s.symbol.clone());
     let fits = (figures.acquisitions.value - s.instances as f64).abs() <= 1.0 + 1e-6 * s.instances as f64;

@@ -74,6 +74,9 @@ pub struct HolderEntry {
     /// Whether the blame rests on something less than the recorded order of holders: an owner word, a wake-up, one of
     /// several readers.
     pub inferred: bool,
+    /// The part of `wait_ns` of which that is so.
+    #[serde(default)]
+    pub inferred_ns: Ns,
     /// What its threads were doing meanwhile; left out where that is not known at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub causes: Option<CausesEntry>,
@@ -82,6 +85,18 @@ pub struct HolderEntry {
     pub off_stacks: Vec<OffStackEntry>,
     /// Callers in the stack that caused most, innermost first.
     pub stack: Vec<StackFrame>,
+}
+
+/// All waiting by how surely it is charged to somebody. The parts add up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttributionEntry {
+    /// The order of those who had the lock was seen.
+    pub exact_ns: Ns,
+    /// Charged by something less: an owner word, a waker, one of several readers.
+    pub inferred_ns: Ns,
+    /// Nobody is to blame, or nobody is known, or it was not recorded.
+    pub unknown_ns: Ns,
 }
 
 /// Waiting in ns by what the thread to blame for it was doing.
@@ -171,6 +186,12 @@ pub struct CulpritEntry {
     pub wait_ns: Ns,
     /// Part of all recorded waiting.
     pub share: f64,
+    /// Part of all waiting, recorded or not.
+    #[serde(default)]
+    pub share_of_all: f64,
+    /// The part of `wait_ns` that rests on something less than the recorded order of holders.
+    #[serde(default)]
+    pub inferred_ns: Ns,
     /// The part of `wait_ns` that comes about through nesting: waits for other locks, whose holders waited for this one.
     pub nested_ns: Ns,
     /// What its threads were doing meanwhile; left out where that is not known at all.

@@ -1,6 +1,6 @@
 //! Locks, who waits for them and who holds them meanwhile.
 
-use super::blame::{CausesEntry, ChainEntry, HolderEntry, WaiterEntry};
+use super::blame::{AttributionEntry, CausesEntry, ChainEntry, HolderEntry, WaiterEntry};
 use super::place::{Place, StackFrame};
 use super::runs::LockSpread;
 use super::value::{Durations, Ns, ThreadId};
@@ -84,6 +84,9 @@ pub struct LockEntry {
     pub recorded_wait_ns: Ns,
     /// Recorded waiting for which nobody is to blame, or nobody is known.
     pub unattributed_ns: Ns,
+    /// `harm_ns` by how surely it is charged to somebody.
+    #[serde(default)]
+    pub attribution: AttributionEntry,
     /// The part of `recorded_wait_ns` of waits that had not ended.
     pub open_wait_ns: Ns,
     /// What those were doing whom the waiting for this lock is charged to; left out where that is not known at all.
@@ -107,6 +110,10 @@ pub struct LockEntry {
     pub chains: Vec<ChainEntry>,
     /// Which thread waited for which, longest first; not complete for long queues.
     pub thread_pairs: Vec<PairEntry>,
+    /// What remains of its waits and holds without the observer, who made each hold longer and others wait for that. Left out of
+    /// estimates, which are without it, and where holds are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<CorrectedEntry>,
     /// Where the lock was observed in windows only: its acquisitions, mean and 99th percentile of holds and contended
     /// share as they are estimated for the whole time, with 95 % intervals. `acquisitions`, `contended` and the sum, mean
     /// and p99 of `hold_ns` are then these estimates; left out where everything was seen.
@@ -118,6 +125,17 @@ pub struct LockEntry {
     /// In a report on several runs, how far they agree.
     #[serde(flatten)]
     pub spread: Option<LockSpread>,
+}
+
+/// What sections would have waited and held if nobody had observed them, as far as it follows from what observing adds to a hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorrectedEntry {
+    /// Contended acquisitions.
+    pub contended: u64,
+    /// Σ wait of these.
+    pub wait_ns: Ns,
+    /// Σ hold.
+    pub hold_ns: Ns,
 }
 
 /// Waits that had not ended when the observation did.

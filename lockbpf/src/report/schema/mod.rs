@@ -15,13 +15,14 @@ mod value;
 mod word;
 
 pub use blame::{
-    BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LinkEntry, OffStackEntry, WaiterEntry,
+    AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LinkEntry, OffStackEntry,
+    WaiterEntry,
 };
 pub use counters::{BucketEntry, CountedEntry, CounterTotals, CountersEntry, EventEntry, PartHistograms, RegionsEntry};
 pub use danger::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
 pub use functions::{CallsEntry, FunctionsEntry, LeftOutEntry, ThreadCallsEntry};
 pub use graph::{CriticalPathEntry, EdgeEntry, GraphEntry, NodeEntry, PathLockEntry};
-pub use lock::{LockEntry, PairEntry, WaitingNow, WaitingPlace};
+pub use lock::{CorrectedEntry, LockEntry, PairEntry, WaitingNow, WaitingPlace};
 pub use place::{Place, StackFrame};
 pub use quality::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, ObservedEntry, PerturbationEntry,
@@ -155,6 +156,9 @@ pub struct Totals {
     pub recorded_wait_ns: Ns,
     /// The part of `recorded_wait_ns` for which nobody is to blame, or nobody is known.
     pub unattributed_ns: Ns,
+    /// `harm_ns` by how surely it is charged to somebody.
+    #[serde(default)]
+    pub attribution: AttributionEntry,
     /// Waits that had not ended.
     pub waiting_now: u64,
 }

@@ -122,6 +122,9 @@ pub struct DistrustEntry {
     /// lockbpf's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_share: Option<f64>,
+    /// Whether that is so much that critical sections have no rank that would mean anything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unranked: bool,
     /// What observing adds to each hold, ns.
     pub hold_bias_ns: Ns,
     /// Locks whose holds it lengthens by much of their median: these holds, and the contention that comes of them, are in part

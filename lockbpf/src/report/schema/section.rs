@@ -1,6 +1,7 @@
 //! Static critical sections and threads.
 
 use super::blame::CausesEntry;
+use super::lock::CorrectedEntry;
 use super::runs::SiteSpread;
 use super::value::{Ns, ThreadId};
 use crate::estimate::Figures;
@@ -34,6 +35,9 @@ pub struct SiteEntry {
     /// The function that its threads were mostly off the CPU in meanwhile, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_in: Option<String>,
+    /// What remains without the observer, as in [`super::LockEntry::corrected`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<CorrectedEntry>,
     /// Where it was observed in windows only: as in [`super::LockEntry::estimates`]. `instances` and `hold_ns` are then
     /// estimates.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -112,8 +112,8 @@ fn the_table_marks_estimates() {
     let text = text(&built(&sampled(true)));
     for part in [
         "holds server back: 2 threads or more waited 100 s for it",
-        "~9.60 k ±8.0 %",
-        "~20.0 ms ±5.0 %",
+        "~9.60 k ±8 %",
+        "~20.0 ms ±5 %",
         "~50 %",
         "Fully observed 3.1 % of the time (61 windows); observing cost 2.3 % of the target's CPU time (budget 3.0 %).",
         "are estimates from windows",

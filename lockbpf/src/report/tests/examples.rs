@@ -77,7 +77,7 @@ fn decimals_are_divided_at_the_edge() {
     assert_eq!((&node["attempt_ns"], &node["acquire_ns"], &node["tid"]), (&1.into(), &3.25.into(), &7.into()));
     assert_eq!((&json["graph"]["edges"][0]["cost_ns"], &json["graph"]["last_thread"]), (&2.25.into(), &7.into()));
     assert_eq!((report.sites[0].cpwt_ns, report.sites[0].site.as_str()), (Some(report.sites[0].apwt_ns), "f (a.c:1)"));
-    let expected = "100 % of all waiting is caused by `f` holding `L` at a.c:1.";
+    let expected = "100 % of all waiting is caused by `f` holding `L` at a.c:1; what it did meanwhile is not known.";
     assert_eq!(report.verdict[0], expected);
     let text = text(&report);
     assert!(text.contains("2.25 ns"), "{text}");

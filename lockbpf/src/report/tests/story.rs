@@ -23,7 +23,7 @@ fn holder(o: &mut Run, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> H
         nested: Nanos(0),
         causes,
         victims: 1,
-        inferred: false,
+        inferred: Nanos(0),
         sections: Tally::default(),
         stacks: Default::default(),
         off_stacks: Default::default(),
@@ -175,10 +175,10 @@ fn what_the_holder_was_doing_is_told_as_far_as_it_is_known() {
         by(&[(Cause::Blocked, 4_000, None), (Cause::Unknown, 2_000, None)]),
         "; 67 % of that while blocked in I/O"
     );
-    assert_eq!(by(&[(Cause::Unknown, 6_000, None)]), "");
+    assert_eq!(by(&[(Cause::Unknown, 6_000, None)]), "; what it did meanwhile is not known");
     let mut unknown = held(&[(Cause::Running, 6_000, None)]);
     unknown.findings.scheduling_known = false;
-    assert!(says(&unknown).contains("work.c:3. "), "{}", says(&unknown));
+    assert!(says(&unknown).contains("work.c:3; what it did meanwhile is not known. "), "{}", says(&unknown));
     let report = told(&unknown);
     assert!(report.sites[0].causes.is_none() && report.locks[0].causes.is_none());
     assert!(!text(&report).contains("running"));
