@@ -68,8 +68,11 @@ fn serve(parent: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// The next message: its kind, what it says, and the descriptors in it; `None` if there will be none.
-fn receive(socket: RawFd) -> io::Result<Option<(u8, Vec<u8>, Vec<OwnedFd>)>> {
+/// A message: its kind, what it says, and the descriptors in it.
+type Message = (u8, Vec<u8>, Vec<OwnedFd>);
+
+/// The next message; `None` if there will be none.
+fn receive(socket: RawFd) -> io::Result<Option<Message>> {
     let mut bytes = vec![0; BYTES];
     let mut space = cmsg_space!([RawFd; MOST + 1]);
     loop {
