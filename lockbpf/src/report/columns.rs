@@ -6,6 +6,9 @@ use super::table::{room, table};
 /// where names would have too little room, the one that asks for most first.
 pub(super) type Column<F> = (&'static str, u16, F);
 
+/// Columns of which each has a text of its own.
+pub(super) type Columns<T> = &'static [Column<fn(&T) -> String>];
+
 /// A column with the text of each row.
 pub(super) struct Filled {
     pub(super) header: &'static str,
@@ -43,7 +46,7 @@ pub(super) fn fitted(mut columns: Vec<Filled>, names: &[&str], width: u16) -> St
 mod tests {
     use super::*;
 
-    const COLUMNS: &[Column<fn(&u64) -> String>] = &[
+    const COLUMNS: Columns<u64> = &[
         ("Name", 0, |_| "get_interaction (element_management.c:2510)".to_owned()),
         ("Number", 0, |n| n.to_string()),
         ("Square", 2, |n| (n * n).to_string()),

@@ -9,6 +9,8 @@ use crate::observation::Observation;
 const MUCH: f64 = 0.1;
 /// From this part on sections are not ranked.
 const TOO_MUCH: f64 = 1.0 / 3.0;
+/// Prices that were not measured may be so many times the real ones.
+const CAUTION: f64 = 2.0;
 /// Part of a section's median hold from which on observing has made it another one.
 const LONGER: f64 = 0.2;
 /// Locks that nobody waits for are told if they make up this part of all acquisitions.
@@ -21,7 +23,8 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
     let q = &report.quality;
     let cost = q.perturbation.and_then(|p| p.cost_share).or(q.observed.as_ref().map(|o| o.overall.cost_share));
     let cost_share = cost.filter(|&share| share > MUCH);
-    let unranked = cost_share.is_some_and(|share| share > TOO_MUCH);
+    let caution = if q.perturbation.is_none_or(|p| p.measured) { 1.0 } else { CAUTION };
+    let unranked = cost_share.is_some_and(|share| share > TOO_MUCH * caution);
     let governed = q.observed.as_ref().map(|o| Ns::from_f64(o.hold_bias_ns.value.round()));
     let hold_bias_ns = governed.or(q.perturbation.map(|p| p.hold_bias_ns)).unwrap_or_default();
     let lengthened: Vec<_> = report

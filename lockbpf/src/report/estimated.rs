@@ -1,6 +1,7 @@
 //! Estimates as people read them: `~1.20 M ±8 %`, or where they are wide their bounds, `0.4–205 M`; more is in the JSON.
 
 use super::schema::{Ns, ObservedEntry, Report};
+use super::table::UNKNOWN as NOTHING;
 use super::text::{counted, percent};
 use crate::estimate::{Figures, Interval};
 
@@ -69,6 +70,7 @@ pub(super) fn quantile(i: &Interval) -> String {
 pub(super) fn share(i: &Interval) -> String {
     match (percent(i.low), percent(i.high)) {
         _ if !i.is_wide() => format!("~{}", percent(i.value)),
+        _ if i.low < LEAST && i.high > 1.0 - LEAST => NOTHING.to_owned(),
         (_, high) if i.low < LEAST => format!("≤{high}"),
         (low, _) if i.high > 1.0 - LEAST => format!("≥{low}"),
         (low, high) => format!("{}–{high}", low.trim_end_matches(" %")),
@@ -99,7 +101,8 @@ fn range(i: &Interval, units: [&str; 4]) -> String {
     // Both in one unit, if the lower one has a digit there.
     match high.unit.checked_sub(low.unit) {
         _ if i.high > i.value.max(1.0) * UNKNOWN => format!("≥{}", low.text(units)),
-        _ if low.is_nothing() => format!("≤{}", high.text(units)),
+        // `5–1.7 M` would read as 5 M.
+        _ if low.is_nothing() || low.unit < high.unit && units[low.unit].is_empty() => format!("≤{}", high.text(units)),
         Some(0) => format!("{}–{}", low.digits(), high.text(units)),
         Some(1) if low.value >= 95.0 => {
             let low = Rough { value: low.value / 1e3, unit: high.unit };
@@ -187,6 +190,8 @@ mod tests {
         assert_eq!(share(&interval(0.01, 0.004, 0.1)), "0.4–10 %");
         assert_eq!([share(&interval(0.0, 0.0, 0.037)), share(&interval(0.5, 0.4, 0.6))], ["≤3.7 %", "~50 %"]);
         assert_eq!(share(&interval(0.1, 0.02, 1.0)), "≥2.0 %");
+        assert_eq!(share(&interval(0.1, 0.0, 1.0)), "–");
+        assert_eq!(count(&interval(9e3, 5.0, 1.7e6)), "≤1.7 M");
         assert_eq!(time(&interval(8_010.0, 8_010.0, 8_010.0)), "~8.01 µs ±0 %");
         assert_eq!(time(&interval(8_010.0, 700.0, 1e10)), "≥700 ns");
         assert_eq!(time(&interval(8_010.0, 700.0, 64_000.0)), "0.7–64 µs");

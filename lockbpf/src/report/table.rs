@@ -1,7 +1,7 @@
 //! The report as text for a terminal: a verdict, the locks, who waited and who held them meanwhile, and how far to trust
 //! it. No colours.
 
-use super::columns::{Column, fill, fitted};
+use super::columns::{Columns, fill, fitted};
 use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, Report, UnobservedEntry};
 use super::text::{clip, count, counted, percent, share, wrap};
 use super::{attribution, called, counted, details, estimated, warnings, wide};
@@ -111,7 +111,7 @@ pub(super) fn room(headers: &[&str], left: &[usize], rows: &[Vec<String>]) -> us
     headers.iter().enumerate().map(|(i, header)| widest(i, header)).sum::<usize>().saturating_sub(1)
 }
 
-const COLUMNS: &[Column<fn(&LockEntry) -> String>] = &[
+const COLUMNS: Columns<LockEntry> = &[
     ("Lock", 0, |l| clip(&l.label, NAME)),
     ("Kind", 100, |l| {
         if l.others {
@@ -180,7 +180,7 @@ fn locks(report: &Report, width: u16) -> String {
 }
 
 /// Columns of the table of condition variables, as those of locks. The last ones are known only if its wake-ups were seen.
-const CONDITIONS: &[Column<fn(&ConditionEntry) -> String>] = &[
+const CONDITIONS: Columns<ConditionEntry> = &[
     ("Condition", 0, |c| clip(&c.label, NAME)),
     ("Waits", 0, |c| count(c.waits)),
     ("Timed out", 3, |c| count(c.timeouts)),

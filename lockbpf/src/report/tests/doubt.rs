@@ -105,6 +105,13 @@ fn sections_that_observing_made_are_not_ranked() {
     );
     assert!(!told.contains("caused by") && !text(&report).contains("Critical sections by"), "{told}");
     assert!(!self::report(&waited_for(0.3, 900)).quality.distrust.unwrap().unranked);
+    // By cautious prices it is not known to be so much.
+    let cautious = |cost_share| {
+        let mut o = waited_for(cost_share, 900);
+        o.quality.perturbation.iter_mut().for_each(|p| p.measured = false);
+        self::report(&o).quality.distrust.unwrap().unranked
+    };
+    assert_eq!([0.4, 0.7].map(cautious), [false, true]);
 }
 
 /// Records that were lost, so that most of the waiting was not recorded.
