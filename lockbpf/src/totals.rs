@@ -25,6 +25,7 @@ pub struct Totals {
     sites: Rows,
     threads: HashMap<Tid, Thread, RandomState>,
     of_other_threads: u64,
+    first: Option<Time>,
     last: Time,
 }
 
@@ -45,6 +46,7 @@ impl Totals {
     /// Takes a step: condition waits and the threads that take part are seen only here. Comes before what the machines
     /// make of the same step.
     pub fn step(&mut self, op: &Op) {
+        self.first.get_or_insert(op.time);
         self.last = op.time;
         match op.action {
             Action::CondWait { condition, site } => {
@@ -113,6 +115,8 @@ impl Totals {
             totals.held_sum += Nanos(u64::try_from(since).unwrap_or(u64::MAX));
         }
         totals.time = totals.time.max(self.last);
+        // A thread that waits for two things at once, as no program can, waits no longer than there is time.
+        totals.wait = self.first.map_or(totals.wait, |first| totals.wait.min(self.last.since(first)));
         totals
     }
 
