@@ -3,8 +3,8 @@
 //! nobody has a reason to kill. It ends by itself when this one has ended, and if that was in the middle of something, takes away first
 //! what may have been left.
 //!
-//! Both share a socket. A message with [`REMOVE`] carries descriptors, the last of them one end of a stream: when the other end says no more,
-//! no descriptor of this process is open, and the others are to be closed; when the stream is over, they are. One with [`PLACES`] carries a
+//! Both share a socket. A message with `REMOVE` carries descriptors, the last of them one end of a stream: when the other end says no more,
+//! no descriptor of this process is open, and the others are to be closed; when the stream is over, they are. One with `PLACES` carries a
 //! file, and offsets where there may be probes.
 
 mod process;
