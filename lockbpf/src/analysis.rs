@@ -168,13 +168,15 @@ impl Analyst {
         let Sums { totals, barriers, open, unlisted } = self.sums;
         let mut quality = harvest.quality;
         quality.events = self.events;
-        quality.late += self.sorter.late();
+        // A recording's own figures may be anything.
+        quality.late = quality.late.saturating_add(self.sorter.late());
         let mut threads = self.exited;
         threads.extend(harvest.threads);
         let mut sums: Vec<SiteSums> = harvest.sums.iter().map(SiteSums::from).collect();
         let mut lost = |cause: Counter, n: u64| {
             if n > 0 {
-                *quality.counters.entry(cause.name()).or_default() += n;
+                let count = quality.counters.entry(cause.name()).or_default();
+                *count = count.saturating_add(n);
             }
         };
         let mut open_waits = if harvest.open_waits.is_empty() {

@@ -178,11 +178,30 @@ impl Losses {
         for (name, count) in self.undecodable {
             match UNDECODABLE.iter().find(|&&known| known == name) {
                 Some(&known) => drop(quality.undecodable.insert(known, count)),
-                None => *quality.undecodable.entry("other").or_default() += count,
+                None => {
+                    let others = quality.undecodable.entry("other").or_default();
+                    *others = others.saturating_add(count);
+                }
             }
         }
         let failed = self.failed_probes.into_iter();
         quality.failed_probes.extend(failed.map(|f| FailedProbe { probe: f.probe, file: f.file, reason: f.reason }));
         quality
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_name_here_is_counted_whatever_a_file_says() {
+        let undecodable = [("new", u64::MAX), ("newer", 2), ("truncated", 3)];
+        let losses = Losses {
+            undecodable: undecodable.map(|(name, count)| (name.to_owned(), count)).into(),
+            ..Losses::default()
+        };
+        let quality = losses.quality();
+        assert_eq!((quality.undecodable["other"], quality.undecodable["truncated"]), (u64::MAX, 3));
     }
 }
