@@ -11,7 +11,7 @@ pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf
 #[cfg(target_arch = "aarch64")]
 pub(super) static BYTES: &[u8] = aya::include_bytes_aligned!("../../ebpf/lockbpf.aarch64.o");
 
-/// A number by which this object is told from others.
+/// A checksum of the object: objects of other versions have another one.
 #[must_use]
 pub fn fingerprint() -> u32 {
     crc32fast::hash(BYTES)

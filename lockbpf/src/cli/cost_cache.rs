@@ -59,7 +59,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Of this machine as it runs, and this way of observing.
+    /// The key of this machine, as it runs now, and of this way of observing.
     pub(super) fn here(setup: &Setup<'_>) -> Self {
         let system = nix::sys::utsname::uname().ok();
         let kernel = system.map(|s| format!("{} {}", s.release().to_string_lossy(), s.version().to_string_lossy()));
@@ -90,7 +90,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Of a measurement that was made just now.
+    /// An entry for costs that were measured just now.
     pub(super) fn new(key: Key, costs: Costs) -> Self {
         Self { key, measured_s: since_1970(), load: load(), costs }
     }
@@ -259,7 +259,7 @@ mod tests {
         for other in [Key { boot: "other".to_owned(), ..key("a") }, Key { object: "other".to_owned(), ..key("a") }] {
             assert_eq!(load_for(&path, &other).unwrap(), None);
         }
-        // Of another boot nothing is kept.
+        // An entry of another boot makes all older ones go.
         keep(&path, Entry { key: Key { boot: "other".to_owned(), ..key("c") }, ..entry("c", 0, 0.0) }).unwrap();
         assert_eq!(read(&path).unwrap().len(), 1);
     }

@@ -180,12 +180,20 @@ impl Releases {
 
     /// Takes a wait for a lock of a runtime's own.
     pub(super) fn runtime_wait(&mut self, s: &Section) {
-        let (word, site, result) = (s.lock, Some(s.site), FutexResult::Slept);
-        let result = if s.acquired() { result } else { FutexResult::TimedOut };
-        let (owner, weight) = (None, Weight::default());
-        let (end, wait, tid, waker, stack) = (s.acquire(), s.wait, s.tid, s.waker, s.stack);
-        let wait = FutexWait { end, wait, word, site, tid, expected: 0, owner, waker, stack, result, weight };
-        let key = self.key(end);
+        let wait = FutexWait {
+            end: s.acquire(),
+            wait: s.wait,
+            word: s.lock,
+            site: Some(s.site),
+            tid: s.tid,
+            expected: 0,
+            owner: None,
+            waker: s.waker,
+            stack: s.stack,
+            result: if s.acquired() { FutexResult::Slept } else { FutexResult::TimedOut },
+            weight: Weight::default(),
+        };
+        let key = self.key(wait.end);
         self.unlinked.insert(key, wait);
         self.pending.insert(key, Pending { wait, of: Of::Runtime });
     }

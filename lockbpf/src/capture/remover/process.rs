@@ -26,7 +26,7 @@ type Place = (OwnedFd, Vec<u64>);
 #[must_use]
 pub fn run(parent: i32) -> ExitCode {
     ignore_signals();
-    // Those that it cannot leave are told by the guardian.
+    // The guardian tells the user which cgroups cannot be left.
     drop(leave_all());
     match serve(parent) {
         Ok(()) => ExitCode::SUCCESS,

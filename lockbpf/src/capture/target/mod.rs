@@ -73,7 +73,7 @@ impl Targets {
         Ok(())
     }
 
-    /// Of which processes only the futex calls are seen, and why, each a sentence.
+    /// A sentence for each process of which only the futex calls are seen, with the reason.
     pub fn waits_only(&self) -> impl Iterator<Item = String> {
         self.processes.iter().filter_map(|process| {
             let why = process.unusable.as_ref()?;
