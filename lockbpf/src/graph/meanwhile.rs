@@ -1,55 +1,35 @@
 //! What threads did while others waited for them, where no section tells: running, or absent from the CPU, and why.
 
 use super::findings::Cause;
+use super::log::{Log, Timed};
 use crate::event::OffCpu;
 use crate::id::{StackId, Tid};
 use crate::op::OffReason;
 use crate::units::Time;
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
-
-/// Absences that are remembered, and of these those of one thread: waits are divided some time after their end.
-const MAX_ABSENCES: usize = 1 << 19;
-const MAX_OF_THREAD: usize = 1 << 14;
 
 /// A part of a time, and what a thread did in it; with the stack with which it left the CPU.
 pub(super) type Part = (Time, Time, Cause, Option<StackId>);
 
-/// Threads' absences, each thread's in order of time.
+/// Threads' absences.
 #[derive(Debug, Default)]
-pub(super) struct Absences {
-    of: FxHashMap<Tid, VecDeque<OffCpu>>,
-    /// How many there are in all.
-    count: usize,
+pub(super) struct Absences(Log<OffCpu>);
+
+impl Timed for OffCpu {
+    fn time(&self) -> Time {
+        self.end
+    }
 }
 
 impl Absences {
     /// Takes note of one.
     pub(super) fn add(&mut self, off: &OffCpu) {
-        if self.count >= MAX_ABSENCES {
-            self.of.retain(|_, known| {
-                known.drain(..known.len().div_ceil(2));
-                !known.is_empty()
-            });
-            self.count = self.of.values().map(VecDeque::len).sum();
-        }
-        let known = self.of.entry(off.tid).or_default();
-        let later = known.iter().rev().take_while(|other| other.end > off.end).count();
-        known.insert(known.len() - later, *off);
-        self.count += 1;
-        if known.len() > MAX_OF_THREAD {
-            known.pop_front();
-            self.count -= 1;
-        }
+        self.0.add(off.tid, *off);
     }
 
     /// Divides a time of a thread whose absences are all told since `told`.
     pub(super) fn divide(&self, tid: Tid, (from, to): (Time, Time), told: Time) -> Vec<Part> {
         let mut parts = Parts { told, reached: from, list: Vec::new() };
-        let known = self.of.get(&tid);
-        let first = known.map_or(0, |known| known.partition_point(|off| off.end <= from));
-        let meanwhile = known.into_iter().flat_map(|known| known.range(first..));
-        for off in meanwhile.take_while(|off| off.end - off.off < to) {
+        for off in self.0.after(tid, from).take_while(|off| off.end - off.off < to) {
             let (cause, stack) = why(off);
             parts.on_cpu(off.end - off.off);
             parts.add((off.end - off.runnable).min(to), cause, stack);

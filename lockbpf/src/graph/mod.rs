@@ -22,6 +22,7 @@ mod engine;
 pub mod findings;
 mod follow;
 mod futex;
+mod log;
 mod meanwhile;
 mod merge;
 mod path;
@@ -31,7 +32,6 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod wait;
-mod wakes;
 
 pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner};
 

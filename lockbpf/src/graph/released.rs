@@ -10,8 +10,8 @@
 
 use super::findings::{Cause, Link, Who};
 use super::futex::plausible_owner;
+use super::log::{Log, Timed};
 use super::meanwhile::Absences;
-use super::wakes::Wakes;
 use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, Weight, flag};
 use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
@@ -107,6 +107,12 @@ pub(super) enum Of {
     Runtime,
 }
 
+impl Timed for Wake {
+    fn time(&self) -> Time {
+        self.time
+    }
+}
+
 /// Remembers who gave back what, and who waited.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
@@ -115,7 +121,8 @@ pub(super) struct Releases {
     releases: usize,
     threads: FxHashMap<Tid, VecDeque<Divided>>,
     absences: Absences,
-    wakes: Wakes,
+    /// Where waiters sleep on words of their own, the thread that woke one had the lock.
+    wakes: Log<Wake>,
     /// By their ends, and a number.
     pending: BTreeMap<(Time, u64), Pending>,
     /// Waits for runtimes' locks, until the wakes that ended them can be known; likewise.
@@ -127,7 +134,7 @@ pub(super) struct Releases {
 impl Releases {
     /// Takes note of a wake.
     pub(super) fn wake(&mut self, w: &Wake) {
-        self.wakes.add(w);
+        self.wakes.add(w.tid, *w);
         self.give_back(w);
     }
 
@@ -224,7 +231,7 @@ impl Releases {
                 return;
             }
             self.unlinked.remove(&key);
-            let wake = wait.waker.and_then(|waker| self.wakes.last_of(waker, wait.end - wait.wait, wait.end));
+            let wake = wait.waker.and_then(|waker| self.wakes.last(waker, wait.end - wait.wait, wait.end));
             let Some(wake) = wake.filter(|wake| wake.word != wait.word) else { continue };
             // Since it is not the word, whoever was woken there last may have waited for another lock.
             let wake = Wake { word: wait.word, since: None, ..*wake };
