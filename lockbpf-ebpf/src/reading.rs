@@ -242,7 +242,7 @@ fn look<T: Copy>(field: &T) -> T {
     unsafe { core::ptr::read_volatile(field) }
 }
 
-/// What was counted from an earlier reading to this one, if that can be told.
+/// What was counted from an earlier reading to this one, if that can be told: not if a count went back, which no event's does by itself.
 #[inline(always)]
 pub fn between(delta: &mut Counts, earlier: &Reading, now: &Reading) -> bool {
     if now.era == 0 || now.era != earlier.era {
@@ -250,7 +250,21 @@ pub fn between(delta: &mut Counts, earlier: &Reading, now: &Reading) -> bool {
     }
     subtract(delta, &now.counts, &earlier.counts);
     delta.preempted_ns = now.counts.preempted_ns.wrapping_sub(earlier.counts.preempted_ns);
-    true
+    !goes_back(delta)
+}
+
+/// Whether a difference of counts is below zero.
+#[inline(always)]
+fn goes_back(delta: &Counts) -> bool {
+    let mut signs = 0;
+    let mut n = 0;
+    while n < MAX_EVENTS {
+        if n < EVENTS.load().number() {
+            signs |= delta.counts[n];
+        }
+        n += 1;
+    }
+    signs >> 63 != 0
 }
 
 /// The thread leaves its CPU; `runnable` tells whether it could go on.

@@ -10,6 +10,8 @@ use lockbpf_common::counts::{self, MAX_EVENTS};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: u64 = 8;
@@ -21,6 +23,11 @@ const MAPS: [&str; MAX_EVENTS] = ["EVENT_0", "EVENT_1", "EVENT_2", "EVENT_3", "E
 const WITNESS: &str = "WITNESS";
 /// `PERF_COUNT_SW_DUMMY`: counts nothing.
 const DUMMY: Event = Event { name: String::new(), source: Source::Software(9), user: true, kernel: true };
+
+/// How long a CPU's clock may stand still: three ticks of a kernel that ticks a hundred times a second.
+const TICKS: Duration = Duration::from_millis(30);
+/// How long is waited between two looks at it.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether the processor counts events here.
 #[derive(Debug)]
@@ -142,7 +149,8 @@ impl Events {
         let (mut refused, mut counted) = (Vec::new(), Vec::new());
         for (n, (name, event)) in MAPS.into_iter().zip(&self.events).enumerate() {
             let map = map(ebpf, name)?;
-            match open(event, cpu, Pinned(false)) {
+            // What takes no turns stays on its CPU while threads with events of their own come and go there.
+            match open(event, cpu, Pinned(!event.needs_pmu())) {
                 Ok(fd) => {
                     put(map, cpu, &fd).map_err(|source| EventsError::Map { event: event.name.clone(), source })?;
                     counted.push(fd);
@@ -240,11 +248,17 @@ fn open(event: &Event, cpu: u32, Pinned(pinned): Pinned) -> io::Result<OwnedFd> 
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Whether an event goes on: the time in which it was enabled does, unless its CPU has been away since it was opened.
+/// Whether an event goes on: the time in which it was enabled does, unless its CPU has been away since it was opened. That time may stand
+/// still until the CPU's next tick where the processor's clock is not to be relied on, as in virtual machines (`sched_clock_local`).
 fn goes_on(event: &OwnedFd) -> bool {
-    match (enabled_ns(event), enabled_ns(event)) {
-        (Ok(before), Ok(after)) => after > before,
-        _ => false,
+    let Ok(before) = enabled_ns(event) else { return false };
+    let until = Instant::now() + TICKS;
+    loop {
+        match enabled_ns(event) {
+            Ok(now) if now > before => return true,
+            Ok(_) if Instant::now() < until => thread::sleep(PAUSE),
+            _ => return false,
+        }
     }
 }
 

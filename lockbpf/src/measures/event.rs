@@ -8,6 +8,9 @@ pub const MAX_NAMED: usize = MAX_EVENTS - 1;
 pub const CYCLES: &str = "cycles";
 /// The clock elsewhere: ns for which a thread had a CPU.
 pub const TASK_CLOCK: &str = "task-clock";
+/// `PERF_COUNT_SW_CPU_CLOCK`, which on a CPU is the same as `PERF_COUNT_SW_TASK_CLOCK`. The latter goes back on kernel 5.15 when threads that
+/// have events of their own (uprobes as perf events) come to the CPU.
+const CPU_TIME: Source = Source::Software(0);
 
 /// Who counts an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +71,7 @@ fn source(name: &str) -> Option<Source> {
         "cache-misses" => Hardware(3),
         "branches" | "branch-instructions" => Hardware(4),
         "branch-misses" => Hardware(5),
-        TASK_CLOCK => Software(1),
+        TASK_CLOCK => CPU_TIME,
         "page-faults" | "faults" => Software(2),
         "context-switches" | "cs" => Software(3),
         "cpu-migrations" | "migrations" => Software(4),
@@ -126,7 +129,7 @@ impl Event {
     #[must_use]
     pub fn with_clock(named: &[Self], pmu: bool) -> Vec<Self> {
         let clock = |name: &str, source| Self { name: name.to_owned(), source, user: true, kernel: true };
-        let first = if pmu { clock(CYCLES, Source::Hardware(0)) } else { clock(TASK_CLOCK, Source::Software(1)) };
+        let first = if pmu { clock(CYCLES, Source::Hardware(0)) } else { clock(TASK_CLOCK, CPU_TIME) };
         let mut events = vec![first];
         if named.is_empty() && pmu {
             events.push(clock("instructions", Source::Hardware(1)));
