@@ -118,7 +118,8 @@ counters! {
     KernelNested => "kernel_nested_full", Lost;
     /// Waits for kernel locks whose end was not seen.
     KernelUnended => "kernel_wait_without_end", Lost;
-    /// Operations of observed threads while lockbpf did not get to run: programs then return at once.
+    /// Operations of observed threads while lockbpf did not get to run: programs then return at once. Also calls, waits and sections that had
+    /// begun before and were still in progress.
     LeaseExpired => "lease_expired", Lost;
     /// Runs of programs that the kernel left out, since one was running on that CPU already (preemptible kernels, mostly): futex calls
     /// and the like, of any process.

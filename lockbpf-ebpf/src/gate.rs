@@ -83,6 +83,12 @@ pub fn is_open(t: &Thread) -> bool {
     lease::believes(t) && GATES.get(t.slot).is_some_and(|gate| opening(gate, t.lapses) == t.epoch)
 }
 
+/// Whether its gate was not closed since then, though the lease may have been over.
+#[inline(always)]
+pub fn is_of_this_opening(t: &Thread) -> bool {
+    t.epoch != 0 && GATES.get(t.slot).is_some_and(|gate| gate.epoch as u32 == t.epoch as u32)
+}
+
 /// The number of an opening that a thread remembers: a lapse of the lease ends it as a closing does. 0 while the gate is closed.
 #[inline(always)]
 fn opening(gate: &Gate, lapses: u64) -> u64 {

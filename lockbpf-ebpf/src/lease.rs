@@ -7,11 +7,13 @@
 //! right after, which shows it to a program.
 
 use crate::futex;
-use crate::maps::{CONTROL, LEASE, WAITS};
+use crate::gate;
+use crate::maps::{CONTROL, LEASE, WAITS, count_more};
 use crate::thread::{Thread, tid};
 use crate::watched;
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use lockbpf_common::config::Control;
+use lockbpf_common::counter::Counter;
 
 /// Whether programs may do anything.
 #[inline(always)]
@@ -53,6 +55,7 @@ pub fn lapsed_after(lapses: u64) -> u64 {
 /// begun. What the thread did with locks is cut as by a closing ([`crate::gate`]).
 #[inline(never)]
 pub fn lapsed(t: &mut Thread, lapses: u64) {
+    count_more(Counter::LeaseExpired, in_progress(t));
     t.lapses = lapses;
     t.futex.role = futex::NONE;
     t.released_ns = 0;
@@ -61,4 +64,17 @@ pub fn lapsed(t: &mut Thread, lapses: u64) {
     t.off.reason = 0;
     watched::stop(t);
     let _ = WAITS.remove(tid());
+}
+
+/// Calls, sections and waits of the thread that had begun before, and of which nobody will know how they went on.
+#[inline(always)]
+fn in_progress(t: &Thread) -> u64 {
+    let (sections, calls) = if gate::is_of_this_opening(t) {
+        (u64::from(t.depth), u64::from(t.pending.via != 0) + u64::from(t.slow.via != 0))
+    } else {
+        (0, 0)
+    };
+    // Else it is that of a call.
+    let waits = calls == 0 && t.futex.role == futex::WAIT;
+    sections + calls + u64::from(waits)
 }

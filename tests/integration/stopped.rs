@@ -112,6 +112,7 @@ fn a_call_that_returns_only_afterwards_is_left_out() {
     let report = observer.report();
     assert_eq!(truth.lock("orphan_lock").timeouts, 1);
     assert_eq!(report.named("orphan_lock").timeouts, 0, "nobody knows what it did meanwhile");
+    assert!(report.quality.incomplete && report.quality.lost.contains_key("lease_expired"), "{:?}", report.quality);
     assert_eq!(report.named("last_lock").acquisitions, 1);
     assert!(report.quality.impossible.is_empty(), "{:?}", report.quality);
     assert!(report.quality.notes.iter().any(|note| note.contains("was stopped or did not get to run")));

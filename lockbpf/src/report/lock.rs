@@ -123,7 +123,7 @@ impl<'a> Ranked<'a> {
             harm_ns: places.ns(self.harm),
             attribution: attribution::of(places.ns(self.harm), Ns::default(), Ns::default(), Ns::default()),
             wait_ns: over(&self.wait, if called { total.acquisitions } else { self.contended }, unit),
-            contended_wait_ns: over(&self.wait, self.contended, unit),
+            contended_wait_ns: over(&self.wait, self.measured(), unit),
             // A mean of the fewer ones would pass for that of all.
             hold_ns: (called && total.unseen * 2 <= total.acquisitions).then(|| self.holds(unit)),
             corrected: self.corrected(unit),
@@ -138,6 +138,12 @@ impl<'a> Ranked<'a> {
             divide(*lock, shares, &mut entry, places);
         }
         entry
+    }
+
+    /// Over how many waits their statistics are. How many were contended is an estimate where windows were observed, often a wide one; a mean
+    /// over those would be a wait that nobody had.
+    fn measured(&self) -> u64 {
+        if self.figures.is_some() { self.wait.histogram.count() } else { self.contended }
     }
 
     /// Without what observing added, where holds are known.

@@ -72,7 +72,8 @@ pub struct LockEntry {
     pub harm_ns: Ns,
     /// acquire − attempt over all acquisitions, where an uncontended one waits 0 (futex tier: over those that slept).
     pub wait_ns: Durations,
-    /// acquire − attempt over the contended acquisitions only.
+    /// acquire − attempt over the contended acquisitions only; where there are estimates, over the waits that were measured: all that slept, and
+    /// those within windows.
     pub contended_wait_ns: Durations,
     /// release − acquire.
     pub hold_ns: Option<Durations>,

@@ -77,6 +77,9 @@ fn locks_tell_estimates() {
     assert_eq!((hold.sum, hold.mean, hold.p99), (ms(192_000), ms(20), ms(39)));
     // All waits, from the futex tier; windows saw two sites wait, and say in which proportion.
     assert_eq!((hot.wait_ns.sum, hot.contended_wait_ns.max), (ms(100_000), ms(2_000)));
+    // Fifty slept; that 4,800 were contended is an estimate.
+    assert_eq!(hot.contended_wait_ns.mean, ms(2_000));
+    assert!(hot.contended_wait_ns.p50 > ms(1_000) && hot.contended_wait_ns.p99 <= ms(2_000), "{hot:?}");
     let site = |at: &str| r.sites.iter().find(|s| s.site.ends_with(at)).unwrap();
     assert_eq!((site("300").instances, site("300").wait_ns, site("400").wait_ns), (3_200, ms(0), ms(100_000)));
     assert_eq!(site("300").estimates, Some(figures(3_200.0)));
