@@ -177,6 +177,8 @@ pub struct Shares {
     pub timed_out: Tally,
     /// Of these, the waits still open at the end.
     pub open: Tally,
+    /// The longest of these, so far.
+    pub open_max: Nanos,
     /// The longest wait of an acquisition.
     pub max: Nanos,
     /// Waits of the acquisitions.

@@ -39,6 +39,7 @@ impl Shares {
         self.waits += other.waits;
         self.timed_out += other.timed_out;
         self.open += other.open;
+        self.open_max = self.open_max.max(other.open_max);
         self.max = self.max.max(other.max);
         self.histogram.merge(&other.histogram);
         self.unattributed += other.unattributed;
@@ -89,11 +90,12 @@ impl Shares {
     /// Adds the waits that are still open of what else is known of the lock: for nobody's blame.
     pub(super) fn add_open(&mut self, known: &Self) {
         self.open += known.open;
+        self.open_max = self.open_max.max(known.open_max);
         self.waits += known.open;
         self.unattributed += known.open.time;
         if known.open.count > 0 {
             let waits = known.open;
-            self.waiters.push(Waiter { waits, unattributed: waits.time, ..Waiter::default() });
+            self.waiters.push(Waiter { waits, max: known.open_max, unattributed: waits.time, ..Waiter::default() });
         }
     }
 
@@ -193,6 +195,27 @@ mod tests {
         assert_eq!(sums(lock), (200, 140, 60));
         assert_eq!(lock.holders.iter().map(|h| h.who).collect::<Vec<_>>(), [released(LOCK), Who::Thread(Tid(3))]);
         assert_eq!((findings.aplt[&LOCK], findings.sites[&site(5)].apwt), (Nanos(140), Nanos(70)));
+    }
+
+    #[test]
+    fn waits_that_go_on_keep_their_longest() {
+        let mut known = LockShares::new(WORD);
+        for wait in [Nanos(30), Nanos(70)] {
+            known.add_wait(&Waited { site: None, tid: Tid(4), wait, count: 1, stack: None, how: Ended::Open });
+        }
+        known.add_wait(&Waited {
+            site: None,
+            tid: Tid(4),
+            wait: Nanos(500),
+            count: 1,
+            stack: None,
+            how: Ended::Acquired,
+        });
+        let mut shares = shares(Who::Thread(Tid(3)));
+        shares.add_open(&known.finish(true).2);
+        let open = shares.waiters.last().unwrap();
+        assert_eq!((open.waits.count, open.waits.time, open.max), (2, Nanos(100), Nanos(70)));
+        assert_eq!(sums(&shares), (200, 70, 130));
     }
 
     #[test]

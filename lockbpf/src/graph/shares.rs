@@ -170,7 +170,10 @@ impl LockShares {
                 shares.histogram.add_for(w.count, w.wait);
             }
             Ended::TimedOut => shares.timed_out.add_for(w.count, w.wait),
-            Ended::Open => shares.open.add_for(w.count, w.wait),
+            Ended::Open => {
+                shares.open_max = shares.open_max.max(w.wait);
+                shares.open.add_for(w.count, w.wait);
+            }
         }
         let waiter = &mut shares.waiters[row];
         waiter.waits.add_for(w.count, w.wait);

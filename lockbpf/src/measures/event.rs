@@ -101,7 +101,7 @@ impl Event {
             Some(_) => return Err(EventError::Modifier(text.to_owned())),
         };
         // A clock runs here and there; threads change places in the kernel only.
-        if modifiers.is_some() && matches!(source, Source::Software(1 | 3 | 4)) {
+        if modifiers.is_some() && matches!(source, CPU_TIME | Source::Software(3 | 4)) {
             return Err(EventError::Whole(name.to_owned()));
         }
         Ok(Self { name: text.to_owned(), source, user, kernel })
