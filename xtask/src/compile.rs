@@ -69,6 +69,8 @@ impl Toolchain {
         cargo.env("RUSTC_BOOTSTRAP", "1").env("__CARGO_TESTS_ONLY_SRC_ROOT", &self.rust_src.library);
         cargo.env("RUSTC_WRAPPER", &self.wrapper).env(rustc_wrapper::ROOT_VAR, workspace::root());
         cargo.env_remove("RUSTC_WORKSPACE_WRAPPER");
+        // It divides the code otherwise, and so gives other objects.
+        cargo.env("CARGO_INCREMENTAL", "0");
         let status = process::status(&mut cargo, LIMIT)?;
         if !status.success() {
             bail!("failed to compile the eBPF programs for {}: cargo ended with {status}", arch.name());
