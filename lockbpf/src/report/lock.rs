@@ -140,8 +140,8 @@ impl<'a> Ranked<'a> {
         entry
     }
 
-    /// Over how many waits their statistics are. How many were contended is an estimate where windows were observed, often a wide one; a mean
-    /// over those would be a wait that nobody had.
+    /// The number of waits that the mean and percentiles cover. In windows the number of contended acquisitions is an estimate, often a wide
+    /// one: a mean over it would be a wait that nobody had.
     fn measured(&self) -> u64 {
         if self.figures.is_some() { self.wait.histogram.count() } else { self.contended }
     }

@@ -57,7 +57,7 @@ fn counts(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
 
 fn times(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -> String) {
     check.durations(&lock.wait_ns, lock.acquisitions, &|| format!("waits for {}", name()));
-    // Of an estimated lock it is not told over how many.
+    // The entry of an estimated lock does not say how many waits were measured.
     let contended = lock.estimates.is_none().then_some(lock.contended);
     check.durations(&lock.contended_wait_ns, contended, &|| format!("contended waits for {}", name()));
     check.adds_up([lock.wait_ns.sum], lock.contended_wait_ns.sum, || format!("waits for {} in two ways", name()));
