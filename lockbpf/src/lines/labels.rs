@@ -17,14 +17,18 @@ pub const MAX_NAMES: usize = 1 << 24;
 /// Threads whose number is below this are known by it; those beyond, or named by a string, are numbered from here.
 const FIRST_NAMED: u32 = 1 << 31;
 
+/// Functions on stacks are numbered from here: beyond all sites.
+const FIRST_FUNCTION: u64 = 1 << 32;
+
 type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// The names in a file of event lines.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     locks: Table,
-    /// Sites, and the functions on stacks.
     sites: Table,
+    /// The functions on stacks. A site of the same text may be called otherwise; a function is called what its line calls it.
+    functions: Table,
     threads: Table,
     /// Named threads that the lines write as numbers.
     large: HashSet<Tid, RandomState>,
@@ -175,7 +179,9 @@ impl Labels {
 
     /// A stack by the texts of its functions, innermost first.
     pub(super) fn stack<'t>(&mut self, functions: impl Iterator<Item = &'t str>) -> Result<StackId, Problem> {
-        let stack: Box<[u64]> = functions.map(|text| Ok(self.site(text)?.addr)).collect::<Result<_, Problem>>()?;
+        let stack: Box<[u64]> = functions
+            .map(|text| Ok(FIRST_FUNCTION + self.functions.number(text, "functions")?))
+            .collect::<Result<_, Problem>>()?;
         if self.stacks.len() >= MAX_NAMES {
             return Err(Problem::TooManyNames("stacks"));
         }
@@ -200,8 +206,13 @@ fn canonical(text: &str) -> Option<u64> {
 
 impl Names for Labels {
     fn frames(&mut self, _process: Process, return_addr: u64) -> Vec<Frame> {
-        let site = Site { process: Process(0), addr: return_addr };
-        let text = self.symbols.get(&site).map(|text| &**text).or_else(|| self.sites.text(return_addr));
+        let text = match return_addr.checked_sub(FIRST_FUNCTION) {
+            Some(number) => self.functions.text(number),
+            None => {
+                let site = Site { process: Process(0), addr: return_addr };
+                self.symbols.get(&site).map(|text| &**text).or_else(|| self.sites.text(return_addr))
+            }
+        };
         let mut frame = text.map(Frame::from_symbol).unwrap_or_default();
         frame.addr = return_addr;
         vec![frame]

@@ -351,6 +351,18 @@ fn live_steps_are_written_with_addresses_and_names() {
     assert_eq!(write_fine(&events, &mut labels, 1), written);
 }
 
+#[test]
+fn a_function_on_a_stack_is_called_what_its_line_calls_it() {
+    let site = |t: u64, site: &str, symbol: &str, stack: &str| {
+        format!(
+            "{{\"t\":{t},\"tid\":1,\"op\":\"attempt\",\"lock\":\"l\",\"site\":\"{site}\",\"symbol\":\"{symbol}\"{stack}}}\n"
+        )
+    };
+    let text = site(0, "put", "store::put", "") + &site(1, "7", "get", ",\"stack\":[\"put\",\"7\"]");
+    let (events, mut labels) = read(&text).unwrap();
+    assert_eq!(write_fine(&events, &mut labels, 1), text);
+}
+
 /// Any line that is valid, as a JSON object; its time is filled in later.
 fn any_line() -> impl Strategy<Value = serde_json::Map<String, serde_json::Value>> {
     use serde_json::{Map, Value, json};
