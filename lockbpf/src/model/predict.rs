@@ -12,8 +12,6 @@ const MAX_LOCKS: usize = 4_096;
 const MAX_STEPS: f64 = 1e9;
 /// The same for locks whose overhead depends on their waiters (threads² × locks).
 const MAX_PRODUCTS: f64 = 1.5e9;
-/// Bard and Schweitzer's error in throughput: usually up to 4 %, up to this with one lock about to be saturated.
-pub(super) const APPROXIMATION: f64 = 0.07;
 /// How far waits at QD locks may be below and above the model's: the mean error that its authors report, and what a
 /// simulated lock may do.
 pub(super) const QD_BELOW: f64 = 0.24;
@@ -352,7 +350,7 @@ impl Checked<'_> {
     fn point(&self, threads: u32, solver: Solver, found: &[Measures], other: &[Measures]) -> Point {
         let visits: Vec<Vec<f64>> = self.patterns.iter().map(|p| self.station_visits(p)).collect();
         let [now, bound] = [found, other].map(|m| self.totals(threads, m, &visits));
-        let slack = if solver == Solver::Schweitzer { APPROXIMATION } else { 0.0 };
+        let slack = if solver == Solver::Schweitzer { schweitzer::error(found.len()) } else { 0.0 };
         let ordered = |a: f64, b: f64| [a.min(b) * (1.0 - slack), a.max(b) * (1.0 + slack)];
         let one = |p: &Pattern| 1.0 / (p.think + p.visits.iter().zip(&p.hold).map(|(v, s)| v * s).sum::<f64>());
         let alone = self.patterns.iter().map(one).fold(f64::INFINITY, f64::min);

@@ -1,6 +1,5 @@
 //! Bard and Schweitzer's approximation: what an arriving thread finds is taken to be what there is, less its own part.
-//! Any population at the same cost; throughput is usually up to 4 % below the exact one, and up to 7 % with one lock about
-//! to be saturated (six threads, each with four times as much to do elsewhere: 5.7 %).
+//! Any population at the same cost; [`error`] says how far it is off.
 
 use super::error::ModelError;
 use super::network::{Class, Measures};
@@ -9,6 +8,14 @@ use super::network::{Class, Measures};
 const ROUNDS: u32 = 100_000;
 /// Relative change below which the solution counts as found.
 const SETTLED: f64 = 1e-10;
+
+/// How far off exact the throughput may be, as a share of it, for so many classes. Usually it is up to 4 %. The worst of one
+/// class is one lock about to be saturated (4 threads, each with 8 times as much to do elsewhere: 6.8 %). The worst of two
+/// that a search of 6,000 networks found is one fast thread beside many slow ones (28.5 % of 9 slow threads).
+#[must_use]
+pub const fn error(classes: usize) -> f64 {
+    if classes > 1 { 0.3 } else { 0.07 }
+}
 
 /// Solves the network; `residual` ([`super::network::residual`]) by station, empty for exponential service.
 ///

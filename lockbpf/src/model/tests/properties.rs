@@ -1,7 +1,7 @@
 //! What holds for every network.
 
 use super::super::network::Class;
-use super::super::predict::{APPROXIMATION, predict};
+use super::super::predict::predict;
 use super::super::schema::Algorithm;
 use super::super::{classes, convolution, mva, schweitzer};
 use super::{class, program};
@@ -52,7 +52,7 @@ proptest! {
         let exact = &mva::solve(&class, &[], &[n])[0];
         let near = &schweitzer::solve(&[class], &[]).unwrap()[0];
         let off = near.throughput / exact.throughput - 1.0;
-        prop_assert!(off.abs() < APPROXIMATION, "{off}");
+        prop_assert!(off.abs() < schweitzer::error(1), "{off}");
     }
 
     #[test]
@@ -65,7 +65,7 @@ proptest! {
         let near = schweitzer::solve(&network, &[]).unwrap();
         let total = |m: &[super::super::network::Measures]| m.iter().map(|m| m.throughput).sum::<f64>();
         let off = total(&near) / total(&exact) - 1.0;
-        prop_assert!(off.abs() < APPROXIMATION, "{off}");
+        prop_assert!(off.abs() < schweitzer::error(2), "{off}");
         for i in 0..stations.len() {
             let busy: f64 = exact.iter().zip(&network).map(|(m, c)| m.throughput * c.visits[i] * c.service[i]).sum();
             prop_assert!(busy <= 1.0 + 1e-9);
