@@ -75,7 +75,7 @@ pub const MAX_THREADS: u32 = 16_384;
 pub const MAX_SUMS: u32 = 32_768;
 /// Processes known at one time.
 pub const MAX_PROCESSES: u32 = 8_192;
-/// Waits in progress at one time.
+/// Futex words whose last waker is remembered, waits of goroutines in progress at one time.
 pub const MAX_WAITS: u32 = 16_384;
 /// Pairs of locks of which one was taken while the other was held.
 pub const MAX_ORDERS: u32 = 16_384;

@@ -40,6 +40,10 @@ pub const FUTEX_WAITERS: u32 = 0x8000_0000;
 /// Bit of a robust mutex's lock word: its holder died.
 pub const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 
+/// What glibc's low-level lock holds while it is locked and waited for; Rust's mutex and others do likewise. Stands for the word of
+/// the kernel's own locks, too, which are only asked for in that case.
+pub const CONTENDED_VALUE: u32 = 2;
+
 /// Whether a glibc mutex's lock word says that somebody (perhaps) waits.
 #[must_use]
 #[inline]

@@ -8,7 +8,7 @@ use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
 use crate::gate::{charge, refresh};
 use crate::lock::{has_word, owner, owner_by_word};
-use crate::maps::{CONFIG, FutexWord, THINNING, WAITS, WAKERS, Waker, count};
+use crate::maps::{CONFIG, FutexWord, THINNING, WAKERS, Waker, count};
 use crate::off_cpu::record_absence;
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
 use crate::section::{add_time, at, contend, contend_held, place, reacquire_held, stack_of_wait, wakes_after_release};
@@ -27,6 +27,7 @@ use core::ffi::c_void;
 use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, flag, mutex_kind};
+use lockbpf_common::layout::CONTENDED_VALUE;
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS, WakeFields, WakeRecord};
 use lockbpf_common::sums::{SumKey, Sums};
 use lockbpf_common::thin::Weight;
@@ -36,6 +37,8 @@ pub const NONE: u32 = 0;
 /// A wait (or a lock of the kernel's own, with priority inheritance).
 pub const WAIT: u32 = 1;
 const WAKE: u32 = 2;
+/// A lock of the kernel's own, given to whoever waits for it (priority inheritance).
+const HAND_OVER: u32 = 4;
 /// A wait that a signal ended: restarted at once, unless the signal kills the thread.
 pub const INTERRUPTED: u32 = 3;
 
@@ -68,9 +71,21 @@ const fn role(op: u64) -> u32 {
     match op & 0x7f {
         // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
         0 | 6 | 9 | 11 | 13 => WAIT,
-        // WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI, WAKE_BITSET, CMP_REQUEUE_PI
-        1 | 3 | 4 | 5 | 7 | 10 | 12 => WAKE,
+        // WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, WAKE_BITSET, CMP_REQUEUE_PI
+        1 | 3 | 4 | 5 | 10 | 12 => WAKE,
+        // UNLOCK_PI
+        7 => HAND_OVER,
         _ => NONE,
+    }
+}
+
+/// The value of the word that a wait expects: the kernel's own locks are only asked for when they are held, and expect nothing.
+#[inline(always)]
+const fn expected(op: u64, value: u64) -> u32 {
+    match op & 0x7f {
+        // LOCK_PI, LOCK_PI2
+        6 | 13 => CONTENDED_VALUE,
+        _ => value as u32,
     }
 }
 
@@ -80,7 +95,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     let Some(t) = current() else { return };
     charge(t.slot, |account| account.futex_calls += 1);
     let mut told = false;
-    if role == WAKE {
+    if role != WAIT {
         // Also if its gate has been closed since: that section is complete.
         told = wakes_after_release(ctx, t, word);
         crate::once::wakes(ctx, t, word, now);
@@ -93,7 +108,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     t.resume();
     t.futex =
         FutexCall { word, lock: word, enter_ns: now, role, expected, owner: 0, told: u32::from(told), earlier_ns: 0 };
-    if role == WAKE {
+    if role != WAIT {
         t.futex.lock = released(t, word);
         // Before the wake itself, so that the woken thread finds it.
         let waker = Waker { time_ns: now, tid: u64::from(tid()) };
@@ -112,6 +127,8 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         kind: mutex_kind::IS_FUTEX,
         expected,
         word_offset: 0,
+        tid: tid(),
+        check: 0,
     };
     if waits_at(t, word) {
         waiting.site = t.pending.site;
@@ -145,9 +162,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     t.futex.owner = waiting.owner;
     t.futex.lock = waiting.lock;
     waiting.word_offset = word.wrapping_sub(waiting.lock) as u32;
-    if WAITS.insert(tid(), &waiting, 0).is_err() {
-        count(Counter::WaitsFull);
-    }
+    t.begin_wait(&waiting);
 }
 
 /// Remembers who wakes the waiters of a word; returns when that was done last, 0 if that is not known. In its place, where it has one:
@@ -230,17 +245,18 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
             counts::returned(t);
             waited(ctx, t, &call, ret, now);
         }
-        WAKE => {
+        WAKE | HAND_OVER => {
             t.futex.role = NONE;
+            let woke = if call.role == HAND_OVER { u32::from(ret == 0) } else { ret.max(0) as u32 };
             counts::woke(t, call.lock);
             if waits_at(t, call.word) {
                 return;
             }
             if let Some(s) = word_sums(t, call.lock, call.enter_ns) {
-                add(if ret > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
+                add(if woke > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
             }
-            if ret > 0 && call.told == 0 {
-                woken(ctx.as_ptr(), t, ret as u32);
+            if woke > 0 && call.told == 0 {
+                woken(ctx.as_ptr(), t, woke);
             }
         }
         _ => {}
@@ -259,8 +275,8 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         _ => FutexResult::Failed,
     };
     t.futex.role = if matches!(result, FutexResult::Interrupted) { INTERRUPTED } else { NONE };
+    t.end_wait();
     if waits_at(t, call.word) {
-        let _ = WAITS.remove(tid());
         transitions::waited(&mut t.way, wait_ns);
         return;
     }
@@ -286,7 +302,6 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     };
     let slept = matches!(result, FutexResult::Slept);
     if in_pending_call(t, call.word) {
-        let _ = WAITS.remove(tid());
         counts::waited(t);
         let p = &mut t.pending;
         p.acquire_ns = now;
@@ -314,7 +329,6 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             t.slow.waker = waker().tid as u32;
         }
     } else if let Some(i) = in_call_of(t, call.word) {
-        let _ = WAITS.remove(tid());
         counts::waited_held(t, i);
         reacquire_held(t, i, now);
         let Held { stack, wait_ns, .. } = t.held[i & (MAX_HELD - 1)];
@@ -327,7 +341,6 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             h.waker = waker().tid as u32;
         }
     } else {
-        let _ = WAITS.remove(tid());
         let config = CONFIG.load();
         let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
         if wanted && focus::includes_word(t.process, call.word) {
@@ -446,9 +459,10 @@ fn argument(ctx: &TracePointContext, n: usize) -> u64 {
 
 #[tracepoint]
 pub fn futex_enter(ctx: TracePointContext) -> u32 {
-    let role = role(argument(&ctx, 1));
+    let op = argument(&ctx, 1);
+    let role = role(op);
     if role != NONE {
-        enter(&ctx, role, argument(&ctx, 0), argument(&ctx, 2) as u32);
+        enter(&ctx, role, argument(&ctx, 0), expected(op, argument(&ctx, 2)));
     }
     0
 }
@@ -500,16 +514,19 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
     let regs: *const pt_regs = ctx.arg(0);
     let word = system_call_argument(regs, 0);
     let (role, word, expected) = match number {
-        NR_FUTEX => (role(system_call_argument(regs, 1)), word, system_call_argument(regs, 2)),
+        NR_FUTEX => {
+            let op = system_call_argument(regs, 1);
+            (role(op), word, expected(op, system_call_argument(regs, 2)))
+        }
         NR_FUTEX_WAKE => (WAKE, word, 0),
-        NR_FUTEX_WAIT => (WAIT, word, system_call_argument(regs, 1)),
+        NR_FUTEX_WAIT => (WAIT, word, system_call_argument(regs, 1) as u32),
         _ => {
             let (expected, word) = first_of_waitv(word);
-            (WAIT, word, expected)
+            (WAIT, word, expected as u32)
         }
     };
     if role != NONE {
-        entered(ctx.as_ptr(), role, word, expected as u32);
+        entered(ctx.as_ptr(), role, word, expected);
     }
     0
 }
@@ -524,7 +541,7 @@ fn entered(ctx: *mut c_void, role: u32, word: u64, expected: u32) -> u32 {
 /// Without tracefs: every system call's exit; only threads inside a futex call go on.
 #[raw_tracepoint(tracepoint = "sys_exit")]
 pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
-    let inside = crate::thread::existing(task()).is_some_and(|t| matches!(t.futex.role, WAIT | WAKE));
+    let inside = crate::thread::existing(task()).is_some_and(|t| matches!(t.futex.role, WAIT | WAKE | HAND_OVER));
     if inside {
         exit(&ctx, ctx.arg(1));
     }

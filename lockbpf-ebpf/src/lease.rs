@@ -8,7 +8,7 @@
 
 use crate::futex;
 use crate::gate;
-use crate::maps::{CONTROL, LEASE, WAITS, count_more};
+use crate::maps::{CONTROL, LEASE, count_more};
 use crate::thread::{Thread, tid};
 use crate::watched;
 use aya_ebpf::helpers::generated::bpf_jiffies64;
@@ -63,7 +63,7 @@ pub fn lapsed(t: &mut Thread, lapses: u64) {
     t.kernel.forget();
     t.off.reason = 0;
     watched::stop(t);
-    let _ = WAITS.remove(tid());
+    t.end_wait();
 }
 
 /// Calls, sections and waits of the thread that had begun before, and of which nobody will know how they went on.

@@ -155,9 +155,10 @@ pub static PROCESSES: LruHashMap<u32, ProcessEntry, { MAX_PROCESSES as usize }> 
 #[btf_map]
 pub static SERIALS: Array<u64, SERIES> = Array::new();
 
-/// Waits in progress, by tid: as many as threads can be blocked at once.
+/// Waits in progress, by the slots of [`THREAD_SUMS`]: 1 MB. In place, since to insert one and to delete it takes longer than all else that
+/// is done about a short wait.
 #[btf_map]
-pub static WAITS: HashMap<u32, Waiting, { MAX_WAITS as usize }> = HashMap::new();
+pub static WAITS: Array<Waiting, { MAX_THREADS as usize }> = Array::new();
 
 /// Who last called futex wake on a word. LRU: stale entries make room, and a lost one only loses the waker's name.
 #[btf_map]

@@ -5,7 +5,7 @@ use crate::emit::emit;
 use crate::futex::abandon_wait;
 use crate::gate::refresh;
 use crate::lease;
-use crate::maps::{CHILDREN, CONFIG, CONTROL, GATES, GILS, REPLACED, TARGETS, WAITS, count, count_more};
+use crate::maps::{CHILDREN, CONFIG, CONTROL, GATES, GILS, REPLACED, TARGETS, count, count_more};
 use crate::off_cpu::record_absence;
 use crate::process;
 use crate::registers::ends_process;
@@ -97,7 +97,6 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
         }
         debug!(&ctx, "exec in thread {}: {} locks held", tid(), t.depth);
         retire(t, false);
-        let _ = WAITS.remove(tid());
     }
     t.forget_locks();
     t.futex.role = 0;
@@ -127,7 +126,6 @@ pub fn process_exit(ctx: RawTracePointContext) -> i32 {
     if lease::believes(t) {
         ends(&ctx, t);
     }
-    let _ = WAITS.remove(tid());
     // The process's number may be another's next.
     if (ids >> 32) as u32 == ids as u32 {
         let _ = GILS.remove(ids as u32);

@@ -2,7 +2,9 @@
 
 use crate::kernel::KernelWaits;
 use crate::lease;
-use crate::maps::{CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_COUNTS, THREAD_SUMS, TIDS, count, next};
+use crate::maps::{
+    CGROUP, CONFIG, CONTROL, FREE_SLOTS, STATE, TARGETS, THREAD_COUNTS, THREAD_SUMS, TIDS, WAITS, count, next,
+};
 use crate::off_cpu::{Absence, KEPT};
 use crate::once::Begun;
 use crate::process;
@@ -16,6 +18,7 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::ThreadCounts;
 use lockbpf_common::process::SERIAL_SLOT;
 use lockbpf_common::sums::ThreadSums;
+use lockbpf_common::waiting::Waiting;
 
 /// Size of the kernel's `struct upid`, which begins with the number.
 const UPID_SIZE: usize = 16;
@@ -406,9 +409,40 @@ impl Thread {
         THREAD_COUNTS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
     }
 
+    /// The thread begins to wait. User space may read meanwhile: what it reads is whole if it is checked
+    /// ([`Waiting::is_whole`]).
+    #[inline(always)]
+    pub fn begin_wait(&self, wait: &Waiting) {
+        let Some(place) = self.wait() else { return count(Counter::WaitsFull) };
+        let since_ns = wait.since_ns;
+        // SAFETY: a valid, aligned entry; volatile, so that the order is kept.
+        unsafe { (&raw mut place.check).write_volatile(since_ns as u32) };
+        *place = Waiting { since_ns: 0, check: since_ns as u32, ..*wait };
+        // SAFETY: as above.
+        unsafe { (&raw mut place.since_ns).write_volatile(since_ns) };
+    }
+
+    /// It does not wait any more.
+    #[inline(always)]
+    pub fn end_wait(&self) {
+        if let Some(place) = self.wait() {
+            place.since_ns = 0;
+        }
+    }
+
+    #[inline(always)]
+    fn wait(&self) -> Option<&'static mut Waiting> {
+        if self.entry == 0 {
+            return None;
+        }
+        // SAFETY: as above.
+        WAITS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
+    }
+
     /// Gives the entry back, for the thread's exit; returns the sums.
     #[inline(always)]
     pub fn retire(&mut self) -> Option<ThreadSums> {
+        self.end_wait();
         let sums = self.sums()?;
         let last = *sums;
         *sums = ThreadSums::default();

@@ -41,6 +41,15 @@ fn the_futex_tier_names_the_place() {
     assert!(culprit.share > 0.5 && first.contains("given back at culprit.c:"), "{first} {culprit:?}");
 }
 
+/// The kernel's own locks, too: who has one is in its word, and who gives it back hands it over.
+#[test]
+fn the_futex_tier_names_the_place_of_mutexes_with_priority_inheritance() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe_as("handoff 3 2 20000 200", Variant::Plain, &["--futex-only"]);
+    let (culprit, first) = culprit(&report, "handed_section", "handed_lock");
+    assert!(culprit.share > 0.9 && first.contains("given back at handoff.c:"), "{first} {culprit:?}");
+}
+
 /// The same, where the one who gives the outer lock back has slept for the inner one meanwhile.
 #[test]
 fn the_futex_tier_passes_blame_on() {

@@ -6,9 +6,8 @@ use crate::histogram::Histogram;
 use crate::id::{Site, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
+use lockbpf_common::layout::CONTENDED_VALUE;
 
-/// What glibc's low-level lock holds while it is locked and waited for.
-pub const CONTENDED_VALUE: u32 = 2;
 /// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
 const MAX_TID: u32 = 1 << 22;
 /// Sites told apart per word; further ones share one row.

@@ -33,7 +33,7 @@ mod split;
 mod tests;
 mod wait;
 
-pub use futex::{CONTENDED_VALUE, FutexSite, FutexWaits, Threads, plausible_owner};
+pub use futex::{FutexSite, FutexWaits, Threads, plausible_owner};
 
 use crate::analysis::Options;
 use crate::deadlock::{Deadlock, LockOrder};

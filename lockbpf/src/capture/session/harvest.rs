@@ -41,8 +41,7 @@ impl Session {
     /// When a map cannot be read.
     pub fn harvest(&mut self, end: Time, unwinder: &mut dyn Unwind) -> Result<Harvest, CaptureError> {
         let sums = self.sums()?;
-        let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
-        let used = u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS);
+        let used = self.threads_used()?;
         let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
         let threads = (0..used)
             .filter_map(|slot| slots.get(&slot, 0).ok())
@@ -91,6 +90,12 @@ impl Session {
             deadlocks: Vec::new(),
             estimates: None,
         })
+    }
+
+    /// Slots of threads that have been used.
+    fn threads_used(&self) -> Result<u32, CaptureError> {
+        let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
+        Ok(u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS))
     }
 
     /// What was counted, in the first `used` slots of threads.
@@ -155,7 +160,7 @@ impl Session {
     /// # Errors
     /// When the map cannot be read.
     pub fn waits(&self) -> Result<Vec<OpenWait>, CaptureError> {
-        Ok(self.waiting()?.iter().filter_map(|&(tid, w)| open_wait(tid, &w)).collect())
+        Ok(self.waiting()?.iter().filter_map(open_wait).collect())
     }
 
     /// The stack of the thread's wait in progress, while it lasts.
@@ -163,9 +168,8 @@ impl Session {
     /// # Errors
     /// When the map is missing.
     pub fn stack_of_wait(&mut self, tid: Tid, unwinder: &mut dyn Unwind) -> Result<Option<StackId>, CaptureError> {
-        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
-        let Ok(wait) = waits.get(&tid.0, 0) else { return Ok(None) };
-        Ok(self.open_stack(waiter(tid.0, &wait), unwinder))
+        let wait = self.waiting()?.into_iter().find(|wait| wait.tid == tid.0);
+        Ok(wait.and_then(|wait| self.open_stack(waiter(&wait), unwinder)))
     }
 
     fn open_stack(&mut self, waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<StackId> {
@@ -174,11 +178,11 @@ impl Session {
 
     fn waits_with_stacks(&mut self, unwinder: &mut dyn Unwind) -> Result<Vec<OpenWait>, CaptureError> {
         let waiting = self.waiting()?;
-        self.open_stacks.keep(&waiting.iter().map(|(tid, wait)| waiter(*tid, wait)).collect());
+        self.open_stacks.keep(&waiting.iter().map(waiter).collect());
         let mut waits = Vec::with_capacity(waiting.len());
-        for (tid, wait) in &waiting {
-            let stack = self.open_stack(waiter(*tid, wait), unwinder);
-            waits.extend(open_wait(*tid, wait).map(|open| OpenWait { stack, ..open }));
+        for wait in &waiting {
+            let stack = self.open_stack(waiter(wait), unwinder);
+            waits.extend(open_wait(wait).map(|open| OpenWait { stack, ..open }));
         }
         Ok(waits)
     }
@@ -213,18 +217,18 @@ impl Session {
         Ok(open.collect())
     }
 
-    fn waiting(&self) -> Result<Vec<(u32, Waiting)>, CaptureError> {
-        let waits: BpfHashMap<_, u32, Waiting> = self.map("WAITS")?.try_into()?;
-        let waits = waits.iter().filter_map(Result::ok);
+    fn waiting(&self) -> Result<Vec<Waiting>, CaptureError> {
+        let waits: Array<_, Waiting> = self.map("WAITS")?.try_into()?;
+        let waits = (0..self.threads_used()?).filter_map(|slot| waits.get(&slot, 0).ok()).filter(Waiting::is_whole);
         // A wait from before may have ended unseen. If the thread sleeps on that word, it does so at least since then: its next
         // operation would have told.
         let Some(over) = self.lease().last_over() else { return Ok(waits.collect()) };
-        let up_to_date = |(tid, mut wait): (u32, Waiting)| {
+        let up_to_date = |mut wait: Waiting| {
             if wait.since_ns < over.0 {
-                let sleeps = sleeps_on(tid)? == wait.lock + u64::from(wait.word_offset);
+                let sleeps = sleeps_on(wait.tid)? == wait.lock + u64::from(wait.word_offset);
                 wait.since_ns = sleeps.then_some(over.0)?;
             }
-            Some((tid, wait))
+            Some(wait)
         };
         Ok(waits.filter_map(up_to_date).collect())
     }
@@ -320,9 +324,9 @@ fn lock_order(key: &OrderKey, sums: &OrderSums) -> LockOrder {
     }
 }
 
-fn waiter(tid: u32, wait: &Waiting) -> Waiter {
+fn waiter(wait: &Waiting) -> Waiter {
     Waiter {
-        tid,
+        tid: wait.tid,
         since_ns: wait.since_ns,
         word: wait.lock + u64::from(wait.word_offset),
         frame: wait.frame,
@@ -331,11 +335,11 @@ fn waiter(tid: u32, wait: &Waiting) -> Waiter {
     }
 }
 
-fn open_wait(tid: u32, wait: &Waiting) -> Option<OpenWait> {
+fn open_wait(wait: &Waiting) -> Option<OpenWait> {
     let process = Process(wait.process);
     let via = Via::from_u8(u8::try_from(wait.via).ok()?)?;
     Some(OpenWait {
-        tid: Tid(tid),
+        tid: Tid(wait.tid),
         lock: Lock { process, addr: wait.lock },
         site: (wait.site != 0).then_some(Site { process, addr: wait.site }),
         since: Time(wait.since_ns),
