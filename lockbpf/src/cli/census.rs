@@ -1,6 +1,6 @@
 //! Who is observed: processes are taken note of while they live, so that there are names for them later.
 
-use super::monitors::Monitors;
+use super::java::Machines;
 use crate::capture::named::Named;
 use crate::capture::shared::SharedLocks;
 use crate::decode::Decoded;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 pub(super) struct Census {
     symbols: Symbols,
     shared: SharedLocks,
-    monitors: Monitors,
+    java: Machines,
     named: Named,
     processes: HashMap<Process, ProcessSeen>,
     events: u64,
@@ -27,7 +27,7 @@ impl Census {
         let mut census = Self {
             symbols: Symbols::new(),
             shared: SharedLocks::default(),
-            monitors: Monitors::default(),
+            java: Machines::default(),
             named: Named::default(),
             processes: HashMap::new(),
             events: 0,
@@ -62,7 +62,7 @@ impl Census {
                 if section.via == Via::JavaMonitor
                     && let Some(seen) = self.processes.get(&section.process)
                 {
-                    self.monitors.meet(section.lock, seen.pid, &mut self.symbols);
+                    self.java.meet(section.lock, seen.pid, &mut self.symbols);
                 }
                 // The kernel names its own owners itself.
                 if !section.lock.is_kernel() {
@@ -100,6 +100,13 @@ impl Census {
         for &process in self.processes.keys() {
             self.symbols.refresh(process);
         }
+        self.java.refresh(&mut self.symbols);
+    }
+
+    /// The same, of everything: before names are wanted.
+    pub(super) fn refresh_all(&mut self) {
+        self.refresh();
+        self.java.refresh_all(&mut self.symbols);
     }
 
     /// Takes note of what these processes have loaded since.
@@ -114,6 +121,7 @@ impl Census {
         for &process in self.processes.keys() {
             self.symbols.refresh_made(process);
         }
+        self.java.refresh(&mut self.symbols);
     }
 
     /// Threads that locks' words named, whether anything else was seen of them or not.

@@ -267,7 +267,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     stacks.drain(&mut session, &mut census, |event| deadlocks.pass(event, sink))?;
     progress.tell(&deadlocks.withdrawn(&census.pids()));
     drop(progress);
-    census.refresh();
+    census.refresh_all();
     let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
     harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));

@@ -10,9 +10,13 @@ use crate::units::Time;
 /// A part of a time, and what a thread did in it; with the stack with which it left the CPU.
 pub(super) type Part = (Time, Time, Cause, Option<StackId>);
 
+/// Absences that are remembered, and of these those of one thread: waits are divided some time after their end.
+const MAX_ABSENCES: usize = 1 << 19;
+const MAX_OF_THREAD: usize = 1 << 14;
+
 /// Threads' absences.
 #[derive(Debug, Default)]
-pub(super) struct Absences(Log<OffCpu>);
+pub(super) struct Absences(Log<Tid, OffCpu, MAX_ABSENCES, MAX_OF_THREAD>);
 
 impl Timed for OffCpu {
     fn time(&self) -> Time {

@@ -24,9 +24,12 @@ const HELD_BACK: Nanos = Nanos(1_000_000_000);
 const LINKED_AFTER: Nanos = Nanos(HELD_BACK.0 / 2);
 /// Waits held back.
 const MAX_HELD_BACK: usize = 65_536;
-/// Wakes that are remembered, and of these the last at one word: as many as there can be while waits are held back.
+/// Releases that are remembered, and of these the last at one word: as many as there can be while waits are held back.
 const MAX_RELEASES: usize = 1 << 20;
 const MAX_OF_WORD: usize = 1 << 16;
+/// The same of wakes by thread.
+const MAX_WAKES: usize = 1 << 19;
+const MAX_OF_THREAD: usize = 1 << 14;
 /// How many of them are looked at for where a thread gives a lock back.
 const MAX_LOOKED_AT: usize = 256;
 /// Threads whose waits are remembered, how many of each, and how many pieces of one.
@@ -107,6 +110,12 @@ pub(super) enum Of {
     Runtime,
 }
 
+impl Timed for Release {
+    fn time(&self) -> Time {
+        self.time
+    }
+}
+
 impl Timed for Wake {
     fn time(&self) -> Time {
         self.time
@@ -116,13 +125,11 @@ impl Timed for Wake {
 /// Remembers who gave back what, and who waited.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    words: FxHashMap<Lock, VecDeque<Release>>,
-    /// How many there are in all.
-    releases: usize,
+    words: Log<Lock, Release, MAX_RELEASES, MAX_OF_WORD>,
     threads: FxHashMap<Tid, VecDeque<Divided>>,
     absences: Absences,
     /// Where waiters sleep on words of their own, the thread that woke one had the lock.
-    wakes: Log<Wake>,
+    wakes: Log<Tid, Wake, MAX_WAKES, MAX_OF_THREAD>,
     /// By their ends, and a number.
     pending: BTreeMap<(Time, u64), Pending>,
     /// Waits for runtimes' locks, until the wakes that ended them can be known; likewise.
@@ -162,21 +169,7 @@ impl Releases {
 
     fn release(&mut self, word: Lock, release: Release) {
         self.newest = self.newest.max(release.time);
-        if self.releases >= MAX_RELEASES {
-            self.words.retain(|_, log| {
-                log.drain(..log.len().div_ceil(2));
-                !log.is_empty()
-            });
-            self.releases = self.words.values().map(VecDeque::len).sum();
-        }
-        let log = self.words.entry(word).or_default();
-        let later = log.iter().rev().take_while(|known| known.time > release.time).count();
-        log.insert(log.len() - later, release);
-        self.releases += 1;
-        if log.len() > MAX_OF_WORD {
-            log.pop_front();
-            self.releases -= 1;
-        }
+        self.words.add(word, release);
     }
 
     /// Takes a wait, which is divided later.
@@ -235,8 +228,8 @@ impl Releases {
             let Some(wake) = wake.filter(|wake| wake.word != wait.word) else { continue };
             // Since it is not the word, whoever was woken there last may have waited for another lock.
             let wake = Wake { word: wait.word, since: None, ..*wake };
-            let known = self.words.get(&wait.word).into_iter().flatten();
-            if !known.rev().take_while(|r| r.time >= wake.time).any(|r| r.time == wake.time && r.tid == wake.tid) {
+            let known = self.words.latest_first(wait.word);
+            if !known.take_while(|r| r.time >= wake.time).any(|r| r.time == wake.time && r.tid == wake.tid) {
                 self.give_back(&wake);
             }
         }
@@ -247,9 +240,7 @@ impl Releases {
         let mut pieces = Vec::new();
         let mut reached = begin;
         let mut last: Option<&Release> = None;
-        let log = self.words.get(&w.word);
-        let first = log.map_or(0, |log| log.partition_point(|release| release.time <= begin));
-        let meanwhile = log.into_iter().flat_map(|log| log.range(first..)).take_while(|release| release.time <= end);
+        let meanwhile = self.words.after(w.word, begin).take_while(|release| release.time <= end);
         for release in meanwhile.filter(|release| release.tid != w.tid) {
             let from = release.from.clamp(reached, release.time);
             // Somebody had it before, of whom it was not recorded that it was given back.
@@ -319,7 +310,7 @@ impl Releases {
 
     /// When a thread gave this lock back last, as far as that is remembered.
     fn last_of(&self, tid: Tid, word: Lock) -> Option<&Release> {
-        self.words.get(&word)?.iter().rev().take(MAX_LOOKED_AT).find(|release| release.tid == tid)
+        self.words.latest_first(word).take(MAX_LOOKED_AT).find(|release| release.tid == tid)
     }
 
     fn remember(&mut self, w: &FutexWait, pieces: &[Piece]) {

@@ -12,6 +12,7 @@ mod dwarf;
 mod elf;
 mod files;
 mod find;
+mod generated;
 mod globals;
 mod guard;
 mod maps;
@@ -37,9 +38,10 @@ use crate::unwind::{End, StackCopy, Unwind, Unwound};
 use dwarf::{DwarfError, Storage, Types};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
+use generated::Generated;
+pub use generated::Piece;
 use globals::Globals;
 use maps::Mapping;
-use perf_map::PerfMap;
 use resolver::Resolver;
 use space::{AddressSpace, Image, Place, Region};
 use std::collections::{BTreeSet, HashMap};
@@ -102,7 +104,7 @@ struct Known {
     /// `None` until a snapshot succeeded.
     identity: Option<Identity>,
     space: AddressSpace,
-    generated: PerfMap,
+    generated: Generated,
     threads: Threads,
     /// What it executes.
     program: Option<FileId>,
@@ -110,7 +112,7 @@ struct Known {
 
 /// Names of functions and variables in observed processes.
 ///
-/// Bounded: 8,192 processes, each with 4,096 images, 32 MiB of maps and a perf map of 128 MiB or 1,048,576 functions; a
+/// Bounded: 8,192 processes, each with 4,096 images, 32 MiB of maps, a perf map of 128 MiB or 1,048,576 functions, 262,144 others; a
 /// sixth of the descriptors allowed and at most 4,096 files, 1,048,576 variables a file; 65,536 resolved addresses; 512 MiB of
 /// debug information for types.
 /// What exceeds a bound stays unnamed, and [`Symbols::problems`] says so where whole files or processes are concerned.
@@ -174,7 +176,7 @@ impl Symbols {
             pid,
             identity: None,
             space: AddressSpace::default(),
-            generated: PerfMap::default(),
+            generated: Generated::default(),
             threads: Threads::default(),
             program: None,
         });
@@ -215,6 +217,13 @@ impl Symbols {
         {
             known.generated.refresh(known.pid);
             known.threads.refresh(known.pid, 0);
+        }
+    }
+
+    /// Takes in code that a process has generated, as its memory tells.
+    pub fn know_generated(&mut self, process: Process, pieces: impl IntoIterator<Item = Piece>) {
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.generated.know(pieces);
         }
     }
 
@@ -387,8 +396,7 @@ impl Unwind for Symbols {
             let addresses = vec![copy.registers.ip];
             return Unwound { addresses, slots: None, end: End::NoInformation, by_frame_pointers: false };
         };
-        let generated = |address| known.generated.function(address).is_some();
-        self.unwinder.unwind(copy, &known.space, &self.files, generated)
+        self.unwinder.unwind(copy, &known.space, &self.files, |address| known.generated.outside(address))
     }
 }
 

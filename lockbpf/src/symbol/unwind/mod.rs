@@ -21,6 +21,17 @@ use table::Table;
 /// Frames of one stack.
 const MAX_FRAMES: usize = 256;
 
+/// What is known of an address in memory outside of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outside {
+    /// That there is no code.
+    Nothing,
+    /// There may be code.
+    Code,
+    /// Code whose frame has so many bytes, the return address included, and below that the caller's frame pointer.
+    Frame(u64),
+}
+
 /// Unwinds, and keeps the unwind information of the files that it met.
 #[derive(Debug, Default)]
 pub(super) struct Unwinder {
@@ -29,13 +40,13 @@ pub(super) struct Unwinder {
 }
 
 impl Unwinder {
-    /// The calls that a stack stands for. `is_code` tells addresses in memory outside of files at which there may be code.
+    /// The calls that a stack stands for. `outside` tells of addresses in memory outside of files.
     pub(super) fn unwind(
         &mut self,
         copy: &StackCopy,
         space: &AddressSpace,
         files: &Files,
-        is_code: impl Fn(u64) -> bool,
+        outside: impl Fn(u64) -> Outside,
     ) -> Unwound {
         let mut registers = copy.registers;
         let ip = registers.ip;
@@ -50,9 +61,10 @@ impl Unwinder {
                 Some(Place::File(id, address)) => self.by_information(id, address, &registers, copy, files),
                 _ => None,
             };
-            let stepped = match by_information {
-                Some(stepped) => stepped,
-                None => {
+            let stepped = match (by_information, outside(at)) {
+                (Some(stepped), _) => stepped,
+                (None, Outside::Frame(bytes)) => by_size(&registers, copy, bytes),
+                (None, _) => {
                     let stepped = by_frame_pointer(&registers, copy);
                     unwound.by_frame_pointers |= matches!(stepped, Ok(Some(_)));
                     stepped
@@ -74,7 +86,7 @@ impl Unwinder {
                 break;
             }
             let call_of = |address: u64| if exact { address } else { address.wrapping_sub(1) };
-            let is_call = |call| space.place(call, files).is_some() || is_code(call);
+            let is_call = |call| space.place(call, files).is_some() || outside(call) != Outside::Nothing;
             let mut call = call_of(address);
             let mut known = is_call(call);
             // It may be the kernel's own, where it watches a call to its return; not every such call is watched that way.
@@ -135,6 +147,18 @@ impl Unwinder {
 
 fn read(file: &ObjectFile) -> Vec<Table> {
     guarded(|| table::read(file)).unwrap_or_default()
+}
+
+/// The caller by the size of the frame.
+fn by_size(registers: &Registers, copy: &StackCopy, bytes: u64) -> Result<Step, End> {
+    let stack_pointer = registers.stack_pointer().ok_or(End::NoInformation)?;
+    let end = stack_pointer.checked_add(bytes).ok_or(End::NoInformation)?;
+    let (slot, frame) = (end.checked_sub(8).ok_or(End::NoInformation)?, end.checked_sub(16).ok_or(End::NoInformation)?);
+    let mut callers = registers.preserved();
+    callers.set(MACHINE.frame_pointer, Some(copy.word(frame)?));
+    callers.set(MACHINE.stack_pointer, Some(end));
+    let address = copy.word(slot)? & MACHINE.address_bits;
+    Ok(Some(Caller { registers: callers, address, slot: Some(slot), exact: false }))
 }
 
 /// The caller by the frame pointer, for code without unwind information.

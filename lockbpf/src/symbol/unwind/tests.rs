@@ -128,12 +128,31 @@ fn generated_code_is_passed_by_its_frame_pointer() {
     let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     let stack = copy(Registers::of(0x55, 0x1000, 0x1000), 0x1000, bytes);
     let mut unwinder = Unwinder::default();
-    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| true);
+    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| Outside::Code);
     assert_eq!(unwound.addresses, [0x55, 0x77, 0x88]);
     assert_eq!((unwound.end, unwound.by_frame_pointers), (End::Root, true));
     assert_eq!(unwound.slots, Some(vec![0x1008, 0x1028]));
-    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| false);
+    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| Outside::Nothing);
     assert_eq!((unwound.addresses, unwound.end), (vec![0x55], End::Astray));
+}
+
+#[test]
+fn generated_code_is_passed_by_the_size_of_its_frame() {
+    let words = [1u64, 2, 0x1234, 0x77, 3, 0x5678, 0x88, 4];
+    let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    let stack = copy(Registers::of(0x55, 0x1000, 0x9999), 0x1000, bytes);
+    let sizes = |at| match at {
+        0x55 => Outside::Frame(32),
+        0x76 => Outside::Frame(24),
+        _ => Outside::Code,
+    };
+    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), sizes);
+    // The last one's frame pointer leads nowhere.
+    assert_eq!((unwound.addresses, unwound.end), (vec![0x55, 0x77, 0x88], End::NoInformation));
+    assert_eq!((unwound.slots, unwound.by_frame_pointers), (Some(vec![0x1018, 0x1030]), false));
+    let none = |_| Outside::Frame(u64::MAX);
+    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), none);
+    assert_eq!((unwound.addresses, unwound.end), (vec![0x55], End::NoInformation));
 }
 
 #[test]
@@ -142,7 +161,9 @@ fn a_replaced_return_address_is_put_back() {
     let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     let mut stack = copy(Registers::of(0x55, 0x1000, 0x1000), 0x1000, bytes);
     let unwind = |stack: &StackCopy| {
-        Unwinder::default().unwind(stack, &AddressSpace::default(), &Files::new(Vec::new()), |at| at < 0x1000)
+        Unwinder::default().unwind(stack, &AddressSpace::default(), &Files::new(Vec::new()), |at| {
+            if at < 0x1000 { Outside::Code } else { Outside::Nothing }
+        })
     };
     assert_eq!((unwind(&stack).addresses, unwind(&stack).end), (vec![0x55], End::Astray));
     stack.returns = [0x77, 0];
@@ -158,7 +179,7 @@ proptest! {
     fn hostile_frames_end(words in prop::collection::vec(0x1000u64..0x1200, 1..64), frame in 0x1000u64..0x1200) {
         let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let stack = copy(Registers::of(0x55, 0x1000, frame), 0x1000, bytes);
-        let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| true);
+        let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| Outside::Code);
         prop_assert!(unwound.addresses.len() <= MAX_FRAMES);
     }
 

@@ -1,0 +1,70 @@
+//! Names that are read from the memory of processes that run Java, while they live: monitors are called by the classes of their objects, which
+//! the garbage collector moves; generated code by its methods.
+
+use crate::capture::hotspot::{Code, FIELDS, Generated, LIBRARY, Monitors, TYPES, Table};
+use crate::id::{Lock, Process};
+use crate::symbol::{Piece, Symbols};
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// Monitors that are named; others go by where they are waited for.
+const MAX_MONITORS: usize = 65_536;
+/// Of the time, what may be spent on looking at a process's code: one part of so many.
+const SHARE: u32 = 100;
+
+/// The processes that run Java, as far as monitors were seen in them.
+#[derive(Default)]
+pub(super) struct Machines {
+    machines: HashMap<Process, Option<Machine>>,
+    known: HashSet<Lock>,
+}
+
+struct Machine {
+    pid: u32,
+    monitors: Option<Monitors>,
+    code: Option<Code>,
+    /// When its code is to be looked at next.
+    due: Instant,
+}
+
+impl Machine {
+    fn find(process: Process, pid: u32, symbols: &Symbols) -> Option<Self> {
+        let variable = |name| Some(symbols.variable_in(process, name, |file| file == LIBRARY)?.start);
+        let table = Table::read(pid, variable(FIELDS)?, variable(TYPES))?;
+        Some(Self { pid, monitors: Monitors::of(pid, &table), code: Code::of(&table), due: Instant::now() })
+    }
+}
+
+impl Machines {
+    /// A monitor has been waited for in a process: names it, if that is new.
+    pub(super) fn meet(&mut self, lock: Lock, pid: u32, symbols: &mut Symbols) {
+        if self.known.len() >= MAX_MONITORS || !self.known.insert(lock) {
+            return;
+        }
+        let machine = self.machines.entry(lock.process).or_insert_with(|| Machine::find(lock.process, pid, symbols));
+        let monitors = machine.as_ref().and_then(|machine| machine.monitors.as_ref());
+        if let Some(class) = monitors.and_then(|monitors| monitors.class_of(pid, lock.addr)) {
+            symbols.call(lock, format!("java monitor of {class}"));
+        }
+    }
+
+    /// Takes note of the code that they have generated since.
+    pub(super) fn refresh(&mut self, symbols: &mut Symbols) {
+        for (&process, machine) in &mut self.machines {
+            let Some(Machine { pid, code: Some(code), due, .. }) = machine else { continue };
+            let begin = Instant::now();
+            if begin < *due {
+                continue;
+            }
+            let piece = |Generated { range, name, frame }| Piece { range, name, frame };
+            symbols.know_generated(process, code.look(*pid).into_iter().map(piece));
+            *due = Instant::now() + (begin.elapsed() * SHARE).max(Duration::from_secs(1));
+        }
+    }
+
+    /// The same, whenever it was done last: before names are wanted.
+    pub(super) fn refresh_all(&mut self, symbols: &mut Symbols) {
+        self.machines.values_mut().flatten().for_each(|machine| machine.due = Instant::now());
+        self.refresh(symbols);
+    }
+}

@@ -1,0 +1,97 @@
+//! The code that a process generates: what it lists in a perf map, and what is read from its memory.
+
+use super::perf_map::PerfMap;
+use super::unwind::Outside;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Pieces kept that were read from memory.
+const MAX_PIECES: usize = 1 << 18;
+
+/// A piece of generated code that was read from the process's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it is.
+    pub range: Range<u64>,
+    /// The function's name.
+    pub name: String,
+    /// Bytes of its frame, the return address included, and below that the caller's frame pointer; `None` if it keeps a frame pointer.
+    pub frame: Option<u64>,
+}
+
+/// What is known of it. Code that is gone keeps its name until other code takes its place.
+#[derive(Debug, Default)]
+pub(super) struct Generated {
+    listed: PerfMap,
+    /// By the start; never overlapping.
+    pieces: BTreeMap<u64, Piece>,
+}
+
+impl Generated {
+    /// Reads the perf map of a thread's process, if it changed.
+    pub(super) fn refresh(&mut self, tid: u32) {
+        self.listed.refresh(tid);
+    }
+
+    /// Takes in what was read from memory.
+    pub(super) fn know(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        for piece in pieces {
+            if self.pieces.get(&piece.range.start) == Some(&piece) {
+                continue;
+            }
+            while let Some((&start, _)) = self
+                .pieces
+                .range(..piece.range.end)
+                .next_back()
+                .filter(|(_, other)| other.range.end > piece.range.start)
+            {
+                self.pieces.remove(&start);
+            }
+            if self.pieces.len() < MAX_PIECES && !piece.range.is_empty() {
+                self.pieces.insert(piece.range.start, piece);
+            }
+        }
+    }
+
+    /// The function at an address.
+    pub(super) fn function(&self, addr: u64) -> Option<&str> {
+        self.listed.function(addr).or_else(|| self.piece(addr).map(|piece| &*piece.name))
+    }
+
+    /// How a stack goes on there.
+    pub(super) fn outside(&self, addr: u64) -> Outside {
+        match self.piece(addr).map(|piece| piece.frame) {
+            Some(Some(bytes)) => Outside::Frame(bytes),
+            Some(None) => Outside::Code,
+            None if self.listed.function(addr).is_some() => Outside::Code,
+            None => Outside::Nothing,
+        }
+    }
+
+    fn piece(&self, addr: u64) -> Option<&Piece> {
+        let (_, piece) = self.pieces.range(..=addr).next_back()?;
+        piece.range.contains(&addr).then_some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(range: Range<u64>, name: &str, frame: Option<u64>) -> Piece {
+        Piece { range, name: name.to_owned(), frame }
+    }
+
+    #[test]
+    fn later_code_takes_the_place_of_earlier() {
+        let mut generated = Generated::default();
+        generated.know([piece(10..20, "a", Some(48)), piece(20..30, "b", None), piece(40..40, "empty", None)]);
+        generated.know([piece(18..22, "c", Some(16)), piece(50..60, "d", None)]);
+        let functions: Vec<_> = [9, 10, 18, 21, 22, 40, 59, 60].map(|addr| generated.function(addr)).into();
+        assert_eq!(functions, [None, None, Some("c"), Some("c"), None, None, Some("d"), None]);
+        assert_eq!(
+            [generated.outside(18), generated.outside(50), generated.outside(60)],
+            [Outside::Frame(16), Outside::Code, Outside::Nothing]
+        );
+    }
+}
