@@ -9,7 +9,7 @@
 use crate::futex;
 use crate::gate;
 use crate::maps::{CONTROL, LEASE, count_more};
-use crate::thread::{Thread, tid};
+use crate::thread::Thread;
 use crate::watched;
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use lockbpf_common::config::Control;

@@ -23,6 +23,7 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
+use lockbpf_common::layout::CONTENDED_VALUE;
 use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
 
 /// `TASK_UNINTERRUPTIBLE`.
@@ -105,18 +106,26 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool) {
         Reason::Blocked
     } else if t.futex.role != WAIT {
         Reason::Sleeping
-    } else if kept || in_lock_call(t) {
-        // That wait has a record of its own, or is told by the section of that lock.
+    } else if in_lock_call(t) {
+        // It is told by the section of that lock.
         return;
+    } else if kept && !waits_for_lock(t) {
+        Reason::Sleeping
     } else {
         Reason::Futex
+    };
+    // Where it was preempted says nothing: it could have been anywhere. Of futex calls, which are as frequent as waits for locks, the stack
+    // would cost more than the rest.
+    let takes_stack = match reason {
+        Reason::Runnable => false,
+        _ if kept => t.futex.role != WAIT,
+        _ => holds_any(t),
     };
     t.off = Absence {
         since_ns: now(),
         end_ns: 0,
         run_delay_ns: run_delay(task),
-        // Where it was preempted says nothing: it could have been anywhere.
-        stack: if matches!(reason, Reason::Runnable) || !kept && !holds_any(t) { -1 } else { user_stack(ctx, t) },
+        stack: if takes_stack { user_stack(ctx, t) } else { -1 },
         reason: reason as u32 | if kept { KEPT } else { 0 },
     };
 }
@@ -129,6 +138,16 @@ fn in_lock_call(t: &Thread) -> bool {
         return crate::futex::in_call_of(t, t.futex.word).is_some();
     }
     p.via != Via::Barrier as u32 && has_word(p.lock, p.via, t.is_musl(), t.futex.word)
+}
+
+/// Whether a thread in a futex call waits for a lock there, as far as can be told: by what it expects of the word, or by a slow path of
+/// a runtime's lock that was seen to begin.
+#[inline(always)]
+fn waits_for_lock(t: &Thread) -> bool {
+    t.futex.expected == CONTENDED_VALUE
+        || t.futex.owner != 0
+        || t.pending.via >= u32::from(Via::RUNTIMES)
+        || t.slow.via != 0
 }
 
 /// `task_struct::__state`; 0 if it cannot be read. Somebody may have woken the thread since it decided to sleep: then it

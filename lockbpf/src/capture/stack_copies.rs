@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn unwound(slots: Option<Vec<u64>>) -> Unwound {
-        Unwound { addresses: vec![1, 2, 3], slots, end: End::Root, by_frame_pointers: false }
+        Unwound { addresses: vec![1, 2, 3], slots, end: End::Root, by_frame_pointers: false, interpreted: Vec::new() }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::event::{Event, ProcessSeen};
 use crate::id::{Process, Site, Tid};
 use crate::observation::Harvest;
 use crate::symbol::Symbols;
+use crate::unwind::{StackCopy, Unwind, Unwound};
 use lockbpf_common::kind::Via;
 use std::collections::HashMap;
 
@@ -107,6 +108,15 @@ impl Census {
     pub(super) fn refresh_all(&mut self) {
         self.refresh();
         self.java.refresh_all(&mut self.symbols);
+    }
+
+    /// Unwinds a stack that was copied, and names the methods that were interpreted on it.
+    pub(super) fn unwind(&mut self, copy: &StackCopy) -> Unwound {
+        let unwound = self.symbols.unwind(copy);
+        if !unwound.interpreted.is_empty() {
+            self.java.name(copy.process, &unwound.interpreted, &mut self.symbols);
+        }
+        unwound
     }
 
     /// Takes note of what these processes have loaded since.

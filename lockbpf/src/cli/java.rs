@@ -1,9 +1,9 @@
 //! Names that are read from the memory of processes that run Java, while they live: monitors are called by the classes of their objects, which
 //! the garbage collector moves; generated code by its methods.
 
-use crate::capture::hotspot::{Code, FIELDS, Generated, LIBRARY, Monitors, TYPES, Table};
+use crate::capture::hotspot::{Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table};
 use crate::id::{Lock, Process};
-use crate::symbol::{Piece, Symbols};
+use crate::symbol::{Frames, Piece, Symbols};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -41,8 +41,12 @@ impl Machines {
         if self.known.len() >= MAX_MONITORS || !self.known.insert(lock) {
             return;
         }
-        let machine = self.machines.entry(lock.process).or_insert_with(|| Machine::find(lock.process, pid, symbols));
-        let monitors = machine.as_ref().and_then(|machine| machine.monitors.as_ref());
+        if !self.machines.contains_key(&lock.process) {
+            self.machines.insert(lock.process, Machine::find(lock.process, pid, symbols));
+            self.refresh(symbols);
+        }
+        let machine = self.machines.get(&lock.process).and_then(Option::as_ref);
+        let monitors = machine.and_then(|machine| machine.monitors.as_ref());
         if let Some(class) = monitors.and_then(|monitors| monitors.class_of(pid, lock.addr)) {
             symbols.call(lock, format!("java monitor of {class}"));
         }
@@ -56,7 +60,6 @@ impl Machines {
             if begin < *due {
                 continue;
             }
-            let piece = |Generated { range, name, frame }| Piece { range, name, frame };
             symbols.know_generated(process, code.look(*pid).into_iter().map(piece));
             *due = Instant::now() + (begin.elapsed() * SHARE).max(Duration::from_secs(1));
         }
@@ -67,4 +70,23 @@ impl Machines {
         self.machines.values_mut().flatten().for_each(|machine| machine.due = Instant::now());
         self.refresh(symbols);
     }
+
+    /// Names methods that were found in frames of the interpreter.
+    pub(super) fn name(&self, process: Process, methods: &[u64], symbols: &mut Symbols) {
+        let Some(Some(Machine { pid, code: Some(code), .. })) = self.machines.get(&process) else { return };
+        let named = methods.iter().filter_map(|&method| {
+            let name = code.method_name(*pid, method)?;
+            Some(Piece { range: method..method.checked_add(1)?, name, frames: Frames::Pointer })
+        });
+        symbols.know_generated(process, named);
+    }
+}
+
+fn piece(generated: Generated) -> Piece {
+    let frames = match generated.frame {
+        Some(bytes) => Frames::Size(bytes),
+        None if generated.is_interpreter() => Frames::Interpreter { below: METHOD_BELOW },
+        None => Frames::Pointer,
+    };
+    Piece { range: generated.range, name: generated.name, frames }
 }

@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::id::{Process, Site, StackId};
 use crate::observation::Harvest;
 use crate::report::text::listed;
-use crate::unwind::{Decision, End, Judge, Method, Unwind, Walked};
+use crate::unwind::{Decision, End, Judge, Method, Walked};
 use anyhow::Result;
 use lockbpf_common::config::MAX_STACKS;
 use lockbpf_common::counter::Counter;
@@ -96,11 +96,11 @@ impl Stacks {
         self.stale.clear();
         for copy in session.fetch_stacks()? {
             let process = copy.process;
-            let mut unwound = census.symbols().unwind(&copy);
+            let mut unwound = census.unwind(&copy);
             // It may have led into a library that was loaded after the last look.
             if unwound.end != End::Root && self.stale.insert(process) {
                 census.symbols().refresh(process);
-                unwound = census.symbols().unwind(&copy);
+                unwound = census.unwind(&copy);
             }
             self.unwound.insert(process);
             let frames = copy.frames.map(|id| session.stack(id)).transpose()?;

@@ -15,8 +15,22 @@ pub struct Piece {
     pub range: Range<u64>,
     /// The function's name.
     pub name: String,
-    /// Bytes of its frame, the return address included, and below that the caller's frame pointer; `None` if it keeps a frame pointer.
-    pub frame: Option<u64>,
+    /// What its frames are like.
+    pub frames: Frames,
+}
+
+/// How the frames of a piece of code are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// By a frame pointer.
+    Pointer,
+    /// They have so many bytes, the return address included, and below that the caller's frame pointer.
+    Size(u64),
+    /// By a frame pointer, so many words below which is the method that is interpreted.
+    Interpreter {
+        /// How many.
+        below: u64,
+    },
 }
 
 /// What is known of it. Code that is gone keeps its name until other code takes its place.
@@ -60,9 +74,10 @@ impl Generated {
 
     /// How a stack goes on there.
     pub(super) fn outside(&self, addr: u64) -> Outside {
-        match self.piece(addr).map(|piece| piece.frame) {
-            Some(Some(bytes)) => Outside::Frame(bytes),
-            Some(None) => Outside::Code,
+        match self.piece(addr).map(|piece| piece.frames) {
+            Some(Frames::Size(bytes)) => Outside::Frame(bytes),
+            Some(Frames::Interpreter { below }) => Outside::Interpreter { below },
+            Some(Frames::Pointer) => Outside::Code,
             None if self.listed.function(addr).is_some() => Outside::Code,
             None => Outside::Nothing,
         }
@@ -78,15 +93,16 @@ impl Generated {
 mod tests {
     use super::*;
 
-    fn piece(range: Range<u64>, name: &str, frame: Option<u64>) -> Piece {
-        Piece { range, name: name.to_owned(), frame }
+    fn piece(range: Range<u64>, name: &str, frames: Frames) -> Piece {
+        Piece { range, name: name.to_owned(), frames }
     }
 
     #[test]
     fn later_code_takes_the_place_of_earlier() {
+        use Frames::{Pointer, Size};
         let mut generated = Generated::default();
-        generated.know([piece(10..20, "a", Some(48)), piece(20..30, "b", None), piece(40..40, "empty", None)]);
-        generated.know([piece(18..22, "c", Some(16)), piece(50..60, "d", None)]);
+        generated.know([piece(10..20, "a", Size(48)), piece(20..30, "b", Pointer), piece(40..40, "empty", Pointer)]);
+        generated.know([piece(18..22, "c", Size(16)), piece(50..60, "d", Pointer)]);
         let functions: Vec<_> = [9, 10, 18, 21, 22, 40, 59, 60].map(|addr| generated.function(addr)).into();
         assert_eq!(functions, [None, None, Some("c"), Some("c"), None, None, Some("d"), None]);
         assert_eq!(

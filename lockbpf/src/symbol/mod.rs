@@ -39,7 +39,7 @@ use dwarf::{DwarfError, Storage, Types};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use generated::Generated;
-pub use generated::Piece;
+pub use generated::{Frames, Piece};
 use globals::Globals;
 use maps::Mapping;
 use resolver::Resolver;
@@ -394,7 +394,13 @@ impl Unwind for Symbols {
     fn unwind(&mut self, copy: &StackCopy) -> Unwound {
         let Some(known) = self.processes.get(&copy.process) else {
             let addresses = vec![copy.registers.ip];
-            return Unwound { addresses, slots: None, end: End::NoInformation, by_frame_pointers: false };
+            return Unwound {
+                addresses,
+                slots: None,
+                end: End::NoInformation,
+                by_frame_pointers: false,
+                interpreted: Vec::new(),
+            };
         };
         self.unwinder.unwind(copy, &known.space, &self.files, |address| known.generated.outside(address))
     }

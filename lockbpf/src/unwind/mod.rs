@@ -88,6 +88,8 @@ pub struct Unwound {
     pub end: End,
     /// Whether it went on by frame pointers through code without unwind information.
     pub by_frame_pointers: bool,
+    /// Methods in interpreters' frames, by their addresses: one more stands in `addresses` in place of the frame's own.
+    pub interpreted: Vec<u64>,
 }
 
 /// Whoever can unwind.
@@ -145,7 +147,8 @@ impl Judge {
         if record.decided.is_some() {
             return None;
         }
-        if lacks(frames, &unwound.addresses, is_program) {
+        // Frame pointers do not tell what an interpreter was in.
+        if !unwound.interpreted.is_empty() || lacks(frames, &unwound.addresses, is_program) {
             record.decided = Some(Decision::Unwind);
         } else {
             record.agreeing += 1;
@@ -239,7 +242,13 @@ mod tests {
     use super::*;
 
     fn unwound(addresses: &[u64]) -> Unwound {
-        Unwound { addresses: addresses.to_vec(), slots: None, end: End::Root, by_frame_pointers: false }
+        Unwound {
+            addresses: addresses.to_vec(),
+            slots: None,
+            end: End::Root,
+            by_frame_pointers: false,
+            interpreted: Vec::new(),
+        }
     }
 
     #[test]

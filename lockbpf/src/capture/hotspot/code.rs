@@ -27,6 +27,17 @@ pub struct Generated {
     pub frame: Option<u64>,
 }
 
+impl Generated {
+    /// Whether it interprets methods.
+    #[must_use]
+    pub fn is_interpreter(&self) -> bool {
+        self.name == "Interpreter"
+    }
+}
+
+/// Words below the frame pointer at which the interpreter has its method (`interpreter_frame_method_offset`; x86_64 and aarch64).
+pub const METHOD_BELOW: u64 = 3;
+
 /// Where what leads to the code cache's blocks and their names is.
 #[derive(Clone, Debug)]
 pub struct Code {
@@ -149,7 +160,9 @@ impl Code {
         Some((name?, frame))
     }
 
-    fn method_name(&self, pid: u32, method: u64) -> Option<String> {
+    /// `Class.method` of a method, by its address.
+    #[must_use]
+    pub fn method_name(&self, pid: u32, method: u64) -> Option<String> {
         let at = word(pid, method.checked_add(self.const_method)?)?;
         let pool = word(pid, at.checked_add(self.constants)?)?;
         let index = u64::from(u16::from_ne_bytes(read(pid, at.checked_add(self.name_index)?)?));

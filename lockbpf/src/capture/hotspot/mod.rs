@@ -6,7 +6,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use code::{Code, Generated};
+pub use code::{Code, Generated, METHOD_BELOW};
 pub use table::{FIELDS, TYPES, Table};
 
 use super::owner::read;

@@ -28,6 +28,11 @@ pub(super) enum Outside {
     Nothing,
     /// There may be code.
     Code,
+    /// An interpreter, which keeps a frame pointer, and so many words below that the method that it is in.
+    Interpreter {
+        /// How many.
+        below: u64,
+    },
     /// Code whose frame has so many bytes, the return address included, and below that the caller's frame pointer.
     Frame(u64),
 }
@@ -50,13 +55,27 @@ impl Unwinder {
     ) -> Unwound {
         let mut registers = copy.registers;
         let ip = registers.ip;
-        let mut unwound =
-            Unwound { addresses: vec![ip], slots: Some(Vec::new()), end: End::Deep, by_frame_pointers: false };
+        let mut unwound = Unwound {
+            addresses: vec![ip],
+            slots: Some(Vec::new()),
+            end: End::Deep,
+            by_frame_pointers: false,
+            interpreted: Vec::new(),
+        };
         let mut returns = copy.returns.into_iter().filter(|&address| address != 0).peekable();
         // The instruction whose frame it is: the interrupted one, else the call before a return address.
         let mut at = ip;
         while unwound.addresses.len() < MAX_FRAMES {
             let place = space.place(at, files);
+            if let Outside::Interpreter { below } = outside(at)
+                && let Some(method) = word_below(&registers, copy, below)
+                && let Some(address) = unwound.addresses.last_mut()
+            {
+                // Its own address is the same for all methods, and so are the words where return addresses are.
+                *address = method.wrapping_add(1);
+                unwound.interpreted.push(method);
+                unwound.slots = None;
+            }
             let by_information = match place {
                 Some(Place::File(id, address)) => self.by_information(id, address, &registers, copy, files),
                 _ => None,
@@ -147,6 +166,12 @@ impl Unwinder {
 
 fn read(file: &ObjectFile) -> Vec<Table> {
     guarded(|| table::read(file)).unwrap_or_default()
+}
+
+/// The word so many words below the frame pointer.
+fn word_below(registers: &Registers, copy: &StackCopy, words: u64) -> Option<u64> {
+    let frame = registers.get(MACHINE.frame_pointer)?;
+    copy.word(frame.checked_sub(8 * words)?).ok().filter(|&word| word != 0)
 }
 
 /// The caller by the size of the frame.

@@ -156,6 +156,17 @@ fn generated_code_is_passed_by_the_size_of_its_frame() {
 }
 
 #[test]
+fn an_interpreters_frame_stands_for_its_method() {
+    let words = [0u64, 0x4200, 7, 8, 0x1040, 0x77, 0, 0, 0, 0x88];
+    let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    let stack = copy(Registers::of(0x55, 0x1000, 0x1020), 0x1000, bytes);
+    let interpreter = |at| if at == 0x55 { Outside::Interpreter { below: 3 } } else { Outside::Code };
+    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), interpreter);
+    assert_eq!((unwound.addresses, unwound.interpreted), (vec![0x4201, 0x77, 0x88], vec![0x4200]));
+    assert_eq!((unwound.slots, unwound.end), (None, End::Root), "its own addresses do not tell it from others");
+}
+
+#[test]
 fn a_replaced_return_address_is_put_back() {
     let words = [0x1020u64, 0x7fff, 0, 0, 0, 0x88];
     let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
