@@ -4,6 +4,7 @@
 use crate::capture::hotspot::{Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table};
 use crate::id::{Lock, Process};
 use crate::symbol::{Frames, Piece, Symbols};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -41,8 +42,8 @@ impl Machines {
         if self.known.len() >= MAX_MONITORS || !self.known.insert(lock) {
             return;
         }
-        if !self.machines.contains_key(&lock.process) {
-            self.machines.insert(lock.process, Machine::find(lock.process, pid, symbols));
+        if let Entry::Vacant(entry) = self.machines.entry(lock.process) {
+            entry.insert(Machine::find(lock.process, pid, symbols));
             self.refresh(symbols);
         }
         let machine = self.machines.get(&lock.process).and_then(Option::as_ref);
@@ -60,8 +61,11 @@ impl Machines {
             if begin < *due {
                 continue;
             }
-            symbols.know_generated(process, code.look(*pid).into_iter().map(piece));
-            *due = Instant::now() + (begin.elapsed() * SHARE).max(Duration::from_secs(1));
+            let found = code.look(*pid);
+            let took = begin.elapsed();
+            log::debug!("pid {pid}: {} pieces of generated code, in {took:?}", found.len());
+            symbols.know_generated(process, found.into_iter().map(piece));
+            *due = Instant::now() + (took * SHARE).max(Duration::from_secs(1));
         }
     }
 
@@ -72,8 +76,8 @@ impl Machines {
     }
 
     /// Names methods that were found in frames of the interpreter.
-    pub(super) fn name(&self, process: Process, methods: &[u64], symbols: &mut Symbols) {
-        let Some(Some(Machine { pid, code: Some(code), .. })) = self.machines.get(&process) else { return };
+    pub(super) fn name(&mut self, process: Process, methods: &[u64], symbols: &mut Symbols) {
+        let Some(Some(Machine { pid, code: Some(code), .. })) = self.machines.get_mut(&process) else { return };
         let named = methods.iter().filter_map(|&method| {
             let name = code.method_name(*pid, method)?;
             Some(Piece { range: method..method.checked_add(1)?, name, frames: Frames::Pointer })

@@ -145,24 +145,23 @@ impl Code {
         if !name.ends_with("nmethod") {
             return Some((name, frame));
         }
-        let method = field(self.method)?;
+        Some((self.method_name(pid, field(self.method)?)?, frame))
+    }
+
+    /// `Class.method` of a method, by its address; read once.
+    pub fn method_name(&mut self, pid: u32, method: u64) -> Option<String> {
+        if let Some(known) = self.known.get(&method) {
+            return known.clone();
+        }
         if self.known.len() >= MAX_METHODS {
             self.known.clear();
         }
-        let name = match self.known.get(&method) {
-            Some(name) => name.clone(),
-            None => {
-                let name = self.method_name(pid, method);
-                self.known.insert(method, name.clone());
-                name
-            }
-        };
-        Some((name?, frame))
+        let name = self.read_name(pid, method);
+        self.known.insert(method, name.clone());
+        name
     }
 
-    /// `Class.method` of a method, by its address.
-    #[must_use]
-    pub fn method_name(&self, pid: u32, method: u64) -> Option<String> {
+    fn read_name(&self, pid: u32, method: u64) -> Option<String> {
         let at = word(pid, method.checked_add(self.const_method)?)?;
         let pool = word(pid, at.checked_add(self.constants)?)?;
         let index = u64::from(u16::from_ne_bytes(read(pid, at.checked_add(self.name_index)?)?));
