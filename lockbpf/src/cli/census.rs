@@ -106,8 +106,8 @@ impl Census {
 
     /// The same, of everything: before names are wanted.
     pub(super) fn refresh_all(&mut self) {
+        self.java.hurry();
         self.refresh();
-        self.java.refresh_all(&mut self.symbols);
     }
 
     /// Unwinds a stack that was copied, and names the methods that were interpreted on it.

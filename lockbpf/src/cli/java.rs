@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Monitors that are named; others go by where they are waited for.
 const MAX_MONITORS: usize = 65_536;
-/// Of the time, what may be spent on looking at a process's code: one part of so many.
+/// After a look at a process's code, lockbpf does not look again for so many times as long as the look took.
 const SHARE: u32 = 100;
 
 /// The processes that run Java, as far as monitors were seen in them.
@@ -69,10 +69,9 @@ impl Machines {
         }
     }
 
-    /// The same, whenever it was done last: before names are wanted.
-    pub(super) fn refresh_all(&mut self, symbols: &mut Symbols) {
+    /// The next [`Self::refresh`] looks at all of them, however long ago the last one was.
+    pub(super) fn hurry(&mut self) {
         self.machines.values_mut().flatten().for_each(|machine| machine.due = Instant::now());
-        self.refresh(symbols);
     }
 
     /// Names methods that were found in frames of the interpreter.

@@ -11,7 +11,7 @@ pub(super) trait Timed {
     fn time(&self) -> Time;
 }
 
-/// The last entries of each `K`: so many in `ALL`, and `EACH` of one.
+/// The last entries of each thread or lock: at most `EACH` of one `K`, and `ALL` of all together.
 #[derive(Debug)]
 pub(super) struct Log<K, T, const ALL: usize, const EACH: usize> {
     of: FxHashMap<K, VecDeque<T>>,

@@ -10,7 +10,7 @@ const ROUNDS: u32 = 100_000;
 const SETTLED: f64 = 1e-10;
 
 /// How far off exact the throughput may be, as a share of it, for so many classes. Usually it is up to 4 %. The worst of one
-/// class is one lock about to be saturated (4 threads, each with 8 times as much to do elsewhere: 6.8 %). The worst of two
+/// class is one lock about to be saturated (5 threads, each with 2.3 times as much to do elsewhere: 6.8 %). The worst of two
 /// that a search of 6,000 networks found is one fast thread beside many slow ones (28.5 % of 9 slow threads).
 #[must_use]
 pub const fn error(classes: usize) -> f64 {

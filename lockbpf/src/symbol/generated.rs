@@ -24,11 +24,11 @@ pub struct Piece {
 pub enum Frames {
     /// By a frame pointer.
     Pointer,
-    /// They have so many bytes, the return address included, and below that the caller's frame pointer.
+    /// By their size in bytes. The return address is the last word of a frame, the caller's frame pointer the word before it.
     Size(u64),
-    /// By a frame pointer, so many words below which is the method that is interpreted.
+    /// By a frame pointer. The interpreted method's address lies in the frame.
     Interpreter {
-        /// How many.
+        /// Words from the frame pointer down to that address.
         below: u64,
     },
 }

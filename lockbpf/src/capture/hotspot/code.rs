@@ -1,7 +1,7 @@
 //! The code that HotSpot generates: its code cache is walked block by block (`CodeHeap`, `codeBlob.hpp`), and each block told by its method,
 //! or, if it belongs to the machine itself, by its name. What a compiler has inlined into a method counts as that method's.
 
-use super::{Names, Table, text_until_end, word};
+use super::{Names, Table, part, text_until_end, word};
 use crate::capture::owner::read;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -169,8 +169,4 @@ impl Code {
         let class = self.names.class(pid, word(pid, pool.checked_add(self.holder)?)?)?;
         Some(format!("{class}.{name}"))
     }
-}
-
-fn part(head: &[u8], at: u64) -> Option<u64> {
-    Some(u64::from_ne_bytes(*head.get(usize::try_from(at).ok()?..)?.first_chunk()?))
 }

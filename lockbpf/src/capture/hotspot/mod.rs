@@ -57,7 +57,7 @@ pub struct Monitors {
     object: u64,
     /// In an object: its class, in half a word.
     class: u64,
-    /// By which that is shifted, and to what it is added.
+    /// The machine shifts the class's half word by `shift` and adds `base`: that is the class's address.
     shift: u32,
     base: u64,
     names: Names,
@@ -97,7 +97,12 @@ fn word(pid: u32, addr: u64) -> Option<u64> {
     read(pid, addr).map(u64::from_ne_bytes)
 }
 
-/// A string of less than so many bytes; `None` for a longer one.
+/// The word at an offset of bytes that were read.
+fn part(bytes: &[u8], at: u64) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?))
+}
+
+/// A string that ends within `N` bytes; `None` for a longer one.
 fn text_until_end<const N: usize>(pid: u32, addr: u64) -> Option<String> {
     let bytes = read::<N>(pid, addr)?;
     let end = bytes.iter().position(|&b| b == 0)?;

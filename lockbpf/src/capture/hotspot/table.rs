@@ -1,7 +1,7 @@
 //! The tables that HotSpot keeps for debuggers: where the fields of its structures are (`gHotSpotVMStructs`), and how large its types are
 //! (`gHotSpotVMTypes`; both `vmStructs.cpp`).
 
-use super::{text_until_end, word};
+use super::{part, text_until_end, word};
 use crate::capture::owner::read;
 use std::collections::HashMap;
 
@@ -11,11 +11,13 @@ pub const FIELDS: &str = "gHotSpotVMStructs";
 pub const TYPES: &str = "gHotSpotVMTypes";
 
 /// Bytes of an entry: type, field and type of the field (strings), whether it is static, offset, address.
-const FIELD: u64 = 48;
+const FIELD: usize = 48;
 /// Bytes of an entry: type and type above it (strings), three numbers of four bytes, size.
-const TYPE: u64 = 40;
+const TYPE: usize = 40;
 /// Entries that are read of each; JDK 25 has 586 fields.
 const MAX_ENTRIES: u64 = 4_096;
+/// Bytes of the largest structure whose fields are believed: what the tables say is the target's.
+const MAX_SIZE: u64 = 1 << 20;
 /// Bytes of the longest name of a type or field that matters, with its end.
 const NAME: usize = 32;
 
@@ -34,28 +36,17 @@ impl Table {
     #[must_use]
     pub fn read(pid: u32, fields: u64, types: Option<u64>) -> Option<Self> {
         let mut table = Self::default();
-        let begin = word(pid, fields).filter(|&begin| begin != 0)?;
-        for n in 0..MAX_ENTRIES {
-            let entry: [u8; FIELD as usize] = read(pid, begin.checked_add(n * FIELD)?)?;
-            let [owner, field, offset, address] = [0, 8, 32, 40].map(|at| part(&entry, at));
-            if owner == 0 {
-                break;
-            }
+        for entry in entries::<FIELD>(pid, word(pid, fields).filter(|&begin| begin != 0)?)? {
+            let (owner, field) = (part(&entry, 0)?, part(&entry, 8)?);
             if let (Some(owner), Some(field)) = (name(pid, owner), name(pid, field)) {
-                table.fields.insert((owner, field), (offset, address));
+                table.fields.insert((owner, field), (part(&entry, 32)?, part(&entry, 40)?));
             }
         }
-        let Some(begin) = types.and_then(|types| word(pid, types)).filter(|&begin| begin != 0) else {
-            return Some(table);
-        };
-        for n in 0..MAX_ENTRIES {
-            let entry: [u8; TYPE as usize] = read(pid, begin.checked_add(n * TYPE)?)?;
-            let [owner, size] = [0, 32].map(|at| part(&entry, at));
-            if owner == 0 {
-                break;
-            }
-            if let Some(owner) = name(pid, owner) {
-                table.sizes.insert(owner, size);
+        if let Some(begin) = types.and_then(|types| word(pid, types)).filter(|&begin| begin != 0) {
+            for entry in entries::<TYPE>(pid, begin)? {
+                if let Some(of) = name(pid, part(&entry, 0)?) {
+                    table.sizes.insert(of, part(&entry, 32)?);
+                }
             }
         }
         Some(table)
@@ -63,7 +54,7 @@ impl Table {
 
     /// Where in its structure the first of these fields is that there is.
     pub(super) fn offset(&self, fields: &[(&str, &str)]) -> Option<u64> {
-        self.field(fields).map(|(offset, _)| offset)
+        self.field(fields).map(|(offset, _)| offset).filter(|&offset| offset < MAX_SIZE)
     }
 
     /// Where the first of these static fields is.
@@ -73,7 +64,7 @@ impl Table {
 
     /// The size of a type, bytes.
     pub(super) fn size(&self, of: &str) -> Option<u64> {
-        self.sizes.get(of).copied()
+        self.sizes.get(of).copied().filter(|&size| size < MAX_SIZE)
     }
 
     fn field(&self, fields: &[(&str, &str)]) -> Option<Field> {
@@ -82,8 +73,17 @@ impl Table {
     }
 }
 
-fn part(entry: &[u8], at: usize) -> u64 {
-    entry.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&bytes| u64::from_ne_bytes(bytes))
+/// The entries of a table that begins there, up to the one whose first word is zero.
+fn entries<const N: usize>(pid: u32, begin: u64) -> Option<Vec<[u8; N]>> {
+    let mut found = Vec::new();
+    for n in 0..MAX_ENTRIES {
+        let entry: [u8; N] = read(pid, begin.checked_add(n * N as u64)?)?;
+        if part(&entry, 0)? == 0 {
+            break;
+        }
+        found.push(entry);
+    }
+    Some(found)
 }
 
 /// `None` for a longer one.

@@ -108,6 +108,10 @@ fn generated_code_is_told_by_its_methods() {
     let method = Generated { range: low..low + 128, name: "app.Ledger.audit".to_owned(), frame: Some(48) };
     let stub = Generated { range: low + 192..low + 256, name: "monitorexit Runtime1 stub".to_owned(), frame: None };
     assert_eq!(found, [method, stub]);
+    // What the tables say is the target's.
+    let mut damaged = fields;
+    damaged[5].2 = u64::MAX;
+    assert!(Code::of(&table(&[&damaged[..], &NAMES].concat(), &sizes)).is_none());
     // The process may be gone.
     assert_eq!(read.look(u32::MAX), []);
     assert!(Code::of(&table(&fields, &sizes)).is_none());

@@ -28,12 +28,12 @@ pub(super) enum Outside {
     Nothing,
     /// There may be code.
     Code,
-    /// An interpreter, which keeps a frame pointer, and so many words below that the method that it is in.
+    /// An interpreter. It keeps a frame pointer, and the interpreted method's address in the frame.
     Interpreter {
-        /// How many.
+        /// Words from the frame pointer down to that address.
         below: u64,
     },
-    /// Code whose frame has so many bytes, the return address included, and below that the caller's frame pointer.
+    /// Code whose frames have so many bytes. The return address is the last word, the caller's frame pointer the word before it.
     Frame(u64),
 }
 
@@ -67,7 +67,8 @@ impl Unwinder {
         let mut at = ip;
         while unwound.addresses.len() < MAX_FRAMES {
             let place = space.place(at, files);
-            if let Outside::Interpreter { below } = outside(at)
+            let code = if matches!(place, Some(Place::File(..))) { Outside::Nothing } else { outside(at) };
+            if let Outside::Interpreter { below } = code
                 && let Some(method) = word_below(&registers, copy, below)
                 && let Some(address) = unwound.addresses.last_mut()
             {
@@ -80,7 +81,7 @@ impl Unwinder {
                 Some(Place::File(id, address)) => self.by_information(id, address, &registers, copy, files),
                 _ => None,
             };
-            let stepped = match (by_information, outside(at)) {
+            let stepped = match (by_information, code) {
                 (Some(stepped), _) => stepped,
                 (None, Outside::Frame(bytes)) => by_size(&registers, copy, bytes),
                 (None, _) => {
