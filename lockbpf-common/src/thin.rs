@@ -1,6 +1,10 @@
 //! Thinning: of the waits that only the futex calls show, and of their stacks, some are recorded for others where all of them
-//! would cost the target more than it is to pay. The longer a wait, the likelier it is recorded, and the fewer it stands for, so
-//! that sums over what is recorded are right on average, and hardly depend on chance. What the kernel side sums itself is exact.
+//! would cost the target more than it is to pay. The longer a wait, beside others of its process, the likelier it is recorded, and the
+//! fewer it stands for, so that sums over what is recorded are right on average, and hardly depend on chance. What the kernel side sums
+//! itself is exact.
+//!
+//! A wait is told in full only if each wake at its word was recorded while it lasted. Which waits are recorded is therefore decided when they
+//! begin, but for their length, and those that are likely to be are *followed*: wakes at their words are recorded meanwhile.
 
 use crate::sums::bucket;
 
@@ -8,8 +12,62 @@ use crate::sums::bucket;
 pub const MAX_LEVEL: u32 = 15;
 /// Up to this level only stacks are thinned.
 pub const STACKS_FIRST: u32 = 3;
-/// Waits of fewer than twice 2^this ns are thinned as their level says; with each doubling by one level less.
-const SHORT: u32 = 13;
+/// Typical waits are no shorter than this power of two, ns.
+const SHORTEST: u32 = 10;
+/// Waits are thinned alike that are this many powers of two longer than typical ones: most of the time that is waited is in such waits.
+const ALIKE: u32 = 3;
+/// Waits that are followed, of those that would be recorded if they were longer: to this power of two.
+const LONGER: u32 = 1;
+
+/// How long the waits of a process are: the mean of the exponents of their powers of two, times 256.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Typical(pub u32);
+
+impl Typical {
+    /// With another wait.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with(self, wait_ns: u64) -> Self {
+        Self(self.0 - self.0 / 16 + (bucket(wait_ns) as u32) * 16)
+    }
+
+    /// Waits of this power of two, ns, and shorter ones are thinned as their level says.
+    #[inline(always)]
+    const fn short(self) -> u32 {
+        let mean = (self.0 + 128) >> 8;
+        ALIKE + if mean < SHORTEST { SHORTEST } else { mean }
+    }
+}
+
+/// By how many powers of two waits are thinned at a level.
+#[inline(always)]
+const fn of_waits(level: u32) -> u32 {
+    let level = if level < MAX_LEVEL { level } else { MAX_LEVEL };
+    level.saturating_sub(STACKS_FIRST)
+}
+
+/// Whether waits are thinned at this level.
+#[must_use]
+#[inline(always)]
+pub const fn thins_waits(level: u32) -> bool {
+    level > STACKS_FIRST
+}
+
+/// Whether a wait is recorded however long it lasts, as its random number says.
+#[must_use]
+#[inline(always)]
+pub const fn is_any(level: u32, random: u32) -> bool {
+    random & ((1 << of_waits(level)) - 1) == 0
+}
+
+/// Whether a wait that begins is to be followed, as its random number says: of those up to sixteen times as long as is typical all that are
+/// recorded, and as many that are not.
+#[must_use]
+#[inline(always)]
+pub const fn is_followed(level: u32, random: u32) -> bool {
+    random & ((1 << of_waits(level).saturating_sub(LONGER)) - 1) == 0
+}
 
 /// For how many waits, and stacks of waits, a recorded one stands, as powers of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,14 +79,14 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// At this level, of a wait that lasted so long.
+    /// At this level, of a wait that lasted so long where others are so long.
     #[must_use]
     #[inline(always)]
-    pub const fn of(level: u32, wait_ns: u64) -> Self {
+    pub const fn of(level: u32, wait_ns: u64, typical: Typical) -> Self {
         let level = if level < MAX_LEVEL { level } else { MAX_LEVEL };
-        let less = (bucket(wait_ns) as u32).saturating_sub(SHORT);
+        let less = (bucket(wait_ns) as u32).saturating_sub(typical.short()) * 3 / 2;
         let stacks = level.saturating_sub(less);
-        let waits = level.saturating_sub(STACKS_FIRST).saturating_sub(less);
+        let waits = of_waits(level).saturating_sub(less);
         Self { waits: waits as u8, stacks: (stacks - waits) as u8 }
     }
 
@@ -76,22 +134,38 @@ impl Weight {
 mod tests {
     use super::*;
 
+    /// Of a process whose waits are of 2^10 ns: up to twice 2^13 they are thinned alike.
+    const TYPICAL: Typical = Typical(10 << 8);
+
     #[test]
     fn stacks_are_thinned_first_and_long_waits_last() {
-        let of = |level, ns| (Weight::of(level, ns).waits, Weight::of(level, ns).stacks);
+        let of = |level, ns| {
+            let weight = Weight::of(level, ns, TYPICAL);
+            (weight.waits, weight.stacks)
+        };
         assert_eq!([of(0, 0), of(1, 5_000), of(3, 5_000), of(5, 5_000)], [(0, 0), (0, 1), (0, 3), (2, 3)]);
-        assert_eq!([of(5, 40_000), of(5, 300_000), of(15, 1_000_000), of(99, 1)], [(0, 3), (0, 0), (6, 3), (12, 3)]);
-        assert_eq!(of(MAX_LEVEL, 1 << 30), (0, 0));
+        assert_eq!([of(5, 20_000), of(5, 40_000), of(5, 300_000), of(15, 1 << 20)], [(1, 3), (0, 2), (0, 0), (2, 3)]);
+        assert_eq!([of(99, 1), of(MAX_LEVEL, 1 << 26)], [(12, 3), (0, 0)]);
         for level in 0..=MAX_LEVEL {
-            let weight = Weight::of(level, 1);
+            let weight = Weight::of(level, 1, TYPICAL);
             assert_eq!(Weight::unpacked(weight.packed()), weight);
         }
     }
 
     #[test]
+    fn what_is_typical_is_learned() {
+        let after = |n, ns| (0..n).fold(Typical::default(), |typical, _| typical.with(ns));
+        assert_eq!(after(0, 0).short(), SHORTEST + ALIKE);
+        assert_eq!(after(100, 70_000).short(), 16 + ALIKE);
+        assert_eq!(after(100, u64::MAX).short(), crate::sums::BUCKETS as u32 - 1 + ALIKE);
+        // A long sleep now and then changes little.
+        assert_eq!(after(100, 70_000).with(1 << 33).short(), 17 + ALIKE);
+    }
+
+    #[test]
     fn sums_are_right_on_average() {
         // Each random number once: what is recorded, by its weight, is exactly everything.
-        let weight = Weight::of(7, 9_000);
+        let weight = Weight::of(7, 9_000, TYPICAL);
         let (mut waits, mut stacks) = (0, 0);
         for random in (0..256).flat_map(|low| (0..256).map(move |high| high << 16 | low)) {
             if weight.records(random) {
@@ -100,5 +174,19 @@ mod tests {
             }
         }
         assert_eq!((waits, stacks), (1 << 16, 1 << 16));
+    }
+
+    #[test]
+    fn typical_waits_that_are_recorded_are_followed() {
+        for level in 0..=MAX_LEVEL {
+            let followed = (0..1 << 12).filter(|&random| is_followed(level, random));
+            let recorded = |ns, random| Weight::of(level, ns, TYPICAL).records(random);
+            assert_eq!(followed.count(), 1 << (12 - of_waits(level).saturating_sub(1)));
+            for random in 0..1 << 12 {
+                assert!(!recorded(20_000, random) || is_followed(level, random), "{level} {random}");
+                assert!(!is_any(level, random) || [1, 1 << 15, 1 << 30].iter().all(|&ns| recorded(ns, random)));
+            }
+        }
+        assert!(!thins_waits(STACKS_FIRST) && thins_waits(STACKS_FIRST + 1));
     }
 }

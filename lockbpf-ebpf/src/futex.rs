@@ -6,9 +6,10 @@ use crate::barrier::waits_at;
 use crate::counts;
 use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
+use crate::follow;
 use crate::gate::{charge, refresh};
 use crate::lock::{has_word, owner, owner_by_word};
-use crate::maps::{CONFIG, FutexWord, THINNING, WAKERS, Waker, count};
+use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
 use crate::off_cpu::record_absence;
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
 use crate::section::{add_time, at, contend, contend_held, place, reacquire_held, stack_of_wait, wakes_after_release};
@@ -20,7 +21,7 @@ use crate::transitions;
 use crate::watched;
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
-use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_probe_read_user};
+use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::macros::{raw_tracepoint, tracepoint};
 use aya_ebpf::programs::{RawTracePointContext, TracePointContext};
 use core::ffi::c_void;
@@ -37,10 +38,10 @@ pub const NONE: u32 = 0;
 /// A wait (or a lock of the kernel's own, with priority inheritance).
 pub const WAIT: u32 = 1;
 const WAKE: u32 = 2;
-/// A lock of the kernel's own, given to whoever waits for it (priority inheritance).
-const HAND_OVER: u32 = 4;
 /// A wait that a signal ended: restarted at once, unless the signal kills the thread.
 pub const INTERRUPTED: u32 = 3;
+/// A lock of the kernel's own, given to whoever waits for it (priority inheritance).
+const HAND_OVER: u32 = 4;
 
 /// Number of the futex system call (x86-64).
 #[cfg(bpf_target_arch = "x86_64")]
@@ -106,13 +107,23 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         return;
     }
     t.resume();
-    t.futex =
-        FutexCall { word, lock: word, enter_ns: now, role, expected, owner: 0, told: u32::from(told), earlier_ns: 0 };
+    follow::forget(t);
+    t.futex = FutexCall {
+        word,
+        lock: word,
+        enter_ns: now,
+        role,
+        expected,
+        owner: 0,
+        told: u32::from(told),
+        earlier_ns: 0,
+        random: 0,
+        followed: 0,
+    };
     if role != WAIT {
         t.futex.lock = released(t, word);
         // Before the wake itself, so that the woken thread finds it.
-        let waker = Waker { time_ns: now, tid: u64::from(tid()) };
-        t.futex.earlier_ns = wakes(FutexWord { addr: word, process: u64::from(t.process) }, waker);
+        wakes(t, word, now);
         return;
     }
     crate::once::waits(t, word);
@@ -158,6 +169,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     } else {
         focus::waits(t, word, 0);
         waiting.owner = owner_by_word(word);
+        follow::begins(t);
     }
     t.futex.owner = waiting.owner;
     t.futex.lock = waiting.lock;
@@ -165,19 +177,20 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     t.begin_wait(&waiting);
 }
 
-/// Remembers who wakes the waiters of a word; returns when that was done last, 0 if that is not known. In its place, where it has one:
-/// to find that takes a third of an insertion.
+/// Remembers who wakes the waiters of a word. In its place, where it has one: to find that takes a third of an insertion.
 #[inline(always)]
-fn wakes(word: FutexWord, waker: Waker) -> u64 {
+fn wakes(t: &mut Thread, word: u64, now: u64) {
+    let word = FutexWord { addr: word, process: u64::from(t.process) };
     match WAKERS.get_ptr_mut(word) {
         Some(known) => {
             // SAFETY: the kernel returned a valid entry. Of two wakers at the same time either may be told.
-            let earlier = unsafe { core::mem::replace(&mut *known, waker) };
-            earlier.time_ns
+            let known = unsafe { &mut *known };
+            t.futex.earlier_ns = known.time_ns;
+            t.futex.followed = known.followers;
+            (known.time_ns, known.tid) = (now, tid());
         }
         None => {
-            let _ = WAKERS.insert(word, waker, 0);
-            0
+            let _ = WAKERS.insert(word, Waker { time_ns: now, tid: tid(), ..Waker::NOBODY }, 0);
         }
     }
 }
@@ -225,6 +238,7 @@ fn released(t: &Thread, word: u64) -> u64 {
 /// Forgets the wait that a dying thread was in: it never got the lock.
 #[inline(always)]
 pub fn abandon_wait(t: &mut Thread) {
+    follow::forget(t);
     if matches!(t.futex.role, WAIT | INTERRUPTED) {
         if t.pending.via != 0 {
             t.pending.via = 0;
@@ -255,7 +269,9 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
             if let Some(s) = word_sums(t, call.lock, call.enter_ns) {
                 add(if woke > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
             }
-            if woke > 0 && call.told == 0 {
+            if woke == 0 {
+                follow::nobody_waits(t);
+            } else if call.told == 0 {
                 woken(ctx.as_ptr(), t, woke);
             }
         }
@@ -276,6 +292,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     };
     t.futex.role = if matches!(result, FutexResult::Interrupted) { INTERRUPTED } else { NONE };
     t.end_wait();
+    follow::ends(t);
     if waits_at(t, call.word) {
         transitions::waited(&mut t.way, wait_ns);
         return;
@@ -298,7 +315,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     let process = u64::from(t.process);
     let waker = || {
         // SAFETY: copied at once.
-        unsafe { WAKERS.get(FutexWord { addr: call.word, process }) }.copied().unwrap_or(Waker { time_ns: 0, tid: 0 })
+        unsafe { WAKERS.get(FutexWord { addr: call.word, process }) }.copied().unwrap_or(Waker::NOBODY)
     };
     let slept = matches!(result, FutexResult::Slept);
     if in_pending_call(t, call.word) {
@@ -312,7 +329,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         }
         if slept {
             t.pending.flags |= u32::from(flag::SLEPT);
-            t.pending.waker = waker().tid as u32;
+            t.pending.waker = waker().tid;
         }
     } else if t.pending.via == Via::CondReacquire as u32 {
         counts::attempt(t);
@@ -326,7 +343,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             t.slow.stack = stack;
         }
         if slept {
-            t.slow.waker = waker().tid as u32;
+            t.slow.waker = waker().tid;
         }
     } else if let Some(i) = in_call_of(t, call.word) {
         counts::waited_held(t, i);
@@ -338,22 +355,19 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let h = &mut t.held[i & (MAX_HELD - 1)];
         if slept {
             h.flags |= u32::from(flag::SLEPT);
-            h.waker = waker().tid as u32;
+            h.waker = waker().tid;
         }
     } else {
         let config = CONFIG.load();
         let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
         if wanted && focus::includes_word(t.process, call.word) {
-            let level = THINNING.get(t.slot).copied().unwrap_or(0);
-            let weight = Weight::of(level, wait_ns);
-            // SAFETY: no arguments.
-            let random = if level == 0 { 0 } else { unsafe { bpf_get_prandom_u32() } };
+            let (weight, random) = follow::wait(t, wait_ns);
             if !weight.records(random) {
                 count(Counter::Thinned);
                 return;
             }
             let stack = if weight.takes_stack(random) { stack_of_wait(ctx, t, wait_ns) } else { -1 };
-            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker().tid as u32, stack, result, weight });
+            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker().tid, stack, result, weight });
         }
     }
 }
@@ -369,23 +383,17 @@ fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0 || !focus::includes_word(t.process, word) {
         return 0;
     }
-    let level = THINNING.get(t.slot).copied().unwrap_or(0);
-    let weight = Weight::of(level, since_ns);
-    // SAFETY: no arguments.
-    let random = if level == 0 { 0 } else { unsafe { bpf_get_prandom_u32() } };
-    if !weight.records(random) {
+    let (records, takes_stack) = follow::wake(t, since_ns);
+    if !records {
         count(Counter::Thinned);
         return 0;
     }
-    let takes_stack = weight.takes_stack(random) && since_ns >= config.stack_wait_ns;
+    let takes_stack = takes_stack && since_ns >= config.stack_wait_ns;
     let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
-    // Absences are too long for shorter waits.
-    let watched_ns = if since_ns >= config.stack_wait_ns {
-        record_absence(t);
-        enter_ns.saturating_sub(watched::gave_back(t, enter_ns.saturating_sub(since_ns), enter_ns))
-    } else {
-        0
-    };
+    record_absence(t);
+    // Absences explain no shorter waits.
+    let long = since_ns >= config.stack_wait_ns;
+    let watched_ns = enter_ns.saturating_sub(watched::gave_back(t, enter_ns.saturating_sub(since_ns), enter_ns, long));
     let fields =
         WakeFields { time_ns: enter_ns, since_ns, watched_ns, word, process: t.process, tid: tid(), woken, stack };
     if let Some(mut entry) = reserve::<WakeRecord>() {

@@ -97,7 +97,7 @@ pub fn go_lock(ctx: ProbeContext) -> u32 {
             let semaphore = FutexWord { addr: at, process: who.process };
             // SAFETY: copied at once.
             let earlier_ns = unsafe { GO_WAKERS.get(semaphore) }.map_or(0, |waker| waker.time_ns);
-            let waker = Waker { time_ns: now, tid: u64::from(tid_of(cookie, g)) };
+            let waker = Waker { time_ns: now, tid: tid_of(cookie, g), ..Waker::NOBODY };
             // A failure only loses the waker's name.
             let _ = GO_WAKERS.insert(semaphore, waker, 0);
             woken(ctx.as_ptr(), t, &waker, at, earlier_ns);
@@ -262,7 +262,7 @@ fn woken(ctx: *mut c_void, t: &Thread, waker: &Waker, semaphore: u64, earlier_ns
                 watched_ns: 0,
                 word: semaphore,
                 process: t.process,
-                tid: waker.tid as u32,
+                tid: waker.tid,
                 woken: 1,
                 stack,
             });
@@ -326,7 +326,7 @@ fn acquired(ctx: *mut c_void, t: &Thread, call: &GoroutineWait, semaphore: u64, 
         process: t.process,
         tid,
         owner: 0,
-        waker: waker.filter(|w| w.time_ns >= attempt_ns).map_or(0, |w| w.tid as u32),
+        waker: waker.filter(|w| w.time_ns >= attempt_ns).map_or(0, |w| w.tid),
         stack,
         flags: flag::CONTENDED,
         via: via as u8,

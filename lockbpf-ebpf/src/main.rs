@@ -17,6 +17,7 @@ mod context;
 mod counts;
 mod emit;
 mod focus;
+mod follow;
 mod futex;
 mod gate;
 mod gil;

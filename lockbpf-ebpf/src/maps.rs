@@ -278,7 +278,14 @@ pub struct Waker {
     /// When, ns.
     pub time_ns: u64,
     /// Which thread; 0 if unknown.
-    pub tid: u64,
+    pub tid: u32,
+    /// Waits in progress on the word that are [followed](crate::follow).
+    pub followers: u32,
+}
+
+impl Waker {
+    /// It is not known.
+    pub const NOBODY: Self = Self { time_ns: 0, tid: 0, followers: 0 };
 }
 
 /// A BTF-style definition of an array of perf events, which aya-ebpf 0.2 provides only for records.

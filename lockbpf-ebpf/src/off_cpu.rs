@@ -107,22 +107,23 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool) {
     } else if t.futex.role != WAIT {
         Reason::Sleeping
     } else if in_lock_call(t) {
-        // It is told by the section of that lock.
+        // The section of that lock tells of it.
         return;
     } else if kept && !waits_for_lock(t) {
         Reason::Sleeping
     } else {
         Reason::Futex
     };
-    // Where it was preempted says nothing: it could have been anywhere. Of futex calls, which are as frequent as waits for locks, the stack
-    // would cost more than the rest.
+    let now = now();
+    // Where it was preempted says nothing: it could have been anywhere. Of waits for locks, the stack would cost more than the rest.
     let takes_stack = match reason {
         Reason::Runnable => false,
-        _ if kept => t.futex.role != WAIT,
+        Reason::Futex if kept => false,
+        _ if kept => t.futex.role != WAIT || watched::takes_stack(t, now),
         _ => holds_any(t),
     };
     t.off = Absence {
-        since_ns: now(),
+        since_ns: now,
         end_ns: 0,
         run_delay_ns: run_delay(task),
         stack: if takes_stack { user_stack(ctx, t) } else { -1 },

@@ -185,6 +185,10 @@ pub struct FutexCall {
     pub told: u32,
     /// Of a wake: when somebody was woken at the word last, ns; 0 if that is not known.
     pub earlier_ns: u64,
+    /// Of a wait: what decides whether it is recorded, where waits are thinned; else 0.
+    pub random: u32,
+    /// Of a wait: not 0 if it is [followed](crate::follow). Of a wake: how many waits are, at its word.
+    pub followed: u32,
 }
 
 /// A lock held.
@@ -372,7 +376,7 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
         recent.lock = 0;
     }
     t.way.forget_slots();
-    watched::stop(t);
+    watched::begin(t);
     if t.entry == 0 {
         let entry = match FREE_SLOTS.pop() {
             Ok(Some(entry)) => entry,

@@ -1,17 +1,27 @@
 //! What a thread does instead of running while others wait for it, where no section tells: outside of windows, and for locks that
 //! programs take inline. A thread that gives back a lock for which others slept is watched for a second from then on: its absences
-//! are kept, and recorded when it gives back such a lock again. So nothing is written for who makes nobody wait.
+//! are kept, and recorded when it gives back such a lock again. So nothing is written for who makes nobody wait. So is a thread that is new
+//! in a process where that happens: it may end before it has given back a second one.
 
 use crate::emit::emit_for;
 use crate::off_cpu::Absence;
-use crate::thread::{Thread, tid};
+use crate::thread::{Thread, now, tid};
+use aya_ebpf::{btf_maps::Array, macros::btf_map};
 use lockbpf_common::counter::Counter;
+use lockbpf_common::gate::MAX_SLOTS;
 use lockbpf_common::off_cpu::{OffCpuFields, OffCpuRecord};
 
 /// For how long a thread is watched after it gave back such a lock, ns.
 const WATCH_NS: u64 = 1_000_000_000;
 /// Absences kept; the oldest gives way.
-const KEPT: usize = 8;
+const KEPT: usize = 32;
+/// Stacks of sleeps in futex calls are no closer to one another, ns: such sleeps may be as frequent as waits for locks, and those that make
+/// others wait for long are rarer.
+const STACK_NS: u64 = 500_000;
+
+/// When a thread of each slot's processes last gave back a lock for which others slept, ns.
+#[btf_map]
+static GAVE_BACK: Array<u64, { MAX_SLOTS as usize }> = Array::new();
 
 /// The absences of a thread that may prove to have made others wait.
 #[derive(Clone, Copy)]
@@ -23,6 +33,8 @@ pub struct Watched {
     complete_ns: u64,
     /// Absences so far: the next one's place.
     next: u64,
+    /// When the stack of a sleep in a futex call was taken last, ns.
+    stack_ns: u64,
     /// The last ones. Without a reason: recorded, or none. The scheduler's sum is that of the absence.
     kept: [Absence; KEPT],
 }
@@ -30,7 +42,28 @@ pub struct Watched {
 /// Whether the thread's absences are to be kept.
 #[inline(always)]
 pub fn is_watched(t: &Thread) -> bool {
-    t.watched.until_ns != 0 && t.watched.until_ns > crate::thread::now()
+    t.watched.until_ns != 0 && t.watched.until_ns > now()
+}
+
+/// Watches a thread that is new, or whose program is, if its process makes threads wait.
+#[inline(always)]
+pub fn begin(t: &mut Thread) {
+    stop(t);
+    let now = now();
+    if GAVE_BACK.get(t.slot).is_some_and(|&last_ns| last_ns + WATCH_NS > now) {
+        t.watched.until_ns = now + WATCH_NS;
+        t.watched.complete_ns = now;
+    }
+}
+
+/// Whether the stack of a sleep in a futex call is to be taken, that begins `now`.
+#[inline(always)]
+pub fn takes_stack(t: &mut Thread, now: u64) -> bool {
+    let due = now.saturating_sub(t.watched.stack_ns) >= STACK_NS;
+    if due {
+        t.watched.stack_ns = now;
+    }
+    due
 }
 
 /// Keeps an absence that is over, in which the thread waited `runnable_ns` for a CPU.
@@ -57,32 +90,54 @@ pub fn stop(t: &mut Thread) -> u32 {
     0
 }
 
+/// Watches a thread that has made others wait.
+#[inline(always)]
+fn watch(t: &mut Thread, now: u64) {
+    t.watched.until_ns = now + WATCH_NS;
+    if let Some(last_ns) = GAVE_BACK.get_ptr_mut(t.slot) {
+        // SAFETY: the kernel returned a valid entry; of two times that are nearly the same either may stay.
+        unsafe { *last_ns = now };
+    }
+}
+
 /// The thread has `now` given back a lock for which others slept, which it had since `from_ns` at the earliest. Records its absences
-/// since then, and returns since when they are complete. A function of its own, so that its instructions burden no other.
+/// since then, and returns since when they are complete. Is watched from now on if that is `long`. A function of its own, so that its
+/// instructions burden no other.
 #[inline(never)]
-pub fn gave_back(t: &mut Thread, from_ns: u64, now: u64) -> u64 {
+pub fn gave_back(t: &mut Thread, from_ns: u64, now: u64, long: bool) -> u64 {
     if t.watched.until_ns <= now {
         // Nobody looked until now.
         t.watched.complete_ns = now;
-    }
-    t.watched.until_ns = now + WATCH_NS;
-    let mut i = 0;
-    while i < KEPT {
-        let off = t.watched.kept[i & (KEPT - 1)];
-        if off.reason != 0 && off.end_ns > from_ns {
-            t.watched.kept[i & (KEPT - 1)].reason = 0;
-            let record = OffCpuRecord::pack(&OffCpuFields {
-                end_ns: off.end_ns,
-                off_ns: off.end_ns.saturating_sub(off.since_ns),
-                runnable_ns: off.run_delay_ns,
-                process: t.process,
-                tid: tid(),
-                stack: off.stack,
-                reason: off.reason as u8,
-            });
-            emit_for(t, &record, Counter::OffCpuRecords);
+        if !long {
+            return now;
         }
-        i += 1;
+    }
+    if long {
+        watch(t, now);
+    }
+    let mut back = 1;
+    while back <= KEPT {
+        let i = (t.watched.next as usize).wrapping_sub(back) & (KEPT - 1);
+        let off = t.watched.kept[i];
+        back += 1;
+        if off.end_ns <= from_ns {
+            // So are all before it.
+            break;
+        }
+        if off.reason == 0 {
+            continue;
+        }
+        t.watched.kept[i].reason = 0;
+        let record = OffCpuRecord::pack(&OffCpuFields {
+            end_ns: off.end_ns,
+            off_ns: off.end_ns.saturating_sub(off.since_ns),
+            runnable_ns: off.run_delay_ns,
+            process: t.process,
+            tid: tid(),
+            stack: off.stack,
+            reason: off.reason as u8,
+        });
+        emit_for(t, &record, Counter::OffCpuRecords);
     }
     t.watched.complete_ns
 }

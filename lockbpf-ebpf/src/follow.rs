@@ -1,0 +1,111 @@
+//! Waits that are followed where waits are thinned ([`lockbpf_common::thin`]): while one lasts, each wake at its word is recorded, so that
+//! whoever gave the lock back meanwhile is known. Nobody is followed where all waits are recorded.
+
+use crate::atomic::add;
+use crate::futex::WAIT;
+use crate::maps::{FutexWord, THINNING, WAKERS, Waker};
+use crate::thread::Thread;
+use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
+use aya_ebpf::{btf_maps::Array, macros::btf_map};
+use lockbpf_common::gate::MAX_SLOTS;
+use lockbpf_common::thin::{Typical, Weight, is_any, is_followed, thins_waits};
+
+/// How long the waits of each slot's processes are. Written where waits are thinned, for one of those that are recorded however long they last.
+#[btf_map]
+static TYPICAL: Array<Typical, { MAX_SLOTS as usize }> = Array::new();
+
+#[inline(always)]
+fn level(t: &Thread) -> u32 {
+    THINNING.get(t.slot).copied().unwrap_or(0)
+}
+
+/// A random number, if anything is thinned; else 0.
+#[inline(always)]
+fn random(level: u32) -> u32 {
+    // SAFETY: no arguments.
+    if level == 0 { 0 } else { unsafe { bpf_get_prandom_u32() } }
+}
+
+/// A wait of the thread's begins, for the word of its futex call.
+#[inline(always)]
+pub fn begins(t: &mut Thread) {
+    let level = level(t);
+    if !thins_waits(level) {
+        return;
+    }
+    t.futex.random = random(level);
+    if is_followed(level, t.futex.random) {
+        t.futex.followed = 1;
+        let word = FutexWord { addr: t.futex.word, process: u64::from(t.process) };
+        match WAKERS.get_ptr_mut(word) {
+            // SAFETY: the kernel returned a valid entry.
+            Some(known) => add(unsafe { &mut (*known).followers }, 1),
+            None => {
+                // A failure only leaves the wait less well explained.
+                let _ = WAKERS.insert(word, Waker { followers: 1, ..Waker::NOBODY }, 0);
+            }
+        }
+    }
+}
+
+/// The thread's wait is over, or was forgotten.
+#[inline(always)]
+pub fn ends(t: &mut Thread) {
+    if t.futex.followed == 0 {
+        return;
+    }
+    t.futex.followed = 0;
+    let word = FutexWord { addr: t.futex.word, process: u64::from(t.process) };
+    if let Some(known) = WAKERS.get_ptr_mut(word) {
+        // SAFETY: as above.
+        let known = unsafe { &mut *known };
+        if known.followers > 0 {
+            add(&mut known.followers, u32::MAX);
+        }
+    }
+}
+
+/// The thread's wake has found nobody: whoever is followed at its word is not there any more.
+#[inline(always)]
+pub fn nobody_waits(t: &Thread) {
+    if t.futex.followed == 0 {
+        return;
+    }
+    let word = FutexWord { addr: t.futex.word, process: u64::from(t.process) };
+    if let Some(known) = WAKERS.get_ptr_mut(word) {
+        // SAFETY: as above.
+        unsafe { (*known).followers = 0 };
+    }
+}
+
+/// Forgets the wait that the thread was in when it was seen last, if its end was not seen.
+#[inline(always)]
+pub fn forget(t: &mut Thread) {
+    if t.futex.role == WAIT {
+        ends(t);
+    }
+}
+
+/// For how many waits one that lasted so long stands, if it is recorded. Whether it is was decided when it began, but for its length.
+#[inline(always)]
+pub fn wait(t: &Thread, wait_ns: u64) -> (Weight, u32) {
+    let (level, typical) = (level(t), TYPICAL.get_ptr_mut(t.slot));
+    let Some(typical) = typical else { return (Weight::default(), 0) };
+    let random = if t.futex.random == 0 { random(level) } else { t.futex.random };
+    // SAFETY: the kernel returned a valid entry; of two waits at the same time either may be lost.
+    let typical = unsafe { &mut *typical };
+    let weight = Weight::of(level, wait_ns, *typical);
+    if thins_waits(level) && is_any(level, random) {
+        *typical = typical.with(wait_ns);
+    }
+    (weight, random)
+}
+
+/// The same of a wake, the first at its word for so long: whether it is recorded, and with its stack.
+#[inline(always)]
+pub fn wake(t: &Thread, since_ns: u64) -> (bool, bool) {
+    let level = level(t);
+    let random = random(level);
+    let weight = Weight::of(level, since_ns, TYPICAL.get(t.slot).copied().unwrap_or_default());
+    (t.futex.followed != 0 || weight.records(random), weight.takes_stack(random))
+}
