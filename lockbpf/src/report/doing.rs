@@ -1,7 +1,7 @@
 //! What those to blame for waiting were doing meanwhile.
 
 use super::place::Places;
-use super::schema::{CausesEntry, OffStackEntry};
+use super::schema::{CausesEntry, OffStackEntry, StackFrame};
 use crate::graph::findings::{Cause, Causes, Holder};
 use crate::id::{Lock, Process, StackId};
 use crate::units::Nanos;
@@ -65,7 +65,7 @@ impl Doing {
             let stack = places.off_stack(process, stack);
             entries.push(OffStackEntry {
                 cause: name(cause).to_owned(),
-                function: stack.iter().find_map(|f| f.function.as_deref()).map(plain),
+                function: function(&stack),
                 wait_ns: places.ns(wait),
                 stack,
             });
@@ -76,7 +76,7 @@ impl Doing {
     /// The function in which the threads were mostly off the CPU, if that is known and they were.
     pub(super) fn off_in(&self, places: &mut Places<'_>) -> Option<String> {
         let (&(_, process, stack), _) = self.off.iter().max_by_key(|&(&key, &wait)| (wait, Reverse(key)))?;
-        places.off_stack(process, stack).iter().find_map(|f| f.function.as_deref()).map(plain)
+        function(&places.off_stack(process, stack))
     }
 }
 
@@ -93,6 +93,31 @@ fn name(cause: Cause) -> &'static str {
     }
 }
 
+/// The function that a thread was off the CPU in. A futex call says nothing: in its place stands the method of generated code that led to it, or the
+/// function of its library that the program called.
+fn function(stack: &[StackFrame]) -> Option<String> {
+    let first = stack.iter().find(|f| f.function.is_some())?;
+    let name = |f: &StackFrame| f.function.clone();
+    if !name(first)?.contains("futex") {
+        return name(first).map(|name| plain(&name));
+    }
+    match stack.iter().find(|f| f.module.is_none() && f.function.is_some()) {
+        Some(generated) => name(generated).map(|name| method(&name).to_owned()),
+        None => {
+            let library = stack.iter().skip_while(|f| f.function.is_none()).take_while(|f| f.module == first.module);
+            library.filter_map(name).last().map(|name| plain(&name))
+        }
+    }
+}
+
+/// A method of generated code without its result and parameters: `void java.lang.Thread.sleep(long)`.
+fn method(name: &str) -> &str {
+    match name.strip_suffix(')').and_then(|name| name.split_once('(')) {
+        Some((name, _)) => name.rsplit(' ').next().unwrap_or(name),
+        None => name,
+    }
+}
+
 /// A function of the C library without its decorations: `__GI___fdatasync`, `__libc_write`, `clock_nanosleep@@GLIBC_2.17`.
 fn plain(function: &str) -> String {
     let name = function.strip_prefix("__GI_").unwrap_or(function);
@@ -103,11 +128,28 @@ fn plain(function: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{StackFrame, function, plain};
 
     #[test]
     fn functions_of_the_c_library_lose_their_decorations() {
         let names = ["fdatasync", "__GI___fdatasync", "__libc_write", "clock_nanosleep@@GLIBC_2.17", "__"];
         assert_eq!(names.map(plain), ["fdatasync", "fdatasync", "write", "clock_nanosleep", "__"]);
+    }
+
+    #[test]
+    fn a_futex_call_stands_for_what_led_to_it() {
+        let frame = |(function, module): (&str, &str)| StackFrame {
+            function: (!function.is_empty()).then(|| function.to_owned()),
+            module: (!module.is_empty()).then(|| module.to_owned()),
+            ..StackFrame::default()
+        };
+        let of = |frames: &[(&str, &str)]| function(&frames.iter().map(|&f| frame(f)).collect::<Vec<_>>());
+        let wait = [("__futex_abstimed_wait", "libc"), ("___pthread_cond_timedwait64", "libc")];
+        let told = |rest: &[(&str, &str)]| of(&[&wait[..], rest].concat());
+        assert_eq!(told(&[("os::park", "jvm"), ("main", "a")]).as_deref(), Some("pthread_cond_timedwait64"));
+        let java = [("os::park", "jvm"), ("void java.lang.Thread.sleep(long)", ""), ("Ledger.audit", "")];
+        assert_eq!(told(&java).as_deref(), Some("java.lang.Thread.sleep"));
+        assert_eq!(of(&[("", "libc"), ("__libc_recv", "libc"), ("Ledger.audit", "")]).as_deref(), Some("recv"));
+        assert_eq!(of(&[("", "libc")]), None);
     }
 }

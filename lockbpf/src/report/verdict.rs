@@ -9,7 +9,9 @@ use super::{blame, distrust, estimated};
 /// Circles of waits that ended, told in words.
 const MAX_ENDED: usize = 3;
 /// Waiting below this part of one thread's time holds nothing back.
-const SIGNIFICANT: f64 = 0.01;
+const SIGNIFICANT: f64 = 0.02;
+/// Sleep that may have been for locks, as a part of one thread's time, below which none is overlooked.
+const OVERLOOKED: f64 = 0.01;
 /// Places named in which threads slept.
 const PLACES: usize = 3;
 /// A part of the waiting below which it is not worth a sentence.
@@ -125,7 +127,7 @@ fn unexplained(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
     let duration = report.quality.duration_ns;
     let slept = sleep.parked_ns + sleep.unknown_ns;
-    if slept.share_of(duration) < SIGNIFICANT {
+    if slept.share_of(duration) < OVERLOOKED {
         return None;
     }
     let places: Vec<_> =
