@@ -89,7 +89,7 @@ fn would_tell(report: &Report, top: &LockEntry) -> Vec<&'static str> {
         (q.unfocused > 0 && report.selection.is_none(), "`--no-focus`"),
         (q.thinned > 0 && !windows, "a larger `--budget`"),
         (q.futex_only, "an observation without `--futex-only`"),
-        (windows && why(top).is_none(), "`--budget off`"),
+        (windows && (why(top).is_none() || is_runtimes(top)), "`--budget off`"),
     ];
     let mut tell: Vec<_> = helps.into_iter().filter(|&(helps, _)| helps).map(|(_, what)| what).collect();
     // Whoever had the lock all along shows when it is given back; no time tells who holds what nobody is seen to hold.

@@ -11,7 +11,7 @@ use super::quality::quality;
 use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
-use super::{counters, danger, distrust, functions, graph, site, sleep, verdict, word};
+use super::{counters, danger, distrust, functions, graph, site, sleep, verdict, windows, word};
 use crate::id::{Lock, Process};
 use crate::names::Names;
 use crate::observation::Observation;
@@ -42,7 +42,8 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     places.set_names(names);
     let released = Released::of(&all, &mut places);
     let blames = released.sites(&observation.findings, &all);
-    let told = released.shares(&all);
+    let mut told = released.shares(&all);
+    windows::extrapolate(&all, observation.estimates.as_ref(), observation.end, &mut told);
     all.iter_mut().for_each(|(lock, gathered)| gathered.told = told.get(lock));
     let selected = Selected::new(&options.selection, &all, &mut places)?;
     let ranked = ranked(&all, &selected, observation, &mut places);

@@ -46,6 +46,7 @@ pub(crate) mod text;
 mod verdict;
 mod warnings;
 mod wide;
+mod windows;
 mod word;
 
 pub use build::{Options, build};

@@ -5,6 +5,7 @@ use crate::estimate::{self, Coverage, Estimates, Figures, Interval, Subject};
 use crate::observation::Observation;
 use crate::perturbation::{Perturbation, Taken};
 use crate::report::combine::{self, combine};
+use crate::report::schema::LockEntry;
 use lockbpf_common::kind::mutex_kind;
 
 fn around(value: f64, part: f64) -> Interval {
@@ -90,6 +91,33 @@ fn locks_tell_estimates() {
     // What no window showed stays as it is.
     let cool = r.locks.iter().find(|l| l.name.contains("fn6") && l.contended == 1).unwrap();
     assert_eq!((cool.estimates, cool.acquisitions), (None, Some(2)));
+}
+
+#[test]
+fn recorded_waits_stand_for_all_where_windows_alone_show_them() {
+    // As for a lock that a runtime takes inline: no futex call names it.
+    let mut o = found(&server());
+    let rows = o.sums.iter().filter(|s| s.lock == lock(0x1000));
+    let estimates = Estimates {
+        processes: vec![coverage()],
+        figures: rows.map(|s| (Subject::Row(s.lock, s.site, s.via), figures(30.0 * s.acquisitions as f64))).collect(),
+        complete: true,
+        ..Estimates::default()
+    };
+    estimate::apply(&estimates, &mut o.sums, &mut o.threads);
+    o.estimates = Some(estimates);
+    let seen = report(&server());
+    let of = |r: &Report| r.locks.iter().find(|l| l.name == "global_1000").unwrap().clone();
+    let (told, seen) = (of(&built(&o)), of(&seen));
+    assert!(told.harm_ns.as_f64() > 1.5 * seen.harm_ns.as_f64(), "{} {}", told.harm_ns, seen.harm_ns);
+    // What was known of a part is known of all, but less surely.
+    let known = |l: &LockEntry| 1.0 - l.attribution.unknown_ns.share_of(l.harm_ns);
+    assert!((known(&told) - known(&seen)).abs() < 0.02, "{} {}", known(&told), known(&seen));
+    assert!(told.attribution.exact_ns <= seen.attribution.exact_ns + Ns::new(9), "{:?}", told.attribution);
+    assert!(told.attribution.inferred_ns > Ns::default());
+    let share = |l: &LockEntry| l.holders.iter().map(|h| h.share).fold(0.0, f64::max);
+    assert!((share(&told) - share(&seen)).abs() < 0.02);
+    assert_eq!(crate::report::violations(&built(&o)), Vec::<String>::new());
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..c("synchronized", "the program's own template locks", "catalog", "reindex", RECEIVES)
     },
     c("short_threads", "a thread for each request", "log_lock", "send_log", RECEIVES),
-    c("phases", "half a second of each", "pages_lock", "checkpoint", SYNCS),
+    c("phases", "four fifths of each second", "pages_lock", "checkpoint", SYNCS),
     Program {
         expected: Expected::Culprit { lock: Lock::Told, place: "refresh_board", reason: SLEEPS },
         ..c("shared", "a mutex of several processes", "", "", SLEEPS)

@@ -34,15 +34,21 @@ func (s *store) note() {
 
 func (s *store) compact() {
 	s.mu.Lock() // culprit
-	s.log.Write(make([]byte, 4096))
 	if !s.cured {
-		s.log.Sync()
+		s.sync()
 	}
 	for key := range s.rows {
 		delete(s.rows, key)
 	}
 	s.mu.Unlock() // culprit
 	if s.cured {
+		s.sync()
+	}
+}
+
+func (s *store) sync() {
+	for i := 0; i < 4; i++ {
+		s.log.Write(make([]byte, 4096))
 		s.log.Sync()
 	}
 }

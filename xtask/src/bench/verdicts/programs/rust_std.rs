@@ -24,17 +24,23 @@ impl Store {
         *self.stats.lock().unwrap() += 1;
     }
 
+    fn sync(&self) {
+        for _ in 0..4 {
+            (&self.log).write_all(&[1; 4096]).unwrap();
+            self.log.sync_data().unwrap();
+        }
+    }
+
     #[inline(never)]
     fn compact(&self) {
         let mut rows = self.rows.lock().unwrap(); // culprit
-        (&self.log).write_all(&[1; 4096]).unwrap();
         if !self.cured {
-            self.log.sync_data().unwrap();
+            self.sync();
         }
         rows.clear();
         drop(rows); // culprit
         if self.cured {
-            self.log.sync_data().unwrap();
+            self.sync();
         }
     }
 }
