@@ -4,7 +4,8 @@
 //! itself is exact.
 //!
 //! A wait is told in full only if each wake at its word was recorded while it lasted. Which waits are recorded is therefore decided when they
-//! begin, but for their length, and those that are likely to be are *followed*: wakes at their words are recorded meanwhile.
+//! begin, but for their length, and those that are likely to be are *followed*: wakes at their words are recorded meanwhile. On long
+//! ones chance decides when they end, and on the wakes by which they end alike: in a millisecond all of one length, or none.
 
 use crate::sums::bucket;
 
@@ -18,6 +19,8 @@ const SHORTEST: u32 = 10;
 const ALIKE: u32 = 3;
 /// Waits that are followed, of those that would be recorded if they were longer: to this power of two.
 const LONGER: u32 = 1;
+/// Time that shares a random number, ns, as a power of two.
+const SLICE: u32 = 20;
 
 /// How long the waits of a process are: the mean of the exponents of their powers of two, times 256.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +35,46 @@ impl Typical {
         Self(self.0 - self.0 / 16 + (bucket(wait_ns) as u32) * 16)
     }
 
+    /// Whether a wait is so long that chance decides on it together with the wakes around it ([`of_time`]): such waits are rarely followed.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_long(self, wait_ns: u64) -> bool {
+        less(wait_ns, self) > LONGER
+    }
+
     /// Waits of this power of two, ns, and shorter ones are thinned as their level says.
     #[inline(always)]
     const fn short(self) -> u32 {
         let mean = (self.0 + 128) >> 8;
         ALIKE + if mean < SHORTEST { SHORTEST } else { mean }
     }
+}
+
+/// By how many powers of two less a wait is thinned than short ones.
+#[inline(always)]
+const fn less(wait_ns: u64, typical: Typical) -> u32 {
+    (bucket(wait_ns) as u32).saturating_sub(typical.short()) * 3 / 2
+}
+
+/// A random number that all waits and wakes of one millisecond share.
+#[must_use]
+#[inline(always)]
+pub const fn of_time(time_ns: u64) -> u32 {
+    // The last steps of MurmurHash3.
+    let mut x = (time_ns >> SLICE) as u32;
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x85eb_ca6b);
+    x ^= x >> 13;
+    x = x.wrapping_mul(0xc2b2_ae35);
+    x ^ x >> 16
+}
+
+/// How long waits at most are that a wake ends, or a part of which ends with it, if it is the first for so long: what else there is of them
+/// is not much, as a rule.
+#[must_use]
+#[inline(always)]
+pub const fn at_most(since_ns: u64) -> u64 {
+    since_ns.saturating_mul(4)
 }
 
 /// By how many powers of two waits are thinned at a level.
@@ -84,7 +121,7 @@ impl Weight {
     #[inline(always)]
     pub const fn of(level: u32, wait_ns: u64, typical: Typical) -> Self {
         let level = if level < MAX_LEVEL { level } else { MAX_LEVEL };
-        let less = (bucket(wait_ns) as u32).saturating_sub(typical.short()) * 3 / 2;
+        let less = less(wait_ns, typical);
         let stacks = level.saturating_sub(less);
         let waits = of_waits(level).saturating_sub(less);
         Self { waits: waits as u8, stacks: (stacks - waits) as u8 }
@@ -174,6 +211,15 @@ mod tests {
             }
         }
         assert_eq!((waits, stacks), (1 << 16, 1 << 16));
+    }
+
+    #[test]
+    fn each_millisecond_has_a_number_of_its_own() {
+        assert_eq!(of_time(0x10_0000), of_time(0x1f_ffff));
+        // Of one in 2^4 waits those are recorded that end in one in 2^4 milliseconds.
+        let chosen = (0..4_096u64).filter(|ms| of_time(ms << SLICE) & 0xf == 0).count();
+        assert!((200..320).contains(&chosen), "{chosen}");
+        assert!(TYPICAL.is_long(40_000) && !TYPICAL.is_long(20_000) && at_most(u64::MAX) == u64::MAX);
     }
 
     #[test]

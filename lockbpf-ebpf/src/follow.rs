@@ -8,7 +8,7 @@ use crate::thread::Thread;
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use aya_ebpf::{btf_maps::Array, macros::btf_map};
 use lockbpf_common::gate::MAX_SLOTS;
-use lockbpf_common::thin::{Typical, Weight, is_any, is_followed, thins_waits};
+use lockbpf_common::thin::{Typical, Weight, at_most, is_any, is_followed, of_time, thins_waits};
 
 /// How long the waits of each slot's processes are. Written where waits are thinned, for one of those that are recorded however long they last.
 #[btf_map]
@@ -65,19 +65,6 @@ pub fn ends(t: &mut Thread) {
     }
 }
 
-/// The thread's wake has found nobody: whoever is followed at its word is not there any more.
-#[inline(always)]
-pub fn nobody_waits(t: &Thread) {
-    if t.futex.followed == 0 {
-        return;
-    }
-    let word = FutexWord { addr: t.futex.word, process: u64::from(t.process) };
-    if let Some(known) = WAKERS.get_ptr_mut(word) {
-        // SAFETY: as above.
-        unsafe { (*known).followers = 0 };
-    }
-}
-
 /// Forgets the wait that the thread was in when it was seen last, if its end was not seen.
 #[inline(always)]
 pub fn forget(t: &mut Thread) {
@@ -86,26 +73,31 @@ pub fn forget(t: &mut Thread) {
     }
 }
 
-/// For how many waits one that lasted so long stands, if it is recorded. Whether it is was decided when it began, but for its length.
+/// For how many waits one that lasted so long stands, if it is recorded, and the random number that tells. That of a long wait is that of the
+/// wake that ended it, at `woken_ns`: then both are recorded.
 #[inline(always)]
-pub fn wait(t: &Thread, wait_ns: u64) -> (Weight, u32) {
+pub fn wait(t: &Thread, wait_ns: u64, woken_ns: u64) -> (Weight, u32) {
     let (level, typical) = (level(t), TYPICAL.get_ptr_mut(t.slot));
     let Some(typical) = typical else { return (Weight::default(), 0) };
     let random = if t.futex.random == 0 { random(level) } else { t.futex.random };
     // SAFETY: the kernel returned a valid entry; of two waits at the same time either may be lost.
     let typical = unsafe { &mut *typical };
-    let weight = Weight::of(level, wait_ns, *typical);
+    let (weight, is_long) = (Weight::of(level, wait_ns, *typical), typical.is_long(wait_ns));
     if thins_waits(level) && is_any(level, random) {
         *typical = typical.with(wait_ns);
     }
-    (weight, random)
+    (weight, if is_long { of_time(woken_ns) } else { random })
 }
 
-/// The same of a wake, the first at its word for so long: whether it is recorded, and with its stack.
+/// The same of a wake `now`, the first at its word for so long: whether it is recorded, and with its stack.
 #[inline(always)]
-pub fn wake(t: &Thread, since_ns: u64) -> (bool, bool) {
+pub fn wake(t: &Thread, since_ns: u64, now: u64) -> (bool, bool) {
     let level = level(t);
-    let random = random(level);
-    let weight = Weight::of(level, since_ns, TYPICAL.get(t.slot).copied().unwrap_or_default());
-    (t.futex.followed != 0 || weight.records(random), weight.takes_stack(random))
+    let typical = TYPICAL.get(t.slot).copied().unwrap_or_default();
+    let long_ns = at_most(since_ns);
+    let random = if typical.is_long(long_ns) { of_time(now) } else { random(level) };
+    let records = !thins_waits(level)
+        || t.futex.followed != 0
+        || typical.is_long(long_ns) && Weight::of(level, long_ns, typical).records(random);
+    (records, Weight::of(level, since_ns, typical).takes_stack(random))
 }

@@ -117,6 +117,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         owner: 0,
         told: u32::from(told),
         earlier_ns: 0,
+        earlier_woke_ns: 0,
         random: 0,
         followed: 0,
     };
@@ -185,12 +186,26 @@ fn wakes(t: &mut Thread, word: u64, now: u64) {
         Some(known) => {
             // SAFETY: the kernel returned a valid entry. Of two wakers at the same time either may be told.
             let known = unsafe { &mut *known };
-            t.futex.earlier_ns = known.time_ns;
+            (t.futex.earlier_ns, t.futex.earlier_woke_ns, t.futex.owner) = (known.time_ns, known.woke_ns, known.tid);
             t.futex.followed = known.followers;
-            (known.time_ns, known.tid) = (now, tid());
+            (known.time_ns, known.woke_ns, known.tid) = (now, now, tid());
         }
         None => {
-            let _ = WAKERS.insert(word, Waker { time_ns: now, tid: tid(), ..Waker::NOBODY }, 0);
+            let _ = WAKERS.insert(word, Waker { time_ns: now, woke_ns: now, tid: tid(), followers: 0 }, 0);
+        }
+    }
+}
+
+/// The thread's wake has found nobody: whoever runs next there was woken by somebody before, and nobody is followed any more.
+#[inline(always)]
+fn woke_nobody(t: &Thread) {
+    let FutexCall { word, enter_ns, earlier_woke_ns, owner, .. } = t.futex;
+    if let Some(known) = WAKERS.get_ptr_mut(FutexWord { addr: word, process: u64::from(t.process) }) {
+        // SAFETY: as above.
+        let known = unsafe { &mut *known };
+        known.followers = 0;
+        if known.woke_ns == enter_ns && known.tid == tid() {
+            (known.woke_ns, known.tid) = (earlier_woke_ns, owner);
         }
     }
 }
@@ -270,7 +285,7 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
                 add(if woke > 0 { &mut s.wakes } else { &mut s.wakes_of_none }, 1);
             }
             if woke == 0 {
-                follow::nobody_waits(t);
+                woke_nobody(t);
             } else if call.told == 0 {
                 woken(ctx.as_ptr(), t, woke);
             }
@@ -334,7 +349,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     } else if t.pending.via == Via::CondReacquire as u32 {
         counts::attempt(t);
         t.pending.woken_ns = now;
-        let woken_ns = waker().time_ns;
+        let woken_ns = waker().woke_ns;
         t.pending.latency_ns = if slept && woken_ns > call.enter_ns { now.saturating_sub(woken_ns) } else { 0 };
         t.pending.timed_out = u32::from(matches!(result, FutexResult::TimedOut));
         // A runtime's lock may be waited for by a condition.
@@ -361,7 +376,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let config = CONFIG.load();
         let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
         if wanted && focus::includes_word(t.process, call.word) {
-            let (weight, random) = follow::wait(t, wait_ns);
+            let (weight, random) = follow::wait(t, wait_ns, waker().woke_ns);
             if !weight.records(random) {
                 count(Counter::Thinned);
                 return;
@@ -383,7 +398,7 @@ fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0 || !focus::includes_word(t.process, word) {
         return 0;
     }
-    let (records, takes_stack) = follow::wake(t, since_ns);
+    let (records, takes_stack) = follow::wake(t, since_ns, enter_ns);
     if !records {
         count(Counter::Thinned);
         return 0;

@@ -275,9 +275,11 @@ pub struct FutexWord {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Waker {
-    /// When, ns.
+    /// When that was called last, ns, whether or not somebody waited.
     pub time_ns: u64,
-    /// Which thread; 0 if unknown.
+    /// When somebody was woken last, ns.
+    pub woke_ns: u64,
+    /// By which thread; 0 if unknown.
     pub tid: u32,
     /// Waits in progress on the word that are [followed](crate::follow).
     pub followers: u32,
@@ -285,7 +287,7 @@ pub struct Waker {
 
 impl Waker {
     /// It is not known.
-    pub const NOBODY: Self = Self { time_ns: 0, tid: 0, followers: 0 };
+    pub const NOBODY: Self = Self { time_ns: 0, woke_ns: 0, tid: 0, followers: 0 };
 }
 
 /// A BTF-style definition of an array of perf events, which aya-ebpf 0.2 provides only for records.

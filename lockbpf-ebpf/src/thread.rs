@@ -179,12 +179,14 @@ pub struct FutexCall {
     pub role: u32,
     /// The value that a wait expects.
     pub expected: u32,
-    /// Owner word at the entry, for a wait outside any probed call.
+    /// Of a wait outside any probed call: the owner word at the entry. Of a wake: who woke somebody there before; 0 if that is not known.
     pub owner: u32,
     /// Of a wake: not 0 if the record of a section tells of it.
     pub told: u32,
-    /// Of a wake: when somebody was woken at the word last, ns; 0 if that is not known.
+    /// Of a wake: when the word's waiters were woken before, if there were any, ns; 0 if that is not known.
     pub earlier_ns: u64,
+    /// The same, when somebody was woken.
+    pub earlier_woke_ns: u64,
     /// Of a wait: what decides whether it is recorded, where waits are thinned; else 0.
     pub random: u32,
     /// Of a wait: not 0 if it is [followed](crate::follow). Of a wake: how many waits are, at its word.

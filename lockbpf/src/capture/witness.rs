@@ -30,8 +30,8 @@ pub(super) struct Witness {
     accounts: PerCpuArray<MapData, Account>,
     gates: Array<MapData, Gate>,
     targets: HashMap<MapData, u32, u32>,
-    /// By word and process: when it was woken last, and by which thread.
-    wakers: HashMap<MapData, [u64; 2], [u64; 2]>,
+    /// By word and process: when its waiters were woken last, or nobody, and more.
+    wakers: HashMap<MapData, [u64; 2], [u64; 3]>,
     /// By pid.
     seen: BTreeMap<u32, Seen>,
     found: Vec<Unobserved>,

@@ -1,0 +1,59 @@
+//! Locks whose waits windows alone show, since no futex call names them: those that runtimes take inline, and spin locks. How long
+//! threads waited for them is an estimate; whom that is charged to is inferred from the waits that were recorded.
+
+use super::gather::Gathered;
+use crate::estimate::{Estimates, Subject};
+use crate::graph::findings::Shares;
+use crate::id::Lock;
+use crate::units::{Nanos, Time};
+use std::collections::BTreeMap;
+
+/// Recorded waits below which nothing is inferred from them.
+const ENOUGH: u64 = 16;
+
+/// Puts what is told of such locks into `told`: recorded waits stand for all until `end`.
+pub(super) fn extrapolate(
+    all: &BTreeMap<Lock, Gathered<'_>>,
+    estimates: Option<&Estimates>,
+    end: Time,
+    told: &mut BTreeMap<Lock, Shares>,
+) {
+    let Some(estimates) = estimates.filter(|e| e.complete && e.sampled()) else { return };
+    for (&lock, gathered) in all {
+        let Some(known) = told.get(&lock).or(gathered.shares) else { continue };
+        if is_seen_in_windows(lock, gathered, estimates)
+            && let Some(more) = more(gathered, known, end)
+        {
+            let scaled = scaled(known, more);
+            told.insert(lock, scaled);
+        }
+    }
+}
+
+fn is_seen_in_windows(lock: Lock, gathered: &Gathered<'_>, estimates: &Estimates) -> bool {
+    let rows = &gathered.mutex;
+    let estimated = || {
+        estimates.of(Subject::Lock(lock)).is_some()
+            || rows.iter().any(|row| estimates.of(Subject::Row(lock, row.site, row.via)).is_some())
+    };
+    gathered.futex.is_empty() && estimated()
+}
+
+/// How many times as long as was recorded threads waited, if that is longer.
+fn more(gathered: &Gathered<'_>, known: &Shares, end: Time) -> Option<f64> {
+    let closed = || gathered.mutex.iter().map(|row| row.wait.sum + row.timed_out);
+    let open = || gathered.open.iter().map(|wait| end.since(wait.since));
+    let (all, recorded) = (closed().chain(open()).sum::<Nanos>(), known.waits.time);
+    (known.waits.count >= ENOUGH && recorded > Nanos(0) && all > recorded).then(|| all.0 as f64 / recorded.0 as f64)
+}
+
+fn scaled(known: &Shares, more: f64) -> Shares {
+    let mut shares = known.clone();
+    shares.scale(more, more);
+    // These go on: all of them are known.
+    shares.open = known.open;
+    for (holder, known) in shares.holders.iter_mut().zip(&known.holders) {
+        holder.inferred = holder.wait - (known.wait - known.inferred).min(holder.wait);
+    }
+    shares
+}
