@@ -233,6 +233,12 @@ impl<'a> Places<'a> {
         self.names.role(site.process, site.addr) == Role::Program
     }
 
+    /// The function that a reader knows a site by, of those from this one on.
+    pub(super) fn symbol(&mut self, site: Site, from: usize) -> Option<String> {
+        let frames = self.frames_at(site);
+        names::place(frames.get(from..).unwrap_or_default()).map(Frame::symbol)
+    }
+
     /// The functions at a site, innermost first.
     pub(super) fn frames_at(&mut self, site: Site) -> Rc<[Frame]> {
         self.frames(site.process, site.addr)

@@ -17,10 +17,9 @@ type Template = (String, String);
 
 /// Finds the templates among the functions in which locks are requested or given back, and the places that are told instead.
 pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> HashMap<Site, Told> {
-    let mut addresses: BTreeSet<(Site, Option<StackId>)> = BTreeSet::new();
-    for (site, stack) in all.values().flat_map(sites) {
-        addresses.extend([(site, stack), (places.outside(site, stack), stack)]);
-    }
+    let known: BTreeSet<(Site, Option<StackId>)> = all.values().flat_map(sites).collect();
+    let outside: Vec<_> = known.iter().map(|&(site, stack)| (places.outside(site, stack), stack)).collect();
+    let addresses: BTreeSet<(Site, Option<StackId>)> = known.into_iter().chain(outside).collect();
     let mut instances: HashMap<(Template, u32), HashSet<String>> = HashMap::new();
     for &(site, _) in &addresses {
         for frame in places.frames_at(site).iter() {
@@ -34,24 +33,28 @@ pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) 
     let several = instances.into_iter().filter(|(_, instances)| instances.len() > 1);
     let templates: HashSet<Template> = several.map(|((template, _), _)| template).collect();
     let is_one = |frame: &Frame| template(frame).is_some_and(|template| templates.contains(&template));
-    let mut told = HashMap::new();
+    let mut told: HashMap<Site, Option<Told>> = HashMap::new();
     for (site, stack) in addresses {
         let frames = places.frames_at(site);
-        let Some(from) = behind(&frames, &is_one) else { continue };
+        let Some(from) = behind(&frames, is_one) else { continue };
         let place = if from < frames.len() {
             Some(Told { addr: site.addr, from })
         } else {
             places.callers(site, stack).into_iter().find_map(|addr| {
                 let frames = places.frames_at(Site { addr, ..site });
-                let from = behind(&frames, &is_one).unwrap_or(0);
+                let from = behind(&frames, is_one).unwrap_or(0);
                 (from < frames.len()).then_some(Told { addr, from })
             })
         };
-        if let Some(place) = place {
-            told.entry(site).or_insert(place);
+        let Some(place) = place else { continue };
+        let known = *told.entry(site).or_insert(Some(place));
+        let mut symbol = |told: Told| places.symbol(Site { addr: told.addr, ..site }, told.from);
+        // An instantiation with several callers is not known by one of them.
+        if known.is_some_and(|known| known != place && symbol(known) != symbol(place)) {
+            told.insert(site, None);
         }
     }
-    told
+    told.into_iter().filter_map(|(site, told)| Some((site, told?))).collect()
 }
 
 /// How many of the functions at an address are templates, and what they have inlined; `None` if it is no template's own code.

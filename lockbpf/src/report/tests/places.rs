@@ -121,6 +121,22 @@ mod templates {
         assert_eq!(r.locks[0].waiters[0].place.symbol, "with<look_up()::<lambda(int)> > (a.cc:11)");
         assert_eq!(r.culprits[0].place.site, r.locks[0].holders[0].place.site);
     }
+
+    #[test]
+    fn of_several_callers_none_is_told() {
+        let mut o = start();
+        let mut row = holder(&mut o, LOCK, 0x300, false, ASLEEP);
+        row.stacks.add(StackId(7), row.wait);
+        o.stacks.insert(StackId(7), vec![0x300, 0x500]);
+        let mut other = holder(&mut o, LOCK, 0x300, true, &[(Cause::Running, 1_000, None)]);
+        other.who = Who::Section { lock: Lock { addr: 0x1008, ..LOCK }, site: site(0x300) };
+        other.stacks.add(StackId(8), other.wait);
+        o.stacks.insert(StackId(8), vec![0x300, 0x600]);
+        let code: &[(u64, &[(&'static str, u32)])] =
+            &[(0x300, &[(WITH_A, 11)]), (0x400, &[(WITH_B, 11)]), (0x500, &[("f", 37)]), (0x600, &[("g", 50)])];
+        let r = told(&mut o, code, vec![row, other]);
+        assert_eq!(culprit(&r).0, "with<reindex()::<lambda(int)> > (a.cc:11)");
+    }
 }
 
 mod left_by_a_jump {
