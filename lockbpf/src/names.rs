@@ -53,7 +53,7 @@ impl Frame {
 
     /// Whether it is a lock call's wrapper that was inlined where the reader's own code stands (`lock_guard`,
     /// `inline_mysql_mutex_lock` and the like), or a closure that has no name to go by.
-    fn is_wrapper(&self) -> bool {
+    pub(crate) fn is_wrapper(&self) -> bool {
         let name = self.function.as_deref().unwrap_or_default().to_ascii_lowercase();
         let drops = name.starts_with("core::mem::drop") || name.starts_with("core::ptr::drop_in_place");
         let name = name.replace("block", "").replace("clock", "");

@@ -105,18 +105,21 @@ impl Stacks {
             self.unwound.insert(process);
             let frames = copy.frames.map(|id| session.stack(id)).transpose()?;
             let symbols = census.symbols();
-            let is_program = |address| symbols.is_own_code(process, address);
-            let decision = self.judge.compare(process, &unwound, frames.as_deref(), is_program);
+            let decision = {
+                let is_program = |address| symbols.is_own_code(process, address);
+                self.judge.compare(process, &unwound, frames.as_deref(), is_program)
+            };
+            let mut is_caller = |address| symbols.is_caller(process, address);
             if copy.at_release
-                && let Some(place) = unwound.addresses.iter().skip(1).position(|&address| is_program(address))
+                && let Some(place) = unwound.addresses.iter().skip(1).position(|&address| is_caller(address))
             {
                 // Its place is taken by that where the lock was asked for.
                 unwound.addresses.remove(place + 1);
             }
             session.settle_stack(&copy, &unwound)?;
             if let Numbered::Known(Some(id)) = session.numbered(copy.number)
-                && let Some(&caller) = unwound.addresses.iter().skip(1).find(|&&address| is_program(address))
-                && !unwound.addresses.first().is_some_and(|&address| is_program(address))
+                && let Some(&caller) = unwound.addresses.iter().skip(1).find(|&&address| is_caller(address))
+                && !unwound.addresses.first().is_some_and(|&address| is_caller(address))
             {
                 self.callers.insert(id, caller);
             }

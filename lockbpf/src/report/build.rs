@@ -11,7 +11,7 @@ use super::quality::quality;
 use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
-use super::{counters, danger, distrust, functions, graph, site, sleep, verdict, windows, word};
+use super::{counters, danger, distrust, functions, graph, site, sleep, templates, verdict, windows, word};
 use crate::id::{Lock, Process};
 use crate::names::Names;
 use crate::observation::Observation;
@@ -38,6 +38,8 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     let mut all = gather(observation);
     let processes: BTreeSet<_> = all.keys().map(|lock| lock.process).collect();
     let mut places = Places::new(observation, source, &processes);
+    let templates = templates::find(&all, &mut places);
+    places.tell(templates);
     let names = names(&all, &mut places);
     places.set_names(names);
     let released = Released::of(&all, &mut places);

@@ -40,6 +40,7 @@ mod site;
 mod sleep;
 mod sleepers;
 pub mod table;
+mod templates;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;

@@ -4,10 +4,20 @@ use super::schema::{Ns, Place, StackFrame, ThreadId, Unit};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{self, Frame, Names};
 use crate::observation::Observation;
+use crate::stack::Role;
 use crate::units::{Nanos, Time};
 use lockbpf_common::record::LOW48;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
+
+/// What is told of a site instead of the first function there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// The address whose functions are told.
+    pub(super) addr: u64,
+    /// How many of these are passed over, from the innermost on.
+    pub(super) from: usize,
+}
 
 /// Source of names for one report.
 pub(super) struct Places<'a> {
@@ -16,6 +26,7 @@ pub(super) struct Places<'a> {
     frames: HashMap<(Process, u64), Rc<[Frame]>>,
     ids: HashMap<Process, String>,
     locks: HashMap<Lock, String>,
+    told: HashMap<Site, Told>,
     unit: Unit,
 }
 
@@ -37,12 +48,17 @@ impl<'a> Places<'a> {
             ids.insert(process, id);
         }
         let unit = Unit::per_ns(observation.ticks_per_ns);
-        Self { observation, names, frames: HashMap::new(), ids, locks: HashMap::new(), unit }
+        Self { observation, names, frames: HashMap::new(), ids, locks: HashMap::new(), told: HashMap::new(), unit }
     }
 
     /// Takes the names that locks were given.
     pub(super) fn set_names(&mut self, locks: HashMap<Lock, String>) {
         self.locks = locks;
+    }
+
+    /// Takes what is told of sites instead of the first function there.
+    pub(super) fn tell(&mut self, told: impl IntoIterator<Item = (Site, Told)>) {
+        self.told.extend(told);
     }
 
     /// Whether it is known when holders were off the CPU.
@@ -170,8 +186,9 @@ impl<'a> Places<'a> {
             return Place { symbol: "unknown site".to_owned(), ..Place::default() };
         };
         let own = self.names.site_id(site).is_some();
-        let frames = self.frames(site.process, site.addr);
-        let frame = names::place(&frames).filter(|f| !own || f.function.is_some());
+        let Told { addr, from } = self.told.get(&site).copied().unwrap_or(Told { addr: site.addr, from: 0 });
+        let frames = self.frames(site.process, addr);
+        let frame = names::place(frames.get(from..).unwrap_or_default()).filter(|f| !own || f.function.is_some());
         let (file, line) = frame.and_then(|f| f.location.clone()).unzip();
         let unnamed = || if own { id.clone() } else { format!("{:#x}", site.addr) };
         Place {
@@ -186,13 +203,45 @@ impl<'a> Places<'a> {
     /// The place of a site at which threads waited with this stack: if the site is part of locking (a runtime's function, or a
     /// lock's own method around the call), the place is that of the caller outside.
     pub(super) fn place_of_wait(&mut self, site: Site, stack: Option<StackId>) -> Place {
-        let place = self.place(site);
+        let (place, outside) = (self.place(site), self.outside(site, stack));
+        if outside == site { place } else { Place { site: place.site, ..self.place(outside) } }
+    }
+
+    /// The site, or if that is part of locking, the caller outside.
+    pub(super) fn outside(&mut self, site: Site, stack: Option<StackId>) -> Site {
+        self.outwards(site, stack).first().map_or(site, |&addr| Site { addr, ..site })
+    }
+
+    /// The return addresses of what called the function at a site, as far as the stack there is known.
+    pub(super) fn callers(&mut self, site: Site, stack: Option<StackId>) -> Vec<u64> {
+        self.outwards(site, stack).into_iter().filter(|&addr| addr != site.addr).collect()
+    }
+
+    fn outwards(&mut self, site: Site, stack: Option<StackId>) -> Vec<u64> {
         let raw = stack.and_then(|id| self.observation.stacks.get(&id));
-        let outside = raw.and_then(|raw| self.names.call_stack(site.process, raw, Some(site.addr)).first().copied());
-        match outside {
-            Some(addr) if addr != site.addr => Place { site: place.site, ..self.place(Site { addr, ..site }) },
-            _ => place,
-        }
+        raw.map(|raw| self.names.call_stack(site.process, raw, Some(site.addr))).unwrap_or_default()
+    }
+
+    /// Of a whole stack, the return address directly beneath this one: in the function that was called there.
+    pub(super) fn beneath(&self, stack: StackId, return_addr: u64) -> Option<u64> {
+        let raw = self.observation.stacks.get(&stack)?;
+        raw.get(raw.iter().position(|&addr| addr == return_addr)?.checked_sub(1)?).copied()
+    }
+
+    /// Whether a return address leads into the program's own code.
+    pub(super) fn is_program(&mut self, site: Site) -> bool {
+        self.names.role(site.process, site.addr) == Role::Program
+    }
+
+    /// The function that a reader knows a site by, of those from this one on.
+    pub(super) fn symbol(&mut self, site: Site, from: usize) -> Option<String> {
+        let frames = self.frames_at(site);
+        names::place(frames.get(from..).unwrap_or_default()).map(Frame::symbol)
+    }
+
+    /// The functions at a site, innermost first.
+    pub(super) fn frames_at(&mut self, site: Site) -> Rc<[Frame]> {
+        self.frames(site.process, site.addr)
     }
 
     /// From a time to the end of the observation.

@@ -1,11 +1,21 @@
 //! Holders that are known by where they gave a lock back. A section begins and ends in one function, as a rule: where exactly one
 //! section of that lock is known in the function, from windows, it is that one. Else all places in one function are one holder.
+//!
+//! A function that is left by a jump when it gives the lock back is not on the stack then. Where its caller's code does not tell what
+//! was called (a pointer to a function, another library), the stacks do with which the thread left the CPU while it had the lock.
 
 use super::gather::Gathered;
-use super::place::Places;
-use crate::graph::findings::{Findings, Shares, SiteBlame, Who};
+use super::place::{Places, Told};
+use crate::graph::findings::{Findings, Holder, Shares, SiteBlame, Who};
 use crate::id::{Lock, Site};
+use crate::units::Nanos;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+
+/// Of a holder's waiting, what at least must have passed in the function that is told instead of its caller.
+const IN_FUNCTION: f64 = 0.5;
+/// Of what has passed in functions called at that place, the part that must be of that one.
+const AGREED: f64 = 0.9;
 
 /// Holders by other names.
 #[derive(Debug, Default)]
@@ -14,12 +24,12 @@ pub(super) struct Released(HashMap<Who, Who>);
 impl Released {
     /// Looks at everything that was gathered.
     pub(super) fn of(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> Self {
-        let mut released: Vec<_> = all
-            .values()
-            .filter_map(Gathered::blame)
-            .flat_map(|shares| &shares.holders)
+        let holders = || all.values().filter_map(Gathered::blame).flat_map(|shares| &shares.holders);
+        let left = left(holders(), places);
+        places.tell(left.iter().map(|(_, &(site, told))| (site, told)));
+        let mut released: Vec<_> = holders()
             .filter(|holder| matches!(holder.who, Who::Released { .. }))
-            .map(|holder| (std::cmp::Reverse(holder.wait), holder.who))
+            .map(|holder| (Reverse(holder.wait), holder.who))
             .collect();
         released.sort_unstable();
         let mut sections: HashMap<Lock, HashMap<String, Vec<Site>>> = HashMap::new();
@@ -27,12 +37,16 @@ impl Released {
         let mut known = HashMap::new();
         for (_, who) in released {
             let Who::Released { lock, site, stack } = who else { continue };
-            let place = places.place_of_wait(site, stack);
+            let (place, otherwise) = match left.get(&(lock, site)) {
+                // It held the lock there; where it gave it back is not known.
+                Some(&(site, _)) => (places.place(site), Who::Section { lock, site }),
+                None => (places.place_of_wait(site, stack), who),
+            };
             let name = place.function.unwrap_or(place.symbol);
             let sections = sections.entry(lock).or_insert_with(|| by_function(all.get(&lock), places));
             let section = match sections.get(&name).map(Vec::as_slice) {
                 Some(&[site]) => Who::Section { lock, site },
-                _ => *first.entry((lock, name)).or_insert(who),
+                _ => *first.entry((lock, name)).or_insert(otherwise),
             };
             known.insert(who, section);
         }
@@ -64,6 +78,50 @@ impl Released {
         }
         sites
     }
+}
+
+/// By lock, and place at which it was given back: a place in the function called there that had the lock, and what is told of it.
+fn left<'a>(holders: impl Iterator<Item = &'a Holder>, places: &mut Places<'_>) -> HashMap<(Lock, Site), (Site, Told)> {
+    let mut waiting: HashMap<(Lock, Site), (Nanos, HashMap<u64, Nanos>)> = HashMap::new();
+    for holder in holders {
+        let Who::Released { lock, site, .. } = holder.who else { continue };
+        let (all, called) = waiting.entry((lock, site)).or_default();
+        *all += holder.wait;
+        for ((_, stack), tally) in holder.off_stacks.top() {
+            if let Some(addr) = places.beneath(stack, site.addr) {
+                *called.entry(addr).or_default() += tally.time;
+            }
+        }
+    }
+    let mut left = HashMap::new();
+    for ((lock, site), (all, called)) in waiting {
+        let share = |part: Nanos, all: Nanos| part.0 as f64 / all.0.max(1) as f64;
+        let sum: Nanos = called.values().copied().sum();
+        if share(sum, all) < IN_FUNCTION {
+            continue;
+        }
+        // By function: how long, and the address in it at which it was longest.
+        let mut functions: HashMap<String, (Nanos, (Nanos, Reverse<u64>))> = HashMap::new();
+        for (addr, time) in called {
+            let at = Site { addr, ..site };
+            if places.is_program(at)
+                && let Some(function) = places.frames_at(at).last()
+            {
+                let name = function.function.clone().unwrap_or_else(|| function.symbol());
+                let (all, most) = functions.entry(name).or_default();
+                *all += time;
+                *most = (*most).max((time, Reverse(addr)));
+            }
+        }
+        let most = functions.into_values().filter(|&(time, _)| share(time, sum) >= AGREED).max();
+        if let Some((_, (_, Reverse(addr)))) = most {
+            let at = Site { addr, ..site };
+            // What is inlined into it may be anything that it does meanwhile.
+            let from = places.frames_at(at).len().saturating_sub(1);
+            left.insert((lock, site), (at, Told { addr, from }));
+        }
+    }
+    left
 }
 
 /// The sections of a lock that were seen from their beginning, by function.

@@ -69,6 +69,8 @@ pub(super) struct Layout {
     pub(super) is_x86_64: bool,
     /// Whether the file holds its own DWARF.
     pub(super) has_dwarf: bool,
+    /// Whether it is a program that needs no dynamic linker, and has no symbols.
+    pub(super) is_bare: bool,
 }
 
 impl Layout {
@@ -89,10 +91,13 @@ impl Layout {
             return Err(ElfError::TooLarge);
         }
         let programs = header.program_headers(endian, data)?;
+        let needs_linker = programs.iter().any(|p| p.p_type(endian) == elf::PT_INTERP);
         let load = programs.iter().filter(|p| p.p_type(endian) == elf::PT_LOAD);
         let mut layout = Self {
             segments: load.map(|p| segment::<E>(p, endian)).collect(),
             is_x86_64: header.e_machine(endian) == elf::EM_X86_64,
+            // Libraries need none either, but most have no entry.
+            is_bare: !needs_linker && header.e_entry(endian).into() != 0,
             ..Self::default()
         };
         // A file without section headers still runs; it only has no more to tell.
@@ -102,7 +107,10 @@ impl Layout {
             Err(_) => &[],
         };
         for section in sections {
-            match string_at(names, section.sh_name(endian)) {
+            let name = string_at(names, section.sh_name(endian));
+            // Go's programs have a table of their own.
+            layout.is_bare &= section.sh_type(endian) != elf::SHT_SYMTAB && !name.ends_with(b".gopclntab");
+            match name {
                 b".debug_info" | b".zdebug_info" => layout.has_dwarf |= section.sh_type(endian) != elf::SHT_NOBITS,
                 b".gnu_debuglink" => layout.debug_link = debug_link(contents::<E>(section, endian, data)?, endian),
                 b".gnu_debugaltlink" => layout.shared_link = shared_link(contents::<E>(section, endian, data)?),

@@ -20,6 +20,7 @@ mod perf_map;
 mod resolver;
 mod runtime;
 mod space;
+mod system_call;
 mod tail_call;
 mod thread_local;
 mod threads;
@@ -56,7 +57,7 @@ use unwind::Unwinder;
 const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
 /// Distinct problems remembered.
 const MAX_PROBLEMS: usize = 64;
-/// Calls of which it is remembered whether the called function was left by a jump.
+/// Calls of which it is remembered whether the called function was left by a jump, and of as many whether they are part of locking.
 const MAX_LEFT: usize = 65_536;
 
 /// Why a process has no names.
@@ -131,6 +132,8 @@ pub struct Symbols {
     unwinder: Unwinder,
     /// Calls of functions that were left by a jump, and where; by return addresses.
     left: HashMap<(FileId, u64), Option<u64>>,
+    /// Whether the code around an address is part of locking, where only the code tells.
+    locking: HashMap<(FileId, u64), bool>,
     problems: BTreeSet<String>,
 }
 
@@ -161,6 +164,7 @@ impl Symbols {
             kernel: None,
             unwinder: Unwinder::default(),
             left: HashMap::new(),
+            locking: HashMap::new(),
             problems: BTreeSet::new(),
         }
     }
@@ -268,10 +272,36 @@ impl Symbols {
     /// The return address into the program's own code that comes first among the words at the top of a stack: the caller
     /// of the C library's function that sleeps there. A word left over from an earlier call may be mistaken for it.
     ///
-    /// Called for every event, so it looks at mappings only: reading the symbols of a large file takes seconds.
+    /// Called for every event, so it looks at mappings only, or at the code of few functions: reading the symbols of a large file takes
+    /// seconds.
     #[must_use]
-    pub fn caller_among(&self, process: Process, words: &[u64]) -> Option<u64> {
-        words.iter().copied().find(|&word| self.is_own_code(process, word))
+    pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
+        words.iter().copied().find(|&word| self.is_caller(process, word))
+    }
+
+    /// Whether a return address leads into [own code](Self::is_own_code) that is no lock function of a C library in the program's file.
+    #[must_use]
+    pub fn is_caller(&mut self, process: Process, return_addr: u64) -> bool {
+        self.is_own_code(process, return_addr) && !self.is_locking_code(process, return_addr)
+    }
+
+    /// Whether a return address is part of locking, where no symbols tell.
+    fn is_locking_code(&mut self, process: Process, return_addr: u64) -> bool {
+        let Some(known) = self.processes.get(&process) else { return false };
+        let Some(Place::File(id, call)) = known.space.place(return_addr.wrapping_sub(1), &self.files) else {
+            return false;
+        };
+        let Some(file) = self.files.get(id).filter(|file| file.layout.is_bare && file.debug.is_none()) else {
+            return false;
+        };
+        if self.locking.len() >= MAX_LEFT {
+            self.locking.clear();
+        }
+        let unwinder = &mut self.unwinder;
+        *self.locking.entry((id, call)).or_insert_with(|| {
+            unwinder.know(id, file);
+            file.layout.is_x86_64 && system_call::is_locking(&FileCode { file, id, unwinder }, call)
+        })
     }
 
     /// The same for a thread that gives back a lock: the function that does so may have jumped to the C library's, and so be on no
@@ -424,11 +454,13 @@ impl Names for Symbols {
         match known.space.place(return_addr.wrapping_sub(1), &self.files) {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return Role::Nothing };
+                let (is_libc, is_code) = (runtime::is_libc(&file.name), file.layout.is_code(addr));
                 let frames = self.resolver.frames(id, file, addr);
                 match frames.last().and_then(|frame| frame.function.as_deref()) {
                     Some(function) if runtime::is_locking(function) => Role::Locking,
-                    _ if runtime::is_libc(&file.name) => Role::Libc,
-                    _ if file.layout.is_code(addr) => Role::Program,
+                    _ if is_libc => Role::Libc,
+                    None if self.is_locking_code(process, return_addr) => Role::Locking,
+                    _ if is_code => Role::Program,
                     _ => Role::Nothing,
                 }
             }
@@ -455,7 +487,11 @@ impl Names for Symbols {
                 let Some(file) = self.files.get(id) else { return vec![unknown] };
                 let mut frames = self.resolver.frames(id, file, addr).to_vec();
                 if frames.is_empty() {
-                    frames.push(unknown);
+                    self.unwinder.know(id, file);
+                    let code = FileCode { file, id, unwinder: &self.unwinder };
+                    let in_file = addr.wrapping_add(1);
+                    let name = file.layout.is_x86_64.then(|| system_call::name(&code, in_file)).flatten();
+                    frames.push(Frame { function: name.map(|name| format!("{name} (system call)")), ..unknown });
                 }
                 for frame in &mut frames {
                     frame.addr = return_addr;

@@ -459,3 +459,35 @@ fn damaged_files_are_no_panic() {
         }
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_c_library_in_a_stripped_program_is_known_by_its_code() {
+    const SOURCE: &str = r#"
+#include <pthread.h>
+#include <time.h>
+pthread_mutex_t lock;
+int main(void) {
+    pthread_mutex_lock(&lock); pthread_mutex_unlock(&lock);
+    tell("lock", pthread_mutex_lock); tell("sleep", clock_nanosleep); tell("main", main); stay();
+}
+"#;
+    let workshop = Workshop::new();
+    for (options, bare) in [(&["-static", "-s"][..], true), (&["-static"], false), (&["-s"], false)] {
+        let Some(path) = workshop.build("cc", SOURCE, options) else { return };
+        assert_eq!(elf::Layout::read(&fs::File::open(&path).unwrap()).unwrap().is_bare, bare, "{options:?}");
+        if !bare {
+            continue;
+        }
+        let program = Program::start(&path, &[]);
+        let mut symbols = observed(&program, Vec::new());
+        let [locks, sleeps, main] = ["lock", "sleep", "main"].map(|name| program.told(name));
+        assert_eq!(symbols.role(PROCESS, locks + 1), Role::Locking);
+        assert!(!symbols.is_caller(PROCESS, locks + 1) && symbols.is_own_code(PROCESS, locks + 1));
+        assert_eq!(symbols.role(PROCESS, main + 1), Role::Program);
+        assert!(symbols.is_caller(PROCESS, main + 1));
+        assert_eq!(functions(&mut symbols, sleeps + 1), [""]);
+        let calls: BTreeSet<String> = (sleeps..sleeps + 0x100).flat_map(|at| functions(&mut symbols, at)).collect();
+        assert!(calls.contains("clock_nanosleep (system call)"), "{calls:?}");
+    }
+}

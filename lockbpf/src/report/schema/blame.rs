@@ -126,7 +126,8 @@ pub struct CausesEntry {
 pub struct OffStackEntry {
     /// `runnable`, `blocked`, `sleeping` or `lock`.
     pub cause: String,
-    /// The function that it was in, without the C library's decorations: `fdatasync`.
+    /// The function that it was in, without the C library's decorations: `fdatasync`. In code without symbols the system call:
+    /// `fdatasync (system call)`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Others' waiting meanwhile.

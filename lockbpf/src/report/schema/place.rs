@@ -10,7 +10,8 @@ pub struct Place {
     pub site: Option<String>,
     /// For reading: `function (file:line)`, or the best that is known instead.
     pub symbol: String,
-    /// Demangled function; an inlined function that only wraps the lock call is passed over.
+    /// Demangled function; an inlined function that only wraps the lock call is passed over, and so is a template that runs its
+    /// callers' functions under the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Source file.

@@ -4,6 +4,7 @@ mod doubt;
 mod estimates;
 mod examples;
 mod functions;
+mod places;
 mod story;
 
 use super::fixture::*;

@@ -12,10 +12,10 @@ const OUTER: Lock = Lock { process: P, addr: 0x1000 };
 const INNER: Lock = Lock { process: P, addr: 0x1008 };
 
 /// Waiting in ms by cause, and the stack on which the thread left the CPU meanwhile.
-type Doing<'a> = &'a [(Cause, u64, Option<u64>)];
+pub(super) type Doing<'a> = &'a [(Cause, u64, Option<u64>)];
 
 /// A row of a lock's holders; everything is in ms.
-fn holder(o: &mut Run, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> Holder {
+pub(super) fn holder(o: &mut Run, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> Holder {
     let mut causes = Causes::default();
     let mut row = Holder {
         who: Who::Section { lock, site: site(at) },
@@ -45,7 +45,7 @@ fn holder(o: &mut Run, lock: Lock, at: u64, nested: bool, doing: Doing<'_>) -> H
 }
 
 /// Threads that waited for a lock at one place, and whom they waited for.
-fn waits(o: &mut Run, lock: Lock, at: u64, holders: Vec<Holder>) {
+pub(super) fn waits(o: &mut Run, lock: Lock, at: u64, holders: Vec<Holder>) {
     let wait: Nanos = holders.iter().map(|h| h.wait).sum();
     let waits = Tally { count: 10, time: wait };
     let blamed = holders.iter().map(|h| h.wait).collect();
