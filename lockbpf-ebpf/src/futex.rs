@@ -196,14 +196,13 @@ fn wakes(t: &mut Thread, word: u64, now: u64) {
     }
 }
 
-/// The thread's wake has found nobody: whoever runs next there was woken by somebody before, and nobody is followed any more.
+/// The thread's wake has found nobody: whoever runs next there was woken by somebody before.
 #[inline(always)]
 fn woke_nobody(t: &Thread) {
     let FutexCall { word, enter_ns, earlier_woke_ns, owner, .. } = t.futex;
     if let Some(known) = WAKERS.get_ptr_mut(FutexWord { addr: word, process: u64::from(t.process) }) {
         // SAFETY: as above.
         let known = unsafe { &mut *known };
-        known.followers = 0;
         if known.woke_ns == enter_ns && known.tid == tid() {
             (known.woke_ns, known.tid) = (earlier_woke_ns, owner);
         }
