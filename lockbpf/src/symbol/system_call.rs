@@ -8,11 +8,13 @@ use super::tail_call::Code;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use syscalls::x86_64::Sysno;
 
 /// The instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// A function that calls more others is no lock's.
+const MAX_CALLED: usize = 32;
 
 /// The name of the system call that returns to an address, if it is certain.
 pub(super) fn name(file: &impl Code, return_addr: u64) -> Option<&'static str> {
@@ -31,8 +33,9 @@ pub(super) fn is_locking(file: &impl Code, address: u64) -> bool {
         return true;
     }
     let direct = |i: &&Instruction| i.flow_control() == FlowControl::Call;
-    let called: HashSet<u64> = body.iter().filter(direct).map(Instruction::near_branch_target).collect();
+    let called: BTreeSet<u64> = body.iter().filter(direct).map(Instruction::near_branch_target).collect();
     body.iter().any(changes_shared_word)
+        && called.len() <= MAX_CALLED
         && called.into_iter().any(|start| {
             file.function(start).is_some_and(|function| function.start == start)
                 && self::body(file, start).is_some_and(|body| makes_futex_call(&body))

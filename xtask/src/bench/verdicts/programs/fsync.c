@@ -19,7 +19,7 @@ static LARGE void append_record(const char *record, size_t size)
     pthread_mutex_lock(&journal_lock); // culprit
     if (pwrite(journal, record, size, (off_t)(unflushed % 65536 * size)) != (ssize_t)size)
         die("pwrite");
-    if (++unflushed % 32 == 0 && !cured)
+    if (++unflushed % 2 == 0 && !cured)
         fdatasync(journal);
     pthread_mutex_unlock(&journal_lock); // culprit
 }

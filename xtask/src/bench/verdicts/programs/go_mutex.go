@@ -47,7 +47,7 @@ func (s *store) compact() {
 }
 
 func (s *store) sync() {
-	for i := 0; i < 4; i++ {
+	for i := 0; i < 16; i++ {
 		s.log.Write(make([]byte, 4096))
 		s.log.Sync()
 	}

@@ -25,7 +25,7 @@ impl Store {
     }
 
     fn sync(&self) {
-        for _ in 0..4 {
+        for _ in 0..8 {
             (&self.log).write_all(&[1; 4096]).unwrap();
             self.log.sync_data().unwrap();
         }
