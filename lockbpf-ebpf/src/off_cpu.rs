@@ -119,7 +119,7 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool) {
     let takes_stack = match reason {
         Reason::Runnable => false,
         Reason::Futex if kept => false,
-        _ if kept => t.futex.role != WAIT || watched::takes_stack(t, now),
+        _ if kept => watched::takes_stack(t, now),
         _ => holds_any(t),
     };
     t.off = Absence {

@@ -4,6 +4,7 @@
 //! in a process where that happens: it may end before it has given back a second one.
 
 use crate::emit::emit_for;
+use crate::maps::THINNING;
 use crate::off_cpu::Absence;
 use crate::thread::{Thread, now, tid};
 use aya_ebpf::{btf_maps::Array, macros::btf_map};
@@ -15,9 +16,10 @@ use lockbpf_common::off_cpu::{OffCpuFields, OffCpuRecord};
 const WATCH_NS: u64 = 1_000_000_000;
 /// Absences kept; the oldest gives way.
 const KEPT: usize = 32;
-/// Stacks of sleeps in futex calls are no closer to one another, ns: such sleeps may be as frequent as waits for locks, and those that make
-/// others wait for long are rarer.
-const STACK_NS: u64 = 500_000;
+/// Stacks of absences are no closer to one another, ns: to take one costs more than a short absence, and those that make others wait for
+/// long are rare. With each level of thinning, up to the last shift, half as close.
+const STACK_NS: u64 = 200_000;
+const MAX_SHIFT: u32 = 4;
 
 /// When a thread of each slot's processes last gave back a lock for which others slept, ns.
 #[btf_map]
@@ -33,7 +35,7 @@ pub struct Watched {
     complete_ns: u64,
     /// Absences so far: the next one's place.
     next: u64,
-    /// When the stack of a sleep in a futex call was taken last, ns.
+    /// When the stack of an absence was taken last, ns.
     stack_ns: u64,
     /// The last ones. Without a reason: recorded, or none. The scheduler's sum is that of the absence.
     kept: [Absence; KEPT],
@@ -56,10 +58,12 @@ pub fn begin(t: &mut Thread) {
     }
 }
 
-/// Whether the stack of a sleep in a futex call is to be taken, that begins `now`.
+/// Whether the stack of an absence is to be taken that begins `now`.
 #[inline(always)]
 pub fn takes_stack(t: &mut Thread, now: u64) -> bool {
-    let due = now.saturating_sub(t.watched.stack_ns) >= STACK_NS;
+    let level = THINNING.get(t.slot).copied().unwrap_or(0);
+    let shift = if level < MAX_SHIFT { level } else { MAX_SHIFT };
+    let due = now.saturating_sub(t.watched.stack_ns) >= STACK_NS << shift;
     if due {
         t.watched.stack_ns = now;
     }

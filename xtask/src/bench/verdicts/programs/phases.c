@@ -23,7 +23,7 @@ static LARGE void use_cache(void)
 
 static void sync_pages(const char *page, uint64_t first)
 {
-    for (uint64_t i = first; i < first + 16; i++) {
+    for (uint64_t i = first; i < first + 8; i++) {
         if (pwrite(file, page, 4096, (off_t)(i % 64) * 4096) < 0)
             die("pwrite");
         fsync(file);
