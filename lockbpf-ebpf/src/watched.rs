@@ -19,7 +19,7 @@ const KEPT: usize = 32;
 /// Stacks of absences are no closer to one another, ns: to take one costs more than a short absence, and those that make others wait for
 /// long are rare. With each level of thinning, up to the last shift, half as close.
 const STACK_NS: u64 = 200_000;
-const MAX_SHIFT: u32 = 4;
+const MAX_SHIFT: u32 = 7;
 
 /// When a thread of each slot's processes last gave back a lock for which others slept, ns.
 #[btf_map]

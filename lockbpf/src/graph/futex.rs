@@ -12,6 +12,9 @@ use lockbpf_common::layout::CONTENDED_VALUE;
 const MAX_TID: u32 = 1 << 22;
 /// Sites told apart per word; further ones share one row.
 const MAX_SITES: usize = 64;
+/// Records from which on they may stand for somewhat more than they should by chance alone, and how much more.
+const ENOUGH: u64 = 16;
+const MOST: f64 = 3.0;
 
 /// Threads and their waits.
 pub type Threads = TopTallies<Tid, 32>;
@@ -121,13 +124,18 @@ impl FutexWaits {
         self.slept + self.again + self.timed_out + self.interrupted + self.failed > self.records
     }
 
-    /// Lets what stands for others add up to no more than what is known to be true: the number and time of waits that slept.
+    /// Lets what stands for others add up to what is known to be true: the number and time of waits that slept. Where few were recorded, or
+    /// much is missing, to no more than that.
     pub(crate) fn settle(&mut self, slept: Tally) {
         if !self.is_thinned() || self.waits.count == 0 || self.waits.time == Nanos(0) {
             return;
         }
-        let of_count = (slept.count as f64 / self.waits.count as f64).min(1.0);
-        let of_time = (slept.time.0 as f64 / self.waits.time.0 as f64).min(1.0);
+        let share = |true_sum: u64, sum: u64| {
+            let share = true_sum as f64 / sum as f64;
+            if self.records >= ENOUGH && share <= MOST { share } else { share.min(1.0) }
+        };
+        let of_count = share(slept.count, self.waits.count);
+        let of_time = share(slept.time.0, self.waits.time.0);
         self.slept = self.slept.min(slept.count);
         self.waits.scale(of_count, of_time);
         self.contended.scale(of_count, of_time);

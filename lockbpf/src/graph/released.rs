@@ -136,6 +136,8 @@ pub(super) struct Releases {
     unlinked: BTreeMap<(Time, u64), FutexWait>,
     number: u64,
     newest: Time,
+    /// Whether some waits, and so wakes, were not recorded.
+    thinned: bool,
 }
 
 impl Releases {
@@ -175,6 +177,7 @@ impl Releases {
     /// Takes a wait, which is divided later.
     pub(super) fn wait(&mut self, w: &FutexWait) {
         let key = self.key(w.end);
+        self.thinned |= w.weight != Weight::default();
         self.pending.insert(key, Pending { wait: *w, of: Of::Word });
     }
 
@@ -243,8 +246,16 @@ impl Releases {
         let meanwhile = self.words.after(w.word, begin).take_while(|release| release.time <= end);
         for release in meanwhile.filter(|release| release.tid != w.tid) {
             let from = release.from.clamp(reached, release.time);
-            // Somebody had it before, of whom it was not recorded that it was given back.
-            self.unseen(w, (reached, from), None, &mut pieces);
+            match last {
+                // All who woke somebody are recorded, so the waiter had been woken: it was only to run.
+                Some(last) if !self.thinned => {
+                    let piece =
+                        Piece { cause: Cause::HandOff, inferred: true, ..direct(w.word, last, (reached, from)) };
+                    push(&mut pieces, piece);
+                }
+                // Somebody had it before, of whom it was not recorded that it was given back.
+                _ => self.unseen(w, (reached, from), None, &mut pieces),
+            }
             self.held(w, release, (from, release.time), &mut pieces);
             (reached, last) = (release.time, Some(release));
         }
@@ -448,6 +459,18 @@ mod tests {
         );
         let owned = FutexWait { owner: Some(Tid(7)), ..wait(WORD, 9, (100, 180), 2) };
         assert_eq!(divided(&wakes, &[owned])[0], (7, 50, INFERRED));
+    }
+
+    #[test]
+    fn who_was_woken_before_somebody_woke_nobody_was_only_to_run() {
+        // 1 woke the waiter at 130. Somebody called wake at 150 and found nobody, 2 at 170 somebody else.
+        let wakes = [wake(WORD, 1, 130, None), wake(WORD, 2, 170, Some(20))];
+        let late = [false, true, true];
+        let expected = [(1, 30, DIRECT), (1, 20, late), (2, 20, DIRECT), (2, 10, HANDOFF)];
+        assert_eq!(divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]), expected);
+        // Where waits are thinned it may have been another's.
+        let thinned = FutexWait { weight: Weight { waits: 1, stacks: 0 }, ..wait(WORD, 9, (100, 180), 2) };
+        assert_eq!(divided(&wakes, &[thinned])[1], (0, 20, INFERRED));
     }
 
     #[test]
