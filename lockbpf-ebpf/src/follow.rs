@@ -10,7 +10,8 @@ use aya_ebpf::{btf_maps::Array, macros::btf_map};
 use lockbpf_common::gate::MAX_SLOTS;
 use lockbpf_common::thin::{Typical, Weight, at_most, is_any, is_followed, of_time, thins_waits};
 
-/// How long the waits of each slot's processes are. Written where waits are thinned, for one of those that are recorded however long they last.
+/// How long the waits of each slot's processes are. Written where waits are thinned, for each of those that are recorded however long they last;
+/// of the slot's process before nothing is left after some thirty.
 #[btf_map]
 static TYPICAL: Array<Typical, { MAX_SLOTS as usize }> = Array::new();
 
@@ -74,7 +75,7 @@ pub fn forget(t: &mut Thread) {
 }
 
 /// For how many waits one that lasted so long stands, if it is recorded, and the random number that tells. That of a long wait is that of the
-/// wake that ended it, at `woken_ns`: then both are recorded.
+/// wake that ended it, at `woken_ns`, if that is known (another process may have made it): then both are recorded.
 #[inline(always)]
 pub fn wait(t: &Thread, wait_ns: u64, woken_ns: u64) -> (Weight, u32) {
     let (level, typical) = (level(t), TYPICAL.get_ptr_mut(t.slot));
@@ -86,7 +87,7 @@ pub fn wait(t: &Thread, wait_ns: u64, woken_ns: u64) -> (Weight, u32) {
     if thins_waits(level) && is_any(level, random) {
         *typical = typical.with(wait_ns);
     }
-    (weight, if is_long { of_time(woken_ns) } else { random })
+    (weight, if is_long && woken_ns >= t.futex.enter_ns { of_time(woken_ns) } else { random })
 }
 
 /// The same of a wake `now`, the first at its word for so long: whether it is recorded, and with its stack.
