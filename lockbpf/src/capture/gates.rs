@@ -421,7 +421,7 @@ impl Gates {
         let Taken { futex_calls, records, stack_ns, .. } = taken(&self.accounts, slot).ok()?;
         let (calls, written) =
             (Taken { futex_calls, ..Taken::default() }, Taken { records, stack_ns, ..Taken::default() });
-        Some(Spent { time, cpu, calls: calls.cost(costs), records: written.cost(costs) })
+        Some(Spent { time, cpu, futex_calls, calls: calls.cost(costs), records: written.cost(costs) })
     }
 
     /// What was placed in a process follows it no more, perhaps since then: it is placed anew. Sections in progress are cut.

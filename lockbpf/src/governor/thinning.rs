@@ -4,7 +4,7 @@
 
 use super::{Budget, SPEND};
 use crate::units::{Nanos, Time};
-use lockbpf_common::thin::MAX_LEVEL;
+use lockbpf_common::thin::{MAX_LEVEL, STACKS_FIRST};
 use std::time::Duration;
 
 /// How often it is judged.
@@ -17,6 +17,8 @@ const PART: f64 = 0.5;
 const LEAST: f64 = 0.1;
 /// Below this part of what they may cost, more of them are made.
 const CHEAP: f64 = 0.25;
+/// As many waits a second are recorded, whatever that costs: fewer would have each stand for too many.
+const LEAST_WAITS: u64 = 25;
 
 /// What a process has used, and of this what its futex calls and the records of its waits took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,6 +27,8 @@ pub struct Spent {
     pub time: Time,
     /// CPU time.
     pub cpu: Nanos,
+    /// Futex calls.
+    pub futex_calls: u64,
     /// What the calls took.
     pub calls: Nanos,
     /// What records and stacks took.
@@ -78,9 +82,17 @@ impl Thinning {
         } else {
             self.level
         };
-        let level = level.min(MAX_LEVEL);
+        let level = level.min(most(now.futex_calls - from.futex_calls.min(now.futex_calls), now.time.since(from.time)));
         (std::mem::replace(&mut self.level, level) != level).then_some(level)
     }
+}
+
+/// The highest level at which enough waits are recorded of a process that makes so many futex calls in a time.
+fn most(futex_calls: u64, time: Nanos) -> u32 {
+    // As many waits as wakes.
+    let waits = u128::from(futex_calls / 2) * 1_000_000_000 / u128::from(time.0.max(1));
+    let each = (waits / u128::from(LEAST_WAITS)).max(1);
+    (STACKS_FIRST + each.ilog2()).min(MAX_LEVEL)
 }
 
 #[cfg(test)]
@@ -98,6 +110,7 @@ mod tests {
             }
             spent.time.0 += 100_000_000;
             spent.cpu.0 += 100_000_000;
+            spent.futex_calls += 1 << 24;
             spent.calls.0 += (calls * 1e8) as u64;
             spent.records.0 += (records * 1e8 / f64::from(1 << level)) as u64;
         }
@@ -122,6 +135,7 @@ mod tests {
         let at = |ms: u64, cpu: u64, records: u64| Spent {
             time: Time(ms * 1_000_000),
             cpu: Nanos(cpu * 1_000_000),
+            futex_calls: ms * 1_000,
             calls: Nanos(0),
             records: Nanos(records * 1_000_000),
         };
@@ -134,5 +148,15 @@ mod tests {
         assert!(thinning.is_due(Time(0)));
         assert_eq!(thinning.look(at(400, 300, 90)), None);
         assert_eq!(thinning.look(at(500, 400, 90)), Some(2));
+    }
+
+    #[test]
+    fn some_waits_are_always_recorded() {
+        let second = Nanos(1_000_000_000);
+        assert_eq!([most(0, second), most(99, second), most(100, second)], [3, 3, 4]);
+        // Of 6,400 waits a second 25: one in 2^8.
+        assert_eq!(most(12_800, second), STACKS_FIRST + 8);
+        assert_eq!(most(1_280, Nanos(100_000_000)), STACKS_FIRST + 8);
+        assert_eq!([most(u64::MAX, Nanos(0)), most(1 << 30, second)], [MAX_LEVEL; 2]);
     }
 }
