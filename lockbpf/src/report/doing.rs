@@ -93,8 +93,8 @@ fn name(cause: Cause) -> &'static str {
     }
 }
 
-/// The function that a thread was off the CPU in. A futex call says nothing: in its place stands the method of generated code that led to it, or the
-/// function of its library that the program called.
+/// The function that a thread was off the CPU in. Of a futex call it is the method of generated code that led there, or the C library's
+/// function that the program called: the call itself says nothing.
 fn function(stack: &[StackFrame]) -> Option<String> {
     let first = stack.iter().find(|f| f.function.is_some())?;
     let name = |f: &StackFrame| f.function.clone();

@@ -1,0 +1,100 @@
+//! Who calls locking functions: found among the words at the top of a stack, by the code around them where symbols do not tell.
+
+use super::files::{FileId, ObjectFile};
+use super::space::Place;
+use super::unwind::Unwinder;
+use super::{Symbols, system_call, tail_call};
+use crate::id::Process;
+use std::ops::Range;
+
+/// Calls of which it is remembered whether the called function was left by a jump, and of as many whether they are part of locking.
+const MAX_LEFT: usize = 65_536;
+
+impl Symbols {
+    /// The return address into the program's own code that comes first among the words at the top of a stack: the caller
+    /// of the C library's function that sleeps there. A word left over from an earlier call may be mistaken for it.
+    ///
+    /// Called for every event, so it looks at mappings only, or at the code of few functions: reading the symbols of a large file takes
+    /// seconds.
+    #[must_use]
+    pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
+        words.iter().copied().find(|&word| self.is_caller(process, word))
+    }
+
+    /// The same for a thread that gives back a lock: the function that does so may have jumped to the C library's, and so be on no
+    /// stack.
+    #[must_use]
+    pub fn releaser_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
+        let caller = self.caller_among(process, words)?;
+        Some(self.releaser(process, caller))
+    }
+
+    /// Where the function gave a lock back that is on the stack with this return address, or one that it had called and that jumped on.
+    #[must_use]
+    pub fn releaser(&mut self, process: Process, return_addr: u64) -> u64 {
+        self.left_by_jump(process, return_addr).unwrap_or(return_addr)
+    }
+
+    /// Whether a return address leads into [own code](Self::is_own_code) that is no lock function of a C library in the program's file.
+    #[must_use]
+    pub fn is_caller(&mut self, process: Process, return_addr: u64) -> bool {
+        self.is_own_code(process, return_addr) && !self.is_locking_code(process, return_addr)
+    }
+
+    /// Whether the code before a return address is part of locking, where no symbols tell.
+    pub(super) fn is_locking_code(&mut self, process: Process, return_addr: u64) -> bool {
+        let Some((id, call)) = self.call_before(process, return_addr) else { return false };
+        let Some(file) = self.files.get(id).filter(|file| file.layout.is_bare && file.debug.is_none()) else {
+            return false;
+        };
+        if self.locking.len() >= MAX_LEFT {
+            self.locking.clear();
+        }
+        let unwinder = &mut self.unwinder;
+        *self.locking.entry((id, call)).or_insert_with(|| {
+            unwinder.know(id, file);
+            file.layout.is_x86_64 && system_call::is_locking(&FileCode { file, id, unwinder }, call)
+        })
+    }
+
+    fn left_by_jump(&mut self, process: Process, return_addr: u64) -> Option<u64> {
+        let (id, call) = self.call_before(process, return_addr)?;
+        let file = self.files.get(id)?;
+        let in_file = call.wrapping_add(1);
+        if self.left.len() >= MAX_LEFT {
+            self.left.clear();
+        }
+        let unwinder = &mut self.unwinder;
+        let left = self.left.entry((id, in_file)).or_insert_with(|| {
+            unwinder.know(id, file);
+            let code = FileCode { file, id, unwinder };
+            file.layout.is_x86_64.then(|| tail_call::left_by_jump(&code, in_file)).flatten()
+        });
+        left.map(|left| return_addr.wrapping_add(left.wrapping_sub(in_file)))
+    }
+
+    /// The file that the call before a return address is in, and the address there.
+    fn call_before(&self, process: Process, return_addr: u64) -> Option<(FileId, u64)> {
+        match self.processes.get(&process)?.space.place(return_addr.wrapping_sub(1), &self.files)? {
+            Place::File(id, call) => Some((id, call)),
+            Place::Region(..) => None,
+        }
+    }
+}
+
+/// One file's code, and its functions as unwind information tells them.
+pub(super) struct FileCode<'a> {
+    pub(super) file: &'a ObjectFile,
+    pub(super) id: FileId,
+    pub(super) unwinder: &'a Unwinder,
+}
+
+impl tail_call::Code for FileCode<'_> {
+    fn code(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        self.file.code(&range)
+    }
+
+    fn function(&self, address: u64) -> Option<Range<u64>> {
+        self.unwinder.function(self.id, address)
+    }
+}
