@@ -37,6 +37,8 @@ pub const GO_WAIT_ANY: u64 = 101;
 pub const GO_WAITED: u64 = 102;
 /// Go wakes whoever waits.
 pub const GO_WAKE: u64 = 103;
+/// Go's `time.Sleep`.
+pub const GO_SLEEP: u64 = 104;
 
 /// The operation that a function's calls are summed by; `None` if it requests no lock.
 #[must_use]

@@ -43,7 +43,7 @@ pub fn arrive(ctx: &ProbeContext, t: &mut Thread, now: u64) -> bool {
     };
     attempt(t, Via::Barrier as u32, barrier, site, now);
     let fields = BarrierFields { time_ns: now, barrier, site, process: t.process, tid: tid(), participants, round };
-    emit_for(t, &BarrierRecord::pack(&fields), Counter::BarrierRecords);
+    emit_for(t.slot, &BarrierRecord::pack(&fields), Counter::BarrierRecords);
     true
 }
 

@@ -3,7 +3,6 @@
 
 use crate::gate::charge;
 use crate::maps::{RINGS, count};
-use crate::thread::Thread;
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::maps::ring_buf::RingBufEntry;
@@ -43,20 +42,20 @@ pub fn emit<T: Copy + 'static>(record: &T, volume: Counter) {
     }
 }
 
-/// Writes one record of what a thread did, at its process's expense.
+/// Writes one record of what a thread did, at the expense of its process's slot.
 #[inline(always)]
-pub fn emit_for<T: Copy + 'static>(t: &Thread, record: &T, volume: Counter) {
+pub fn emit_for<T: Copy + 'static>(slot: u32, record: &T, volume: Counter) {
     if let Some(mut entry) = reserve::<T>() {
         entry.write(*record);
         submit(entry, volume);
-        charge_record::<T>(t);
+        charge_record::<T>(slot);
     }
 }
 
-/// Charges one record to a thread's process.
+/// Charges one record to the process of a slot.
 #[inline(always)]
-pub fn charge_record<T>(t: &Thread) {
-    charge(t.slot, |account| {
+pub fn charge_record<T>(slot: u32) {
+    charge(slot, |account| {
         account.records += 1;
         account.record_bytes += (size_of::<T>() + HEADER) as u64;
     });

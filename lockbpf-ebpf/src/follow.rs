@@ -98,7 +98,7 @@ pub fn wake(t: &Thread, since_ns: u64, now: u64) -> (bool, bool) {
     let long_ns = at_most(since_ns);
     let random = if typical.is_long(long_ns) { of_time(now) } else { random(level) };
     let records = !thins_waits(level)
-        || t.futex.followed != 0
+        || t.futex.followers != 0
         || typical.is_long(long_ns) && Weight::of(level, long_ns, typical).records(random);
     (records, Weight::of(level, since_ns, typical).takes_stack(random))
 }

@@ -40,7 +40,7 @@ pub const WAIT: u32 = 1;
 const WAKE: u32 = 2;
 /// A wait that a signal ended: restarted at once, unless the signal kills the thread.
 pub const INTERRUPTED: u32 = 3;
-/// A lock of the kernel's own, given to whoever waits for it (priority inheritance).
+/// A lock of the kernel's own is given to whoever waits for it (priority inheritance).
 const HAND_OVER: u32 = 4;
 
 /// Number of the futex system call (x86-64).
@@ -118,6 +118,8 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         told: u32::from(told),
         earlier_ns: 0,
         earlier_woke_ns: 0,
+        earlier_tid: 0,
+        followers: 0,
         random: 0,
         followed: 0,
     };
@@ -186,8 +188,9 @@ fn wakes(t: &mut Thread, word: u64, now: u64) {
         Some(known) => {
             // SAFETY: the kernel returned a valid entry. Of two wakers at the same time either may be told.
             let known = unsafe { &mut *known };
-            (t.futex.earlier_ns, t.futex.earlier_woke_ns, t.futex.owner) = (known.time_ns, known.woke_ns, known.tid);
-            t.futex.followed = known.followers;
+            (t.futex.earlier_ns, t.futex.earlier_woke_ns, t.futex.earlier_tid) =
+                (known.time_ns, known.woke_ns, known.tid);
+            t.futex.followers = known.followers;
             (known.time_ns, known.woke_ns, known.tid) = (now, now, tid());
         }
         None => {
@@ -199,12 +202,12 @@ fn wakes(t: &mut Thread, word: u64, now: u64) {
 /// The thread's wake has found nobody: whoever runs next there was woken by somebody before.
 #[inline(always)]
 fn woke_nobody(t: &Thread) {
-    let FutexCall { word, enter_ns, earlier_woke_ns, owner, .. } = t.futex;
+    let FutexCall { word, enter_ns, earlier_woke_ns, earlier_tid, .. } = t.futex;
     if let Some(known) = WAKERS.get_ptr_mut(FutexWord { addr: word, process: u64::from(t.process) }) {
         // SAFETY: as above.
         let known = unsafe { &mut *known };
         if known.woke_ns == enter_ns && known.tid == tid() {
-            (known.woke_ns, known.tid) = (earlier_woke_ns, owner);
+            (known.woke_ns, known.tid) = (earlier_woke_ns, earlier_tid);
         }
     }
 }
@@ -375,13 +378,14 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         let config = CONFIG.load();
         let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
         if wanted && focus::includes_word(t.process, call.word) {
-            let (weight, random) = follow::wait(t, wait_ns, waker().woke_ns);
+            let waker = waker();
+            let (weight, random) = follow::wait(t, wait_ns, waker.woke_ns);
             if !weight.records(random) {
                 count(Counter::Thinned);
                 return;
             }
             let stack = if weight.takes_stack(random) { stack_of_wait(ctx, t, wait_ns) } else { -1 };
-            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker().tid, stack, result, weight });
+            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker.tid, stack, result, weight });
         }
     }
 }
@@ -418,7 +422,7 @@ fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
             copy_top_of_stack(&raw mut (*record).top);
         }
         submit(entry, Counter::WakeRecords);
-        charge_record::<WakeRecord>(t);
+        charge_record::<WakeRecord>(t.slot);
     }
     0
 }
@@ -457,7 +461,7 @@ fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
             copy_top_of_stack(&raw mut (*record).top);
         }
         submit(entry, Counter::FutexRecords);
-        charge_record::<FutexRecord>(t);
+        charge_record::<FutexRecord>(t.slot);
     }
     0
 }

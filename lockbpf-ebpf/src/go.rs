@@ -11,6 +11,8 @@ use crate::emit::{charge_record, emit_for, reserve, submit};
 use crate::focus;
 use crate::gate::pass;
 use crate::maps::{CONFIG, FutexWord, Waker, count};
+use crate::off_cpu::record_absence;
+use crate::registers::GOROUTINE;
 use crate::section::{fits, sums, tally};
 use crate::stack::walk;
 use crate::thread::{Thread, now};
@@ -102,6 +104,9 @@ pub fn go_lock(ctx: ProbeContext) -> u32 {
             let _ = GO_WAKERS.insert(semaphore, waker, 0);
             woken(ctx.as_ptr(), t, &waker, at, earlier_ns);
         }
+        function::GO_SLEEP => {
+            crate::goroutine::sleeps(ctx.as_ptr(), t, g, at);
+        }
         _ => wait(&ctx, t, &who, cookie, at),
     }
     0
@@ -119,11 +124,10 @@ fn tid_of(cookie: u64, g: u64) -> u32 {
 }
 
 /// The goroutine in progress.
-#[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]
 fn goroutine(ctx: &ProbeContext) -> u64 {
-    // SAFETY: regs is the program's context.
-    unsafe { (*ctx.regs).r14 }
+    // SAFETY: regs is the program's context; the offset is that of one of its registers.
+    unsafe { *ctx.regs.cast::<u8>().add(GOROUTINE).cast::<u64>() }
 }
 
 /// The first argument of a Go function.
@@ -132,14 +136,6 @@ fn goroutine(ctx: &ProbeContext) -> u64 {
 fn argument(ctx: &ProbeContext) -> u64 {
     // SAFETY: regs is the program's context.
     unsafe { (*ctx.regs).rax }
-}
-
-/// The goroutine in progress.
-#[cfg(bpf_target_arch = "aarch64")]
-#[inline(always)]
-fn goroutine(ctx: &ProbeContext) -> u64 {
-    // SAFETY: regs is the program's context.
-    unsafe { (*ctx.regs).regs[28] }
 }
 
 /// The first argument of a Go function.
@@ -242,7 +238,7 @@ fn waited(ctx: &ProbeContext, t: &Thread, who: &GoroutineKey, now: u64) {
 /// A goroutine has given back a lock for which others wait: recorded if they may have waited for long enough, as of a thread that wakes
 /// others.
 #[inline(never)]
-fn woken(ctx: *mut c_void, t: &Thread, waker: &Waker, semaphore: u64, earlier_ns: u64) -> u32 {
+fn woken(ctx: *mut c_void, t: &mut Thread, waker: &Waker, semaphore: u64, earlier_ns: u64) -> u32 {
     let since_ns = if earlier_ns == 0 { u64::MAX } else { waker.time_ns.saturating_sub(earlier_ns) };
     let config = CONFIG.load();
     if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0
@@ -251,7 +247,13 @@ fn woken(ctx: *mut c_void, t: &Thread, waker: &Waker, semaphore: u64, earlier_ns
     {
         return 0;
     }
-    let stack = if since_ns >= config.stack_wait_ns { walk(ctx) } else { -1 };
+    let long = since_ns >= config.stack_wait_ns;
+    let stack = if long { walk(ctx) } else { -1 };
+    record_absence(t);
+    if long {
+        let who = GoroutineKey { process: u64::from(t.process), descriptor: goroutine(&ProbeContext::new(ctx)) };
+        crate::goroutine::gave_back(t, &who, waker.tid, waker.time_ns.saturating_sub(since_ns), waker.time_ns);
+    }
     if let Some(mut entry) = reserve::<WakeRecord>() {
         let record = entry.as_mut_ptr();
         // SAFETY: record points to the reserved room; both fields are written in full.
@@ -270,7 +272,7 @@ fn woken(ctx: *mut c_void, t: &Thread, waker: &Waker, semaphore: u64, earlier_ns
             (*record).top[0] = return_address(&ProbeContext::new(ctx));
         }
         submit(entry, Counter::WakeRecords);
-        charge_record::<WakeRecord>(t);
+        charge_record::<WakeRecord>(t.slot);
     }
     0
 }
@@ -333,6 +335,6 @@ fn acquired(ctx: *mut c_void, t: &Thread, call: &GoroutineWait, semaphore: u64, 
         outcome: Outcome::Unseen as u8,
         mutex_kind: 0,
     });
-    emit_for(t, &record, Counter::SectionRecords);
+    emit_for(t.slot, &record, Counter::SectionRecords);
     0
 }

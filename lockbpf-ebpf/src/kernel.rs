@@ -293,7 +293,7 @@ fn record(t: &Thread, wait: &Wait, now: u64, failed: bool) -> u32 {
         flags: wait.flags as u8,
         failed,
     });
-    emit_for(t, &record, Counter::KernelRecords);
+    emit_for(t.slot, &record, Counter::KernelRecords);
     0
 }
 

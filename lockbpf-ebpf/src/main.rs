@@ -22,6 +22,7 @@ mod futex;
 mod gate;
 mod gil;
 mod go;
+mod goroutine;
 mod kernel;
 mod lease;
 mod library;

@@ -9,6 +9,7 @@ use crate::emit::emit_for;
 use crate::focus::holds_any;
 use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
+use crate::goroutine;
 use crate::lease;
 use crate::lock::has_word;
 use crate::maps::{CONFIG, STATE, count};
@@ -49,6 +50,95 @@ pub struct Absence {
     pub reason: u32,
 }
 
+impl Absence {
+    /// Records an absence that is over, in which `who` waited `runnable_ns` for a CPU.
+    #[inline(always)]
+    fn tell(&self, who: Who, runnable_ns: u64) {
+        let record = OffCpuRecord::pack(&OffCpuFields {
+            end_ns: self.end_ns,
+            off_ns: self.end_ns.saturating_sub(self.since_ns),
+            runnable_ns,
+            process: who.process,
+            tid: who.tid,
+            stack: self.stack,
+            reason: self.reason as u8,
+        });
+        emit_for(who.slot, &record, Counter::OffCpuRecords);
+    }
+}
+
+/// Whose absence is told.
+#[derive(Clone, Copy)]
+pub struct Who {
+    /// Process number.
+    process: u32,
+    /// Slot of the process.
+    slot: u32,
+    /// The thread, or what stands for a goroutine.
+    tid: u32,
+}
+
+impl Who {
+    /// A thread, or a goroutine, of the process of `t`.
+    #[inline(always)]
+    pub fn of(t: &Thread, tid: u32) -> Self {
+        Self { process: t.process, slot: t.slot, tid }
+    }
+}
+
+/// The last absences of who may prove to have made others wait; `N` is a power of two. The scheduler's sum of each is how long it
+/// waited for a CPU in that absence.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Absences<const N: usize> {
+    /// Absences so far: the next one's place.
+    next: u64,
+    /// Without a reason: recorded, or none.
+    kept: [Absence; N],
+}
+
+impl<const N: usize> Absences<N> {
+    /// Keeps an absence. Returns when the one ended that gives way to it without having been recorded; 0 if none does.
+    #[inline(always)]
+    pub fn keep(&mut self, off: &Absence) -> u64 {
+        let place = &mut self.kept[self.next as usize & (N - 1)];
+        let lost_ns = if place.reason == 0 { 0 } else { place.end_ns };
+        *place = *off;
+        self.next += 1;
+        lost_ns
+    }
+
+    /// Forgets them all.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        let mut i = 0;
+        while i < N {
+            self.kept[i & (N - 1)].reason = 0;
+            i += 1;
+        }
+    }
+
+    /// Records those that ended after `from_ns`, as far as they were over `now`.
+    #[inline(always)]
+    pub fn tell_since(&mut self, who: Who, from_ns: u64, now: u64) {
+        let mut back = 1;
+        while back <= N {
+            let i = (self.next as usize).wrapping_sub(back) & (N - 1);
+            let mut off = self.kept[i];
+            back += 1;
+            if off.end_ns <= from_ns {
+                // So did all before it.
+                break;
+            }
+            if off.reason != 0 {
+                self.kept[i].reason = 0;
+                off.end_ns = off.end_ns.min(now);
+                off.tell(who, off.run_delay_ns);
+            }
+        }
+    }
+}
+
 /// The state of a task, if it has any.
 #[inline(always)]
 fn state(task: *mut task_struct) -> Option<*mut Thread> {
@@ -68,12 +158,13 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
                 reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
             }
             let holds = t.epoch != 0 && t.depth > 0 && is_open(t);
-            let kept = !holds && watched::is_watched(t);
+            let goroutine = if holds { 0 } else { goroutine::running(t) };
+            let kept = !holds && (goroutine != 0 || watched::is_watched(t));
             if t.epoch != 0 || kept {
                 charge(t.slot, |account| account.switches += 1);
             }
             if (holds || kept) && t.observed() {
-                leave(&ctx, t, kept);
+                leave(&ctx, t, kept, goroutine);
             }
         }
     }
@@ -89,9 +180,9 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// A thread that holds a lock leaves the CPU, or one whose absences are kept.
+/// A thread that holds a lock leaves the CPU, or one whose absences are kept, or those of the goroutine that it runs.
 #[inline(always)]
-fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool) {
+fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool, goroutine: u64) {
     record_absence(t);
     if t.kernel.told() {
         // That wait has a record of its own.
@@ -122,6 +213,7 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool) {
         _ if kept => watched::takes_stack(t, now),
         _ => holds_any(t),
     };
+    t.goroutine = goroutine;
     t.off = Absence {
         since_ns: now,
         end_ns: 0,
@@ -204,18 +296,14 @@ fn record(t: &mut Thread) {
     }
     let runnable_ns =
         if off.reason == Reason::Runnable as u32 { off_ns } else { run_delay(task()).saturating_sub(off.run_delay_ns) };
-    if kept {
-        watched::keep(t, &off, runnable_ns);
+    if !kept {
+        off.tell(Who::of(t, tid()), runnable_ns);
         return;
     }
-    let record = OffCpuRecord::pack(&OffCpuFields {
-        end_ns: off.end_ns,
-        off_ns,
-        runnable_ns,
-        process: t.process,
-        tid: tid(),
-        stack: off.stack,
-        reason: off.reason as u8,
-    });
-    emit_for(t, &record, Counter::OffCpuRecords);
+    off.run_delay_ns = runnable_ns;
+    if t.goroutine == 0 {
+        watched::keep(t, &off);
+    } else {
+        goroutine::keep(t, &off);
+    }
 }

@@ -21,6 +21,11 @@ pub const STACK_POINTER: usize = offset_of!(pt_regs, sp);
 pub const FRAME_POINTER: usize = offset_of!(pt_regs, rbp);
 #[cfg(bpf_target_arch = "aarch64")]
 pub const FRAME_POINTER: usize = offset_of!(pt_regs, regs) + 8 * 29;
+/// Offset of the register in which Go keeps the descriptor of the goroutine in progress.
+#[cfg(bpf_target_arch = "x86_64")]
+pub const GOROUTINE: usize = offset_of!(pt_regs, r14);
+#[cfg(bpf_target_arch = "aarch64")]
+pub const GOROUTINE: usize = offset_of!(pt_regs, regs) + 8 * 28;
 /// Offsets of the first three system call arguments.
 #[cfg(bpf_target_arch = "x86_64")]
 pub const ARGUMENTS: [usize; 3] = [offset_of!(pt_regs, rdi), offset_of!(pt_regs, rsi), offset_of!(pt_regs, rdx)];

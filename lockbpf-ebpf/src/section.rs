@@ -555,7 +555,7 @@ pub fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
         outcome: ended.outcome as u8,
         mutex_kind: h.kind as u8,
     });
-    emit_for(t, &record, Counter::SectionRecords);
+    emit_for(t.slot, &record, Counter::SectionRecords);
     0
 }
 

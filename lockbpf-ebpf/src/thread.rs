@@ -75,6 +75,8 @@ pub struct Thread {
     pub gil_wait_ns: u64,
     /// The absence from the CPU in progress.
     pub off: Absence,
+    /// Descriptor of the [goroutine](crate::goroutine) whose absence that is; 0 if it is the thread's own.
+    pub goroutine: u64,
     /// The wrapper that the thread is in, if it is.
     pub wrapper: Wrapper,
     /// The initialiser that it found not yet begun.
@@ -179,17 +181,21 @@ pub struct FutexCall {
     pub role: u32,
     /// The value that a wait expects.
     pub expected: u32,
-    /// Of a wait outside any probed call: the owner word at the entry. Of a wake: who woke somebody there before; 0 if that is not known.
+    /// The owner word at the entry, if it is a wait outside any probed call.
     pub owner: u32,
-    /// Of a wake: not 0 if the record of a section tells of it.
+    /// Not 0 if it is a wake and the record of a section tells of it.
     pub told: u32,
-    /// Of a wake: when the word's waiters were woken before, if there were any, ns; 0 if that is not known.
+    /// When the word's waiters were woken before, if it is a wake and there were any, ns; 0 if that is not known.
     pub earlier_ns: u64,
-    /// The same, when somebody was woken.
+    /// When somebody was woken there before, if it is a wake, ns; 0 if that is not known.
     pub earlier_woke_ns: u64,
-    /// Of a wait: what decides whether it is recorded, where waits are thinned; else 0.
+    /// Who did that; 0 if it is not known.
+    pub earlier_tid: u32,
+    /// How many waits are [followed](crate::follow) at the word, if it is a wake.
+    pub followers: u32,
+    /// What decides whether a wait is recorded, where waits are thinned; else 0.
     pub random: u32,
-    /// Of a wait: not 0 if it is [followed](crate::follow). Of a wake: how many waits are, at its word.
+    /// Not 0 if it is a wait that is [followed](crate::follow).
     pub followed: u32,
 }
 

@@ -3,17 +3,14 @@
 //! are kept, and recorded when it gives back such a lock again. So nothing is written for who makes nobody wait. So is a thread that is new
 //! in a process where that happens: it may end before it has given back a second one.
 
-use crate::emit::emit_for;
 use crate::maps::THINNING;
-use crate::off_cpu::Absence;
+use crate::off_cpu::{Absence, Absences, Who};
 use crate::thread::{Thread, now, tid};
 use aya_ebpf::{btf_maps::Array, macros::btf_map};
-use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::MAX_SLOTS;
-use lockbpf_common::off_cpu::{OffCpuFields, OffCpuRecord};
 
 /// For how long a thread is watched after it gave back such a lock, ns.
-const WATCH_NS: u64 = 1_000_000_000;
+pub const WATCH_NS: u64 = 1_000_000_000;
 /// Absences kept; the oldest gives way.
 const KEPT: usize = 32;
 /// Stacks of absences are no closer to one another, ns: to take one costs more than a short absence, and those that make others wait for
@@ -33,12 +30,10 @@ pub struct Watched {
     until_ns: u64,
     /// Since when all its absences are kept or recorded, ns.
     complete_ns: u64,
-    /// Absences so far: the next one's place.
-    next: u64,
     /// When the stack of an absence was taken last, ns.
     stack_ns: u64,
-    /// The last ones. Without a reason: recorded, or none. The scheduler's sum is that of the absence.
-    kept: [Absence; KEPT],
+    /// The last ones.
+    absences: Absences<KEPT>,
 }
 
 /// Whether the thread's absences are to be kept.
@@ -70,27 +65,18 @@ pub fn takes_stack(t: &mut Thread, now: u64) -> bool {
     due
 }
 
-/// Keeps an absence that is over, in which the thread waited `runnable_ns` for a CPU.
+/// Keeps an absence that is over.
 #[inline(always)]
-pub fn keep(t: &mut Thread, off: &Absence, runnable_ns: u64) {
+pub fn keep(t: &mut Thread, off: &Absence) {
     let w = &mut t.watched;
-    let place = &mut w.kept[w.next as usize & (KEPT - 1)];
-    if place.reason != 0 {
-        w.complete_ns = w.complete_ns.max(place.end_ns);
-    }
-    *place = Absence { run_delay_ns: runnable_ns, ..*off };
-    w.next += 1;
+    w.complete_ns = w.complete_ns.max(w.absences.keep(off));
 }
 
 /// Forgets what is kept: it was another program's, or something was missed.
 #[inline(never)]
 pub fn stop(t: &mut Thread) -> u32 {
     t.watched.until_ns = 0;
-    let mut i = 0;
-    while i < KEPT {
-        t.watched.kept[i & (KEPT - 1)].reason = 0;
-        i += 1;
-    }
+    t.watched.absences.forget();
     0
 }
 
@@ -119,29 +105,7 @@ pub fn gave_back(t: &mut Thread, from_ns: u64, now: u64, long: bool) -> u64 {
     if long {
         watch(t, now);
     }
-    let mut back = 1;
-    while back <= KEPT {
-        let i = (t.watched.next as usize).wrapping_sub(back) & (KEPT - 1);
-        let off = t.watched.kept[i];
-        back += 1;
-        if off.end_ns <= from_ns {
-            // So are all before it.
-            break;
-        }
-        if off.reason == 0 {
-            continue;
-        }
-        t.watched.kept[i].reason = 0;
-        let record = OffCpuRecord::pack(&OffCpuFields {
-            end_ns: off.end_ns,
-            off_ns: off.end_ns.saturating_sub(off.since_ns),
-            runnable_ns: off.run_delay_ns,
-            process: t.process,
-            tid: tid(),
-            stack: off.stack,
-            reason: off.reason as u8,
-        });
-        emit_for(t, &record, Counter::OffCpuRecords);
-    }
+    let who = Who::of(t, tid());
+    t.watched.absences.tell_since(who, from_ns, now);
     t.watched.complete_ns
 }

@@ -2,7 +2,7 @@
 
 use crate::capture::probe_table::{By, Function, Runtime};
 use lockbpf_common::function::{
-    GO_LOCK_SLOW, GO_LOCKED, GO_WAIT_ANY, GO_WAIT_READ, GO_WAIT_WRITE, GO_WAITED, GO_WAKE, GO_WRITE_LOCK,
+    GO_LOCK_SLOW, GO_LOCKED, GO_SLEEP, GO_WAIT_ANY, GO_WAIT_READ, GO_WAIT_WRITE, GO_WAITED, GO_WAKE, GO_WRITE_LOCK,
 };
 
 /// Where in a function a row's probes go.
@@ -37,6 +37,7 @@ pub(super) const FUNCTIONS: &[(Function, At)] = &[
     row("sync.runtime_SemacquireMutex", GO_WAITED, At::ExitsBefore(READERS_OWN)),
     row("internal/sync.runtime_Semrelease", GO_WAKE, At::Entry),
     row("sync.runtime_Semrelease", GO_WAKE, At::Entry),
+    row("time.Sleep", GO_SLEEP, At::Entry),
 ];
 
 const fn row(symbol: &'static str, code: u64, at: At) -> (Function, At) {
