@@ -17,9 +17,9 @@ use lockbpf_common::goroutine::GoroutineKey;
 use lockbpf_common::off_cpu::Reason;
 
 /// Places for watched goroutines; the descriptor's address tells which one a goroutine may have.
-const PLACES: u32 = 1_024;
+const PLACES: u32 = 512;
 /// Absences kept of each; the oldest gives way.
-const KEPT: usize = 16;
+const KEPT: usize = 64;
 /// Descriptors are at least so far apart, as a power of two.
 const ALIGN: u32 = 5;
 

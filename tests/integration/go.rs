@@ -76,6 +76,56 @@ fn go_locks_by_plain_uprobes() {
     check(&truth, &report);
 }
 
+/// What a goroutine does while others wait for it, in whichever threads it goes on: who is to blame, where, and doing what.
+fn reason(how: &str, options: &[&str], asleep_in: &str) {
+    let Some(_turn) = may_observe() else { return };
+    let Some(program) = compile_go("go_holders", false) else { return };
+    let mut workload = Workload::launch(Command::new(program).args([how, "300"]));
+    let observer = Observer::of(workload.pid(), options);
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    let first = report.verdict.first().expect("a report without a verdict");
+    for part in ["main.(*ledger).audit", "asleep in", asleep_in] {
+        assert!(first.contains(part), "no {part}: {first}");
+    }
+    let culprit = report.culprits.first().expect("somebody is to blame");
+    let causes = culprit.causes.as_ref().unwrap_or_else(|| panic!("no causes: {culprit:?}"));
+    let (asleep, all) = (causes.get("sleeping").copied().unwrap_or_default(), causes.values().sum::<f64>());
+    assert!(asleep > 0.7 * all, "{causes:?}");
+    let [waited, slept] = ["waited_ns", "slept_ns"].map(|fact| truth.fact(fact) as f64);
+    let lock = report.locks.first().expect("a lock");
+    match &lock.wait_estimate {
+        // Three goroutines wait for the one that sleeps, and not longer than it does.
+        None => {
+            assert!(asleep <= 3.0 * slept, "{causes:?}, slept {slept} ns");
+            assert!((0.8..1.25).contains(&(lock.wait_ns.sum / waited)), "{:?}, waited {waited} ns", lock.wait_ns);
+        }
+        // A 95 % interval, with room for the twentieth run.
+        Some(told) => assert!(told.low / 2.0 <= waited && waited <= told.high * 2.0, "{told:?}, waited {waited} ns"),
+    }
+}
+
+#[test]
+fn go_holder_that_parks() {
+    reason("park", &[], "time.Sleep");
+}
+
+#[test]
+fn go_holder_that_parks_within_a_budget() {
+    reason("park", &["--budget", "3%"], "time.Sleep");
+}
+
+#[test]
+fn go_holder_in_a_system_call() {
+    reason("call", &[], "syscall.Nanosleep");
+}
+
+#[test]
+fn go_holder_in_a_system_call_within_a_budget() {
+    reason("call", &["--budget", "3%"], "syscall.Nanosleep");
+}
+
 /// One connection to the server that is kept open.
 struct Client(BufReader<TcpStream>);
 

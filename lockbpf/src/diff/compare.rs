@@ -89,8 +89,8 @@ impl Compare<'_> {
         let (a, b) = (pair.a.map(|(_, v)| v), pair.b.map(|(_, v)| v));
         let share = self.thresholds.share;
         let complete = |s: &LockSums| s.complete.then_some(());
-        let wait_ns_per_s =
-            self.time_rate(self.both(a, b, |s, t| Some(Estimate::sum(s.wait, s.longest_wait, t).times(SECOND))));
+        let waiting = |sum: f64, s: &LockSums, t: f64| Estimate::sum(sum, s.longest_wait, t).within(s.doubt.wait / t);
+        let wait_ns_per_s = self.time_rate(self.both(a, b, |s, t| Some(waiting(s.wait, s, t).times(SECOND))));
         let held_share = self.change(
             self.both(a, b, |s, t| {
                 complete(s).map(|()| Estimate::sum(s.hold, s.longest_hold, t).within(s.doubt.hold / t))
@@ -129,8 +129,7 @@ impl Compare<'_> {
                 |a, b| (a - b).abs() * rate >= share * SECOND,
             ),
             held_share,
-            aplt_ns_per_s: self
-                .time_rate(self.both(a, b, |s, t| Some(Estimate::sum(s.aplt, s.longest_wait, t).times(SECOND)))),
+            aplt_ns_per_s: self.time_rate(self.both(a, b, |s, t| Some(waiting(s.aplt, s, t).times(SECOND)))),
         }
     }
 
@@ -174,12 +173,16 @@ impl Compare<'_> {
         let both =
             |of: &dyn Fn(&Recording) -> Option<Estimate>| Sides { a: of(self.a), b: of(self.b), present: (true, true) };
         let per_thread = |r: &Recording, all: Estimate| (r.threads > 0.0).then(|| all.times(1.0 / r.threads));
-        let waiting = |r: &Recording| Estimate::sum(sum(r, |l| l.wait), r.longest_wait, r.time);
+        let doubt = |r: &Recording, of: fn(&LockSums) -> f64| r.locks.values().map(of).fold(0.0, f64::hypot) / r.time;
+        let waiting = |r: &Recording| {
+            Estimate::sum(sum(r, |l| l.wait), r.longest_wait, r.time).within(doubt(r, |l| l.doubt.wait))
+        };
         let holding = |r: &Recording| Estimate::sum(r.held_union, r.longest_hold, r.time);
         let locks = |r: &Recording| Estimate::exact(sum(r, |l| l.instances as f64));
-        let doubt = |r: &Recording| r.locks.values().map(|l| l.doubt.acquisitions).fold(0.0, f64::hypot);
-        let rate =
-            |r: &Recording| Estimate::rate(sum(r, |l| l.acquisitions), r.time).within(doubt(r) / r.time).times(SECOND);
+        let rate = |r: &Recording| {
+            let all = Estimate::rate(sum(r, |l| l.acquisitions), r.time);
+            all.within(doubt(r, |l| l.doubt.acquisitions)).times(SECOND)
+        };
         let part_of_time = |a: f64, b: f64| (a - b).abs() >= share;
         let busiest = rate(self.a).value.max(rate(self.b).value);
         Overall {

@@ -41,6 +41,7 @@ pub(super) struct LockSums {
 pub(super) struct Doubt {
     pub(super) acquisitions: f64,
     pub(super) hold: f64,
+    pub(super) wait: f64,
     /// Of means over acquisitions, times those.
     mean_hold: f64,
     contended: f64,
@@ -156,6 +157,7 @@ impl LockSums {
         self.instances += 1;
         self.contended += lock.contended as f64;
         self.wait += lock.harm_ns.as_f64();
+        self.doubt.wait = self.doubt.wait.hypot(lock.wait_estimate.map_or(0.0, |sum| sum.deviation()));
         self.aplt += lock.aplt_ns.as_f64();
         // No more is known of timed-out attempts than their sum.
         let timed_out = lock.timed_out_wait_ns.per(lock.timeouts);

@@ -287,6 +287,7 @@ fn estimates_that_may_be_alike_are_not_called_out() {
             hold_mean_ns: around(2_000.0),
             hold_p99_ns: around(2_000.0),
             contended_share: around(0.1),
+            wait_ns: Interval::default(),
         });
         recording(10, vec![l])
     };

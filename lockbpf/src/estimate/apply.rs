@@ -73,17 +73,16 @@ fn unseen(sums: &mut [SiteSums], slept: &HashMap<(Lock, Process), SiteSums>) {
 fn scale(sums: &mut SiteSums, figures: &Figures) {
     let all = figures.acquisitions.value.round();
     let factor = if sums.acquisitions > 0 { all / sums.acquisitions as f64 } else { 1.0 };
-    let seen = sums.contended;
     sums.acquisitions = all as u64;
     sums.contended = ((all * figures.contended_share.value).round() as u64).min(sums.acquisitions);
-    // Each contended one stands for as many, and waits as long.
-    let contended = if seen > 0 { sums.contended as f64 / seen as f64 } else { factor };
-    sums.wait.histogram.scale(contended);
     sums.hold.sum = Nanos((all * figures.hold_mean_ns.value).round() as u64);
     for count in [&mut sums.try_failures, &mut sums.timeouts, &mut sums.errors] {
         *count = times(*count, factor);
     }
-    sums.wait.sum.0 = times(sums.wait.sum.0, contended);
+    let waited = sums.wait.sum;
+    sums.wait.sum = waited.max(Nanos(figures.wait_ns.value.round() as u64));
+    // Each of those seen stands for as many.
+    sums.wait.histogram.scale(if waited > Nanos(0) { sums.wait.sum.0 as f64 / waited.0 as f64 } else { 1.0 });
     sums.timed_out.0 = times(sums.timed_out.0, factor);
     if sums.contended == 0 {
         sums.wait = Measure::default();

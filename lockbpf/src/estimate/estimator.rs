@@ -5,7 +5,7 @@ use super::moments::{Delta, Moments};
 use super::process::ProcessSums;
 use super::ratio::{self, Scale};
 use super::stretch::Stretch;
-use super::{Costs, Estimates, Figures, Subject, mean, tail};
+use super::{Costs, Estimates, Figures, Subject, mean, tail, wait};
 use crate::id::{Lock, Process, Site};
 use crate::sums::KernelSums;
 use foldhash::fast::RandomState;
@@ -152,6 +152,7 @@ impl Estimator {
             hold_mean_ns: hold.in_order(),
             hold_p99_ns: tail::p99(&scale, sampled, hold).in_order(),
             contended_share: mean::contended_share(&scale, sampled).in_order(),
+            wait_ns: wait::total(&scale).in_order(),
         }
     }
 

@@ -65,6 +65,12 @@ impl Interval {
         Self { value: f(self.value), low: f(self.low), high: f(self.high) }
     }
 
+    /// The interval of another value that is known as well as this one.
+    pub(crate) fn around(self, value: f64) -> Self {
+        let factor = if self.value > 0.0 { value / self.value } else { 1.0 };
+        Self { value, ..self.map(|x| x * factor) }.in_order()
+    }
+
     /// A mean if of a share of all that it is the mean of nothing is known but that each is between 0 and `most`.
     pub(super) fn unsure(self, share: f64, most: f64) -> Self {
         Self { low: self.low * (1.0 - share), high: self.high + (most - self.high).max(0.0) * share, ..self }

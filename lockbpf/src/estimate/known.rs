@@ -36,6 +36,7 @@ impl Figures {
             hold_mean_ns: mean.in_order(),
             hold_p99_ns: p99.in_order(),
             contended_share: share.in_order(),
+            ..self
         }
     }
 
@@ -57,6 +58,7 @@ impl Figures {
             }
             .in_order(),
             contended_share: ratio(|f| f.contended_share).capped(1.0),
+            wait_ns: Interval::mean(all.iter().map(|f| (f.wait_ns, 1.0)), 1.0),
         }
     }
 }
@@ -79,6 +81,7 @@ mod tests {
             hold_mean_ns: mean,
             hold_p99_ns: interval(9e6, 1e3, 2e7),
             contended_share: interval(0.01, 0.005, 0.02),
+            wait_ns: interval(2e6, 1e6, 4e6),
         }
     }
 

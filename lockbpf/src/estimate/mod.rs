@@ -16,7 +16,7 @@
 //! the CPU time used less the cost of observing. A window stands for the time in which the same work would have passed
 //! unobserved. Each stretch counts by the inverse of the observed part of its [progress](crate::governor::progress), over
 //! which windows are spread evenly, so that it does no harm if windows are shorter where more happens. Processes that use no
-//! measurable CPU time are scaled with time.
+//! measurable CPU time are scaled with time. So is waiting, which takes time and no work.
 //!
 //! **Uncertainty.** Windows are clusters: only what differs between windows tells how far an estimate may be off. Intervals
 //! are of 95 %, skewed like those of counts (Fay and Feuer's for weighted sums of Poisson counts), so that what was seen in few
@@ -40,6 +40,7 @@ mod stretch;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 pub use apply::apply;
 pub use estimator::Estimator;
@@ -106,6 +107,9 @@ pub struct Figures {
     pub hold_p99_ns: Interval,
     /// Part of the acquisitions that was contended.
     pub contended_share: Interval,
+    /// Time waited in all, ns. It is told only of locks whose waits windows alone show.
+    #[serde(skip)]
+    pub wait_ns: Interval,
 }
 
 /// What was estimated, and from how much.

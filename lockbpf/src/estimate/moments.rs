@@ -1,7 +1,7 @@
 //! What is kept of a subject's windows: sums from which totals, ratios and their variances follow. No window is kept by
 //! itself, so memory does not grow with the observation.
 
-use super::stretch::{NOMINAL, Sample, WAYS};
+use super::stretch::{BY_TIME, NOMINAL, Sample, WAYS};
 use lockbpf_common::sums::{BUCKETS, Sums};
 
 /// What one subject did in one window (or between two snapshots while observed as a whole).
@@ -21,6 +21,8 @@ pub(super) struct Delta {
     pub inner_hits: f64,
     /// Longest hold of all so far, ns.
     pub hold_max_ns: u64,
+    /// Σ wait of the contended, ns.
+    pub wait_ns: f64,
     /// Waits of the contended.
     pub wait_hist: [u64; BUCKETS],
     /// Holds of the completed.
@@ -37,6 +39,7 @@ impl Delta {
         cut_ns: 0.0,
         inner_hits: 0.0,
         hold_max_ns: 0,
+        wait_ns: 0.0,
         wait_hist: [0; BUCKETS],
         hold_hist: [0; BUCKETS],
     };
@@ -52,6 +55,7 @@ impl Delta {
             cut_ns: more(|s| s.cut_ns),
             inner_hits: more(|s| s.inner_hits),
             hold_max_ns: now.hold_max_ns,
+            wait_ns: more(|s| s.wait_ns),
             wait_hist: std::array::from_fn(|b| now.wait_hist[b].wrapping_sub(before.wait_hist[b])),
             hold_hist: std::array::from_fn(|b| now.hold_hist[b].wrapping_sub(before.hold_hist[b])),
         };
@@ -72,6 +76,7 @@ impl Delta {
         self.cut_ns += other.cut_ns;
         self.inner_hits += other.inner_hits;
         self.hold_max_ns = self.hold_max_ns.max(other.hold_max_ns);
+        self.wait_ns += other.wait_ns;
         for (sum, n) in self.wait_hist.iter_mut().zip(other.wait_hist) {
             *sum = sum.saturating_add(n);
         }
@@ -184,6 +189,10 @@ pub(super) struct Moments {
     pub hold: Pairs,
     /// Contended over completed.
     pub contended: Pairs,
+    /// Waits in windows, ns.
+    pub wait_ns: Count,
+    /// The same, not weighted.
+    pub waited_ns: f64,
     /// Weighted probe hits inside sections.
     pub inner_hits: f64,
     /// Holds of the completed.
@@ -212,6 +221,7 @@ pub(super) struct Whole {
     pub acquisitions: f64,
     pub completed: f64,
     pub contended: f64,
+    pub wait_ns: f64,
     pub hold_ns: f64,
     pub inner_hits: f64,
     /// Holds by bucket.
@@ -228,6 +238,8 @@ impl Moments {
         let v = samples[NOMINAL].weight;
         self.hold.add(v * (d.hold_ns + 2.0 * d.cut_ns), v * x);
         self.contended.add(v * d.contended, v * d.completed);
+        self.wait_ns.add(d.wait_ns, &samples[BY_TIME]);
+        self.waited_ns += d.wait_ns;
         self.inner_hits += v * d.inner_hits;
         self.tails.add(&d.hold_hist, d.completed, v);
         add_buckets(&mut self.waits, &d.wait_hist, v);
@@ -245,6 +257,7 @@ impl Moments {
         w.acquisitions += d.acquisitions();
         w.completed += d.completed;
         w.contended += d.contended;
+        w.wait_ns += d.wait_ns;
         w.hold_ns += d.hold_ns + 2.0 * d.cut_ns;
         self.held += d.hold_ns;
         w.inner_hits += d.inner_hits;

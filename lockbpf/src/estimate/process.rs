@@ -149,6 +149,11 @@ impl ProcessSums {
         pairs_in((self.sampled_cpu - self.window_cpu).max(0.0), costs)
     }
 
+    /// Time of the stretches that were not observed as a whole, ns.
+    pub(super) fn sampled_time(&self) -> f64 {
+        self.sampled_time
+    }
+
     /// Time of all stretches, ns.
     pub(super) fn time(&self) -> f64 {
         self.all.time

@@ -91,7 +91,7 @@ pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
 }
 
 /// A total in one way; `None` if there is nothing to scale with.
-fn total(sizes: &Sizes, count: &Count, process: &ProcessSums) -> Option<Interval> {
+pub(super) fn total(sizes: &Sizes, count: &Count, process: &ProcessSums) -> Option<Interval> {
     let n = process.clusters;
     if sizes.sum <= 0.0 || count.sum <= 0.0 {
         return None;

@@ -43,9 +43,11 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     let names = names(&all, &mut places);
     places.set_names(names);
     let released = Released::of(&all, &mut places);
-    let blames = released.sites(&observation.findings, &all);
+    let mut blames = released.sites(&observation.findings, &all);
+    let mut aplt = observation.findings.aplt.clone();
     let mut told = released.shares(&all);
-    windows::extrapolate(&all, observation.estimates.as_ref(), observation.end, &mut told);
+    let mut blame = windows::Blame { told: &mut told, sites: &mut blames, locks: &mut aplt };
+    windows::extrapolate(&all, observation.estimates.as_ref(), observation.end, &mut blame);
     all.iter_mut().for_each(|(lock, gathered)| gathered.told = told.get(lock));
     let selected = Selected::new(&options.selection, &all, &mut places)?;
     let ranked = ranked(&all, &selected, observation, &mut places);
@@ -54,7 +56,7 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     let findings = &observation.findings;
     let mut locks: Vec<LockEntry> = Vec::with_capacity(shown.len());
     for r in shown {
-        let aplt = findings.aplt.get(&r.lock).copied();
+        let aplt = aplt.get(&r.lock).copied();
         let word_names = findings.disbelieved.get(&r.lock).map(|named| named.0);
         locks.push(LockEntry { word_names, ..r.entry(&mut places, aplt, observation.end) });
     }

@@ -94,9 +94,9 @@ fn name(cause: Cause) -> &'static str {
 }
 
 /// The function that a thread was off the CPU in. Of a futex call it is the method of generated code that led there, or the C library's
-/// function that the program called: the call itself says nothing.
+/// function that the program called: the call itself says nothing. Neither do the functions by which Go makes all of its system calls.
 fn function(stack: &[StackFrame]) -> Option<String> {
-    let first = stack.iter().find(|f| f.function.is_some())?;
+    let first = stack.iter().find(|f| f.function.as_ref().is_some_and(|function| !is_go_system_call(function)))?;
     let name = |f: &StackFrame| f.function.clone();
     if !name(first)?.contains("futex") {
         return name(first).map(|name| plain(&name));
@@ -108,6 +108,12 @@ fn function(stack: &[StackFrame]) -> Option<String> {
             library.filter_map(name).last().map(|name| plain(&name))
         }
     }
+}
+
+/// Whether it is one of the functions by which Go makes system calls of all sorts: `syscall.RawSyscall6`, `internal/runtime/syscall.Syscall6`.
+fn is_go_system_call(function: &str) -> bool {
+    let name = function.rsplit('/').next().unwrap_or(function).strip_prefix("syscall.").map(str::to_ascii_lowercase);
+    name.is_some_and(|name| name.trim_start_matches("raw").starts_with("syscall"))
 }
 
 /// A method of generated code without its result and parameters: `void java.lang.Thread.sleep(long)`.
@@ -151,5 +157,13 @@ mod tests {
         assert_eq!(told(&java).as_deref(), Some("java.lang.Thread.sleep"));
         assert_eq!(of(&[("", "libc"), ("__libc_recv", "libc"), ("Ledger.audit", "")]).as_deref(), Some("recv"));
         assert_eq!(of(&[("", "libc")]), None);
+        let go = [
+            "runtime/internal/syscall.Syscall6",
+            "syscall.RawSyscall6",
+            "syscall.Syscall",
+            "syscall.fsync",
+            "os.(*File).Sync",
+        ];
+        assert_eq!(of(&go.map(|function| (function, "store"))).as_deref(), Some("syscall.fsync"));
     }
 }

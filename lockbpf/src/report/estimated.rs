@@ -1,6 +1,6 @@
 //! Estimates as people read them: `~1.20 M ±8 %`, or where they are wide their bounds, `0.4–205 M`; more is in the JSON.
 
-use super::schema::{Ns, ObservedEntry, Report};
+use super::schema::{LockEntry, Ns, ObservedEntry, Report};
 use super::table::UNKNOWN as NOTHING;
 use super::text::{counted, percent};
 use crate::estimate::{Figures, Interval};
@@ -59,6 +59,13 @@ pub(super) fn about(n: u64) -> String {
 /// A time, in ns.
 pub(super) fn time(i: &Interval) -> String {
     shown(i, nanos, TIMES)
+}
+
+/// What a lock costs.
+pub(super) fn harm(lock: &LockEntry) -> String {
+    let beside = (lock.harm_ns - lock.wait_ns.sum).as_f64();
+    let all = |sum: &Interval| Interval { value: sum.value + beside, low: sum.low + beside, high: sum.high + beside };
+    lock.wait_estimate.map_or_else(|| lock.harm_ns.to_string(), |sum| time(&all(&sum)))
 }
 
 /// A quantile, in ns: known to within its bounds.

@@ -34,6 +34,8 @@ pub(super) struct Ranked<'a> {
     pub(super) harm: Nanos,
     /// Where the lock was observed in windows only.
     pub(super) figures: Option<Figures>,
+    /// Where waits were, too: Σ wait, ns.
+    wait_estimate: Option<Interval>,
     /// It has no sums of its own, but is among the locks of its process that were summed together.
     pub(super) in_others: bool,
     /// What observing adds to a hold, ns.
@@ -70,12 +72,34 @@ impl<'a> Ranked<'a> {
             }
             _ => (0, Measure::default()),
         };
+        let wait_estimate = figures
+            .filter(|_| gathered.futex.is_empty() && wait.sum > Nanos(0))
+            .map(|figures| figures.wait_ns.around(wait.sum.0 as f64));
+        // Whatever is seen of a runtime's lock is a wait: there are as many as their time makes.
+        let contended = match wait_estimate {
+            Some(_) if total.runtime.is_some() => wait.histogram.count().max(least_waits(&wait)),
+            _ => contended,
+        };
         let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
         let harm = wait.sum + timed_out + open_wait;
         let hold_bias = estimates.map_or(0.0, |estimates| estimates.hold_bias_ns.value);
         let bias = bias.filter(|_| figures.is_none());
-        Self { lock, gathered, name, total, wait, contended, open_wait, harm, figures, in_others, hold_bias, bias }
+        Self {
+            lock,
+            gathered,
+            name,
+            total,
+            wait,
+            contended,
+            open_wait,
+            harm,
+            figures,
+            wait_estimate,
+            in_others,
+            hold_bias,
+            bias,
+        }
     }
 
     /// The entry.
@@ -128,6 +152,7 @@ impl<'a> Ranked<'a> {
             hold_ns: (called && total.unseen * 2 <= total.acquisitions).then(|| self.holds(unit)),
             corrected: self.corrected(unit),
             estimates: self.figures.filter(|_| total.unseen == 0),
+            wait_estimate: self.wait_estimate,
             aplt_ns: places.ns(aplt.unwrap_or_default()),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),
             waiting_now: self.waiting_now(places, end),
@@ -143,7 +168,11 @@ impl<'a> Ranked<'a> {
     /// The number of waits that the mean and percentiles cover. In windows the number of contended acquisitions is an estimate, often a wide
     /// one: a mean over it would be a wait that nobody had.
     fn measured(&self) -> u64 {
-        if self.figures.is_some() { self.wait.histogram.count() } else { self.contended }
+        if self.figures.is_none() {
+            return self.contended;
+        }
+        // A histogram that was scaled is rounded.
+        self.wait.histogram.count().max(least_waits(&self.wait))
     }
 
     /// Without what observing added, where holds are known.
@@ -213,8 +242,13 @@ fn figures(lock: Lock, gathered: &Gathered<'_>, total: &Total, estimates: &Estim
         let parts = || rows.iter().map(|row| of(row).unwrap_or_else(|| seen(row))).collect::<Vec<_>>();
         rows.iter().any(|row| of(row).is_some()).then(|| Figures::together(&parts()))
     })?;
-    let slept = gathered.futex.iter().map(|word| word.acquisitions).sum();
-    Some(figures.beside(&estimates.known(slept, total.hold.max)))
+    let slept: u64 = gathered.futex.iter().map(|word| word.acquisitions).sum();
+    Some(figures.beside(&estimates.known(slept.max(least_waits(&total.wait)), total.hold.max)))
+}
+
+/// So many waits there were at least: none is longer than the longest.
+fn least_waits(wait: &Measure) -> u64 {
+    wait.sum.0.checked_div(wait.max.0).map_or(0, |whole| whole + u64::from(!wait.sum.0.is_multiple_of(wait.max.0)))
 }
 
 /// The figures of what was seen as a whole.
@@ -225,6 +259,7 @@ fn seen(row: &SiteSums) -> Figures {
         hold_mean_ns: per(row.hold.sum.0),
         hold_p99_ns: Interval::exact(row.hold.histogram.quantile(0.99, row.hold.max).0 as f64),
         contended_share: per(row.contended).capped(1.0),
+        wait_ns: Interval::exact(row.wait.sum.0 as f64),
     }
 }
 

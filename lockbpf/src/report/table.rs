@@ -129,6 +129,7 @@ const COLUMNS: Columns<LockEntry> = &[
     }),
     ("Contended", 100, |l| match &l.estimates {
         Some(f) => estimated::contended(f, l.contended),
+        None if l.wait_estimate.is_some() => estimated::about(l.contended),
         None => count(l.contended),
     }),
     ("%", 2, |l| match &l.estimates {
@@ -136,7 +137,7 @@ const COLUMNS: Columns<LockEntry> = &[
         None => l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), |n| percent(share(l.contended, n))),
     }),
     ("Waiting\nnow", 0, |l| if l.waiting_now.count == 0 { String::new() } else { count(l.waiting_now.count) }),
-    ("Wait\ntotal", 0, |l| l.wait_ns.sum.to_string()),
+    ("Wait\ntotal", 0, |l| l.wait_estimate.map_or_else(|| l.wait_ns.sum.to_string(), |sum| estimated::time(&sum))),
     ("Wait\nmean", 4, |l| l.contended_wait_ns.mean.to_string()),
     ("Wait\np99", 110, |l| l.contended_wait_ns.p99.to_string()),
     ("Wait\nmax", 3, |l| l.contended_wait_ns.max.to_string()),

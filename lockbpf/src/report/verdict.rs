@@ -237,13 +237,13 @@ fn inconclusive(report: &Report) -> Option<String> {
 
 /// The most waited-for lock, where it holds the target back.
 fn cost(report: &Report, top: &LockEntry) -> String {
-    let (waited, q) = (top.harm_ns, &report.quality);
+    let (waited, q) = (estimated::harm(top), &report.quality);
     let at_least = if q.incomplete { "at least " } else { "" };
     let threads = match top.waiting_threads.max(top.waiting_now.count) {
         0 => "threads".to_owned(),
         1_024.. => format!("{} threads or more", count(1_024)),
         // Others may have waited where no window was.
-        n if top.estimates.is_some() => format!("{} or more", counted(n, "thread")),
+        n if top.estimates.is_some() || top.wait_estimate.is_some() => format!("{} or more", counted(n, "thread")),
         n => counted(n, "thread"),
     };
     let waited = format!("{threads} waited {at_least}{waited} for it in {}", q.duration_ns);

@@ -3,29 +3,46 @@
 
 use super::gather::Gathered;
 use crate::estimate::{Estimates, Subject};
-use crate::graph::findings::Shares;
-use crate::id::Lock;
+use crate::graph::findings::{Shares, SiteBlame};
+use crate::id::{Lock, Site};
 use crate::units::{Nanos, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Recorded waits below which nothing is inferred from them.
 const ENOUGH: u64 = 16;
 
-/// Puts what is told of such locks into `told`: recorded waits stand for all until `end`.
+/// What locks and their holders are blamed for.
+pub(super) struct Blame<'a> {
+    /// Who waited for each lock, and who is to blame.
+    pub(super) told: &'a mut BTreeMap<Lock, Shares>,
+    /// What sections are blamed for.
+    pub(super) sites: &'a mut BTreeMap<Site, SiteBlame>,
+    /// What locks are.
+    pub(super) locks: &'a mut HashMap<Lock, Nanos>,
+}
+
+/// Brings the blame for waits for such locks to all until `end`, for which those that were recorded stand.
 pub(super) fn extrapolate(
     all: &BTreeMap<Lock, Gathered<'_>>,
     estimates: Option<&Estimates>,
     end: Time,
-    told: &mut BTreeMap<Lock, Shares>,
+    blame: &mut Blame<'_>,
 ) {
     let Some(estimates) = estimates.filter(|e| e.complete && e.sampled()) else { return };
     for (&lock, gathered) in all {
-        let Some(known) = told.get(&lock).or(gathered.shares) else { continue };
+        let Some(known) = blame.told.get(&lock).or(gathered.shares) else { continue };
         if is_seen_in_windows(lock, gathered, estimates)
             && let Some(more) = more(gathered, known, end)
         {
             let scaled = scaled(known, more);
-            told.insert(lock, scaled);
+            for (holder, known) in scaled.holders.iter().zip(&known.holders) {
+                let more = holder.wait - known.wait;
+                if let Some(site) = holder.who.site() {
+                    blame.sites.entry(site).or_default().apwt += more;
+                }
+                *blame.locks.entry(holder.who.lock().unwrap_or(lock)).or_default() += more;
+            }
+            blame.told.insert(lock, scaled);
         }
     }
 }

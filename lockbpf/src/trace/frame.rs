@@ -38,7 +38,7 @@ pub(super) enum Kind {
     /// The recording ended here, and nothing is missing.
     End = 7,
     /// What was estimated, and from how much.
-    Estimates = 8,
+    Estimates = 10,
     /// Access records, as lines.
     Accesses = 9,
 }

@@ -149,6 +149,9 @@ pub(crate) struct Lock {
     pub(crate) waiters: Vec<Party>,
     pub(crate) holders: Vec<Party>,
     pub(crate) unattributed_ns: f64,
+    /// Of waits that windows alone show.
+    #[serde(default)]
+    pub(crate) wait_estimate: Option<Bounds>,
     /// Of what was seen in part: see [`super::estimates`].
     #[serde(default)]
     pub(super) estimates: Value,
@@ -157,6 +160,13 @@ pub(crate) struct Lock {
 /// `null` is for what was not observed.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
+}
+
+/// Between what an estimate is.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Bounds {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 /// Many durations in a few numbers.

@@ -68,6 +68,49 @@ fn whole_stretches_count_as_they_are() {
     assert!((estimates.processes[0].hold_factor - holds).abs() < 1e-6, "{:?}", estimates.processes[0]);
 }
 
+/// Waits of 5 ms, so many of them.
+fn wait(kernel: &mut Kernel, addr: u64, n: u64) {
+    acquire(kernel, addr, n, 1_000);
+    let sums = kernel.sums(addr);
+    sums.contended += n;
+    sums.wait_ns += n * 5 * MS;
+    sums.wait_hist[lockbpf_common::sums::bucket(5 * MS)] += n;
+}
+
+/// Observing makes the program 50 times slower: a window stands for 50 times less work, and for as much time as ever.
+#[test]
+fn waiting_is_scaled_by_time() {
+    let mut estimator = Estimator::new(COSTS, Some(0.03));
+    let mut kernel = Kernel::default();
+    for at in 0..20 {
+        wait(&mut kernel, 0, 3);
+        let cost = Nanos(20 * MS / 50 * 49);
+        estimator.stretch(Stretch { cost, observed_cost: cost, ..stretch(at, false) });
+        estimator.snapshot(&kernel.0);
+    }
+    let figures = *estimator.finish().of(Subject::Lock(lock(0))).unwrap();
+    assert!(figures.acquisitions.value > 20.0 * 25.0 * 3.0 * 10.0, "{figures:?}");
+    // One in three of them is hidden by the edges of windows of 20 ms.
+    let shown = 20.0 * 3.0 * 5e6 * 25.0;
+    assert!((1.2..1.7).contains(&(figures.wait_ns.value / shown)), "{:?}", figures.wait_ns);
+    assert!(figures.wait_ns.high < 2.0 * shown && figures.wait_ns.low > shown, "{:?}", figures.wait_ns);
+}
+
+#[test]
+fn without_a_window_waits_are_at_least_those_seen() {
+    let mut estimator = Estimator::new(COSTS, Some(0.03));
+    let mut kernel = Kernel::default();
+    wait(&mut kernel, 0, 100);
+    for at in 0..4 {
+        estimator.stretch(Stretch { observed: Nanos(0), observed_cpu: Nanos(0), ..stretch(at, at == 0) });
+        estimator.snapshot(&kernel.0);
+    }
+    let seen = 100.0 * 5e6;
+    let told = estimator.finish().of(Subject::Lock(lock(0))).unwrap().wait_ns;
+    assert_eq!((told.value, told.low), (seen, seen));
+    assert!(told.high > 1_000.0 * seen, "{told:?}");
+}
+
 /// A loop that does nothing but lock and unlock takes 12 ns a pair, and 1,012 while it is observed.
 #[test]
 fn a_tight_loop_is_scaled_by_its_own_work() {

@@ -122,6 +122,7 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         chains: blame::chains(all),
         corrected: corrected(all, |l| l.corrected, |l| (l.contended, l.wait_ns.sum, l.hold_ns.unwrap_or_default().sum)),
         estimates: all.figures(|l| l.estimates, |l| l.acquisitions.unwrap_or_default()),
+        wait_estimate: all.interval(|l| l.wait_estimate, |l| l.wait_ns.sum.as_f64()),
         // Threads are others in each run.
         thread_pairs: Vec::new(),
         spread: Some(LockSpread {

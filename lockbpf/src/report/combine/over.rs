@@ -127,19 +127,25 @@ impl<'a, T> Over<'a, T> {
     /// Mean figures, if any of them are estimates; `count` is the number of acquisitions where it is exact.
     pub(super) fn figures(&self, of: impl Fn(&T) -> Option<Figures>, count: impl Fn(&T) -> u64) -> Option<Figures> {
         let known: Vec<Figures> = self.things().filter_map(|(_, thing)| of(thing)).collect();
-        let all = self.things().map(|(_, thing)| {
-            (of(thing).map_or_else(|| Interval::exact(count(thing) as f64), |f| f.acquisitions), 1.0)
-        });
         let number: f64 = known.iter().map(|f| f.acquisitions.value).sum();
         let ratio = |part: fn(&Figures) -> Interval| {
             Interval::mean(known.iter().map(|f| (part(f), f.acquisitions.value)), number)
         };
-        (!known.is_empty()).then(|| Figures {
-            acquisitions: Interval::mean(all, self.runs as f64),
+        let acquisitions = self.interval(|thing| Some(of(thing)?.acquisitions), |thing| count(thing) as f64)?;
+        Some(Figures {
+            acquisitions,
             hold_mean_ns: ratio(|f| f.hold_mean_ns),
             hold_p99_ns: ratio(|f| f.hold_p99_ns),
             contended_share: ratio(|f| f.contended_share).capped(1.0),
+            wait_ns: Interval::default(),
         })
+    }
+
+    /// Mean estimate, if any of them is one; `exact` is what is known else.
+    pub(super) fn interval(&self, of: impl Fn(&T) -> Option<Interval>, exact: impl Fn(&T) -> f64) -> Option<Interval> {
+        let told = |thing: &T| of(thing).unwrap_or_else(|| Interval::exact(exact(thing)));
+        let mean = || Interval::mean(self.things().map(|(_, thing)| (told(thing), 1.0)), self.runs as f64);
+        self.any(|thing| of(thing).is_some()).then(mean)
     }
 
     /// The one that a time is largest of, the first of equals, and its run.

@@ -13,6 +13,12 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
         let fits = (figures.acquisitions.value - told).abs() <= 1.0 + 1e-6 * told;
         check.demand(fits || check.runs > 1.0, || format!("{}: {told} told of {:?}", name(), figures.acquisitions));
     }
+    if let Some(sum) = &lock.wait_estimate {
+        check.interval(sum, &name);
+        let told = lock.wait_ns.sum.as_f64();
+        check
+            .demand((sum.value - told).abs() <= 1.0 + 1e-6 * told, || format!("{}: {told} ns told of {sum:?}", name()));
+    }
     for w in &lock.waiters {
         waiter(w, check, &|| format!("{} at {} waiting for {}", w.place.symbol, w.count, name()));
     }
@@ -58,7 +64,7 @@ fn counts(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
 fn times(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -> String) {
     check.durations(&lock.wait_ns, lock.acquisitions, &|| format!("waits for {}", name()));
     // The entry of an estimated lock does not say how many waits were measured.
-    let contended = lock.estimates.is_none().then_some(lock.contended);
+    let contended = (lock.estimates.is_none() && lock.wait_estimate.is_none()).then_some(lock.contended);
     check.durations(&lock.contended_wait_ns, contended, &|| format!("contended waits for {}", name()));
     check.adds_up([lock.wait_ns.sum], lock.contended_wait_ns.sum, || format!("waits for {} in two ways", name()));
     check.adds_up([lock.wait_ns.max], lock.contended_wait_ns.max, || format!("longest waits for {}", name()));

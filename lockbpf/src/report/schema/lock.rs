@@ -5,7 +5,7 @@ use super::place::{Place, StackFrame};
 use super::runs::LockSpread;
 use super::value::{Durations, Ns, ThreadId};
 use super::word::FutexCounts;
-use crate::estimate::Figures;
+use crate::estimate::{Figures, Interval};
 use serde::{Deserialize, Serialize};
 
 /// One lock.
@@ -120,6 +120,10 @@ pub struct LockEntry {
     /// and p99 of `hold_ns` are then these estimates; left out where everything was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimates: Option<Figures>,
+    /// Where windows alone show waits for it (locks that runtimes take inline, spin locks): Σ wait, ns, as it is estimated for the whole time,
+    /// with its 95 % interval. The sum of `wait_ns` is then its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_estimate: Option<Interval>,
     /// Futex calls on the lock's word that no lock call explains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub futex: Option<FutexCounts>,

@@ -5,7 +5,9 @@ use crate::estimate::{self, Coverage, Estimates, Figures, Interval, Subject};
 use crate::observation::Observation;
 use crate::perturbation::{Perturbation, Taken};
 use crate::report::combine::{self, combine};
+use crate::report::estimated;
 use crate::report::schema::LockEntry;
+use crate::sums::SiteSums;
 use lockbpf_common::kind::mutex_kind;
 
 fn around(value: f64, part: f64) -> Interval {
@@ -18,6 +20,7 @@ fn figures(acquisitions: f64) -> Figures {
         hold_mean_ns: around(20e6, 0.05),
         hold_p99_ns: Interval { value: 39e6, low: 33_554_432.0, high: 40e6 },
         contended_share: around(0.5, 0.1),
+        wait_ns: Interval::default(),
     }
 }
 
@@ -98,9 +101,13 @@ fn recorded_waits_stand_for_all_where_windows_alone_show_them() {
     // As for a lock that a runtime takes inline: no futex call names it.
     let mut o = found(&server());
     let rows = o.sums.iter().filter(|s| s.lock == lock(0x1000));
+    let of_row = |s: &SiteSums| Figures {
+        wait_ns: around(30.0 * s.wait.sum.0 as f64, 0.2),
+        ..figures(30.0 * s.acquisitions as f64)
+    };
     let estimates = Estimates {
         processes: vec![coverage()],
-        figures: rows.map(|s| (Subject::Row(s.lock, s.site, s.via), figures(30.0 * s.acquisitions as f64))).collect(),
+        figures: rows.map(|s| (Subject::Row(s.lock, s.site, s.via), of_row(s))).collect(),
         complete: true,
         ..Estimates::default()
     };
@@ -110,6 +117,12 @@ fn recorded_waits_stand_for_all_where_windows_alone_show_them() {
     let of = |r: &Report| r.locks.iter().find(|l| l.name == "global_1000").unwrap().clone();
     let (told, seen) = (of(&built(&o)), of(&seen));
     assert!(told.harm_ns.as_f64() > 1.5 * seen.harm_ns.as_f64(), "{} {}", told.harm_ns, seen.harm_ns);
+    let (waited, sum) = (told.wait_estimate.unwrap(), told.wait_ns.sum.as_f64());
+    assert!(waited.value == sum && (waited.low..waited.high).contains(&sum), "{waited:?}");
+    assert!(built(&o).verdict.iter().any(|s| s.contains(&estimated::time(&waited))), "{:?}", built(&o).verdict);
+    // Sections are blamed, and locks charged, for all of it.
+    let apwt = |r: &Report| r.sites.iter().map(|s| s.apwt_ns.as_f64()).sum::<f64>();
+    assert!(apwt(&built(&o)) > 1.5 * apwt(&report(&server())) && told.aplt_ns > seen.aplt_ns);
     // What was known of a part is known of all, but less surely.
     let known = |l: &LockEntry| 1.0 - l.attribution.unknown_ns.share_of(l.harm_ns);
     assert!((known(&told) - known(&seen)).abs() < 0.02, "{} {}", known(&told), known(&seen));

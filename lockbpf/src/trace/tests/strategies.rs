@@ -328,12 +328,13 @@ fn deadlock() -> BoxedStrategy<Deadlock> {
 pub(super) fn estimates() -> BoxedStrategy<Estimates> {
     let interval = || (0.0..1e12).prop_map(|value| Interval { value, low: value / 2.0, high: value * 3.0 });
     let figures = || {
-        let four = (interval(), interval(), interval(), interval());
-        four.prop_map(|(acquisitions, hold_mean_ns, hold_p99_ns, contended_share)| Figures {
+        let five = (interval(), interval(), interval(), interval(), interval());
+        five.prop_map(|(acquisitions, hold_mean_ns, hold_p99_ns, contended_share, wait_ns)| Figures {
             acquisitions,
             hold_mean_ns,
             hold_p99_ns,
             contended_share,
+            wait_ns,
         })
     };
     let subject = prop_oneof![

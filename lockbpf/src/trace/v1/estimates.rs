@@ -38,8 +38,9 @@ pub(in super::super) fn payloads(estimates: &Estimates) -> Vec<Vec<u8>> {
             payloads.push(std::mem::take(&mut out));
         }
         put_subject(&mut out, subject);
-        for i in [figures.acquisitions, figures.hold_mean_ns, figures.hold_p99_ns, figures.contended_share] {
-            put_interval(&mut out, &i);
+        let Figures { acquisitions, hold_mean_ns, hold_p99_ns, contended_share, wait_ns } = figures;
+        for i in [acquisitions, hold_mean_ns, hold_p99_ns, contended_share, wait_ns] {
+            put_interval(&mut out, i);
         }
     }
     payloads.push(out);
@@ -161,6 +162,7 @@ fn figures(from: &mut Cursor) -> Result<Figures, Malformed> {
         hold_mean_ns: interval(from)?,
         hold_p99_ns: interval(from)?,
         contended_share: interval(from)?,
+        wait_ns: interval(from)?,
     })
 }
 

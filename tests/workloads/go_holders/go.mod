@@ -1,0 +1,3 @@
+module go_holders
+
+go 1.18
