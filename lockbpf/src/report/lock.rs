@@ -80,6 +80,9 @@ impl<'a> Ranked<'a> {
             Some(_) if total.runtime.is_some() => wait.histogram.count().max(least_waits(&wait)),
             _ => contended,
         };
+        if total.unseen > 0 {
+            total.unseen = total.unseen.max(contended);
+        }
         let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
         let harm = wait.sum + timed_out + open_wait;

@@ -67,6 +67,10 @@ fn more(gathered: &Gathered<'_>, known: &Shares, end: Time) -> Option<f64> {
 fn scaled(known: &Shares, more: f64) -> Shares {
     let mut shares = known.clone();
     shares.scale(more, more);
+    for waiter in &mut shares.waiters {
+        // Parts are rounded down, and none waited longer than the longest.
+        waiter.waits.count = waiter.waits.count.max(waiter.waits.time.0.div_ceil(waiter.max.0.max(1)));
+    }
     // These go on: all of them are known.
     shares.open = known.open;
     for (holder, known) in shares.holders.iter_mut().zip(&known.holders) {
