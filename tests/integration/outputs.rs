@@ -146,8 +146,12 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 trace = perfetto_trace_pb2.Trace()
 trace.ParseFromString(open(sys.argv[1], 'rb').read())
 tracks, open_, waits, holds, counters, last = {}, {}, {}, {}, {}, {}
+names, keys, values = {}, {}, {}
 for packet in trace.packet:
     assert packet.trusted_packet_sequence_id == 1
+    for table, news in ((names, packet.interned_data.event_names), (keys, packet.interned_data.debug_annotation_names)):
+        table.update((new.iid, new.name) for new in news)
+    values.update((new.iid, new.str.decode()) for new in packet.interned_data.debug_annotation_string_values)
     if packet.HasField('track_descriptor'):
         tracks[packet.track_descriptor.uuid] = packet.track_descriptor
     if not packet.HasField('track_event'):
@@ -160,11 +164,12 @@ for packet in trace.packet:
         open_.setdefault(event.track_uuid, []).append((packet.timestamp, event))
     elif event.type == event.TYPE_SLICE_END:
         start, begun = open_[event.track_uuid].pop()
-        said = {a.name: a.string_value for a in begun.debug_annotations}
-        if begun.name.startswith(('monitor contention with owner ', 'waits for ')):
+        said = {keys[a.name_iid]: a.string_value or values[a.string_value_iid] for a in begun.debug_annotations}
+        name = names[begun.name_iid]
+        if name.startswith(('monitor contention with owner ', 'waits for ')):
             waits[said['lock']] = waits.get(said['lock'], 0) + packet.timestamp - start
-        elif begun.name.endswith('_lock_held'):
-            assert begun.name == said['lock'] + '_lock_held'
+        elif name.endswith('_lock_held'):
+            assert name == said['lock'] + '_lock_held'
             holds[said['lock']] = holds.get(said['lock'], 0) + packet.timestamp - start
     else:
         assert event.type == event.TYPE_COUNTER and track.HasField('counter')
@@ -189,6 +194,48 @@ fn perfettos_own_definitions_read_the_waits_of_the_report() {
         expected.retain(|_, wait| *wait > 0);
         let waits: BTreeMap<String, u64> = serde_json::from_value(read["waits"].clone()).expect("ns by lock");
         assert_eq!(waits, expected, "{}", recording.display());
+    }
+}
+
+/// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock.
+const READ_OTLP: &str = r#"
+import json, sys
+from opentelemetry.proto.profiles.v1development import profiles_pb2
+data = profiles_pb2.ProfilesData()
+data.ParseFromString(open(sys.argv[1], 'rb').read())
+d = data.dictionary
+for table in (d.mapping_table, d.location_table, d.function_table, d.link_table, d.attribute_table, d.stack_table):
+    assert table[0] == type(table[0])()
+assert d.string_table[0] == '' and len(set(d.string_table)) == len(d.string_table)
+told = {}
+for profile in data.resource_profiles[0].scope_profiles[0].profiles:
+    kind = '/'.join(d.string_table[i] for i in (profile.period_type.type_strindex, profile.sample_type.type_strindex, profile.sample_type.unit_strindex))
+    values = told.setdefault(kind, {})
+    for sample in profile.samples:
+        leaf = d.location_table[d.stack_table[sample.stack_index].location_indices[0]]
+        name = d.string_table[d.function_table[leaf.lines[0].function_index].name_strindex]
+        attributes = {d.string_table[d.attribute_table[i].key_strindex]: d.attribute_table[i].value.string_value for i in sample.attribute_indices}
+        assert name == '[' + attributes['lock'] + ']', (name, attributes)
+        values[attributes['lock']] = values.get(attributes['lock'], 0) + sum(sample.values)
+print(json.dumps(told))
+"#;
+
+#[test]
+fn opentelemetrys_own_definitions_read_the_sums_of_the_report() {
+    let Some(python) = python::with(&["opentelemetry-proto==1.45.2"]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings().iter().filter(|path| !path.ends_with("figure_2.jsonl")) {
+        let report = report(recording);
+        let to = dir.path().join("a.otlp");
+        export(recording, &to);
+        let read: Value = serde_json::from_str(&python::run(&python, READ_OTLP, &[&to])).expect("JSON");
+        for (kind, expected) in
+            [("block/delay/nanoseconds", waited(&report)), ("mutex/delay/nanoseconds", caused(&report))]
+        {
+            let read: BTreeMap<String, u64> = serde_json::from_value(read[kind].clone()).expect("ns by lock");
+            assert_eq!(read, expected, "{kind} of {}", recording.display());
+        }
+        assert!(read["block/contentions/count"].is_object() && read["mutex/contentions/count"].is_object());
     }
 }
 

@@ -4,12 +4,15 @@
 //! So each format adds up to the report's figures. Names come from the programs that were observed: each renderer escapes them as its format wants.
 #![forbid(unsafe_code)]
 
+mod firefox;
 mod folded;
 mod lanes;
+mod otlp;
 mod perfetto;
 mod pprof;
 mod protobuf;
 mod speedscope;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -51,8 +54,16 @@ impl Format {
 }
 
 /// All formats of viewers. Where several suffixes fit a name, the longest counts.
-pub const FORMATS: &[Format] =
-    &[folded::WAITERS, folded::CULPRITS, pprof::BLOCK, pprof::MUTEX, speedscope::SPEEDSCOPE, perfetto::PERFETTO];
+pub const FORMATS: &[Format] = &[
+    folded::WAITERS,
+    folded::CULPRITS,
+    pprof::BLOCK,
+    pprof::MUTEX,
+    speedscope::SPEEDSCOPE,
+    otlp::OTLP,
+    perfetto::PERFETTO,
+    firefox::FIREFOX,
+];
 
 /// The format that a file's name means.
 #[must_use]

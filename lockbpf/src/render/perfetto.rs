@@ -4,9 +4,11 @@
 
 use super::lanes::{Edge, Interval, lanes};
 use super::protobuf::Message;
-use super::{Format, Renderer, name};
-use crate::report::schema::{Ns, Place, StackFrame};
-use crate::report::timeline::{Culprit, Hold, Timeline, Wait};
+use super::{Format, Renderer};
+use crate::report::schema::{Ns, Place};
+use crate::report::timeline::{Hold, Timeline, Wait};
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeSet, HashSet};
 use std::io::{self, Write};
 
@@ -26,9 +28,10 @@ mod kind {
     pub(super) const COUNTER: u64 = 4;
 }
 
-/// All packets are of one sequence; it begins with the first.
+/// All packets are of one sequence. Its first says that nothing is known yet; the others build upon texts told before.
 const SEQUENCE: u64 = 1;
 const STATE_CLEARED: u64 = 1;
+const NEEDS_STATE: u64 = 2;
 /// The process of threads of which none is known.
 const NO_PID: u32 = 1;
 
@@ -49,10 +52,36 @@ struct Trace<'a> {
     timeline: &'a Timeline,
     out: &'a mut dyn Write,
     tracks: u64,
+    names: Texts,
+    keys: Texts,
+    values: Texts,
+    /// Texts that the next packet has to tell.
+    news: Message,
+}
+
+/// Texts that were told, numbered from 1.
+type Texts = IndexSet<String, FxBuildHasher>;
+
+/// The number of a text. If it is new, `news` tells it in this field.
+fn told(texts: &mut Texts, text: &str, news: &mut Message, field: u32) -> u64 {
+    let row = texts.get_index_of(text).unwrap_or_else(|| {
+        let row = texts.insert_full(text.to_owned()).0;
+        news.message(field, Message::default().number(1, row as u64 + 1).bytes(2, text.as_bytes()));
+        row
+    });
+    row as u64 + 1
 }
 
 fn write(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> {
-    let mut trace = Trace { timeline, out, tracks: 0 };
+    let mut trace = Trace {
+        timeline,
+        out,
+        tracks: 0,
+        names: Texts::default(),
+        keys: Texts::default(),
+        values: Texts::default(),
+        news: Message::default(),
+    };
     trace.packet(Message::default().number(13, STATE_CLEARED))?;
     let queued = queued(timeline);
     let mut of_thread: Vec<Vec<Interval<Slice<'_>>>> = vec![Vec::new(); timeline.threads.len()];
@@ -119,7 +148,13 @@ impl Trace<'_> {
 
     fn event(&mut self, time: Ns, track: u64, event: &mut Message) -> io::Result<()> {
         event.number(11, track);
-        self.packet(Message::default().number(8, time.whole()).message(11, event))
+        let mut packet = Message::default();
+        packet.number(8, time.whole()).number(13, NEEDS_STATE).message(11, event);
+        let news = std::mem::take(&mut self.news);
+        if !news.as_bytes().is_empty() {
+            packet.message(12, &news);
+        }
+        self.packet(&mut packet)
     }
 
     fn processes(&mut self) -> io::Result<()> {
@@ -140,7 +175,7 @@ impl Trace<'_> {
         let known = &self.timeline.threads[thread];
         let mut described = Message::default();
         described.number(1, known.pid.unwrap_or(NO_PID).into()).number(2, known.number.into());
-        described.bytes(5, self.called(thread).as_bytes());
+        described.bytes(5, self.timeline.called(thread).as_bytes());
         let track = self.track(|track| track.message(4, &described))?;
         self.lanes(track, intervals)
     }
@@ -193,90 +228,81 @@ impl Trace<'_> {
         Ok(())
     }
 
-    fn slice(&self, slice: Slice<'_>) -> Message {
+    fn slice(&mut self, slice: Slice<'_>) -> Message {
+        let timeline = self.timeline;
         let mut event = Message::default();
         let name = match slice {
             Slice::Asks(wait) => format!("{}_lock_acquire", self.lock_name(wait.lock)),
             Slice::Waits(wait, queued) => self.contention(wait, queued),
             Slice::Holds(hold) => format!("{}_lock_held", self.lock_name(hold.lock)),
-            Slice::Held(hold) => self.called(hold.thread),
+            Slice::Held(hold) => timeline.called(hold.thread),
         };
-        event.bytes(23, name.as_bytes());
+        event.number(10, told(&mut self.names, &name, &mut self.news, 2));
         let (lock, stack) = match slice {
             // What it asks for stands in the wait within.
             Slice::Asks(_) => return event,
             Slice::Waits(wait, _) => (wait.lock, wait.stack),
             Slice::Holds(hold) | Slice::Held(hold) => (hold.lock, hold.stack),
         };
-        annotate(&mut event, "lock", self.lock_name(lock));
-        annotate(&mut event, "kind", &self.timeline.locks[lock].kind);
-        let calls: Vec<String> = self.timeline.stacks[stack].iter().map(super::name).collect();
-        annotate(&mut event, "stack", &calls.join(" ← "));
+        let lock = &timeline.locks[lock];
+        self.annotate(&mut event, "lock", &lock.name);
+        self.annotate(&mut event, "kind", &lock.kind);
+        let calls: Vec<String> = timeline.stacks[stack].frames.iter().map(super::name).collect();
+        self.annotate(&mut event, "stack", &calls.join(" ← "));
         if let Slice::Waits(wait, _) = slice {
             let blamed: Ns = wait.culprits.iter().map(|culprit| culprit.wait_ns).sum();
             for (at, culprit) in wait.culprits.iter().enumerate() {
-                annotate(&mut event, &format!("blamed {}", at + 1), &self.blamed(culprit));
+                self.remark(&mut event, &format!("blamed {}", at + 1), &timeline.blamed(culprit));
             }
             if wait.wait_ns > blamed {
-                annotate(&mut event, "blamed on nobody", &(wait.wait_ns - blamed).to_string());
+                self.remark(&mut event, "blamed on nobody", &(wait.wait_ns - blamed).to_string());
             }
         }
         event
     }
 
-    /// As Android's runtime says it; where nobody is known to be the cause, in words of our own.
-    fn contention(&self, wait: &Wait, queued: usize) -> String {
-        let Some(most) = wait.culprits.iter().max_by_key(|culprit| culprit.wait_ns) else {
-            return format!("waits for {}: nobody known", self.lock_name(wait.lock));
-        };
-        let owner = self.called(most.thread).replace(" (", " ").replace(" at ", " ");
-        let at = self.timeline.stacks[wait.stack].first().map(of_frame).unwrap_or_default();
-        format!(
-            "monitor contention with owner {owner} ({}) at {} waiters={queued} blocking from {at}",
-            self.timeline.threads[most.thread].number,
-            method(
-                most.place.function.as_deref().unwrap_or(&most.place.symbol),
-                most.place.file.as_deref(),
-                most.place.line
-            ),
-        )
+    /// Says of an event what is hardly said of another.
+    fn remark(&mut self, event: &mut Message, key: &str, value: &str) {
+        let key = told(&mut self.keys, key, &mut self.news, 3);
+        event.message(4, Message::default().number(1, key).bytes(6, value.as_bytes()));
     }
 
-    fn blamed(&self, culprit: &Culprit) -> String {
-        let Culprit { thread, lock, place: Place { symbol, .. }, wait_ns, cause, inferred } = culprit;
-        let cause = cause.map(|cause| format!(", {cause}")).unwrap_or_default();
-        let inferred = if *inferred { " (inferred)" } else { "" };
-        format!("{wait_ns} on {} holding {} in {symbol}{cause}{inferred}", self.called(*thread), self.lock_name(*lock))
+    /// Says of an event what is said of others, too. Empty texts say nothing.
+    fn annotate(&mut self, event: &mut Message, key: &str, value: &str) {
+        if !value.is_empty() {
+            let key = told(&mut self.keys, key, &mut self.news, 3);
+            let value = told(&mut self.values, value, &mut self.news, 29);
+            event.message(4, Message::default().number(1, key).number(17, value));
+        }
+    }
+
+    /// As Android's runtime says it; where nobody is known to be the cause, in words of our own.
+    fn contention(&self, wait: &Wait, queued: usize) -> String {
+        let Some(most) = self.timeline.mostly(wait) else {
+            return format!("waits for {}: nobody known", self.lock_name(wait.lock));
+        };
+        let owner = self.timeline.called(most.thread).replace(" (", " ").replace(" at ", " ");
+        format!(
+            "monitor contention with owner {owner} ({}) at {} waiters={queued} blocking from {}",
+            self.timeline.threads[most.thread].number,
+            method(&most.place),
+            method(&self.timeline.stacks[wait.stack].place),
+        )
     }
 
     fn lock_name(&self, lock: usize) -> &str {
         &self.timeline.locks[lock].name
     }
-
-    fn called(&self, thread: usize) -> String {
-        let thread = &self.timeline.threads[thread];
-        if thread.name.is_empty() { thread.tid.to_string() } else { thread.name.clone() }
-    }
 }
 
-fn of_frame(frame: &StackFrame) -> String {
-    method(&name(frame), frame.file.as_deref(), frame.line)
-}
-
-/// A function as Java's are written: its name has no spaces and no parentheses then, and a type comes before it.
-fn method(function: &str, file: Option<&str>, line: Option<u32>) -> String {
+/// A place as Java's are written: the function's name has no spaces and no parentheses then, and a type comes before it.
+fn method(place: &Place) -> String {
+    let function = place.function.as_ref().unwrap_or(&place.symbol);
     let bare = function.split('(').next().filter(|bare| !bare.trim().is_empty()).unwrap_or(function);
     let plain = |text: &str, without: &[char]| -> String {
         text.chars().filter(|c| !c.is_whitespace() && !c.is_control() && !without.contains(c)).collect()
     };
-    let file = file.and_then(|file| file.rsplit('/').next()).unwrap_or("unknown");
-    format!("void {}()({}:{})", plain(bare, &['(', ')']), plain(file, &['(', ')', ':']), line.unwrap_or(0))
-}
-
-fn annotate(event: &mut Message, name: &str, value: &str) {
-    if !value.is_empty() {
-        let mut annotation = Message::default();
-        annotation.bytes(10, name.as_bytes()).bytes(6, value.as_bytes());
-        event.message(4, &annotation);
-    }
+    let file = place.file.as_deref().and_then(|file| file.rsplit('/').next()).unwrap_or("unknown");
+    let (function, file) = (plain(bare, &['(', ')']), plain(file, &['(', ')', ':']));
+    format!("void {function}()({file}:{})", place.line.unwrap_or(0))
 }

@@ -8,6 +8,7 @@ pub(super) struct Message(Vec<u8>);
 #[derive(Clone, Copy)]
 enum Wire {
     Varint = 0,
+    Fixed64 = 1,
     Bytes = 2,
 }
 
@@ -16,6 +17,13 @@ impl Message {
     pub(super) fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.key(field, Wire::Varint);
         self.varint(value);
+        self
+    }
+
+    /// A `fixed64`.
+    pub(super) fn fixed64(&mut self, field: u32, value: u64) -> &mut Self {
+        self.key(field, Wire::Fixed64);
+        self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
@@ -73,6 +81,9 @@ mod tests {
         let mut test3 = Message::default();
         test3.message(3, &test1);
         assert_eq!(test3.as_bytes(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
+        let mut fixed = Message::default();
+        fixed.fixed64(4, 0x0102);
+        assert_eq!(fixed.as_bytes(), [0x21, 2, 1, 0, 0, 0, 0, 0, 0]);
         let mut test5 = Message::default();
         test5.numbers(6, [3, 270, 86_942]);
         assert_eq!(test5.as_bytes(), [0x32, 0x06, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05]);

@@ -137,3 +137,43 @@ fn a_timeline_tells_each_wait_and_hold() {
         timeline.holds.iter().map(|h| (timeline.threads[h.thread].number, h.start_ns.whole(), h.end_ns.whole()));
     assert_eq!(holds.collect::<Vec<_>>(), [(1, 0, 40), (2, 40, 60), (3, 60, 61)]);
 }
+
+#[test]
+fn firefox_profiles_have_a_marker_for_each_wait_and_hold() {
+    let json: serde_json::Value = serde_json::from_str(&text("firefox")).unwrap();
+    let mut told = Vec::new();
+    for thread in json["threads"].as_array().unwrap() {
+        let string =
+            |index: &serde_json::Value| thread["stringArray"][index.as_u64().unwrap() as usize].as_str().unwrap();
+        let markers = &thread["markers"];
+        for row in 0..markers["length"].as_u64().unwrap() as usize {
+            let data = &markers["data"][row];
+            let ns = |column: &str| (markers[column][row].as_f64().unwrap() * 1e6).round() as u64;
+            let holder = data.get("holder").map(string).unwrap_or_default();
+            let mut stack = data["cause"]["stack"].as_u64();
+            let mut calls = Vec::new();
+            while let Some(at) = stack {
+                let frame = thread["stackTable"]["frame"][at as usize].as_u64().unwrap() as usize;
+                let function = thread["frameTable"]["func"][frame].as_u64().unwrap() as usize;
+                calls.push(string(&thread["funcTable"]["name"][function]));
+                stack = thread["stackTable"]["prefix"][at as usize].as_u64();
+            }
+            let what = (string(&markers["name"][row]), string(&data["lock"]), holder.to_owned());
+            told.push(format!("{} {what:?} {}..{} {calls:?}", thread["tid"], ns("startTime"), ns("endTime")));
+        }
+    }
+    let expected = [
+        r#""2" ("Lock wait", "L", "1") 10..40 ["reader", "main"]"#,
+        r#""2" ("Lock hold", "L", "") 40..60 ["reader", "main"]"#,
+        r#""1" ("Lock hold", "L", "") 0..40 ["writer;of\nall"]"#,
+        r#""3" ("Lock wait", "L", "1") 15..60 ["reader", "<\"other'>&\u{1}\u{202e}"]"#,
+        r#""3" ("Lock hold", "L", "") 60..61 ["reader", "<\"other'>&\u{1}\u{202e}"]"#,
+    ];
+    told.sort_unstable();
+    let mut expected: Vec<_> = expected.map(str::to_owned).into();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    let waiting: i64 =
+        json["counters"][0]["samples"]["count"].as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).sum();
+    assert_eq!(waiting, 0);
+}

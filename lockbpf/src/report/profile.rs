@@ -128,8 +128,13 @@ struct Sides<'a, 'b> {
 impl Sides<'_, '_> {
     fn waiters(&mut self, lock: Lock, shares: &Shares) {
         let (name, kind) = (self.places.lock_label(lock), self.kind(lock));
-        for waiter in &shares.waiters {
-            for (stack, part) in by_stack(&waiter.stacks, waiter.waits) {
+        // Estimates have been rounded down site by site: what is missing goes to the last.
+        let told: Nanos = shares.waiters.iter().map(|waiter| waiter.waits.time).sum();
+        let mut missing = shares.waits.time - told;
+        for waiter in shares.waiters.iter().rev() {
+            let mut waits = waiter.waits;
+            waits.time += std::mem::take(&mut missing);
+            for (stack, part) in by_stack(&waiter.stacks, waits) {
                 let place = match waiter.site {
                     Some(site) => self.places.place_of_wait(site, stack),
                     None => elsewhere("[other sites]"),
@@ -174,7 +179,8 @@ impl Sides<'_, '_> {
                 self.culprits.push(Sample { frames, cause, count, wait_ns, ..all.clone() });
             }
         }
-        let wait_ns = self.places.ns(shares.unattributed);
+        let charged: Nanos = shares.holders.iter().map(|holder| holder.wait).sum();
+        let wait_ns = self.places.ns(shares.waits.time - charged);
         if wait_ns > Ns::default() {
             let (frames, kind) = (vec![pseudo(NOBODY)], self.kind(lock));
             let lock = self.places.lock_label(lock);

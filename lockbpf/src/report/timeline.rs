@@ -30,14 +30,42 @@ pub struct Timeline {
     pub threads: Vec<Thread>,
     /// Locks that somebody waited for or held.
     pub locks: Vec<LockName>,
-    /// Call stacks, each innermost first.
-    pub stacks: Vec<Vec<StackFrame>>,
+    /// Where locks were asked for.
+    pub stacks: Vec<Stack>,
     /// By start.
     pub waits: Vec<Wait>,
     /// By start.
     pub holds: Vec<Hold>,
     /// Waiting that the report tells, but not wait by wait: what was only counted, and what recorded waits stand for.
     pub not_shown_ns: Ns,
+}
+
+impl Timeline {
+    /// What a thread is called: its name, else its number.
+    #[must_use]
+    pub fn called(&self, thread: usize) -> String {
+        let thread = &self.threads[thread];
+        if thread.name.is_empty() { thread.tid.to_string() } else { thread.name.clone() }
+    }
+
+    /// Of a wait, the longest part of the thread that most of it is charged to.
+    #[must_use]
+    pub fn mostly<'a>(&self, wait: &'a Wait) -> Option<&'a Culprit> {
+        let of_thread = |thread: usize| -> Ns {
+            wait.culprits.iter().filter(|culprit| culprit.thread == thread).map(|culprit| culprit.wait_ns).sum()
+        };
+        wait.culprits.iter().max_by_key(|culprit| (of_thread(culprit.thread), culprit.wait_ns))
+    }
+
+    /// A part of a wait in words: `2.00 ms on flusher holding log_lock in flush (wal.c:210), blocked`.
+    #[must_use]
+    pub fn blamed(&self, culprit: &Culprit) -> String {
+        let Culprit { thread, lock, place: Place { symbol, .. }, wait_ns, cause, inferred } = culprit;
+        let (thread, lock) = (self.called(*thread), &self.locks[*lock].name);
+        let cause = cause.map(|cause| format!(", {cause}")).unwrap_or_default();
+        let inferred = if *inferred { " (inferred)" } else { "" };
+        format!("{wait_ns} on {thread} holding {lock} in {symbol}{cause}{inferred}")
+    }
 }
 
 /// A thread.
@@ -53,6 +81,15 @@ pub struct Thread {
     pub pid: Option<u32>,
     /// The name of that.
     pub process: String,
+}
+
+/// Where a lock was asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stack {
+    /// The place as the report tells it.
+    pub place: Place,
+    /// Calls, innermost first; never empty.
+    pub frames: Vec<StackFrame>,
 }
 
 /// A lock.
@@ -283,10 +320,13 @@ impl Tables<'_, '_> {
             timeline.locks.push(LockName { name: places.lock_label(lock), kind });
         }
         for (process, site, stack) in stacks {
-            let frames = places.stack(process, site.map(|site| site.addr), stack);
-            let place = |site| profile::frame(&places.place_of_wait(site, stack));
-            let unknown = || profile::frame(&elsewhere("[place not seen]"));
-            timeline.stacks.push(if frames.is_empty() { vec![site.map_or_else(unknown, place)] } else { frames });
+            let unknown = || elsewhere("[place not seen]");
+            let place = site.map_or_else(unknown, |site| places.place_of_wait(site, stack));
+            let mut frames = places.stack(process, site.map(|site| site.addr), stack);
+            if frames.is_empty() {
+                frames.push(profile::frame(&place));
+            }
+            timeline.stacks.push(Stack { place, frames });
         }
     }
 }
