@@ -68,6 +68,16 @@ fn caused(report: &Value) -> BTreeMap<String, u64> {
     locks
 }
 
+/// Waiting that was recorded one by one.
+fn recorded(report: &Value) -> BTreeMap<String, u64> {
+    let mut locks = BTreeMap::new();
+    for lock in report["locks"].as_array().expect("locks") {
+        *locks.entry(label(lock)).or_default() += ns(&lock["recorded_wait_ns"]);
+    }
+    locks.retain(|_, wait| *wait > 0);
+    locks
+}
+
 fn label(lock: &Value) -> String {
     lock["label"].as_str().expect("a name").to_owned()
 }
@@ -104,6 +114,59 @@ fn folded_stacks_add_up_to_the_report() {
             assert_eq!(leaves(&folded), expected, "{} in {name}", recording.display());
             assert_eq!(expected.values().sum::<u64>(), all(&report));
         }
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+fn index(value: &Value) -> usize {
+    usize::try_from(value.as_u64().expect("a number")).expect("an index")
+}
+
+#[test]
+fn speedscopes_profiles_add_up_to_the_report() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings().iter().filter(|path| !path.ends_with("figure_2.jsonl")) {
+        let report = report(recording);
+        let to = dir.path().join("a.speedscope.json");
+        export(recording, &to);
+        let file = json(&to);
+        for (at, expected) in [waited(&report), caused(&report)].into_iter().enumerate() {
+            let profile = &file["profiles"][at];
+            let stacks = profile["samples"].as_array().expect("samples").iter();
+            let mut read = BTreeMap::new();
+            for (stack, weight) in stacks.zip(profile["weights"].as_array().expect("weights")) {
+                let leaf = stack.as_array().expect("a stack").last().expect("a frame");
+                let name = file["shared"]["frames"][index(leaf)]["name"].as_str().expect("a name");
+                *read.entry(bare(name)).or_default() += ns(weight);
+            }
+            assert_eq!(ns(&profile["endValue"]), all(&report));
+            assert_eq!(read, expected, "{} of {}", profile["name"], recording.display());
+        }
+    }
+}
+
+#[test]
+fn firefox_markers_add_up_to_the_report() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings() {
+        let to = dir.path().join("a.firefox.json");
+        export(&recording, &to);
+        let mut read = BTreeMap::new();
+        for thread in json(&to)["threads"].as_array().expect("threads") {
+            let markers = &thread["markers"];
+            let text = |at: &Value| thread["stringArray"][index(at)].as_str().expect("a text");
+            for row in 0..index(&markers["length"]) {
+                let ms = |column: &str| markers[column][row].as_f64().expect("ms");
+                if text(&markers["name"][row]) == "Lock wait" {
+                    let wait = ((ms("endTime") - ms("startTime")) * 1e6).round() as u64;
+                    *read.entry(text(&markers["data"][row]["lock"]).to_owned()).or_default() += wait;
+                }
+            }
+        }
+        assert_eq!(read, recorded(&report(&recording)), "{}", recording.display());
     }
 }
 
@@ -183,17 +246,11 @@ fn perfettos_own_definitions_read_the_waits_of_the_report() {
     let Some(python) = python::with(&["perfetto==0.59.1", "protobuf==7.36.2"]) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     for recording in recordings() {
-        let report = report(&recording);
         let to = dir.path().join("a.perfetto-trace");
         export(&recording, &to);
         let read: Value = serde_json::from_str(&python::run(&python, READ_PERFETTO, &[&to])).expect("JSON");
-        let mut expected = BTreeMap::new();
-        for lock in report["locks"].as_array().expect("locks") {
-            *expected.entry(label(lock)).or_default() += ns(&lock["recorded_wait_ns"]);
-        }
-        expected.retain(|_, wait| *wait > 0);
         let waits: BTreeMap<String, u64> = serde_json::from_value(read["waits"].clone()).expect("ns by lock");
-        assert_eq!(waits, expected, "{}", recording.display());
+        assert_eq!(waits, recorded(&report(&recording)), "{}", recording.display());
     }
 }
 

@@ -87,22 +87,25 @@ fn cell(change: &Change, show: fn(f64) -> String) -> String {
     }
 }
 
-/// Text in which nothing means anything to Markdown or HTML. Names between backquotes stay code.
+/// Text in which nothing means anything to Markdown or HTML, but backquotes: what stands between two is code.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
+    let mut code = false;
     for c in text.chars() {
         match c {
+            '`' => {
+                plain += if code { "</code>" } else { "<code>" };
+                code = !code;
+            }
             '&' => plain += "&amp;",
             '<' => plain += "&lt;",
             '>' => plain += "&gt;",
-            '|' | '*' | '_' | '[' | ']' | '\\' | '#' | '~' | '!' | '@' | '`' => {
-                plain += &format!("&#{};", u32::from(c))
-            }
+            '|' | '*' | '_' | '[' | ']' | '\\' | '#' | '~' | '!' | '@' => plain += &format!("&#{};", u32::from(c)),
             c if c.is_control() => plain.push(' '),
             c => plain.push(c),
         }
     }
-    plain
+    plain + if code { "</code>" } else { "" }
 }
 
 /// What a command of GitHub's workflows says.
@@ -121,7 +124,8 @@ mod tests {
 
     #[test]
     fn names_mean_nothing_to_markdown_or_to_workflows() {
-        assert_eq!(plain("a|b`<c>*\n"), "a&#124;b&#96;&lt;c&gt;&#42; ");
+        assert_eq!(plain("a|b <c>*\n"), "a&#124;b &lt;c&gt;&#42; ");
+        assert_eq!(plain("`a_b` `"), "<code>a&#95;b</code> <code></code>");
         assert_eq!(property("a::b,100 %\n"), "a%3A%3Ab%2C100 %25%0A");
     }
 }

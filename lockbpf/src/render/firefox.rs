@@ -318,7 +318,7 @@ impl<'a> Builder<'a> {
         let blamed: Vec<String> = wait.culprits.iter().map(|culprit| self.timeline.blamed(culprit)).collect();
         Data {
             holder: Some(self.string(&self.timeline.called(most.thread))),
-            place: Some(self.string(&most.place.symbol)),
+            place: Some(self.string(&self.timeline.places[most.place].symbol)),
             doing: most.cause.map(|cause| self.string(cause)),
             blamed: Some(self.string(&blamed.join("; "))),
             ..data

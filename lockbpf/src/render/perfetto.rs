@@ -285,7 +285,7 @@ impl Trace<'_> {
         format!(
             "monitor contention with owner {owner} ({}) at {} waiters={queued} blocking from {}",
             self.timeline.threads[most.thread].number,
-            method(&most.place),
+            method(&self.timeline.places[most.place]),
             method(&self.timeline.stacks[wait.stack].place),
         )
     }

@@ -7,7 +7,7 @@ use super::place::Places;
 use super::profile;
 use super::schema::{Ns, Place, Report, StackFrame, ThreadId};
 use super::word::elsewhere;
-use crate::graph::findings::{Cause, Detail, DividedWait, Edge, Node};
+use crate::graph::findings::{Cause, Detail, DividedWait, Edge, Node, Who};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::Observation;
 use crate::units::{Nanos, Time};
@@ -15,7 +15,7 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use std::collections::{HashMap, HashSet};
 
-/// Everything that happened to the locks of a report, in time. Numbers of threads, locks and stacks are places in their lists.
+/// Everything that happened to the locks of a report, in time. Threads, locks, stacks and places are named by their indices in the lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     /// What was observed, in words.
@@ -32,6 +32,8 @@ pub struct Timeline {
     pub locks: Vec<LockName>,
     /// Where locks were asked for.
     pub stacks: Vec<Stack>,
+    /// Places of those to blame.
+    pub places: Vec<Place>,
     /// By start.
     pub waits: Vec<Wait>,
     /// By start.
@@ -60,10 +62,11 @@ impl Timeline {
     /// A part of a wait in words: `2.00 ms on flusher holding log_lock in flush (wal.c:210), blocked`.
     #[must_use]
     pub fn blamed(&self, culprit: &Culprit) -> String {
-        let Culprit { thread, lock, place: Place { symbol, .. }, wait_ns, cause, inferred } = culprit;
-        let (thread, lock) = (self.called(*thread), &self.locks[*lock].name);
-        let cause = cause.map(|cause| format!(", {cause}")).unwrap_or_default();
-        let inferred = if *inferred { " (inferred)" } else { "" };
+        let Culprit { wait_ns, .. } = culprit;
+        let (thread, lock) = (self.called(culprit.thread), &self.locks[culprit.lock].name);
+        let symbol = &self.places[culprit.place].symbol;
+        let cause = culprit.cause.map(|cause| format!(", {cause}")).unwrap_or_default();
+        let inferred = if culprit.inferred { " (inferred)" } else { "" };
         format!("{wait_ns} on {thread} holding {lock} in {symbol}{cause}{inferred}")
     }
 }
@@ -125,8 +128,8 @@ pub struct Culprit {
     pub thread: usize,
     /// Which lock it held: another one than is waited for if its holder waited for that.
     pub lock: usize,
-    /// Where it had asked for it, or gave it back.
-    pub place: Place,
+    /// Where it had asked for it, or gave it back: in [`Timeline::places`].
+    pub place: usize,
     /// For how much of the wait.
     pub wait_ns: Ns,
     /// What it was doing, as far as that is kept: of waits that only futex calls show.
@@ -174,6 +177,7 @@ pub(super) fn timeline(
         owners: HashMap::new(),
         locks: Table::default(),
         stacks: Table::default(),
+        culprits: Table::default(),
     };
     if let Some(detail) = &observation.findings.detail {
         let shown: HashSet<Lock> = ranked.iter().map(|r| r.lock).collect();
@@ -204,6 +208,7 @@ struct Tables<'a, 'b> {
     owners: HashMap<Tid, Process>,
     locks: Table<Lock>,
     stacks: Table<(Process, Option<Site>, Option<StackId>)>,
+    culprits: Table<Who>,
 }
 
 impl Tables<'_, '_> {
@@ -254,11 +259,10 @@ impl Tables<'_, '_> {
     }
 
     fn culprit(&mut self, edge: &Edge, from: &Node) -> Culprit {
-        let unknown = || elsewhere("place not seen");
         Culprit {
             thread: self.thread(from.tid, from.lock),
             lock: self.lock(from.lock),
-            place: from.site.map_or_else(unknown, |site| self.places.place(site)),
+            place: self.place(from.site.map_or(Who::Thread(from.tid), |site| Who::Section { lock: from.lock, site })),
             wait_ns: self.places.ns(edge.cost),
             cause: None,
             inferred: edge.inferred,
@@ -274,7 +278,7 @@ impl Tables<'_, '_> {
             culprits.push(Culprit {
                 thread: self.thread(part.tid, held),
                 lock: self.lock(held),
-                place: holder_place(who, self.places).0,
+                place: self.place(who),
                 wait_ns: self.places.ns(part.wait),
                 cause: (part.cause != Cause::Unknown).then(|| doing::name(part.cause)),
                 inferred: part.inferred,
@@ -299,13 +303,17 @@ impl Tables<'_, '_> {
         self.locks.insert_full(lock).0
     }
 
+    fn place(&mut self, who: Who) -> usize {
+        self.culprits.insert_full(who).0
+    }
+
     fn stack(&mut self, process: Process, site: Option<Site>, stack: Option<StackId>) -> usize {
         self.stacks.insert_full((process, site, stack)).0
     }
 
     /// Gives everything its name.
     fn name(self, timeline: &mut Timeline) {
-        let Self { places, known, kinds, threads, owners, locks, stacks } = self;
+        let Self { places, known, kinds, threads, owners, locks, stacks, culprits } = self;
         let ids: Vec<ThreadId> = threads.iter().map(|&tid| places.thread(tid)).collect();
         let numbers = numbers(&ids);
         for ((tid, id), number) in threads.into_iter().zip(ids).zip(numbers) {
@@ -328,6 +336,7 @@ impl Tables<'_, '_> {
             }
             timeline.stacks.push(Stack { place, frames });
         }
+        timeline.places = culprits.into_iter().map(|who| holder_place(who, places).0).collect();
     }
 }
 
