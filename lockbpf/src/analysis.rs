@@ -204,6 +204,9 @@ impl Analyst {
         adopt(&mut findings, &sums, &insides);
         insides.fold_sums(&mut sums);
         insides.fold_waits(&mut findings.words, &mut open_waits);
+        for wait in findings.detail.iter_mut().flat_map(|detail| &mut detail.divided) {
+            wait.rename_locks(|lock| insides.lock_of(lock).unwrap_or(lock));
+        }
         if let Some(estimates) = &harvest.estimates {
             estimate::apply(estimates, &mut sums, &mut threads);
         }

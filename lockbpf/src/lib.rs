@@ -3,7 +3,7 @@
 //!
 //! Floors, from the ground up; a module uses lower floors only:
 //! [`units`], [`id`], [`histogram`], [`quality`], [`unwind`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
-//! [`totals`], [`perturbation`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`] →
+//! [`totals`], [`perturbation`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`render`], [`diff`], [`select`], [`model`] →
 //! [`advice`]; beside them [`capture`]
 //! (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know, and the formats of
 //! recordings, [`trace`] and [`lines`]; [`cli`] on top joins them. What observes running programs is the feature `live`, without which
@@ -47,6 +47,7 @@ pub mod order;
 pub mod owners;
 pub mod perturbation;
 pub mod quality;
+pub mod render;
 pub mod report;
 pub mod select;
 pub mod stack;

@@ -88,3 +88,47 @@ fn event_lines_compare_too() {
     assert_eq!(entry(&diff["sites"], "symbol", "CS6")["presence"], "vanished");
     assert_eq!(diff["overall"]["static_locks"]["b"], 3.0);
 }
+
+/// Event lines of a thread that waits for another's section of so many ns, a thousand times.
+fn sections(hold_ns: u64) -> String {
+    let mut lines = String::new();
+    for round in 0..1_000 {
+        let t = round * 2_000_000;
+        let mut line = |at: u64, tid: u32, op: &str, rest: &str| {
+            lines += &format!("{{\"t\":{},\"tid\":{tid},\"op\":\"{op}\",\"lock\":\"L\"{rest}}}\n", t + at);
+        };
+        line(0, 1, "attempt", ",\"site\":\"holder\"");
+        line(0, 1, "acquire", "");
+        line(1, 2, "attempt", ",\"site\":\"waiter\"");
+        line(hold_ns, 1, "release", "");
+        line(hold_ns, 2, "acquire", "");
+        line(hold_ns + 10, 2, "release", "");
+    }
+    lines
+}
+
+#[test]
+fn the_gate_has_an_exit_status_of_its_own() {
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let files = [("a.jsonl", 100_000), ("b.jsonl", 150_000)].map(|(name, hold_ns)| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, sections(hold_ns)).expect("failed to write event lines");
+        path.to_str().expect("a path in UTF-8").to_owned()
+    });
+    let gate = |options: &[&str]| run(&[&["diff", &files[0], &files[1]], options].concat());
+    for (options, code, says) in [
+        (&["--fail-if", "wait > +20%"][..], 3, "FAILED: wait > +20%"),
+        (&["--fail-if", "wait > +60 %", "--fail-if", "hold[L] > +60%"], 0, "passed: hold[L] > +60%"),
+        (&["--fail-if", "wait > +60%", "--fail-if", "hold > +20%", "--format", "json"], 3, "\"outcome\": \"failed\""),
+        (&["--fail-if", "wait[M] > +1%"], 0, "INCONCLUSIVE"),
+        (&["--fail-if", "wait[M] > +1%", "--fail-if-inconclusive"], 3, "INCONCLUSIVE"),
+        (&["--fail-if", "wait > +20%", "--format", "markdown"], 3, "❌"),
+        (&["--fail-if", "wait > +20%", "--format", "github"], 3, "::error title="),
+    ] {
+        let outcome = gate(options);
+        assert_eq!(outcome.code, Some(code), "{options:?}: {}", outcome.stderr);
+        assert!(outcome.stdout.contains(says), "{options:?}: {}", outcome.stdout);
+    }
+    gate(&["--fail-if", "waits > +20%"]).assert_error(&["waits", "contended"]);
+    gate(&["--fail-if", "wait > 20%"]).assert_error(&["wait > +20%"]);
+}

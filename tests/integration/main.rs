@@ -40,6 +40,7 @@ mod lifecycle;
 mod musl;
 mod names;
 mod newcomers;
+mod outputs;
 mod predict;
 mod python;
 mod recordings;

@@ -1,7 +1,7 @@
 //! Access records as input and output: files of lines, and traces that hold such lines.
 
-use super::args::ExportFormat;
 use super::destination;
+use super::formats::ExportFormat;
 use super::source::{Format, Input};
 use crate::access::record::Record;
 use crate::advice::{self, Records};

@@ -2,8 +2,9 @@
 
 use super::access::{AccessArgs, some_share};
 use super::accesses::{self, Accesses};
-use super::args::{CaptureArgs, ExportFormat, Format, Plan, Share, Target};
+use super::args::{CaptureArgs, Format, Plan, Share, Target};
 use super::destination::{self, Whole};
+use super::formats::ExportFormat;
 use super::script::Timed;
 use super::source::Input;
 use super::{access, calibration_file, convert, export, output, script};

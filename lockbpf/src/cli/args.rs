@@ -4,6 +4,7 @@ use super::access::AccessArgs;
 use super::advise::AdviseArgs;
 use super::calibrate::CalibrateArgs;
 use super::diff::DiffArgs;
+use super::formats::{self, ExportFormat};
 use super::limits;
 use super::predict::PredictArgs;
 use super::report::ReportArgs;
@@ -178,14 +179,14 @@ pub(super) struct ObserveArgs {
 #[command(group = clap::ArgGroup::new("source").required(true).multiple(true).args(["from", "pid", "system_wide", "cgroup", "container", "cmd"]))]
 pub(super) struct ExportArgs {
     /// Write the recording to this file; `-` is standard output. The suffix tells the format: `.jsonl` is event lines,
-    /// `.bin` and `.trace` are traces.
+    /// `.bin` and `.trace` are traces, others are those of viewers (`.folded`, `.pb.gz`, …).
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
-    #[arg(long = "as", value_enum, value_name = "FORMAT")]
+    #[arg(long = "as", visible_alias = "format", value_name = "FORMAT", value_parser = formats::export())]
     pub format: Option<ExportFormat>,
     /// Compress a trace: less to store, at some cost in time while observing.
     #[arg(long, overrides_with = "no_zstd")]
@@ -199,15 +200,6 @@ pub(super) struct ExportArgs {
     /// How to observe.
     #[command(flatten)]
     pub capture: CaptureArgs,
-}
-
-/// Formats of recordings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ExportFormat {
-    /// A trace: everything, in little space.
-    Bin,
-    /// Event lines: one JSON object a step, for other programs.
-    Jsonl,
 }
 
 /// How to observe.

@@ -1,7 +1,8 @@
 //! Where a recording is written to: a file that others see only when it is complete, one that grows in place, or
 //! standard output.
 
-use super::args::ExportFormat;
+use super::formats::ExportFormat;
+use crate::render;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -19,7 +20,10 @@ pub(super) fn format(path: &Path, wanted: Option<ExportFormat>) -> Result<Export
         (Some(format), _) => Ok(format),
         (None, Some("bin" | "trace")) => Ok(ExportFormat::Bin),
         (None, Some("jsonl" | "ndjson")) => Ok(ExportFormat::Jsonl),
-        (None, _) => bail!("the suffix of {} tells no format: name it with --as bin or --as jsonl", path.display()),
+        (None, _) => match path.file_name().and_then(|name| render::by_suffix(&name.to_string_lossy())) {
+            Some(format) => Ok(ExportFormat::View(format)),
+            None => bail!("the suffix of {} tells no format: name it with --as bin, --as jsonl, …", path.display()),
+        },
     }
 }
 

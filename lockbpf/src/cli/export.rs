@@ -1,12 +1,15 @@
 //! `lockbpf export`: record to a file, or convert a recording.
 
-use super::args::{CaptureArgs, ExportArgs, ExportFormat, Plan};
+use super::args::{CaptureArgs, ExportArgs, Plan};
 use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
+use super::formats::{self, ExportFormat};
 use super::live;
 use super::record::Recorder;
+use super::report::Recording;
 use super::source::{Format, Input};
 use crate::quality::Quality;
+use crate::report::Selection;
 use crate::trace::{Capture, Compression, Written};
 use anyhow::{Context, Result, bail};
 use std::io;
@@ -19,7 +22,7 @@ use std::process::ExitCode;
 /// When the source cannot be observed or read, or the file not be written.
 pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
     let format = if args.to == Path::new("-") && args.format.is_none() {
-        bail!("standard output has no suffix that tells a format: name it with --as bin or --as jsonl");
+        bail!("standard output has no suffix that tells a format: name it with --as bin, --as jsonl, …");
     } else {
         destination::format(&args.to, args.format)?
     };
@@ -56,6 +59,11 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
             let (done, written) = convert::to_trace(input, &mut out, compression, &[]).with_context(failed)?;
             tell_written(&written, to);
             done
+        }
+        ExportFormat::View(format) => {
+            let mut recording = Recording::of(input, formats::how(format))?;
+            let incomplete = formats::view(format, &mut recording, Selection::default(), to, &mut out)?;
+            Converted { incomplete, ..Converted::default() }
         }
     };
     for loss in &done.losses {
@@ -107,12 +115,12 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
         bail!("recordings do not keep calls of the C library: observe without `export` to have --functions reported");
     }
     // Event lines have no place for them.
-    let transitions = format == ExportFormat::Bin && !capture.futex_only;
+    let transitions = matches!(format, ExportFormat::Bin) && !capture.futex_only;
     let plan = Plan::from_args(target, CaptureArgs { transitions, ..capture })?;
     let quality = match format {
         ExportFormat::Bin => record(&plan, Growing::open(&to)?, &to, compression)?,
-        ExportFormat::Jsonl => {
-            // Lines want names first and everything in order: both are known at the end.
+        ExportFormat::Jsonl | ExportFormat::View(_) => {
+            // These want names first and everything in order: both are known at the end.
             let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
             let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
             translate(&Input::open(trace.path())?, &to, format, compression)?;

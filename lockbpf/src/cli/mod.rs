@@ -19,6 +19,7 @@ mod doctor;
 mod ends;
 mod export;
 mod focus;
+mod formats;
 mod functions;
 mod interpreters;
 mod java;

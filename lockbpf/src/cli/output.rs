@@ -14,9 +14,9 @@ const DEFAULT_WIDTH: u16 = 140;
 ///
 /// # Errors
 /// When stdout cannot be written for any other reason.
-pub(super) fn write(text: &str) -> Result<()> {
+pub(super) fn write(result: impl AsRef<[u8]>) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(result.as_ref()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.context("failed to write to standard output"),
     }

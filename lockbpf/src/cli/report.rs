@@ -1,13 +1,17 @@
 //! `lockbpf report`: recordings in, a report out.
 
+use super::formats::{self, OwnFormat, ReportFormat};
 use super::output;
 use super::source::{Ending, Input};
 use crate::analysis::{self, Analyst, Closing};
 use crate::names::Names;
 use crate::observation::Observation;
+use crate::render::Format;
 use crate::report::combine::{self, combine};
+use crate::report::profile::{Mapping, Profile};
+use crate::report::timeline::Timeline;
 use crate::report::{self, Parts, Report, Selection, dot};
-use crate::trace::{Capture, Header};
+use crate::trace::{Capture, Header, Modules};
 use crate::units::{Nanos, Time};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -22,7 +26,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     pub from: Vec<PathBuf>,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    #[arg(long, value_parser = formats::report(), default_value = "table")]
     pub format: ReportFormat,
     /// Add the wait graph itself to the JSON, or draw it with `--format dot`.
     #[arg(long)]
@@ -44,17 +48,6 @@ pub(super) struct ReportArgs {
     pub strict: bool,
 }
 
-/// Output formats of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ReportFormat {
-    /// For people.
-    Table,
-    /// For programs: schema `lockbpf.report/1`.
-    Json,
-    /// The wait graph for Graphviz; with `--graph`.
-    Dot,
-}
-
 /// What an arrival at a barrier is charged with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum BarrierCost {
@@ -69,13 +62,18 @@ pub(super) enum BarrierCost {
 /// # Errors
 /// When a recording cannot be read, nothing matches, or the report cannot be written.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
-    if args.format == ReportFormat::Dot && !args.graph {
+    let selection = Selection { lock: Parts(args.lock.clone()), site: Parts(args.site.clone()) };
+    let format = match args.format {
+        ReportFormat::Own(format) => format,
+        ReportFormat::View(format) => return view(args, format, selection),
+    };
+    if format == OwnFormat::Dot && !args.graph {
         bail!("--format dot draws the wait graph: ask for that with --graph");
     }
     if args.graph && args.from.len() > 1 {
         bail!("--graph shows the wait graph of one recording, not of {}", args.from.len());
     }
-    if args.graph && args.format == ReportFormat::Table {
+    if args.graph && format == OwnFormat::Table {
         eprintln!("lockbpf: the table does not show the graph: use --format json or --format dot");
     }
     let how = analysis::Options {
@@ -83,13 +81,24 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
         overlapping_barriers: args.barrier_cost == BarrierCost::Overlapping,
         ..analysis::Options::default()
     };
-    let selection = Selection { lock: Parts(args.lock.clone()), site: Parts(args.site.clone()) };
     let recordings = args.from.iter().map(|path| Recording::analyse(path, how)).collect::<Result<Vec<_>>>()?;
     let reports = selected(recordings, &selection)?;
-    let default = (args.format == ReportFormat::Table).then_some(output::TABLE_TOP);
+    let default = (format == OwnFormat::Table).then_some(output::TABLE_TOP);
     let report = combine(reports, &combine::Options { top: args.top.or(default), ..combine::Options::default() });
-    print(&report, args.format)?;
+    print(&report, format)?;
     Ok(ExitCode::from(u8::from(args.strict && report.quality.incomplete)))
+}
+
+/// Writes one recording in a viewer's format.
+fn view(args: &ReportArgs, format: &Format, selection: Selection) -> Result<ExitCode> {
+    let [from] = args.from.as_slice() else {
+        bail!("--format {} shows one recording, not {}: ask for them one by one", format.name, args.from.len());
+    };
+    let mut shown = Vec::new();
+    let mut recording = Recording::analyse(from, formats::how(format))?;
+    let incomplete = formats::view(format, &mut recording, selection, Path::new("-"), &mut shown)?;
+    output::write(&shown)?;
+    Ok(ExitCode::from(u8::from(args.strict && incomplete)))
 }
 
 /// The reports of all recordings. A selection need not match in each, if it does in one.
@@ -111,12 +120,12 @@ fn selected(recordings: Vec<Recording>, selection: &Selection) -> Result<Vec<Rep
     }
 }
 
-fn print(report: &Report, format: ReportFormat) -> Result<()> {
+fn print(report: &Report, format: OwnFormat) -> Result<()> {
     output::write(&match (format, &report.graph) {
-        (ReportFormat::Dot, Some(graph)) => dot::render(graph, report),
-        (ReportFormat::Dot, None) => bail!("the recording has no wait graph"),
-        (ReportFormat::Table, _) => report::table::render(report, &output::layout()),
-        (ReportFormat::Json, _) => output::json(report, "report")?,
+        (OwnFormat::Dot, Some(graph)) => dot::render(graph, report),
+        (OwnFormat::Dot, None) => bail!("the recording has no wait graph"),
+        (OwnFormat::Table, _) => report::table::render(report, &output::layout()),
+        (OwnFormat::Json, _) => output::json(report, "report")?,
     })
 }
 
@@ -125,6 +134,9 @@ pub(super) struct Recording {
     observation: Observation,
     names: Box<dyn Names>,
     min_wait: Nanos,
+    /// When it began, ns since 1970 (UTC).
+    started_ns: Option<u64>,
+    modules: Vec<Modules>,
 }
 
 impl Recording {
@@ -133,25 +145,33 @@ impl Recording {
     /// # Errors
     /// When it cannot be read, or is none.
     pub(super) fn analyse(path: &Path, how: analysis::Options) -> Result<Self> {
-        let input = Input::open(path)?;
+        Self::of(&Input::open(path)?, how)
+    }
+
+    /// Analyses a recording.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub(super) fn of(input: &Input, how: analysis::Options) -> Result<Self> {
         // Captured sums cover what was not recorded one by one too. Where there are none, they come from the steps.
         let sums_inside = |header: &Header| header.capture.is_some();
         let (mut analyst, mut ending) =
-            read(&input, |header| analysis::Options { totals: !sums_inside(header), ..how })?;
+            read(input, |header| analysis::Options { totals: !sums_inside(header), ..how })?;
         if sums_inside(&ending.header) && ending.harvest.sums.is_empty() && analyst.events() > 0 {
             // It was torn before its first sums.
-            (analyst, ending) = read(&input, |_| analysis::Options { totals: true, ..how })?;
+            (analyst, ending) = read(input, |_| analysis::Options { totals: true, ..how })?;
         }
         if analyst.events() == 0 && ending.access_records > 0 && ending.harvest.sums.is_empty() {
             bail!("{} holds access records and nothing else: `lockbpf advise --from` reads those", input.name());
         }
-        let Ending { header, harvest, names, end, .. } = ending;
+        let Ending { header, harvest, names, modules, end, .. } = ending;
         // What was converted from event lines lasts from its first event to its last.
         let period = end.filter(|_| header.capture.is_some()).map(|end| (Time(header.start), end));
         let Capture { min_wait_ns, futex_only, .. } = header.capture.unwrap_or_default();
         let target = if header.target.is_empty() { input.name().to_owned() } else { header.target };
         let closing = Closing { target, period, futex_only, ticks_per_ns: header.ticks_per_ns, harvest };
-        Ok(Self { observation: analyst.finish(closing), names, min_wait: Nanos(min_wait_ns) })
+        let (observation, min_wait) = (analyst.finish(closing), Nanos(min_wait_ns));
+        Ok(Self { observation, names, min_wait, started_ns: header.wall_ns, modules })
     }
 
     /// Its report, with all its locks.
@@ -159,8 +179,40 @@ impl Recording {
     /// # Errors
     /// When nothing matches the selection.
     pub(super) fn report(&mut self, selection: Selection) -> Result<Report, report::Unmatched> {
-        let options = report::Options { selection, min_wait: self.min_wait, ..report::Options::default() };
+        let options = self.options(selection);
         report::build(&self.observation, &mut *self.names, &options)
+    }
+
+    /// Its report, and all waiting by stack.
+    ///
+    /// # Errors
+    /// When nothing matches the selection.
+    pub(super) fn profile(&mut self, selection: Selection) -> Result<(Report, Profile), report::Unmatched> {
+        let options = self.options(selection);
+        let (report, profile) = report::build_profile(&self.observation, &mut *self.names, &options)?;
+        // The same address means something else in another process.
+        let modules = if let [only] = self.modules.as_slice() { only.modules.as_slice() } else { &[] };
+        let mappings = modules.iter().map(|m| Mapping {
+            start: m.start,
+            end: m.end,
+            file: m.file.clone(),
+            build_id: m.build_id.clone(),
+        });
+        Ok((report, Profile { started_ns: self.started_ns, mappings: mappings.collect(), ..profile }))
+    }
+
+    /// Its report, and every recorded wait and hold in time.
+    ///
+    /// # Errors
+    /// When nothing matches the selection.
+    pub(super) fn timeline(&mut self, selection: Selection) -> Result<(Report, Timeline), report::Unmatched> {
+        let options = self.options(selection);
+        let (report, timeline) = report::build_timeline(&self.observation, &mut *self.names, &options)?;
+        Ok((report, Timeline { started_ns: self.started_ns, ..timeline }))
+    }
+
+    fn options(&self, selection: Selection) -> report::Options {
+        report::Options { selection, min_wait: self.min_wait, ..report::Options::default() }
     }
 
     /// The report of a run in which nothing matches.

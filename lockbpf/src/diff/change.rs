@@ -33,6 +33,10 @@ pub struct Change {
     pub ratio: Option<f64>,
     /// Whether it exceeds the thresholds.
     pub called_out: bool,
+    /// Upper bounds of the standard deviations of A's and B's values; 0 where they are not known.
+    pub sd: [f64; 2],
+    /// Whether the change is of any consequence, surely or not.
+    pub matters: bool,
 }
 
 impl Change {
@@ -101,20 +105,16 @@ impl Thresholds {
         b: Option<Estimate>,
         matters: impl FnOnce(f64, f64) -> bool,
     ) -> Change {
-        let called_out = match (a, b) {
-            (Some(a), Some(b)) => {
-                let (low, high) = (a.value.min(b.value), a.value.max(b.value));
-                let sd = a.sd.hypot(b.sd);
-                high > low
-                    && high >= low * self.factor
-                    && high - low >= self.deviations * sd
-                    && matters(a.value, b.value)
-            }
-            _ => false,
+        let matters = a.zip(b).is_some_and(|(a, b)| matters(a.value, b.value));
+        let beyond_chance = |(a, b): (Estimate, Estimate)| {
+            let (low, high) = (a.value.min(b.value), a.value.max(b.value));
+            high > low && high >= low * self.factor && high - low >= self.deviations * a.sd.hypot(b.sd)
         };
+        let called_out = matters && a.zip(b).is_some_and(beyond_chance);
+        let sd = [a, b].map(|estimate| estimate.map_or(0.0, |e| e.sd));
         let [a, b] = [a, b].map(|estimate| estimate.map(|e| e.value));
         let ratio = a.zip(b).filter(|&(a, _)| a > 0.0).map(|(a, b)| b / a);
-        Change { a, b, ratio, called_out }
+        Change { a, b, ratio, called_out, sd, matters }
     }
 
     /// Whether a ratio is within the factor: no change to speak of.
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_no_change() {
         let change = T.change(None, Some(Estimate::exact(2.0)), |_, _| true);
-        assert_eq!(change, Change { a: None, b: Some(2.0), ratio: None, called_out: false });
+        assert_eq!(change, Change { b: Some(2.0), ..Change::default() });
         assert_eq!(Estimate::mean(0.0, 0.0, 0.0), None);
         assert_eq!(Estimate::share(0.0, 0.0), None);
         assert_eq!(T.change(Some(Estimate::exact(0.0)), Some(Estimate::exact(2.0)), |_, _| true).ratio, None);

@@ -41,6 +41,7 @@ pub fn diff(a: &Report, b: &Report, thresholds: Thresholds) -> Result<Diff, Diff
         a: entry(a, ra),
         b: entry(b, rb),
         thresholds,
+        gate: Vec::new(),
         findings: findings(&overall, &locks, &sites, &thresholds),
         overall,
         locks,
@@ -193,6 +194,15 @@ impl Compare<'_> {
             mean_hold_ns: self.change(
                 both(&|r| Estimate::mean(sum(r, |l| l.hold), r.longest_hold, sum(r, |l| l.acquisitions))),
                 |a, b| (a - b).abs() * busiest >= share * SECOND,
+            ),
+            contended_share: self.change(
+                both(&|r| {
+                    let all = sum(r, |l| l.acquisitions);
+                    let doubt =
+                        r.locks.values().map(|l| l.doubt.contended_share() * l.acquisitions).fold(0.0, f64::hypot);
+                    Some(Estimate::share(sum(r, |l| l.contended), all)?.within(doubt / all))
+                }),
+                |_, _| true,
             ),
             static_locks: self.change(both(&|r| Some(locks(r))), |_, _| true),
             static_locks_per_thread: self.change(both(&|r| per_thread(r, locks(r))), |_, _| true),

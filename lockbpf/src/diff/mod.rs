@@ -10,6 +10,8 @@
 mod change;
 mod compare;
 mod findings;
+pub mod gate;
+pub mod markdown;
 mod matching;
 mod recording;
 pub mod schema;

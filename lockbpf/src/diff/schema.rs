@@ -1,6 +1,7 @@
 //! The comparison as JSON, schema `lockbpf.diff/1`.
 
 use super::change::{Change, Thresholds};
+use super::gate::Judged;
 use serde::Serialize;
 
 /// Value of [`Diff::schema`]: changes when a field changes its meaning or goes away.
@@ -17,6 +18,9 @@ pub struct Diff {
     pub b: RecordingEntry,
     /// What a change must exceed to be called out.
     pub thresholds: Thresholds,
+    /// Conditions on which the comparison fails, if any were given, and what became of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gate: Vec<Judged>,
     /// The changes that are called out, in words, most important first.
     pub findings: Vec<Finding>,
     /// Over all locks.
@@ -65,6 +69,8 @@ pub struct Overall {
     pub holding_threads: Change,
     /// Average held time of an acquisition, ns.
     pub mean_hold_ns: Change,
+    /// Contended acquisitions of all.
+    pub contended_share: Change,
     /// Static locks: distinct locks seen.
     pub static_locks: Change,
     /// Static locks per thread.

@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use super::findings::{Quantity, frequency, from_to, per_second, time, times};
+use super::gate::{Judged, Outcome};
 use super::schema::{Diff, LockDiff, Presence, RecordingEntry, SiteDiff};
 use crate::report::table::{UNKNOWN, table};
 use crate::report::text::{clip, count, counted, percent, wrap};
@@ -28,6 +29,9 @@ pub fn render(diff: &Diff, top: usize, width: u16) -> String {
         wrap(&findings.join("\n"), width.into()),
         overall(diff, width),
     ];
+    if !diff.gate.is_empty() {
+        paragraphs.insert(0, wrap(&gate(&diff.gate), width.into()));
+    }
     if !diff.locks.is_empty() {
         paragraphs.push(locks(diff, top, width));
     }
@@ -37,6 +41,18 @@ pub fn render(diff: &Diff, top: usize, width: u16) -> String {
     }
     paragraphs.push(wrap(&rule(diff), width.into()));
     paragraphs.join("\n\n") + "\n"
+}
+
+fn gate(judged: &[Judged]) -> String {
+    let line = |Judged { condition, outcome, reasons }: &Judged| {
+        let outcome = match outcome {
+            Outcome::Passed => "passed",
+            Outcome::Inconclusive => "INCONCLUSIVE",
+            Outcome::Failed => "FAILED",
+        };
+        format!("{outcome}: {condition}. {}", reasons.join(" ")).trim_end().to_owned()
+    };
+    judged.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn recording(entry: &RecordingEntry) -> String {

@@ -1,3 +1,4 @@
+use super::gate::Outcome;
 use super::schema::{Diff, LockDiff, Presence};
 use super::*;
 use crate::estimate::{Figures, Interval};
@@ -63,6 +64,54 @@ fn compare(a: &Report, b: &Report) -> Diff {
 
 fn texts(diff: &Diff) -> Vec<&str> {
     diff.findings.iter().map(|f| f.text.as_str()).collect()
+}
+
+/// What becomes of a condition, and why.
+fn gate(diff: &Diff, condition: &str) -> (Outcome, Vec<String>) {
+    let judged = gate::judge(diff, &[condition.parse().unwrap()]);
+    (judged[0].outcome, judged[0].reasons.clone())
+}
+
+#[test]
+fn the_gate_fails_on_what_grew_too_much() {
+    let locks =
+        |wait, hold| vec![lock("cache_lock", 10_000, 6_000, wait, hold), lock("log_lock", 5_000, 10, 50_000, 9_000)];
+    let a = recording(10, locks(200_000, 100_000));
+    let mut diff = compare(&a, &recording(10, locks(260_000, 101_000)));
+    let told = |text: &str| vec![text.to_owned()];
+    let wait = gate(&diff, "wait > +20%");
+    assert_eq!(wait, (Outcome::Failed, told("waiting of the program: 120 ms -> 156 ms per s (+30.0 %).")));
+    assert_eq!(gate(&diff, "wait > +31%").0, Outcome::Passed);
+    assert_eq!(gate(&diff, "hold > +20%").0, Outcome::Passed);
+    let cache = told("waiting of `cache_lock`: 120 ms -> 156 ms per s (+30.0 %).");
+    assert_eq!(gate(&diff, "wait[cache] > +20%"), (Outcome::Failed, cache.clone()));
+    assert_eq!(gate(&diff, "wait[] > +20%"), (Outcome::Failed, cache));
+    assert_eq!(gate(&diff, "wait[log] > +20%"), (Outcome::Passed, Vec::new()));
+    let nothing = told("No lock's name contains \"x\".");
+    assert_eq!(gate(&diff, "wait[x] > +20%"), (Outcome::Inconclusive, nothing));
+    diff.gate = gate::judge(&diff, &["wait > +20%", "hold > +20%", "wait[x:y] > +20%"].map(|c| c.parse().unwrap()));
+    let json = serde_json::to_value(&diff).unwrap();
+    assert_eq!((&json["gate"][0]["condition"], &json["gate"][0]["outcome"]), (&"wait > +20%".into(), &"failed".into()));
+    let table = table::render(&diff, 10, 120);
+    assert!(table.starts_with("FAILED: wait > +20%. waiting of the program"), "{table}");
+    let markdown = markdown::render(&diff, 1);
+    assert!(markdown.contains("* **❌ failed**: `wait > +20%`<br>waiting of the program"), "{markdown}");
+    assert!(markdown.contains("| cache&#95;lock | ") && markdown.contains("\nand 1 more lock\n"), "{markdown}");
+    let annotations = markdown::annotations(&diff);
+    let first = "::error title=wait > +20%25::waiting of the program: 120 ms -> 156 ms per s (+30.0 %25).\n";
+    assert!(annotations.starts_with(first), "{annotations}");
+    assert!(annotations.contains("::warning title=wait[x%3Ay] > +20%25::No lock's name"), "{annotations}");
+}
+
+/// A few long waits may come by chance.
+#[test]
+fn the_gate_does_not_fail_by_chance() {
+    let of = |count| recording(10, vec![lock("cache_lock", 1_000, count, 100_000_000, 100)]);
+    assert_eq!(gate(&compare(&of(9), &of(14)), "wait > +20%").0, Outcome::Inconclusive);
+    assert_eq!(gate(&compare(&of(9), &of(40)), "wait > +20%").0, Outcome::Failed);
+    // A thousandth of that takes no time to speak of.
+    let short = |count| recording(10, vec![lock("cache_lock", 1_000, count, 1_000, 100)]);
+    assert_eq!(gate(&compare(&short(100), &short(900)), "wait > +20%").0, Outcome::Passed);
 }
 
 #[test]

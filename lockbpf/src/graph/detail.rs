@@ -1,6 +1,8 @@
 //! Every node and edge, if they are asked for.
 
-use super::findings::{Detail, Edge, EdgeKind, Node};
+use super::findings::{Detail, DividedPart, DividedWait, Edge, EdgeKind, Node};
+use super::released::Piece;
+use crate::event::FutexWait;
 use crate::id::{Lock, Tid};
 use crate::state::Instance;
 use crate::units::{Nanos, Time};
@@ -26,6 +28,7 @@ struct Kept {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keeper {
     nodes: Vec<Kept>,
+    divided: Vec<DividedWait>,
 }
 
 impl Keeper {
@@ -38,6 +41,8 @@ impl Keeper {
             attempt: i.attempt,
             acquire: i.acquire,
             release: None,
+            wait: Nanos(0),
+            stack: i.stack,
         };
         self.nodes.push(Kept { node, incoming: Vec::new(), unattributed: Nanos(0) });
         self.nodes.len() as u64 - 1
@@ -45,7 +50,8 @@ impl Keeper {
 
     /// A section of a thread of which nothing else is known.
     pub(super) fn of_thread(&mut self, tid: Tid, lock: Lock) -> u64 {
-        let node = Node { number: 0, site: None, tid, lock, attempt: None, acquire: None, release: None };
+        let (wait, stack) = (Nanos(0), None);
+        let node = Node { number: 0, site: None, tid, lock, attempt: None, acquire: None, release: None, wait, stack };
         self.nodes.push(Kept { node, incoming: Vec::new(), unattributed: Nanos(0) });
         self.nodes.len() as u64 - 1
     }
@@ -53,6 +59,13 @@ impl Keeper {
     pub(super) fn acquired(&mut self, key: u64, at: Time) {
         if let Some(kept) = self.nodes.get_mut(key as usize) {
             kept.node.acquire = Some(at);
+        }
+    }
+
+    /// It has waited for others.
+    pub(super) fn waited(&mut self, key: u64, wait: Nanos) {
+        if let Some(kept) = self.nodes.get_mut(key as usize) {
+            kept.node.wait = wait;
         }
     }
 
@@ -80,6 +93,29 @@ impl Keeper {
         if let Some(kept) = self.nodes.get_mut(key as usize) {
             kept.unattributed += wait;
         }
+    }
+
+    /// A wait that was divided.
+    pub(super) fn divided(&mut self, w: &FutexWait, of_runtime: bool, pieces: &[Piece]) {
+        let part = |piece: &Piece| DividedPart {
+            who: piece.who,
+            tid: piece.tid,
+            cause: piece.cause,
+            nested: piece.is_nested(),
+            inferred: piece.inferred,
+            wait: piece.wait(),
+        };
+        self.divided.push(DividedWait {
+            lock: w.word,
+            of_runtime,
+            site: w.site,
+            tid: w.tid,
+            stack: w.stack,
+            end: w.end,
+            wait: w.wait,
+            count: w.weight.of_waits(),
+            parts: pieces.iter().map(part).collect(),
+        });
     }
 
     /// A failed attempt has not waited for anybody.
@@ -121,6 +157,6 @@ impl Keeper {
         let mut critical_components: Vec<Vec<u64>> = critical.into_iter().map(sorted).collect();
         critical_components.sort_unstable();
         let nodes = order.iter().map(|&i| self.nodes[i].node).collect();
-        Detail { nodes, edges, unattributed, critical_components }
+        Detail { nodes, edges, unattributed, critical_components, divided: self.divided }
     }
 }

@@ -280,6 +280,61 @@ pub struct Detail {
     pub unattributed: BTreeMap<u64, Nanos>,
     /// The components that [`SiteBlame::cpwt`] counts, each by node number.
     pub critical_components: Vec<Vec<u64>>,
+    /// Waits that are divided among those who gave the lock back, since their holders are not seen: in the order of their ends.
+    pub divided: Vec<DividedWait>,
+}
+
+/// A wait for a futex word, or for a lock of a runtime, and whom it is charged to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DividedWait {
+    /// The lock or word.
+    pub lock: Lock,
+    /// Whether it is a lock of a runtime: [`Detail::nodes`] have this wait, too, but not whom it is charged to.
+    pub of_runtime: bool,
+    /// Where it was requested.
+    pub site: Option<Site>,
+    /// Who waited.
+    pub tid: Tid,
+    /// Stack at the wait.
+    pub stack: Option<StackId>,
+    /// When it ended.
+    pub end: Time,
+    /// How long it lasted.
+    pub wait: Nanos,
+    /// For how many such waits it stands.
+    pub count: u64,
+    /// Its parts, which add up to it, in the order of time.
+    pub parts: Vec<DividedPart>,
+}
+
+impl DividedWait {
+    /// Gives the locks that it is about other identities.
+    pub fn rename_locks(&mut self, of: impl Fn(Lock) -> Lock) {
+        self.lock = of(self.lock);
+        for part in &mut self.parts {
+            match &mut part.who {
+                Some(Who::Section { lock, .. } | Who::Released { lock, .. }) => *lock = of(*lock),
+                Some(Who::Thread(_) | Who::Others) | None => {}
+            }
+        }
+    }
+}
+
+/// A part of a [`DividedWait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DividedPart {
+    /// Who is to blame; `None` if nobody is known.
+    pub who: Option<Who>,
+    /// The thread of that.
+    pub tid: Tid,
+    /// What it was doing.
+    pub cause: Cause,
+    /// Whether it held another lock, for which whoever had this one waited.
+    pub nested: bool,
+    /// Whether that is inferred.
+    pub inferred: bool,
+    /// For how long.
+    pub wait: Nanos,
 }
 
 /// A dynamic critical section.
@@ -300,6 +355,10 @@ pub struct Node {
     pub acquire: Option<Time>,
     /// `None` if it was not given back (yet).
     pub release: Option<Time>,
+    /// For how long it waited for others; 0 where it did not, or got nothing for it.
+    pub wait: Nanos,
+    /// Stack at the attempt.
+    pub stack: Option<StackId>,
 }
 
 /// One waits because of the other.

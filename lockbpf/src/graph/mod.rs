@@ -120,6 +120,9 @@ impl WaitGraph {
     /// The engine knows such a wait, too, but not where the one to blame gave the lock back.
     fn runtime_wait(&mut self, w: &FutexWait, pieces: &[Piece]) {
         if self.runtimes.len() < MAX_WORDS || self.runtimes.contains_key(&w.word) {
+            if let Some(keeper) = &mut self.engine.keeper {
+                keeper.divided(w, true, pieces);
+            }
             self.runtimes.entry(w.word).or_insert_with(|| LockShares::new(w.word)).divided(w, pieces);
         }
     }
@@ -133,6 +136,9 @@ impl WaitGraph {
         word.waits.add(w);
         if w.took_time() {
             word.shares.divided(w, pieces);
+            if let Some(keeper) = &mut self.engine.keeper {
+                keeper.divided(w, false, pieces);
+            }
         }
     }
 

@@ -75,6 +75,9 @@ impl Engine {
         let i = &n.instance;
         let state = &mut self.locks[n.lock as usize];
         let section = &mut self.sections[node as usize];
+        if let Some(keeper) = &mut self.keeper {
+            keeper.waited(section.key, wait);
+        }
         let own = state.shares;
         let mut row = 0;
         if own == NONE {

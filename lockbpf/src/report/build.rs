@@ -7,10 +7,12 @@ use super::lock::Ranked;
 use super::naming::names;
 use super::place::Places;
 use super::possible::violations;
+use super::profile::{self, Profile};
 use super::quality::quality;
 use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
+use super::timeline::{Timeline, timeline};
 use super::{counters, danger, distrust, functions, graph, site, sleep, templates, verdict, windows, word};
 use crate::id::{Lock, Process};
 use crate::names::Names;
@@ -35,6 +37,43 @@ pub struct Options {
 /// # Errors
 /// When nothing matches [`Options::selection`].
 pub fn build(observation: &Observation, source: &mut dyn Names, options: &Options) -> Result<Report, Unmatched> {
+    Ok(build_and(observation, source, options, |_, _, _, _| ())?.0)
+}
+
+/// Builds the report with all its locks, and all waiting by stack.
+///
+/// # Errors
+/// When nothing matches [`Options::selection`].
+pub fn build_profile(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+) -> Result<(Report, Profile), Unmatched> {
+    build_and(observation, source, &Options { top: None, ..options.clone() }, profile::profile)
+}
+
+/// Builds the report with all its locks, and every recorded wait and hold in time. That takes the graph itself
+/// ([`crate::analysis::Options::detail`]).
+///
+/// # Errors
+/// When nothing matches [`Options::selection`].
+pub fn build_timeline(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+) -> Result<(Report, Timeline), Unmatched> {
+    build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, _, report, places| {
+        timeline(ranked, report, observation, places)
+    })
+}
+
+/// Builds the report, and something else of what it is made of.
+fn build_and<T>(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+    also: impl FnOnce(&[Ranked<'_>], Divided, &Report, &mut Places<'_>) -> T,
+) -> Result<(Report, T), Unmatched> {
     let mut all = gather(observation);
     let processes: BTreeSet<_> = all.keys().map(|lock| lock.process).collect();
     let mut places = Places::new(observation, source, &processes);
@@ -99,7 +138,8 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     report.quality.sleep = sleep::of(&report);
     report.verdict = verdict::sentences(&report);
     debug_assert_eq!(violations(&report), Vec::<String>::new(), "the report contradicts itself");
-    Ok(report)
+    let other = also(&ranked, divided, &report, &mut places);
+    Ok((report, other))
 }
 
 fn is_lock(g: &Gathered<'_>) -> bool {

@@ -80,7 +80,8 @@ impl Doing {
     }
 }
 
-fn name(cause: Cause) -> &'static str {
+/// What a cause is called in the report.
+pub(super) fn name(cause: Cause) -> &'static str {
     match cause {
         Cause::Running => "running",
         Cause::Runnable => "runnable",

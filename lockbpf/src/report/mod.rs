@@ -32,6 +32,7 @@ mod naming;
 mod phrase;
 mod place;
 mod possible;
+pub mod profile;
 mod quality;
 mod released;
 pub mod schema;
@@ -44,13 +45,14 @@ mod templates;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
+pub mod timeline;
 mod verdict;
 mod warnings;
 mod wide;
 mod windows;
 mod word;
 
-pub use build::{Options, build};
+pub use build::{Options, build, build_profile, build_timeline};
 pub use labels::{Labels, labels};
 pub use possible::violations;
 pub use schema::{Parts, Report, Selection};

@@ -10,6 +10,7 @@ pub(crate) mod go;
 pub(crate) mod observer;
 pub(crate) mod privilege;
 pub(crate) mod process;
+pub(crate) mod python;
 pub(crate) mod report;
 pub(crate) mod text;
 pub(crate) mod tracefs;

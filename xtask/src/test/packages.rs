@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 16] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -24,6 +24,7 @@ const NEEDS: [Need; 15] = [
     Need { package: "valgrind", program: "valgrind", why: "tells what instructions access", tests: "lackey" },
     Need { package: "graphviz", program: "dot", why: "reads the wait graphs that lockbpf draws", tests: "graphviz" },
     Need { package: "golang-go", program: "go", why: "compiles the workloads in Go", tests: "go::go_" },
+    Need { package: "golang-go", program: "go", why: "reads pprof's profiles", tests: "go_tool_pprof" },
     Need {
         package: "openjdk-17-jdk-headless",
         program: "javac",

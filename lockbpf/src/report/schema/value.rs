@@ -13,7 +13,7 @@ use std::ops::{Add, AddAssign, Sub};
 const THOUSAND: u64 = 1_000;
 
 /// Nanoseconds, to the thousandth: an integer in JSON where they are whole, else a decimal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ns {
     whole: u64,
     thousandths: u16,

@@ -50,7 +50,8 @@ fn lines() -> Run {
     o.threads = server().threads.clone();
     let node = |number, tid, at, times: [u64; 3]| {
         let [attempt, acquire, release] = times.map(|t| Some(Time(t)));
-        Node { number, site: Some(site(at)), tid: Tid(tid), lock: lock(0x1000), attempt, acquire, release }
+        let (site, wait, stack) = (Some(site(at)), Nanos(0), None);
+        Node { number, site, tid: Tid(tid), lock: lock(0x1000), attempt, acquire, release, wait, stack }
     };
     let edge = |cost| Edge { from: 1, to: 2, kind: EdgeKind::Direct, cost: Nanos(cost), inferred: false };
     o.findings.sites.entry(site(0x100)).or_default().apwt = Nanos(1_250);
@@ -60,6 +61,7 @@ fn lines() -> Run {
         edges: vec![edge(1_250), edge(0)],
         unattributed: [(2, Nanos(250))].into(),
         critical_components: vec![vec![1, 2]],
+        divided: Vec::new(),
     });
     o
 }

@@ -1,0 +1,122 @@
+//! Formats on the command line: those of recordings and reports, and those of viewers.
+
+use super::destination;
+use super::report::Recording;
+use crate::analysis;
+use crate::render::{FORMATS, Format, Renderer};
+use crate::report::Selection;
+use crate::report::schema::Ns;
+use anyhow::{Context, Result};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use std::io::Write;
+use std::path::Path;
+
+/// Formats of recordings, or a viewer's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ExportFormat {
+    /// A trace: everything, in little space.
+    Bin,
+    /// Event lines: one JSON object a step, for other programs.
+    Jsonl,
+    /// A viewer's.
+    View(&'static Format),
+}
+
+/// Output formats of a report, or a viewer's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReportFormat {
+    /// A report's own.
+    Own(OwnFormat),
+    /// A viewer's.
+    View(&'static Format),
+}
+
+/// Output formats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnFormat {
+    /// For people.
+    Table,
+    /// For programs: schema `lockbpf.report/1`.
+    Json,
+    /// The wait graph for Graphviz.
+    Dot,
+}
+
+/// A format's name, what it is, and what it stands for.
+type Named<T> = (&'static str, &'static str, T);
+
+const EXPORT: &[Named<ExportFormat>] = &[
+    ("bin", "A trace: everything, in little space", ExportFormat::Bin),
+    ("jsonl", "Event lines: one JSON object a step, for other programs", ExportFormat::Jsonl),
+];
+
+const REPORT: &[Named<ReportFormat>] = &[
+    ("table", "For people", ReportFormat::Own(OwnFormat::Table)),
+    ("json", "For programs: schema `lockbpf.report/1`", ReportFormat::Own(OwnFormat::Json)),
+    ("dot", "The wait graph for Graphviz; with `--graph`", ReportFormat::Own(OwnFormat::Dot)),
+];
+
+/// Formats to export in, by name.
+pub(super) fn export() -> impl TypedValueParser<Value = ExportFormat> {
+    parser(EXPORT, ExportFormat::View)
+}
+
+/// Formats to report in, by name.
+pub(super) fn report() -> impl TypedValueParser<Value = ReportFormat> {
+    parser(REPORT, ReportFormat::View)
+}
+
+fn parser<T: Copy + Send + Sync + 'static>(
+    own: &'static [Named<T>],
+    view: fn(&'static Format) -> T,
+) -> impl TypedValueParser<Value = T> {
+    let named = |&(name, about, _): &Named<T>| PossibleValue::new(name).help(about);
+    let views = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(own.iter().map(named).chain(views)).try_map(move |name| {
+        let own = own.iter().find(|format| format.0 == name).map(|format| format.2);
+        let viewed = || FORMATS.iter().find(|format| format.name == name).map(view);
+        own.or_else(viewed).ok_or("no such format")
+    })
+}
+
+/// How a recording is analysed for a viewer.
+pub(super) fn how(format: &Format) -> analysis::Options {
+    analysis::Options { detail: format.is_timeline(), ..analysis::Options::default() }
+}
+
+/// Writes a recording in a viewer's format, and tells what that has no place for. Returns whether the recording is incomplete.
+///
+/// # Errors
+/// When nothing matches the selection, or the result cannot be written.
+pub(super) fn view(
+    format: &Format,
+    recording: &mut Recording,
+    selection: Selection,
+    to: &Path,
+    out: &mut dyn Write,
+) -> Result<bool> {
+    let failed = || format!("failed to write {}", destination::told(to));
+    let report = match format.renderer {
+        Renderer::Profile(render) => {
+            let (report, profile) = recording.profile(selection)?;
+            render(&profile, out).with_context(failed)?;
+            report
+        }
+        Renderer::Timeline(render) => {
+            let (report, timeline) = recording.timeline(selection)?;
+            render(&timeline, out).with_context(failed)?;
+            if timeline.not_shown_ns > Ns::default() {
+                eprintln!(
+                    "lockbpf: {} of waiting was counted, but not recorded one by one: the timeline does not show it",
+                    timeline.not_shown_ns
+                );
+            }
+            report
+        }
+    };
+    eprintln!("lockbpf: {}", format.leaves_out);
+    for note in &report.quality.notes {
+        eprintln!("lockbpf: {note}");
+    }
+    Ok(report.quality.incomplete)
+}

@@ -1,0 +1,84 @@
+//! Recordings in the formats of viewers that people have already: one file a format, and a line in [`FORMATS`].
+//!
+//! A renderer is fed with what the report made of a recording: waiting by stack ([`Profile`]), or every wait and hold in time ([`Timeline`]).
+//! So each format adds up to the report's figures. Names come from the programs that were observed: each renderer escapes them as its format wants.
+#![forbid(unsafe_code)]
+
+mod firefox;
+mod folded;
+mod lanes;
+mod otlp;
+mod perfetto;
+mod pprof;
+mod protobuf;
+mod speedscope;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use crate::report::profile::Profile;
+use crate::report::schema::StackFrame;
+use crate::report::timeline::Timeline;
+use std::io::{self, Write};
+
+/// A format of a viewer.
+#[derive(Debug)]
+pub struct Format {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Ends of file names that mean it.
+    pub suffixes: &'static [&'static str],
+    /// What it is and who reads it, in a line.
+    pub about: &'static str,
+    /// What of a recording it has no place for, in a sentence.
+    pub leaves_out: &'static str,
+    /// How it is written.
+    pub renderer: Renderer,
+}
+
+/// How a format is written: from what, and by what.
+#[derive(Clone, Copy, Debug)]
+pub enum Renderer {
+    /// From waiting by stack.
+    Profile(fn(&Profile, &mut dyn Write) -> io::Result<()>),
+    /// From every wait and hold in time.
+    Timeline(fn(&Timeline, &mut dyn Write) -> io::Result<()>),
+}
+
+impl Format {
+    /// Whether it shows every wait and hold in time, for which the wait graph itself is kept in memory.
+    #[must_use]
+    pub fn is_timeline(&self) -> bool {
+        matches!(self.renderer, Renderer::Timeline(_))
+    }
+}
+
+/// All formats of viewers. Where several suffixes fit a name, the longest counts.
+pub const FORMATS: &[Format] = &[
+    folded::WAITERS,
+    folded::CULPRITS,
+    pprof::BLOCK,
+    pprof::MUTEX,
+    speedscope::SPEEDSCOPE,
+    otlp::OTLP,
+    perfetto::PERFETTO,
+    firefox::FIREFOX,
+];
+
+/// The format that a file's name means.
+#[must_use]
+pub fn by_suffix(file: &str) -> Option<&'static Format> {
+    let file = file.to_ascii_lowercase();
+    let fits = |format: &Format| format.suffixes.iter().filter(|suffix| file.ends_with(*suffix)).map(|s| s.len()).max();
+    let fitting = FORMATS.iter().filter_map(|format| Some((fits(format)?, format)));
+    fitting.max_by_key(|&(length, _)| length).map(|(_, format)| format)
+}
+
+/// What a frame is called: its function, else its file and offset, else its address.
+fn name(frame: &StackFrame) -> String {
+    match (&frame.function, &frame.module, &frame.offset) {
+        (Some(function), ..) => function.clone(),
+        (None, Some(module), Some(offset)) => format!("{module}+{offset}"),
+        _ => frame.address.clone(),
+    }
+}

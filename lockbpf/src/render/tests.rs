@@ -1,0 +1,179 @@
+//! Event lines in each format, compared with what the report says of them.
+
+use super::*;
+use crate::analysis::{self, Analyst, Closing};
+use crate::lines::Reader;
+use crate::names::Names;
+use crate::observation::{Harvest, Observation};
+use crate::report::profile::Sample;
+use crate::report::schema::{Ns, Report};
+use crate::report::{self, build_profile, build_timeline};
+use proptest::prelude::*;
+
+/// Two threads wait for `L` while `w` holds it, one of them for `M` before; names that formats must escape.
+const LINES: &str = r#"{"t":0,"tid":1,"op":"attempt","lock":"L","site":"writer;of\nall (a.c:1)"}
+{"t":0,"tid":1,"op":"acquire","lock":"L"}
+{"t":10,"tid":2,"op":"attempt","lock":"L","site":"reader (b.c:2)","stack":["reader (b.c:2)","main (b.c:9)"]}
+{"t":15,"tid":3,"op":"attempt","lock":"L","site":"reader (b.c:2)","stack":["reader (b.c:2)","<\"other'>&\u0001\u202e (c.c:3)"]}
+{"t":40,"tid":1,"op":"release","lock":"L"}
+{"t":40,"tid":2,"op":"acquire","lock":"L"}
+{"t":60,"tid":2,"op":"release","lock":"L"}
+{"t":60,"tid":3,"op":"acquire","lock":"L"}
+{"t":61,"tid":3,"op":"release","lock":"L"}
+"#;
+
+fn analysed<T>(lines: &str, build: impl FnOnce(&Observation, &mut dyn Names) -> T) -> T {
+    let mut reader = Reader::new(lines.as_bytes(), 1);
+    let mut analyst = Analyst::new(analysis::Options { detail: true, ..analysis::Options::default() });
+    for event in &mut reader {
+        analyst.take(event.unwrap());
+    }
+    let mut labels = reader.into_labels();
+    let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
+    build(&analyst.finish(Closing { ticks_per_ns: 1, harvest, ..Closing::default() }), &mut labels)
+}
+
+fn profile_of(lines: &str) -> (Report, Profile) {
+    analysed(lines, |seen, names| build_profile(seen, names, &report::Options::default()).unwrap())
+}
+
+fn timeline_of(lines: &str) -> (Report, Timeline) {
+    analysed(lines, |seen, names| build_timeline(seen, names, &report::Options::default()).unwrap())
+}
+
+/// Event lines in a format.
+fn written(format: &str, lines: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    match FORMATS.iter().find(|f| f.name == format).unwrap().renderer {
+        Renderer::Profile(render) => render(&profile_of(lines).1, &mut out).unwrap(),
+        Renderer::Timeline(render) => render(&timeline_of(lines).1, &mut out).unwrap(),
+    }
+    out
+}
+
+fn text(format: &str) -> String {
+    String::from_utf8(written(format, LINES)).unwrap()
+}
+
+#[test]
+fn suffixes_mean_formats() {
+    let name = |file| by_suffix(file).map(|format| format.name);
+    assert_eq!(name("a.folded"), Some("folded"));
+    assert_eq!(name("a.culprits.folded"), Some("folded-culprits"));
+    assert_eq!(name("BLOCK.PB.GZ"), Some("pprof-block"));
+    assert_eq!(name("mutex.pb.gz"), Some("pprof-mutex"));
+    assert_eq!(name("a.gz"), None);
+    let mut names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), FORMATS.len());
+}
+
+#[test]
+fn folded_stacks() {
+    assert_eq!(text("folded"), "<\"other'>& \u{202e};reader;[L] 45\nmain;reader;[L] 30\n");
+    assert_eq!(text("folded-culprits"), "main;reader;[L] 20\nwriter:of all;[L] 55\n");
+}
+
+fn sums(samples: &[Sample]) -> Ns {
+    samples.iter().map(|sample| sample.wait_ns).sum()
+}
+
+proptest! {
+    /// Whatever the steps are: both sides add up to what the report tells, and no sample is without a frame.
+    #[test]
+    fn both_sides_add_up_to_the_report(steps in prop::collection::vec((0u8..8, 1u8..5, 0u8..3, 0u8..4), 1..80)) {
+        let mut lines = String::new();
+        for (t, (op, tid, lock, site)) in steps.into_iter().enumerate() {
+            let op = ["attempt", "acquire", "release", "try_fail", "timeout", "attempt", "acquire", "exit"][op as usize];
+            let rest = if op == "attempt" { format!(",\"site\":\"{site}\"") } else { String::new() };
+            lines += &format!("{{\"t\":{t},\"tid\":{tid},\"op\":\"{op}\",\"lock\":\"L{lock}\"{rest}}}\n");
+        }
+        let (report, profile) = profile_of(&lines);
+        prop_assert_eq!(profile.wait_ns, report.totals.harm_ns.max(report.totals.recorded_wait_ns));
+        prop_assert_eq!(sums(&profile.waiters), profile.wait_ns);
+        prop_assert_eq!(sums(&profile.culprits), profile.wait_ns);
+        let (_, timeline) = timeline_of(&lines);
+        let waits: Ns = timeline.waits.iter().map(|wait| wait.wait_ns).sum();
+        prop_assert_eq!(waits, report.totals.recorded_wait_ns);
+        prop_assert_eq!(waits + timeline.not_shown_ns, profile.wait_ns);
+        let blamed: Ns = timeline.waits.iter().flat_map(|wait| &wait.culprits).map(|culprit| culprit.wait_ns).sum();
+        prop_assert_eq!(blamed + report.totals.unattributed_ns, waits);
+        let all = || profile.waiters.iter().chain(&profile.culprits);
+        prop_assert!(all().all(|sample| !sample.frames.is_empty() && sample.wait_ns > Ns::default()));
+        for format in FORMATS {
+            prop_assert!(format.name.starts_with("folded") || !written(format.name, &lines).is_empty());
+        }
+    }
+}
+
+#[test]
+fn speedscope() {
+    let json: serde_json::Value = serde_json::from_str(&text("speedscope")).unwrap();
+    let frames: Vec<_> =
+        json["shared"]["frames"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
+    assert_eq!(frames, ["<\"other'>&\u{1}\u{202e}", "reader", "[L]", "main", "writer;of\nall"]);
+    let profiles = [&json["profiles"][0], &json["profiles"][1]];
+    let samples = profiles.map(|profile| (profile["samples"].to_string(), profile["weights"].to_string()));
+    let expected = [("[[0,1,2],[3,1,2]]", "[45,30]"), ("[[4,2],[3,1,2]]", "[55,20]")];
+    assert_eq!(samples, expected.map(|(samples, weights)| (samples.to_owned(), weights.to_owned())));
+    assert!(profiles.iter().all(|p| p["type"] == "sampled" && p["unit"] == "nanoseconds" && p["endValue"] == 75));
+}
+
+#[test]
+fn a_timeline_tells_each_wait_and_hold() {
+    let (_, timeline) = timeline_of(LINES);
+    let waits: Vec<_> = timeline
+        .waits
+        .iter()
+        .map(|w| {
+            let by =
+                w.culprits.iter().map(|c| (timeline.threads[c.thread].number, c.wait_ns.whole())).collect::<Vec<_>>();
+            (timeline.threads[w.thread].number, w.start_ns.whole(), w.wait_ns.whole(), by)
+        })
+        .collect();
+    assert_eq!(waits, [(2, 10, 30, vec![(1, 30)]), (3, 15, 45, vec![(1, 25), (2, 20)])]);
+    let holds =
+        timeline.holds.iter().map(|h| (timeline.threads[h.thread].number, h.start_ns.whole(), h.end_ns.whole()));
+    assert_eq!(holds.collect::<Vec<_>>(), [(1, 0, 40), (2, 40, 60), (3, 60, 61)]);
+}
+
+#[test]
+fn firefox_profiles_have_a_marker_for_each_wait_and_hold() {
+    let json: serde_json::Value = serde_json::from_str(&text("firefox")).unwrap();
+    let mut told = Vec::new();
+    for thread in json["threads"].as_array().unwrap() {
+        let string =
+            |index: &serde_json::Value| thread["stringArray"][index.as_u64().unwrap() as usize].as_str().unwrap();
+        let markers = &thread["markers"];
+        for row in 0..markers["length"].as_u64().unwrap() as usize {
+            let data = &markers["data"][row];
+            let ns = |column: &str| (markers[column][row].as_f64().unwrap() * 1e6).round() as u64;
+            let holder = data.get("holder").map(string).unwrap_or_default();
+            let mut stack = data["cause"]["stack"].as_u64();
+            let mut calls = Vec::new();
+            while let Some(at) = stack {
+                let frame = thread["stackTable"]["frame"][at as usize].as_u64().unwrap() as usize;
+                let function = thread["frameTable"]["func"][frame].as_u64().unwrap() as usize;
+                calls.push(string(&thread["funcTable"]["name"][function]));
+                stack = thread["stackTable"]["prefix"][at as usize].as_u64();
+            }
+            let what = (string(&markers["name"][row]), string(&data["lock"]), holder.to_owned());
+            told.push(format!("{} {what:?} {}..{} {calls:?}", thread["tid"], ns("startTime"), ns("endTime")));
+        }
+    }
+    let expected = [
+        r#""2" ("Lock wait", "L", "1") 10..40 ["reader", "main"]"#,
+        r#""2" ("Lock hold", "L", "") 40..60 ["reader", "main"]"#,
+        r#""1" ("Lock hold", "L", "") 0..40 ["writer;of\nall"]"#,
+        r#""3" ("Lock wait", "L", "1") 15..60 ["reader", "<\"other'>&\u{1}\u{202e}"]"#,
+        r#""3" ("Lock hold", "L", "") 60..61 ["reader", "<\"other'>&\u{1}\u{202e}"]"#,
+    ];
+    told.sort_unstable();
+    let mut expected: Vec<_> = expected.map(str::to_owned).into();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    let waiting: i64 =
+        json["counters"][0]["samples"]["count"].as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).sum();
+    assert_eq!(waiting, 0);
+}

@@ -1,0 +1,319 @@
+//! Recordings in the formats of viewers, read back by tools that know nothing of lockbpf, and compared with the report.
+
+use crate::examples::example;
+use crate::harness::may_observe;
+use crate::harness::observer::{Observer, run};
+use crate::harness::python;
+use crate::harness::workload::Workload;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Recordings that need no observation: SyncProf's examples, and a captured one of which parts are missing.
+fn recordings() -> Vec<PathBuf> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
+    let examples = ["figure_2.jsonl", "figure_4a.jsonl", "figure_4b.jsonl"].map(example);
+    let corpus = ["trace/captured-gaps.bin", "trace/every-field.bin"].map(|name| corpus.join(name));
+    examples.into_iter().chain(corpus).collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn report(from: &Path) -> Value {
+    let outcome = run(&["report", "--from", text(from), "--format", "json"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout).expect("the report is JSON")
+}
+
+fn export(from: &Path, to: &Path) {
+    let outcome = run(&["export", "--from", text(from), "--to", text(to)]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("left out"), "what a format leaves out is told: {}", outcome.stderr);
+}
+
+fn ns(value: &Value) -> u64 {
+    value.as_u64().expect("whole ns")
+}
+
+/// All waiting that a report tells.
+fn all(report: &Value) -> u64 {
+    ns(&report["totals"]["harm_ns"]).max(ns(&report["totals"]["recorded_wait_ns"]))
+}
+
+/// Waiting by the name of the lock that was waited for.
+fn waited(report: &Value) -> BTreeMap<String, u64> {
+    let mut locks = BTreeMap::new();
+    for lock in report["locks"].as_array().expect("locks") {
+        *locks.entry(label(lock)).or_default() += wait(lock);
+    }
+    locks.retain(|_, wait| *wait > 0);
+    locks
+}
+
+/// Waiting by the name of the lock that was held; what nobody is charged with, by that of the lock that was waited for.
+fn caused(report: &Value) -> BTreeMap<String, u64> {
+    let mut locks = BTreeMap::new();
+    for lock in report["locks"].as_array().expect("locks") {
+        for holder in lock["holders"].as_array().expect("holders") {
+            let held = holder["lock_name"].as_str().map_or_else(|| label(lock), str::to_owned);
+            *locks.entry(held).or_default() += ns(&holder["wait_ns"]);
+        }
+        let unknown = wait(lock) - ns(&lock["recorded_wait_ns"]) + ns(&lock["unattributed_ns"]);
+        *locks.entry(label(lock)).or_default() += unknown;
+    }
+    locks.retain(|_, wait| *wait > 0);
+    locks
+}
+
+/// Waiting that was recorded one by one.
+fn recorded(report: &Value) -> BTreeMap<String, u64> {
+    let mut locks = BTreeMap::new();
+    for lock in report["locks"].as_array().expect("locks") {
+        *locks.entry(label(lock)).or_default() += ns(&lock["recorded_wait_ns"]);
+    }
+    locks.retain(|_, wait| *wait > 0);
+    locks
+}
+
+fn label(lock: &Value) -> String {
+    lock["label"].as_str().expect("a name").to_owned()
+}
+
+/// All waiting for a lock.
+fn wait(lock: &Value) -> u64 {
+    ns(&lock["harm_ns"]).max(ns(&lock["recorded_wait_ns"]))
+}
+
+/// The last frame of folded stacks and its sum.
+fn leaves(folded: &str) -> BTreeMap<String, u64> {
+    let mut leaves = BTreeMap::new();
+    for line in folded.lines() {
+        let (stack, value) = line.rsplit_once(' ').expect("a value");
+        let leaf = stack.rsplit(';').next().expect("a frame");
+        *leaves.entry(bare(leaf)).or_default() += value.parse::<u64>().expect("ns");
+    }
+    leaves
+}
+
+fn bare(lock: &str) -> String {
+    lock.strip_prefix('[').and_then(|lock| lock.strip_suffix(']')).expect("a lock in brackets").to_owned()
+}
+
+#[test]
+fn folded_stacks_add_up_to_the_report() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings().iter().filter(|path| !path.ends_with("figure_2.jsonl")) {
+        let report = report(recording);
+        for (name, expected) in [("a.folded", waited(&report)), ("a.culprits.folded", caused(&report))] {
+            let to = dir.path().join(name);
+            export(recording, &to);
+            let folded = std::fs::read_to_string(&to).expect("folded stacks");
+            assert_eq!(leaves(&folded), expected, "{} in {name}", recording.display());
+            assert_eq!(expected.values().sum::<u64>(), all(&report));
+        }
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+fn index(value: &Value) -> usize {
+    usize::try_from(value.as_u64().expect("a number")).expect("an index")
+}
+
+#[test]
+fn speedscopes_profiles_add_up_to_the_report() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings().iter().filter(|path| !path.ends_with("figure_2.jsonl")) {
+        let report = report(recording);
+        let to = dir.path().join("a.speedscope.json");
+        export(recording, &to);
+        let file = json(&to);
+        for (at, expected) in [waited(&report), caused(&report)].into_iter().enumerate() {
+            let profile = &file["profiles"][at];
+            let stacks = profile["samples"].as_array().expect("samples").iter();
+            let mut read = BTreeMap::new();
+            for (stack, weight) in stacks.zip(profile["weights"].as_array().expect("weights")) {
+                let leaf = stack.as_array().expect("a stack").last().expect("a frame");
+                let name = file["shared"]["frames"][index(leaf)]["name"].as_str().expect("a name");
+                *read.entry(bare(name)).or_default() += ns(weight);
+            }
+            assert_eq!(ns(&profile["endValue"]), all(&report));
+            assert_eq!(read, expected, "{} of {}", profile["name"], recording.display());
+        }
+    }
+}
+
+#[test]
+fn firefox_markers_add_up_to_the_report() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings() {
+        let to = dir.path().join("a.firefox.json");
+        export(&recording, &to);
+        let mut read = BTreeMap::new();
+        for thread in json(&to)["threads"].as_array().expect("threads") {
+            let markers = &thread["markers"];
+            let text = |at: &Value| thread["stringArray"][index(at)].as_str().expect("a text");
+            for row in 0..index(&markers["length"]) {
+                let ms = |column: &str| markers[column][row].as_f64().expect("ms");
+                if text(&markers["name"][row]) == "Lock wait" {
+                    let wait = ((ms("endTime") - ms("startTime")) * 1e6).round() as u64;
+                    *read.entry(text(&markers["data"][row]["lock"]).to_owned()).or_default() += wait;
+                }
+            }
+        }
+        assert_eq!(read, recorded(&report(&recording)), "{}", recording.display());
+    }
+}
+
+/// What `go tool pprof -top` says: the total, and what is spent in each node itself, in ns.
+fn top(profile: &Path) -> (u64, BTreeMap<String, u64>) {
+    let options = ["tool", "pprof", "-top", "-unit=ns", "-nodecount=100000", "-nodefraction=0", "-sample_index=delay"];
+    let output = Command::new("go").args(options).arg(profile).output().expect("go runs");
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let of = |value: &str| value.strip_suffix("ns").unwrap_or(value).parse().expect("ns");
+    let mut lines = stdout.lines().skip_while(|line| !line.starts_with("Showing nodes"));
+    let total = lines.next().and_then(|line| line.strip_suffix(" total")?.rsplit(' ').next()).expect("a total");
+    let mut flat = BTreeMap::new();
+    for line in lines.skip(1) {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        if of(columns[0]) > 0 {
+            flat.insert(bare(&columns[5..].join(" ")), of(columns[0]));
+        }
+    }
+    (of(total), flat)
+}
+
+#[test]
+fn go_tool_pprof_tells_the_sums_of_the_report() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings().iter().filter(|path| !path.ends_with("figure_2.jsonl")) {
+        let report = report(recording);
+        for (name, expected) in [("block.pb.gz", waited(&report)), ("mutex.pb.gz", caused(&report))] {
+            let to = dir.path().join(name);
+            export(recording, &to);
+            assert_eq!(top(&to), (all(&report), expected), "{} in {name}", recording.display());
+        }
+    }
+}
+
+/// Reads a trace by Perfetto's own definitions: prints time in waits by lock, as slices tell it, and checks that slices nest.
+const READ_PERFETTO: &str = r#"
+import json, sys
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+trace = perfetto_trace_pb2.Trace()
+trace.ParseFromString(open(sys.argv[1], 'rb').read())
+tracks, open_, waits, holds, counters, last = {}, {}, {}, {}, {}, {}
+names, keys, values = {}, {}, {}
+for packet in trace.packet:
+    assert packet.trusted_packet_sequence_id == 1
+    for table, news in ((names, packet.interned_data.event_names), (keys, packet.interned_data.debug_annotation_names)):
+        table.update((new.iid, new.name) for new in news)
+    values.update((new.iid, new.str.decode()) for new in packet.interned_data.debug_annotation_string_values)
+    if packet.HasField('track_descriptor'):
+        tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+    if not packet.HasField('track_event'):
+        continue
+    event = packet.track_event
+    track = tracks[event.track_uuid]
+    assert packet.timestamp >= last.get(event.track_uuid, 0)
+    last[event.track_uuid] = packet.timestamp
+    if event.type == event.TYPE_SLICE_BEGIN:
+        open_.setdefault(event.track_uuid, []).append((packet.timestamp, event))
+    elif event.type == event.TYPE_SLICE_END:
+        start, begun = open_[event.track_uuid].pop()
+        said = {keys[a.name_iid]: a.string_value or values[a.string_value_iid] for a in begun.debug_annotations}
+        name = names[begun.name_iid]
+        if name.startswith(('monitor contention with owner ', 'waits for ')):
+            waits[said['lock']] = waits.get(said['lock'], 0) + packet.timestamp - start
+        elif name.endswith('_lock_held'):
+            assert name == said['lock'] + '_lock_held'
+            holds[said['lock']] = holds.get(said['lock'], 0) + packet.timestamp - start
+    else:
+        assert event.type == event.TYPE_COUNTER and track.HasField('counter')
+        counters[event.track_uuid] = event.counter_value
+assert not any(open_.values()) and not any(counters.values())
+print(json.dumps({'waits': waits, 'holds': holds}))
+"#;
+
+#[test]
+fn perfettos_own_definitions_read_the_waits_of_the_report() {
+    let Some(python) = python::with(&["perfetto==0.59.1", "protobuf==7.36.2"]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings() {
+        let to = dir.path().join("a.perfetto-trace");
+        export(&recording, &to);
+        let read: Value = serde_json::from_str(&python::run(&python, READ_PERFETTO, &[&to])).expect("JSON");
+        let waits: BTreeMap<String, u64> = serde_json::from_value(read["waits"].clone()).expect("ns by lock");
+        assert_eq!(waits, recorded(&report(&recording)), "{}", recording.display());
+    }
+}
+
+/// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock.
+const READ_OTLP: &str = r#"
+import json, sys
+from opentelemetry.proto.profiles.v1development import profiles_pb2
+data = profiles_pb2.ProfilesData()
+data.ParseFromString(open(sys.argv[1], 'rb').read())
+d = data.dictionary
+for table in (d.mapping_table, d.location_table, d.function_table, d.link_table, d.attribute_table, d.stack_table):
+    assert table[0] == type(table[0])()
+assert d.string_table[0] == '' and len(set(d.string_table)) == len(d.string_table)
+told = {}
+for profile in data.resource_profiles[0].scope_profiles[0].profiles:
+    kind = '/'.join(d.string_table[i] for i in (profile.period_type.type_strindex, profile.sample_type.type_strindex, profile.sample_type.unit_strindex))
+    values = told.setdefault(kind, {})
+    for sample in profile.samples:
+        leaf = d.location_table[d.stack_table[sample.stack_index].location_indices[0]]
+        name = d.string_table[d.function_table[leaf.lines[0].function_index].name_strindex]
+        attributes = {d.string_table[d.attribute_table[i].key_strindex]: d.attribute_table[i].value.string_value for i in sample.attribute_indices}
+        assert name == '[' + attributes['lock'] + ']', (name, attributes)
+        values[attributes['lock']] = values.get(attributes['lock'], 0) + sum(sample.values)
+print(json.dumps(told))
+"#;
+
+#[test]
+fn opentelemetrys_own_definitions_read_the_sums_of_the_report() {
+    let Some(python) = python::with(&["opentelemetry-proto==1.45.2"]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    for recording in recordings().iter().filter(|path| !path.ends_with("figure_2.jsonl")) {
+        let report = report(recording);
+        let to = dir.path().join("a.otlp");
+        export(recording, &to);
+        let read: Value = serde_json::from_str(&python::run(&python, READ_OTLP, &[&to])).expect("JSON");
+        for (kind, expected) in
+            [("block/delay/nanoseconds", waited(&report)), ("mutex/delay/nanoseconds", caused(&report))]
+        {
+            let read: BTreeMap<String, u64> = serde_json::from_value(read[kind].clone()).expect("ns by lock");
+            assert_eq!(read, expected, "{kind} of {}", recording.display());
+        }
+        assert!(read["block/contentions/count"].is_object() && read["mutex/contentions/count"].is_object());
+    }
+}
+
+#[test]
+fn what_is_observed_becomes_a_viewers_file_at_once() {
+    let Some(_turn) = may_observe() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let to = dir.path().join("seen.folded");
+    let mut workload = Workload::start("culprit 5");
+    let observer = Observer::start(&["export", "--pid", &workload.pid().to_string(), "--to", text(&to)]);
+    workload.go();
+    workload.finish();
+    let outcome = observer.outcome();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let folded = std::fs::read_to_string(&to).expect("folded stacks");
+    assert!(folded.lines().any(|line| line.contains("main;") || line.contains(";[")), "{folded}");
+}
+
+#[test]
+fn one_recording_is_shown_at_a_time() {
+    let path = example("figure_4a.jsonl");
+    run(&["report", "--from", text(&path), text(&path), "--format", "folded"])
+        .assert_error(&["folded", "one recording"]);
+}
