@@ -4,8 +4,9 @@ use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::Whole;
 use super::source::Input as Recording;
 use super::{calibration_file, export, output, script, summed};
+use crate::model::check::check;
 use crate::model::predict::predict;
-use crate::model::schema::{Input, Solver};
+use crate::model::schema::{Input, Prediction, Solver};
 use crate::model::with::{self, With};
 use crate::model::{ModelError, profile, table};
 use crate::report::text::percent;
@@ -144,6 +145,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
         }
         (input, name)
     };
+    let fails = |error| match error {
+        ModelError::Invalid { .. } => anyhow!(error).context(name.clone()),
+        error => anyhow!(error).context(format!("failed to solve {name}")),
+    };
+    let check = check(&input).map_err(fails)?;
     if let Some(Threads(threads)) = &args.threads {
         input.threads.clone_from(threads);
     }
@@ -158,10 +164,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let prediction = predict(&input).map_err(|error| match error {
-        ModelError::Invalid { .. } => anyhow!(error).context(name.clone()),
-        error => anyhow!(error).context(format!("failed to solve {name}")),
-    })?;
+    let prediction = Prediction { check, ..predict(&input).map_err(fails)? };
     output::write(&match args.format {
         Format::Table => table::render(&prediction, output::layout().width),
         Format::Json => output::json(&prediction, "prediction")?,
@@ -221,7 +224,8 @@ fn of_recording(path: &Path, by: Option<By>, only: &[String]) -> Result<Input> {
             percent(recorded.whole)
         );
     }
-    let model = profile::model(&recorded.script, |lock| recorded.locks[lock].clone(), wanted);
+    let name = |lock: usize| recorded.locks[lock].clone();
+    let model = profile::model(&recorded.script, recorded.shadow.as_ref(), name, wanted);
     let mut input = if only.is_empty() { model? } else { model.with_context(called)? };
     input.violations.extend(recorded.remarks);
     Ok(input)

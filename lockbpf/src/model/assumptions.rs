@@ -11,6 +11,13 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
         "Threads wait for nothing but these locks, and there is a CPU for each thread that does not wait.".to_owned(),
         "Times in sections and between them do not depend on the number of threads.".to_owned(),
     ];
+    if !input.bounds.is_empty() {
+        all.push(
+            "What observing cost, as it was measured on the machine of the recording, has been taken out of sections and of the time \
+             between them. In a real program it may be 0.6 to 1.5 times that: intervals include it."
+                .to_owned(),
+        );
+    }
     let is = |wanted| input.locks.iter().any(|lock| algorithm(input, lock) == wanted);
     let solved = |wanted| points.iter().any(|point| point.solver == wanted);
     if is(Algorithm::Qd) && !solved(Solver::Simulation) {

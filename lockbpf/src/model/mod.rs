@@ -7,13 +7,14 @@
 //! estimate of optimistic execution, [`conflicts`] how often that would conflict. [`with`] puts other locks into a model, of which [`calibration`] knows what they cost.
 //! [`simulation`] plays networks event by event: the truth that the rest is tested against.
 //!
-//! [`summed`] makes a model of what the kernel side summed up of a program. [`script`] is what the threads of a recording did by
+//! [`shadow`] is what observing added to recorded times. [`summed`] makes a model of what the kernel side summed up of a program. [`script`] is what the threads of a recording did by
 //! themselves: [`profile`] makes a model of it; [`replay`] plays it with
 //! one change, and [`what_if`] tells what that would gain.
 #![forbid(unsafe_code)]
 
 mod assumptions;
 pub mod calibration;
+pub mod check;
 pub mod classes;
 pub mod conflicts;
 pub mod convolution;
@@ -31,6 +32,7 @@ pub mod replay;
 pub mod schema;
 pub mod schweitzer;
 pub mod script;
+pub mod shadow;
 pub mod simulation;
 pub mod summed;
 pub mod table;

@@ -47,24 +47,41 @@ pub(super) struct Pattern {
 /// # Errors
 /// When the input means nothing: the error names the field. When no solution is found.
 pub fn predict(input: &Input) -> Result<Prediction, ModelError> {
-    let checked = check(input)?;
-    let simulated =
-        input.solver == Solver::Simulation || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock);
-    let qd = input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Qd);
-    let points = if simulated {
-        play::points(&checked)?
-    } else if qd {
-        input.threads.iter().map(|&n| checked.qd_point(n)).collect::<Result<_, _>>()?
-    } else {
-        checked.mutex_points()?
-    };
+    let points = widened(input)?;
     Ok(Prediction {
         schema: SCHEMA,
         model: input.model,
+        check: None,
         assumptions: assumptions::all(input, &points),
         violations: input.violations.clone(),
         points,
     })
+}
+
+/// The points of an input, with intervals that contain those of its bounds.
+pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
+    let mut points = points(input)?;
+    for bound in &input.bounds {
+        let bound = Input { threads: input.threads.clone(), solver: input.solver, ..bound.clone() };
+        for (point, other) in points.iter_mut().zip(self::points(&bound)?) {
+            point.contain(&other);
+        }
+    }
+    Ok(points)
+}
+
+fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
+    let checked = check(input)?;
+    let simulated =
+        input.solver == Solver::Simulation || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock);
+    let qd = input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Qd);
+    if simulated {
+        play::points(&checked)
+    } else if qd {
+        input.threads.iter().map(|&n| checked.qd_point(n)).collect()
+    } else {
+        checked.mutex_points()
+    }
 }
 
 /// How a lock works.

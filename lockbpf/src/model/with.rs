@@ -79,6 +79,9 @@ pub fn replace(
         input.lock_overhead_ns = Some(machine.qd_lock_overhead.median_ns);
         input.delegation_overhead_ns = machine.qd_delegation.iter().map(|figure| figure.median_ns).collect();
     }
+    for bound in &mut input.bounds {
+        replace(bound, locks, with, machine)?;
+    }
     for &i in locks {
         let Some(lock) = input.locks.get_mut(i) else { continue };
         let table = |of: fn(&Calibration) -> &Vec<_>| machine.map(of).map(|table| Calibration::overhead(table));

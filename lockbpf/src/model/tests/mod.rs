@@ -5,6 +5,7 @@ mod optimistic;
 mod properties;
 mod refusals;
 mod scripts;
+mod shadowed;
 mod simulated;
 mod summed;
 

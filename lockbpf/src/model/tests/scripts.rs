@@ -239,7 +239,7 @@ fn names() -> Vec<String> {
 }
 
 fn model_of(script: &Script) -> Input {
-    profile::model(script, |lock| names()[lock].clone(), |_| true).unwrap()
+    profile::model(script, None, |lock| names()[lock].clone(), |_| true).unwrap()
 }
 
 #[test]
@@ -287,8 +287,8 @@ fn nesting_and_changes_over_time_are_said() {
     assert_eq!(input.locks.len(), 1, "the inner lock is part of the outer one's section");
     let said = input.violations.join("\n");
     assert!(said.contains("not steady") && said.contains("50 % of acquisitions"), "{said}");
-    assert!(profile::model(&script, |_| String::new(), |_| false).is_err());
-    assert!(profile::model(&Trace::default().script(), |_| String::new(), |_| true).is_err());
+    assert!(profile::model(&script, None, |_| String::new(), |_| false).is_err());
+    assert!(profile::model(&Trace::default().script(), None, |_| String::new(), |_| true).is_err());
 }
 
 #[test]
