@@ -7,6 +7,7 @@ use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site};
 use crate::model::script::{Builder, Script};
 use crate::model::shadow::Shadow;
+use crate::model::what_if::Oracle;
 use crate::names::Names;
 use crate::observation::{Harvest, Observation};
 use crate::op::Action;
@@ -33,10 +34,23 @@ pub(super) struct Recorded {
     pub sites: Vec<String>,
     /// The share of the acquisitions that were recorded one by one.
     pub whole: f64,
+    /// Sections that were observed and not recorded one by one.
+    pub unrecorded: u64,
     /// What observing added to its times; `None` if that was not measured, or nobody observed it.
     pub shadow: Option<Shadow>,
     /// What is to be said about that, and about what is missing.
     pub remarks: Vec<String>,
+}
+
+impl Recorded {
+    /// Answers what a change would gain, with so many CPUs: without what observing added, if that was measured.
+    pub(super) fn oracle(&self, cpus: u32) -> Oracle<'_> {
+        let oracle = Oracle::new(&self.script, &self.locks, &self.sites, cpus);
+        match &self.shadow {
+            Some(shadow) => oracle.without(shadow, self.unrecorded),
+            None => oracle,
+        }
+    }
 }
 
 /// A recording, read for its timing, too.
@@ -150,6 +164,7 @@ fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let counted: u64 = by_section.values().map(|counted| counted.acquisitions).sum();
     let recorded = script.acquisitions();
     let whole = if counted == 0 { 1.0 } else { (recorded as f64 / counted as f64).min(1.0) };
+    let unrecorded = counted.saturating_sub(recorded);
     let mut remarks = Vec::new();
     if whole < 0.999 {
         remarks.push(format!(
@@ -181,7 +196,7 @@ fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let timing = taker.clock.map(Clock::finish).unwrap_or_default();
     let names = if timed { trace_names(&script, &timing, &labels, &mut *names) } else { TraceNames::default() };
     let captured = header.capture.is_some();
-    let recorded = Recorded { locks, sites, script, whole, shadow, remarks };
+    let recorded = Recorded { locks, sites, script, whole, unrecorded, shadow, remarks };
     Ok(Timed { recorded, timing, names, counted: by_section, captured })
 }
 

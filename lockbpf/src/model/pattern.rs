@@ -2,7 +2,7 @@
 //! stays. Of these a model is made, and threads that do the same are found.
 
 use super::schema::{ClassInput, Input, LockInput};
-use super::shadow::Shadow;
+use super::shadow::{LEFT, Shadow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads that differ in less than this share of their lock operations have the same pattern.
@@ -11,9 +11,6 @@ const ALIKE: f64 = 0.1;
 const MAX_CLASSES: usize = 8;
 /// Threads with less than this share of the operations of the busiest one are no part of the model.
 const WORKER: f64 = 0.05;
-
-/// What is left at least of an observed time, however much of it observing is taken to have added.
-const LEFT: f64 = 0.02;
 
 /// Transitions of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -14,7 +14,7 @@
 //!
 //! Only what was measured on the machine of the recording is taken out: without [`Prices`] there is no shadow.
 
-use super::script::What;
+use super::script::{Script, Step, What};
 use crate::estimate::COST_RANGE;
 use crate::perturbation::Prices;
 
@@ -22,6 +22,9 @@ use crate::perturbation::Prices;
 const PROBES: f64 = 2.0;
 /// Records of a contended section: of who waited, and of who was waited for.
 const RECORDS: f64 = 2.0;
+
+/// What is left at least of an observed time, however much of it observing is taken to have added.
+pub(super) const LEFT: f64 = 0.02;
 
 /// What observing adds, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,12 +83,6 @@ impl Shadow {
         }
     }
 
-    /// What so many sections added that were not recorded one by one.
-    #[must_use]
-    pub fn of_pairs(&self, pairs: f64) -> f64 {
-        PROBES * self.hit * pairs
-    }
-
     /// The multiples of all this that it was at least and at most: in a real program probes cost more or less than measured beside it.
     #[must_use]
     pub fn range(&self) -> [f64; 2] {
@@ -93,9 +90,57 @@ impl Shadow {
     }
 }
 
+/// How a script's steps are to be shortened by what observing added to them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Light {
+    shadow: Shadow,
+    /// Multiple of the shadow in units of the script's time.
+    times: f64,
+    /// What is left of the time between sections without the sections that were not recorded one by one.
+    between: f64,
+}
+
+impl Light {
+    /// Of a script without so many times the shadow; so many sections were observed in it that it has no steps of.
+    #[must_use]
+    pub fn new(shadow: Shadow, times: f64, script: &Script, unrecorded: u64) -> Self {
+        let times = times * script.ticks_per_ns as f64;
+        let mut light = Self { shadow, times, between: 1.0 };
+        if unrecorded > 0 {
+            let pairs = times * PROBES * shadow.hit * unrecorded as f64;
+            let between: f64 = script.threads.iter().map(|thread| light.between(&thread.steps)).sum();
+            light.between = if between > 0.0 { (1.0 - pairs / between).clamp(LEFT, 1.0) } else { 1.0 };
+        }
+        light
+    }
+
+    /// The time before a step, given the one before it.
+    #[must_use]
+    pub fn own(&self, step: &Step, last: Option<What>) -> u64 {
+        let after = step.after as f64;
+        let own = (after - self.times * self.shadow.before(step.what, last)).max(LEFT * after);
+        let part = if is_between(step.what, last) { self.between } else { 1.0 };
+        (own * part).round() as u64
+    }
+
+    /// Σ own time between sections of a thread.
+    fn between(&self, steps: &[Step]) -> f64 {
+        let last = std::iter::once(None).chain(steps.iter().map(|step| Some(step.what)));
+        let between = steps.iter().zip(last).filter(|(step, last)| is_between(step.what, *last));
+        between.map(|(step, last)| self.own(step, last) as f64).sum()
+    }
+}
+
+/// Whether no lock is held between these steps, as far as they tell by themselves.
+fn is_between(step: What, last: Option<What>) -> bool {
+    matches!(step, What::Ask { .. }) && !matches!(last, Some(What::Ask { .. }))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::script::Thread;
     use super::*;
+    use crate::id::{Process, Tid};
 
     const PRICES: Prices =
         Prices { hit_ns: 1_000, hold_bias_ns: 900, record_ns: 200, futex_ns: 300, spread_permille: 100 };
@@ -116,7 +161,6 @@ mod tests {
         }
         assert_eq!(added, shadow.in_section(2.0));
         assert_eq!(shadow.before(ASK, Some(RELEASE)), shadow.between(0.0));
-        assert_eq!(shadow.of_pairs(3.0), 6_000.0);
     }
 
     #[test]
@@ -130,6 +174,24 @@ mod tests {
         assert_eq!(Shadow::new(&Prices::default()), None);
         let all_in_holds = Shadow::new(&Prices { hold_bias_ns: 5_000, ..PRICES }).unwrap();
         assert_eq!((all_in_holds.in_section(0.0), all_in_holds.between(0.0)), (2_000.0, 0.0));
+    }
+
+    #[test]
+    fn what_was_not_recorded_shortens_the_time_between_sections() {
+        let step = |after, what| Step { after, what };
+        let steps = vec![step(21_100, ASK), step(1_400, RELEASE), step(21_100, ASK), step(500, RELEASE)];
+        let thread = Thread { tid: Tid(1), process: Process(1), begin: 0, steps };
+        let script = Script { threads: vec![thread], ticks_per_ns: 1, ..Script::default() };
+        let own = |unrecorded| -> Vec<u64> {
+            let light = Light::new(Shadow::new(&PRICES).unwrap(), 1.0, &script, unrecorded);
+            let steps = &script.threads[0].steps;
+            let last = std::iter::once(None).chain(steps.iter().map(|step| Some(step.what)));
+            steps.iter().zip(last).map(|(step, last)| light.own(step, last)).collect()
+        };
+        // At least a fiftieth is left.
+        assert_eq!(own(0), [20_600, 500, 20_000, 10]);
+        assert_eq!(own(10).iter().sum::<u64>(), 20_600 + 500 + 20_000 + 10 - 20_000);
+        assert_eq!(own(1_000_000), [412, 500, 400, 10]);
     }
 
     #[test]

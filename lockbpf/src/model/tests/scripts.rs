@@ -42,7 +42,8 @@ impl Trace {
 }
 
 fn play_as(script: &Script, change: &Change) -> super::super::replay::Played {
-    let [a, b] = [HandOff::Fair, HandOff::Barging].map(|hand_off| play(script, change, How { hand_off, seed: 1 }));
+    let [a, b] =
+        [HandOff::Fair, HandOff::Barging].map(|hand_off| play(script, change, How { hand_off, seed: 1, light: None }));
     assert_eq!((a.stuck, b.stuck), (0, 0));
     a
 }
@@ -124,7 +125,7 @@ fn hand_offs_take_as_long_as_they_did() {
     trace.section(2, 5, [10, 120, 130]);
     let script = trace.script();
     for hand_off in [HandOff::Fair, HandOff::Barging] {
-        let played = play(&script, &Change::default(), How { hand_off, seed: 0 });
+        let played = play(&script, &Change::default(), How { hand_off, seed: 0, light: None });
         assert_eq!((played.duration, played.waits[0]), (130, (1, 110)), "{hand_off:?}");
     }
 }
@@ -138,7 +139,7 @@ fn who_barges_in_is_let_in() {
     trace.section(2, 5, [10, 160, 170]);
     let script = trace.script();
     let [barging, fair] = [HandOff::Barging, HandOff::Fair]
-        .map(|hand_off| play(&script, &Change::default(), How { hand_off, seed: 0 }).duration);
+        .map(|hand_off| play(&script, &Change::default(), How { hand_off, seed: 0, light: None }).duration);
     // Kept for the second thread, it is given back at 130, and the first one wakes 20 later.
     assert_eq!((barging, fair), (170, 180));
 }

@@ -4,8 +4,10 @@ use super::super::check::check;
 use super::super::predict::predict;
 use super::super::profile;
 use super::super::schema::Input;
+use super::super::script::Script;
 use super::super::shadow::Shadow;
 use super::super::summed::{self, Sums};
+use super::super::what_if::{Oracle, Question, render};
 use super::scripts::{PROCESS, Trace, lock};
 use super::summed::transition;
 use crate::estimate::{Coverage, Estimates, Figures, Interval, Subject};
@@ -29,7 +31,7 @@ fn shadow() -> Shadow {
 }
 
 /// As observed, section by section.
-fn by_events(shadow: Option<&Shadow>) -> Input {
+fn script() -> Script {
     let (mut trace, mut now) = (Trace::default(), 0);
     for _ in 0..ROUNDS {
         let attempt = now + LOCAL + 1_100;
@@ -39,7 +41,11 @@ fn by_events(shadow: Option<&Shadow>) -> Input {
         trace.section(1, 5, [attempt, attempt, now]);
         trace.section(1, 6, [inner, inner, left]);
     }
-    let script = trace.script();
+    trace.script()
+}
+
+fn by_events(shadow: Option<&Shadow>) -> Input {
+    let script = script();
     profile::model(&script, shadow, |i| script.locks[i].addr.to_string(), |_| true).unwrap()
 }
 
@@ -136,4 +142,27 @@ fn windows_tell_of_the_rest() {
     assert_eq!(recorded.estimated_interval_per_ns, Some([1_500.0 / 1e7, 2_500.0 / 1e7]));
     let observed = by_sums(Some(&shadow()), 0, None).recorded.unwrap();
     assert_eq!((observed.estimated_per_ns, observed.observed_per_ns), (None, 1.0 / 8_000.0));
+}
+
+#[test]
+fn gains_are_those_of_the_unobserved_program() {
+    let script = script();
+    let names = ["outer", "inner"].map(str::to_owned);
+    let inner = Question::Shorten(vec![1], 0.5);
+    let observed = Oracle::new(&script, &names, &names, 2);
+    let seen = observed.answers(vec![observed.ask(&inner).unwrap()]);
+    assert_eq!(seen.unobserved_ns, None);
+    let oracle = Oracle::new(&script, &names, &names, 2).without(&shadow(), 0);
+    let answers = oracle.answers(vec![oracle.ask(&inner).unwrap()]);
+    let own = (ROUNDS * (HOLD + INNER) + (ROUNDS - 1) * LOCAL) as f64;
+    assert_near(answers.unobserved_ns.unwrap(), own);
+    let answer = &answers.answers[0];
+    assert_near(answer.gain, (ROUNDS * INNER / 2) as f64 / own);
+    assert_near(answer.run_time_ns, own - (ROUNDS * INNER / 2) as f64);
+    // Observed, the inner section is five times as long.
+    assert!(seen.answers[0].gain > 2.0 * answer.gain);
+    let [low, high] = answer.gain_interval;
+    assert!(low < 0.9 * answer.gain && high > 1.1 * answer.gain, "{low} {high}");
+    let said = render(&answers, 200);
+    assert!(said.contains("as recorded but unobserved") && said.contains("What observing cost"), "{said}");
 }
