@@ -4,7 +4,7 @@ use super::error::{ModelError, checked};
 use super::network::{Class, Measures, residual};
 use super::qd::{self, Program, Station};
 use super::schema::{Algorithm, Input, LockInput, LockPoint, Overhead, Point, Prediction, QdPoint, SCHEMA, Solver};
-use super::{assumptions, classes, convolution, mva, play, schweitzer, stationary};
+use super::{assumptions, classes, convolution, cores, mva, play, schweitzer, stationary};
 
 /// Locks at most, splits counted.
 const MAX_LOCKS: usize = 4_096;
@@ -62,7 +62,8 @@ pub fn predict(input: &Input) -> Result<Prediction, ModelError> {
 pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
     let mut points = points(input)?;
     for bound in &input.bounds {
-        let bound = Input { threads: input.threads.clone(), solver: input.solver, ..bound.clone() };
+        let (threads, solver, cores) = (input.threads.clone(), input.solver, input.cores);
+        let bound = Input { threads, solver, cores, ..bound.clone() };
         for (point, other) in points.iter_mut().zip(self::points(&bound)?) {
             point.contain(&other);
         }
@@ -70,18 +71,21 @@ pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
     Ok(points)
 }
 
-fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
+/// The points of an input by itself.
+pub(super) fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
     let checked = check(input)?;
     let simulated =
         input.solver == Solver::Simulation || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock);
     let qd = input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Qd);
-    if simulated {
-        play::points(&checked)
+    let mut points = if simulated {
+        play::points(&checked)?
     } else if qd {
-        input.threads.iter().map(|&n| checked.qd_point(n)).collect()
+        input.threads.iter().map(|&n| checked.qd_point(n)).collect::<Result<_, _>>()?
     } else {
-        checked.mutex_points()
-    }
+        checked.mutex_points()?
+    };
+    points.iter_mut().for_each(|point| cores::share(input, point));
+    Ok(points)
 }
 
 /// How a lock works.
@@ -95,6 +99,9 @@ pub(super) fn check(input: &Input) -> Result<Checked<'_>, ModelError> {
     }
     if input.threads.is_empty() {
         return Err(ModelError::invalid("threads", "there is no number of threads to predict for"));
+    }
+    if input.cores == Some(0) {
+        return Err(ModelError::invalid("cores", "there must be at least one CPU"));
     }
     if let Some(i) = input.threads.iter().position(|&n| n == 0) {
         return Err(ModelError::invalid(format!("threads[{i}]"), "there must be at least one thread"));

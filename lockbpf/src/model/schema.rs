@@ -16,6 +16,9 @@ pub struct Input {
     /// How to solve it.
     #[serde(default)]
     pub solver: Solver,
+    /// CPUs that the threads share; `None`: there is one for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
     /// The locks.
     pub locks: Vec<LockInput>,
     /// r: of the visits to lock i, the share that lock j follows.
@@ -107,6 +110,9 @@ pub struct LockInput {
     /// How it works, if not as the model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
+    /// Whether threads that wait for it use a CPU.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spins: bool,
     /// Into how many locks of equal use it is split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
@@ -239,6 +245,21 @@ pub struct QdPoint {
     pub delegation_ns: f64,
     /// k: mean number of non-helpers at the lock, the one in service included.
     pub contending: f64,
+}
+
+impl QdPoint {
+    /// All times so many times as long.
+    pub(super) fn stretch(&mut self, times: f64) {
+        for ns in [
+            &mut self.wait_helper_ns,
+            &mut self.wait_other_ns,
+            &mut self.delegation_helper_ns,
+            &mut self.delegation_other_ns,
+            &mut self.delegation_ns,
+        ] {
+            *ns *= times;
+        }
+    }
 }
 
 impl Point {

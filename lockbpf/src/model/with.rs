@@ -115,6 +115,7 @@ pub fn replace(
                 Algorithm::Rwlock
             }
         };
+        lock.spins = matches!(with, With::Mcs | With::Ticket);
         lock.algorithm = Some(algorithm);
     }
     Ok(())

@@ -1,6 +1,7 @@
 mod brute;
 mod checks;
 mod closed_forms;
+mod crowded;
 mod optimistic;
 mod properties;
 mod refusals;
