@@ -146,6 +146,12 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
         if calibration.is_some() {
             // What the calls themselves take is no part of the holds.
             with::replace(&mut input, &all, With::Mutex, calibration.as_ref())?;
+        } else {
+            input.violations.push(
+                "Calls and waking threads that sleep for a mutex take no time here, since what they take on this machine has not been \
+                 measured: run `lockbpf calibrate`, which takes some seconds."
+                    .to_owned(),
+            );
         }
         (input, name)
     };

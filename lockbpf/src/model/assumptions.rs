@@ -1,7 +1,7 @@
 //! What has to hold for a prediction to hold, in words.
 
 use super::cores;
-use super::predict::{QD_ABOVE, QD_BELOW, algorithm};
+use super::predict::{QD_ABOVE, QD_BELOW, algorithm, sleeps};
 use super::schema::{Algorithm, Input, Overhead, Point, Solver};
 use crate::report::text::counted;
 
@@ -19,7 +19,7 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
         },
         "Times in sections and between them do not depend on the number of threads.".to_owned(),
     ];
-    if !input.bounds.is_empty() {
+    if input.recorded.is_some_and(|recorded| recorded.without_observer) {
         all.push(
             "What observing cost, as it was measured on the machine of the recording, has been taken out of sections and of the time \
              between them. In a real program it may be 0.6 to 1.5 times that: intervals include it."
@@ -52,6 +52,13 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
              95 %. Readers go before waiting writers."
                 .to_owned(),
         );
+        if input.locks.iter().any(|lock| sleeps(input, lock)) {
+            all.push(
+                "Mutexes: who waits sleeps. Who gives one back wakes the longest sleeper, which then tries for it, in the time that was measured on \
+                 this machine; whoever comes before that gets it. Intervals go to the quartiles of that measurement."
+                    .to_owned(),
+            );
+        }
     } else {
         let known = input.locks.iter().any(|lock| lock.hold_cv.is_some());
         let bound = if known { "of the coefficients of variation given" } else { "that are constant" };

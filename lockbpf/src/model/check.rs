@@ -16,15 +16,14 @@ pub fn check(input: &Input) -> Result<Option<Check>, ModelError> {
         recorded,
         predicted_per_ns: point.throughput_per_ns,
         predicted_interval_per_ns: point.throughput_interval_per_ns,
-        without_observer: !input.bounds.is_empty(),
     }))
 }
 
 /// In a sentence.
 pub(super) fn sentence(check: &Check) -> String {
-    let Check { recorded, predicted_per_ns, predicted_interval_per_ns: [low, high], without_observer } = *check;
+    let Check { recorded, predicted_per_ns, predicted_interval_per_ns: [low, high] } = *check;
     let threads = counted(u64::from(recorded.threads), "thread");
-    let observer = if without_observer { "unobserved" } else { "what observing cost included" };
+    let observer = if recorded.without_observer { "unobserved" } else { "what observing cost included" };
     let known = match (recorded.estimated_per_ns, recorded.estimated_interval_per_ns) {
         (Some(estimated), Some([low, high])) => {
             format!("{} ({} – {}) estimated outside of windows", rate(estimated), rate(low), rate(high))

@@ -3,7 +3,9 @@
 use super::error::{ModelError, checked};
 use super::network::{Class, Measures, residual};
 use super::qd::{self, Program, Station};
-use super::schema::{Algorithm, Input, LockInput, LockPoint, Overhead, Point, Prediction, QdPoint, SCHEMA, Solver};
+use super::schema::{
+    Algorithm, Input, LockInput, LockPoint, Overhead, Point, Prediction, QdPoint, SCHEMA, Sleep, Solver,
+};
 use super::{assumptions, classes, convolution, cores, mva, play, schweitzer, stationary};
 
 /// Locks at most, splits counted.
@@ -74,8 +76,8 @@ pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
 /// The points of an input by itself.
 pub(super) fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
     let checked = check(input)?;
-    let simulated =
-        input.solver == Solver::Simulation || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock);
+    let simulated = input.solver == Solver::Simulation
+        || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock || sleeps(input, l));
     let qd = input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Qd);
     let mut points = if simulated {
         play::points(&checked)?
@@ -86,6 +88,13 @@ pub(super) fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
     };
     points.iter_mut().for_each(|point| cores::share(input, point));
     Ok(points)
+}
+
+/// Whether it is a mutex of which it is known what sleeping for it costs.
+pub(super) fn sleeps(input: &Input, lock: &LockInput) -> bool {
+    // The exact solutions know of no sleep.
+    let played = matches!(input.solver, Solver::Auto | Solver::Simulation);
+    played && lock.sleep.is_some() && algorithm(input, lock) == Algorithm::Mutex
 }
 
 /// How a lock works.
@@ -178,6 +187,10 @@ fn check_lock(input: &Input, lock: &LockInput, field: &str) -> Result<f64, Model
                 checked(ns, || format!("{field}.overhead_ns[{k}]"))?;
             }
         }
+    }
+    if let Some(Sleep { wake_ns, call_ns }) = lock.sleep {
+        checked(wake_ns, || format!("{field}.sleep.wake_ns"))?;
+        checked(call_ns, || format!("{field}.sleep.call_ns"))?;
     }
     if lock.shards == Some(0) {
         return Err(ModelError::invalid(format!("{field}.shards"), "a lock cannot be split into none"));

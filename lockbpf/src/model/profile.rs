@@ -133,6 +133,7 @@ pub fn model(
     }
     input.recorded = (script.duration > 0).then(|| Recorded {
         threads: threads.len() as u32,
+        without_observer: shadow.is_some(),
         observed_per_ns: whole.operations() * ticks / script.duration as f64,
         ..Recorded::default()
     });

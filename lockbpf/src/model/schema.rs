@@ -51,6 +51,9 @@ pub struct Input {
 pub struct Recorded {
     /// Threads that take part.
     pub threads: u32,
+    /// Whether what observing cost was known, and is taken out of the model's times.
+    #[serde(default)]
+    pub without_observer: bool,
     /// Lock operations per ns while every one of them was observed, and slowed by that.
     pub observed_per_ns: f64,
     /// The same over all the time, estimated from windows by the CPU time that the program used outside of them; `None` where it was
@@ -113,6 +116,9 @@ pub struct LockInput {
     /// Whether threads that wait for it use a CPU.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spins: bool,
+    /// What sleeping for it costs; `None`: who waits has it as soon as it is free and it is its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<Sleep>,
     /// Into how many locks of equal use it is split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
@@ -122,6 +128,15 @@ pub struct LockInput {
     /// Coefficient of variation of the holds; 1 for exponential ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_cv: Option<f64>,
+}
+
+/// A lock that is slept for: who gives it back wakes one that waits, which then tries to get it; whoever comes before that gets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sleep {
+    /// From the release until the woken thread tries, ns.
+    pub wake_ns: f64,
+    /// What waking takes the one that gives it back, after the release, ns.
+    pub call_ns: f64,
 }
 
 /// What a lock's calls cost.
@@ -185,8 +200,6 @@ pub struct Check {
     pub predicted_per_ns: f64,
     /// Where that is expected.
     pub predicted_interval_per_ns: [f64; 2],
-    /// Whether what observing added was known, and taken out.
-    pub without_observer: bool,
 }
 
 /// The prediction for one number of threads.

@@ -158,6 +158,7 @@ fn recorded(sums: &Sums<'_>, threads: usize, visits: f64, locks: &[Lock], cover:
     let estimated = rates.value > 0.0;
     (time > 0.0).then(|| Recorded {
         threads: threads as u32,
+        without_observer: sums.shadow.is_some(),
         observed_per_ns: visits / time,
         estimated_per_ns: estimated.then_some(rates.value),
         estimated_interval_per_ns: estimated.then_some([rates.low, rates.high]),

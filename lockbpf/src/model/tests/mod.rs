@@ -8,6 +8,7 @@ mod refusals;
 mod scripts;
 mod shadowed;
 mod simulated;
+mod sleeping;
 mod summed;
 
 use super::network::Class;

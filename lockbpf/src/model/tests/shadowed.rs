@@ -92,7 +92,7 @@ fn what_observing_added_is_taken_out() {
         assert_near(input.locks[0].hold_ns.unwrap(), own);
         assert_near(input.local_ns[0][0], LOCAL as f64);
         let check = check(&input).unwrap().unwrap();
-        assert!(check.without_observer);
+        assert!(check.recorded.without_observer);
         assert_near(check.predicted_per_ns, 1.0 / (own + LOCAL as f64));
         let [low, high] = check.predicted_interval_per_ns;
         // 0.6 to 1.5 times 4,000 ns (somewhat more where one waited) may have been added; not more than there was.
@@ -108,7 +108,7 @@ fn what_was_not_measured_is_left_in() {
         assert_near(input.locks[0].hold_ns.unwrap(), (HOLD + INNER + 2_900) as f64);
         assert_near(input.local_ns[0][0], (LOCAL + 1_100) as f64);
         assert!(input.bounds.is_empty());
-        assert!(!check(&input).unwrap().unwrap().without_observer);
+        assert!(!check(&input).unwrap().unwrap().recorded.without_observer);
     }
 }
 
