@@ -51,7 +51,7 @@ fn main() {
         let steps = 3.0 * script.acquisitions() as f64;
         let rate = |change: &Change, hand_off| {
             let begin = Instant::now();
-            std::hint::black_box(play(&script, change, How { hand_off, seed: 1 }));
+            std::hint::black_box(play(&script, change, How { hand_off, seed: 1, light: None }));
             steps / begin.elapsed().as_secs_f64() / 1e6
         };
         let split = Change { locks: vec![Fate::Split(4); script.locks.len()], ..Change::default() };

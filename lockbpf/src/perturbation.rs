@@ -58,6 +58,35 @@ impl Taken {
     }
 }
 
+/// What observing costs, as it was measured on the machine of a recording for its way of observing; in whole ns of CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Prices {
+    /// [`Costs::hit_ns`].
+    pub hit_ns: u64,
+    /// [`Costs::hold_bias_ns`].
+    pub hold_bias_ns: u64,
+    /// [`Costs::record_ns`].
+    pub record_ns: u64,
+    /// [`Costs::futex_ns`].
+    pub futex_ns: u64,
+    /// [`Costs::spread`], in thousandths.
+    pub spread_permille: u64,
+}
+
+impl From<&Costs> for Prices {
+    fn from(costs: &Costs) -> Self {
+        let whole = |cost: f64| cost.max(0.0).round() as u64;
+        Self {
+            hit_ns: whole(costs.hit_ns),
+            hold_bias_ns: whole(costs.hold_bias_ns),
+            record_ns: whole(costs.record_ns),
+            futex_ns: whole(costs.futex_ns),
+            spread_permille: whole(costs.spread * 1e3),
+        }
+    }
+}
+
 /// Processes that observed ones have started while probes were in place in them. Unless they are observed themselves, the probes of
 /// their parents stay in them for a moment, and nobody counts how often they are hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +123,8 @@ pub struct Perturbation {
     pub target_cpu_ns: Option<u64>,
     /// Whether the prices were measured on this machine, just before; else they are cautious ones.
     pub measured: bool,
+    /// The prices; `None` if they were not measured, and in recordings of older versions.
+    pub prices: Option<Prices>,
     /// Processes that the observed ones started.
     pub children: Children,
 }

@@ -60,16 +60,16 @@ pub struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// `names` and `sites` are what the script's locks and sites are called; `cpus` how many there are.
+    /// `oracle` answers questions about the script.
     #[must_use]
-    pub fn new(script: &'a Script, traced: &'a Traced, names: &'a [String], sites: &'a [String], cpus: u32) -> Self {
+    pub fn new(oracle: Oracle<'a>, script: &'a Script, traced: &'a Traced) -> Self {
         let mut asked: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
         for step in script.threads.iter().flat_map(|thread| &thread.steps) {
             if let What::Ask { lock, site, .. } = step.what {
                 *asked.entry(lock).or_default().entry(site).or_default() += 1;
             }
         }
-        Self { oracle: Oracle::new(script, names, sites, cpus), script, traced, asked }
+        Self { oracle, script, traced, asked }
     }
 
     /// The predicted gain.

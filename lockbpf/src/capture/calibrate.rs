@@ -48,6 +48,10 @@ pub struct Setup<'a> {
     pub plain_uprobes: bool,
     /// Events to count, which makes each hit dearer.
     pub events: &'a [Event],
+    /// Whether every section is recorded, which makes each release dearer.
+    pub all_events: bool,
+    /// Whether transitions from lock to lock are summed up, likewise.
+    pub transitions: bool,
 }
 
 /// What calibration found out.
@@ -117,9 +121,9 @@ fn sites(pid: u32) -> Result<(Vec<ProbeSite>, Vec<ProbeSite>), CaptureError> {
 
 /// With stacks as dear as they get; what copying them takes is measured where it is done.
 fn options(setup: &Setup<'_>, pid: u32) -> Options {
-    let &Setup { types, task_offsets, tracefs, plain_uprobes, events } = setup;
-    let events = events.to_vec();
-    Options { plain_uprobes, rare: false, events, ..Options::new(Scope::Pids(vec![pid]), types, task_offsets, tracefs) }
+    let &Setup { types, task_offsets, tracefs, plain_uprobes, events, all_events, transitions } = setup;
+    let common = Options::new(Scope::Pids(vec![pid]), types, task_offsets, tracefs);
+    Options { plain_uprobes, rare: false, events: events.to_vec(), all_events, transitions, ..common }
 }
 
 /// The child. Killed and collected when dropped.

@@ -114,7 +114,7 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let predictor = timed.as_ref().zip(traced.as_ref()).map(|(timed, traced)| {
         let recorded = &timed.recorded;
-        Predictor::new(&recorded.script, traced, &recorded.locks, &recorded.sites, cpus)
+        Predictor::new(recorded.oracle(cpus), &recorded.script, traced)
     });
     let options = Options { w, traced: traced.as_ref(), predictor: predictor.as_ref(), operation_ns };
     let mut advice = advice::advise(&records, &options);

@@ -82,7 +82,10 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         let lock = Qd::new(threads);
         threads as f64 * contend(threads, |thread| lock.delegate(thread, || {}))
     });
-    let hand_off = measure(&hand_off);
+    let hand_offs: Vec<HandOff> = (0..args.runs).map(|_| hand_off()).collect();
+    bar.inc(u64::from(args.runs));
+    let of_all = |of: fn(&HandOff) -> f64| figure(hand_offs.iter().map(of).collect());
+    let (hand_off, wake_call) = (of_all(|run| run.latency_ns), of_all(|run| run.call_ns));
     bar.finish_and_clear();
     let observed = probing::measure(&feature::survey());
     let observer_operation_ns = observed.as_ref().ok().map(|observed| observed.costs.hit_ns);
@@ -97,6 +100,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         qd_lock_overhead: qd_delegation.first().copied().unwrap_or_default(),
         qd_delegation,
         hand_off,
+        wake_call,
         observer_operation_ns,
     };
     keep(&calibration)?;
@@ -178,13 +182,20 @@ fn contend(threads: usize, operation: impl Fn(usize) + Sync) -> f64 {
     elapsed.as_nanos() as f64 / done.into_inner().max(1) as f64
 }
 
-/// From the release of a mutex to its acquisition by a thread that sleeps for it: the median of a few, ns.
-fn hand_off() -> f64 {
+/// Hand-offs of a mutex to a thread that sleeps for it: the medians of a few, ns.
+struct HandOff {
+    /// From the release to the acquisition.
+    latency_ns: f64,
+    /// What the release takes.
+    call_ns: f64,
+}
+
+fn hand_off() -> HandOff {
     let lock = Mutex::new();
     let (turn, begin) = (Barrier::new(2), Instant::now());
     let (released, acquired) = (AtomicU64::new(0), AtomicU64::new(0));
     let now = || begin.elapsed().as_nanos() as u64;
-    let mut times = Vec::new();
+    let (mut latencies, mut calls) = (Vec::new(), Vec::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..HAND_OFFS {
@@ -199,11 +210,14 @@ fn hand_off() -> f64 {
                 std::thread::sleep(ASLEEP);
                 released.store(now(), Ordering::Relaxed);
             });
+            let returned = now();
             turn.wait();
-            times.push(acquired.load(Ordering::Relaxed).saturating_sub(released.load(Ordering::Relaxed)) as f64);
+            let released = released.load(Ordering::Relaxed);
+            latencies.push(acquired.load(Ordering::Relaxed).saturating_sub(released) as f64);
+            calls.push(returned.saturating_sub(released) as f64);
         }
     });
-    figure(times).median_ns
+    HandOff { latency_ns: figure(latencies).median_ns, call_ns: figure(calls).median_ns }
 }
 
 /// Median and quartiles.
@@ -231,11 +245,12 @@ fn render(calibration: &Calibration) -> String {
         "{}, {} CPUs. Time from one empty section to the next (of the QD lock: per thread); median and quartiles of {} runs.\n\n\
          {table}\n\n\
          With more threads than CPUs it is taken to be as in the last row.\n\
-         Handing a mutex on to a sleeping thread takes {}.\n{observer}\n{kept}",
+         Handing a mutex on to a sleeping thread takes {}, of which the one that wakes it is busy for {}.\n{observer}\n{kept}",
         calibration.cpu,
         calibration.cpus,
         calibration.runs,
-        cell(&calibration.hand_off)
+        cell(&calibration.hand_off),
+        cell(&calibration.wake_call)
     )
 }
 
@@ -253,7 +268,8 @@ mod tests {
     fn operations_are_timed() {
         let slow = contend(1, |_| std::thread::sleep(Duration::from_millis(1)));
         assert!(slow >= 1e6, "{slow}");
-        assert!(hand_off() > 0.0);
+        let HandOff { latency_ns, call_ns } = hand_off();
+        assert!(latency_ns > 0.0 && call_ns > 0.0);
         assert!((0.0..=1.0).contains(&load(Duration::from_millis(30)).unwrap()));
     }
 }

@@ -66,13 +66,15 @@ impl Key {
         let events: Vec<&str> = setup.events.iter().map(|event| event.name.as_str()).collect();
         let links = if setup.plain_uprobes { "perf events" } else { "links" };
         let tracefs = if setup.tracefs { "tracefs" } else { "no tracefs" };
+        let records = if setup.all_events { ", every section" } else { "" };
+        let ways = if setup.transitions { ", transitions" } else { "" };
         Self {
             boot: line("/proc/sys/kernel/random/boot_id"),
             kernel: kernel.unwrap_or_default(),
             cpu: format!("{}, mitigations {:08x}", calibration_file::cpu(), mitigations()),
             lockbpf: env!("CARGO_PKG_VERSION").to_owned(),
             object: format!("{:08x}", object::fingerprint()),
-            way: format!("{links}, {tracefs}, events: {}", events.join(",")),
+            way: format!("{links}, {tracefs}{records}{ways}, events: {}", events.join(",")),
         }
     }
 }

@@ -4,10 +4,10 @@ use super::args::{CaptureArgs, ExportArgs, Plan};
 use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
-use super::live;
 use super::record::Recorder;
 use super::report::Recording;
 use super::source::{Format, Input};
+use super::{cpus, live};
 use crate::quality::Quality;
 use crate::report::Selection;
 use crate::trace::{Capture, Compression, Written};
@@ -142,6 +142,7 @@ pub(super) fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: C
         transitions: c.transitions,
         futex_only: c.futex_only,
         kernel_locks: c.kernel_locks,
+        cpus: cpus::of_target(plan),
         comm: c.comm.clone(),
         tids: c.tid.clone(),
         counters: Vec::new(),

@@ -29,7 +29,7 @@ use crate::deadlock::Deadlock;
 use crate::estimate::Estimates;
 use crate::event::Event;
 use crate::observation::Harvest;
-use crate::perturbation::{Children, Perturbation, Taken};
+use crate::perturbation::{self, Children, Perturbation, Taken};
 use crate::units::Time;
 use anyhow::Result;
 use std::collections::HashSet;
@@ -119,7 +119,10 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     // Without uprobes the lease is enough: there are no traps in the target.
     let guardian = if capture.futex_only { None } else { guardian(&mut ready.notes) };
     let options = Options { guardian, ..options(plan, &ready, known.clone())? };
-    let prices = if options.governed || options.library { prices(&options, &mut ready.notes) } else { None };
+    // A model of a recording is made without what observing added to it.
+    let modelled = (options.transitions || options.all_events) && !options.futex_only;
+    let priced = options.governed || options.library || modelled;
+    let prices = if priced { prices(&options, &mut ready.notes) } else { None };
     let measured = prices.as_ref().map(|prices| prices.costs);
     let costs = measured.unwrap_or_default();
     if let Some(cost) = placing.cost(&costs) {
@@ -335,6 +338,7 @@ fn perturbation(taken: Taken, costs: Option<Costs>, estimates: Option<&Estimates
         hold_bias_ns: prices.hold_bias_ns.max(0.0) as u64,
         target_cpu_ns: used.map(|used| used.0),
         measured: costs.is_some(),
+        prices: costs.as_ref().map(perturbation::Prices::from),
         children: Children::default(),
     }
 }

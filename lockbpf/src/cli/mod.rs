@@ -12,6 +12,7 @@ mod collect;
 mod convert;
 mod cost_cache;
 mod counters;
+mod cpus;
 mod deadlocks;
 mod destination;
 mod diff;

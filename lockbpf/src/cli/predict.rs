@@ -3,11 +3,12 @@
 use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::Whole;
 use super::source::Input as Recording;
-use super::{calibration_file, export, output, script, summed};
+use super::{calibration_file, cpus, export, output, script, summed};
+use crate::model::check::check;
 use crate::model::predict::predict;
-use crate::model::schema::{Input, Solver};
+use crate::model::schema::{Input, Prediction, Solver};
 use crate::model::with::{self, With};
-use crate::model::{ModelError, profile, table};
+use crate::model::{ModelError, cores, profile, table};
 use crate::report::text::percent;
 use crate::trace::Compression;
 use anyhow::{Context, Result, anyhow, bail};
@@ -60,6 +61,10 @@ pub(super) struct PredictArgs {
     /// For how many threads: `8`, `1,2,4`, `1..64`. Default: as the model says.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<Threads>,
+    /// How many CPUs the program has. Default: as the model says, or those that the recorded program could use, else those of this
+    /// machine.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub cores: Option<u32>,
     /// Replace only locks whose name contains this (repeatable: any of them).
     #[arg(long, value_name = "LOCK", requires = "with")]
     pub lock: Vec<String>,
@@ -141,9 +146,21 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
         if calibration.is_some() {
             // What the calls themselves take is no part of the holds.
             with::replace(&mut input, &all, With::Mutex, calibration.as_ref())?;
+        } else {
+            input.violations.push(
+                "Calls and waking threads that sleep for a mutex take no time here, since what they take on this machine has not been \
+                 measured: run `lockbpf calibrate`, which takes some seconds."
+                    .to_owned(),
+            );
         }
         (input, name)
     };
+    let fails = |error| match error {
+        ModelError::Invalid { .. } => anyhow!(error).context(name.clone()),
+        error => anyhow!(error).context(format!("failed to solve {name}")),
+    };
+    let check = check(&input).map_err(fails)?;
+    input.cores = args.cores.or(input.cores);
     if let Some(Threads(threads)) = &args.threads {
         input.threads.clone_from(threads);
     }
@@ -158,10 +175,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let prediction = predict(&input).map_err(|error| match error {
-        ModelError::Invalid { .. } => anyhow!(error).context(name.clone()),
-        error => anyhow!(error).context(format!("failed to solve {name}")),
-    })?;
+    let prediction = Prediction { check, ..predict(&input).map_err(fails)? };
     output::write(&match args.format {
         Format::Table => table::render(&prediction, output::layout().width),
         Format::Json => output::json(&prediction, "prediction")?,
@@ -207,12 +221,20 @@ fn of_recording(path: &Path, by: Option<By>, only: &[String]) -> Result<Input> {
     let called = || format!("of locks called `{}`", only.join("` or `"));
     let recording = Recording::open(path)?;
     let capture = recording.source(0)?.header().capture;
+    let cpus = capture.as_ref().map(|capture| capture.cpus).filter(|&cpus| cpus > 0).unwrap_or_else(cpus::own);
     let by_itself = if capture.is_none_or(|capture| capture.all_events) { By::Events } else { By::Sums };
-    if by.unwrap_or(by_itself) == By::Sums {
-        let model = summed::model(&recording, wanted);
-        return if only.is_empty() { model } else { model.with_context(called) };
-    }
-    let recorded = script::read_input(&recording)?;
+    let model = match by.unwrap_or(by_itself) {
+        By::Sums => summed::model(&recording, wanted),
+        By::Events => by_events(&recording, wanted),
+    };
+    let mut input = if only.is_empty() { model? } else { model.with_context(called)? };
+    input.cores = Some(cpus);
+    cores::unstretch(&mut input, cpus)?;
+    Ok(input)
+}
+
+fn by_events(recording: &Recording, wanted: impl Fn(&str) -> bool) -> Result<Input> {
+    let recorded = script::read_input(recording)?;
     if recorded.whole < MODEL_NEEDS {
         // Whose sections are missing is not known: r would be that of the contended ones.
         bail!(
@@ -221,8 +243,9 @@ fn of_recording(path: &Path, by: Option<By>, only: &[String]) -> Result<Input> {
             percent(recorded.whole)
         );
     }
-    let model = profile::model(&recorded.script, |lock| recorded.locks[lock].clone(), wanted);
-    let mut input = if only.is_empty() { model? } else { model.with_context(called)? };
+    let name = |lock: usize| recorded.locks[lock].clone();
+    let model = profile::model(&recorded.script, recorded.shadow.as_ref(), name, wanted);
+    let mut input = model?;
     input.violations.extend(recorded.remarks);
     Ok(input)
 }

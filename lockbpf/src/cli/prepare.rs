@@ -229,6 +229,8 @@ pub(super) fn prices(options: &Options, notes: &mut Vec<String>) -> Option<Price
         tracefs: options.tracefs,
         plain_uprobes: options.plain_uprobes,
         events: &options.events,
+        all_events: options.all_events,
+        transitions: options.transitions,
     };
     let (path, key) = (cost_cache::path(), Key::here(&setup));
     if let Some(path) = &path {

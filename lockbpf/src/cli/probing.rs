@@ -124,7 +124,9 @@ pub(super) fn measure(features: &[Feature]) -> Result<Calibration> {
 fn setup(features: &[Feature]) -> Result<Setup<'static>> {
     let types = Btf::kernel()?;
     let tracefs = features.iter().any(|feature| feature.name == "tracefs" && feature.support.is_supported());
-    Ok(Setup { types, task_offsets: types.task_offsets()?, tracefs, plain_uprobes: false, events: &[] })
+    let task_offsets = types.task_offsets()?;
+    let (plain_uprobes, all_events, transitions) = (false, false, false);
+    Ok(Setup { types, task_offsets, tracefs, plain_uprobes, events: &[], all_events, transitions })
 }
 
 fn milliseconds(since: Instant) -> f64 {

@@ -6,13 +6,16 @@ use crate::advice::traced::{Counted, TraceNames};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site};
 use crate::model::script::{Builder, Script};
+use crate::model::shadow::Shadow;
+use crate::model::what_if::Oracle;
 use crate::names::Names;
-use crate::observation::Observation;
+use crate::observation::{Harvest, Observation};
 use crate::op::Action;
 use crate::order::{CAPACITY, Sorter};
 use crate::report::text::{count, percent};
 use crate::report::{Labels, labels};
 use crate::sums::SiteSums;
+use crate::trace::Header;
 use crate::units::Time;
 use anyhow::{Context, Result};
 use foldhash::fast::RandomState;
@@ -31,8 +34,23 @@ pub(super) struct Recorded {
     pub sites: Vec<String>,
     /// The share of the acquisitions that were recorded one by one.
     pub whole: f64,
+    /// Sections that were observed and not recorded one by one.
+    pub unrecorded: u64,
+    /// What observing added to its times; `None` if that was not measured, or nobody observed it.
+    pub shadow: Option<Shadow>,
     /// What is to be said about that, and about what is missing.
     pub remarks: Vec<String>,
+}
+
+impl Recorded {
+    /// Answers what a change would gain, with so many CPUs: without what observing added, if that was measured.
+    pub(super) fn oracle(&self, cpus: u32) -> Oracle<'_> {
+        let oracle = Oracle::new(&self.script, &self.locks, &self.sites, cpus);
+        match &self.shadow {
+            Some(shadow) => oracle.without(shadow, self.unrecorded),
+            None => oracle,
+        }
+    }
 }
 
 /// A recording, read for its timing, too.
@@ -103,6 +121,24 @@ pub(super) fn read_timed_input(input: &Input) -> Result<Timed> {
     read_whole(input, true)
 }
 
+/// What observing added to the times of a recording, if that was measured.
+pub(super) fn shadow(header: &Header, harvest: &Harvest) -> Option<Shadow> {
+    header.capture.as_ref()?;
+    Shadow::new(&harvest.quality.perturbation?.prices?)
+}
+
+/// That it was not.
+pub(super) fn not_measured(header: &Header) -> String {
+    let why = if header.capture.is_some() {
+        "was not measured when it was recorded: record it again, where `lockbpf doctor` can measure it"
+    } else {
+        "is not told by event lines"
+    };
+    format!(
+        "Times in and between sections include what observing them cost, about a microsecond at each call. How much {why}."
+    )
+}
+
 fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let ((mut taker, mut sorter), ending) = input.read(
         // Input may be read twice.
@@ -128,6 +164,7 @@ fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let counted: u64 = by_section.values().map(|counted| counted.acquisitions).sum();
     let recorded = script.acquisitions();
     let whole = if counted == 0 { 1.0 } else { (recorded as f64 / counted as f64).min(1.0) };
+    let unrecorded = counted.saturating_sub(recorded);
     let mut remarks = Vec::new();
     if whole < 0.999 {
         remarks.push(format!(
@@ -140,12 +177,8 @@ fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     if harvest.quality.incomplete() {
         remarks.push("The recording is incomplete: `lockbpf report` tells what is missing.".to_owned());
     }
-    if header.capture.is_some() {
-        remarks.push(
-            "Times in and between sections include what observing them cost, about a microsecond at each call."
-                .to_owned(),
-        );
-    }
+    let shadow = shadow(&header, &harvest);
+    remarks.extend(shadow.is_none().then(|| not_measured(&header)));
     let sums = taker.first.into_iter().map(|((lock, site), first)| SiteSums::new(lock, site, Via::Lock, first));
     let mut sums: Vec<SiteSums> = sums.collect();
     sums.sort_unstable_by_key(|sums| (sums.first, sums.lock, sums.site));
@@ -163,7 +196,7 @@ fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let timing = taker.clock.map(Clock::finish).unwrap_or_default();
     let names = if timed { trace_names(&script, &timing, &labels, &mut *names) } else { TraceNames::default() };
     let captured = header.capture.is_some();
-    let recorded = Recorded { locks, sites, script, whole, remarks };
+    let recorded = Recorded { locks, sites, script, whole, unrecorded, shadow, remarks };
     Ok(Timed { recorded, timing, names, counted: by_section, captured })
 }
 

@@ -1,5 +1,6 @@
 //! The sums of a recording, with the names of its locks: what a model can be made of without its events.
 
+use super::script::{not_measured, shadow};
 use super::source::{Ending, Input};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process};
@@ -45,12 +46,16 @@ pub(super) fn model(input: &Input, wanted: impl Fn(&str) -> bool) -> Result<sche
     let name = |lock: Lock| labels.locks.get(&lock).cloned().unwrap_or_else(|| format!("lock {:#x}", lock.addr));
     // Acquisitions in windows are not those of all the time.
     let whole = harvest.estimates.iter().flat_map(|estimates| &estimates.processes).all(|process| process.whole);
+    let shadow = shadow(&header, &harvest);
+    let period = (Time(header.start), end.unwrap_or_default());
     let sums = Sums {
         transitions: &harvest.transitions,
         sums: &harvest.sums,
-        period: (Time(header.start), end.unwrap_or_default()),
+        period,
         pace: if whole { &pace } else { &[] },
         windows: !whole,
+        estimates: harvest.estimates.as_ref(),
+        shadow: shadow.as_ref(),
     };
     let mut model = summed::model(&sums, name, wanted)?;
     if missing > 0.0 {
@@ -62,9 +67,7 @@ pub(super) fn model(input: &Input, wanted: impl Fn(&str) -> bool) -> Result<sche
     if harvest.quality.incomplete() {
         model.violations.push("The recording is incomplete: `lockbpf report` tells what is missing.".to_owned());
     }
-    model.violations.push(
-        "Times in and between sections include what observing them cost, about a microsecond at each call.".to_owned(),
-    );
+    model.violations.extend(shadow.is_none().then(|| not_measured(&header)));
     Ok(model)
 }
 

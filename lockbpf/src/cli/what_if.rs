@@ -2,7 +2,7 @@
 
 use super::args::Format;
 use super::{output, script};
-use crate::model::what_if::{self, Oracle, Question};
+use crate::model::what_if::{self, Question};
 use crate::model::with::percent;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &WhatIfArgs) -> Result<ExitCode> {
         _ => None,
     };
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let oracle = Oracle::new(script, &recorded.locks, &recorded.sites, cpus as u32);
+    let oracle = recorded.oracle(cpus as u32);
     let answers = match question {
         Some(question) => vec![oracle.ask(&question)?],
         None => {

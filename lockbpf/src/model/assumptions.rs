@@ -1,16 +1,38 @@
 //! What has to hold for a prediction to hold, in words.
 
-use super::predict::{QD_ABOVE, QD_BELOW, algorithm};
+use super::cores;
+use super::predict::{QD_ABOVE, QD_BELOW, algorithm, sleeps};
 use super::schema::{Algorithm, Input, Overhead, Point, Solver};
+use crate::report::text::counted;
 
 /// All that applies to what was asked and how it was solved.
 pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
     let mut all = vec![
         "The number of threads is constant, and the program is in a steady state: what it does does not change with time."
             .to_owned(),
-        "Threads wait for nothing but these locks, and there is a CPU for each thread that does not wait.".to_owned(),
+        match input.cores {
+            None => "Threads wait for nothing but these locks, and there is a CPU for each thread that does not wait.".to_owned(),
+            Some(cores) => format!(
+                "Threads wait for nothing but these locks and for {}, which all share evenly that do not sleep.",
+                counted(cores.into(), "CPU")
+            ),
+        },
         "Times in sections and between them do not depend on the number of threads.".to_owned(),
     ];
+    if input.recorded.is_some_and(|recorded| recorded.without_observer) {
+        all.push(
+            "What observing cost, as it was measured on the machine of the recording, has been taken out of sections and of the time \
+             between them. In a real program it may be 0.6 to 1.5 times that: intervals include it."
+                .to_owned(),
+        );
+    }
+    if points.iter().any(|point| cores::may_collapse(input, point.threads)) {
+        all.push(
+            "With more threads than CPUs a lock for which threads spin may all but stop, while whoever has its turn waits for a CPU: that \
+             is not in the model, so intervals begin at 0."
+                .to_owned(),
+        );
+    }
     let is = |wanted| input.locks.iter().any(|lock| algorithm(input, lock) == wanted);
     let solved = |wanted| points.iter().any(|point| point.solver == wanted);
     if is(Algorithm::Qd) && !solved(Solver::Simulation) {
@@ -30,6 +52,13 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
              95 %. Readers go before waiting writers."
                 .to_owned(),
         );
+        if input.locks.iter().any(|lock| sleeps(input, lock)) {
+            all.push(
+                "Mutexes: who waits sleeps. Who gives one back wakes the longest sleeper, which then tries for it, in the time that was measured on \
+                 this machine; whoever comes before that gets it. Intervals go to the quartiles of that measurement."
+                    .to_owned(),
+            );
+        }
     } else {
         let known = input.locks.iter().any(|lock| lock.hold_cv.is_some());
         let bound = if known { "of the coefficients of variation given" } else { "that are constant" };

@@ -1,10 +1,10 @@
 //! What locks cost on a machine, as `lockbpf calibrate` measured it.
 
-use super::schema::Overhead;
+use super::schema::{Overhead, Sleep};
 use serde::{Deserialize, Serialize};
 
 /// Name and number of what [`Calibration`] is.
-pub const SCHEMA: &str = "lockbpf.calibration/1";
+pub const SCHEMA: &str = "lockbpf.calibration/2";
 
 /// A measured time: median and quartiles of several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub struct Calibration {
     pub qd_delegation: Vec<Figure>,
     /// From the release of a pthread mutex to its acquisition by a thread that sleeps for it.
     pub hand_off: Figure,
+    /// What that takes the thread which releases it: its unlock.
+    pub wake_call: Figure,
     /// O: what lockbpf's own recording costs a lock operation, ns; `None` where it may not observe.
     pub observer_operation_ns: Option<f64>,
 }
@@ -50,6 +52,12 @@ impl Calibration {
     #[must_use]
     pub fn overhead(table: &[Figure]) -> Overhead {
         Overhead::ByWaiters(table.iter().map(|figure| figure.median_ns).collect())
+    }
+
+    /// What sleeping for a pthread mutex costs, at this place among the runs.
+    #[must_use]
+    pub fn sleep(&self, at: fn(&Figure) -> f64) -> Sleep {
+        Sleep { wake_ns: at(&self.hand_off), call_ns: at(&self.wake_call) }
     }
 
     /// Most threads that were measured.

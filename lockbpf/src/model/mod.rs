@@ -5,18 +5,20 @@
 //! (the same where a lock's overhead depends on its waiters), [`classes`] (several classes, exactly), [`schweitzer`]
 //! (approximately, where that would take too long); [`qd`] is the model of queue delegation locks. [`occ`] is PinCS's
 //! estimate of optimistic execution, [`conflicts`] how often that would conflict. [`with`] puts other locks into a model, of which [`calibration`] knows what they cost.
-//! [`simulation`] plays networks event by event: the truth that the rest is tested against.
+//! [`cores`] lets their threads share CPUs. [`simulation`] plays networks event by event: the truth that the rest is tested against.
 //!
-//! [`summed`] makes a model of what the kernel side summed up of a program. [`script`] is what the threads of a recording did by
+//! [`shadow`] is what observing added to recorded times. [`summed`] makes a model of what the kernel side summed up of a program. [`script`] is what the threads of a recording did by
 //! themselves: [`profile`] makes a model of it; [`replay`] plays it with
 //! one change, and [`what_if`] tells what that would gain.
 #![forbid(unsafe_code)]
 
 mod assumptions;
 pub mod calibration;
+pub mod check;
 pub mod classes;
 pub mod conflicts;
 pub mod convolution;
+pub mod cores;
 mod divide;
 mod error;
 pub mod mva;
@@ -31,6 +33,7 @@ pub mod replay;
 pub mod schema;
 pub mod schweitzer;
 pub mod script;
+pub mod shadow;
 pub mod simulation;
 pub mod summed;
 pub mod table;

@@ -2,6 +2,7 @@
 //! stays. Of these a model is made, and threads that do the same are found.
 
 use super::schema::{ClassInput, Input, LockInput};
+use super::shadow::{LEFT, Shadow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads that differ in less than this share of their lock operations have the same pattern.
@@ -18,12 +19,15 @@ pub(super) struct Flow {
     pub count: f64,
     /// Σ time in between.
     pub time: f64,
+    /// Σ what observing added to that.
+    pub added: f64,
 }
 
 impl Flow {
     pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.time += other.time;
+        self.added += other.added;
     }
 }
 
@@ -38,6 +42,8 @@ pub(super) struct Holds {
     pub squares: f64,
     /// Σ what was seen of others, of which the end was not.
     pub cut: f64,
+    /// Σ what observing added to all of them.
+    pub added: f64,
 }
 
 impl Holds {
@@ -46,14 +52,17 @@ impl Holds {
         self.sum += other.sum;
         self.squares += other.squares;
         self.cut += other.cut;
+        self.added += other.added;
     }
 
-    /// Their mean, as it is if exponential ones are cut, and their coefficient of variation.
-    fn mean_and_cv(self) -> (f64, f64) {
+    /// Their mean, as it is if exponential ones are cut, and their coefficient of variation: without so many times what observing
+    /// added, which is taken to be the same in each.
+    fn mean_and_cv(self, times: f64) -> (f64, f64) {
         let n = self.count.max(1.0);
         let mean = self.sum / n;
         let variance = (self.squares / n - mean * mean).max(0.0);
-        (mean + self.cut / n, if mean > 0.0 { variance.sqrt() / mean } else { 0.0 })
+        let own = without(mean, times * self.added / n);
+        (without(mean + self.cut / n, times * self.added / n), if own > 0.0 { variance.sqrt() / own } else { 0.0 })
     }
 }
 
@@ -109,17 +118,18 @@ impl Pattern {
 
     /// r and z of so many locks. A model is a circle, a recording is not: where nothing leads from where one thread ends to
     /// where the next one begins, one visit does, after the mean time between sections.
-    fn matrices(&self, locks: usize, ticks: f64) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
+    fn matrices(&self, locks: usize, ticks: f64, times: f64) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         let mut all = Flow::default();
         self.next.values().for_each(|&flow| all.add(flow));
-        let mean = if all.count > 0.0 { all.time / all.count } else { self.local };
+        let (mean, added) =
+            if all.count > 0.0 { (all.time / all.count, all.added / all.count) } else { (self.local, 0.0) };
         let mut next = self.next.clone();
         // In an order that does not depend on which thread came first.
         let mut ends = self.ends.clone();
         ends.sort_unstable();
         let begins = ends.iter().cycle().skip(1);
         for (&(_, last), &(first, _)) in ends.iter().zip(begins) {
-            next.entry((last, first)).or_insert(Flow { count: 1.0, time: mean });
+            next.entry((last, first)).or_insert(Flow { count: 1.0, time: mean, added });
         }
         let mut leaving = vec![0.0; locks];
         next.iter().for_each(|(&(from, _), flow)| leaving[from as usize] += flow.count);
@@ -128,7 +138,8 @@ impl Pattern {
         for (&(from, to), flow) in &next {
             let (from, to) = (from as usize, to as usize);
             if flow.count > 0.0 {
-                (r[from][to], z[from][to]) = (flow.count / leaving[from], flow.time / flow.count / ticks);
+                let own = without(flow.time, times * flow.added);
+                (r[from][to], z[from][to]) = (flow.count / leaving[from], own / flow.count / ticks);
             }
         }
         // Never visited: the row only has to be one.
@@ -154,13 +165,36 @@ pub(super) struct Known {
     pub shared: u64,
 }
 
-/// The model of threads with these patterns, and the pattern of all together. `ticks` is units of time per ns.
-pub(super) fn model(threads: &[Pattern], locks: &[Known], ticks: f64) -> (Input, Pattern) {
+/// A time without what observing added to it.
+fn without(time: f64, added: f64) -> f64 {
+    (time - added).max(LEFT * time)
+}
+
+/// The model of threads with these patterns, and the pattern of all together. `ticks` is units of time per ns. Without what observing
+/// added, if that is known: the model's bounds are those of as little and as much of that as there may have been.
+pub(super) fn model(threads: &[Pattern], locks: &[Known], ticks: f64, shadow: Option<&Shadow>) -> (Input, Pattern) {
     let mut whole = Pattern::default();
     threads.iter().for_each(|pattern| whole.add(pattern));
+    let classes = classes(threads);
+    let times = |times| times_of(&whole, &classes, threads.len(), locks, (ticks, times));
+    let input = match shadow {
+        None => times(0.0),
+        Some(shadow) => Input { bounds: shadow.range().map(times).into(), ..times(1.0) },
+    };
+    (input, whole)
+}
+
+/// The same without so many times what observing added.
+fn times_of(
+    whole: &Pattern,
+    classes: &[(Pattern, u32)],
+    threads: usize,
+    locks: &[Known],
+    (ticks, times): (f64, f64),
+) -> Input {
     let lock = |(i, known): (u32, &Known)| {
         let holds = whole.holds_of(i);
-        let (mean, cv) = holds.mean_and_cv();
+        let (mean, cv) = holds.mean_and_cv(times);
         LockInput {
             name: known.name.clone(),
             hold_ns: Some(mean / ticks),
@@ -169,13 +203,12 @@ pub(super) fn model(threads: &[Pattern], locks: &[Known], ticks: f64) -> (Input,
             ..LockInput::default()
         }
     };
-    let (routing, local_ns) = whole.matrices(locks.len(), ticks);
-    let classes = classes(threads);
+    let (routing, local_ns) = whole.matrices(locks.len(), ticks, times);
     let class = |(c, (pattern, members)): (usize, &(Pattern, u32))| {
-        let (routing, local_ns) = pattern.matrices(locks.len(), ticks);
+        let (routing, local_ns) = pattern.matrices(locks.len(), ticks, times);
         let hold = |i: u32| {
             let own = pattern.holds_of(i);
-            (if own.count > 0.0 { own } else { whole.holds_of(i) }).mean_and_cv().0 / ticks
+            (if own.count > 0.0 { own } else { whole.holds_of(i) }).mean_and_cv(times).0 / ticks
         };
         ClassInput {
             name: format!("class {}", c + 1),
@@ -185,15 +218,14 @@ pub(super) fn model(threads: &[Pattern], locks: &[Known], ticks: f64) -> (Input,
             hold_ns: (0..locks.len() as u32).map(hold).collect(),
         }
     };
-    let input = Input {
-        threads: vec![(threads.len() as u32).max(1)],
+    Input {
+        threads: vec![(threads as u32).max(1)],
         locks: (0..).zip(locks).map(lock).collect(),
         routing,
         local_ns,
         classes: if classes.len() > 1 { classes.iter().enumerate().map(class).collect() } else { Vec::new() },
         ..Input::default()
-    };
-    (input, whole)
+    }
 }
 
 /// Threads of the same pattern together.

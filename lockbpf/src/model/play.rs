@@ -7,6 +7,8 @@ use super::simulation::{self, Lock, Pattern, Setup, Times};
 
 /// Lock operations played.
 const OPERATIONS: u64 = 400_000;
+/// The same of mutexes, which are asked about for many numbers of threads.
+const FEWER_OPERATIONS: u64 = 100_000;
 /// Threads beyond which that takes too long to settle.
 const MAX_THREADS: u32 = 4_096;
 
@@ -27,6 +29,10 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
         let overhead = match (&lock.overhead_ns, algorithm) {
             (_, Algorithm::Qd) => input.lock_overhead_ns.unwrap_or(0.0),
             (Overhead::Constant(ns), _) => *ns,
+            // What waiters add is what they sleep for.
+            (Overhead::ByWaiters(table), Algorithm::Mutex) if lock.sleep.is_some() => {
+                table.first().copied().unwrap_or(0.0)
+            }
             (Overhead::ByWaiters(_), _) => {
                 let problem = "a simulation takes one number only";
                 return Err(ModelError::invalid(format!("locks[{i}].overhead_ns"), problem));
@@ -39,6 +45,7 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
             read_share: lock.read_share.unwrap_or(0.0),
             overhead,
             delegation: input.delegation_overhead_ns.clone(),
+            sleep: lock.sleep,
         };
         locks.extend(std::iter::repeat_n(one, shards));
     }
@@ -58,6 +65,7 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
                 .collect(),
         })
         .collect();
+    let rwlock = locks.iter().any(|lock| lock.algorithm == Algorithm::Rwlock);
     let point = |&threads: &u32| {
         let populations = checked.populations(threads);
         let members = populations.iter().enumerate().flat_map(|(p, &n)| std::iter::repeat_n(p, n as usize));
@@ -65,7 +73,7 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
             locks: locks.clone(),
             patterns: patterns.clone(),
             threads: members.collect(),
-            operations: OPERATIONS,
+            operations: if rwlock { OPERATIONS } else { FEWER_OPERATIONS },
             seed: 1,
         };
         let seen = simulation::run(&setup);

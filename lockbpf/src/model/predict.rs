@@ -3,8 +3,10 @@
 use super::error::{ModelError, checked};
 use super::network::{Class, Measures, residual};
 use super::qd::{self, Program, Station};
-use super::schema::{Algorithm, Input, LockInput, LockPoint, Overhead, Point, Prediction, QdPoint, SCHEMA, Solver};
-use super::{assumptions, classes, convolution, mva, play, schweitzer, stationary};
+use super::schema::{
+    Algorithm, Input, LockInput, LockPoint, Overhead, Point, Prediction, QdPoint, SCHEMA, Sleep, Solver,
+};
+use super::{assumptions, classes, convolution, cores, mva, play, schweitzer, stationary};
 
 /// Locks at most, splits counted.
 const MAX_LOCKS: usize = 4_096;
@@ -47,24 +49,52 @@ pub(super) struct Pattern {
 /// # Errors
 /// When the input means nothing: the error names the field. When no solution is found.
 pub fn predict(input: &Input) -> Result<Prediction, ModelError> {
+    let points = widened(input)?;
+    Ok(Prediction {
+        schema: SCHEMA,
+        model: input.model,
+        check: None,
+        assumptions: assumptions::all(input, &points),
+        violations: input.violations.clone(),
+        points,
+    })
+}
+
+/// The points of an input, with intervals that contain those of its bounds.
+pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
+    let mut points = points(input)?;
+    for bound in &input.bounds {
+        let (threads, solver, cores) = (input.threads.clone(), input.solver, input.cores);
+        let bound = Input { threads, solver, cores, ..bound.clone() };
+        for (point, other) in points.iter_mut().zip(self::points(&bound)?) {
+            point.contain(&other);
+        }
+    }
+    Ok(points)
+}
+
+/// The points of an input by itself.
+pub(super) fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
     let checked = check(input)?;
-    let simulated =
-        input.solver == Solver::Simulation || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock);
+    let simulated = input.solver == Solver::Simulation
+        || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock || sleeps(input, l));
     let qd = input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Qd);
-    let points = if simulated {
+    let mut points = if simulated {
         play::points(&checked)?
     } else if qd {
         input.threads.iter().map(|&n| checked.qd_point(n)).collect::<Result<_, _>>()?
     } else {
         checked.mutex_points()?
     };
-    Ok(Prediction {
-        schema: SCHEMA,
-        model: input.model,
-        assumptions: assumptions::all(input, &points),
-        violations: input.violations.clone(),
-        points,
-    })
+    points.iter_mut().for_each(|point| cores::share(input, point));
+    Ok(points)
+}
+
+/// Whether it is a mutex of which it is known what sleeping for it costs.
+pub(super) fn sleeps(input: &Input, lock: &LockInput) -> bool {
+    // The exact solutions know of no sleep.
+    let played = matches!(input.solver, Solver::Auto | Solver::Simulation);
+    played && lock.sleep.is_some() && algorithm(input, lock) == Algorithm::Mutex
 }
 
 /// How a lock works.
@@ -78,6 +108,9 @@ pub(super) fn check(input: &Input) -> Result<Checked<'_>, ModelError> {
     }
     if input.threads.is_empty() {
         return Err(ModelError::invalid("threads", "there is no number of threads to predict for"));
+    }
+    if input.cores == Some(0) {
+        return Err(ModelError::invalid("cores", "there must be at least one CPU"));
     }
     if let Some(i) = input.threads.iter().position(|&n| n == 0) {
         return Err(ModelError::invalid(format!("threads[{i}]"), "there must be at least one thread"));
@@ -154,6 +187,10 @@ fn check_lock(input: &Input, lock: &LockInput, field: &str) -> Result<f64, Model
                 checked(ns, || format!("{field}.overhead_ns[{k}]"))?;
             }
         }
+    }
+    if let Some(Sleep { wake_ns, call_ns }) = lock.sleep {
+        checked(wake_ns, || format!("{field}.sleep.wake_ns"))?;
+        checked(call_ns, || format!("{field}.sleep.call_ns"))?;
     }
     if lock.shards == Some(0) {
         return Err(ModelError::invalid(format!("{field}.shards"), "a lock cannot be split into none"));

@@ -1,8 +1,9 @@
 //! A model from a recording of every section: which lock follows which, after how long, and how long each is held.
 
 use super::pattern::{self, Flow, Holds, Known, Pattern};
-use super::schema::Input;
+use super::schema::{Input, Recorded};
 use super::script::{Script, Step, Thread, What};
+use super::shadow::Shadow;
 use super::violations;
 
 /// Why a recording gives no model.
@@ -30,19 +31,23 @@ struct Summed {
 }
 
 impl Summed {
-    /// Of a thread; `cover` are the numbers of the locks that are in the model.
-    fn of(thread: &Thread, cover: &[Option<u32>]) -> Self {
+    /// Of a thread; `cover` are the numbers of the locks that are in the model, `added` is what observing added before a step.
+    fn of(thread: &Thread, cover: &[Option<u32>], added: &dyn Fn(What, Option<What>) -> f64) -> Self {
         let mut sums = Self::default();
         let pattern = &mut sums.pattern;
         let (mut depth, mut hold, mut local, mut outer) = (0_u32, 0.0, 0.0, None);
+        let (mut in_hold, mut in_local, mut before) = (0.0, 0.0, None);
         let (mut first, mut last) = (None, None);
         for &Step { after, what } in &thread.steps {
             let after = after as f64;
+            let added = added(what, before.replace(what)).min(after);
             if outer.is_some() {
                 hold += after;
+                in_hold += added;
             } else {
                 // Sections of locks that are not in the model are as good as outside of sections.
                 local += after;
+                in_local += added;
                 pattern.local += after;
                 sums.idle += if what == What::Idle { after } else { 0.0 };
             }
@@ -55,17 +60,22 @@ impl Summed {
                     }
                     let Some(lock) = cover.get(lock as usize).copied().flatten() else { continue };
                     if let Some(last) = last {
-                        pattern.next.entry((last, lock)).or_default().add(Flow { count: 1.0, time: local });
+                        pattern.next.entry((last, lock)).or_default().add(Flow {
+                            count: 1.0,
+                            time: local,
+                            added: in_local,
+                        });
                     }
                     first.get_or_insert(lock);
                     (local, hold, outer) = (0.0, 0.0, Some(lock));
+                    (in_local, in_hold) = (0.0, 0.0);
                 }
                 What::Release { .. } => {
                     depth = depth.saturating_sub(1);
                     if depth == 0
                         && let Some(lock) = outer.take()
                     {
-                        let holds = Holds { count: 1.0, sum: hold, squares: hold * hold, cut: 0.0 };
+                        let holds = Holds { count: 1.0, sum: hold, squares: hold * hold, cut: 0.0, added: in_hold };
                         pattern.holds.entry(lock).or_default().add(holds);
                         last = Some(lock);
                     }
@@ -78,12 +88,14 @@ impl Summed {
     }
 }
 
-/// Makes a model; `name` tells what a lock is called, `wanted` which are to be in it.
+/// Makes a model; `shadow` is what observing added to all times, where that was measured, `name` tells what a lock is called, `wanted`
+/// which are to be in it.
 ///
 /// # Errors
 /// When nothing of them was locked, or there are too many.
 pub fn model(
     script: &Script,
+    shadow: Option<&Shadow>,
     mut name: impl FnMut(usize) -> String,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Input, ProfileError> {
@@ -107,16 +119,24 @@ pub fn model(
         return Err(ProfileError::TooManyLocks(kept.len()));
     }
     let workers = script.threads.iter().zip(&works).filter(|(_, works)| **works).map(|(thread, _)| thread);
+    let ticks = script.ticks_per_ns as f64;
+    let added = |step, before| shadow.map_or(0.0, |shadow| ticks * shadow.before(step, before));
     let (mut threads, mut nested, mut idle) = (Vec::new(), 0, 0.0);
-    for sums in workers.map(|thread| Summed::of(thread, &cover)) {
+    for sums in workers.map(|thread| Summed::of(thread, &cover, &added)) {
         nested += sums.nested;
         idle += sums.idle;
         threads.push(sums.pattern);
     }
-    let (mut input, whole) = pattern::model(&threads, &kept, script.ticks_per_ns as f64);
+    let (mut input, whole) = pattern::model(&threads, &kept, ticks, shadow);
     if kept.is_empty() || whole.operations() <= 0.0 {
         return Err(ProfileError::Empty);
     }
+    input.recorded = (script.duration > 0).then(|| Recorded {
+        threads: threads.len() as u32,
+        without_observer: shadow.is_some(),
+        observed_per_ns: whole.operations() * ticks / script.duration as f64,
+        ..Recorded::default()
+    });
     let said = &mut input.violations;
     said.extend(violations::unsteady(script.pace.halves(script.duration)));
     let late = script.threads.iter().filter(|thread| thread.begin > script.duration / 10).count();

@@ -1,6 +1,7 @@
 //! A script played with its waits decided anew: who gets which lock when follows from when threads ask for it now.
 
 use super::script::{Script, Step, What};
+use super::shadow::Light;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -60,12 +61,21 @@ pub enum HandOff {
 }
 
 /// How to play.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct How {
     /// Who gets a lock.
     pub hand_off: HandOff,
     /// Where random numbers begin (which part of a split lock, which sections read).
     pub seed: u64,
+    /// What is taken out of the steps' times; `None` for nothing.
+    pub light: Option<Light>,
+}
+
+impl How {
+    /// The time before a step.
+    fn own(&self, step: &Step, last: Option<What>) -> u64 {
+        self.light.map_or(step.after, |light| light.own(step, last))
+    }
 }
 
 /// What came of it.
@@ -179,7 +189,7 @@ pub fn play(script: &Script, change: &Change, how: How) -> Played {
         played: Played { waits: vec![(0, 0); locks], ..Played::default() },
     };
     for (thread, of) in (0_u32..).zip(&script.threads) {
-        let first = of.steps.first().map_or(0, |step| step.after);
+        let first = of.steps.first().map_or(0, |step| how.own(step, None));
         play.schedule(of.begin + first, thread, Next::Step);
     }
     while !play.over
@@ -224,13 +234,16 @@ impl Play<'_> {
     /// When the thread's next step is due.
     fn next(&mut self, now: u64, thread: u32) -> Option<u64> {
         let state = &mut self.threads[thread as usize];
+        let steps = &self.script.threads[thread as usize].steps;
+        let last = steps.get(state.at).map(|step| step.what);
         state.at += 1;
-        let step = self.script.threads[thread as usize].steps.get(state.at)?;
+        let step = steps.get(state.at)?;
+        let own = self.how.own(step, last);
         let after = if state.scale == 1.0 {
-            step.after + std::mem::take(&mut state.owed)
+            own + std::mem::take(&mut state.owed)
         } else {
-            let after = (step.after as f64 * state.scale) as u64;
-            state.owed += if self.change.moved { step.after.saturating_sub(after) } else { 0 };
+            let after = (own as f64 * state.scale) as u64;
+            state.owed += if self.change.moved { own.saturating_sub(after) } else { 0 };
             after
         };
         if step.what != What::Idle {

@@ -16,6 +16,9 @@ pub struct Input {
     /// How to solve it.
     #[serde(default)]
     pub solver: Solver,
+    /// CPUs that the threads share; `None`: there is one for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
     /// The locks.
     pub locks: Vec<LockInput>,
     /// r: of the visits to lock i, the share that lock j follows.
@@ -31,9 +34,35 @@ pub struct Input {
     /// Threads of different patterns; empty where all have the pattern above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassInput>,
+    /// The same model with other times that are as possible, of which the intervals take account: what observing added to those of a
+    /// recording is known within a range.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<Self>,
+    /// What the recording itself did, which a prediction for it has to meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Recorded>,
     /// What of the recording that the model was made of does not agree with its assumptions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub violations: Vec<String>,
+}
+
+/// A recording's own configuration and throughput.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Threads that take part.
+    pub threads: u32,
+    /// Whether what observing cost was known, and is taken out of the model's times.
+    #[serde(default)]
+    pub without_observer: bool,
+    /// Lock operations per ns while every one of them was observed, and slowed by that.
+    pub observed_per_ns: f64,
+    /// The same over all the time, estimated from windows by the CPU time that the program used outside of them; `None` where it was
+    /// observed all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_per_ns: Option<f64>,
+    /// Where that is expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_interval_per_ns: Option<[f64; 2]>,
 }
 
 /// How a lock works.
@@ -84,6 +113,12 @@ pub struct LockInput {
     /// How it works, if not as the model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
+    /// Whether threads that wait for it use a CPU.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spins: bool,
+    /// What sleeping for it costs; `None`: who waits has it as soon as it is free and it is its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<Sleep>,
     /// Into how many locks of equal use it is split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<u32>,
@@ -93,6 +128,15 @@ pub struct LockInput {
     /// Coefficient of variation of the holds; 1 for exponential ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_cv: Option<f64>,
+}
+
+/// A lock that is slept for: who gives it back wakes one that waits, which then tries to get it; whoever comes before that gets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sleep {
+    /// From the release until the woken thread tries, ns.
+    pub wake_ns: f64,
+    /// What waking takes the one that gives it back, after the release, ns.
+    pub call_ns: f64,
 }
 
 /// What a lock's calls cost.
@@ -135,12 +179,27 @@ pub struct Prediction {
     pub schema: &'static str,
     /// As in the input.
     pub model: Algorithm,
+    /// The recording predicted from itself ([`super::check`]); `None` of a model that is of no recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
     /// What has to hold for the prediction to hold.
     pub assumptions: Vec<String>,
     /// What of that is known not to hold.
     pub violations: Vec<String>,
     /// One for each number of threads, in the input's order.
     pub points: Vec<Point>,
+}
+
+/// A recording predicted from itself: how far its model can be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Check {
+    /// What the recording did.
+    #[serde(flatten)]
+    pub recorded: Recorded,
+    /// What its model predicts for as many threads with today's locks, unobserved.
+    pub predicted_per_ns: f64,
+    /// Where that is expected.
+    pub predicted_interval_per_ns: [f64; 2],
 }
 
 /// The prediction for one number of threads.
@@ -199,4 +258,32 @@ pub struct QdPoint {
     pub delegation_ns: f64,
     /// k: mean number of non-helpers at the lock, the one in service included.
     pub contending: f64,
+}
+
+impl QdPoint {
+    /// All times so many times as long.
+    pub(super) fn stretch(&mut self, times: f64) {
+        for ns in [
+            &mut self.wait_helper_ns,
+            &mut self.wait_other_ns,
+            &mut self.delegation_helper_ns,
+            &mut self.delegation_other_ns,
+            &mut self.delegation_ns,
+        ] {
+            *ns *= times;
+        }
+    }
+}
+
+impl Point {
+    /// Widens the intervals so that they contain those of another prediction for as many threads.
+    pub(super) fn contain(&mut self, other: &Self) {
+        let both = |a: [f64; 2], b: [f64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
+        self.throughput_interval_per_ns = both(self.throughput_interval_per_ns, other.throughput_interval_per_ns);
+        for (lock, other) in self.locks.iter_mut().zip(&other.locks) {
+            lock.wait_interval_ns = both(lock.wait_interval_ns, other.wait_interval_ns);
+        }
+        let fractions = self.contention_fraction_interval.zip(other.contention_fraction_interval);
+        self.contention_fraction_interval = fractions.map(|(a, b)| both(a, b)).or(self.contention_fraction_interval);
+    }
 }

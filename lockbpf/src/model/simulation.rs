@@ -1,7 +1,7 @@
 //! Closed networks played event by event: what needs no assumption on the distribution of times, and the truth that the
 //! formulas are tested against.
 
-use super::schema::Algorithm;
+use super::schema::{Algorithm, Sleep};
 use crate::estimate::Interval;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -67,13 +67,15 @@ pub struct Lock {
     pub overhead: f64,
     /// DO(0), DO(1), … of a QD lock, ns.
     pub delegation: Vec<f64>,
+    /// What sleeping for a mutex costs.
+    pub sleep: Option<Sleep>,
 }
 
 impl Lock {
     /// A mutex without overhead.
     #[must_use]
     pub fn mutex() -> Self {
-        Self { algorithm: Algorithm::Mutex, read_share: 0.0, overhead: 0.0, delegation: Vec::new() }
+        Self { algorithm: Algorithm::Mutex, read_share: 0.0, overhead: 0.0, delegation: Vec::new(), sleep: None }
     }
 }
 
@@ -143,6 +145,8 @@ enum What {
     Arrive,
     /// Its section is over.
     Done,
+    /// Was woken, and tries to get its lock.
+    Try,
 }
 
 impl PartialEq for Event {
@@ -172,6 +176,8 @@ struct LockState {
     /// Threads inside: readers, or one.
     inside: u32,
     writing: bool,
+    /// Whether somebody who slept has been woken and has not tried yet.
+    waking: bool,
     /// A QD lock's helper.
     helper: Option<usize>,
     since: f64,
@@ -225,7 +231,7 @@ pub fn run(setup: &Setup) -> Outcome {
     for thread in 0..setup.threads.len() {
         let lock = play.random.usize(..setup.locks.len().max(1));
         play.threads[thread].lock = lock;
-        play.go_on(thread);
+        play.go_on(thread, 0.0);
     }
     play.play()
 }
@@ -240,6 +246,7 @@ impl Play<'_> {
             match event.what {
                 What::Arrive => self.arrive(event.thread),
                 What::Done => self.finish(event.thread),
+                What::Try => self.retry(event.thread),
             }
             if self.done >= warm_up + batch * ends.len() as u64 {
                 if ends.is_empty() {
@@ -291,8 +298,8 @@ impl Play<'_> {
         self.events.push(Event { time: self.now + after, number: self.number, thread, what });
     }
 
-    /// A thread leaves its lock for the next.
-    fn go_on(&mut self, thread: usize) {
+    /// A thread leaves its lock for the next, after so much more.
+    fn go_on(&mut self, thread: usize, call: f64) {
         let pattern = &self.setup.patterns[self.setup.threads[thread]];
         let from = self.threads[thread].lock;
         let mut left = self.random.f64();
@@ -305,7 +312,7 @@ impl Play<'_> {
         let next = next.or_else(|| row.iter().rposition(|&share| share > 0.0)).unwrap_or(from);
         let local = pattern.local[from][next].draw(&mut self.random);
         self.threads[thread].lock = next;
-        self.schedule(local, thread, What::Arrive);
+        self.schedule(call + local, thread, What::Arrive);
     }
 
     fn arrive(&mut self, thread: usize) {
@@ -350,7 +357,7 @@ impl Play<'_> {
         }
         if of.algorithm == Algorithm::Qd {
             if state.helper != Some(thread) {
-                self.leave(thread);
+                self.leave(thread, 0.0);
             }
             // The helper goes on when nothing is left to be done.
             let queue = &mut self.locks[lock].queue;
@@ -359,13 +366,20 @@ impl Play<'_> {
                 Some(next) => self.enter(next, super::qd::delegation(&of.delegation, k)),
                 None => {
                     if let Some(helper) = self.locks[lock].helper.take() {
-                        self.leave(helper);
+                        self.leave(helper, 0.0);
                     }
                 }
             }
             return;
         }
-        self.leave(thread);
+        if let Some(sleep) = of.sleep
+            && of.algorithm == Algorithm::Mutex
+        {
+            let woken = self.wake(lock, sleep);
+            self.leave(thread, if woken { sleep.call_ns } else { 0.0 });
+            return;
+        }
+        self.leave(thread, 0.0);
         if self.locks[lock].inside > 0 {
             return;
         }
@@ -383,8 +397,32 @@ impl Play<'_> {
         }
     }
 
-    /// A thread is through with its lock.
-    fn leave(&mut self, thread: usize) {
+    /// Wakes the one that has slept longest for a lock, unless somebody is being woken already. So there are at most as many tries as
+    /// sections, and the play ends.
+    fn wake(&mut self, lock: usize, sleep: Sleep) -> bool {
+        let state = &mut self.locks[lock];
+        if state.waking {
+            return false;
+        }
+        let Some(first) = state.queue.pop_front() else { return false };
+        state.waking = true;
+        self.schedule(sleep.wake_ns, first, What::Try);
+        true
+    }
+
+    /// Who was woken gets its lock, or sleeps again behind all others.
+    fn retry(&mut self, thread: usize) {
+        let lock = self.threads[thread].lock;
+        self.locks[lock].waking = false;
+        if self.locks[lock].inside == 0 {
+            self.enter(thread, self.setup.locks[lock].overhead);
+        } else {
+            self.locks[lock].queue.push_back(thread);
+        }
+    }
+
+    /// A thread is through with its lock, but for a call that takes it so long.
+    fn leave(&mut self, thread: usize, call: f64) {
         let ThreadState { lock, arrived, began, .. } = self.threads[thread];
         self.done += 1;
         if let Some(batch) = self.counting.and_then(|batch| self.batches.get_mut(batch)) {
@@ -393,7 +431,7 @@ impl Play<'_> {
             batch.wait += began - arrived;
             batch.residence += self.now - arrived;
         }
-        self.go_on(thread);
+        self.go_on(thread, call);
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::pattern::{self, Flow, Holds, Known, Pattern};
 use super::profile::{MAX_LOCKS, ProfileError};
-use super::schema::Input;
+use super::schema::{Input, Recorded};
+use super::shadow::Shadow;
 use super::violations;
 use super::walk::{END, START, Walk};
+use crate::estimate::{Coverage, Estimates, Interval, Subject};
 use crate::id::{Lock, Process, Tid};
 use crate::report::text::{count, percent};
 use crate::sums::KernelSums;
@@ -34,6 +36,10 @@ pub struct Sums<'a> {
     pub pace: &'a [(Time, u64)],
     /// Whether not everything was watched all the time.
     pub windows: bool,
+    /// How much was watched, and what was estimated of the rest; `None` if all was watched.
+    pub estimates: Option<&'a Estimates>,
+    /// What observing added to all times, where that was measured.
+    pub shadow: Option<&'a Shadow>,
 }
 
 /// What was seen of a lock.
@@ -43,6 +49,18 @@ struct Used {
     shared: u64,
     wait: u64,
     hold: u64,
+    contended: u64,
+    inner_hits: u64,
+}
+
+impl Used {
+    /// What observing added on average to a section, and to the time after one.
+    fn added(&self, shadow: Option<&Shadow>) -> [f64; 2] {
+        let of = |number: u64| number as f64 / self.acquisitions.max(1) as f64;
+        shadow.map_or([0.0; 2], |shadow| {
+            [shadow.in_section(of(self.inner_hits)), shadow.between(of(self.contended).min(1.0))]
+        })
+    }
 }
 
 /// Makes a model; `name` tells what a lock is called, `wanted` which are to be in it.
@@ -56,15 +74,15 @@ pub fn model(
 ) -> Result<Input, ProfileError> {
     let locks = locks(sums.transitions);
     let names: Vec<String> = locks.iter().map(|&lock| name(lock)).collect();
-    let mut walks = walks(sums.transitions, &locks);
+    let used = used(sums.sums);
+    let used = |lock: &Lock| used.get(lock).copied().unwrap_or_default();
+    let mut walks = walks(sums, &locks, used);
     let wanted: Vec<bool> = names.iter().map(|name| wanted(name)).collect();
     let works = pattern::workers(&walks.iter().map(|walk| walk.operations(&wanted)).collect::<Vec<u64>>());
     let all = walks.len();
     let late = walks.iter().filter(|walk| walk.first.is_some_and(|first| is_late(first, sums.period))).count();
     let mut keep = works.iter();
     walks.retain(|_| keep.next().is_some_and(|works| *works));
-    let used = used(sums.sums);
-    let used = |lock: &Lock| used.get(lock).copied().unwrap_or_default();
     let taken: BTreeSet<u32> = walks.iter().flat_map(|walk| walk.holds.keys().copied()).collect();
     let mut candidates: Vec<(u32, &Lock)> = (0..).zip(&locks).collect();
     candidates.retain(|(i, _)| wanted[*i as usize] && taken.contains(i));
@@ -81,9 +99,11 @@ pub fn model(
         let Used { acquisitions, shared, .. } = used(lock);
         kept.push(Known { name: names[i as usize].clone(), acquisitions, shared });
     }
+    let visits: f64 = walks.iter().map(|walk| walk.visits(&cover)).sum();
+    let recorded = recorded(sums, walks.len(), visits, &locks, &cover);
     let (arrivals, cut) = walks.iter().map(Walk::arrivals_and_cuts).fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
     let threads: Vec<Pattern> = walks.into_iter().map(|walk| walk.pattern(&cover)).collect();
-    let (mut input, whole) = pattern::model(&threads, &kept, 1.0);
+    let (mut input, whole) = pattern::model(&threads, &kept, 1.0, sums.shadow);
     if kept.is_empty() || whole.operations() <= 0.0 {
         return Err(ProfileError::Empty);
     }
@@ -106,8 +126,43 @@ pub fn model(
     let of_locks = sums.sums.iter().filter(|sums| sums.is_of_lock());
     let contended = of_locks.fold(0_u64, |all, sums| all.saturating_add(sums.sums.contended));
     violations::company(&mut said, threads.len(), contended);
+    input.recorded = recorded;
     input.violations = said;
     Ok(input)
+}
+
+/// What the recording itself did: so many visits of the locks that are in the model.
+fn recorded(sums: &Sums<'_>, threads: usize, visits: f64, locks: &[Lock], cover: &[Option<u32>]) -> Option<Recorded> {
+    let in_model = || locks.iter().zip(cover).filter(|(_, number)| number.is_some()).map(|(lock, _)| lock);
+    let processes: BTreeSet<Process> = in_model().map(|lock| lock.process).collect();
+    let coverages = sums.estimates.iter().flat_map(|estimates| &estimates.processes);
+    let coverages: BTreeMap<Process, &Coverage> =
+        coverages.filter(|of| processes.contains(&of.process)).map(|of| (of.process, of)).collect();
+    let all = sums.period.1.since(sums.period.0);
+    let time = coverages.values().map(|of| of.observed.0).max().unwrap_or(all.0) as f64;
+    // Sections inside of others are no visits: of those that were seen, the same share is estimated to be none.
+    let kernel =
+        |lock: &Lock| sums.sums.iter().filter(|of| of.lock == *lock).map(|of| of.sums.acquisitions).sum::<u64>();
+    let acquisitions: u64 = if sums.windows { in_model().map(kernel).sum() } else { 0 };
+    let mut rates = Interval::default();
+    for lock in in_model() {
+        let figures = sums.estimates.and_then(|estimates| estimates.of(Subject::Lock(*lock)));
+        if let (Some(figures), Some(of)) = (figures, coverages.get(&lock.process)) {
+            let part = visits / acquisitions.max(1) as f64 / of.time.0.max(1) as f64;
+            let Interval { value, low, high } = figures.acquisitions;
+            rates.value += value * part;
+            rates.low += low * part;
+            rates.high += high * part;
+        }
+    }
+    let estimated = rates.value > 0.0;
+    (time > 0.0).then(|| Recorded {
+        threads: threads as u32,
+        without_observer: sums.shadow.is_some(),
+        observed_per_ns: visits / time,
+        estimated_per_ns: estimated.then_some(rates.value),
+        estimated_interval_per_ns: estimated.then_some([rates.low, rates.high]),
+    })
 }
 
 /// The locks visited, in the order of their first visits.
@@ -124,18 +179,27 @@ fn locks(transitions: &[Transition]) -> Vec<Lock> {
     locks.into_iter().map(|(_, lock)| lock).collect()
 }
 
-fn walks(transitions: &[Transition], locks: &[Lock]) -> Vec<Walk> {
+fn walks(sums: &Sums<'_>, locks: &[Lock], used: impl Fn(&Lock) -> Used) -> Vec<Walk> {
     let numbers: HashMap<Lock, u32, RandomState> = locks.iter().copied().zip(0..).collect();
     let number = |lock: Option<Lock>, none: u32| lock.map_or(none, |lock| numbers.get(&lock).copied().unwrap_or(none));
     let mut walks: BTreeMap<(Process, Tid), Walk> = BTreeMap::new();
-    for t in transitions {
+    let added = |lock: Option<Lock>| lock.map_or([0.0; 2], |lock| used(&lock).added(sums.shadow));
+    let cut_short = sums.shadow.map_or(0.0, Shadow::cut);
+    for t in sums.transitions {
         let walk = walks.entry((t.process, t.tid)).or_default();
         walk.first = Some(walk.first.map_or(t.first, |first| first.min(t.first)));
         let (from, to) = (number(t.from, START), number(t.to, END));
-        walk.flows.entry((from, to)).or_default().add(Flow { count: t.count as f64, time: t.local.0 as f64 });
+        let (count, time) = (t.count as f64, t.local.0 as f64);
+        // Of what leads on from where it was not seen, no time is known.
+        let [_, between] = added(t.from);
+        let added_each = if to == END { cut_short } else { between };
+        walk.flows.entry((from, to)).or_default().add(Flow { count, time, added: (count * added_each).min(time) });
         if to != END {
             let (count, sum, cut) = (t.visits as f64, t.hold.0 as f64, t.cut.0 as f64);
-            let holds = Holds { count, sum, squares: t.squares as f64, cut };
+            let [in_section, _] = added(t.to);
+            let begun = (t.count as f64 - count).max(0.0);
+            let added = (count * in_section).min(sum) + (begun * cut_short).min(cut);
+            let holds = Holds { count, sum, squares: t.squares as f64, cut, added };
             walk.holds.entry(to).or_default().add(holds);
         }
     }
@@ -151,6 +215,8 @@ fn used(sums: &[KernelSums]) -> HashMap<Lock, Used, RandomState> {
         of.shared = of.shared.saturating_add(shared);
         of.wait = of.wait.saturating_add(sums.sums.wait_ns);
         of.hold = of.hold.saturating_add(sums.sums.hold_ns);
+        of.contended = of.contended.saturating_add(sums.sums.contended);
+        of.inner_hits = of.inner_hits.saturating_add(sums.sums.inner_hits);
     }
     used
 }

@@ -1,8 +1,9 @@
 //! Predictions as text: one row for each number of threads, and how throughput and waits go with it.
 
+use super::check;
 use super::schema::{Point, Prediction, Solver};
 use crate::report::table::table;
-use crate::report::text::{clip, percent, wrap};
+use crate::report::text::{clip, percent, rate, wrap};
 use crate::units::Nanos;
 use textplots::{Chart, Plot, Shape};
 
@@ -16,7 +17,9 @@ const PLOT: (u32, u32) = (120, 48);
 /// Renders a prediction, with a newline at its end.
 #[must_use]
 pub fn render(prediction: &Prediction, width: u16) -> String {
-    let mut paragraphs = vec![points(prediction, width)];
+    let check = prediction.check.as_ref().map(|check| wrap(&check::sentence(check), width.into()));
+    let mut paragraphs: Vec<String> = check.into_iter().collect();
+    paragraphs.push(points(prediction, width));
     paragraphs.extend(plots(prediction));
     let list = |head: &str, lines: &[String]| {
         let lines: Vec<String> = lines.iter().map(|line| format!("  {line}")).collect();
@@ -100,15 +103,6 @@ fn plots(prediction: &Prediction) -> Vec<String> {
         plot(format!("Wait for `{name}` in µs, by threads:"), &|p| p.locks.get(i).map_or(0.0, |l| l.wait_ns / 1e3))
     });
     throughput.into_iter().chain(wait).collect()
-}
-
-/// Operations per ns as so many per s.
-fn rate(per_ns: f64) -> String {
-    match per_ns * 1e9 {
-        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
-        r if r >= 1e4 => format!("{:.1} k", r / 1e3),
-        r => format!("{r:.0}"),
-    }
 }
 
 fn time(ns: f64) -> String {

@@ -29,6 +29,12 @@ impl Walk {
         self.flows.iter().filter(|&(&(_, lock), _)| to(lock)).map(|(_, flow)| flow.count).sum::<f64>() as u64
     }
 
+    /// Visits that have ended of the locks that are covered.
+    pub fn visits(&self, cover: &[Option<u32>]) -> f64 {
+        let covered = |lock: u32| cover.get(lock as usize).copied().flatten().is_some();
+        self.holds.iter().filter(|&(&lock, _)| covered(lock)).map(|(_, holds)| holds.count).sum()
+    }
+
     /// Visits that began, and times between visits of which the end was not seen.
     pub fn arrivals_and_cuts(&self) -> (f64, f64) {
         let (mut arrivals, mut cuts) = (0.0, 0.0);
@@ -71,17 +77,17 @@ impl Walk {
 
     /// Times between visits that were not seen to end make the others as much longer as exponential times would have been.
     fn extend(&mut self) {
-        let mut times: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
-        for (&(from, to), flow) in &self.flows {
+        let mut times: BTreeMap<u32, (Flow, Flow)> = BTreeMap::new();
+        for (&(from, to), &flow) in &self.flows {
             let (ended, cut) = times.entry(from).or_default();
-            *if to == END { cut } else { ended } += flow.time;
+            if to == END { cut } else { ended }.add(flow);
         }
         self.flows.retain(|&(_, to), _| to != END);
+        let longer = |ended: f64, cut: f64| if ended > 0.0 { (ended + cut) / ended } else { 1.0 };
         for (&(from, _), flow) in &mut self.flows {
-            if let Some(&(ended, cut)) = times.get(&from)
-                && ended > 0.0
-            {
-                flow.time *= (ended + cut) / ended;
+            if let Some((ended, cut)) = times.get(&from) {
+                flow.time *= longer(ended.time, cut.time);
+                flow.added *= longer(ended.added, cut.added);
             }
         }
     }
@@ -121,19 +127,24 @@ impl Walk {
             false
         });
         let holds = self.holds.remove(&lock).unwrap_or_default();
-        let hold = if holds.count > 0.0 { (holds.sum + holds.cut) / holds.count } else { 0.0 };
         let leaving: f64 = after.iter().map(|(_, flow)| flow.count).sum();
         if leaving <= 0.0 {
             return;
         }
-        let mean = |flow: &Flow| if flow.count > 0.0 { flow.time / flow.count } else { 0.0 };
+        let mean = |sum: f64, count: f64| if count > 0.0 { sum / count } else { 0.0 };
         // Between coming and leaving it may come back to the lock several times.
-        let stay = hold + again.count / leaving * (mean(&again) + hold);
+        let back = again.count / leaving;
+        let way = |hold: f64, of: fn(&Flow) -> f64, came: &Flow, left: &Flow| {
+            let mean = |flow: &Flow| mean(of(flow), flow.count);
+            mean(came) + hold + back * (mean(&again) + hold) + mean(left)
+        };
+        let (hold, added) = (mean(holds.sum + holds.cut, holds.count), mean(holds.added, holds.count));
         for (from, came) in &before {
             for (to, left) in &after {
                 let count = came.count * left.count / leaving;
-                let time = count * (mean(came) + stay + mean(left));
-                self.flows.entry((*from, *to)).or_default().add(Flow { count, time });
+                let time = count * way(hold, |flow| flow.time, came, left);
+                let added = count * way(added, |flow| flow.added, came, left);
+                self.flows.entry((*from, *to)).or_default().add(Flow { count, time, added });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Other locks in place of those that a model has.
 
-use super::calibration::Calibration;
+use super::calibration::{Calibration, Figure};
 use super::error::ModelError;
 use super::schema::{Algorithm, Input, Overhead};
 use std::str::FromStr;
@@ -71,6 +71,40 @@ pub fn replace(
     with: With,
     machine: Option<&Calibration>,
 ) -> Result<(), ModelError> {
+    for bound in &mut input.bounds {
+        replace_one(bound, locks, with, machine)?;
+    }
+    replace_one(input, locks, with, machine)?;
+    if let (With::Mutex, Some(machine)) = (with, machine) {
+        sleep(input, locks, machine);
+    }
+    Ok(())
+}
+
+/// Makes mutexes be slept for as long as was measured. The slower bound of the model has the upper quartile of that, the faster one the
+/// lower quartile.
+fn sleep(input: &mut Input, locks: &[usize], machine: &Calibration) {
+    let set = |input: &mut Input, at: fn(&Figure) -> f64| {
+        for &i in locks {
+            if let Some(lock) = input.locks.get_mut(i) {
+                lock.sleep = Some(machine.sleep(at));
+            }
+        }
+    };
+    if input.bounds.is_empty() {
+        input.bounds = vec![input.clone(), input.clone()];
+    }
+    set(input, |figure| figure.median_ns);
+    let ends: [fn(&Figure) -> f64; 2] = [|figure| figure.high_ns, |figure| figure.low_ns];
+    input.bounds.iter_mut().zip(ends).for_each(|(bound, at)| set(bound, at));
+}
+
+fn replace_one(
+    input: &mut Input,
+    locks: &[usize],
+    with: With,
+    machine: Option<&Calibration>,
+) -> Result<(), ModelError> {
     let uncalibrated = |field: &str| {
         ModelError::invalid(field, "it has not been measured on this machine: run `lockbpf calibrate` first")
     };
@@ -112,6 +146,10 @@ pub fn replace(
                 Algorithm::Rwlock
             }
         };
+        if with != With::Mutex {
+            lock.sleep = None;
+        }
+        lock.spins = matches!(with, With::Mcs | With::Ticket);
         lock.algorithm = Some(algorithm);
     }
     Ok(())

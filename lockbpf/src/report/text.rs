@@ -39,6 +39,15 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// So many per ns as so many per s: `1.25 M`, `12.5 k`, `125`.
+pub(crate) fn rate(per_ns: f64) -> String {
+    match per_ns * 1e9 {
+        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
+        r if r >= 1e4 => format!("{:.1} k", r / 1e3),
+        r => format!("{r:.0}"),
+    }
+}
+
 /// `part` of `whole`; 0 of nothing.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -116,6 +125,7 @@ mod tests {
         let shares = [0.0, 0.0001, 0.004, 0.0996, 0.834, 0.9999, 1.0];
         assert_eq!(shares.map(percent), ["0 %", "<0.1 %", "0.4 %", "10 %", "83 %", ">99 %", "100 %"]);
         assert_eq!((share(1, 4), share(1, 0)), (0.25, 0.0));
+        assert_eq!([1.25e-3, 1.25e-5, 1.25e-7].map(rate), ["1.25 M", "12.5 k", "125"]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct Capture {
     pub kernel_locks: bool,
     /// Names of the events counted in sections, the clock first; none if none were.
     pub counters: Vec<String>,
+    /// CPUs that the observed processes could use; 0 if that is not known.
+    pub cpus: u32,
     /// Only threads with this name.
     pub comm: Option<String>,
     /// Only these threads, if any.

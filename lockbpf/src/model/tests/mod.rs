@@ -1,11 +1,14 @@
 mod brute;
 mod checks;
 mod closed_forms;
+mod crowded;
 mod optimistic;
 mod properties;
 mod refusals;
 mod scripts;
+mod shadowed;
 mod simulated;
+mod sleeping;
 mod summed;
 
 use super::network::Class;

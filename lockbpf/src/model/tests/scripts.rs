@@ -42,7 +42,8 @@ impl Trace {
 }
 
 fn play_as(script: &Script, change: &Change) -> super::super::replay::Played {
-    let [a, b] = [HandOff::Fair, HandOff::Barging].map(|hand_off| play(script, change, How { hand_off, seed: 1 }));
+    let [a, b] =
+        [HandOff::Fair, HandOff::Barging].map(|hand_off| play(script, change, How { hand_off, seed: 1, light: None }));
     assert_eq!((a.stuck, b.stuck), (0, 0));
     a
 }
@@ -124,7 +125,7 @@ fn hand_offs_take_as_long_as_they_did() {
     trace.section(2, 5, [10, 120, 130]);
     let script = trace.script();
     for hand_off in [HandOff::Fair, HandOff::Barging] {
-        let played = play(&script, &Change::default(), How { hand_off, seed: 0 });
+        let played = play(&script, &Change::default(), How { hand_off, seed: 0, light: None });
         assert_eq!((played.duration, played.waits[0]), (130, (1, 110)), "{hand_off:?}");
     }
 }
@@ -138,7 +139,7 @@ fn who_barges_in_is_let_in() {
     trace.section(2, 5, [10, 160, 170]);
     let script = trace.script();
     let [barging, fair] = [HandOff::Barging, HandOff::Fair]
-        .map(|hand_off| play(&script, &Change::default(), How { hand_off, seed: 0 }).duration);
+        .map(|hand_off| play(&script, &Change::default(), How { hand_off, seed: 0, light: None }).duration);
     // Kept for the second thread, it is given back at 130, and the first one wakes 20 later.
     assert_eq!((barging, fair), (170, 180));
 }
@@ -239,7 +240,7 @@ fn names() -> Vec<String> {
 }
 
 fn model_of(script: &Script) -> Input {
-    profile::model(script, |lock| names()[lock].clone(), |_| true).unwrap()
+    profile::model(script, None, |lock| names()[lock].clone(), |_| true).unwrap()
 }
 
 #[test]
@@ -287,8 +288,8 @@ fn nesting_and_changes_over_time_are_said() {
     assert_eq!(input.locks.len(), 1, "the inner lock is part of the outer one's section");
     let said = input.violations.join("\n");
     assert!(said.contains("not steady") && said.contains("50 % of acquisitions"), "{said}");
-    assert!(profile::model(&script, |_| String::new(), |_| false).is_err());
-    assert!(profile::model(&Trace::default().script(), |_| String::new(), |_| true).is_err());
+    assert!(profile::model(&script, None, |_| String::new(), |_| false).is_err());
+    assert!(profile::model(&Trace::default().script(), None, |_| String::new(), |_| true).is_err());
 }
 
 #[test]

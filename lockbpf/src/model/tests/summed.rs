@@ -34,7 +34,7 @@ impl Visits {
             trace.section(tid, lock, [a, a, b]);
         }
         let script = trace.script();
-        profile::model(&script, |i| script.locks[i].addr.to_string(), wanted)
+        profile::model(&script, None, |i| script.locks[i].addr.to_string(), wanted)
     }
 
     /// As the kernel side sums them up.
@@ -59,7 +59,7 @@ impl Visits {
     }
 }
 
-fn transition(tid: u32, from: Option<u64>, to: Option<u64>, first: u64) -> Transition {
+pub(super) fn transition(tid: u32, from: Option<u64>, to: Option<u64>, first: u64) -> Transition {
     Transition {
         process: PROCESS,
         tid: Tid(tid),
@@ -76,7 +76,15 @@ fn transition(tid: u32, from: Option<u64>, to: Option<u64>, first: u64) -> Trans
 }
 
 fn of(transitions: &[Transition], pace: &[(Time, u64)], wanted: impl Fn(&str) -> bool) -> Result<Input, ProfileError> {
-    let sums = Sums { transitions, sums: &[], period: (Time(0), Time(1_000_000)), pace, windows: true };
+    let sums = Sums {
+        transitions,
+        sums: &[],
+        period: (Time(0), Time(1_000_000)),
+        pace,
+        windows: true,
+        estimates: None,
+        shadow: None,
+    };
     summed::model(&sums, |lock| lock.addr.to_string(), wanted)
 }
 
@@ -175,8 +183,15 @@ fn of_too_many_locks_those_that_matter_are_kept() {
         sums: lockbpf_common::sums::Sums::EMPTY,
     };
     (waited.sums.acquisitions, waited.sums.contended, waited.sums.wait_ns) = (3_000, 10, 500);
-    let sums =
-        Sums { transitions: &transitions, sums: &[waited], period: (Time(0), Time(1)), pace: &[], windows: false };
+    let sums = Sums {
+        transitions: &transitions,
+        sums: &[waited],
+        period: (Time(0), Time(1)),
+        pace: &[],
+        windows: false,
+        estimates: None,
+        shadow: None,
+    };
     let model = summed::model(&sums, |lock| lock.addr.to_string(), all).unwrap();
     assert_eq!(model.locks.len(), 256);
     let of = model.locks.iter().position(|lock| lock.name == "7").expect("the lock that is waited for");

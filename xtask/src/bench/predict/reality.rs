@@ -139,6 +139,7 @@ impl Program<'_> {
             let text = fs::read_to_string(&emitted).context("failed to read the model")?;
             let mut model: Value = serde_json::from_str(&text).context("the model is no JSON")?;
             model["threads"] = json!(THREADS);
+            model["cores"] = Value::Null;
             // Overheads are a thousandth of these sections.
             model["lock_overhead_ns"] = json!(200);
             model["delegation_overhead_ns"] = json!([200, 200]);
