@@ -312,8 +312,15 @@ fn what_is_observed_becomes_a_viewers_file_at_once() {
 }
 
 #[test]
-fn one_recording_is_shown_at_a_time() {
-    let path = example("figure_4a.jsonl");
-    run(&["report", "--from", text(&path), text(&path), "--format", "folded"])
-        .assert_error(&["folded", "one recording"]);
+fn several_recordings_are_added_up_where_time_does_not_matter() {
+    let files = ["figure_4a.jsonl", "figure_4b.jsonl"].map(example);
+    let [a, b] = [&files[0], &files[1]].map(|file| text(file));
+    let outcome = run(&["report", "--from", a, b, b, "--format", "folded"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let mut expected = waited(&report(&files[0]));
+    for (lock, wait) in waited(&report(&files[1])) {
+        *expected.entry(lock).or_default() += 2 * wait;
+    }
+    assert_eq!(leaves(&outcome.stdout), expected);
+    run(&["report", "--from", a, b, "--format", "perfetto"]).assert_error(&["perfetto", "one recording"]);
 }

@@ -61,8 +61,8 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
             done
         }
         ExportFormat::View(format) => {
-            let mut recording = Recording::of(input, formats::how(format))?;
-            let incomplete = formats::view(format, &mut recording, Selection::default(), to, &mut out)?;
+            let mut recording = [Recording::of(input, formats::how(format))?];
+            let incomplete = formats::view(format, &mut recording, &Selection::default(), to, &mut out)?;
             Converted { incomplete, ..Converted::default() }
         }
     };

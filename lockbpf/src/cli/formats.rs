@@ -5,8 +5,9 @@ use super::report::Recording;
 use crate::analysis;
 use crate::render::{FORMATS, Format, Renderer};
 use crate::report::Selection;
+use crate::report::profile::Profile;
 use crate::report::schema::Ns;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::io::Write;
 use std::path::Path;
@@ -84,26 +85,42 @@ pub(super) fn how(format: &Format) -> analysis::Options {
     analysis::Options { detail: format.is_timeline(), ..analysis::Options::default() }
 }
 
-/// Writes a recording in a viewer's format, and tells what that has no place for. Returns whether the recording is incomplete.
+/// Writes recordings in a viewer's format, and tells what that has no place for. Returns whether one of them is incomplete.
 ///
 /// # Errors
-/// When nothing matches the selection, or the result cannot be written.
+/// When nothing matches the selection, the format shows one recording only, or the result cannot be written.
 pub(super) fn view(
     format: &Format,
-    recording: &mut Recording,
-    selection: Selection,
+    recordings: &mut [Recording],
+    selection: &Selection,
     to: &Path,
     out: &mut dyn Write,
 ) -> Result<bool> {
     let failed = || format!("failed to write {}", destination::told(to));
-    let report = match format.renderer {
+    let mut reports = Vec::with_capacity(recordings.len());
+    match format.renderer {
         Renderer::Profile(render) => {
-            let (report, profile) = recording.profile(selection)?;
-            render(&profile, out).with_context(failed)?;
-            report
+            let mut all: Option<Profile> = None;
+            for recording in recordings {
+                let (report, profile) = recording.profile(selection.clone())?;
+                reports.push(report);
+                match &mut all {
+                    Some(all) => all.add(profile),
+                    None => all = Some(profile),
+                }
+            }
+            render(&all.unwrap_or_default(), out).with_context(failed)?;
         }
         Renderer::Timeline(render) => {
-            let (report, timeline) = recording.timeline(selection)?;
+            let [recording] = recordings else {
+                bail!(
+                    "--format {} shows one recording, not {}: ask for them one by one",
+                    format.name,
+                    recordings.len()
+                );
+            };
+            let (report, timeline) = recording.timeline(selection.clone())?;
+            reports.push(report);
             render(&timeline, out).with_context(failed)?;
             if timeline.not_shown_ns > Ns::default() {
                 eprintln!(
@@ -111,12 +128,11 @@ pub(super) fn view(
                     timeline.not_shown_ns
                 );
             }
-            report
         }
-    };
+    }
     eprintln!("lockbpf: {}", format.leaves_out);
-    for note in &report.quality.notes {
+    for note in reports.iter().flat_map(|report| &report.quality.notes) {
         eprintln!("lockbpf: {note}");
     }
-    Ok(report.quality.incomplete)
+    Ok(reports.iter().any(|report| report.quality.incomplete))
 }

@@ -65,7 +65,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let selection = Selection { lock: Parts(args.lock.clone()), site: Parts(args.site.clone()) };
     let format = match args.format {
         ReportFormat::Own(format) => format,
-        ReportFormat::View(format) => return view(args, format, selection),
+        ReportFormat::View(format) => return view(args, format, &selection),
     };
     if format == OwnFormat::Dot && !args.graph {
         bail!("--format dot draws the wait graph: ask for that with --graph");
@@ -89,14 +89,12 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(args.strict && report.quality.incomplete)))
 }
 
-/// Writes one recording in a viewer's format.
-fn view(args: &ReportArgs, format: &Format, selection: Selection) -> Result<ExitCode> {
-    let [from] = args.from.as_slice() else {
-        bail!("--format {} shows one recording, not {}: ask for them one by one", format.name, args.from.len());
-    };
+/// Writes the recordings in a viewer's format.
+fn view(args: &ReportArgs, format: &Format, selection: &Selection) -> Result<ExitCode> {
+    let how = formats::how(format);
+    let mut recordings = args.from.iter().map(|path| Recording::analyse(path, how)).collect::<Result<Vec<_>>>()?;
     let mut shown = Vec::new();
-    let mut recording = Recording::analyse(from, formats::how(format))?;
-    let incomplete = formats::view(format, &mut recording, selection, Path::new("-"), &mut shown)?;
+    let incomplete = formats::view(format, &mut recordings, selection, Path::new("-"), &mut shown)?;
     output::write(&shown)?;
     Ok(ExitCode::from(u8::from(args.strict && incomplete)))
 }

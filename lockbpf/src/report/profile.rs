@@ -38,6 +38,22 @@ pub struct Profile {
     pub culprits: Vec<Sample>,
 }
 
+impl Profile {
+    /// Adds another recording's: sums, not means. Files in memory are kept if they are the same in both.
+    pub fn add(&mut self, other: Self) {
+        self.duration_ns += other.duration_ns;
+        self.wait_ns += other.wait_ns;
+        self.not_recorded_ns += other.not_recorded_ns;
+        if self.mappings != other.mappings {
+            self.mappings.clear();
+        }
+        for (side, others) in [(&mut self.waiters, other.waiters), (&mut self.culprits, other.culprits)] {
+            side.extend(others);
+            side.sort_by_key(|sample| Reverse(sample.wait_ns));
+        }
+    }
+}
+
 /// A file in the memory of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
