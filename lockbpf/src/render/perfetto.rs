@@ -281,7 +281,7 @@ impl Trace<'_> {
         let Some(most) = self.timeline.mostly(wait) else {
             return format!("waits for {}: nobody known", self.lock_name(wait.lock));
         };
-        let owner = self.timeline.called(most.thread).replace(" (", " ").replace(" at ", " ");
+        let owner = owner(&self.timeline.called(most.thread));
         format!(
             "monitor contention with owner {owner} ({}) at {} waiters={queued} blocking from {}",
             self.timeline.threads[most.thread].number,
@@ -295,6 +295,11 @@ impl Trace<'_> {
     }
 }
 
+/// A thread's name without what divides the parts of a wait's.
+fn owner(name: &str) -> String {
+    name.replace(") at ", ") ").replace(")(", ")").replace(" (", " ")
+}
+
 /// A place as Java's are written: the function's name has no spaces and no parentheses then, and a type comes before it.
 fn method(place: &Place) -> String {
     let function = place.function.as_ref().unwrap_or(&place.symbol);
@@ -305,4 +310,37 @@ fn method(place: &Place) -> String {
     let file = place.file.as_deref().and_then(|file| file.rsplit('/').next()).unwrap_or("unknown");
     let (function, file) = (plain(bare, &['(', ')']), plain(file, &['(', ')', ':']));
     format!("void {function}()({file}:{})", place.line.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One part of a text, as the function of that name in Perfetto's SQL gives it.
+    fn str_split<'a>(text: &'a str, by: &str, part: usize) -> &'a str {
+        text.split(by).nth(part).unwrap_or_default()
+    }
+
+    /// The columns of `android_monitor_contention`, as `monitor_contention.sql` splits them off a slice's name.
+    #[test]
+    fn names_of_waits_are_split_as_perfettos_standard_library_does() {
+        let place = |function: &str, file: &str| {
+            let (function, file) = (Some(function.to_owned()), Some(file.to_owned()));
+            method(&Place { function, file, line: Some(7), ..Place::default() })
+        };
+        let (blocking, blocked) =
+            (place("std::map<int, long>::at(int) const", "/src/a(b):c.h"), place("(anonymous)", "d.c"));
+        let owner = owner("pool (2) at work)(");
+        let name =
+            format!("monitor contention with owner {owner} (42) at {blocking} waiters=3 blocking from {blocked}");
+        assert_eq!(str_split(str_split(&name, "with owner ", 1), " (", 0), "pool 2) work)");
+        assert_eq!(str_split(str_split(&name, " (", 1), ")", 0), "42");
+        let method = |of: &str| format!("{}({}", str_split(of, "(", 0), str_split(of, "(", 1));
+        let short = |method: &str| str_split(str_split(method, " ", 1), "(", 0).to_owned();
+        assert_eq!(short(&method(str_split(&name, ") at ", 1))), "std::map<int,long>::at");
+        assert_eq!(short(&method(str_split(&name, "blocking from ", 1))), "anonymous");
+        assert_eq!(str_split(str_split(&name, "waiters=", 1), " ", 0), "3");
+        assert_eq!(str_split(str_split(&name, ")(", 1), ")", 0), "abc.h:7");
+        assert_eq!(str_split(str_split(&name, ")(", 2), ")", 0), "d.c:7");
+    }
 }
