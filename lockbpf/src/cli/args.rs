@@ -337,7 +337,7 @@ pub(super) struct CommonArgs {
 pub(super) enum Format {
     /// For people.
     Table,
-    /// For programs: schema `lockbpf.report/1`.
+    /// For programs: JSON of the schema that the command names, for reports `lockbpf.report/1`.
     Json,
 }
 

@@ -5,7 +5,7 @@ use super::destination::Whole;
 use super::{calibration_file, output, probing};
 use crate::capture::feature;
 use crate::capture::pthread::Mutex;
-use crate::locks::{Mcs, Qd, Ticket};
+use crate::locks::{Mcs, Qd, Spin, Ticket};
 use crate::model::calibration::{Calibration, Figure, SCHEMA};
 use crate::model::with::percent;
 use crate::report::table::table;
@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(20);
 /// How long the load of the machine is looked at before.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a lock is held for a thread to fall asleep for it.
-const ASLEEP: Duration = Duration::from_micros(300);
+/// How long a lock is held for a thread to wake up from the last turn and fall asleep for it: not so long that its CPU falls asleep, too,
+/// which it does not where threads sleep for short sections.
+const ASLEEP: Duration = Duration::from_micros(100);
 /// Hand-offs in a run.
 const HAND_OFFS: u32 = 20;
 
@@ -57,7 +58,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         );
     }
     let cpus = std::thread::available_parallelism().context("failed to find out how many CPUs there are")?.get();
-    let bar = bar(5 * u64::from(args.runs) * cpus as u64);
+    let bar = bar(u64::from(args.runs) * (5 * cpus as u64 + 1));
     let measure = |what: &dyn Fn() -> f64| {
         let times: Vec<f64> = (0..args.runs).map(|_| what()).collect();
         bar.inc(u64::from(args.runs));
@@ -75,6 +76,10 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     });
     let ticket = by_waiters(&|threads| {
         let lock = Ticket::default();
+        contend(threads, |_| lock.with(|| {}))
+    });
+    let spin = by_waiters(&|threads| {
+        let lock = Spin::default();
         contend(threads, |_| lock.with(|| {}))
     });
     // DO(k) is the time of a thread's loop: of k + 1 threads, each does one of so many operations.
@@ -97,6 +102,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         mutex,
         mcs,
         ticket,
+        spin,
         qd_lock_overhead: qd_delegation.first().copied().unwrap_or_default(),
         qd_delegation,
         hand_off,
@@ -207,7 +213,10 @@ fn hand_off() -> HandOff {
         for _ in 0..HAND_OFFS {
             lock.with(|| {
                 turn.wait();
-                std::thread::sleep(ASLEEP);
+                let since = Instant::now();
+                while since.elapsed() < ASLEEP {
+                    std::hint::spin_loop();
+                }
                 released.store(now(), Ordering::Relaxed);
             });
             let returned = now();
@@ -229,13 +238,15 @@ fn figure(mut times: Vec<f64>) -> Figure {
 
 fn render(calibration: &Calibration) -> String {
     let cell = |figure: &Figure| format!("{:.0} ns ({:.0}–{:.0})", figure.median_ns, figure.low_ns, figure.high_ns);
-    let Calibration { mutex, mcs, ticket, qd_delegation, .. } = calibration;
-    let rows =
-        mutex.iter().zip(mcs).zip(ticket).zip(qd_delegation).enumerate().map(|(k, (((mutex, mcs), ticket), qd))| {
-            std::iter::once(k.to_string()).chain([mutex, mcs, ticket, qd].map(cell)).collect()
-        });
-    let headers = ["Other threads", "pthread mutex", "MCS lock", "ticket lock", "QD lock: LO, DO(k)"];
-    let table = table(&headers, &[], rows.collect(), output::layout().width);
+    let Calibration { mutex, mcs, ticket, spin, qd_delegation, .. } = calibration;
+    let locks = [mutex, mcs, ticket, spin, qd_delegation];
+    let row = |k: usize| {
+        let of = |lock: &Vec<Figure>| lock.get(k).map_or_else(String::new, cell);
+        std::iter::once(k.to_string()).chain(locks.map(of)).collect::<Vec<String>>()
+    };
+    let rows: Vec<Vec<String>> = (0..calibration.threads()).map(row).collect();
+    let headers = ["Other threads", "pthread mutex", "MCS lock", "ticket lock", "spin lock", "QD lock: LO, DO(k)"];
+    let table = table(&headers, &[], rows, output::layout().width);
     let observer = calibration.observer_operation_ns.map_or_else(
         || "What observing costs an operation could not be measured: `lockbpf doctor` tells why.".to_owned(),
         |ns| format!("Observing costs an operation {ns:.0} ns."),

@@ -4,11 +4,13 @@ use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::Whole;
 use super::source::Input as Recording;
 use super::{calibration_file, cpus, export, output, script, summed};
+use crate::model::calibration::Calibration;
 use crate::model::check::check;
 use crate::model::predict::predict;
+use crate::model::rank::{Ranking, rank};
 use crate::model::schema::{Input, Prediction, Solver};
 use crate::model::with::{self, With};
-use crate::model::{ModelError, cores, profile, table};
+use crate::model::{ModelError, cores, profile, rank_table, table};
 use crate::report::text::percent;
 use crate::trace::Compression;
 use anyhow::{Context, Result, anyhow, bail};
@@ -31,9 +33,11 @@ const MAX_POINTS: u32 = 4_096;
 #[command(after_help = "Examples:
   lockbpf predict --pid 1234 --duration 10s --threads 1..64
   lockbpf predict --from t.bin --threads 1..64 --with qd
+  lockbpf predict --from t.bin --with all
   lockbpf predict --model m.json --lock cache --with sharded:8
 
-The model's form is told in docs/predictions.md.")]
+JSON has the schema lockbpf.prediction/1, or lockbpf.ranking/1 where locks are ranked; both and the model's form are told in
+docs/predictions.md.")]
 pub(super) struct PredictArgs {
     /// The model, as JSON; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
@@ -68,10 +72,10 @@ pub(super) struct PredictArgs {
     /// Replace only locks whose name contains this (repeatable: any of them).
     #[arg(long, value_name = "LOCK", requires = "with")]
     pub lock: Vec<String>,
-    /// Replace locks: by `qd`, `mutex`, `mcs`, `ticket`, `sharded:K`, `rwlock` or `rwlock:SHARE%` (of sections that only
-    /// read).
-    #[arg(long, value_name = "LOCK TYPE")]
-    pub with: Option<With>,
+    /// Replace locks: by `qd`, `mutex`, `mcs`, `ticket`, `spin`, `sharded:K`, `rwlock` or `rwlock:SHARE%` (of sections that only
+    /// read). With several, or `all`, they are ranked beside today's locks.
+    #[arg(long, value_name = "LOCK TYPES", value_parser = withs)]
+    pub with: Option<Withs>,
     /// How to solve it. Default: as the model says, or as exactly as is possible in reasonable time.
     #[arg(long, value_parser = solver)]
     pub solver: Option<Solver>,
@@ -90,6 +94,17 @@ pub(super) enum By {
     Events,
     /// Its sums.
     Sums,
+}
+
+/// Locks to replace others by.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Withs(Vec<With>);
+
+fn withs(text: &str) -> Result<Withs, String> {
+    if text == "all" {
+        return Ok(Withs(With::ALL.to_vec()));
+    }
+    text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>().map(Withs)
 }
 
 /// Numbers of threads.
@@ -165,9 +180,23 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
         input.threads.clone_from(threads);
     }
     input.solver = args.solver.unwrap_or(input.solver);
-    if let Some(with) = args.with {
-        let locks = selected(&input, &args.lock)?;
-        with::replace(&mut input, &locks, with, calibration.as_ref())?;
+    let mut replaced_by = None;
+    match args.with.as_ref().map(|Withs(all)| &all[..]) {
+        None => {}
+        Some(&[with]) => {
+            let locks = selected(&input, &args.lock)?;
+            with::replace(&mut input, &locks, with, calibration.as_ref())?;
+            replaced_by = Some(with.to_string());
+        }
+        Some(several) => {
+            let others = alternatives(&input, &args.lock, several, calibration.as_ref())?;
+            let ranking = Ranking { check, ..rank(&input, &others).map_err(fails)? };
+            output::write(&match args.format {
+                Format::Table => rank_table::render(&ranking, output::layout().width),
+                Format::Json => output::json(&ranking, "ranking")?,
+            })?;
+            return Ok(ExitCode::SUCCESS);
+        }
     }
     if let Some(path) = &args.emit_model {
         emit(&input, path)?;
@@ -175,12 +204,35 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let prediction = Prediction { check, ..predict(&input).map_err(fails)? };
+    let prediction = Prediction { check, with: replaced_by, ..predict(&input).map_err(fails)? };
     output::write(&match args.format {
         Format::Table => table::render(&prediction, output::layout().width),
         Format::Json => output::json(&prediction, "prediction")?,
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The model with each of several locks in the place of those whose names contain one of the parts, but for one that changes nothing.
+fn alternatives(
+    input: &Input,
+    parts: &[String],
+    withs: &[With],
+    calibration: Option<&Calibration>,
+) -> Result<Vec<(String, Input)>> {
+    let locks = selected(input, parts)?;
+    let mut others = Vec::new();
+    for &with in withs {
+        let mut other = input.clone();
+        with::replace(&mut other, &locks, with, calibration)?;
+        let same = other.locks.iter().zip(&input.locks).all(|(a, b)| {
+            let algorithm = a.algorithm.unwrap_or(input.model) == b.algorithm.unwrap_or(input.model);
+            algorithm && (&a.overhead_ns, a.spins, a.sleep, a.shards) == (&b.overhead_ns, b.spins, b.sleep, b.shards)
+        });
+        if !same {
+            others.push((with.to_string(), other));
+        }
+    }
+    Ok(others)
 }
 
 fn read(path: &Path) -> Result<Input> {
@@ -271,6 +323,17 @@ fn emit(input: &Input, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_to_rank() {
+        assert_eq!(withs("qd"), Ok(Withs(vec![With::Qd])));
+        assert_eq!(withs("qd, sharded:4"), Ok(Withs(vec![With::Qd, With::Sharded(4)])));
+        let Withs(all) = withs("all").unwrap();
+        for with in all {
+            assert_eq!(with.to_string().parse(), Ok(with));
+        }
+        assert!(withs("qd,").is_err() && withs("best").is_err());
+    }
 
     #[test]
     fn numbers_of_threads() {

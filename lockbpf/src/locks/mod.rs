@@ -4,10 +4,12 @@
 
 mod mcs;
 mod qd;
+mod spin;
 mod ticket;
 
 pub use mcs::Mcs;
 pub use qd::Qd;
+pub use spin::Spin;
 pub use ticket::Ticket;
 
 /// Turns after which a spinning thread lets others run: whom it waits for may need its CPU.
@@ -63,6 +65,8 @@ mod tests {
         let all = THREADS as u64 * SECTIONS;
         let ticket = Ticket::default();
         assert_eq!(counted(|_, count| ticket.with(|| increment(count))), all);
+        let spin = Spin::default();
+        assert_eq!(counted(|_, count| spin.with(|| increment(count))), all);
         let mcs = Mcs::new(THREADS);
         assert_eq!(counted(|thread, count| mcs.with(thread, || increment(count))), all);
         let qd = Qd::new(THREADS);

@@ -35,6 +35,8 @@ pub struct Calibration {
     pub mcs: Vec<Figure>,
     /// The same of a ticket lock.
     pub ticket: Vec<Figure>,
+    /// The same of a spin lock.
+    pub spin: Vec<Figure>,
     /// LO: an empty section of a QD lock without others.
     pub qd_lock_overhead: Figure,
     /// DO(k): the time for which an empty section is delegated, with k threads beside the helper.

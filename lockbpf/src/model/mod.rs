@@ -4,7 +4,7 @@
 //! between. [`predict`] answers what a [`schema::Input`] asks: [`mva`] (one class of threads, exactly), [`convolution`]
 //! (the same where a lock's overhead depends on its waiters), [`classes`] (several classes, exactly), [`schweitzer`]
 //! (approximately, where that would take too long); [`qd`] is the model of queue delegation locks. [`occ`] is PinCS's
-//! estimate of optimistic execution, [`conflicts`] how often that would conflict. [`with`] puts other locks into a model, of which [`calibration`] knows what they cost.
+//! estimate of optimistic execution, [`conflicts`] how often that would conflict. [`with`] puts other locks into a model, of which [`calibration`] knows what they cost; [`rank`] tells which would be fastest.
 //! [`cores`] lets their threads share CPUs. [`simulation`] plays networks event by event: the truth that the rest is tested against.
 //!
 //! [`shadow`] is what observing added to recorded times. [`summed`] makes a model of what the kernel side summed up of a program. [`script`] is what the threads of a recording did by
@@ -29,6 +29,8 @@ mod play;
 pub mod predict;
 pub mod profile;
 pub mod qd;
+pub mod rank;
+pub mod rank_table;
 pub mod replay;
 pub mod schema;
 pub mod schweitzer;

@@ -52,7 +52,8 @@ pub fn predict(input: &Input) -> Result<Prediction, ModelError> {
     let points = widened(input)?;
     Ok(Prediction {
         schema: SCHEMA,
-        model: input.model,
+        model: common(input),
+        with: None,
         check: None,
         assumptions: assumptions::all(input, &points),
         violations: input.violations.clone(),
@@ -88,6 +89,13 @@ pub(super) fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
     };
     points.iter_mut().for_each(|point| cores::share(input, point));
     Ok(points)
+}
+
+/// How all locks work, if that is the same; else how those do that do not say.
+fn common(input: &Input) -> Algorithm {
+    let mut all = input.locks.iter().map(|lock| algorithm(input, lock));
+    let first = all.next().unwrap_or(input.model);
+    if all.all(|other| other == first) { first } else { input.model }
 }
 
 /// Whether it is a mutex of which it is known what sleeping for it costs.

@@ -177,8 +177,11 @@ pub struct ClassInput {
 pub struct Prediction {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// As in the input.
+    /// How the locks work: those of the model, or what they were replaced by where that is one sort for all.
     pub model: Algorithm,
+    /// What locks were replaced by, if they were: as `--with` calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with: Option<String>,
     /// The recording predicted from itself ([`super::check`]); `None` of a model that is of no recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Check>,

@@ -27,7 +27,7 @@ pub(super) fn unsteady([a, b]: [f64; 2]) -> Option<String> {
 /// Threads that are no part of the model, of all that there are, and those that came late.
 pub(super) fn threads(said: &mut Vec<String>, all: usize, busy: usize, late: usize) {
     if all > busy {
-        said.push(format!("Left out: {}, which hardly lock anything.", counted((all - busy) as u64, "thread")));
+        said.push(format!("Left out: {} with hardly any lock operations.", counted((all - busy) as u64, "thread")));
     }
     if late > 0 {
         said.push(format!("The number of threads changed: {late} of {all} began after the first tenth."));

@@ -3,6 +3,7 @@
 use super::calibration::{Calibration, Figure};
 use super::error::ModelError;
 use super::schema::{Algorithm, Input, Overhead};
+use std::fmt;
 use std::str::FromStr;
 
 /// What a lock is to be replaced by.
@@ -16,10 +17,32 @@ pub enum With {
     Mcs,
     /// A ticket lock.
     Ticket,
+    /// A spin lock, which whoever sees first that it is free takes.
+    Spin,
     /// So many locks of equal use.
     Sharded(u32),
     /// A reader–writer lock; the share of sections that only read, if it is not known from the recording.
     Rwlock(Option<f64>),
+}
+
+impl With {
+    /// Every sort of lock that needs nothing but a calibration.
+    pub const ALL: [Self; 5] = [Self::Mutex, Self::Spin, Self::Ticket, Self::Mcs, Self::Qd];
+}
+
+impl fmt::Display for With {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Qd => f.write_str("qd"),
+            Self::Mutex => f.write_str("mutex"),
+            Self::Mcs => f.write_str("mcs"),
+            Self::Ticket => f.write_str("ticket"),
+            Self::Spin => f.write_str("spin"),
+            Self::Sharded(k) => write!(f, "sharded:{k}"),
+            Self::Rwlock(None) => f.write_str("rwlock"),
+            Self::Rwlock(Some(share)) => write!(f, "rwlock:{}%", share * 100.0),
+        }
+    }
 }
 
 impl FromStr for With {
@@ -32,6 +55,7 @@ impl FromStr for With {
             ("mutex", None) => Ok(Self::Mutex),
             ("mcs", None) => Ok(Self::Mcs),
             ("ticket", None) => Ok(Self::Ticket),
+            ("spin", None) => Ok(Self::Spin),
             ("rwlock", None) => Ok(Self::Rwlock(None)),
             ("rwlock", Some(share)) => percent(share).map(|share| Self::Rwlock(Some(share))),
             ("sharded", Some(k)) => match k.parse() {
@@ -39,7 +63,7 @@ impl FromStr for With {
                 _ => Err(format!("`{k}` is no number of locks")),
             },
             _ => {
-                Err("not one of qd, mutex, mcs, ticket, sharded:K, rwlock, rwlock:SHARE% (of sections that only read)"
+                Err("not one of qd, mutex, mcs, ticket, spin, sharded:K, rwlock, rwlock:SHARE% (of sections that only read)"
                     .to_owned())
             }
         }
@@ -133,6 +157,10 @@ fn replace_one(
                 lock.overhead_ns = needed(table(|m| &m.ticket))?;
                 Algorithm::Mutex
             }
+            With::Spin => {
+                lock.overhead_ns = needed(table(|m| &m.spin))?;
+                Algorithm::Mutex
+            }
             With::Sharded(k) => {
                 lock.shards = Some(k);
                 continue;
@@ -149,7 +177,7 @@ fn replace_one(
         if with != With::Mutex {
             lock.sleep = None;
         }
-        lock.spins = matches!(with, With::Mcs | With::Ticket);
+        lock.spins = matches!(with, With::Mcs | With::Ticket | With::Spin);
         lock.algorithm = Some(algorithm);
     }
     Ok(())

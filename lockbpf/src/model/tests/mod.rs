@@ -4,6 +4,7 @@ mod closed_forms;
 mod crowded;
 mod optimistic;
 mod properties;
+mod ranked;
 mod refusals;
 mod scripts;
 mod shadowed;

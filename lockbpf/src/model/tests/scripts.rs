@@ -345,7 +345,7 @@ fn who_hardly_locks_is_left_out() {
     trace.section(2, 1, [200, 200, 250]);
     let input = model_of(&trace.script());
     assert_eq!((input.threads, input.locks.len(), input.classes.len()), (vec![1], 1, 0));
-    assert!(input.violations[0].starts_with("Left out: 1 thread,"), "{:?}", input.violations);
+    assert!(input.violations[0].starts_with("Left out: 1 thread with"), "{:?}", input.violations);
 }
 
 #[test]
