@@ -19,7 +19,7 @@ fn what_is_measured_is_kept_and_used() {
     let text = json!({"threads": [2], "locks": [{"name": "L", "hold_ns": 100}], "routing": [[1]], "local_ns": [[100]]});
     fs::write(&model, text.to_string()).expect("failed to write a model");
     let model = model.to_str().expect("a path in UTF-8");
-    for lock in ["mcs", "ticket", "qd"] {
+    for lock in ["mcs", "ticket", "spin", "qd"] {
         let predict = ["predict", "--model", model, "--with", lock, "--format", "json"];
         run_in(&state, &predict).assert_error(&["lockbpf calibrate"]);
     }
@@ -28,7 +28,7 @@ fn what_is_measured_is_kept_and_used() {
     let measured: Value = serde_json::from_str(&outcome.stdout).expect("the calibration is JSON");
     assert_eq!((&measured["schema"], &measured["runs"]), (&json!("lockbpf.calibration/2"), &json!(3)));
     let cpus = measured["cpus"].as_u64().expect("a number") as usize;
-    for table in ["mutex", "mcs", "ticket", "qd_delegation"] {
+    for table in ["mutex", "mcs", "ticket", "spin", "qd_delegation"] {
         let rows = measured[table].as_array().expect("a table");
         assert_eq!(rows.len(), cpus, "{table}");
         for row in rows {
@@ -37,7 +37,7 @@ fn what_is_measured_is_kept_and_used() {
             assert!(0.0 < low && low <= median && median <= high, "{table}: {row}");
         }
     }
-    for lock in ["mcs", "ticket", "qd", "mutex"] {
+    for lock in ["mcs", "ticket", "spin", "qd", "mutex"] {
         let outcome =
             run_in(&state, &["predict", "--model", model, "--with", lock, "--format", "json", "--emit-model", "-"]);
         assert_eq!(outcome.code, Some(0), "{lock}: {}", outcome.stderr);

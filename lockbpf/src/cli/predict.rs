@@ -189,6 +189,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             replaced_by = Some(with.to_string());
         }
         Some(several) => {
+            if args.emit_model.is_some() {
+                bail!(
+                    "several locks are several models: choose one of them with --with to write its model with --emit-model"
+                );
+            }
             let others = alternatives(&input, &args.lock, several, calibration.as_ref())?;
             let ranking = Ranking { check, ..rank(&input, &others).map_err(fails)? };
             output::write(&match args.format {
