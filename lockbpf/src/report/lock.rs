@@ -76,13 +76,12 @@ impl<'a> Ranked<'a> {
             .filter(|_| gathered.futex.is_empty() && wait.sum > Nanos(0))
             .map(|figures| figures.wait_ns.around(wait.sum.0 as f64));
         // Whatever is seen of a runtime's lock is a wait: there are as many as their time makes.
-        let contended = match wait_estimate {
-            Some(_) if total.runtime.is_some() => wait.histogram.count().max(least_waits(&wait)),
-            _ => contended,
+        let contended = if wait_estimate.is_some() && total.runtime.is_some() {
+            total.unseen = wait.histogram.count().max(least_waits(&wait));
+            total.unseen
+        } else {
+            contended
         };
-        if total.unseen > 0 {
-            total.unseen = total.unseen.max(contended);
-        }
         let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
         let harm = wait.sum + timed_out + open_wait;
