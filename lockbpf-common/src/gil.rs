@@ -1,6 +1,10 @@
 //! CPython's global interpreter lock in memory (`struct _gil_runtime_state`, CPython 3.7 to 3.14): a flag, guarded by a mutex and
 //! waited for by a condition variable of the C library. The flag's address is the lock's.
 
+/// What the lock is called.
+pub const NAME: &str = "Python GIL";
+/// What the mutex that guards it is called.
+pub const MUTEX_NAME: &str = "Python GIL, mutex";
 /// Bytes from the flag to the mutex that guards it, which is locked and unlocked whenever the flag changes.
 pub const MUTEX: u64 = 64;
 /// Bytes from the flag to the condition variable by which threads wait for it.

@@ -19,6 +19,7 @@ pub mod library;
 pub mod off_cpu;
 pub mod order;
 pub mod process;
+pub mod python;
 pub mod record;
 pub mod stack_copy;
 pub mod sums;

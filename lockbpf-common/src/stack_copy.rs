@@ -1,6 +1,8 @@
 //! Copies of user stacks, for unwinding in user space: what the kernel side copies, and what it is told of the stacks that
 //! were unwound before, so that it need not copy them again.
 
+use crate::python::{MAX_FRAMES, PythonFrame};
+
 /// Bytes copied at once. A stack is copied from the last multiple of this below its top, so that a block never crosses a
 /// page: either all of it can be read, or nothing.
 pub const BLOCK: usize = 1_024;
@@ -33,6 +35,16 @@ pub mod method {
     pub const FRAMES: u32 = 1;
     /// Copied only.
     pub const COPY: u32 = 2;
+    /// Copied, with the Python functions that the thread is in.
+    pub const PYTHON: u32 = 3;
+}
+
+/// Bits of [`StackCopy::how`].
+pub mod how {
+    /// Taken where a lock is given back, and not where it was asked for.
+    pub const AT_RELEASE: u32 = 1;
+    /// With Python's frames.
+    pub const PYTHON: u32 = 2;
 }
 
 /// A user stack and the registers that unwinding it begins with.
@@ -47,24 +59,26 @@ pub struct StackCopy {
     pub frames: i32,
     /// Blocks that could be read, from the first on; fewer than [`BLOCKS`] only where the stack's memory ends.
     pub blocks: u32,
-    /// 1 if it was taken where a lock is given back, and not where it was asked for.
-    pub at_release: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// [`how`] bits.
+    pub how: u32,
+    /// How many of Python's frames count.
+    pub python_frames: u32,
     /// The return addresses of the calls that are watched to their return, innermost first: on the stack the kernel has put
     /// its own in their place. 0 for none.
     pub returns: [u64; RETURNS],
     /// The saved user registers, as the kernel orders them.
     pub registers: [u64; REGISTERS],
+    /// Python's frames, innermost first.
+    pub python: [PythonFrame; MAX_FRAMES],
     /// The blocks, the first one containing the stack pointer.
     pub stack: [[u8; BLOCK]; BLOCKS],
 }
 
-/// Where a stack was taken, as far as the registers tell.
+/// Where a stack was taken, as far as the registers and Python's frames tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct KnownKey {
-    /// Instruction pointer.
+    /// Instruction pointer, exclusive or the [fingerprint](PythonFrame::fingerprint) of Python's frames.
     pub ip: u64,
     /// Process number.
     pub process: u32,
@@ -94,7 +108,7 @@ pub struct KnownStack {
     pub words: [u64; MAX_SLOTS],
 }
 
-const _: () = assert!(size_of::<StackCopy>() == 24 + 8 * RETURNS + 8 * REGISTERS + BLOCK * BLOCKS);
+const _: () = assert!(size_of::<StackCopy>() == 24 + 8 * RETURNS + 8 * REGISTERS + 16 * MAX_FRAMES + BLOCK * BLOCKS);
 const _: () = assert!(size_of::<KnownKey>() == 16);
 const _: () = assert!(size_of::<KnownStack>() == 8 + 10 * MAX_SLOTS);
 

@@ -8,9 +8,11 @@ use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
 use crate::follow;
 use crate::gate::{charge, refresh};
+use crate::gil;
 use crate::lock::{has_word, owner, owner_by_word};
 use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
 use crate::off_cpu::record_absence;
+use crate::python;
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
 use crate::section::{add_time, at, contend, contend_held, place, reacquire_held, stack_of_wait, wakes_after_release};
 use crate::signal::handler_left;
@@ -106,6 +108,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         count(Counter::WideAddress);
         return;
     }
+    let word = gil::word_of(t, word);
     t.resume();
     follow::forget(t);
     t.futex = FutexCall {
@@ -130,8 +133,9 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         return;
     }
     crate::once::waits(t, word);
+    gil::futex_wait_begins(t);
     let mut waiting = Waiting {
-        since_ns: now,
+        since_ns: t.futex.enter_ns,
         lock: word,
         site: 0,
         frame: user_register(FRAME_POINTER),
@@ -176,7 +180,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     }
     t.futex.owner = waiting.owner;
     t.futex.lock = waiting.lock;
-    waiting.word_offset = word.wrapping_sub(waiting.lock) as u32;
+    waiting.word_offset = t.gil_futex.named.wrapping_sub(waiting.lock) as u32;
     t.begin_wait(&waiting);
 }
 
@@ -310,6 +314,7 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     t.futex.role = if matches!(result, FutexResult::Interrupted) { INTERRUPTED } else { NONE };
     t.end_wait();
     follow::ends(t);
+    let goes_on = matches!(result, FutexResult::TimedOut) && gil::goes_on(t, call, now);
     if waits_at(t, call.word) {
         transitions::waited(&mut t.way, wait_ns);
         return;
@@ -324,7 +329,8 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             FutexResult::Again => add(&mut s.try_failures, 1),
             FutexResult::TimedOut => {
                 add(&mut s.timeouts, 1);
-                add(&mut s.timeout_ns, wait_ns);
+                // One that goes on tells of all of its time when it ends.
+                add(&mut s.timeout_ns, if goes_on { 0 } else { wait_ns });
             }
             _ => add(&mut s.errors, 1),
         }
@@ -408,6 +414,7 @@ fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     }
     let takes_stack = takes_stack && since_ns >= config.stack_wait_ns;
     let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
+    gil::look_again(t);
     record_absence(t);
     // Absences explain no shorter waits.
     let long = since_ns >= config.stack_wait_ns;
@@ -419,7 +426,7 @@ fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
         // SAFETY: record points to the reserved room; both fields are written in full.
         unsafe {
             (*record).fields = WakeRecord::pack(&fields);
-            copy_top_of_stack(&raw mut (*record).top);
+            copy_top_of_stack(t, stack, &mut (*record).top);
         }
         submit(entry, Counter::WakeRecords);
         charge_record::<WakeRecord>(t.slot);
@@ -458,7 +465,7 @@ fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
         // SAFETY: record points to the reserved room; both fields are written in full.
         unsafe {
             (*record).fields = FutexRecord::pack(&fields);
-            copy_top_of_stack(&raw mut (*record).top);
+            copy_top_of_stack(t, ended.stack, &mut (*record).top);
         }
         submit(entry, Counter::FutexRecords);
         charge_record::<FutexRecord>(t.slot);
@@ -466,15 +473,16 @@ fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
     0
 }
 
-/// Copies the words at the top of the current thread's user stack; zeros if they cannot be read.
-///
-/// # Safety
-/// `top` is valid for writing.
+/// Copies the words at the top of the current thread's user stack; zeros if they cannot be read. Without a stack, the Python functions that
+/// it is in follow in place of the last ones.
 #[inline(always)]
-unsafe fn copy_top_of_stack(top: *mut [u64; TOP_WORDS]) {
-    let sp = user_register(STACK_POINTER);
-    // SAFETY: the caller's `top` has this size. A faulting address zeroes it.
-    unsafe { bpf_probe_read_user(top.cast(), size_of::<[u64; TOP_WORDS]>() as u32, sp as *const core::ffi::c_void) };
+fn copy_top_of_stack(t: &Thread, stack: i32, top: &mut [u64; TOP_WORDS]) {
+    let (to, sp) = (core::ptr::from_mut(top), user_register(STACK_POINTER));
+    // SAFETY: `top` has this size. A faulting address zeroes it.
+    unsafe { bpf_probe_read_user(to.cast(), size_of::<[u64; TOP_WORDS]>() as u32, sp as *const core::ffi::c_void) };
+    if t.gil != 0 && stack < 0 {
+        python::add_innermost(t, top);
+    }
 }
 
 #[inline(always)]

@@ -7,14 +7,16 @@
 use crate::calls::return_address;
 use crate::counts;
 use crate::maps::{GILS, count};
+use crate::python::python_site;
 use crate::section::{End, acquired, attempt, close, contend, fill_gap, fits, stack_of_wait};
-use crate::thread::Thread;
+use crate::thread::{FutexCall, Thread};
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user};
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::gil::{CONDITION, CONDITION_SIZE, MUTEX, WAITERS, WAITERS_SHIFT};
 use lockbpf_common::kind::{Outcome, Via, flag};
+use lockbpf_common::layout::CONTENDED_VALUE;
 
 /// The mutex of the interpreter lock in the current process; 0 if none is known.
 #[inline(always)]
@@ -24,17 +26,84 @@ pub fn mutex() -> u64 {
     unsafe { GILS.get(pid) }.copied().unwrap_or(0)
 }
 
+/// Where a lock is asked for by a call that returns there: if the interpreter makes it, in the Python function that has it done, if that
+/// is known.
+#[inline(always)]
+pub fn site(t: &Thread, returns_to: u64) -> u64 {
+    if t.gil == 0 { returns_to } else { python_site(t.process, t.slot, returns_to) }
+}
+
+/// A wait for the interpreter lock as futex calls tell it: of several, each of which ends after the switch interval (5 ms).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Timed {
+    /// When the first of those that have ended so began, ns.
+    since_ns: u64,
+    /// When the last one ended, ns; 0 if there is none.
+    until_ns: u64,
+    /// The word that the thread's last futex call named, not the one that it is counted for.
+    pub named: u64,
+}
+
+/// Between two of them a thread does little else than to look whether the lock is free, ns.
+const BETWEEN_NS: u64 = 200_000;
+
+/// The word that a futex call of the thread's is counted for: all of those on the interpreter lock's condition variable stand for the lock. A
+/// function of its own, so that its stack burdens no other.
+#[inline(never)]
+pub fn word_of(t: &mut Thread, word: u64) -> u64 {
+    t.gil_futex.named = word;
+    let lock = t.gil.wrapping_sub(MUTEX);
+    let is_part = t.gil != 0 && word.wrapping_sub(lock.wrapping_add(CONDITION)) < CONDITION_SIZE;
+    if is_part { lock } else { word }
+}
+
+/// The thread's futex call begins a wait, which may be for the interpreter lock and go on with an earlier one. Returns 0. A function of its own,
+/// so that its stack burdens no other.
+#[inline(never)]
+pub fn futex_wait_begins(t: &mut Thread) -> u32 {
+    let Timed { since_ns, until_ns, named } = t.gil_futex;
+    if t.futex.word == named {
+        return 0;
+    }
+    t.gil_futex.until_ns = 0;
+    // Nobody waits for it while it is free.
+    t.futex.expected = CONTENDED_VALUE;
+    if until_ns != 0 && t.futex.enter_ns.saturating_sub(until_ns) < BETWEEN_NS {
+        t.futex.enter_ns = since_ns;
+    }
+    0
+}
+
+/// A futex call of the thread's has timed out, `now`. Returns whether it was one of a wait for the interpreter lock.
+#[inline(always)]
+pub fn goes_on(t: &mut Thread, call: &FutexCall, now: u64) -> bool {
+    // Where the lock was found later than the thread.
+    look_again(t);
+    let is_lock = t.gil != 0 && call.word == t.gil.wrapping_sub(MUTEX);
+    if is_lock {
+        (t.gil_futex.since_ns, t.gil_futex.until_ns) = (call.enter_ns, now);
+    }
+    is_lock
+}
+
 /// The thread begins to wait for a condition with this mutex, at `now`: for the interpreter lock, if it is that one's. A function
 /// of its own, so that its instructions are not repeated in every program.
 #[inline(never)]
 pub fn waits(t: &mut Thread, lock: u64, now: u64) -> u32 {
-    if t.gil == 0 {
-        t.gil = mutex();
-    }
+    look_again(t);
     if t.gil != 0 && t.gil == lock && t.gil_wait_ns == 0 {
         t.gil_wait_ns = now;
     }
     0
+}
+
+/// Asks for the lock of a thread that was there before it was found.
+#[inline(always)]
+pub fn look_again(t: &mut Thread) {
+    if t.gil == 0 {
+        t.gil = mutex();
+    }
 }
 
 /// Whether this mutex guards the interpreter lock, whose flag may have changed.
@@ -91,9 +160,7 @@ pub fn meaning(t: &Thread) -> u32 {
         return 0;
     }
     // Whom it has woken just now need not wait any more.
-    let condition = word + CONDITION;
-    let woke = t.futex.word.wrapping_sub(condition) < CONDITION_SIZE
-        && t.futex.enter_ns > t.held[i & (MAX_HELD - 1)].acquire_ns;
+    let woke = t.futex.word == word && t.futex.enter_ns > t.held[i & (MAX_HELD - 1)].acquire_ns;
     // SAFETY: as above.
     let waiters = unsafe { bpf_probe_read_user((word + WAITERS) as *const u32) }.unwrap_or(0);
     if woke || waiters >> WAITERS_SHIFT != 0 { GIVEN | WAITED_FOR } else { GIVEN }
@@ -112,7 +179,7 @@ pub fn given(ctx: &ProbeContext, t: &mut Thread, now: u64, meaning: u32) {
 /// stack burdens no hot path.
 #[inline(never)]
 pub fn taken(ctx: &ProbeContext, t: &mut Thread, now: u64) -> u32 {
-    let (lock, site) = (t.gil.wrapping_sub(MUTEX), return_address(ctx));
+    let (lock, site) = (t.gil.wrapping_sub(MUTEX), site(t, return_address(ctx)));
     let attempt_ns = if t.gil_wait_ns == 0 { now } else { t.gil_wait_ns };
     t.gil_wait_ns = 0;
     if !fits(lock, site) {

@@ -34,6 +34,7 @@ mod orders;
 mod permit;
 mod probes;
 mod process;
+mod python;
 mod reading;
 mod registers;
 mod sched;

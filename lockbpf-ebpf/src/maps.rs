@@ -2,6 +2,7 @@
 
 use crate::atomic::fetch_add;
 use crate::library::Call;
+use crate::python::PythonStack;
 use crate::reading::Counting;
 use crate::signal::Suspensions;
 use crate::thread::Thread;
@@ -25,6 +26,7 @@ use lockbpf_common::kernel::Kernel;
 use lockbpf_common::library::{CallKey, CallSums};
 use lockbpf_common::order::{OrderKey, OrderSums};
 use lockbpf_common::process::{Child, MAX_CHILDREN, ProcessEntry, SERIALS as SERIES};
+use lockbpf_common::python::{Interpreter, MAX_PLACES, PythonPlace};
 use lockbpf_common::stack_copy::{KnownKey, KnownStack, MAX_KNOWN, StackCopy};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::transition::{MAX_TRANSITIONS, TransitionKey, TransitionSums};
@@ -109,6 +111,23 @@ pub static REPLACED: HashMap<u32, u64, { MAX_TARGETS as usize }> = HashMap::new(
 /// what is used takes memory.
 #[btf_map]
 pub static GILS: HashMap<u32, u64, { MAX_PROCESSES as usize }, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
+/// The interpreter of each process that runs Python and of which the functions are known, by process number, found by user space.
+#[btf_map]
+pub static PYTHONS: HashMap<u32, Interpreter, { MAX_PROCESSES as usize }, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+
+/// Places in Python functions where locks were asked for, with their code objects: each is told once. LRU: one that was evicted is told again.
+#[btf_map]
+pub static PYTHON_PLACES: LruHashMap<FutexWord, u64, { MAX_PLACES }> = LruHashMap::new();
+
+/// Those that are new, until user space has named them: room for 2,000.
+#[btf_map]
+pub static NEW_PYTHON_PLACES: RingBuf<PythonPlace, { 64 << 10 }> = RingBuf::new();
+
+/// The Python functions that a thread was in last: only of threads that ran some. Freed by the kernel with the thread.
+#[btf_map]
+pub static PYTHON_STACKS: TaskStorage<PythonStack> = TaskStorage::new();
 
 /// Threads to observe, by tid, if the mode asks for it.
 #[btf_map]
@@ -261,7 +280,7 @@ pub static CALLS: TaskStorage<Call> = TaskStorage::new();
 #[btf_map]
 pub static CALL_SUMS: HashMap<CallKey, CallSums, { MAX_CALLS as usize }> = HashMap::new();
 
-/// A futex word of a process.
+/// A futex word, or another address, of a process.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct FutexWord {

@@ -7,6 +7,7 @@
 use crate::atomic::add;
 use crate::calls::return_address;
 use crate::futex::{INTERRUPTED, NONE};
+use crate::gil::site;
 use crate::lock::see;
 use crate::section::{add_time, attempt, contend, failed, fits, sums};
 use crate::thread::{Thread, now};
@@ -25,7 +26,7 @@ use lockbpf_common::via::Via;
 #[inline(always)]
 pub fn wait(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    let site = return_address(ctx);
+    let site = site(t, return_address(ctx));
     if !fits(lock, site) {
         return;
     }
@@ -48,7 +49,7 @@ pub fn tried(ctx: &ProbeContext, t: &mut Thread, cookie: u64, now: u64) {
         return;
     }
     let lock: u64 = ctx.arg(0).unwrap_or(0);
-    let site = return_address(ctx);
+    let site = site(t, return_address(ctx));
     if !fits(lock, site) {
         return;
     }

@@ -20,6 +20,7 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
 use lockbpf_common::layout::mutex_kind::may_fail;
 use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
+use lockbpf_common::stack_copy::how;
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket, is_shared_slot};
 use lockbpf_common::via::{is_semaphore, is_shared};
 
@@ -497,7 +498,7 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     {
         // Once per key: others wait while this is done.
         if stack < 0 {
-            stack = take_stack(ctx, process, slot, 1);
+            stack = take_stack(ctx, process, slot, how::AT_RELEASE);
             flags |= u32::from(flag::STACK_AT_RELEASE);
         }
         s.stack = stack;

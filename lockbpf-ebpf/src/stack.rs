@@ -4,6 +4,7 @@
 use crate::emit::HEADER;
 use crate::gate::charge;
 use crate::maps::{CONFIG, COPY_LIMIT, KNOWN_STACKS, METHODS, SERIALS, STACK_COPIES, STACKS, count, next};
+use crate::python::{add_frames, python_frames};
 use crate::registers::{INSTRUCTION_POINTER, STACK_POINTER, user_register, user_registers};
 use crate::section::is_settled;
 use crate::thread::{Thread, now, stored, task};
@@ -16,7 +17,7 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::process::SERIAL_COPY;
 use lockbpf_common::stack_copy::{
     AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_COPIES, MAX_SLOTS, REGISTERS, RETURNS, StackCopy,
-    WAKE_AFTER, WAYS, method, place,
+    WAKE_AFTER, WAYS, how, method, place,
 };
 
 /// What takes longer was not all spent here: the thread was preempted meanwhile, ns.
@@ -28,36 +29,39 @@ pub fn user_stack<C: EbpfContext>(ctx: &C, t: &Thread) -> i32 {
     take_stack(ctx.as_ptr(), t.process, t.slot, 0)
 }
 
-/// The same by the context's address, at the expense of a slot; `at_release`: [`StackCopy::at_release`]. A function of its own, so that its instructions are not
+/// The same by the context's address, at the expense of a slot; `how`: [`StackCopy::how`]. A function of its own, so that its instructions are not
 /// repeated in every program.
 #[inline(never)]
-pub fn take_stack(ctx: *mut c_void, process: u32, slot: u32, at_release: u32) -> i32 {
+pub fn take_stack(ctx: *mut c_void, process: u32, slot: u32, how: u32) -> i32 {
     let mode = CONFIG.load().mode;
     if mode & mode::COPY_STACKS == 0 {
         return walk(ctx);
     }
     let began = now();
-    let stack = take(ctx, (process, slot), at_release, mode & mode::COMPARE_STACKS != 0);
+    let stack = take(ctx, (process, slot), how, mode & mode::COMPARE_STACKS != 0);
     let took = now() - began;
     charge(slot, |account| account.stack_ns += took.min(MAX_TAKING_NS));
     stack
 }
 
 #[inline(always)]
-fn take(ctx: *mut c_void, (process, slot): (u32, u32), at_release: u32, compare: bool) -> i32 {
+fn take(ctx: *mut c_void, (process, slot): (u32, u32), how: u32, compare: bool) -> i32 {
     // SAFETY: copied at once.
     let decided = unsafe { METHODS.get(process) }.copied().unwrap_or(if compare { 0 } else { method::COPY });
     if decided == method::FRAMES {
         return walk(ctx);
     }
     let stack_pointer = user_register(STACK_POINTER);
-    let known = recognise(process, user_register(INSTRUCTION_POINTER), stack_pointer);
+    // The C library and the interpreter are called in the same way from any Python function.
+    let (functions, how) =
+        if decided == method::PYTHON { (python_frames(process), how | how::PYTHON) } else { (0, how) };
+    let known = recognise(process, user_register(INSTRUCTION_POINTER) ^ functions, stack_pointer);
     if known >= 0 {
         count(Counter::StackKnown);
         return known;
     }
-    let frames = if decided == method::COPY { -1 } else { walk(ctx) };
-    copy(process, slot, stack_pointer, frames, at_release)
+    let frames = if decided == 0 { walk(ctx) } else { -1 };
+    copy(process, slot, stack_pointer, frames, how)
 }
 
 /// The return addresses of the thread's calls that are watched to their return, innermost first.
@@ -113,7 +117,7 @@ fn is_at(known: &KnownStack, stack_pointer: u64, own: &[u64; RETURNS]) -> bool {
 /// none. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, at_release: u32) -> i32 {
+extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how: u32) -> i32 {
     let copied = SERIALS.get(SERIAL_COPY).copied().unwrap_or(u64::MAX);
     let limit = COPY_LIMIT.get(0).copied().unwrap_or(0);
     if copied >= limit.min(u64::from(MAX_COPIES)) {
@@ -152,9 +156,9 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, at_
         (*record).number = number;
         (*record).frames = frames;
         (*record).blocks = blocks as u32;
-        (*record).at_release = at_release;
-        (*record).reserved = 0;
+        (*record).how = how;
         (*record).returns = returns();
+        (*record).python_frames = if how & how::PYTHON == 0 { 0 } else { add_frames(&mut (*record).python) };
     }
     let unread = (BLOCKS - blocks) * BLOCK;
     charge(slot, |account| account.stack_bytes += (size_of::<StackCopy>() + HEADER - unread) as u64);

@@ -73,6 +73,8 @@ pub struct Thread {
     pub gil: u64,
     /// Since when it waits for that; 0 if it does not.
     pub gil_wait_ns: u64,
+    /// The same as futex calls tell it.
+    pub gil_futex: crate::gil::Timed,
     /// The absence from the CPU in progress.
     pub off: Absence,
     /// Descriptor of the [goroutine](crate::goroutine) whose absence that is; 0 if it is the thread's own.
@@ -87,8 +89,7 @@ pub struct Thread {
     pub slow: Pending,
     /// The futex call in progress.
     pub futex: FutexCall,
-    /// The permit of a semaphore taken last, if its lock is not 0: not among the locks held, since another thread may give it
-    /// back.
+    /// The permit of a semaphore taken last, if its lock is not 0: not among the locks held, since another thread may give it back.
     pub permit: Held,
     /// The waits for kernel locks in progress.
     pub kernel: KernelWaits,
@@ -421,8 +422,7 @@ impl Thread {
         THREAD_COUNTS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
     }
 
-    /// The thread begins to wait. User space may read meanwhile: what it reads is whole if it is checked
-    /// ([`Waiting::is_whole`]).
+    /// The thread begins to wait. User space may read meanwhile: what it reads is whole if it is checked ([`Waiting::is_whole`]).
     #[inline(always)]
     pub fn begin_wait(&self, wait: &Waiting) {
         let Some(place) = self.wait() else { return count(Counter::WaitsFull) };

@@ -5,7 +5,7 @@ use crate::harness::exact::assert_complete;
 use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf};
 use crate::harness::process::Running;
-use crate::harness::report::{Lock, Report};
+use crate::harness::report::{Lock, Party, Report};
 use crate::harness::workload::{Truth, Workload};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,14 +28,13 @@ fn interpreters() -> Vec<PathBuf> {
     found
 }
 
-fn command(python: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(python);
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/gil.py")).args(arguments);
-    command
+fn observe(python: &Path, arguments: &[&str], options: &[&str]) -> (Truth, Report) {
+    observe_script("gil.py", python, arguments, options)
 }
 
-fn observe(python: &Path, arguments: &[&str], options: &[&str]) -> (Truth, Report) {
-    let mut workload = Workload::launch(&mut command(python, arguments));
+fn observe_script(script: &str, python: &Path, arguments: &[&str], options: &[&str]) -> (Truth, Report) {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads");
+    let mut workload = Workload::launch(Command::new(python).arg(scripts.join(script)).args(arguments));
     let observer = Observer::of(workload.pid(), options);
     workload.go();
     let truth = workload.finish();
@@ -126,4 +125,65 @@ fn python_gil_of_a_command() {
         lock.contended >= truth.fact("waits") && lock.hold_ns.sum >= 0.9 * truth.fact("held_ns") as f64,
         "{lock:?}"
     );
+}
+
+/// The minor version of a Python 3.
+fn minor(python: &Path) -> u32 {
+    let output = Command::new(python).args(["-c", "import sys; print(sys.version_info.minor)"]).output();
+    String::from_utf8(output.expect("it runs").stdout).ok().and_then(|told| told.trim().parse().ok()).expect("a number")
+}
+
+fn known_interpreters() -> Vec<PathBuf> {
+    let known: Vec<_> = interpreters().into_iter().filter(|python| (11..=13).contains(&minor(python))).collect();
+    assert!(!known.is_empty(), "no Python of 3.11 to 3.13");
+    known
+}
+
+fn is_in(party: &Party, function: &str, file: &str) -> bool {
+    party.function.as_deref() == Some(function) && party.file.as_deref().is_some_and(|path| path.ends_with(file))
+}
+
+/// The places of a lock of Python's are Python functions and lines, also where it is asked for in the module `threading`.
+#[test]
+fn python_functions_are_the_places() {
+    let Some(_turn) = may_observe() else { return };
+    const FILE: &str = "python_functions.py";
+    for python in known_interpreters() {
+        println!("{}", python.display());
+        let (_, report) = observe_script(FILE, &python, &["20"], &[]);
+        let lock_of = |waiter: &str| {
+            let lock = report.locks.iter().find(|l| l.waiters.first().is_some_and(|w| is_in(w, waiter, FILE)));
+            lock.unwrap_or_else(|| panic!("nobody waits in {waiter}: {:?}", report.locks))
+        };
+        let table = lock_of("look_up");
+        let holder = table.holders.first().expect("somebody held it");
+        assert!(is_in(holder, "refresh", FILE) && holder.share > 0.8, "{:?}", table.holders);
+        let script = std::fs::read_to_string(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/python_functions.py"),
+        );
+        let script = script.expect("the workload is there");
+        let line = script.lines().zip(1u32..).find(|(row, _)| row.trim() == "change.acquire()").map(|(_, line)| line);
+        assert_eq!(lock_of("ask").waiters.first().and_then(|waiter| waiter.line), line);
+    }
+}
+
+/// Without probes, too, waits for the interpreter lock are whole, and the places are Python functions.
+#[test]
+fn python_gil_by_futex_calls() {
+    let Some(_turn) = may_observe() else { return };
+    for python in known_interpreters() {
+        println!("{}", python.display());
+        let (truth, report) = observe(&python, &["20", "0"], &["--futex-only"]);
+        let lock = report.named("Python GIL");
+        let waited = truth.fact("waited_ns") as f64;
+        assert!(lock.contended_wait_ns.sum >= 0.8 * waited, "waited for {waited} ns: {lock:?}");
+        assert!(lock.contended_wait_ns.max >= 10e6, "each for 15 ms: {lock:?}");
+        let (waiter, holder) = (lock.waiters.first(), lock.holders.first());
+        assert!(waiter.is_some_and(|waiter| is_in(waiter, "wait", "gil.py")), "{:?}", lock.waiters);
+        assert!(
+            holder.is_some_and(|holder| is_in(holder, "<module>", "gil.py") && holder.share > 0.8),
+            "{:?}",
+            lock.holders
+        );
+    }
 }

@@ -45,6 +45,7 @@ pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
 pub(crate) mod pthread;
+pub mod python;
 mod raw_program;
 pub mod remover;
 mod rings;

@@ -105,7 +105,18 @@ fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
     let bounded = bytes.len() == BLOCK * BLOCKS;
     let number = StackId(tid);
     let returns = [site, 0];
-    let copy = StackCopy { process, number, frames: None, at_release: false, returns, registers, base, bytes, bounded };
+    let copy = StackCopy {
+        process,
+        number,
+        frames: None,
+        at_release: false,
+        returns,
+        registers,
+        python: Vec::new(),
+        base,
+        bytes,
+        bounded,
+    };
     Some(unwinder.unwind(&copy).addresses)
 }
 

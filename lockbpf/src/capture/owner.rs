@@ -17,13 +17,19 @@ const CONTENDED: u32 = 2;
 /// Reads from another process's memory; `None` if it is not there, or not permitted.
 pub(in crate::capture) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    let remote = RemoteIoVec { base: usize::try_from(addr).ok()?, len: N };
-    let mut read = |tid: u32| {
-        process_vm_readv(Pid::from_raw(tid.cast_signed()), &mut [IoSliceMut::new(&mut bytes)], &[remote]).ok()
-    };
+    read_into(pid, addr, &mut bytes)?;
+    Some(bytes)
+}
+
+/// The same, of as many bytes as there is room for.
+pub(in crate::capture) fn read_into(pid: u32, addr: u64, bytes: &mut [u8]) -> Option<()> {
+    let wanted = bytes.len();
+    let remote = RemoteIoVec { base: usize::try_from(addr).ok()?, len: wanted };
+    let mut read =
+        |tid: u32| process_vm_readv(Pid::from_raw(tid.cast_signed()), &mut [IoSliceMut::new(bytes)], &[remote]).ok();
     // A main thread that has ended has no memory, others have.
     let got = read(pid).or_else(|| read(super::leader::stand_in(pid)?))?;
-    (got == N).then_some(bytes)
+    (got == wanted).then_some(())
 }
 
 /// A holder, as the lock names it.

@@ -8,11 +8,12 @@ use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, MapData, RingBuf};
 use bytes::Buf;
 use lockbpf_common::process::SERIAL_COPY;
+use lockbpf_common::python::{Interpreter, MAX_FRAMES, PythonFrame};
 use lockbpf_common::stack_copy::{
-    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_KNOWN, MAX_SLOTS, REGISTERS, RETURNS, WAYS, method,
-    place,
+    AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_KNOWN, MAX_SLOTS, REGISTERS, RETURNS, WAYS, how,
+    method, place,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Distinct stacks kept.
 const MAX_KEPT: usize = 65_536;
@@ -23,6 +24,7 @@ pub const COPY_BYTES: usize = BLOCK * BLOCKS;
 /// The copied stacks of an observation.
 pub(super) struct StackCopies {
     ring: RingBuf<MapData>,
+    places: RingBuf<MapData>,
     /// By number of the copy: the stack, or that it is none.
     numbers: HashMap<StackId, Option<StackId>>,
     stacks: HashMap<StackId, Vec<u64>>,
@@ -33,6 +35,8 @@ pub(super) struct StackCopies {
     /// Stacks for which there was no room.
     beyond: u64,
     undecodable: u64,
+    /// Processes whose stacks are taken with Python's functions.
+    pythons: HashSet<Process>,
 }
 
 /// What the number in a record stands for.
@@ -48,8 +52,10 @@ impl StackCopies {
     /// Takes the ring buffer over, and lets the kernel side begin to copy.
     pub(super) fn start(ebpf: &mut Ebpf) -> Result<Self, CaptureError> {
         let ring = ebpf.take_map("STACK_COPIES").ok_or(CaptureError::NoMap("STACK_COPIES"))?;
+        let places = ebpf.take_map("NEW_PYTHON_PLACES").ok_or(CaptureError::NoMap("NEW_PYTHON_PLACES"))?;
         let mut copies = Self {
             ring: ring.try_into()?,
+            places: places.try_into()?,
             numbers: HashMap::new(),
             stacks: HashMap::new(),
             ids: HashMap::new(),
@@ -57,6 +63,7 @@ impl StackCopies {
             known: 0,
             beyond: 0,
             undecodable: 0,
+            pythons: HashSet::new(),
         };
         copies.fetch(ebpf)?;
         Ok(copies)
@@ -76,6 +83,18 @@ impl StackCopies {
         let map = ebpf.map_mut("COPY_LIMIT").ok_or(CaptureError::NoMap("COPY_LIMIT"))?;
         Array::<_, u64>::try_from(map)?.set(0, limit, 0)?;
         Ok(copies)
+    }
+
+    /// The places in Python functions where locks were asked for that were not told before.
+    pub(super) fn python_places(&mut self) -> Vec<(Process, PythonFrame)> {
+        let mut places = Vec::new();
+        while let Some(record) = self.places.next() {
+            match decode_place(&record) {
+                Some(place) => places.push(place),
+                None => self.undecodable += 1,
+            }
+        }
+        places
     }
 
     /// Takes note of what a copy has turned out to be. One that says nothing is what frame pointers said, if they did.
@@ -105,7 +124,7 @@ impl StackCopies {
     /// Tells the kernel side by what to recognise a stack, if it can.
     fn tell(&mut self, ebpf: &mut Ebpf, copy: &StackCopy, unwound: &Unwound, id: StackId) -> Result<(), CaptureError> {
         let Some((known, stack_pointer)) = known(copy, unwound, id) else { return Ok(()) };
-        let ip = copy.registers.ip;
+        let ip = copy.registers.ip ^ copy.python.iter().fold(0, |before, frame| frame.fingerprint(before));
         let way = self.ways.entry((copy.process, ip, place(stack_pointer, 0))).or_insert(0);
         if *way >= WAYS || self.known >= MAX_KNOWN {
             return Ok(());
@@ -118,12 +137,29 @@ impl StackCopies {
         Ok(())
     }
 
-    /// How the stacks of a process are taken from now on.
-    pub(super) fn decide(ebpf: &mut Ebpf, process: Process, decision: Decision) -> Result<(), CaptureError> {
-        let method = match decision {
-            Decision::Frames => method::FRAMES,
-            Decision::Unwind => method::COPY,
-        };
+    /// How the stacks of a process are taken from now on, unless it runs Python.
+    pub(super) fn decide(&self, ebpf: &mut Ebpf, process: Process, decision: Decision) -> Result<(), CaptureError> {
+        match decision {
+            _ if self.pythons.contains(&process) => Ok(()),
+            Decision::Frames => Self::set(ebpf, process, method::FRAMES),
+            Decision::Unwind => Self::set(ebpf, process, method::COPY),
+        }
+    }
+
+    /// The stacks of a process are taken with Python's functions from now on.
+    pub(super) fn read_python(
+        &mut self,
+        ebpf: &mut Ebpf,
+        process: Process,
+        python: Interpreter,
+    ) -> Result<(), CaptureError> {
+        let map = ebpf.map_mut("PYTHONS").ok_or(CaptureError::NoMap("PYTHONS"))?;
+        BpfHashMap::<_, u32, Interpreter>::try_from(map)?.insert(process.0, python, 0)?;
+        self.pythons.insert(process);
+        Self::set(ebpf, process, method::PYTHON)
+    }
+
+    fn set(ebpf: &mut Ebpf, process: Process, method: u32) -> Result<(), CaptureError> {
         let map = ebpf.map_mut("METHODS").ok_or(CaptureError::NoMap("METHODS"))?;
         Ok(BpfHashMap::<_, u32, u32>::try_from(map)?.insert(process.0, method, 0)?)
     }
@@ -172,13 +208,21 @@ fn known(copy: &StackCopy, unwound: &Unwound, id: StackId) -> Option<(KnownStack
     Some((known, stack_pointer))
 }
 
+/// One place; `None` if it is none.
+fn decode_place(mut record: &[u8]) -> Option<(Process, PythonFrame)> {
+    let process = Process(u32::try_from(record.try_get_u64_ne().ok()?).ok()?);
+    let (code, instruction) = (record.try_get_u64_ne().ok()?, record.try_get_u64_ne().ok()?);
+    Some((process, PythonFrame { code, instruction }))
+}
+
 /// One record; `None` if it is none.
 fn decode(mut record: &[u8]) -> Option<StackCopy> {
     let process = Process(record.try_get_u32_ne().ok()?);
     let number = StackId(record.try_get_u32_ne().ok()?);
     let frames = StackId::from_raw(record.try_get_i32_ne().ok()?);
     let blocks = record.try_get_u32_ne().ok()? as usize;
-    let at_release = record.try_get_u64_ne().ok()? as u32 != 0;
+    let at_release = record.try_get_u32_ne().ok()? & how::AT_RELEASE != 0;
+    let python_frames = record.try_get_u32_ne().ok()? as usize;
     let mut returns = [0; RETURNS];
     for word in &mut returns {
         *word = record.try_get_u64_ne().ok()?;
@@ -188,9 +232,16 @@ fn decode(mut record: &[u8]) -> Option<StackCopy> {
         *word = record.try_get_u64_ne().ok()?;
     }
     let registers = Registers::saved(&words);
+    let mut python = Vec::with_capacity(MAX_FRAMES);
+    for _ in 0..MAX_FRAMES {
+        let (code, instruction) = (record.try_get_u64_ne().ok()?, record.try_get_u64_ne().ok()?);
+        python.push(PythonFrame { code, instruction });
+    }
+    python.truncate(python_frames);
     let base = registers.stack_pointer()? & !(BLOCK as u64 - 1);
     let bytes = record.get(..blocks.checked_mul(BLOCK)?)?.to_vec();
-    Some(StackCopy { process, number, frames, at_release, returns, registers, base, bytes, bounded: blocks == BLOCKS })
+    let bounded = blocks == BLOCKS;
+    Some(StackCopy { process, number, frames, at_release, returns, registers, python, base, bytes, bounded })
 }
 
 #[cfg(test)]
@@ -207,6 +258,7 @@ mod tests {
             at_release: false,
             returns: [0; 2],
             registers: Registers::of(0x40, stack_pointer, 0),
+            python: Vec::new(),
             base: 0x1000,
             bytes: (0..64u8).collect(),
             bounded: false,
@@ -233,6 +285,22 @@ mod tests {
     }
 
     #[test]
+    fn frames_and_flags_are_decoded() {
+        let mut bytes = [0u8; 24 + 8 * RETURNS + 8 * REGISTERS + 16 * MAX_FRAMES].to_vec();
+        bytes[16..20].copy_from_slice(&(how::AT_RELEASE | how::PYTHON).to_ne_bytes());
+        bytes[20..24].copy_from_slice(&2u32.to_ne_bytes());
+        let first = 24 + 8 * RETURNS + 8 * REGISTERS;
+        for (n, word) in (1u64..=6).enumerate() {
+            bytes[first + 8 * n..first + 8 * n + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        let copy = decode(&bytes).unwrap();
+        let frame = |code, instruction| PythonFrame { code, instruction };
+        assert!(copy.at_release && copy.python == [frame(1, 2), frame(3, 4)], "{copy:?}");
+        let told = decode_place(&[&7u64.to_ne_bytes()[..], &bytes[first..first + 16]].concat());
+        assert_eq!(told, Some((Process(7), frame(1, 2))));
+    }
+
+    #[test]
     fn what_cannot_be_compared_is_not_known() {
         for slots in
             [None, Some(vec![]), Some(vec![0x1000]), Some(vec![0x1011]), Some(vec![0x9000]), Some(vec![0x1010; 33])]
@@ -245,9 +313,10 @@ mod tests {
         #[test]
         fn any_bytes_are_a_copy_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600), blocks in any::<u32>()) {
             decode(&bytes);
+            prop_assert!(decode_place(&bytes).is_none() || bytes.len() >= 24);
             let mut whole = [0u8; 24 + 8 * RETURNS].to_vec();
             whole[12..16].copy_from_slice(&blocks.to_ne_bytes());
-            whole.extend([0; 8 * REGISTERS + BLOCK]);
+            whole.extend([0; 8 * REGISTERS + 16 * MAX_FRAMES + BLOCK]);
             prop_assert_eq!(decode(&whole).is_some(), blocks <= 1);
         }
     }

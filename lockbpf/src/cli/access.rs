@@ -371,6 +371,7 @@ impl Naming for Named<'_> {
             at_release: false,
             returns: [0; 2],
             registers: section.asked.registers,
+            python: Vec::new(),
             base: section.asked.base,
             bytes: section.asked.stack.clone(),
             bounded: true,

@@ -1,22 +1,28 @@
 //! Who is observed: processes are taken note of while they live, so that there are names for them later.
 
 use super::java::Machines;
+use super::python::Functions;
 use crate::capture::named::Named;
+use crate::capture::python::Layout;
 use crate::capture::shared::SharedLocks;
 use crate::decode::Decoded;
 use crate::event::{Event, ProcessSeen};
-use crate::id::{Process, Site, Tid};
+use crate::id::{Lock, Process, Site, Tid};
 use crate::observation::Harvest;
 use crate::symbol::Symbols;
 use crate::unwind::{StackCopy, Unwind, Unwound};
+use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
+use lockbpf_common::python::PythonFrame;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The processes observed, and names for what they do.
 pub(super) struct Census {
     symbols: Symbols,
     shared: SharedLocks,
     java: Machines,
+    python: Functions,
     named: Named,
     processes: HashMap<Process, ProcessSeen>,
     events: u64,
@@ -29,6 +35,7 @@ impl Census {
             symbols: Symbols::new(),
             shared: SharedLocks::default(),
             java: Machines::default(),
+            python: Functions::default(),
             named: Named::default(),
             processes: HashMap::new(),
             events: 0,
@@ -110,8 +117,27 @@ impl Census {
         self.refresh();
     }
 
-    /// Unwinds a stack that was copied, and names the methods that were interpreted on it.
+    /// Takes note of where a process's interpreter lock is.
+    pub(super) fn call_interpreter_lock(&mut self, process: Process, mutex: u64) {
+        for (below, name) in [(gil::MUTEX, gil::NAME), (0, gil::MUTEX_NAME)] {
+            self.symbols.call(Lock { process, addr: mutex.wrapping_sub(below) }, name.to_owned());
+        }
+    }
+
+    /// The functions that a process's threads are in are told with its stacks from now on; `code` is that of the interpreter.
+    pub(super) fn begin_python(&mut self, process: Process, pid: u32, layout: &'static Layout, code: Range<u64>) {
+        self.python.begin(process, pid, layout);
+        self.symbols.know_interpreter(process, code);
+    }
+
+    /// Names a place in a Python function.
+    pub(super) fn name_python(&mut self, process: Process, frame: PythonFrame) {
+        self.python.name(process, &[frame], &mut self.symbols);
+    }
+
+    /// Unwinds a stack that was copied, and names what was interpreted on it.
     pub(super) fn unwind(&mut self, copy: &StackCopy) -> Unwound {
+        self.python.name(copy.process, &copy.python, &mut self.symbols);
         let unwound = self.symbols.unwind(copy);
         if !unwound.interpreted.is_empty() {
             self.java.name(copy.process, &unwound.interpreted, &mut self.symbols);

@@ -79,7 +79,7 @@ impl Machines {
         let Some(Some(Machine { pid, code: Some(code), .. })) = self.machines.get_mut(&process) else { return };
         let named = methods.iter().filter_map(|&method| {
             let name = code.method_name(*pid, method)?;
-            Some(Piece { range: method..method.checked_add(1)?, name, frames: Frames::Pointer })
+            Some(Piece { range: method..method.checked_add(1)?, name, frames: Frames::Pointer, location: None })
         });
         symbols.know_generated(process, named);
     }
@@ -91,5 +91,5 @@ fn piece(generated: Generated) -> Piece {
         None if generated.is_interpreter() => Frames::Interpreter { below: METHOD_BELOW },
         None => Frames::Pointer,
     };
-    Piece { range: generated.range, name: generated.name, frames }
+    Piece { range: generated.range, name: generated.name, frames, location: None }
 }

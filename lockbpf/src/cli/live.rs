@@ -279,6 +279,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     ready.targets.libraries.append(&mut later);
     ready.notes.extend(focus.notes(&session, &harvest)?);
     ready.notes.extend(stacks.notes(&mut census, &harvest));
+    ready.notes.extend(interpreters.notes());
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
     let children = Children::of(&harvest.quality.counters);
     let perturbation = perturbation(session.taken()?, measured, estimates.as_ref(), &cpu_use);

@@ -33,6 +33,7 @@ mod predict;
 mod prepare;
 mod probing;
 mod progress;
+mod python;
 mod record;
 mod report;
 mod script;

@@ -94,6 +94,9 @@ impl Stacks {
     /// Unwinds what was copied.
     fn unwind(&mut self, session: &mut Session, census: &mut Census) -> Result<()> {
         self.stale.clear();
+        for (process, frame) in session.python_places() {
+            census.name_python(process, frame);
+        }
         for copy in session.fetch_stacks()? {
             let process = copy.process;
             let mut unwound = census.unwind(&copy);

@@ -41,7 +41,7 @@ fn interpreters(all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Lock, &'static st
     let parts = |lock: Lock| {
         let at = |offset| Lock { addr: lock.addr.wrapping_add(offset), ..lock };
         [
-            (lock, "Python GIL"),
+            (lock, gil::NAME),
             (at(gil::CONDITION), "Python GIL, condition"),
             (at(gil::SWITCH_CONDITION), "Python GIL, forced switch"),
             (at(gil::SWITCH_MUTEX), "Python GIL, mutex of forced switches"),

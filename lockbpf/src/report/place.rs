@@ -233,6 +233,11 @@ impl<'a> Places<'a> {
         self.names.role(site.process, site.addr) == Role::Program
     }
 
+    /// Whether a site is in a function that an interpreter runs, which is never left by a jump: it has a line but is in no file of code.
+    pub(super) fn is_interpreted(&mut self, site: Site) -> bool {
+        self.frames_at(site).iter().any(|frame| frame.module.is_none() && frame.location.is_some())
+    }
+
     /// The function that a reader knows a site by, of those from this one on.
     pub(super) fn symbol(&mut self, site: Site, from: usize) -> Option<String> {
         let frames = self.frames_at(site);

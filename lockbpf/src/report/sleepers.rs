@@ -5,6 +5,7 @@ use super::gather::Gathered;
 use super::place::Places;
 use super::sleep;
 use crate::id::Lock;
+use lockbpf_common::gil;
 
 /// In this function threads sleep for such locks, and for nothing else.
 const SLEEPS: &str = "lll_lock_wait_private";
@@ -72,7 +73,9 @@ const LIBRARIES: &[(&str, &str)] = &[
 
 /// What the lock at a futex word is, if its sleepers tell.
 pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
-    if gathered.is_lock() || gathered.is_condition() {
+    // The interpreter's lock is waited for by a condition variable.
+    let is_known = |name: String| [gil::NAME, gil::MUTEX_NAME].contains(&name.as_str());
+    if gathered.is_lock() || gathered.is_condition() || places.global(lock).is_some_and(is_known) {
         return None;
     }
     if gathered.of_condition {

@@ -5,6 +5,10 @@ use super::space::Place;
 use super::unwind::Unwinder;
 use super::{Symbols, system_call, tail_call};
 use crate::id::Process;
+use crate::names::Names;
+use crate::stack::Role;
+use lockbpf_common::python::IN_TOP;
+use lockbpf_common::record::LOW48;
 use std::ops::Range;
 
 /// Calls of which it is remembered whether the called function was left by a jump, and of as many whether they are part of locking.
@@ -18,7 +22,23 @@ impl Symbols {
     /// seconds.
     #[must_use]
     pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
-        words.iter().copied().find(|&word| self.is_caller(process, word))
+        let caller = words.iter().copied().find(|&word| self.is_caller(process, word));
+        let is_interpreter = |caller: u64| {
+            let code = self.processes.get(&process).and_then(|known| known.interpreter.as_ref());
+            code.is_some_and(|code| code.contains(&caller.wrapping_sub(1)))
+        };
+        if !caller.is_none_or(is_interpreter) {
+            return caller;
+        }
+        // The function that it runs is wanted, and of these the one that uses the locks' modules.
+        let functions: Vec<_> = words
+            .iter()
+            .filter(|&word| word & IN_TOP != 0)
+            .map(|word| word & !IN_TOP)
+            .filter(|&address| address <= LOW48)
+            .collect();
+        let outside = functions.iter().find(|&&function| self.role(process, function) != Role::Locking);
+        outside.or(functions.first()).copied().or(caller)
     }
 
     /// The same for a thread that gives back a lock: the function that does so may have jumped to the C library's, and so be on no

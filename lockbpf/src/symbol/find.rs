@@ -24,6 +24,8 @@ const MAX_WORDS: usize = 65_536;
 pub enum Kind {
     /// A writable variable: a lock, or what a lock is part of.
     Variable,
+    /// A variable that need not be writable.
+    Constant,
     /// A function.
     Function,
 }
@@ -57,7 +59,16 @@ impl Symbols {
 
     /// The variable of this name in a file of a process whose base name is one of those.
     pub fn variable_in(&self, process: Process, name: &str, is_file: impl Fn(&str) -> bool) -> Option<Range<u64>> {
-        let tables = self.tables_of(process, Kind::Variable, is_file);
+        self.named_in(process, Kind::Variable, name, is_file)
+    }
+
+    /// The same of one that need not be writable.
+    pub fn constant_in(&self, process: Process, name: &str, is_file: impl Fn(&str) -> bool) -> Option<Range<u64>> {
+        self.named_in(process, Kind::Constant, name, is_file)
+    }
+
+    fn named_in(&self, process: Process, kind: Kind, name: &str, is_file: impl Fn(&str) -> bool) -> Option<Range<u64>> {
+        let tables = self.tables_of(process, kind, is_file);
         tables.iter().find_map(|(table, bias)| {
             let (_, range) = table.matching(name).find(|(found, _)| found == name)?;
             Some(range.start.wrapping_add(*bias)..range.end.wrapping_add(*bias))

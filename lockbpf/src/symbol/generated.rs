@@ -17,6 +17,8 @@ pub struct Piece {
     pub name: String,
     /// What its frames are like.
     pub frames: Frames,
+    /// The source file and line, of an instruction that is interpreted.
+    pub location: Option<(String, u32)>,
 }
 
 /// How the frames of a piece of code are left.
@@ -72,6 +74,12 @@ impl Generated {
         self.listed.function(addr).or_else(|| self.piece(addr).map(|piece| &*piece.name))
     }
 
+    /// The function and the source file and line of an instruction that is interpreted.
+    pub(super) fn interpreted(&self, addr: u64) -> Option<(&str, &(String, u32))> {
+        let piece = self.piece(addr)?;
+        Some((&piece.name, piece.location.as_ref()?))
+    }
+
     /// How a stack goes on there.
     pub(super) fn outside(&self, addr: u64) -> Outside {
         match self.piece(addr).map(|piece| piece.frames) {
@@ -94,7 +102,17 @@ mod tests {
     use super::*;
 
     fn piece(range: Range<u64>, name: &str, frames: Frames) -> Piece {
-        Piece { range, name: name.to_owned(), frames }
+        Piece { range, name: name.to_owned(), frames, location: None }
+    }
+
+    #[test]
+    fn instructions_that_are_interpreted_have_lines() {
+        let mut generated = Generated::default();
+        let location = Some(("cart.py".to_owned(), 42));
+        generated.know([Piece { location: location.clone(), ..piece(10..11, "Cart.add", Frames::Pointer) }]);
+        generated.know([piece(20..30, "compiled", Frames::Pointer)]);
+        assert_eq!(generated.interpreted(10), location.as_ref().map(|location| ("Cart.add", location)));
+        assert_eq!([9, 11, 20].map(|addr| generated.interpreted(addr)), [None; 3]);
     }
 
     #[test]

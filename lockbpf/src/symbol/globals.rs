@@ -151,6 +151,7 @@ fn collect<E: FileHeader<Endian = Endianness>>(
 ) -> Result<(), ElfError> {
     let (wanted, access) = match kind {
         Kind::Variable => (elf::STT_OBJECT, elf::SHF_WRITE),
+        Kind::Constant => (elf::STT_OBJECT, 0),
         Kind::Function => (elf::STT_FUNC, elf::SHF_EXECINSTR),
     };
     let needed = u64::from(elf::SHF_ALLOC | access);

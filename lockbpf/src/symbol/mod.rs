@@ -44,6 +44,7 @@ pub use find::{Found, Kind};
 use generated::Generated;
 pub use generated::{Frames, Piece};
 use globals::Globals;
+use lockbpf_common::python::PythonFrame;
 use maps::Mapping;
 use resolver::Resolver;
 use space::{AddressSpace, Image, Place, Region};
@@ -109,6 +110,8 @@ struct Known {
     threads: Threads,
     /// What it executes.
     program: Option<FileId>,
+    /// Code of an interpreter whose functions are known.
+    interpreter: Option<Range<u64>>,
 }
 
 /// Names of functions and variables in observed processes.
@@ -183,6 +186,7 @@ impl Symbols {
             generated: Generated::default(),
             threads: Threads::default(),
             program: None,
+            interpreter: None,
         });
         self.refresh(process);
     }
@@ -231,6 +235,13 @@ impl Symbols {
         }
     }
 
+    /// Takes note of the code of an interpreter: what it runs is read from memory, and stands in stacks in its place.
+    pub fn know_interpreter(&mut self, process: Process, code: Range<u64>) {
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.interpreter = Some(code);
+        }
+    }
+
     /// Opens the files behind mappings.
     fn keep(&mut self, tid: u32, mappings: &[Mapping]) -> (Vec<Image>, Vec<Region>) {
         let (mut images, mut regions) = (Vec::new(), Vec::new());
@@ -274,6 +285,9 @@ impl Symbols {
     #[must_use]
     pub fn is_own_code(&self, process: Process, return_addr: u64) -> bool {
         let Some(known) = self.processes.get(&process) else { return false };
+        if known.generated.interpreted(return_addr.wrapping_sub(1)).is_some() {
+            return true;
+        }
         match known.space.place(return_addr.wrapping_sub(1), &self.files) {
             Some(Place::File(id, addr)) => {
                 self.files.get(id).is_some_and(|file| !runtime::is_libc(&file.name) && file.layout.is_code(addr))
@@ -346,7 +360,12 @@ impl Unwind for Symbols {
                 interpreted: Vec::new(),
             };
         };
-        self.unwinder.unwind(copy, &known.space, &self.files, |address| known.generated.outside(address))
+        let outside = |address| known.generated.outside(address);
+        let mut unwound = self.unwinder.unwind(copy, &known.space, &self.files, outside);
+        if let Some(interpreter) = known.interpreter.as_ref().filter(|_| !copy.python.is_empty()) {
+            unwound.put_in_place(copy.python.iter().map(PythonFrame::address), interpreter);
+        }
+        unwound
     }
 }
 
@@ -365,7 +384,15 @@ impl Names for Symbols {
         let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
             return Role::Program;
         };
-        match known.space.place(return_addr.wrapping_sub(1), &self.files) {
+        let call = return_addr.wrapping_sub(1);
+        if let Some((function, (file, _))) = known.generated.interpreted(call) {
+            return if runtime::is_python_locking(function, file) { Role::Locking } else { Role::Program };
+        }
+        if known.interpreter.as_ref().is_some_and(|code| code.contains(&call)) {
+            // Whoever asks where a lock was requested wants the function that it runs.
+            return Role::Locking;
+        }
+        match known.space.place(call, &self.files) {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return Role::Nothing };
                 let (is_libc, is_code) = (runtime::is_libc(&file.name), file.layout.is_code(addr));
@@ -378,7 +405,7 @@ impl Names for Symbols {
                     _ => Role::Nothing,
                 }
             }
-            place => match known.generated.function(return_addr.wrapping_sub(1)) {
+            place => match known.generated.function(call) {
                 Some(function) if runtime::is_locking(function) => Role::Locking,
                 None if place.is_none() => Role::Nothing,
                 _ => Role::Program,
@@ -396,6 +423,9 @@ impl Names for Symbols {
         let Some(known) = self.processes.get(&process) else { return vec![unknown] };
         // The call is before the address to which it returns, perhaps on another line or in another function.
         let call = return_addr.wrapping_sub(1);
+        if let Some((function, location)) = known.generated.interpreted(call) {
+            return vec![Frame { function: Some(function.to_owned()), location: Some(location.clone()), ..unknown }];
+        }
         match known.space.place(call, &self.files) {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return vec![unknown] };

@@ -53,6 +53,15 @@ pub(super) fn takes_lock_first(function: &str) -> bool {
         .is_some_and(|call| call.contains("lock"))
 }
 
+/// Python's modules of locks, by the ends of their files' names.
+const PYTHON: &[&str] = &["/threading.py", "/multiprocessing/synchronize.py"];
+
+/// Whether a Python function is part of locking, by its qualified name and its file.
+pub(super) fn is_python_locking(function: &str, file: &str) -> bool {
+    PYTHON.iter().any(|end| file.ends_with(end))
+        || file == "<frozen importlib._bootstrap>" && function.starts_with("_ModuleLock")
+}
+
 /// Functions in which threads and programs begin: of C, musl, C libraries linked statically, Go.
 const STARTS: &[&str] = &[
     "main",
@@ -137,6 +146,19 @@ mod tests {
         }
         for name in ["libc-client.so.2007e", "libcrypto.so.3", "ld-tool", "memcached", ""] {
             assert!(!is_libc(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn functions_of_python_that_lock() {
+        assert!(is_python_locking("Condition.wait", "/usr/lib/python3.11/threading.py"));
+        assert!(is_python_locking("_ModuleLockManager.__enter__", "<frozen importlib._bootstrap>"));
+        for (function, file) in [
+            ("_load_unlocked", "<frozen importlib._bootstrap>"),
+            ("Condition.wait", "mythreading.py"),
+            ("Queue.get", "/usr/lib/python3.11/queue.py"),
+        ] {
+            assert!(!is_python_locking(function, file), "{function} {file}");
         }
     }
 

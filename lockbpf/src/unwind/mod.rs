@@ -5,8 +5,10 @@
 mod registers;
 
 use crate::id::{Process, StackId};
+use lockbpf_common::python::PythonFrame;
 pub use registers::{MACHINE, Machine, Registers};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Stacks by frame pointers that must say all that unwinding says before a process is trusted to keep them.
 const AGREEING: u32 = 16;
@@ -42,6 +44,8 @@ pub struct StackCopy {
     pub returns: [u64; 2],
     /// The registers at its top.
     pub registers: Registers,
+    /// The Python functions that the thread was in, innermost first.
+    pub python: Vec<PythonFrame>,
     /// Address of the first byte.
     pub base: u64,
     /// The stack from there on.
@@ -90,6 +94,18 @@ pub struct Unwound {
     pub by_frame_pointers: bool,
     /// Methods in interpreters' frames, by their addresses: one more stands in `addresses` in place of the frame's own.
     pub interpreted: Vec<u64>,
+}
+
+impl Unwound {
+    /// Puts the functions that an interpreter was in, innermost first, in place of its own, which lie there. What was called from it first
+    /// and from what it was called stays; calls of other code between two of its own are left out.
+    pub(crate) fn put_in_place(&mut self, functions: impl Iterator<Item = u64>, interpreter: &Range<u64>) {
+        let is_own = |address: &u64| interpreter.contains(&address.wrapping_sub(1));
+        let end = self.addresses.len();
+        let first = self.addresses.iter().position(is_own).unwrap_or(end);
+        let behind = self.addresses.iter().rposition(is_own).map_or(end, |last| last + 1);
+        self.addresses.splice(first..behind, functions);
+    }
 }
 
 /// Whoever can unwind.
@@ -252,6 +268,30 @@ mod tests {
     }
 
     #[test]
+    fn functions_stand_in_place_of_their_interpreter() {
+        let stack = |addresses: &[u64], functions: &[u64]| {
+            let mut unwound = Unwound {
+                addresses: addresses.to_vec(),
+                slots: None,
+                end: End::Root,
+                by_frame_pointers: false,
+                interpreted: Vec::new(),
+            };
+            unwound.put_in_place(functions.iter().copied(), &(100..200));
+            unwound.addresses
+        };
+        // A return address may be the first one behind a function.
+        assert_eq!(stack(&[1, 101, 150, 200, 300], &[7, 8]), [1, 7, 8, 300]);
+        assert_eq!(
+            stack(&[1, 2, 101, 50, 102, 300, 301], &[7]),
+            [1, 2, 7, 300, 301],
+            "of an extension in between nothing is left"
+        );
+        assert_eq!(stack(&[1, 100, 201], &[7]), [1, 100, 201, 7], "none of the interpreter's");
+        assert_eq!(stack(&[], &[7]), [7]);
+    }
+
+    #[test]
     fn frame_pointers_are_trusted_when_they_say_all_that_is_the_programs() {
         let mut judge = Judge::default();
         let program = |address| address < 200;
@@ -286,6 +326,7 @@ mod tests {
             at_release: false,
             returns: [0; 2],
             registers: Registers::default(),
+            python: Vec::new(),
             base: 0x1000,
             bytes: vec![7; 16],
             bounded: true,

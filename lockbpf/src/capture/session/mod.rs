@@ -34,6 +34,7 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::Account;
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
+use lockbpf_common::python::{Interpreter, PythonFrame};
 use nix::time::{ClockId, clock_gettime};
 use skipped::Skipped;
 use std::os::fd::OwnedFd;
@@ -353,6 +354,11 @@ impl Session {
         self.stack_copies.as_mut().map_or(Ok(Vec::new()), |copies| copies.fetch(&mut self.ebpf))
     }
 
+    /// The places in Python functions where locks were asked for that were not told before.
+    pub fn python_places(&mut self) -> Vec<(Process, PythonFrame)> {
+        self.stack_copies.as_mut().map(StackCopies::python_places).unwrap_or_default()
+    }
+
     /// Takes note of what a copied stack has turned out to be.
     ///
     /// # Errors
@@ -366,7 +372,17 @@ impl Session {
     /// # Errors
     /// When the kernel side cannot be told.
     pub fn decide(&mut self, process: Process, decision: Decision) -> Result<(), CaptureError> {
-        StackCopies::decide(&mut self.ebpf, process, decision)
+        self.stack_copies.as_ref().map_or(Ok(()), |copies| copies.decide(&mut self.ebpf, process, decision))
+    }
+
+    /// Takes the stacks of a process with the Python functions that its threads are in, if stacks are copied. Returns whether they are.
+    ///
+    /// # Errors
+    /// When the kernel side cannot be told.
+    pub fn read_python(&mut self, process: Process, python: Interpreter) -> Result<bool, CaptureError> {
+        let Some(copies) = &mut self.stack_copies else { return Ok(false) };
+        copies.read_python(&mut self.ebpf, process, python)?;
+        Ok(true)
     }
 
     /// What the number of a stack in a record stands for.

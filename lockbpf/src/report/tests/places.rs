@@ -11,7 +11,8 @@ use std::collections::HashMap;
 
 const LOCK: Lock = Lock { process: P, addr: 0x1000 };
 
-/// Functions by addresses, innermost first, each with its line; of locking or the C library if the name begins with `libc:`.
+/// Functions by addresses, innermost first, each with its line; of locking or the C library if the name begins with `libc:`, interpreted if
+/// it is `<module>`.
 #[derive(Default)]
 struct Code(HashMap<u64, Vec<(&'static str, u32)>>);
 
@@ -23,8 +24,8 @@ impl Names for Code {
             function: Some(name.to_owned()),
             location: Some(("a.cc".to_owned(), line)),
             inlined: at < last,
+            module: (!name.starts_with("<module>")).then(|| ("a.out".to_owned(), addr)),
             addr,
-            ..Frame::default()
         };
         functions.into_iter().enumerate().map(frame).collect()
     }
@@ -144,10 +145,14 @@ mod left_by_a_jump {
 
     /// Given back at 0x300; the thread was off the CPU with these stacks, so many ms each.
     fn given_back(absences: &[(u64, &[u64])], sections: &[u64]) -> Report {
+        given_back_at(0x300, absences, sections)
+    }
+
+    fn given_back_at(place: u64, absences: &[(u64, &[u64])], sections: &[u64]) -> Report {
         let mut o = start();
         let doing: Vec<_> = absences.iter().map(|&(time, _)| (Cause::Sleeping, time, None)).collect();
-        let mut row = holder(&mut o, LOCK, 0x300, false, &doing);
-        row.who = Who::Released { lock: LOCK, site: site(0x300), stack: None };
+        let mut row = holder(&mut o, LOCK, place, false, &doing);
+        row.who = Who::Released { lock: LOCK, site: site(place), stack: None };
         for (id, &(time, stack)) in (90..).zip(absences) {
             row.off_stacks.add((Cause::Sleeping, StackId(id)), Nanos(time * MS));
             o.stacks.insert(StackId(id), stack.to_vec());
@@ -166,6 +171,7 @@ mod left_by_a_jump {
                 (0x310, &[("loader", 44)]),
                 (0x400, &[("worker", 5)]),
                 (0x700, &[("flush", 16)]),
+                (0x800, &[("<module>", 34)]),
             ],
             vec![row],
         )
@@ -178,6 +184,14 @@ mod left_by_a_jump {
         let r = given_back(&[(3_000, IN_FLUSH), (500, &[0x100, 0x220, 0x300]), (1_000, &[0x100, 0x310])], &[]);
         assert_eq!(culprit(&r).0, "flush (a.cc:20)");
         assert!(r.verdict[0].contains("`flush` holding `lock` at a.cc:20"), "{:?}", r.verdict);
+        assert_conserved(&r);
+    }
+
+    /// An interpreter's functions are in no file of code.
+    #[test]
+    fn a_function_that_is_interpreted_is_not_left_by_a_jump() {
+        let r = given_back_at(0x800, &[(3_000, &[0x100, 0x210, 0x800, 0x600])], &[]);
+        assert_eq!(culprit(&r).0, "<module> (a.cc:34)");
         assert_conserved(&r);
     }
 

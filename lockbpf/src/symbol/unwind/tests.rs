@@ -30,6 +30,7 @@ fn copy(registers: Registers, base: u64, bytes: Vec<u8>) -> StackCopy {
         at_release: false,
         returns: [0; 2],
         registers,
+        python: Vec::new(),
         base,
         bytes,
         bounded,

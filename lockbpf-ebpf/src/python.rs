@@ -1,0 +1,197 @@
+//! Python functions. A thread's frames in CPython lie on the heap and change as it goes on, so they are read when its stack is taken.
+//!
+//! Where the thread's own state is in the interpreter is kept by thread, and asked anew each time whether it is still that.
+
+use crate::gate::charge;
+use crate::maps::{FutexWord, NEW_PYTHON_PLACES, PYTHON_PLACES, PYTHON_STACKS, PYTHONS};
+use crate::thread::{Thread, now, own_tid, task};
+use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, BPF_RB_NO_WAKEUP};
+use aya_ebpf::helpers::bpf_probe_read_user;
+use aya_ebpf::helpers::generated::{
+    bpf_probe_read_kernel, bpf_probe_read_user as bpf_probe_read_user_bytes, bpf_task_storage_get,
+};
+use core::ffi::c_void;
+use lockbpf_common::python::{
+    FRAME_WORDS, FRAMES_IN_TOP, IN_TOP, Interpreter, MAX_FRAMES, MAX_THREADS, PythonFrame, PythonPlace,
+};
+use lockbpf_common::record::TOP_WORDS;
+
+/// After a thread was not found in the interpreter, it is not looked for again for so long, ns.
+const RETRY_NS: u64 = 100_000_000;
+
+/// What was read of a thread last. Zeroed storage is the valid initial state.
+#[repr(C)]
+pub struct PythonStack {
+    /// Address of its state in the interpreter; 0 if it is not known.
+    thread: u64,
+    /// When that may be looked for again, ns.
+    retry_ns: u64,
+    /// The frame in hand.
+    words: [u64; FRAME_WORDS],
+    /// Innermost first.
+    frames: [PythonFrame; MAX_FRAMES],
+    /// How many of these count.
+    count: u32,
+    /// The thread's number in its own pid namespace; 0 if it is not known.
+    tid: u32,
+}
+
+#[inline(always)]
+fn own(flags: u64) -> Option<&'static mut PythonStack> {
+    // SAFETY: PYTHON_STACKS is a task-storage map of `PythonStack`, the task is the current one; the storage lives as long as it, and
+    // only the task itself uses it.
+    unsafe {
+        bpf_task_storage_get(PYTHON_STACKS.as_ptr(), task().cast(), core::ptr::null_mut(), flags)
+            .cast::<PythonStack>()
+            .as_mut()
+    }
+}
+
+/// A word of the process's; 0 where there is none.
+#[inline(always)]
+fn word(address: u64) -> u64 {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { bpf_probe_read_user(address as *const u64) }.unwrap_or(0)
+}
+
+/// Reads the Python functions that the current thread is in. Returns their fingerprint; 0 if there are none. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn python_frames(process: u32) -> u64 {
+    let Some(python) = PYTHONS.get_ptr(process) else { return 0 };
+    let Some(stack) = own(u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE)) else { return 0 };
+    // SAFETY: the kernel returned a valid entry, which is written once.
+    let python = unsafe { &*python };
+    stack.count = 0;
+    let mut frame = innermost(python, stack);
+    let (mut fingerprint, mut i) = (0, 0);
+    while i < MAX_FRAMES {
+        if !read_frame(stack, frame) {
+            break;
+        }
+        let found = in_hand(python, stack);
+        stack.frames[i] = found;
+        fingerprint = found.fingerprint(fingerprint);
+        i += 1;
+        stack.count = i as u32;
+        frame = stack.words[python.previous as usize & (FRAME_WORDS - 1)];
+    }
+    fingerprint
+}
+
+/// Where in a Python function a lock is asked for, if the interpreter itself does so; else where the call returns to. At the expense of
+/// a slot. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn python_site(process: u32, slot: u32, returns_to: u64) -> u64 {
+    let Some(python) = PYTHONS.get_ptr(process) else { return returns_to };
+    // SAFETY: as above.
+    let python = unsafe { &*python };
+    if returns_to < python.code_start || returns_to >= python.code_end {
+        return returns_to;
+    }
+    let began = now();
+    let Some(stack) = own(u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE)) else { return returns_to };
+    let frame = innermost(python, stack);
+    let site = if read_frame(stack, frame) { tell(process, in_hand(python, stack)) } else { returns_to };
+    let took = now() - began;
+    charge(slot, |account| account.stack_ns += took);
+    site
+}
+
+/// Puts the innermost Python functions in place of the last words of the top of the thread's stack, at the expense of its slot.
+#[inline(always)]
+pub fn add_innermost(t: &Thread, top: &mut [u64; TOP_WORDS]) {
+    let began = now();
+    if python_frames(t.process) == 0 {
+        return;
+    }
+    let Some(stack) = own(0) else { return };
+    let mut i = 0;
+    while i < FRAMES_IN_TOP {
+        top[TOP_WORDS - FRAMES_IN_TOP + i] =
+            if (i as u32) < stack.count { stack.frames[i].address() | IN_TOP } else { 0 };
+        i += 1;
+    }
+    let took = now() - began;
+    charge(t.slot, |account| account.stack_ns += took);
+}
+
+/// Tells user space of a place, unless it was told before. Returns its address.
+#[inline(always)]
+fn tell(process: u32, frame: PythonFrame) -> u64 {
+    let key = FutexWord { addr: frame.instruction, process: u64::from(process) };
+    // SAFETY: copied at once.
+    if unsafe { PYTHON_PLACES.get(key) }.copied() != Some(frame.code)
+        && let Some(mut entry) = NEW_PYTHON_PLACES.reserve_untyped::<PythonPlace>(0)
+    {
+        entry.write(PythonPlace { process: u64::from(process), frame });
+        entry.submit(u64::from(BPF_RB_NO_WAKEUP));
+        // A failure only has it told once more.
+        let _ = PYTHON_PLACES.insert(key, frame.code, 0);
+    }
+    frame.address()
+}
+
+/// Adds the frames that were read last to a copy of the stack. Returns their number.
+#[inline(always)]
+pub fn add_frames(to: &mut [PythonFrame; MAX_FRAMES]) -> u32 {
+    let Some(stack) = own(0) else { return 0 };
+    const SIZE: u32 = size_of::<[PythonFrame; MAX_FRAMES]>() as u32;
+    // SAFETY: both have this size.
+    unsafe { bpf_probe_read_kernel(core::ptr::from_mut(to).cast(), SIZE, (&raw const stack.frames).cast()) };
+    stack.count
+}
+
+/// Reads a frame's words; false if there is none.
+#[inline(always)]
+fn read_frame(stack: &mut PythonStack, frame: u64) -> bool {
+    const SIZE: u32 = size_of::<[u64; FRAME_WORDS]>() as u32;
+    // SAFETY: words has this size; a faulting address is an error from the helper, not a fault.
+    frame != 0 && unsafe { bpf_probe_read_user_bytes((&raw mut stack.words).cast(), SIZE, frame as *const c_void) } == 0
+}
+
+#[inline(always)]
+fn in_hand(python: &Interpreter, stack: &PythonStack) -> PythonFrame {
+    let word = |at: u32| stack.words[at as usize & (FRAME_WORDS - 1)];
+    PythonFrame { code: word(python.code), instruction: word(python.instruction) }
+}
+
+/// Address of the innermost frame; 0 if the thread has none, or does not run Python.
+#[inline(always)]
+fn innermost(python: &Interpreter, stack: &mut PythonStack) -> u64 {
+    if stack.tid == 0 {
+        stack.tid = own_tid();
+    }
+    let is_own = stack.thread != 0 && word(stack.thread + u64::from(python.native_id)) == u64::from(stack.tid);
+    if !is_own && !find_thread(python, stack) {
+        return 0;
+    }
+    let holder = if python.holder == 0 { stack.thread } else { word(stack.thread + u64::from(python.holder)) };
+    word(holder + u64::from(python.innermost))
+}
+
+/// Looks for the thread's state among those of the interpreter.
+#[inline(never)]
+fn find_thread(python: &Interpreter, stack: &mut PythonStack) -> bool {
+    stack.thread = 0;
+    let now = now();
+    if now < stack.retry_ns || stack.tid == 0 {
+        return false;
+    }
+    let mut thread = word(python.threads);
+    let mut i = 0;
+    while i < MAX_THREADS {
+        if thread == 0 {
+            break;
+        }
+        if word(thread + u64::from(python.native_id)) == u64::from(stack.tid) {
+            stack.thread = thread;
+            return true;
+        }
+        thread = word(thread + u64::from(python.next));
+        i += 1;
+    }
+    stack.retry_ns = now + RETRY_NS;
+    false
+}
