@@ -99,7 +99,7 @@ pub struct Unwound {
 impl Unwound {
     /// Puts the functions that an interpreter was in, innermost first, in place of its own, which lie there. What was called from it first
     /// and from what it was called stays; calls of other code between two of its own are left out.
-    pub(crate) fn put_in_place(&mut self, functions: impl Iterator<Item = u64>, interpreter: &Range<u64>) {
+    pub fn put_in_place(&mut self, functions: impl Iterator<Item = u64>, interpreter: &Range<u64>) {
         let is_own = |address: &u64| interpreter.contains(&address.wrapping_sub(1));
         let end = self.addresses.len();
         let first = self.addresses.iter().position(is_own).unwrap_or(end);
