@@ -76,9 +76,10 @@ fn scale(sums: &mut SiteSums, figures: &Figures) {
     sums.acquisitions = all as u64;
     sums.contended = ((all * figures.contended_share.value).round() as u64).min(sums.acquisitions);
     sums.hold.sum = Nanos((all * figures.hold_mean_ns.value).round() as u64);
-    for count in [&mut sums.try_failures, &mut sums.timeouts, &mut sums.errors] {
+    for count in [&mut sums.unseen, &mut sums.try_failures, &mut sums.timeouts, &mut sums.errors] {
         *count = times(*count, factor);
     }
+    sums.unseen = sums.unseen.min(sums.acquisitions);
     let waited = sums.wait.sum;
     sums.wait.sum = waited.max(Nanos(figures.wait_ns.value.round() as u64));
     // Each of those seen stands for as many.

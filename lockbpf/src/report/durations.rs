@@ -93,7 +93,8 @@ impl Total {
             self.contended = self.contended.max(1);
             self.wait.sum = self.wait.sum.min(Nanos(self.wait.max.0.saturating_mul(self.contended)));
         }
-        self.hold.sum = Nanos((all * figures.hold_mean_ns.value).round() as u64);
+        let held = self.acquisitions - self.unseen.min(self.acquisitions);
+        self.hold.sum = Nanos((held as f64 * figures.hold_mean_ns.value).round() as u64);
     }
 }
 

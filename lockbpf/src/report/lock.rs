@@ -75,10 +75,11 @@ impl<'a> Ranked<'a> {
         let wait_estimate = figures
             .filter(|_| gathered.futex.is_empty() && wait.sum > Nanos(0))
             .map(|figures| figures.wait_ns.around(wait.sum.0 as f64));
-        // Whatever is seen of a runtime's lock is a wait: there are as many as their time makes.
-        let contended = if wait_estimate.is_some() && total.runtime.is_some() {
-            total.unseen = wait.histogram.count().max(least_waits(&wait));
-            total.unseen
+        // Without estimates beside it the number is that of the waits told. Whatever is seen of a runtime's lock is one.
+        let contended = if figures.is_some() && total.unseen > 0 {
+            let told = wait.histogram.count().max(least_waits(&wait));
+            total.unseen = if total.runtime.is_some() { told } else { total.unseen };
+            told
         } else {
             contended
         };
@@ -151,7 +152,8 @@ impl<'a> Ranked<'a> {
             wait_ns: over(&self.wait, if called { total.acquisitions } else { self.contended }, unit),
             contended_wait_ns: over(&self.wait, self.measured(), unit),
             // A mean of the fewer ones would pass for that of all.
-            hold_ns: (called && total.unseen * 2 <= total.acquisitions).then(|| self.holds(unit)),
+            hold_ns: (called && total.runtime.is_none() && total.unseen * 2 <= total.acquisitions)
+                .then(|| self.holds(unit)),
             corrected: self.corrected(unit),
             estimates: self.figures.filter(|_| total.unseen == 0),
             wait_estimate: self.wait_estimate,

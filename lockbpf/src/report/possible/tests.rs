@@ -96,8 +96,9 @@ fn sums(lock: u64, site: u64, process: Process, via: Via, sums: Sums) -> KernelS
     KernelSums { lock, site: Site { process, addr: site }, via, sums: Sums { kind, ..sums } }
 }
 
-/// Sums and estimates of some windows, and of waits that the kernel saw all the time.
-fn windows(cycles: &[([Looks; 3], u64, u64)], slept: u64, shared: bool) -> Harvest {
+/// Sums and estimates of some windows, and of waits that the kernel saw all the time. With `unseen`, half of the releases of one lock are not seen, and
+/// none of another, which is a runtime's.
+fn windows(cycles: &[([Looks; 3], u64, u64)], slept: u64, shared: bool, unseen: bool) -> Harvest {
     const CYCLE: u64 = 500_000_000;
     let mut estimator = Estimator::new(Costs::default(), Some(0.03));
     let other = if shared { Process(P.0 + 1) } else { P };
@@ -107,11 +108,19 @@ fn windows(cycles: &[([Looks; 3], u64, u64)], slept: u64, shared: bool) -> Harve
         vec![
             sums(0x1000, 0x300, P, Via::Lock, a),
             sums(0x1000, 0x400, other, Via::Lock, b),
-            sums(0x1040, 0x300, P, Via::Lock, c),
+            sums(0x1040, 0x300, P, if unseen { Via::GoLock } else { Via::Lock }, c),
         ]
     };
     for (number, (looks, window, cpu)) in (0..).zip(cycles) {
-        rows.iter_mut().zip(looks).for_each(|(row, &looks)| look(row, looks, *window));
+        let mut looks = *looks;
+        if unseen {
+            // Whatever is seen of a runtime's lock is a wait, and its end.
+            (looks[2].1, looks[2].3) = (0, looks[2].0);
+        }
+        rows.iter_mut().zip(looks).for_each(|(row, looks)| look(row, looks, *window));
+        if unseen {
+            (rows[0].unseen, rows[2].unseen) = (rows[0].acquisitions / 2, rows[2].acquisitions);
+        }
         for process in [P, other] {
             let (from, to) = (Time(number * CYCLE), Time((number + 1) * CYCLE));
             let (observed, cpu) = (Nanos(*window), Nanos(*cpu));
@@ -157,9 +166,10 @@ proptest! {
         ), 1..12),
         slept in 0u64..60,
         shared: bool,
+        unseen: bool,
     ) {
         let end = cycles.len() as u64 * 500_000_000;
-        let harvest = windows(&cycles, slept, shared);
+        let harvest = windows(&cycles, slept, shared, unseen);
         let report = report(Analyst::new(analysis::Options::default()), harvest, end);
         prop_assert_eq!(violations(&report), Vec::<String>::new());
         let waited: u64 = report.locks.iter().filter(|l| l.lock.ends_with("0x1000")).map(|l| l.wait_ns.sum.whole()).sum();
