@@ -19,6 +19,8 @@ pub struct Findings {
     pub locks: HashMap<Lock, Shares>,
     /// By static critical section, over all its locks.
     pub sites: BTreeMap<Site, SiteBlame>,
+    /// Whether arrivals at barriers are charged with costs that overlap: then parts may add up to more than their whole.
+    pub overlapping: bool,
     /// Waiting that a lock's holders caused, of other locks' waiters too: APLT.
     pub aplt: HashMap<Lock, Nanos>,
     /// The thread that ended the program, else that of the last event.

@@ -191,6 +191,7 @@ impl WaitGraph {
             words: self.words.into_iter().map(|(word, known)| (word, known.finish(scheduling_known))).collect(),
             beyond: engine.beyond,
             scheduling_known,
+            overlapping: engine.options.overlapping_barriers,
             ..Findings::default()
         };
         findings.beyond += self.beyond;
