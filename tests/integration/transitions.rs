@@ -70,7 +70,9 @@ fn sums_give_the_same_model_as_all_events() {
         let same = list(&sums["locks"]).iter().find(|same| same["name"] == lock["name"]).expect("the lock");
         for field in ["hold_ns", "hold_cv"] {
             let [a, b] = [lock, same].map(|lock| lock[field].as_f64().unwrap_or_default());
-            assert!((a - b).abs() <= 1e-3 * a, "{field} of {}: {a} and {b}", lock["name"]);
+            // What observing added is taken out of each event, of which times are whole ns, and out of sums as it is.
+            let rounded = 0.5 / lock["hold_ns"].as_f64().unwrap_or(1.0).max(1.0);
+            assert!((a - b).abs() <= (1e-3 + rounded) * a, "{field} of {}: {a} and {b}", lock["name"]);
         }
     }
     let shares = |model: &Value| list(&model["classes"]).iter().map(|class| class["share"].clone()).collect::<Vec<_>>();
