@@ -68,11 +68,10 @@ fn sums_give_the_same_model_as_all_events() {
     }
     for lock in list(&events["locks"]) {
         let same = list(&sums["locks"]).iter().find(|same| same["name"] == lock["name"]).expect("the lock");
-        for field in ["hold_ns", "hold_cv"] {
+        // With more threads than CPUs, waits for CPUs are taken out of all times by a factor that follows from times between sections, too.
+        for (field, close) in [("hold_ns", 1e-2), ("hold_cv", 1e-3)] {
             let [a, b] = [lock, same].map(|lock| lock[field].as_f64().unwrap_or_default());
-            // What observing added is taken out of each event, of which times are whole ns, and out of sums as it is.
-            let rounded = 0.5 / lock["hold_ns"].as_f64().unwrap_or(1.0).max(1.0);
-            assert!((a - b).abs() <= (1e-3 + rounded) * a, "{field} of {}: {a} and {b}", lock["name"]);
+            assert!((a - b).abs() <= close * a, "{field} of {}: {a} and {b}", lock["name"]);
         }
     }
     let shares = |model: &Value| list(&model["classes"]).iter().map(|class| class["share"].clone()).collect::<Vec<_>>();
