@@ -162,9 +162,9 @@ mod tests {
             "runtime/internal/syscall.Syscall6",
             "syscall.RawSyscall6",
             "syscall.Syscall",
-            "syscall.fsync",
+            "syscall.Fsync",
             "os.(*File).Sync",
         ];
-        assert_eq!(of(&go.map(|function| (function, "store"))).as_deref(), Some("syscall.fsync"));
+        assert_eq!(of(&go.map(|function| (function, "store"))).as_deref(), Some("syscall.Fsync"));
     }
 }

@@ -51,7 +51,7 @@ const fn c(
 
 const RECEIVES: Reason = Reason::Asleep(&["recv"]);
 const SLEEPS: Reason = Reason::Asleep(&["nanosleep"]);
-const SYNCS: Reason = Reason::Blocked(&["fsync", "fdatasync"]);
+const SYNCS: Reason = Reason::Blocked(&["fsync", "fdatasync", "syscall.Fsync"]);
 
 /// All of them.
 pub(super) const PROGRAMS: &[Program] = &[
