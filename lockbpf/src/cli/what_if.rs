@@ -1,7 +1,7 @@
 //! `lockbpf what-if`: how long a recorded run would have taken with one change.
 
 use super::args::Format;
-use super::{output, script};
+use super::{cpus, output, script};
 use crate::model::what_if::{self, Question};
 use crate::model::with::percent;
 use anyhow::{Result, bail};
@@ -77,8 +77,7 @@ pub(super) fn run(args: &WhatIfArgs) -> Result<ExitCode> {
         WhatIfArgs { threads: Some(n), .. } => Some(Question::Threads(*n)),
         _ => None,
     };
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let oracle = recorded.oracle(cpus as u32);
+    let oracle = recorded.oracle(cpus::own());
     let answers = match question {
         Some(question) => vec![oracle.ask(&question)?],
         None => {

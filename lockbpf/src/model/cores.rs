@@ -1,6 +1,6 @@
 //! Fewer CPUs than threads that want one: they share them evenly.
 //!
-//! If all times are so many times as long, nothing about a closed network changes but its pace. So a network with as many CPUs as threads
+//! A closed network whose times all grow by one factor is slower by that factor, and changes in nothing else. So a network with as many CPUs as threads
 //! is solved first; then each of its times takes longer by the threads that want a CPU over the CPUs that there are, if that is more
 //! than one. Who sleeps for a lock wants none, who spins for it does.
 

@@ -23,6 +23,11 @@ pub(super) fn over(measure: &Measure, count: u64, unit: Unit) -> Durations {
     }
 }
 
+/// The least number of waits that take so long in all: none is longer than the longest.
+pub(super) fn least_waits(sum: Nanos, longest: Nanos) -> u64 {
+    if longest > Nanos(0) { sum.0.div_ceil(longest.0) } else { 0 }
+}
+
 /// Statistics over what was measured.
 pub(super) fn durations(measure: &Measure, unit: Unit) -> Durations {
     over(measure, measure.histogram.count(), unit)

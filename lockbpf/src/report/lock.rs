@@ -2,7 +2,7 @@
 
 use super::attribution;
 use super::divide::divide;
-use super::durations::{Total, over};
+use super::durations::{Total, least_waits, over};
 use super::gather::Gathered;
 use super::kernel;
 use super::place::Places;
@@ -77,7 +77,7 @@ impl<'a> Ranked<'a> {
             .map(|figures| figures.wait_ns.around(wait.sum.0 as f64));
         // Without estimates beside it the number is that of the waits told. Whatever is seen of a runtime's lock is one.
         let contended = if figures.is_some() && total.unseen > 0 {
-            let told = wait.histogram.count().max(least_waits(&wait));
+            let told = measured(&wait);
             total.unseen = if total.runtime.is_some() { told } else { total.unseen };
             told
         } else {
@@ -172,11 +172,7 @@ impl<'a> Ranked<'a> {
     /// The number of waits that the mean and percentiles cover. In windows the number of contended acquisitions is an estimate, often a wide
     /// one: a mean over it would be a wait that nobody had.
     fn measured(&self) -> u64 {
-        if self.figures.is_none() {
-            return self.contended;
-        }
-        // A histogram that was scaled is rounded.
-        self.wait.histogram.count().max(least_waits(&self.wait))
+        if self.figures.is_some() { measured(&self.wait) } else { self.contended }
     }
 
     /// Without what observing added, where holds are known.
@@ -247,12 +243,12 @@ fn figures(lock: Lock, gathered: &Gathered<'_>, total: &Total, estimates: &Estim
         rows.iter().any(|row| of(row).is_some()).then(|| Figures::together(&parts()))
     })?;
     let slept: u64 = gathered.futex.iter().map(|word| word.acquisitions).sum();
-    Some(figures.beside(&estimates.known(slept.max(least_waits(&total.wait)), total.hold.max)))
+    Some(figures.beside(&estimates.known(slept.max(least_waits(total.wait.sum, total.wait.max)), total.hold.max)))
 }
 
-/// So many waits there were at least: none is longer than the longest.
-fn least_waits(wait: &Measure) -> u64 {
-    wait.sum.0.checked_div(wait.max.0).map_or(0, |whole| whole + u64::from(!wait.sum.0.is_multiple_of(wait.max.0)))
+/// The number of waits that were measured. A histogram that was scaled is rounded, and may have lost some.
+fn measured(wait: &Measure) -> u64 {
+    wait.histogram.count().max(least_waits(wait.sum, wait.max))
 }
 
 /// The figures of what was seen as a whole.

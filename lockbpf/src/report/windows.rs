@@ -1,6 +1,7 @@
 //! Locks whose waits windows alone show, since no futex call names them: those that runtimes take inline, and spin locks. How long
 //! threads waited for them is an estimate; whom that is charged to is inferred from the waits that were recorded.
 
+use super::durations::least_waits;
 use super::gather::Gathered;
 use crate::estimate::{Estimates, Subject};
 use crate::graph::findings::{Shares, SiteBlame};
@@ -17,7 +18,7 @@ pub(super) struct Blame<'a> {
     pub(super) told: &'a mut BTreeMap<Lock, Shares>,
     /// What sections are blamed for.
     pub(super) sites: &'a mut BTreeMap<Site, SiteBlame>,
-    /// What locks are.
+    /// What locks are blamed for.
     pub(super) locks: &'a mut HashMap<Lock, Nanos>,
 }
 
@@ -68,8 +69,8 @@ fn scaled(known: &Shares, more: f64) -> Shares {
     let mut shares = known.clone();
     shares.scale(more, more);
     for waiter in &mut shares.waiters {
-        // Parts are rounded down, and none waited longer than the longest.
-        waiter.waits.count = waiter.waits.count.max(waiter.waits.time.0.div_ceil(waiter.max.0.max(1)));
+        // Scaled numbers are rounded down.
+        waiter.waits.count = waiter.waits.count.max(least_waits(waiter.waits.time, waiter.max));
     }
     // These go on: all of them are known.
     shares.open = known.open;
