@@ -6,7 +6,7 @@
 //! between them. Compared is what can be seen either way ([`Kind`]).
 
 use super::{Reading, later};
-use crate::units::{Nanos, Time};
+use crate::units::Time;
 use std::time::Duration;
 
 /// For how long a tier has been open before it is tried.
@@ -278,18 +278,15 @@ fn log_ratio(pairs: &[(Turn, Turn)], kind: usize) -> (f64, f64) {
     (without(None), (square * (n - 1.0) / n).sqrt())
 }
 
-impl Activity {
-    /// What was done between this and a later one, by kind, and the time between.
-    #[cfg(test)]
-    fn plus(self, ns: u64, done: [u64; 3]) -> Self {
-        let done = std::array::from_fn(|kind| self.done[kind] + done[kind]);
-        Self { time: self.time + Nanos(ns), done }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Nanos;
+
+    /// What had been done so much later, with so much more.
+    fn plus(from: Activity, ns: u64, done: [u64; 3]) -> Activity {
+        Activity { time: from.time + Nanos(ns), done: std::array::from_fn(|kind| from.done[kind] + done[kind]) }
+    }
 
     /// Turns of a program whose rates, per 100 ms, are drawn around these.
     fn pairs(closed: u64, open: u64, noise: f64, n: usize, seed: u64) -> Vec<(Turn, Turn)> {
@@ -350,18 +347,18 @@ mod tests {
         let mut leaves = None;
         for _ in 0..=MOST_PAIRS {
             // Closed for 60 ms at 100 a ms, open for 100 ms at 10 a ms; what happens at the edges is not told.
-            trials.begin(activity.plus(10_000_000, [1_000_000, 0, 0]));
-            activity = activity.plus(70_000_000, [1_006_000, 0, 0]);
+            trials.begin(plus(activity, 10_000_000, [1_000_000, 0, 0]));
+            activity = plus(activity, 70_000_000, [1_006_000, 0, 0]);
             trials.end(activity, false);
             at += 70;
             if let After::Leave(change) = trials.after(reading(at, 0)) {
                 leaves = Some(change);
                 break;
             }
-            activity = activity.plus(5_000_000, [7_000_000, 0, 0]);
+            activity = plus(activity, 5_000_000, [7_000_000, 0, 0]);
             trials.opened(reading(at + 5, 0));
             trials.begin(activity);
-            activity = activity.plus(100_000_000, [1_000, 0, 0]);
+            activity = plus(activity, 100_000_000, [1_000, 0, 0]);
             at += 105 + 60;
             assert!(trials.close(reading(at, 0), 0.02).is_some());
             trials.end(activity, true);
