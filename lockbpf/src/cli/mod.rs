@@ -1,5 +1,10 @@
 //! The command line tool: parses, observes, prints. The only place that writes to stdout and stderr, and the only exit.
 
+/// Writes a message to stderr. What it quotes cannot write on the terminal, nor pass for a message of its own.
+macro_rules! say {
+    ($($message:tt)*) => { $crate::cli::output::say(&format!($($message)*)) };
+}
+
 mod access;
 mod accesses;
 mod advise;
@@ -22,12 +27,14 @@ mod export;
 mod focus;
 mod formats;
 mod functions;
+mod input;
 mod interpreters;
 mod java;
 mod limits;
 mod live;
 mod observe;
 mod output;
+mod place;
 mod placement;
 mod predict;
 mod prepare;
@@ -66,13 +73,16 @@ pub fn main() -> ExitCode {
         None => cli.observe.common.capture.verbose,
     };
     let level = ["warn", "info,lockbpf=debug", "trace"][usize::from(verbose.min(2))];
-    env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level)).format_timestamp(None).init();
+    env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level))
+        .format_timestamp(None)
+        .format(output::log)
+        .init();
     let code = run(cli).unwrap_or_else(|error| {
-        eprintln!("lockbpf: {error:#}");
+        say!("lockbpf: {error:#}");
         ExitCode::from(2)
     });
-    crate::capture::launch::see_off(|text| eprintln!("lockbpf: {text}"));
-    crate::capture::aside::wait(|| eprintln!("lockbpf: waiting until the kernel has removed the probes"));
+    crate::capture::launch::see_off(|text| say!("lockbpf: {text}"));
+    crate::capture::aside::wait(|| say!("lockbpf: waiting until the kernel has removed the probes"));
     crate::capture::remover::dismiss();
     code
 }

@@ -1,8 +1,9 @@
 //! Finding the separate debug file of a stripped program, as gdb does: by build id (Debian's `-dbgsym` packages), else
 //! by the name and checksum in `.gnu_debuglink`.
 
+use super::door::open_below;
 use super::elf::Layout;
-use super::files::{in_root, inode, open_regular};
+use super::files::{in_root, inode};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -25,9 +26,9 @@ pub(super) fn find(
         return (None, shared(layout, path, root, dirs));
     }
     let found = candidates(layout, path, dirs).into_iter().find_map(|place| {
-        [in_root(root, &place), place.clone()]
+        [root, Path::new("/")]
             .into_iter()
-            .filter_map(|place| open_regular(&place).ok())
+            .filter_map(|root| open_below(root, &place).ok())
             .find_map(|file| {
                 let other = file.metadata().is_ok_and(|m| inode(&m) != object_inode);
                 let found = if other { belongs(&file, layout) } else { None };
@@ -48,8 +49,8 @@ fn shared(layout: &Layout, path: &Path, root: &Path, dirs: &[PathBuf]) -> Option
     by_build_id(id, dirs)
         .into_iter()
         .chain(beside)
-        .flat_map(|place| [in_root(root, &place), place])
-        .filter_map(|place| open_regular(&place).ok())
+        .flat_map(|place| [root, Path::new("/")].map(|root| open_below(root, &place)))
+        .filter_map(Result::ok)
         .find(|file| Layout::read(file).is_ok_and(|found| found.build_id.as_ref() == Some(id)))
 }
 
@@ -85,7 +86,13 @@ fn belongs(file: &File, layout: &Layout) -> Option<Layout> {
     is_it.then_some(found)
 }
 
+/// Larger files are not read through: none is the debug file of a program.
+const MAX_CHECKED: u64 = 8 << 30;
+
 fn checksum(mut file: &File) -> io::Result<u32> {
+    if file.metadata()?.len() > MAX_CHECKED {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
     file.rewind()?;
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 16];

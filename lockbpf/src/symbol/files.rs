@@ -3,14 +3,15 @@
 
 use super::debug_file;
 use super::debuginfod::{Debuginfod, FetchError};
+use super::door;
 use super::elf::{ElfError, Layout};
 use super::maps::Mapping;
 use procfs::process::{LimitValue, Process};
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Files kept at most, however many descriptors are allowed.
@@ -149,7 +150,7 @@ impl Files {
     /// can be mapped executable (devices, memory shared under a name).
     pub(super) fn keep(&mut self, tid: u32, mapping: &Mapping) -> Result<Option<FileId>, FileError> {
         let opening = |source| FileError::Open { path: mapping.path.clone(), source };
-        let (path, metadata) = locate(tid, mapping).map_err(opening)?;
+        let (way, metadata) = locate(tid, mapping).map_err(opening)?;
         if let Some(&id) = self.by_inode.get(&inode(&metadata)) {
             return Ok(Some(id));
         }
@@ -159,8 +160,11 @@ impl Files {
         if self.kept.len() >= self.max {
             return Err(FileError::Full { path: mapping.path.clone(), max: self.max });
         }
-        let file = open_regular(&path).map_err(opening)?;
+        let file = way.open().map_err(opening)?;
         let inode = inode(&file.metadata().map_err(opening)?);
+        if inode != self::inode(&metadata) {
+            return Err(opening(io::Error::other("another file has taken its place")));
+        }
         let layout = match Layout::read(&file) {
             Ok(layout) => layout,
             Err(ElfError::NotElf) => return Ok(None),
@@ -180,12 +184,30 @@ pub(super) fn inode(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// A path by which the mapped file, and no other, can be opened.
-fn locate(tid: u32, mapping: &Mapping) -> io::Result<(PathBuf, Metadata)> {
+/// How a mapped file is opened.
+#[derive(Debug)]
+enum Way {
+    /// By a link that the kernel made for it.
+    Link(PathBuf),
+    /// By its path below a root directory.
+    Below(PathBuf, PathBuf),
+}
+
+impl Way {
+    fn open(&self) -> io::Result<File> {
+        match self {
+            Self::Link(link) => door::open_own(link),
+            Self::Below(root, path) => door::open_below(root, path),
+        }
+    }
+}
+
+/// A way by which the mapped file, and no other, can be opened.
+fn locate(tid: u32, mapping: &Mapping) -> io::Result<(Way, Metadata)> {
     // The mapping's own link leads to the very file, whatever became of its path; it needs CAP_CHECKPOINT_RESTORE.
     let link = PathBuf::from(format!("/proc/{tid}/map_files/{:x}-{:x}", mapping.start, mapping.end));
     let error = match fs::metadata(&link) {
-        Ok(metadata) => return Ok((link, metadata)),
+        Ok(metadata) => return Ok((Way::Link(link), metadata)),
         Err(error) => error,
     };
     // The program itself has a link that needs no capability.
@@ -193,15 +215,16 @@ fn locate(tid: u32, mapping: &Mapping) -> io::Result<(PathBuf, Metadata)> {
     if let Ok(metadata) = fs::metadata(&exe)
         && (device(&metadata), metadata.ino()) == (mapping.dev, mapping.inode)
     {
-        return Ok((exe, metadata));
+        return Ok((Way::Link(exe), metadata));
     }
     if mapping.deleted {
         return Err(error);
     }
     // As the process sees it (another mount namespace), or as we do (chroot).
-    [in_root(Path::new(&format!("/proc/{tid}/root")), &mapping.path), mapping.path.clone()]
+    [PathBuf::from(format!("/proc/{tid}/root")), PathBuf::from("/")]
         .into_iter()
-        .filter_map(|path| fs::metadata(&path).ok().map(|metadata| (path, metadata)))
+        .map(|root| Way::Below(root, mapping.path.clone()))
+        .filter_map(|way| way.open().and_then(|file| file.metadata()).ok().map(|metadata| (way, metadata)))
         .find(|(_, metadata)| may_be(mapping, metadata))
         .ok_or(error)
 }
@@ -219,17 +242,6 @@ fn may_be(mapping: &Mapping, metadata: &Metadata) -> bool {
 /// An absolute path below another root.
 pub(super) fn in_root(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
-}
-
-/// Opens a regular file for reading. The path may be in a hostile container: nothing else is opened, since a FIFO would
-/// block and a device would act.
-pub(super) fn open_regular(path: &Path) -> io::Result<File> {
-    let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-    if !fs::metadata(path)?.is_file() {
-        return Err(not_regular());
-    }
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
 #[cfg(test)]
@@ -267,16 +279,9 @@ mod tests {
         assert_eq!(found.ino(), program.inode);
         assert!(locate(std::process::id(), &libc).is_err());
         let libc = Mapping { deleted: false, ..libc };
-        let (path, metadata) = locate(std::process::id(), &libc).unwrap();
-        assert!(path.starts_with("/proc") && path.ends_with(libc.path.strip_prefix("/").unwrap()));
+        let (way, metadata) = locate(std::process::id(), &libc).unwrap();
+        assert!(matches!(way, Way::Below(root, path) if root.starts_with("/proc") && path == libc.path));
         assert_eq!(metadata.ino(), libc.inode);
         assert!(locate(std::process::id(), &Mapping { inode: libc.inode + 1, ..libc }).is_err());
-    }
-
-    #[test]
-    fn only_regular_files_are_opened() {
-        assert!(open_regular(Path::new("/dev/null")).is_err());
-        assert!(open_regular(Path::new("/")).is_err());
-        assert!(open_regular(Path::new("/proc/self/exe")).is_ok());
     }
 }

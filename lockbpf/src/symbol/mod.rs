@@ -9,6 +9,7 @@ mod callers;
 mod debug_file;
 mod debuginfod;
 mod demangle;
+mod door;
 mod dwarf;
 mod elf;
 mod files;
@@ -36,6 +37,7 @@ use crate::id::{Lock, Process, Site};
 use crate::kallsyms::Kallsyms;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
+use crate::untrusted::cleaned;
 use crate::unwind::{End, StackCopy, Unwind, Unwound};
 use callers::FileCode;
 use dwarf::{DwarfError, Storage, Types};
@@ -137,6 +139,8 @@ pub struct Symbols {
     left: HashMap<(FileId, u64), Option<u64>>,
     /// Whether the code around an address is part of locking, where only the code tells.
     locking: HashMap<(FileId, u64), bool>,
+    /// What all perf maps may take together.
+    perf_maps: perf_map::Budget,
     problems: BTreeSet<String>,
 }
 
@@ -168,6 +172,7 @@ impl Symbols {
             unwinder: Unwinder::default(),
             left: HashMap::new(),
             locking: HashMap::new(),
+            perf_maps: perf_map::Budget::default(),
             problems: BTreeSet::new(),
         }
     }
@@ -210,7 +215,7 @@ impl Symbols {
         let program = self.files.at(Path::new(&format!("/proc/{tid}/exe")));
         if let Some(known) = self.processes.get_mut(&process) {
             known.space.merge(images, regions);
-            known.generated.refresh(tid);
+            known.generated.refresh(tid, &mut self.perf_maps);
             known.threads.refresh(tid, identity.map_or(0, |identity| identity.stack));
             known.program = known.program.or(program);
             known.identity = known.identity.or(identity);
@@ -223,8 +228,11 @@ impl Symbols {
         if let Some(known) = self.processes.get_mut(&process)
             && known.identity.is_some_and(|identity| Identity::of(known.pid, known.pid) == Some(identity))
         {
-            known.generated.refresh(known.pid);
+            known.generated.refresh(known.pid, &mut self.perf_maps);
             known.threads.refresh(known.pid, 0);
+        }
+        if self.perf_maps.is_full() {
+            remember(&mut self.problems, &perf_map::FULL);
         }
     }
 
@@ -329,7 +337,7 @@ impl Symbols {
 
     /// Calls a lock by this name, which nothing in its process's files tells.
     pub fn call(&mut self, lock: Lock, name: String) {
-        self.given.insert(lock, name);
+        self.given.insert(lock, cleaned(name));
     }
 
     fn problem(&mut self, problem: &ProcessError) {
@@ -344,7 +352,7 @@ fn is_kernel(addr: u64) -> bool {
 
 fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
     if problems.len() < MAX_PROBLEMS {
-        problems.insert(problem.to_string());
+        problems.insert(cleaned(problem.to_string()));
     }
 }
 

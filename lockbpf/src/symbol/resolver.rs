@@ -7,11 +7,13 @@ use super::guard::guarded;
 use crate::golang::pclntab::{Pclntab, Place};
 use crate::golang::{Program, buildinfo};
 use crate::names::Frame;
+use crate::untrusted::{cleaned, shown_bytes};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -107,7 +109,8 @@ fn go_table(file: &File) -> Option<Pclntab> {
 
 fn from_go(place: Place) -> Frame {
     let Place { function, location, inlined } = place;
-    Frame { function: Some(function), location, inlined, ..Frame::default() }
+    let location = location.map(|(file, line)| (cleaned(file), line));
+    Frame { function: Some(cleaned(function)), location, inlined, ..Frame::default() }
 }
 
 fn to_frames(symbol: &Sym<'_>) -> Rc<[Frame]> {
@@ -125,5 +128,5 @@ fn to_frames(symbol: &Sym<'_>) -> Rc<[Frame]> {
 /// Compilers use line 0 for code that no line stands for.
 fn location(code: &CodeInfo<'_>) -> Option<(String, u32)> {
     let line = code.line.filter(|&line| line > 0)?;
-    Some((code.to_path().to_string_lossy().into_owned(), line))
+    Some((shown_bytes(code.to_path().as_os_str().as_bytes()), line))
 }

@@ -8,10 +8,12 @@ use crate::capture::go;
 use crate::capture::mangled;
 use crate::capture::probe_table::{By, FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
+use crate::untrusted::shown_bytes;
 use lockbpf_common::function::{SEM_BUSY, SEM_POST, SEM_TAKEN, SPIN_TRIED, WRAPPER};
 use lockbpf_common::gate;
 use lockbpf_common::via::Via;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -197,7 +199,7 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
     let mut library = Library {
         path: file.path.clone(),
         open: None,
-        display: display.to_string_lossy().into_owned(),
+        display: shown_bytes(display.as_os_str().as_bytes()),
         dev: file.dev,
         ino: file.ino,
         pids: Vec::new(),

@@ -3,6 +3,7 @@
 
 use super::error::TargetError;
 use crate::capture::leader;
+use crate::untrusted::shown;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -102,7 +103,7 @@ fn parse_status(text: &[u8]) -> Status {
     let number = |key| field(key).and_then(|v| v.split_whitespace().next()?.parse().ok()).unwrap_or_default();
     let zombie = field("State").is_some_and(|s| s.starts_with(['Z', 'X']));
     Status {
-        name: field("Name").unwrap_or_default().to_owned(),
+        name: shown(field("Name").unwrap_or_default()).into_owned(),
         tgid: number("Tgid"),
         uid: number("Uid"),
         zombie,
