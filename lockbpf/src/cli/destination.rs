@@ -3,6 +3,7 @@
 
 use super::formats::ExportFormat;
 use super::place;
+use crate::capture::lent;
 use crate::render;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -73,6 +74,10 @@ impl Whole {
     /// # Errors
     /// When nothing can be created there.
     pub(super) fn create(path: &Path) -> Result<Self> {
+        lent::as_user(|| Self::create_as_user(path))
+    }
+
+    fn create_as_user(path: &Path) -> Result<Self> {
         let failed = || format!("failed to create {}", path.display());
         let out = if path == Path::new("-") {
             Out::Direct(BufWriter::new(Box::new(io::stdout())))
@@ -146,6 +151,10 @@ impl Growing {
     /// # Errors
     /// When it cannot be created or opened.
     pub(super) fn open(path: &Path) -> Result<Self> {
+        lent::as_user(|| Self::open_as_user(path))
+    }
+
+    fn open_as_user(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Self { file: None, path: path.to_owned(), new: false, begun: true });
         }

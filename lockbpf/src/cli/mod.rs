@@ -52,10 +52,14 @@ mod suspend;
 mod threads;
 mod what_if;
 
+use crate::sandbox;
 use anyhow::{Context, Result};
 use args::{Cli, Command, Format, ObserveArgs, Plan, Target};
 use clap::Parser;
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -87,7 +91,19 @@ pub fn main() -> ExitCode {
     code
 }
 
+/// The process that reads files of observed programs.
+fn reader() -> Result<ExitCode> {
+    sandbox::enter()?;
+    // After that: what was open beside it is closed.
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    crate::symbol::serve(&socket, &[sandbox::LENT.into()])?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run(cli: Cli) -> Result<ExitCode> {
+    if matches!(cli.command, Some(Command::Report(_) | Command::Diff(_) | Command::WhatIf(_))) {
+        crate::capture::lent::give_up().context("failed to give up capabilities that this needs none of")?;
+    }
     match cli.command {
         None => {
             let ObserveArgs { target, common } = cli.observe;
@@ -118,6 +134,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Access(args)) => access::run(&args),
         Some(Command::Guardian { pid }) => Ok(crate::capture::guardian::run(pid)),
         Some(Command::Remover { pid }) => Ok(crate::capture::remover::run(pid)),
+        Some(Command::Reader) => reader(),
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),

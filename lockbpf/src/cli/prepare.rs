@@ -12,7 +12,7 @@ use crate::capture::launch::{How, Launched};
 use crate::capture::newcomers::Newcomers;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::Targets;
-use crate::capture::{calibrate, feature, guardian, kernel, privilege, seccomp, target, user};
+use crate::capture::{calibrate, feature, guardian, kernel, lent, privilege, seccomp, target, user};
 use crate::costs::Costs;
 use crate::event::ProcessSeen;
 use crate::id::Process;
@@ -68,6 +68,9 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
     let asked = asked.or_else(|| plan.capture.functions.as_ref().map(|_| counters::of_functions()));
     let events = asked.as_ref().map(|asked| counters::choose(asked, &mut notes)).transpose()?.unwrap_or_default();
     let cgroup = plan.target.cgroup()?;
+    if matches!(plan.target, Target::SystemWide | Target::Cgroup(_) | Target::Container(_)) && !lent::covers_others() {
+        return Err(target::TargetError::OthersNotYours.into());
+    }
     let survey = newcomers.survey();
     let (targets, launched) = match &plan.target {
         Target::Pids(pids) => (survey.of_pids(pids)?, None),

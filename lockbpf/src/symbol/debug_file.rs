@@ -1,9 +1,10 @@
 //! Finding the separate debug file of a stripped program, as gdb does: by build id (Debian's `-dbgsym` packages), else
 //! by the name and checksum in `.gnu_debuglink`.
 
-use super::door::open_below;
 use super::elf::Layout;
 use super::files::{in_root, inode};
+use super::reader::Reader;
+use crate::door::open_below;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -21,9 +22,10 @@ pub(super) fn find(
     path: &Path,
     root: &Path,
     dirs: &[PathBuf],
+    reader: &Reader,
 ) -> (Option<File>, Option<File>) {
     if layout.has_dwarf {
-        return (None, shared(layout, path, root, dirs));
+        return (None, shared(layout, path, root, dirs, reader));
     }
     let found = candidates(layout, path, dirs).into_iter().find_map(|place| {
         [root, Path::new("/")]
@@ -31,19 +33,19 @@ pub(super) fn find(
             .filter_map(|root| open_below(root, &place).ok())
             .find_map(|file| {
                 let other = file.metadata().is_ok_and(|m| inode(&m) != object_inode);
-                let found = if other { belongs(&file, layout) } else { None };
+                let found = if other { belongs(&file, layout, reader) } else { None };
                 found.map(|found| (file, found))
             })
             .map(|(file, found)| (file, found, place))
     });
     match found {
-        Some((file, found, place)) => (Some(file), shared(&found, &place, root, dirs)),
+        Some((file, found, place)) => (Some(file), shared(&found, &place, root, dirs, reader)),
         None => (None, None),
     }
 }
 
 /// Opens what a debug file at `path` shares with others, as `dwz` makes it.
-fn shared(layout: &Layout, path: &Path, root: &Path, dirs: &[PathBuf]) -> Option<File> {
+fn shared(layout: &Layout, path: &Path, root: &Path, dirs: &[PathBuf], reader: &Reader) -> Option<File> {
     let (name, id) = layout.shared_link.as_ref()?;
     let beside = path.parent().map(|parent| parent.join(name));
     by_build_id(id, dirs)
@@ -51,7 +53,7 @@ fn shared(layout: &Layout, path: &Path, root: &Path, dirs: &[PathBuf]) -> Option
         .chain(beside)
         .flat_map(|place| [root, Path::new("/")].map(|root| open_below(root, &place)))
         .filter_map(Result::ok)
-        .find(|file| Layout::read(file).is_ok_and(|found| found.build_id.as_ref() == Some(id)))
+        .find(|file| reader.headers(file).is_ok_and(|found| found.build_id.as_ref() == Some(id)))
 }
 
 fn by_build_id(id: &[u8], dirs: &[PathBuf]) -> Vec<PathBuf> {
@@ -77,11 +79,11 @@ fn candidates(layout: &Layout, path: &Path, dirs: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The headers of a file that was found, if it is the object's: same build id, else the checksum that the object asks for.
-fn belongs(file: &File, layout: &Layout) -> Option<Layout> {
-    let found = Layout::read(file).ok()?;
+fn belongs(file: &File, layout: &Layout, reader: &Reader) -> Option<Layout> {
+    let found = reader.headers(file).ok()?;
     let is_it = match &found.build_id {
         Some(id) if layout.build_id.is_some() => layout.build_id.as_ref() == Some(id),
-        _ => layout.debug_link.as_ref().is_some_and(|&(_, wanted)| checksum(file).is_ok_and(|crc| crc == wanted)),
+        _ => layout.debug_link.as_ref().is_some_and(|&(_, wanted)| reader.checksum(file) == Some(wanted)),
     };
     is_it.then_some(found)
 }
@@ -89,7 +91,8 @@ fn belongs(file: &File, layout: &Layout) -> Option<Layout> {
 /// Larger files are not read through: none is the debug file of a program.
 const MAX_CHECKED: u64 = 8 << 30;
 
-fn checksum(mut file: &File) -> io::Result<u32> {
+/// The checksum of a file, as debug links have it.
+pub(super) fn checksum(mut file: &File) -> io::Result<u32> {
     if file.metadata()?.len() > MAX_CHECKED {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }

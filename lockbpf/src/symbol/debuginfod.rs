@@ -1,7 +1,7 @@
 //! Debug files from servers, by `debuginfod-find`, elfutils' client: only if the user named servers (`DEBUGINFOD_URLS`).
 //! The client keeps what it fetched in its own cache.
 
-use super::door::open_own;
+use crate::door::open_own;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;

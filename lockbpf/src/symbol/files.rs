@@ -3,10 +3,12 @@
 
 use super::debug_file;
 use super::debuginfod::{Debuginfod, FetchError};
-use super::door;
 use super::elf::{ElfError, Layout};
 use super::maps::Mapping;
+use super::reader::Reader;
+use crate::door;
 use procfs::process::{LimitValue, Process};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -16,11 +18,13 @@ use std::path::{Path, PathBuf};
 
 /// Files kept at most, however many descriptors are allowed.
 const MAX_FILES: u64 = 4_096;
+/// Files that are not kept, as far as they are remembered.
+const MAX_REFUSED: usize = 65_536;
 /// Descriptors that one file comes to need: itself, its debug file or the symbolizer's own, what that shares with others.
 const DESCRIPTORS_PER_FILE: u64 = 3;
 
 /// Number of a kept file; valid as long as its [`Files`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct FileId(usize);
 
 #[cfg(test)]
@@ -97,12 +101,18 @@ pub(super) struct Files {
     debuginfod: Debuginfod,
     /// Files for which servers were asked.
     asked: HashSet<FileId>,
+    /// Files that are not kept, by device, inode and time of change: they are not read again.
+    refused: HashSet<Refused>,
+    reader: Reader,
     max: usize,
 }
 
+/// A file that is not kept, as long as it is the same.
+type Refused = ((u64, u64), (i64, i64));
+
 impl Files {
     /// No files yet; separate debug files are looked for in `debug_dirs`.
-    pub(super) fn new(debug_dirs: Vec<PathBuf>) -> Self {
+    pub(super) fn new(debug_dirs: Vec<PathBuf>, reader: Reader) -> Self {
         let limit = Process::myself().and_then(|p| p.limits()).map(|l| l.max_open_files.soft_limit);
         let descriptors = match limit {
             Ok(LimitValue::Value(n)) => n,
@@ -116,8 +126,16 @@ impl Files {
             debug_dirs,
             debuginfod: Debuginfod::default(),
             asked: HashSet::new(),
+            refused: HashSet::new(),
+            reader,
             max,
         }
+    }
+
+    /// For tests that need no directories of debug files.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self::new(Vec::new(), Reader::new(Vec::new()))
     }
 
     /// A kept file.
@@ -135,8 +153,10 @@ impl Files {
         let Some(build_id) = &file.layout.build_id else { return Ok(()) };
         if !file.layout.has_dwarf && file.debug.is_none() && self.asked.insert(id) {
             let fetched = self.debuginfod.fetch(build_id)?;
-            file.debug =
-                fetched.filter(|fetched| Layout::read(fetched).is_ok_and(|l| l.build_id.as_ref() == Some(build_id)));
+            let belongs =
+                |fetched: &File| self.reader.headers(fetched).is_ok_and(|l| l.build_id.as_ref() == Some(build_id));
+            file.debug = fetched.filter(belongs);
+            self.reader.forget(id);
         }
         Ok(())
     }
@@ -154,7 +174,8 @@ impl Files {
         if let Some(&id) = self.by_inode.get(&inode(&metadata)) {
             return Ok(Some(id));
         }
-        if !metadata.is_file() {
+        let refused = (inode(&metadata), (metadata.ctime(), metadata.ctime_nsec()));
+        if !metadata.is_file() || self.refused.contains(&refused) {
             return Ok(None);
         }
         if self.kept.len() >= self.max {
@@ -165,13 +186,21 @@ impl Files {
         if inode != self::inode(&metadata) {
             return Err(opening(io::Error::other("another file has taken its place")));
         }
-        let layout = match Layout::read(&file) {
+        let layout = match self.reader.headers(&file) {
             Ok(layout) => layout,
-            Err(ElfError::NotElf) => return Ok(None),
-            Err(source) => return Err(FileError::Elf { path: mapping.path.clone(), source }),
+            Err(error) => {
+                if self.refused.len() < MAX_REFUSED {
+                    self.refused.insert(refused);
+                }
+                return match error {
+                    ElfError::NotElf => Ok(None),
+                    source => Err(FileError::Elf { path: mapping.path.clone(), source }),
+                };
+            }
         };
         let root = PathBuf::from(format!("/proc/{tid}/root"));
-        let (debug, shared_debug) = debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs);
+        let (debug, shared_debug) =
+            debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs, &self.reader);
         let id = FileId(self.kept.len());
         self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, shared_debug, layout });
         self.by_inode.insert(inode, id);
@@ -259,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_file_is_kept_once_and_only_up_to_the_bound() {
-        let mut files = Files::new(Vec::new());
+        let mut files = Files::none();
         assert!(files.max > 0);
         let code = own_code("");
         let id = files.keep(std::process::id(), &code).unwrap().unwrap();

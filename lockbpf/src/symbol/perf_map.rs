@@ -2,8 +2,8 @@
 //! generate, one `START SIZE NAME` a line, both numbers hexadecimal.
 
 use super::demangle::clip;
-use super::door;
 use super::files::inode;
+use crate::door;
 use crate::untrusted::shown;
 use std::collections::BTreeMap;
 use std::fs::{self, File};

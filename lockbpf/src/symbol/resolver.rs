@@ -7,18 +7,15 @@ use super::guard::guarded;
 use crate::golang::pclntab::{Pclntab, Place};
 use crate::golang::{Program, buildinfo};
 use crate::names::Frame;
+use crate::sandbox;
 use crate::untrusted::{cleaned, shown_bytes};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::rc::Rc;
-
-/// Resolved addresses kept; when there are more, all are resolved anew.
-const MAX_CACHED: usize = 65_536;
 
 /// Resolves addresses in files. Each file is parsed once, on its first address; nothing is parsed before.
 #[derive(Debug)]
@@ -28,7 +25,6 @@ pub(super) struct Resolver {
     sources: HashMap<FileId, Vec<Elf>>,
     /// Go's table of functions, of the files that have one.
     go: HashMap<FileId, Option<Pclntab>>,
-    cache: HashMap<(FileId, u64), Rc<[Frame]>>,
 }
 
 impl Resolver {
@@ -41,18 +37,16 @@ impl Resolver {
             .enable_demangling(false)
             .set_debug_dirs(Some(debug_dirs))
             .build();
-        Self { symbolizer, sources: HashMap::new(), go: HashMap::new(), cache: HashMap::new() }
+        Self { symbolizer, sources: HashMap::new(), go: HashMap::new() }
     }
 
     /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it. [`Frame::addr`]
     /// and [`Frame::module`] are left for the caller.
-    pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64) -> Rc<[Frame]> {
-        if let Some(frames) = self.cache.get(&(id, addr)) {
-            return Rc::clone(frames);
-        }
+    pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64) -> Vec<Frame> {
+        // What the file shares with others is found below a directory that is not there.
+        sandbox::lend(file.shared_debug.as_ref().map(AsFd::as_fd));
         let go = self.go.entry(id).or_insert_with(|| guarded(|| go_table(&file.file)).flatten());
-        let mut frames: Rc<[Frame]> =
-            go.iter().flat_map(|table| table.places(addr)).map(from_go).collect::<Vec<_>>().into();
+        let mut frames: Vec<Frame> = go.iter().flat_map(|table| table.places(addr)).map(from_go).collect();
         let sources = self.sources.entry(id).or_insert_with(|| sources(file));
         sources.retain(|elf| {
             if !frames.is_empty() {
@@ -77,10 +71,6 @@ impl Resolver {
                 }
             }
         });
-        if self.cache.len() >= MAX_CACHED {
-            self.cache.clear();
-        }
-        self.cache.insert((id, addr), Rc::clone(&frames));
         frames
     }
 }
@@ -113,7 +103,7 @@ fn from_go(place: Place) -> Frame {
     Frame { function: Some(cleaned(function)), location, inlined, ..Frame::default() }
 }
 
-fn to_frames(symbol: &Sym<'_>) -> Rc<[Frame]> {
+fn to_frames(symbol: &Sym<'_>) -> Vec<Frame> {
     let frame = |name: &str, code: Option<&CodeInfo<'_>>, inlined| Frame {
         function: (!name.is_empty()).then(|| demangle(name)),
         location: code.and_then(location),

@@ -12,7 +12,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// When there is no such file, it may not be read, or it is not a regular one.
-pub(super) fn open_below(root: &Path, path: &Path) -> io::Result<File> {
+pub(crate) fn open_below(root: &Path, path: &Path) -> io::Result<File> {
     let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
@@ -24,7 +24,7 @@ pub(super) fn open_below(root: &Path, path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// As [`open_below`], and when it is a link.
-pub(super) fn open_below_unlinked(root: &Path, path: &Path) -> io::Result<File> {
+pub(crate) fn open_below_unlinked(root: &Path, path: &Path) -> io::Result<File> {
     let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
@@ -36,7 +36,7 @@ pub(super) fn open_below_unlinked(root: &Path, path: &Path) -> io::Result<File> 
 ///
 /// # Errors
 /// As [`open_below`].
-pub(super) fn open_own(path: &Path) -> io::Result<File> {
+pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     reopen(&OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?)
 }
 
