@@ -3,6 +3,7 @@
 //! direction of writing is shown as an escape, `\u{1b}`.
 #![forbid(unsafe_code)]
 
+use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -66,6 +67,22 @@ pub fn clean_json(value: &mut serde_json::Value) {
     }
 }
 
+/// Reads text that is cleaned: for `deserialize_with`.
+///
+/// # Errors
+/// When it is no text.
+pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from).map(cleaned)
+}
+
+/// As [`read`], of a list.
+///
+/// # Errors
+/// When it is none of texts.
+pub fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Vec::<String>::deserialize(from)?.into_iter().map(cleaned).collect())
+}
+
 fn escaped(mut out: String, c: char) -> String {
     if is_unsafe(c) {
         let _ = write!(out, "{}", c.escape_unicode());
@@ -86,6 +103,13 @@ mod tests {
         assert!(matches!(shown("std::vector<größe, \u{1f980}>"), Cow::Borrowed(_)));
         assert_eq!(shown_bytes(b"a\xff\x7f"), "a\u{fffd}\\u{7f}");
         assert_eq!(shown_lines("a\x1b\nlockbpf: forged"), "a\\u{1b}\n  lockbpf: forged");
+    }
+
+    #[test]
+    fn names_of_models_are_cleaned() {
+        let json = r#"{"name":"a\u001b\u202e","share":1,"routing":[],"local_ns":[]}"#;
+        let class: crate::model::schema::ClassInput = serde_json::from_str(json).unwrap();
+        assert_eq!(class.name, r"a\u{1b}\u{202e}");
     }
 
     #[test]

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// How long an answer may take: the largest programs' debug information is read in less.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same where nothing but headers or unwind tables is read, as it is while events come.
+const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long answers that never came may take together; after that the process gets [`HURRY`] for each.
 const LOST_IN_ALL: Duration = Duration::from_secs(30);
 /// See [`LOST_IN_ALL`].
@@ -286,7 +288,7 @@ impl Inner {
 
     fn exchange(&mut self, ask: &Ask, files: &[BorrowedFd<'_>]) -> Result<Answer, NotRead> {
         self.send(ask, files)?;
-        let patience = if self.lost < LOST_IN_ALL { PATIENCE } else { HURRY };
+        let patience = if self.lost < LOST_IN_ALL { patience(ask) } else { HURRY };
         let began = Instant::now();
         let answer = socket::receive_until(&self.running()?.socket, began + patience);
         match answer {
@@ -347,10 +349,35 @@ impl Inner {
         let running = match self.running.take() {
             Some(running) => running,
             None => start(&self.dirs)
+                .and_then(greeted)
                 .inspect_err(|_| self.failures += 1)
                 .map_err(|error| NotRead::None(error.to_string()))?,
         };
         Ok(self.running.insert(running))
+    }
+}
+
+/// The process, once it has said that it is confined: what ends it from then on is what it reads.
+fn greeted(running: Running) -> io::Result<Running> {
+    let no_answer = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            io::Error::other("it cannot be confined on this system")
+        }
+        _ => error,
+    };
+    socket::send(&running.socket, &serde_json::to_vec(&Ask::Ready)?, &[]).map_err(no_answer)?;
+    let answer = socket::receive_until(&running.socket, Instant::now() + PATIENCE).map_err(no_answer)?;
+    match serde_json::from_slice(&answer) {
+        Ok(Answer::Ready) => Ok(running),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// How long an answer may take.
+fn patience(ask: &Ask) -> Duration {
+    match ask {
+        Ask::Ready | Ask::Headers | Ask::Of(_, Question::Row(_) | Question::Function(_)) => SHORT_PATIENCE,
+        Ask::File { .. } | Ask::Checksum | Ask::Of(..) => PATIENCE,
     }
 }
 

@@ -24,6 +24,8 @@ use serde::{Deserialize, Serialize};
 /// are such; of those without a number the file that they are about.
 #[derive(Debug, Serialize, Deserialize)]
 enum Ask {
+    /// Whether the process is confined, and can answer.
+    Ready,
     /// From now on a file has this number. There is no answer.
     File { id: FileId, name: String, layout: Layout, has_debug: bool, has_shared: bool },
     /// What its headers say.
@@ -60,6 +62,7 @@ pub(super) enum Question {
 /// What the process answers.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
+    Ready,
     Headers(Result<Layout, String>),
     /// It is no ELF file.
     NotElf,

@@ -64,6 +64,7 @@ impl Files {
     fn take(&mut self, ask: Ask, descriptors: Vec<OwnedFd>) -> Option<Answer> {
         let mut descriptors = descriptors.into_iter().map(File::from);
         match ask {
+            Ask::Ready => Some(Answer::Ready),
             Ask::File { id, name, layout, has_debug, has_shared } => {
                 let file = descriptors.next()?;
                 let debug = if has_debug { descriptors.next() } else { None };
