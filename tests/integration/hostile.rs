@@ -21,20 +21,25 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Two threads that wait for each other's lock; a file that is named as argument is mapped as code.
-const SOURCE: &str = r"
+const SOURCE: &str = r#"
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
+#ifndef NAME
+#define NAME "trap"
+#endif
 pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
 void *trapped(void *arg) {
+    prctl(PR_SET_NAME, NAME);
     for (;;) { pthread_mutex_lock(&trap_lock); usleep(2000); pthread_mutex_unlock(&trap_lock); }
 }
 int main(int argc, char **argv) {
     if (argc > 1) mmap(0, 1 << 20, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(argv[1], O_RDONLY), 0);
     pthread_t t; pthread_create(&t, 0, trapped, 0); trapped(0);
 }
-";
+"#;
 
 /// How long an observation of half a second may take, with all that a file can hold it up.
 const IN_TIME: Duration = Duration::from_secs(30);
@@ -46,9 +51,13 @@ struct Trap {
 
 impl Trap {
     fn build(options: &[&str]) -> Self {
+        Self::of(SOURCE, options)
+    }
+
+    fn of(text: &str, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (source, program) = (dir.path().join("trap.c"), dir.path().join("trap"));
-        fs::write(&source, SOURCE).expect("failed to write a source text");
+        fs::write(&source, text).expect("failed to write a source text");
         let status = Command::new("gcc").args(options).arg("-pthread").arg("-o").args([&program, &source]).status();
         assert!(status.expect("failed to run gcc").success());
         Self { dir, program }
@@ -223,6 +232,74 @@ fn a_huge_file_that_is_called_like_the_c_library() {
     let report = observed(&target);
     assert!(report.contains("trap_lock"), "{report}");
     assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+/// Names of threads, functions, variables and files that are commands to a terminal: nothing that is printed holds one.
+#[test]
+fn names_that_are_commands_to_a_terminal() {
+    let Some(_turn) = may_observe() else { return };
+    let mut trap = Trap::build(&[r#"-DNAME="\033[2J\r\nx""#]);
+    trap.tool(
+        "objcopy",
+        &["--redefine-sym", "trap_lock=lo\u{1b}[2J\rck", "--redefine-sym", "trapped=f\u{1b}]0;t\u{7}\u{202e}", "trap"],
+    );
+    let hostile = trap.path("p\u{1b}[31m\u{9b}2J");
+    fs::rename(&trap.program, &hostile).expect("failed to rename a file");
+    trap.program = hostile;
+    let target = trap.start(&[]);
+    for format in ["table", "json"] {
+        let outcome = run(&["--pid", &target.pid(), "--duration", "500ms", "--format", format]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        for text in [&outcome.stdout, &outcome.stderr] {
+            let command = text.chars().find(|&c| c != '\n' && (c.is_control() || c == '\u{202e}'));
+            assert_eq!(command, None, "{text:?}");
+        }
+        assert!(outcome.stdout.contains("u{1b}[2J"), "{}", outcome.stdout);
+    }
+    // A name in a message, too.
+    let outcome = run(&["report", "--from", "/no/such\u{1b}[2J"]);
+    assert!(outcome.code == Some(2) && outcome.stderr.contains("u{1b}[2J") && !outcome.stderr.contains('\u{1b}'));
+}
+
+/// In a mount namespace of its own; loads and unloads a library, and renames itself, a hundred times a second.
+const RESTLESS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
+void *trapped(void *arg) {
+    for (;;) { pthread_mutex_lock(&trap_lock); usleep(2000); pthread_mutex_unlock(&trap_lock); }
+}
+int main(int argc, char **argv) {
+    unshare(CLONE_NEWNS);
+    pthread_t t; pthread_create(&t, 0, trapped, 0); pthread_create(&t, 0, trapped, 0);
+    char name[16];
+    for (int i = 0;; i++) {
+        void *library = dlopen(argv[1], RTLD_NOW);
+        snprintf(name, sizeof name, "name%d", i);
+        prctl(PR_SET_NAME, name);
+        usleep(10000);
+        if (library) dlclose(library);
+    }
+}
+"#;
+
+#[test]
+fn a_program_that_never_stays_the_same() {
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::of(RESTLESS, &["-ldl"]);
+    fs::write(trap.path("library.c"), "int of_library;").expect("failed to write a source text");
+    trap.tool("gcc", &["-shared", "-fPIC", "-o", "library.so", "library.c"]);
+    let target = trap.start(&[&trap.path("library.so")]);
+    let began = Instant::now();
+    let outcome = run(&["--pid", &target.pid(), "--duration", "3s"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("trap_lock"), "{}", outcome.stdout);
+    assert!(began.elapsed() < IN_TIME);
 }
 
 /// The processes that a process has started, by a word of their command lines.
