@@ -40,14 +40,14 @@ impl Resolver {
         Self { symbolizer, sources: HashMap::new(), go: HashMap::new() }
     }
 
-    /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it. [`Frame::addr`]
+    /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it; of a `plain` file by symbols only. [`Frame::addr`]
     /// and [`Frame::module`] are left for the caller.
-    pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64) -> Vec<Frame> {
+    pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64, plain: bool) -> Vec<Frame> {
         // What the file shares with others is found below a directory that is not there.
         sandbox::lend(file.shared_debug.as_ref().map(AsFd::as_fd));
         let go = self.go.entry(id).or_insert_with(|| guarded(|| go_table(&file.file)).flatten());
         let mut frames: Vec<Frame> = go.iter().flat_map(|table| table.places(addr)).map(from_go).collect();
-        let sources = self.sources.entry(id).or_insert_with(|| sources(file));
+        let sources = self.sources.entry(id).or_insert_with(|| sources(file, plain));
         sources.retain(|elf| {
             if !frames.is_empty() {
                 return true;
@@ -75,17 +75,19 @@ impl Resolver {
     }
 }
 
-/// DWARF where there is any, then plain symbol tables, in case the DWARF is damaged or of an unknown kind.
-fn sources(file: &ObjectFile) -> Vec<Elf> {
+/// DWARF where there is any and it is wanted, then plain symbol tables, in case the DWARF is damaged or of an unknown kind.
+fn sources(file: &ObjectFile, plain: bool) -> Vec<Elf> {
     let elf = |file: &File, debug_syms| {
         let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         elf.debug_syms = debug_syms;
         elf
     };
-    match &file.debug {
+    let mut sources = match &file.debug {
         Some(debug) => vec![elf(debug, true), elf(debug, false), elf(&file.file, false)],
         None => vec![elf(&file.file, true), elf(&file.file, false)],
-    }
+    };
+    sources.retain(|elf| !plain || !elf.debug_syms);
+    sources
 }
 
 /// Stripped or not, Go's own table says which function an address belongs to, and what was inlined there. C functions of a cgo

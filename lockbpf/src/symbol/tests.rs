@@ -454,7 +454,7 @@ fn damaged_files_are_no_panic() {
         let object = files::ObjectFile { name: "damaged".into(), file, debug: None, shared_debug: None, layout };
         let mut resolver = resolver::Resolver::new(&[]);
         for addr in (0..0x5000).step_by(41) {
-            resolver.frames(files::FileId::FIRST, &object, addr);
+            resolver.frames(files::FileId::FIRST, &object, addr, false);
             globals.at(addr);
         }
     }

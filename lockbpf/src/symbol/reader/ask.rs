@@ -62,6 +62,8 @@ struct Inner {
     running: Option<Running>,
     /// Files that the running process was sent.
     sent: HashSet<FileId>,
+    /// Files of which no debug information is read.
+    plain: HashSet<FileId>,
     /// Files of which nothing more is asked.
     given_up: HashSet<FileId>,
     lost: Duration,
@@ -98,6 +100,7 @@ impl Reader {
             dirs,
             running: None,
             sent: HashSet::new(),
+            plain: HashSet::new(),
             given_up: HashSet::new(),
             lost: Duration::ZERO,
             failures: 0,
@@ -246,7 +249,15 @@ impl Inner {
         if self.given_up.contains(&id) {
             return None;
         }
-        let answer = self.send_file(id, file).and_then(|()| self.exchange(&Ask::Of(id, question), &[]));
+        let mut answer = self.about_file(id, file, question.clone());
+        if let Err(why) = &answer
+            && !matches!(why, NotRead::None(_))
+            && self.plain.insert(id)
+        {
+            let problem = format!("failed to read {}: {why}; only its symbols are used", file.name);
+            self.note([problem]);
+            answer = self.about_file(id, file, question);
+        }
         answer
             .inspect_err(|why| {
                 self.given_up.insert(id);
@@ -255,6 +266,11 @@ impl Inner {
                 self.note([problem]);
             })
             .ok()
+    }
+
+    fn about_file(&mut self, id: FileId, file: &ObjectFile, question: Question) -> Result<Answer, NotRead> {
+        self.send_file(id, file)?;
+        self.exchange(&Ask::Of(id, question), &[])
     }
 
     fn about(&mut self, ask: &Ask, file: &File) -> Result<Answer, NotRead> {
@@ -278,6 +294,7 @@ impl Inner {
             layout: file.layout.clone(),
             has_debug: file.debug.is_some(),
             has_shared: file.shared_debug.is_some(),
+            plain: self.plain.contains(&id),
         };
         let files = [Some(&file.file), file.debug.as_ref(), file.shared_debug.as_ref()];
         let files: Vec<BorrowedFd<'_>> = files.into_iter().flatten().map(AsFd::as_fd).collect();

@@ -1,7 +1,8 @@
 //! What is read of files of observed programs, asked of a process that may do nothing else (`crate::sandbox`).
 //!
 //! A file is sent once, as descriptors ([`Opened`]); questions name it by its number. If the process dies of one, takes too long or answers
-//! nonsense, it is started anew, and that file is given up: what it would have named stays without a name, which the report says.
+//! nonsense, it is started anew, and of that file only symbols are asked for. If that ends it, too, the file is given up: what it would have named
+//! stays without a name. The report says so.
 
 mod answers;
 mod ask;
@@ -26,8 +27,8 @@ use serde::{Deserialize, Serialize};
 enum Ask {
     /// Whether the process is confined, and can answer.
     Ready,
-    /// From now on a file has this number. There is no answer.
-    File { id: FileId, name: String, layout: Layout, has_debug: bool, has_shared: bool },
+    /// From now on a file has this number. There is no answer. Of a `plain` one no debug information is read.
+    File { id: FileId, name: String, layout: Layout, has_debug: bool, has_shared: bool, plain: bool },
     /// What its headers say.
     Headers,
     /// Its checksum, as debug links have it.
@@ -37,7 +38,7 @@ enum Ask {
 }
 
 /// A question about a file. Addresses are as the file numbers them.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Question {
     /// The functions at an address, most deeply inlined first.
     Frames(u64),

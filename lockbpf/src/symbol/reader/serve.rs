@@ -12,7 +12,7 @@ use super::super::unwind::Tables;
 use super::answers::{Named, StaticName};
 use super::{Answer, Ask, Problems, Question};
 use crate::sandbox::socket;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -47,6 +47,8 @@ struct Files {
     thread_locals: HashMap<FileId, ThreadLocals>,
     types: Types,
     unwind: Tables,
+    /// Files of which no debug information is read.
+    plain: HashSet<FileId>,
 }
 
 impl Files {
@@ -58,6 +60,7 @@ impl Files {
             thread_locals: HashMap::new(),
             types: Types::default(),
             unwind: Tables::default(),
+            plain: HashSet::new(),
         }
     }
 
@@ -65,7 +68,10 @@ impl Files {
         let mut descriptors = descriptors.into_iter().map(File::from);
         match ask {
             Ask::Ready => Some(Answer::Ready),
-            Ask::File { id, name, layout, has_debug, has_shared } => {
+            Ask::File { id, name, layout, has_debug, has_shared, plain } => {
+                if plain {
+                    self.plain.insert(id);
+                }
                 let file = descriptors.next()?;
                 let debug = if has_debug { descriptors.next() } else { None };
                 let shared_debug = if has_shared { descriptors.next() } else { None };
@@ -99,7 +105,8 @@ impl Files {
             }
             Question::Member(addr) => {
                 let mut problems = Problems::new();
-                let member = self.files.get(&id).and_then(|file| {
+                let file = self.files.get(&id).filter(|_| !self.plain.contains(&id));
+                let member = file.and_then(|file| {
                     let told = self.types.member(id, file, addr);
                     or_problem(&mut problems, &file.name, told)
                 });
@@ -134,7 +141,7 @@ impl Files {
 
     fn frames(&mut self, id: FileId, addr: u64) -> Vec<Named> {
         let Some(file) = self.files.get(&id) else { return Vec::new() };
-        let frames = self.resolver.frames(id, file, addr);
+        let frames = self.resolver.frames(id, file, addr, self.plain.contains(&id));
         let named = |frame: &crate::names::Frame| Named {
             function: frame.function.clone(),
             location: frame.location.clone(),
@@ -163,8 +170,12 @@ impl Files {
         });
         let found = globals.at(addr)?;
         let (start, offset) = (found.start, addr - found.start);
-        let told = self.types.variable(id, file, (Storage::Static, start), offset);
-        let told = or_problem(problems, &file.name, told);
+        let told = if self.plain.contains(&id) {
+            None
+        } else {
+            let told = self.types.variable(id, file, (Storage::Static, start), offset);
+            or_problem(problems, &file.name, told)
+        };
         Some(StaticName { symbol: found.name(0, None), offset, told: found.name(offset, told.as_ref()) })
     }
 
@@ -174,6 +185,9 @@ impl Files {
         let variables =
             variables.or_insert_with(|| ThreadLocals::read(&file.file, [&file.file].into_iter().chain(&file.debug)));
         let (name, start, offset) = variables.at(distance)?;
+        if self.plain.contains(&id) {
+            return Some(globals::name(&name, offset, None));
+        }
         let told = self.types.variable(id, file, (Storage::ThreadLocal, start), offset);
         Some(globals::name(&name, offset, or_problem(problems, &file.name, told).as_ref()))
     }
