@@ -22,6 +22,8 @@ pub mod costs;
 pub mod deadlock;
 pub mod decode;
 pub mod diff;
+#[cfg(feature = "live")]
+mod door;
 pub mod estimate;
 pub mod event;
 #[cfg(test)]
@@ -49,6 +51,8 @@ pub mod perturbation;
 pub mod quality;
 pub mod render;
 pub mod report;
+#[cfg(feature = "live")]
+pub mod sandbox;
 pub mod select;
 pub mod stack;
 pub mod state;
@@ -60,4 +64,5 @@ pub mod totals;
 pub mod trace;
 pub mod transitions;
 pub mod units;
+pub mod untrusted;
 pub mod unwind;

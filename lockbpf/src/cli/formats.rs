@@ -123,16 +123,16 @@ pub(super) fn view(
             reports.push(report);
             render(&timeline, out).with_context(failed)?;
             if timeline.not_shown_ns > Ns::default() {
-                eprintln!(
+                say!(
                     "lockbpf: {} of waiting was counted, but not recorded one by one: the timeline does not show it",
                     timeline.not_shown_ns
                 );
             }
         }
     }
-    eprintln!("lockbpf: {}", format.leaves_out);
+    say!("lockbpf: {}", format.leaves_out);
     for note in reports.iter().flat_map(|report| &report.quality.notes) {
-        eprintln!("lockbpf: {note}");
+        say!("lockbpf: {note}");
     }
     Ok(reports.iter().any(|report| report.quality.incomplete))
 }

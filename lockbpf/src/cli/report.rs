@@ -74,7 +74,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
         bail!("--graph shows the wait graph of one recording, not of {}", args.from.len());
     }
     if args.graph && format == OwnFormat::Table {
-        eprintln!("lockbpf: the table does not show the graph: use --format json or --format dot");
+        say!("lockbpf: the table does not show the graph: use --format json or --format dot");
     }
     let how = analysis::Options {
         detail: args.graph,
