@@ -30,6 +30,7 @@ mod focus;
 mod forks;
 mod functions;
 mod go;
+mod html;
 mod java;
 mod kernel_locks;
 mod kinds;

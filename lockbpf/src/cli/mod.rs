@@ -28,6 +28,7 @@ mod limits;
 mod live;
 mod observe;
 mod output;
+mod page;
 mod placement;
 mod predict;
 mod prepare;
