@@ -31,6 +31,7 @@ mod forks;
 mod functions;
 mod go;
 mod hostile;
+mod html;
 mod java;
 mod kernel_locks;
 mod kinds;

@@ -5,7 +5,6 @@ use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::record::Recorder;
-use super::report::Recording;
 use super::source::{Format, Input};
 use super::{cpus, live};
 use crate::quality::Quality;
@@ -61,7 +60,7 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
             done
         }
         ExportFormat::View(format) => {
-            let mut recording = [Recording::of(input, formats::how(format))?];
+            let mut recording = [formats::analyse(input, format)?];
             let incomplete = formats::view(format, &mut recording, &Selection::default(), to, &mut out)?;
             Converted { incomplete, ..Converted::default() }
         }

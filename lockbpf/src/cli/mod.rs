@@ -34,6 +34,7 @@ mod limits;
 mod live;
 mod observe;
 mod output;
+mod page;
 mod place;
 mod placement;
 mod predict;

@@ -6,8 +6,8 @@ use crate::lines::Reader;
 use crate::names::Names;
 use crate::observation::{Harvest, Observation};
 use crate::report::profile::Sample;
-use crate::report::schema::{Ns, Report};
-use crate::report::{self, build_profile, build_timeline};
+use crate::report::schema::Ns;
+use crate::report::{self, build_pictures, build_profile, build_timeline};
 use proptest::prelude::*;
 
 /// Two threads wait for `L` while `w` holds it, one of them for `M` before; names that formats must escape.
@@ -41,12 +41,19 @@ fn timeline_of(lines: &str) -> (Report, Timeline) {
     analysed(lines, |seen, names| build_timeline(seen, names, &report::Options::default()).unwrap())
 }
 
+fn page_of(lines: &str) -> Page {
+    let (report, pictures) =
+        analysed(lines, |seen, names| build_pictures(seen, names, &report::Options::default()).unwrap());
+    Page { report, pictures, ..Page::default() }
+}
+
 /// Event lines in a format.
 fn written(format: &str, lines: &str) -> Vec<u8> {
     let mut out = Vec::new();
     match FORMATS.iter().find(|f| f.name == format).unwrap().renderer {
         Renderer::Profile(render) => render(&profile_of(lines).1, &mut out).unwrap(),
         Renderer::Timeline(render) => render(&timeline_of(lines).1, &mut out).unwrap(),
+        Renderer::Page(render) => render(&page_of(lines), &mut out).unwrap(),
     }
     out
 }
