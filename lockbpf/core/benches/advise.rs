@@ -1,6 +1,6 @@
 //! Advice from a million access records: reading them, and all that is made of them. `cargo bench --bench advise` prints a table.
 
-use lockbpf::advice::{Options, advise, read, render};
+use lockbpf_core::advice::{Options, advise, read, render};
 use std::fmt::Write as _;
 use std::time::Instant;
 

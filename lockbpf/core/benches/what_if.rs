@@ -1,10 +1,10 @@
 //! Replaying a recording: steps per second. `cargo bench --bench what_if` prints a table.
 
-use lockbpf::id::{Lock, Process, Site, Tid};
-use lockbpf::model::replay::{Change, Fate, HandOff, How, play};
-use lockbpf::model::script::{Builder, Script};
-use lockbpf::op::{Action, Attempt, LockKind, Op, Released};
-use lockbpf::units::Time;
+use lockbpf_core::id::{Lock, Process, Site, Tid};
+use lockbpf_core::model::replay::{Change, Fate, HandOff, How, play};
+use lockbpf_core::model::script::{Builder, Script};
+use lockbpf_core::op::{Action, Attempt, LockKind, Op, Released};
+use lockbpf_core::units::Time;
 use std::time::Instant;
 
 /// Sections of so many threads at random locks, first come, first served: three steps each.

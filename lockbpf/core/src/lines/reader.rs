@@ -21,11 +21,11 @@ pub const MAX_LINE: usize = 1 << 20;
 /// ([`LineError::Decimal`]), upon which it is to be read again.
 ///
 /// ```
-/// use lockbpf::lines::Reader;
+/// use lockbpf_core::lines::Reader;
 ///
 /// let lines = r#"{"t":10,"tid":"T3","op":"attempt","lock":"L1","site":"3"}"#;
 /// let mut reader = Reader::new(lines.as_bytes(), 1);
-/// assert!(matches!(reader.next(), Some(Ok(lockbpf::event::Event::Op(_)))));
+/// assert!(matches!(reader.next(), Some(Ok(lockbpf_core::event::Event::Op(_)))));
 /// assert!(reader.next().is_none());
 /// ```
 #[derive(Debug)]

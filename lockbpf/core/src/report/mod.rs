@@ -44,7 +44,7 @@ pub mod table;
 mod templates;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
+pub mod text;
 pub mod timeline;
 mod verdict;
 mod warnings;

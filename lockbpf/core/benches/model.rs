@@ -2,9 +2,9 @@
 //! is less than one.
 
 use criterion::Criterion;
-use lockbpf::model::network::Class;
-use lockbpf::model::qd::{self, Program, Station};
-use lockbpf::model::{classes, convolution, mva, schweitzer};
+use lockbpf_core::model::network::Class;
+use lockbpf_core::model::qd::{self, Program, Station};
+use lockbpf_core::model::{classes, convolution, mva, schweitzer};
 use std::hint::black_box;
 
 fn class(population: u32, locks: usize) -> Class {

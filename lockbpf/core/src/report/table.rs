@@ -67,7 +67,8 @@ const SHORTEST: usize = 10;
 const KEPT: usize = 40;
 
 /// A table of which the columns in `left` hold text, the others numbers.
-pub(crate) fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
+#[must_use]
+pub fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u16) -> String {
     let least = if room(headers, left, &rows) > usize::from(width) { SHORTEST } else { KEPT };
     let align = |column| if left.contains(&column) { CellAlignment::Left } else { CellAlignment::Right };
     let cells = |row: Vec<String>| {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::io::{BufReader, Read};
 
 /// SyncProf, figure 4a: seven sections on two locks.
-const FIGURE_4A: &str = include_str!("../../../fuzz/corpus/event_lines/figure-4a.jsonl");
+const FIGURE_4A: &str = include_str!("../../../../fuzz/corpus/event_lines/figure-4a.jsonl");
 
 fn read(text: &str) -> Result<(Vec<Event>, Labels), LineError> {
     read_fine(text, 1)

@@ -1,5 +1,5 @@
-//! Names for addresses, as the report asks for them. The answers come from [`crate::symbol`] when capture is live, and
-//! from tables in tests: the report itself reads no file.
+//! Names for addresses, as the report asks for them. Live, the answers come from symbol tables and debug information,
+//! and from tables in tests: the report itself reads no file.
 
 use crate::id::{Lock, Process, Site, Tid};
 use crate::stack::Role;

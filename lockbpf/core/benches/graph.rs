@@ -4,11 +4,11 @@
 //! runs are made while they are consumed, so that memory for them does not matter.
 
 use criterion::{BatchSize, Criterion, Throughput};
-use lockbpf::analysis::Options;
-use lockbpf::graph::WaitGraph;
-use lockbpf::id::{Lock, Process, Site, Tid};
-use lockbpf::op::{Action, Attempt, LockKind, Op, Released};
-use lockbpf::units::Time;
+use lockbpf_core::analysis::Options;
+use lockbpf_core::graph::WaitGraph;
+use lockbpf_core::id::{Lock, Process, Site, Tid};
+use lockbpf_core::op::{Action, Attempt, LockKind, Op, Released};
+use lockbpf_core::units::Time;
 use std::collections::VecDeque;
 use std::time::Instant;
 

@@ -35,7 +35,7 @@ impl Comparer {
     /// after, by runs of the program, each in the order in which the section was entered. 0 of none.
     ///
     /// ```
-    /// use lockbpf::model::conflicts::{Comparer, Execution};
+    /// use lockbpf_core::model::conflicts::{Comparer, Execution};
     ///
     /// let increment = |thread| Execution { thread, reads: &[7], writes: &[7] };
     /// assert_eq!(Comparer::default().pairwise(&[vec![increment(1), increment(2)]]), 0.5);

@@ -1,7 +1,8 @@
 //! Numbers as people read them.
 
 /// `1,234,567`.
-pub(crate) fn count(n: u64) -> String {
+#[must_use]
+pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -14,13 +15,15 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// `1 thread`, `1,000 threads`.
-pub(crate) fn counted(n: u64, what: &str) -> String {
+#[must_use]
+pub fn counted(n: u64, what: &str) -> String {
     let ending = if n == 1 { "" } else { "s" };
     format!("{} {what}{ending}", count(n))
 }
 
 /// The first names of a list, and how many more there are: `a, b and 3 more`.
-pub(crate) fn listed<T: AsRef<str>>(names: &[T], most: usize) -> String {
+#[must_use]
+pub fn listed<T: AsRef<str>>(names: &[T], most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
     let more = names.len().saturating_sub(most);
     let more = if more > 0 { format!(" and {} more", count(more as u64)) } else { String::new() };
@@ -28,7 +31,8 @@ pub(crate) fn listed<T: AsRef<str>>(names: &[T], most: usize) -> String {
 }
 
 /// A share of 1 as `83 %`; small ones with a decimal, and never rounded to nothing or to everything.
-pub(crate) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         p if p <= 0.0 => "0 %".to_owned(),
@@ -40,7 +44,8 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 /// So many per ns as so many per s: `1.25 M`, `12.5 k`, `125`.
-pub(crate) fn rate(per_ns: f64) -> String {
+#[must_use]
+pub fn rate(per_ns: f64) -> String {
     match per_ns * 1e9 {
         r if r >= 1e6 => format!("{:.2} M", r / 1e6),
         r if r >= 1e4 => format!("{:.1} k", r / 1e3),
@@ -49,12 +54,14 @@ pub(crate) fn rate(per_ns: f64) -> String {
 }
 
 /// `part` of `whole`; 0 of nothing.
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
+#[must_use]
+pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// A name in at most `max` characters: template arguments go first, then its beginning.
-pub(crate) fn clip(name: &str, max: usize) -> String {
+#[must_use]
+pub fn clip(name: &str, max: usize) -> String {
     let length = |text: &str| text.chars().count();
     if length(name) <= max {
         return name.to_owned();
@@ -87,7 +94,8 @@ fn without_arguments(name: &str) -> String {
 }
 
 /// Breaks lines at spaces so that they fit `width` columns where words allow; continuation lines keep the indent.
-pub(crate) fn wrap(text: &str, width: usize) -> String {
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
         let indent = &line[..line.len() - line.trim_start().len()];

@@ -2,11 +2,11 @@
 #![allow(missing_docs, reason = "`criterion_group!` makes a public function")]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use lockbpf::event::{Event, Outcome, Section, Via, flag};
-use lockbpf::id::{Lock, Process, Site, StackId, Tid};
-use lockbpf::lines::Reader;
-use lockbpf::order::Sorter;
-use lockbpf::units::{Nanos, Time};
+use lockbpf_core::event::{Event, Outcome, Section, Via, flag};
+use lockbpf_core::id::{Lock, Process, Site, StackId, Tid};
+use lockbpf_core::lines::Reader;
+use lockbpf_core::order::Sorter;
+use lockbpf_core::units::{Nanos, Time};
 use std::fmt::Write as _;
 use std::hint::black_box;
 

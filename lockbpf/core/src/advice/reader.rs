@@ -15,7 +15,7 @@ pub const MAX_LINE: usize = 16 << 20;
 ///
 /// ```
 /// let lines = r#"{"run":0,"seq":5,"tid":"1.2","lock":"L","site":"1","reads":["0x10"],"writes":["0x18"]}"#;
-/// let records = lockbpf::advice::read(lines.as_bytes()).unwrap();
+/// let records = lockbpf_core::advice::read(lines.as_bytes()).unwrap();
 /// assert_eq!(records.sites.text(records.executions[0].site), "1");
 /// ```
 ///

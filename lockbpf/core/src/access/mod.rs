@@ -1,5 +1,5 @@
 //! What critical sections read and write: from instructions and registers to accesses, from accesses to locations, records and a
-//! table. Nothing here touches a process; [`crate::capture::access`] does.
+//! table. Nothing here touches a process: whoever profiles one hands in registers and memory, and does what is asked.
 //!
 //! A thread in a section is not stopped at every instruction. [`walk`] follows its code ahead for as long as the registers that
 //! make addresses and decide branches are known, and tells where it must be stopped next.

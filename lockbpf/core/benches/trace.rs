@@ -2,12 +2,12 @@
 #![allow(missing_docs, reason = "criterion's macros make functions without any")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lockbpf::event::{Event, Outcome, Section, Via, flag};
-use lockbpf::id::{Lock, Process, Site, StackId, Tid};
-use lockbpf::names::{Frame, Names};
-use lockbpf::observation::Harvest;
-use lockbpf::trace::{Compression, Header, Reader, Writer};
-use lockbpf::units::{Nanos, Time};
+use lockbpf_core::event::{Event, Outcome, Section, Via, flag};
+use lockbpf_core::id::{Lock, Process, Site, StackId, Tid};
+use lockbpf_core::names::{Frame, Names};
+use lockbpf_core::observation::Harvest;
+use lockbpf_core::trace::{Compression, Header, Reader, Writer};
+use lockbpf_core::units::{Nanos, Time};
 use std::hint::black_box;
 
 /// Events in a trace.
