@@ -1,6 +1,8 @@
 //! Threads that this thread traces. The kernel ends the tracing when the tracing thread ends, without stopping anybody; so what is
 //! traced for a sample is traced by a thread of its own.
 
+use super::memory::ProcessMemory;
+use crate::access::Memory as _;
 use crate::access::state::{Registers, Vectors};
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
@@ -72,6 +74,26 @@ pub(super) fn wait(now: bool) -> nix::Result<Stop> {
         }
         tid => Stop::Ended { tid },
     })
+}
+
+/// Whether the `SIGTRAP` for which a thread has stopped means nothing: the processor stopped it at a breakpoint, and a hypervisor lost the
+/// reason on the way (seen with Linux 6.18 as a guest, once in some 100,000 stops: register DR6 is empty). The kernel takes that for the
+/// instruction `int1`, which it is not. The thread comes to the breakpoint again.
+pub(super) fn is_stray_trap(tid: i32) -> bool {
+    /// `TRAP_BRKPT`.
+    const BREAKPOINT: i32 = 1;
+    /// The instruction `int1`, behind which its trap is.
+    const INT1: u8 = 0xf1;
+    let Ok(info) = ptrace::getsiginfo(Pid::from_raw(tid)) else { return false };
+    if info.si_signo != libc::SIGTRAP || info.si_code != BREAKPOINT {
+        return false;
+    }
+    // SAFETY: a SIGTRAP of this code has the address in its place; any bytes there are a value.
+    let address = unsafe { info.si_addr() } as u64;
+    let mut before = [0];
+    registers(tid).is_ok_and(|registers| registers.ip == address)
+        && ProcessMemory(tid).read(address.wrapping_sub(1), &mut before)
+        && before[0] != INT1
 }
 
 /// Whether the signal for which a thread has stopped was sent by the kernel itself, as programs in it do.

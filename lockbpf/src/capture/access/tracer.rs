@@ -118,6 +118,7 @@ impl<'a> Tracer<'a> {
                     }
                     self.go_on(tid, 0);
                 }
+                Stop::Signal { tid, signal: libc::SIGTRAP } if tracee::is_stray_trap(tid) => self.go_on(tid, 0),
                 Stop::Signal { tid, signal } if only == Some(tid) => return Awaited::Signal(signal),
                 Stop::Signal { tid, signal } => {
                     self.passed_on += 1;
