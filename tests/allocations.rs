@@ -1,11 +1,11 @@
 //! The way of a record from its bytes to the graph allocates nothing once it has got going: as many records a second as a
 //! busy program makes must cost lockbpf next to nothing. A binary of its own, since the allocator counts for all of it.
 
-use lockbpf::analysis::{Analyst, Options};
-use lockbpf::decode::decode;
 use lockbpf_common::kind::{Outcome, Via, flag};
 use lockbpf_common::off_cpu::{OffCpuFields, OffCpuRecord, Reason};
 use lockbpf_common::record::{SectionFields, SectionRecord};
+use lockbpf_core::analysis::{Analyst, Options};
+use lockbpf_core::decode::decode;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
 use std::time::Instant;

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lockbpf::advice::{Options, Records, advise, read, read_gapped, render};
-use lockbpf::observation::Harvest;
-use lockbpf::trace::{AccessLines, Compression, Header, TraceNames, Writer};
-use lockbpf::units::Time;
+use lockbpf_core::advice::{Options, Records, advise, read, read_gapped, render};
+use lockbpf_core::observation::Harvest;
+use lockbpf_core::trace::{AccessLines, Compression, Header, TraceNames, Writer};
+use lockbpf_core::units::Time;
 use std::io::BufReader;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lockbpf::analysis::{self, Analyst, Closing};
-use lockbpf::event::Event;
-use lockbpf::lines::{Labels, LineError, Reader, Writer};
-use lockbpf::report;
+use lockbpf_core::analysis::{self, Analyst, Closing};
+use lockbpf_core::event::Event;
+use lockbpf_core::lines::{Labels, LineError, Reader, Writer};
+use lockbpf_core::report;
 use std::io::BufReader;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lockbpf::event::Event;
-use lockbpf::names::Names;
-use lockbpf::trace::{AccessLines, Closing, Compression, Ended, Reader, Writer};
-use lockbpf::units::Time;
+use lockbpf_core::event::Event;
+use lockbpf_core::names::Names;
+use lockbpf_core::trace::{AccessLines, Closing, Compression, Ended, Reader, Writer};
+use lockbpf_core::units::Time;
 use std::io::BufRead as _;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -39,11 +39,12 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     Err(error).with_context(|| format!("failed to start {}", Path::new(&rustc).display()))
 }
 
-/// Whether this compiles one of the crates beside `fuzz/`, or a target in it; nothing that runs while compiling.
+/// Whether this compiles one of the crates beside `fuzz/`, the analysis, or a target in `fuzz/`; nothing that runs while compiling.
 fn is_ours(root: &Path, manifest_dir: &Path, args: &[OsString]) -> bool {
     let compiles = args.iter().any(|arg| arg == "--crate-name");
     let helps = args.iter().any(|arg| arg == "build_script_build" || arg == "proc-macro");
-    manifest_dir.parent() == Some(root) && compiles && !helps
+    let beside = manifest_dir.parent() == Some(root) || manifest_dir == root.join("lockbpf/core");
+    beside && compiles && !helps
 }
 
 #[cfg(test)]
@@ -58,7 +59,8 @@ mod tests {
     #[test]
     fn only_our_own_crates_are_instrumented() {
         let library = ["--crate-name", "x", "--crate-type", "lib"];
-        assert!(ours("/ws/lockbpf", &library) && ours("/ws/fuzz", &library));
+        assert!(ours("/ws/lockbpf-common", &library) && ours("/ws/fuzz", &library));
+        assert!(ours("/ws/lockbpf/core", &library));
         assert!(!ours("/home/me/.cargo/registry/src/x/serde-1.0.0", &library));
         assert!(!ours("/ws/lockbpf", &["--crate-name", "build_script_build"]));
         assert!(!ours("/ws/lockbpf", &["-vV"]));

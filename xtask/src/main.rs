@@ -14,6 +14,7 @@ mod cc;
 mod compile;
 mod debian;
 mod fuzz;
+mod goldens;
 mod install;
 mod instrument;
 mod process;
@@ -40,6 +41,8 @@ enum Task {
     BuildEbpf(build_ebpf::Args),
     /// Install what the tests need and run all of them.
     Test(test::Args),
+    /// Compare what lockbpf makes of recordings with what was accepted, or accept it anew.
+    Goldens(goldens::Args),
     /// Feed the readers of files with arbitrary bytes.
     Fuzz(fuzz::Args),
     /// Measure what observing costs.
@@ -66,6 +69,7 @@ fn run(args: Args) -> Result<ExitCode> {
     match args.task {
         Task::BuildEbpf(args) => build_ebpf::run(&args),
         Task::Test(args) => test::run(&args),
+        Task::Goldens(args) => goldens::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::VmTest(args) => vm::run(&args),

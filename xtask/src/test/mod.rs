@@ -72,6 +72,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     report.run("documentation tests", || {
         tests(&mut cargo(&["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "lockbpf-ebpf", "--doc"]))
     });
+    report.run("goldens and allocations", || {
+        tests(&mut cargo(&["test", "--release", "--no-fail-fast", "--test", "goldens", "--test", "allocations"]))
+    });
     report.run("fuzzing", || if args.quick { Ok(Outcome::skipped("--quick")) } else { fuzz::step(FUZZ_TIME) });
     report.run("integration tests", integration_tests);
     report.run("an older kernel", || if args.quick { Ok(Outcome::skipped("--quick")) } else { vm::few() });
@@ -97,7 +100,7 @@ fn component(subcommand: &str, name: &str, args: &[&str]) -> Result<Outcome> {
     }
 }
 
-/// The tests in `tests/`, one after the other: they observe the whole machine.
+/// The tests in `tests/integration`, one after the other: they observe the whole machine.
 fn integration_tests() -> Result<Outcome> {
     if !has_test_targets()? {
         return Ok(Outcome::unavailable("no package declares an integration test"));
@@ -105,7 +108,7 @@ fn integration_tests() -> Result<Outcome> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(Outcome::unavailable("attaching eBPF programs needs root: run this task as root"));
     }
-    let mut cargo_test = cargo(&["test", "--release", "--no-fail-fast", "--test", "*"]);
+    let mut cargo_test = cargo(&["test", "--release", "--no-fail-fast", "--test", "integration"]);
     cargo_test.args(["--", "--test-threads=1"]);
     for name in packages::tests_not_possible() {
         cargo_test.args(["--skip", name]);
