@@ -20,8 +20,9 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take: the largest programs' debug information is read in less.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an answer may take: the largest programs' debug information is read in less. Code that is not optimised takes several times as
+/// long.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
 /// The same where nothing but headers or unwind tables is read, as it is while events come.
 const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long answers that never came may take together; after that the process gets [`HURRY`] for each.
