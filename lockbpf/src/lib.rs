@@ -8,14 +8,16 @@
 pub use lockbpf_core::{
     access, advice, analysis, barriers, correction, costs, deadlock, decode, diff, estimate, event, governor, graph,
     histogram, id, inside, lines, measures, model, names, observation, op, order, owners, perturbation, quality,
-    render, report, select, stack, state, sums, tally, totals, trace, transitions, units, unwind,
+    render, report, select, stack, state, sums, tally, totals, trace, transitions, units, untrusted, unwind,
 };
 
 pub mod capture;
 pub mod cli;
+mod door;
 #[cfg(test)]
 mod fixture;
 pub mod golang;
 pub mod kallsyms;
 pub mod locks;
+pub mod sandbox;
 pub mod symbol;

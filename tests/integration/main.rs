@@ -30,6 +30,8 @@ mod focus;
 mod forks;
 mod functions;
 mod go;
+mod hostile;
+mod html;
 mod java;
 mod kernel_locks;
 mod kinds;

@@ -7,6 +7,7 @@ use crate::event::{
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::op::{Action, Arrival, OffReason, Op, Round};
 use crate::units::{Nanos, Time};
+use crate::untrusted::shown_bytes;
 use bytes::Buf;
 use lockbpf_common::barrier::BarrierRecord;
 use lockbpf_common::kernel::{self, KernelRecord};
@@ -272,7 +273,7 @@ fn comm(record: &mut impl Buf) -> Result<[u8; 16], DecodeError> {
 /// A NUL-padded kernel string.
 fn text(raw: &[u8]) -> String {
     let end = raw.iter().position(|&b| b == 0).unwrap_or(raw.len());
-    String::from_utf8_lossy(&raw[..end]).into_owned()
+    shown_bytes(&raw[..end])
 }
 
 #[cfg(test)]

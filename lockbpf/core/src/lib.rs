@@ -46,4 +46,5 @@ pub mod totals;
 pub mod trace;
 pub mod transitions;
 pub mod units;
+pub mod untrusted;
 pub mod unwind;

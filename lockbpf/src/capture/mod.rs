@@ -27,6 +27,7 @@ pub mod kernel;
 pub mod launch;
 pub mod leader;
 pub mod lease;
+pub mod lent;
 pub mod library;
 pub mod liveness;
 pub mod mangled;

@@ -162,9 +162,9 @@ fn copy(from: &Path, to: &Path, strict: bool) -> Result<ExitCode> {
         source::Format::Lines => write(to, &header, input.lines()?)?,
         source::Format::Trace => write(to, &header, input.access_lines()?)?,
     }
-    eprintln!("lockbpf: {} access records to {}", read.records.executions.len(), to.display());
+    say!("lockbpf: {} access records to {}", read.records.executions.len(), to.display());
     for remark in &read.remarks {
-        eprintln!("lockbpf: {remark}");
+        say!("lockbpf: {remark}");
     }
     Ok(ExitCode::from(u8::from(strict && !read.remarks.is_empty())))
 }
@@ -196,7 +196,7 @@ pub(super) fn follow(pid: u32, args: &AccessArgs) -> Result<Followed> {
     let labels = labels(&observation, &mut symbols);
     let (chosen, mut notes) = choose(args, &observation, &labels, process)?;
     let names: Vec<&str> = chosen.iter().map(|candidate| candidate.name.as_str()).take(NAMED).collect();
-    eprintln!("following sections of {}", names.join(", "));
+    say!("following sections of {}", names.join(", "));
     let wanted = Wanted {
         pid,
         locks: chosen.iter().map(|candidate| (candidate.lock.addr, candidate.vias.clone())).collect(),

@@ -143,7 +143,7 @@ fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Timed>, Vec<Str
         bail!("--keep writes a trace: the suffix of {} is neither `.bin` nor `.trace`", keep.display());
     }
     let kept = args.keep.as_deref().map(Whole::create).transpose()?;
-    eprintln!("recording every section of pid {pid} for {}", humantime::format_duration(args.timing));
+    say!("recording every section of pid {pid} for {}", humantime::format_duration(args.timing));
     let capture = CaptureArgs {
         duration: Some(args.timing),
         budget: Share(None),

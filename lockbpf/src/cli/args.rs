@@ -119,6 +119,9 @@ pub(super) enum Command {
         /// The process that started it.
         pid: i32,
     },
+    /// Reads files of observed programs, and may do nothing else.
+    #[command(hide = true)]
+    Reader,
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,

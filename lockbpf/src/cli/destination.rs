@@ -2,11 +2,14 @@
 //! standard output.
 
 use super::formats::ExportFormat;
+use super::place;
+use crate::capture::lent;
 use crate::render;
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -45,6 +48,14 @@ pub(super) fn differ(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The end of the name under which an output lies beside its place while it is written: `.NAME.XXXXXX.part`.
+const PART: &str = ".part";
+
+/// Whether a path leads to something that is no file: a device, a pipe, a terminal.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| !about.is_file())
+}
+
 /// A file that appears under its name, in place of what was there, once it is complete.
 pub(super) struct Whole {
     path: PathBuf,
@@ -63,20 +74,29 @@ impl Whole {
     /// # Errors
     /// When nothing can be created there.
     pub(super) fn create(path: &Path) -> Result<Self> {
+        lent::as_user(|| Self::create_as_user(path))
+    }
+
+    fn create_as_user(path: &Path) -> Result<Self> {
         let failed = || format!("failed to create {}", path.display());
         let out = if path == Path::new("-") {
             Out::Direct(BufWriter::new(Box::new(io::stdout())))
-        } else if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        } else if is_special(path) {
             let file = OpenOptions::new().write(true).open(path).with_context(failed)?;
             Out::Direct(BufWriter::new(Box::new(file)))
         } else {
-            // What a link leads to is replaced, not the link.
-            let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            // The mask of the user is applied to it.
-            let permissions = Permissions::from_mode(0o666);
-            let file = tempfile::Builder::new().prefix(".lockbpf-").permissions(permissions).tempfile_in(dir);
-            let out = Out::Temporary(BufWriter::with_capacity(256 << 10, file.with_context(failed)?));
+            let (path, kept) = place::resolve(path)?;
+            let mut prefix = OsString::from(".");
+            prefix.push(path.file_name().unwrap_or_default());
+            prefix.push(".");
+            let permissions = Permissions::from_mode(place::NEW_MODE);
+            let mut builder = tempfile::Builder::new();
+            let builder = builder.prefix(&prefix).suffix(PART).permissions(permissions);
+            let file = builder.tempfile_in(place::dir_of(&path)).with_context(failed)?;
+            if let Some(kept) = kept {
+                kept.give(file.as_file()).with_context(failed)?;
+            }
+            let out = Out::Temporary(BufWriter::with_capacity(256 << 10, file));
             return Ok(Self { path, out });
         };
         Ok(Self { path: path.to_owned(), out })
@@ -131,13 +151,29 @@ impl Growing {
     /// # Errors
     /// When it cannot be created or opened.
     pub(super) fn open(path: &Path) -> Result<Self> {
+        lent::as_user(|| Self::open_as_user(path))
+    }
+
+    fn open_as_user(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Self { file: None, path: path.to_owned(), new: false, begun: true });
         }
-        let new = !path.exists();
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        if is_special(path) {
+            let file = OpenOptions::new().write(true).open(path);
+            let file = file.with_context(|| format!("failed to open {}", path.display()))?;
+            return Ok(Self { file: Some(file), path: path.to_owned(), new: false, begun: false });
+        }
+        let (path, kept) = place::resolve(path)?;
+        let new = kept.is_none();
+        // What was not there a moment ago is not opened through a link.
+        let opened = OpenOptions::new()
+            .write(true)
+            .create_new(new)
+            .mode(place::NEW_MODE)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY)
+            .open(&path);
         let file = opened.with_context(|| format!("failed to create {}", path.display()))?;
-        Ok(Self { file: Some(file), path: path.to_owned(), new, begun: false })
+        Ok(Self { file: Some(file), path, new, begun: false })
     }
 }
 
@@ -161,5 +197,55 @@ impl Drop for Growing {
             // An observation that could not begin leaves nothing behind; if this fails, an empty file.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn new_files_are_private_and_others_stay_as_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let write = |name: &str| {
+            let mut whole = Whole::create(&path(name)).unwrap();
+            whole.write_all(b"whole").unwrap();
+            whole.finish().unwrap();
+        };
+        write("new");
+        assert_eq!(mode(&path("new")), 0o600);
+        let mut growing = Growing::open(&path("growing")).unwrap();
+        growing.write_all(b"grown").unwrap();
+        assert_eq!(mode(&path("growing")), 0o600);
+        for name in ["a", "b"] {
+            fs::write(path(name), "old").unwrap();
+            fs::set_permissions(path(name), Permissions::from_mode(0o640)).unwrap();
+            if nix::unistd::geteuid().is_root() {
+                std::os::unix::fs::chown(path(name), Some(65_534), Some(65_534)).unwrap();
+            }
+        }
+        let before = fs::metadata(path("a")).unwrap().uid();
+        write("a");
+        Growing::open(&path("b")).unwrap().write_all(b"grown").unwrap();
+        for name in ["a", "b"] {
+            assert_eq!((mode(&path(name)), fs::metadata(path(name)).unwrap().uid()), (0o640, before));
+        }
+        assert_eq!(fs::read_to_string(path("b")).unwrap(), "grown");
+    }
+
+    #[test]
+    fn what_was_not_finished_lies_beside_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = Whole::create(&dir.path().join("a.bin")).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(matches!(&names[..], [name] if name.starts_with(".a.bin.") && name.ends_with(".part")), "{names:?}");
+        drop(whole);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

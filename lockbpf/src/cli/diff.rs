@@ -5,8 +5,9 @@ use super::report::Recording;
 use crate::analysis;
 use crate::diff::gate::{self, Condition, Outcome};
 use crate::diff::{self, Thresholds};
+use crate::render;
 use crate::report::{Report, Selection};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ pub(super) enum DiffFormat {
     Json,
     /// For summaries and comments in continuous integration.
     Markdown,
+    /// One page to look at, without network.
+    Html,
     /// Annotations of GitHub's workflows: conditions that did not pass, and changes.
     Github,
 }
@@ -73,6 +76,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
         DiffFormat::Table => diff::table::render(&diff, args.top, output::layout().width),
         DiffFormat::Json => output::json(&diff, "comparison")?,
         DiffFormat::Markdown => diff::markdown::render(&diff, args.top),
+        DiffFormat::Html => render::comparison(&diff, &a, &b).context("failed to put the comparison into a page")?,
         DiffFormat::Github => diff::markdown::annotations(&diff),
     })?;
     let worst = diff.gate.iter().map(|judged| judged.outcome).max();

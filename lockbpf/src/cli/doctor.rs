@@ -4,6 +4,7 @@
 use super::probing::ProbingReport;
 use crate::capture::elf::Libc;
 use crate::capture::feature::{self, Feature, Setting, Support};
+use crate::capture::lent;
 use crate::capture::privilege::{self, Need, Privilege};
 use crate::capture::prologue::{Cost, Reason};
 use crate::capture::seccomp;
@@ -37,6 +38,8 @@ pub struct Doctor {
     pub settings: Vec<Setting>,
     /// Rights.
     pub capabilities: Vec<Privilege>,
+    /// Whose processes this user may observe.
+    pub whose: String,
     /// Remarks, each a sentence.
     pub notes: Vec<String>,
     /// How programs are attached here, and at which price; left out where there are obstacles.
@@ -101,7 +104,12 @@ pub struct UnusableReport {
 /// If a process does not exist or is no program. What this user may not do is not an error but a finding.
 pub fn run(pids: &[u32]) -> anyhow::Result<Doctor> {
     let mut obstacles = Vec::new();
-    let targets = if pids.is_empty() { target::system_wide(0)? } else { permitted(pids, &mut obstacles)? };
+    let own = [std::process::id()];
+    let targets = match pids {
+        [] if lent::covers_others() => target::system_wide(0)?,
+        [] => permitted(&own, &mut obstacles)?,
+        pids => permitted(pids, &mut obstacles)?,
+    };
     let mut features = feature::survey();
     features.push(seccomp::feature());
     let capabilities = privilege::survey()?;
@@ -123,10 +131,22 @@ pub fn run(pids: &[u32]) -> anyhow::Result<Doctor> {
         features,
         settings: feature::settings(),
         capabilities,
+        whose: whose(),
         notes: targets.notes,
         probing,
         obstacles,
     })
+}
+
+fn whose() -> String {
+    if lent::covers_others() {
+        return "You may observe everybody's processes, as far as these capabilities reach".to_owned();
+    }
+    let who = match lent::group() {
+        Some(group) => format!("members of group {group}, which lockbpf's file belongs to,"),
+        None => "root".to_owned(),
+    };
+    format!("You may observe your own processes; only {who} may observe others'")
 }
 
 /// Those of the processes that this user may look at; the others become obstacles. Failing all, lockbpf's own.
@@ -204,6 +224,7 @@ impl fmt::Display for Doctor {
             writeln!(f, "  {name} = {}: {meaning}", value.as_deref().unwrap_or("(not shown)"))?;
         }
         writeln!(f, "\nCapabilities\n{}\n", capabilities(&self.capabilities))?;
+        writeln!(f, "{}.\n", self.whose)?;
         if let Some(probing) = &self.probing {
             writeln!(f, "{probing}\n")?;
         }

@@ -101,7 +101,7 @@ async fn hear(tell: &watch::Sender<Option<Signal>>, begun: &mpsc::Sender<io::Res
 
 fn end_at_once(signal: Signal) -> ! {
     launch::ask_to_end();
-    eprintln!("lockbpf: ended at once by a second signal, {signal}");
+    say!("lockbpf: ended at once by a second signal, {signal}");
     // As a shell tells of who died of it.
     edits::exit(128 + signal as i32)
 }

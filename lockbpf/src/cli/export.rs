@@ -5,7 +5,6 @@ use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::record::Recorder;
-use super::report::Recording;
 use super::source::{Format, Input};
 use super::{cpus, live};
 use crate::quality::Quality;
@@ -51,7 +50,7 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
     let done = match format {
         ExportFormat::Jsonl => {
             let done = convert::to_lines(input, &mut out).with_context(failed)?;
-            eprintln!("lockbpf: {} events, {} lines to {}", done.events, done.lines, to.display());
+            say!("lockbpf: {} events, {} lines to {}", done.events, done.lines, to.display());
             tell_left_out(&done, input.format());
             done
         }
@@ -61,13 +60,13 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
             done
         }
         ExportFormat::View(format) => {
-            let mut recording = [Recording::of(input, formats::how(format))?];
+            let mut recording = [formats::analyse(input, format)?];
             let incomplete = formats::view(format, &mut recording, &Selection::default(), to, &mut out)?;
             Converted { incomplete, ..Converted::default() }
         }
     };
     for loss in &done.losses {
-        eprintln!("lockbpf: {loss}");
+        say!("lockbpf: {loss}");
     }
     out.finish()?;
     Ok(done.incomplete)
@@ -81,26 +80,26 @@ fn had_enough(error: &anyhow::Error, to: &Path) -> bool {
 
 fn tell_left_out(done: &Converted, format: Format) {
     if format == Format::Trace {
-        eprintln!("lockbpf: event lines have no place for sums: what the trace tells only in sums is left out");
+        say!("lockbpf: event lines have no place for sums: what the trace tells only in sums is left out");
     }
     if done.access_records > 0 {
-        eprintln!(
+        say!(
             "lockbpf: {} access records are left out: `lockbpf access --from` makes a file of them",
             done.access_records
         );
     }
     if done.left_out > 0 {
-        eprintln!("lockbpf: {} futex waits outside lock calls are left out", done.left_out);
+        say!("lockbpf: {} futex waits outside lock calls are left out", done.left_out);
     }
     if done.late > 0 {
-        eprintln!("lockbpf: {} events came too late for their place and were put as early as possible", done.late);
+        say!("lockbpf: {} events came too late for their place and were put as early as possible", done.late);
     }
 }
 
 fn tell_written(written: &Written, to: &Path) {
     let Written { events, steps, event_bytes, bytes } = *written;
     let per = |n: u64| if n == 0 { 0.0 } else { event_bytes as f64 / n as f64 };
-    eprintln!(
+    say!(
         "lockbpf: {events} events in {bytes} bytes to {}: {:.2} bytes an event, {:.2} a step; {} bytes of sums and names",
         to.display(),
         per(events),
@@ -154,13 +153,13 @@ pub(super) fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: C
     let (_, written) = recorder.finish(captured)?;
     tell_written(&written, to);
     for (name, count) in quality.of_class(lockbpf_common::counter::Class::Lost) {
-        eprintln!("lockbpf: lost: {count} {name}");
+        say!("lockbpf: lost: {count} {name}");
     }
     for (name, count) in &quality.undecodable {
-        eprintln!("lockbpf: lost: {count} records ({name})");
+        say!("lockbpf: lost: {count} records ({name})");
     }
     for failed in &quality.failed_probes {
-        eprintln!("lockbpf: not probed: {} ({})", failed.probe, failed.reason);
+        say!("lockbpf: not probed: {} ({})", failed.probe, failed.reason);
     }
     Ok(quality)
 }

@@ -194,7 +194,7 @@ impl Asked {
 
     fn not_there(&self, symbols: &mut Symbols, processes: &[Process]) -> Result<()> {
         if self.later {
-            eprintln!("lockbpf: no {} yet: looked for in what is loaded later", self.missing.join(", no "));
+            say!("lockbpf: no {} yet: looked for in what is loaded later", self.missing.join(", no "));
             return Ok(());
         }
         let what = &self.missing[0];

@@ -1,9 +1,10 @@
 //! Formats on the command line: those of recordings and reports, and those of viewers.
 
-use super::destination;
 use super::report::Recording;
+use super::source::Input;
+use super::{destination, page};
 use crate::analysis;
-use crate::render::{FORMATS, Format, Renderer};
+use crate::render::{FORMATS, Format, Page, Renderer};
 use crate::report::Selection;
 use crate::report::profile::Profile;
 use crate::report::schema::Ns;
@@ -80,9 +81,17 @@ fn parser<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// How a recording is analysed for a viewer.
-pub(super) fn how(format: &Format) -> analysis::Options {
-    analysis::Options { detail: format.is_timeline(), ..analysis::Options::default() }
+/// Analyses a recording for a viewer.
+///
+/// # Errors
+/// When it cannot be read, or is none.
+pub(super) fn analyse(input: &Input, format: &Format) -> Result<Recording> {
+    let how = analysis::Options { detail: format.is_timeline(), ..analysis::Options::default() };
+    let recording = Recording::of(input, how)?;
+    Ok(match format.renderer {
+        Renderer::Page(_) => recording.asked(page::what_if(input)),
+        Renderer::Profile(_) | Renderer::Timeline(_) => recording,
+    })
 }
 
 /// Writes recordings in a viewer's format, and tells what that has no place for. Returns whether one of them is incomplete.
@@ -112,27 +121,35 @@ pub(super) fn view(
             render(&all.unwrap_or_default(), out).with_context(failed)?;
         }
         Renderer::Timeline(render) => {
-            let [recording] = recordings else {
-                bail!(
-                    "--format {} shows one recording, not {}: ask for them one by one",
-                    format.name,
-                    recordings.len()
-                );
-            };
+            let recording = only(format, recordings)?;
             let (report, timeline) = recording.timeline(selection.clone())?;
             reports.push(report);
             render(&timeline, out).with_context(failed)?;
             if timeline.not_shown_ns > Ns::default() {
-                eprintln!(
+                say!(
                     "lockbpf: {} of waiting was counted, but not recorded one by one: the timeline does not show it",
                     timeline.not_shown_ns
                 );
             }
         }
+        Renderer::Page(render) => {
+            let page = only(format, recordings)?.page(selection.clone())?;
+            render(&page, out).with_context(failed)?;
+            let Page { report, .. } = page;
+            reports.push(report);
+        }
     }
-    eprintln!("lockbpf: {}", format.leaves_out);
+    say!("lockbpf: {}", format.leaves_out);
     for note in reports.iter().flat_map(|report| &report.quality.notes) {
-        eprintln!("lockbpf: {note}");
+        say!("lockbpf: {note}");
     }
     Ok(reports.iter().any(|report| report.quality.incomplete))
+}
+
+/// The recording that a format shows.
+fn only<'a>(format: &Format, recordings: &'a mut [Recording]) -> Result<&'a mut Recording> {
+    match recordings {
+        [recording] => Ok(recording),
+        _ => bail!("--format {} shows one recording, not {}: ask for them one by one", format.name, recordings.len()),
+    }
 }

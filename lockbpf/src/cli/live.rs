@@ -126,7 +126,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let measured = prices.as_ref().map(|prices| prices.costs);
     let costs = measured.unwrap_or_default();
     if let Some(cost) = placing.cost(&costs) {
-        eprintln!("lockbpf: {cost}");
+        say!("lockbpf: {cost}");
     }
     ends.check()?;
     let mut session = Session::start(&options, &sites)?;
@@ -162,7 +162,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     let began = Instant::now();
     let mut cpu_use = CpuUse::of(&ready.pids);
-    eprintln!("observing {}: {}", ready.description, placement::summary(&session, &attached, capture.futex_only));
+    say!("observing {}: {}", ready.description, placement::summary(&session, &attached, capture.futex_only));
     let bell = session.bell()?;
     let progress = Progress::start(capture.duration);
     let mut poll = interval_at(began + POLL, POLL);

@@ -1,5 +1,10 @@
 //! The command line tool: parses, observes, prints. The only place that writes to stdout and stderr, and the only exit.
 
+/// Writes a message to stderr. What it quotes cannot write on the terminal, nor pass for a message of its own.
+macro_rules! say {
+    ($($message:tt)*) => { $crate::cli::output::say(&format!($($message)*)) };
+}
+
 mod access;
 mod accesses;
 mod advise;
@@ -22,12 +27,15 @@ mod export;
 mod focus;
 mod formats;
 mod functions;
+mod input;
 mod interpreters;
 mod java;
 mod limits;
 mod live;
 mod observe;
 mod output;
+mod page;
+mod place;
 mod placement;
 mod predict;
 mod prepare;
@@ -45,10 +53,14 @@ mod suspend;
 mod threads;
 mod what_if;
 
+use crate::sandbox;
 use anyhow::{Context, Result};
 use args::{Cli, Command, Format, ObserveArgs, Plan, Target};
 use clap::Parser;
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -66,18 +78,33 @@ pub fn main() -> ExitCode {
         None => cli.observe.common.capture.verbose,
     };
     let level = ["warn", "info,lockbpf=debug", "trace"][usize::from(verbose.min(2))];
-    env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level)).format_timestamp(None).init();
+    env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level))
+        .format_timestamp(None)
+        .format(output::log)
+        .init();
     let code = run(cli).unwrap_or_else(|error| {
-        eprintln!("lockbpf: {error:#}");
+        say!("lockbpf: {error:#}");
         ExitCode::from(2)
     });
-    crate::capture::launch::see_off(|text| eprintln!("lockbpf: {text}"));
-    crate::capture::aside::wait(|| eprintln!("lockbpf: waiting until the kernel has removed the probes"));
+    crate::capture::launch::see_off(|text| say!("lockbpf: {text}"));
+    crate::capture::aside::wait(|| say!("lockbpf: waiting until the kernel has removed the probes"));
     crate::capture::remover::dismiss();
     code
 }
 
+/// The process that reads files of observed programs.
+fn reader() -> Result<ExitCode> {
+    sandbox::enter()?;
+    // After that: what was open beside it is closed.
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    crate::symbol::serve(&socket, &[sandbox::LENT.into()])?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run(cli: Cli) -> Result<ExitCode> {
+    if matches!(cli.command, Some(Command::Report(_) | Command::Diff(_) | Command::WhatIf(_))) {
+        crate::capture::lent::give_up().context("failed to give up capabilities that this needs none of")?;
+    }
     match cli.command {
         None => {
             let ObserveArgs { target, common } = cli.observe;
@@ -108,6 +135,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Access(args)) => access::run(&args),
         Some(Command::Guardian { pid }) => Ok(crate::capture::guardian::run(pid)),
         Some(Command::Remover { pid }) => Ok(crate::capture::remover::run(pid)),
+        Some(Command::Reader) => reader(),
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),

@@ -1,6 +1,7 @@
 //! Writing results to stdout.
 
 use crate::report::table::Layout;
+use crate::untrusted::shown_lines;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
@@ -20,6 +21,16 @@ pub(super) fn write(result: impl AsRef<[u8]>) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.context("failed to write to standard output"),
     }
+}
+
+/// Writes a message to stderr. Whoever has closed it does not want to know.
+pub(super) fn say(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", shown_lines(message));
+}
+
+/// Writes a line of the log.
+pub(super) fn log(out: &mut env_logger::fmt::Formatter, record: &log::Record<'_>) -> io::Result<()> {
+    writeln!(out, "[{:<5} {}] {}", record.level(), record.target(), shown_lines(&record.args().to_string()))
 }
 
 /// A result as JSON; `what` it is, for the message.

@@ -3,7 +3,7 @@
 use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::Whole;
 use super::source::Input as Recording;
-use super::{calibration_file, cpus, export, output, script, summed};
+use super::{calibration_file, cpus, export, input, output, script, summed};
 use crate::model::calibration::Calibration;
 use crate::model::check::check;
 use crate::model::predict::predict;
@@ -15,8 +15,7 @@ use crate::report::text::percent;
 use crate::trace::Compression;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgGroup, Args, ValueEnum};
-use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -146,12 +145,12 @@ fn solver(text: &str) -> Result<Solver, String> {
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
     let calibration = calibration_file::load()?;
     let (mut input, name) = if let Some(path) = &args.model {
-        let name = told(path);
+        let name = input::told(path);
         (read(path).with_context(|| format!("failed to read the model {name}"))?, name)
     } else {
         let (mut input, name) = match &args.from {
             Some(path) => {
-                let name = told(path);
+                let name = input::told(path);
                 let input = of_recording(path, args.by, &args.only);
                 (input.with_context(|| format!("there is no model of {name}"))?, name)
             }
@@ -241,12 +240,7 @@ fn alternatives(
 }
 
 fn read(path: &Path) -> Result<Input> {
-    let mut text = String::new();
-    if path == Path::new("-") {
-        std::io::stdin().lock().read_to_string(&mut text)?;
-    } else {
-        text = fs::read_to_string(path)?;
-    }
+    let text = input::read_text(path)?;
     let mut json = serde_json::Deserializer::from_str(&text);
     let input = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         // The path names the field, the message the line.
@@ -255,11 +249,6 @@ fn read(path: &Path) -> Result<Input> {
     })?;
     json.end()?;
     Ok(input)
-}
-
-/// What messages call a file.
-fn told(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 /// The model of a running program: it is recorded, and the model made of its sums.

@@ -12,13 +12,14 @@ use crate::capture::launch::{How, Launched};
 use crate::capture::newcomers::Newcomers;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::Targets;
-use crate::capture::{calibrate, feature, guardian, kernel, privilege, seccomp, target, user};
+use crate::capture::{calibrate, feature, guardian, kernel, lent, privilege, seccomp, target, user};
 use crate::costs::Costs;
 use crate::event::ProcessSeen;
 use crate::id::Process;
 use crate::kallsyms::Kallsyms;
 use crate::measures::event;
 use crate::units::Time;
+use crate::untrusted::shown_bytes;
 use anyhow::Result;
 use lockbpf_common::config::MAX_PROCESSES;
 use lockbpf_common::kernel::Kernel;
@@ -53,7 +54,7 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
     let tracefs = match feature::ensure_tracefs() {
         Ok(tracefs) => {
             if tracefs.mounted_now {
-                eprintln!("lockbpf: mounted tracefs at {}, which stays", tracefs.dir.display());
+                say!("lockbpf: mounted tracefs at {}, which stays", tracefs.dir.display());
             }
             true
         }
@@ -67,6 +68,9 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
     let asked = asked.or_else(|| plan.capture.functions.as_ref().map(|_| counters::of_functions()));
     let events = asked.as_ref().map(|asked| counters::choose(asked, &mut notes)).transpose()?.unwrap_or_default();
     let cgroup = plan.target.cgroup()?;
+    if matches!(plan.target, Target::SystemWide | Target::Cgroup(_) | Target::Container(_)) && !lent::covers_others() {
+        return Err(target::TargetError::OthersNotYours.into());
+    }
     let survey = newcomers.survey();
     let (targets, launched) = match &plan.target {
         Target::Pids(pids) => (survey.of_pids(pids)?, None),
@@ -126,9 +130,9 @@ fn launch(command: &[OsString], how: &How) -> Result<Launched> {
     let caller = ["SUDO_USER", "DOAS_USER"].iter().find_map(|variable| std::env::var(variable).ok());
     let own = user::own_name();
     match (&how.user, caller.filter(|caller| *caller != own)) {
-        (Some(user), _) => eprintln!("lockbpf: {name} runs as {}", user.name()),
+        (Some(user), _) => say!("lockbpf: {name} runs as {}", user.name()),
         (None, Some(caller)) => {
-            eprintln!("lockbpf: {name} runs as {own}; with --user {caller} it would run as {caller}")
+            say!("lockbpf: {name} runs as {own}; with --user {caller} it would run as {caller}")
         }
         (None, None) => {}
     }
@@ -172,8 +176,7 @@ fn describe(plan: &Plan, targets: &Targets, pids: &[u32], cgroup: Option<&Cgroup
 /// The processes that are there at the start, numbered: what their names need is taken before the first event, since they
 /// may be gone after the last.
 pub(super) fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
-    let name =
-        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned();
+    let name = |pid: u32| shown_bytes(std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_ascii_end());
     let number = |(i, pid): (usize, u32)| ProcessSeen {
         time: now(),
         process: Process(i as u32 + 1),

@@ -6,7 +6,7 @@ use super::source::{Ending, Input};
 use crate::analysis::{self, Analyst, Closing};
 use crate::names::Names;
 use crate::observation::Observation;
-use crate::render::Format;
+use crate::render::{Format, Page, WhatIf};
 use crate::report::combine::{self, combine};
 use crate::report::profile::{Mapping, Profile};
 use crate::report::timeline::Timeline;
@@ -74,7 +74,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
         bail!("--graph shows the wait graph of one recording, not of {}", args.from.len());
     }
     if args.graph && format == OwnFormat::Table {
-        eprintln!("lockbpf: the table does not show the graph: use --format json or --format dot");
+        say!("lockbpf: the table does not show the graph: use --format json or --format dot");
     }
     let how = analysis::Options {
         detail: args.graph,
@@ -91,8 +91,8 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
 
 /// Writes the recordings in a viewer's format.
 fn view(args: &ReportArgs, format: &Format, selection: &Selection) -> Result<ExitCode> {
-    let how = formats::how(format);
-    let mut recordings = args.from.iter().map(|path| Recording::analyse(path, how)).collect::<Result<Vec<_>>>()?;
+    let analysed = args.from.iter().map(|path| formats::analyse(&Input::open(path)?, format));
+    let mut recordings = analysed.collect::<Result<Vec<_>>>()?;
     let mut shown = Vec::new();
     let incomplete = formats::view(format, &mut recordings, selection, Path::new("-"), &mut shown)?;
     output::write(&shown)?;
@@ -135,6 +135,7 @@ pub(super) struct Recording {
     /// When it began, ns since 1970 (UTC).
     started_ns: Option<u64>,
     modules: Vec<Modules>,
+    what_if: WhatIf,
 }
 
 impl Recording {
@@ -169,7 +170,13 @@ impl Recording {
         let target = if header.target.is_empty() { input.name().to_owned() } else { header.target };
         let closing = Closing { target, period, futex_only, ticks_per_ns: header.ticks_per_ns, harvest };
         let (observation, min_wait) = (analyst.finish(closing), Nanos(min_wait_ns));
-        Ok(Self { observation, names, min_wait, started_ns: header.wall_ns, modules })
+        let what_if = WhatIf::default();
+        Ok(Self { observation, names, min_wait, started_ns: header.wall_ns, modules, what_if })
+    }
+
+    /// The recording, and what changes to its program would gain.
+    pub(super) fn asked(self, what_if: WhatIf) -> Self {
+        Self { what_if, ..self }
     }
 
     /// Its report, with all its locks.
@@ -207,6 +214,16 @@ impl Recording {
         let options = self.options(selection);
         let (report, timeline) = report::build_timeline(&self.observation, &mut *self.names, &options)?;
         Ok((report, Timeline { started_ns: self.started_ns, ..timeline }))
+    }
+
+    /// Its report, and what pictures of it are drawn from.
+    ///
+    /// # Errors
+    /// When nothing matches the selection.
+    pub(super) fn page(&mut self, selection: Selection) -> Result<Page, report::Unmatched> {
+        let options = self.options(selection);
+        let (report, pictures) = report::build_pictures(&self.observation, &mut *self.names, &options)?;
+        Ok(Page { report, pictures, started_ns: self.started_ns, what_if: std::mem::take(&mut self.what_if) })
     }
 
     fn options(&self, selection: Selection) -> report::Options {

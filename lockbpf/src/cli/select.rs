@@ -170,7 +170,7 @@ fn check(args: &SelectArgs) -> Result<()> {
 fn measure(args: &SelectArgs) -> Result<Vec<Runs>> {
     let mut all: Vec<Runs> = args.sizes.iter().map(|size| Runs { size: size.clone(), ..Runs::default() }).collect();
     let total = u64::from(args.runs) * all.len() as u64;
-    eprintln!("running {} sizes {} times each, unobserved", all.len(), args.runs);
+    say!("running {} sizes {} times each, unobserved", all.len(), args.runs);
     let bar = progress(total);
     for round in 1..=args.runs {
         for runs in &mut all {

@@ -1,5 +1,6 @@
 //! Recordings as input: traces and event lines, told apart by their first bytes.
 
+use super::input;
 use crate::event::Event;
 use crate::lines::{self, LineError};
 use crate::names::Names;
@@ -59,16 +60,18 @@ impl Input {
     /// # Errors
     /// When it cannot be opened or read.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-        let mut file = if path == Path::new("-") {
-            spool(io::stdin().lock(), &name)?
-        } else {
-            let file = File::open(path).with_context(|| format!("failed to open {name}"))?;
-            regular(file, &name)?
+        let name = input::told(path);
+        let mut file = match input::open(path)? {
+            input::Input::File(file) => file,
+            input::Input::Pipe(pipe) => spool(pipe, &name)?,
         };
+        file.rewind().with_context(|| format!("failed to read {name}"))?;
         let mut first = Vec::new();
         let sniffed = file.by_ref().take(trace::MAGIC_BYTES as u64).read_to_end(&mut first);
         sniffed.with_context(|| format!("failed to read {name}"))?;
+        if trace::is_cut(&first) {
+            bail!("failed to read {name}: it is a trace of which only the first {} bytes are there", first.len());
+        }
         let format = if trace::is_trace(&first) { Format::Trace } else { Format::Lines };
         let input = Self { name, file, format };
         if format == Format::Lines && input.is_blank()? {
@@ -244,12 +247,4 @@ fn spool(mut pipe: impl Read, name: &str) -> Result<File> {
     io::copy(&mut pipe, &mut file).with_context(copied)?;
     file.seek(SeekFrom::Start(0)).with_context(copied)?;
     Ok(file)
-}
-
-fn regular(file: File, name: &str) -> Result<File> {
-    let kind = file.metadata().with_context(|| format!("failed to look at {name}"))?.file_type();
-    if kind.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(|| format!("failed to open {name}"));
-    }
-    if kind.is_file() { Ok(file) } else { spool(file, name) }
 }

@@ -9,6 +9,7 @@ use crate::names::Names;
 use crate::stack::Role;
 use lockbpf_common::python::IN_TOP;
 use lockbpf_common::record::LOW48;
+use std::cell::RefCell;
 use std::ops::Range;
 
 /// Calls of which it is remembered whether the called function was left by a jump, and of as many whether they are part of locking.
@@ -72,8 +73,8 @@ impl Symbols {
         }
         let unwinder = &mut self.unwinder;
         *self.locking.entry((id, call)).or_insert_with(|| {
-            unwinder.know(id, file);
-            file.layout.is_x86_64 && system_call::is_locking(&FileCode { file, id, unwinder }, call)
+            file.layout.is_x86_64
+                && system_call::is_locking(&FileCode { file, id, unwinder: RefCell::new(unwinder) }, call)
         })
     }
 
@@ -86,8 +87,7 @@ impl Symbols {
         }
         let unwinder = &mut self.unwinder;
         let left = self.left.entry((id, in_file)).or_insert_with(|| {
-            unwinder.know(id, file);
-            let code = FileCode { file, id, unwinder };
+            let code = FileCode { file, id, unwinder: RefCell::new(unwinder) };
             file.layout.is_x86_64.then(|| tail_call::left_by_jump(&code, in_file)).flatten()
         });
         left.map(|left| return_addr.wrapping_add(left.wrapping_sub(in_file)))
@@ -106,7 +106,7 @@ impl Symbols {
 pub(super) struct FileCode<'a> {
     pub(super) file: &'a ObjectFile,
     pub(super) id: FileId,
-    pub(super) unwinder: &'a Unwinder,
+    pub(super) unwinder: RefCell<&'a mut Unwinder>,
 }
 
 impl tail_call::Code for FileCode<'_> {
@@ -115,6 +115,6 @@ impl tail_call::Code for FileCode<'_> {
     }
 
     fn function(&self, address: u64) -> Option<Range<u64>> {
-        self.unwinder.function(self.id, address)
+        self.unwinder.borrow_mut().function(self.id, self.file, address)
     }
 }

@@ -2,7 +2,9 @@
 //! by the name and checksum in `.gnu_debuglink`.
 
 use super::elf::Layout;
-use super::files::{in_root, inode, open_regular};
+use super::files::{in_root, inode};
+use super::reader::Reader;
+use crate::door::open_below;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -20,37 +22,38 @@ pub(super) fn find(
     path: &Path,
     root: &Path,
     dirs: &[PathBuf],
+    reader: &Reader,
 ) -> (Option<File>, Option<File>) {
     if layout.has_dwarf {
-        return (None, shared(layout, path, root, dirs));
+        return (None, shared(layout, path, root, dirs, reader));
     }
     let found = candidates(layout, path, dirs).into_iter().find_map(|place| {
-        [in_root(root, &place), place.clone()]
+        [root, Path::new("/")]
             .into_iter()
-            .filter_map(|place| open_regular(&place).ok())
+            .filter_map(|root| open_below(root, &place).ok())
             .find_map(|file| {
                 let other = file.metadata().is_ok_and(|m| inode(&m) != object_inode);
-                let found = if other { belongs(&file, layout) } else { None };
+                let found = if other { belongs(&file, layout, reader) } else { None };
                 found.map(|found| (file, found))
             })
             .map(|(file, found)| (file, found, place))
     });
     match found {
-        Some((file, found, place)) => (Some(file), shared(&found, &place, root, dirs)),
+        Some((file, found, place)) => (Some(file), shared(&found, &place, root, dirs, reader)),
         None => (None, None),
     }
 }
 
 /// Opens what a debug file at `path` shares with others, as `dwz` makes it.
-fn shared(layout: &Layout, path: &Path, root: &Path, dirs: &[PathBuf]) -> Option<File> {
+fn shared(layout: &Layout, path: &Path, root: &Path, dirs: &[PathBuf], reader: &Reader) -> Option<File> {
     let (name, id) = layout.shared_link.as_ref()?;
     let beside = path.parent().map(|parent| parent.join(name));
     by_build_id(id, dirs)
         .into_iter()
         .chain(beside)
-        .flat_map(|place| [in_root(root, &place), place])
-        .filter_map(|place| open_regular(&place).ok())
-        .find(|file| Layout::read(file).is_ok_and(|found| found.build_id.as_ref() == Some(id)))
+        .flat_map(|place| [root, Path::new("/")].map(|root| open_below(root, &place)))
+        .filter_map(Result::ok)
+        .find(|file| reader.headers(file).is_ok_and(|found| found.build_id.as_ref() == Some(id)))
 }
 
 fn by_build_id(id: &[u8], dirs: &[PathBuf]) -> Vec<PathBuf> {
@@ -76,16 +79,23 @@ fn candidates(layout: &Layout, path: &Path, dirs: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// The headers of a file that was found, if it is the object's: same build id, else the checksum that the object asks for.
-fn belongs(file: &File, layout: &Layout) -> Option<Layout> {
-    let found = Layout::read(file).ok()?;
+fn belongs(file: &File, layout: &Layout, reader: &Reader) -> Option<Layout> {
+    let found = reader.headers(file).ok()?;
     let is_it = match &found.build_id {
         Some(id) if layout.build_id.is_some() => layout.build_id.as_ref() == Some(id),
-        _ => layout.debug_link.as_ref().is_some_and(|&(_, wanted)| checksum(file).is_ok_and(|crc| crc == wanted)),
+        _ => layout.debug_link.as_ref().is_some_and(|&(_, wanted)| reader.checksum(file) == Some(wanted)),
     };
     is_it.then_some(found)
 }
 
-fn checksum(mut file: &File) -> io::Result<u32> {
+/// Larger files are not read through: none is the debug file of a program.
+const MAX_CHECKED: u64 = 8 << 30;
+
+/// The checksum of a file, as debug links have it.
+pub(super) fn checksum(mut file: &File) -> io::Result<u32> {
+    if file.metadata()?.len() > MAX_CHECKED {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
     file.rewind()?;
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 16];

@@ -1,10 +1,11 @@
 //! Names as programmers write them: Rust paths without their hash, C++ names without parameters and return types.
 
+use crate::untrusted::{cleaned, shown};
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::{self, Write};
 
 /// Bytes of a demangled name. C++ mangling can fold an exponentially long name into a few hundred bytes.
-const MAX_LEN: usize = 4_096;
+pub(super) const MAX_LEN: usize = 4_096;
 
 /// What compilers call a namespace without a name.
 const ANONYMOUS: &str = "_GLOBAL__N_1";
@@ -36,9 +37,14 @@ pub(super) fn demangle(symbol: &str) -> String {
         false
     };
     if !done {
-        return name.to_owned();
+        return shown(clip(name)).into_owned();
     }
-    if out.0.contains(ANONYMOUS) { out.0.replace(ANONYMOUS, "(anonymous namespace)") } else { out.0 }
+    cleaned(if out.0.contains(ANONYMOUS) { out.0.replace(ANONYMOUS, "(anonymous namespace)") } else { out.0 })
+}
+
+/// The beginning of a name, as long as names may be.
+pub(super) fn clip(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MAX_LEN)).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -74,6 +80,12 @@ mod tests {
         let symbol = format!("_Z1fISt4pairIiiE{arguments}Evv");
         assert!(Symbol::new(&symbol).unwrap().demangle().unwrap().len() > 100 * MAX_LEN);
         assert_eq!(demangle(&symbol), symbol);
+    }
+
+    #[test]
+    fn names_are_bounded_and_harmless() {
+        assert_eq!(demangle(&"ä".repeat(1 << 20)).len(), MAX_LEN);
+        assert_eq!(demangle("a\x1b[2J\nlockbpf: forged"), r"a\u{1b}[2J\u{a}lockbpf: forged");
     }
 
     proptest! {

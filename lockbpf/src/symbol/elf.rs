@@ -2,10 +2,12 @@
 //! and its separate debug file. Sizes in the file are untrusted: tables beyond the bounds here are refused unread.
 
 use super::maps::Mapping;
+use super::reader::NotRead;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::read::{FileKind, ReadCache};
 use object::{Endian, Endianness};
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::ops::Range;
@@ -16,7 +18,11 @@ pub(super) type Data<'f> = ReadCache<&'f File>;
 
 /// Program and section headers of a file.
 const MAX_HEADERS: usize = 65_536;
-/// Bytes of one table (symbols, strings, notes).
+/// Bytes of one string that are looked at: many symbols may share a name of any length.
+const MAX_STRING: usize = 64 << 10;
+/// Bytes of notes; a build id has twenty.
+const MAX_NOTES: u64 = 1 << 20;
+/// Bytes of one table (symbols, strings).
 const MAX_TABLE_BYTES: u64 = 512 << 20;
 
 /// Why an ELF file could not be used.
@@ -31,10 +37,16 @@ pub(super) enum ElfError {
     /// Headers contradict each other or the file's length.
     #[error("malformed ELF file: {0}")]
     Malformed(#[from] object::Error),
+    /// As the process says that reads such files.
+    #[error("{0}")]
+    Told(String),
+    /// It was not read.
+    #[error(transparent)]
+    NotRead(#[from] NotRead),
 }
 
 /// A part of the file that is loaded into memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Segment {
     /// Offset in the file.
     pub(super) offset: u64,
@@ -55,7 +67,7 @@ impl Segment {
 }
 
 /// Segments and identity of an ELF file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
     /// Loaded segments.
     pub(super) segments: Vec<Segment>,
@@ -114,7 +126,7 @@ impl Layout {
                 b".debug_info" | b".zdebug_info" => layout.has_dwarf |= section.sh_type(endian) != elf::SHT_NOBITS,
                 b".gnu_debuglink" => layout.debug_link = debug_link(contents::<E>(section, endian, data)?, endian),
                 b".gnu_debugaltlink" => layout.shared_link = shared_link(contents::<E>(section, endian, data)?),
-                _ if section.sh_type(endian) == elf::SHT_NOTE && section.sh_size(endian).into() <= MAX_TABLE_BYTES => {
+                _ if section.sh_type(endian) == elf::SHT_NOTE && section.sh_size(endian).into() <= MAX_NOTES => {
                     if let Some(mut notes) = section.notes(endian, data)? {
                         while let Ok(Some(note)) = notes.next() {
                             if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
@@ -219,7 +231,9 @@ pub(super) fn contents<'d, E: FileHeader<Endian = Endianness>>(
     Ok(section.data(endian, data)?)
 }
 
-/// The NUL-terminated string at an offset of a string table; empty if there is none.
+/// The NUL-terminated string at an offset of a string table, or the beginning of a very long one; empty if there is none.
 pub(super) fn string_at(strings: &[u8], offset: u32) -> &[u8] {
-    strings.get(offset as usize..).and_then(|rest| rest.split(|&b| b == 0).next()).unwrap_or_default()
+    let rest = strings.get(offset as usize..).unwrap_or_default();
+    let rest = rest.get(..MAX_STRING).unwrap_or(rest);
+    memchr::memchr(0, rest).and_then(|end| rest.get(..end)).unwrap_or(rest)
 }

@@ -5,21 +5,26 @@ use super::debug_file;
 use super::debuginfod::{Debuginfod, FetchError};
 use super::elf::{ElfError, Layout};
 use super::maps::Mapping;
+use super::reader::Reader;
+use crate::door;
 use procfs::process::{LimitValue, Process};
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Files kept at most, however many descriptors are allowed.
 const MAX_FILES: u64 = 4_096;
+/// Files that are not kept, as far as they are remembered.
+const MAX_REFUSED: usize = 65_536;
 /// Descriptors that one file comes to need: itself, its debug file or the symbolizer's own, what that shares with others.
 const DESCRIPTORS_PER_FILE: u64 = 3;
 
 /// Number of a kept file; valid as long as its [`Files`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct FileId(usize);
 
 #[cfg(test)]
@@ -96,12 +101,18 @@ pub(super) struct Files {
     debuginfod: Debuginfod,
     /// Files for which servers were asked.
     asked: HashSet<FileId>,
+    /// Files that are not kept, by device, inode and time of change: they are not read again.
+    refused: HashSet<Refused>,
+    reader: Reader,
     max: usize,
 }
 
+/// A file that is not kept, as long as it is the same.
+type Refused = ((u64, u64), (i64, i64));
+
 impl Files {
     /// No files yet; separate debug files are looked for in `debug_dirs`.
-    pub(super) fn new(debug_dirs: Vec<PathBuf>) -> Self {
+    pub(super) fn new(debug_dirs: Vec<PathBuf>, reader: Reader) -> Self {
         let limit = Process::myself().and_then(|p| p.limits()).map(|l| l.max_open_files.soft_limit);
         let descriptors = match limit {
             Ok(LimitValue::Value(n)) => n,
@@ -115,8 +126,16 @@ impl Files {
             debug_dirs,
             debuginfod: Debuginfod::default(),
             asked: HashSet::new(),
+            refused: HashSet::new(),
+            reader,
             max,
         }
+    }
+
+    /// For tests that need no directories of debug files.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self::new(Vec::new(), Reader::new(Vec::new()))
     }
 
     /// A kept file.
@@ -134,8 +153,10 @@ impl Files {
         let Some(build_id) = &file.layout.build_id else { return Ok(()) };
         if !file.layout.has_dwarf && file.debug.is_none() && self.asked.insert(id) {
             let fetched = self.debuginfod.fetch(build_id)?;
-            file.debug =
-                fetched.filter(|fetched| Layout::read(fetched).is_ok_and(|l| l.build_id.as_ref() == Some(build_id)));
+            let belongs =
+                |fetched: &File| self.reader.headers(fetched).is_ok_and(|l| l.build_id.as_ref() == Some(build_id));
+            file.debug = fetched.filter(belongs);
+            self.reader.forget(id);
         }
         Ok(())
     }
@@ -149,25 +170,37 @@ impl Files {
     /// can be mapped executable (devices, memory shared under a name).
     pub(super) fn keep(&mut self, tid: u32, mapping: &Mapping) -> Result<Option<FileId>, FileError> {
         let opening = |source| FileError::Open { path: mapping.path.clone(), source };
-        let (path, metadata) = locate(tid, mapping).map_err(opening)?;
+        let (way, metadata) = locate(tid, mapping).map_err(opening)?;
         if let Some(&id) = self.by_inode.get(&inode(&metadata)) {
             return Ok(Some(id));
         }
-        if !metadata.is_file() {
+        let refused = (inode(&metadata), (metadata.ctime(), metadata.ctime_nsec()));
+        if !metadata.is_file() || self.refused.contains(&refused) {
             return Ok(None);
         }
         if self.kept.len() >= self.max {
             return Err(FileError::Full { path: mapping.path.clone(), max: self.max });
         }
-        let file = open_regular(&path).map_err(opening)?;
+        let file = way.open().map_err(opening)?;
         let inode = inode(&file.metadata().map_err(opening)?);
-        let layout = match Layout::read(&file) {
+        if inode != self::inode(&metadata) {
+            return Err(opening(io::Error::other("another file has taken its place")));
+        }
+        let layout = match self.reader.headers(&file) {
             Ok(layout) => layout,
-            Err(ElfError::NotElf) => return Ok(None),
-            Err(source) => return Err(FileError::Elf { path: mapping.path.clone(), source }),
+            Err(error) => {
+                if self.refused.len() < MAX_REFUSED {
+                    self.refused.insert(refused);
+                }
+                return match error {
+                    ElfError::NotElf => Ok(None),
+                    source => Err(FileError::Elf { path: mapping.path.clone(), source }),
+                };
+            }
         };
         let root = PathBuf::from(format!("/proc/{tid}/root"));
-        let (debug, shared_debug) = debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs);
+        let (debug, shared_debug) =
+            debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs, &self.reader);
         let id = FileId(self.kept.len());
         self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, shared_debug, layout });
         self.by_inode.insert(inode, id);
@@ -180,12 +213,30 @@ pub(super) fn inode(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// A path by which the mapped file, and no other, can be opened.
-fn locate(tid: u32, mapping: &Mapping) -> io::Result<(PathBuf, Metadata)> {
+/// How a mapped file is opened.
+#[derive(Debug)]
+enum Way {
+    /// By a link that the kernel made for it.
+    Link(PathBuf),
+    /// By its path below a root directory.
+    Below(PathBuf, PathBuf),
+}
+
+impl Way {
+    fn open(&self) -> io::Result<File> {
+        match self {
+            Self::Link(link) => door::open_own(link),
+            Self::Below(root, path) => door::open_below(root, path),
+        }
+    }
+}
+
+/// A way by which the mapped file, and no other, can be opened.
+fn locate(tid: u32, mapping: &Mapping) -> io::Result<(Way, Metadata)> {
     // The mapping's own link leads to the very file, whatever became of its path; it needs CAP_CHECKPOINT_RESTORE.
     let link = PathBuf::from(format!("/proc/{tid}/map_files/{:x}-{:x}", mapping.start, mapping.end));
     let error = match fs::metadata(&link) {
-        Ok(metadata) => return Ok((link, metadata)),
+        Ok(metadata) => return Ok((Way::Link(link), metadata)),
         Err(error) => error,
     };
     // The program itself has a link that needs no capability.
@@ -193,15 +244,16 @@ fn locate(tid: u32, mapping: &Mapping) -> io::Result<(PathBuf, Metadata)> {
     if let Ok(metadata) = fs::metadata(&exe)
         && (device(&metadata), metadata.ino()) == (mapping.dev, mapping.inode)
     {
-        return Ok((exe, metadata));
+        return Ok((Way::Link(exe), metadata));
     }
     if mapping.deleted {
         return Err(error);
     }
     // As the process sees it (another mount namespace), or as we do (chroot).
-    [in_root(Path::new(&format!("/proc/{tid}/root")), &mapping.path), mapping.path.clone()]
+    [PathBuf::from(format!("/proc/{tid}/root")), PathBuf::from("/")]
         .into_iter()
-        .filter_map(|path| fs::metadata(&path).ok().map(|metadata| (path, metadata)))
+        .map(|root| Way::Below(root, mapping.path.clone()))
+        .filter_map(|way| way.open().and_then(|file| file.metadata()).ok().map(|metadata| (way, metadata)))
         .find(|(_, metadata)| may_be(mapping, metadata))
         .ok_or(error)
 }
@@ -221,17 +273,6 @@ pub(super) fn in_root(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Opens a regular file for reading. The path may be in a hostile container: nothing else is opened, since a FIFO would
-/// block and a device would act.
-pub(super) fn open_regular(path: &Path) -> io::Result<File> {
-    let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-    if !fs::metadata(path)?.is_file() {
-        return Err(not_regular());
-    }
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::maps;
@@ -247,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_file_is_kept_once_and_only_up_to_the_bound() {
-        let mut files = Files::new(Vec::new());
+        let mut files = Files::none();
         assert!(files.max > 0);
         let code = own_code("");
         let id = files.keep(std::process::id(), &code).unwrap().unwrap();
@@ -267,16 +308,9 @@ mod tests {
         assert_eq!(found.ino(), program.inode);
         assert!(locate(std::process::id(), &libc).is_err());
         let libc = Mapping { deleted: false, ..libc };
-        let (path, metadata) = locate(std::process::id(), &libc).unwrap();
-        assert!(path.starts_with("/proc") && path.ends_with(libc.path.strip_prefix("/").unwrap()));
+        let (way, metadata) = locate(std::process::id(), &libc).unwrap();
+        assert!(matches!(way, Way::Below(root, path) if root.starts_with("/proc") && path == libc.path));
         assert_eq!(metadata.ino(), libc.inode);
         assert!(locate(std::process::id(), &Mapping { inode: libc.inode + 1, ..libc }).is_err());
-    }
-
-    #[test]
-    fn only_regular_files_are_opened() {
-        assert!(open_regular(Path::new("/dev/null")).is_err());
-        assert!(open_regular(Path::new("/")).is_err());
-        assert!(open_regular(Path::new("/proc/self/exe")).is_ok());
     }
 }

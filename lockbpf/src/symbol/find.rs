@@ -1,9 +1,10 @@
 //! From names to addresses: the variables and functions of a process that a person means by a part of a name.
 
 use super::Symbols;
-use super::globals::Globals;
+use super::files::{FileId, ObjectFile};
 use crate::id::{Lock, Process};
 use crate::names::Names;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ const WORD: usize = 4;
 const MAX_WORDS: usize = 65_536;
 
 /// What a name is to be of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A writable variable: a lock, or what a lock is part of.
     Variable,
@@ -44,8 +45,8 @@ impl Symbols {
     /// that the process has loaded, which may take a second for large ones.
     pub fn find(&mut self, process: Process, kind: Kind, part: &str) -> Vec<Found> {
         let mut all = Vec::new();
-        for (table, bias) in self.tables(process, kind) {
-            let found = table.matching(part).map(|(name, range)| Found {
+        for (id, file, bias) in self.files_of(process, |_| true) {
+            let found = self.reader.matching(id, file, kind, part).into_iter().map(|(name, range)| Found {
                 name,
                 range: range.start.wrapping_add(bias)..range.end.wrapping_add(bias),
             });
@@ -68,10 +69,9 @@ impl Symbols {
     }
 
     fn named_in(&self, process: Process, kind: Kind, name: &str, is_file: impl Fn(&str) -> bool) -> Option<Range<u64>> {
-        let tables = self.tables_of(process, kind, is_file);
-        tables.iter().find_map(|(table, bias)| {
-            let (_, range) = table.matching(name).find(|(found, _)| found == name)?;
-            Some(range.start.wrapping_add(*bias)..range.end.wrapping_add(*bias))
+        self.files_of(process, is_file).into_iter().find_map(|(id, file, bias)| {
+            let range = self.reader.exactly(id, file, kind, name)?;
+            Some(range.start.wrapping_add(bias)..range.end.wrapping_add(bias))
         })
     }
 
@@ -96,8 +96,9 @@ impl Symbols {
 
     /// The names that are most like one that is not there, closest first.
     pub fn close(&mut self, process: Process, kind: Kind, name: &str) -> Vec<String> {
-        let tables = self.tables(process, kind);
-        let names: BTreeSet<String> = tables.iter().flat_map(|(table, _)| table.names()).take(MAX_COMPARED).collect();
+        let files = self.files_of(process, |_| true);
+        let names = files.into_iter().flat_map(|(id, file, _)| self.reader.names(id, file, kind));
+        let names: BTreeSet<String> = names.take(MAX_COMPARED).collect();
         let mut close: Vec<(f64, String)> = names
             .into_iter()
             .map(|other| (strsim::jaro_winkler(&other.to_lowercase(), &name.to_lowercase()), other))
@@ -107,19 +108,10 @@ impl Symbols {
         close.into_iter().take(MAX_CLOSE).map(|(_, name)| name).collect()
     }
 
-    fn tables(&self, process: Process, kind: Kind) -> Vec<(Globals, u64)> {
-        self.tables_of(process, kind, |_| true)
-    }
-
-    fn tables_of(&self, process: Process, kind: Kind, is_file: impl Fn(&str) -> bool) -> Vec<(Globals, u64)> {
+    /// The files that a process has loaded, and what is added to their addresses.
+    fn files_of(&self, process: Process, is_file: impl Fn(&str) -> bool) -> Vec<(FileId, &ObjectFile, u64)> {
         let images = self.processes.get(&process).into_iter().flat_map(|known| known.space.images());
-        images
-            .filter_map(|(_, bias, id)| {
-                let file = self.files.get(id).filter(|file| is_file(&file.name))?;
-                // What cannot be read has no names, here as in the report, which says so.
-                let (table, _) = Globals::read_kind([&file.file].into_iter().chain(&file.debug), kind);
-                Some((table, bias))
-            })
-            .collect()
+        let file = |(_, bias, id)| Some((id, self.files.get(id).filter(|file| is_file(&file.name))?, bias));
+        images.filter_map(file).collect()
     }
 }

@@ -1,7 +1,8 @@
 //! The code that a process generates: what it lists in a perf map, and what is read from its memory.
 
-use super::perf_map::PerfMap;
+use super::perf_map::{Budget, PerfMap};
 use super::unwind::Outside;
+use crate::untrusted::cleaned;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -44,14 +45,16 @@ pub(super) struct Generated {
 }
 
 impl Generated {
-    /// Reads the perf map of a thread's process, if it changed.
-    pub(super) fn refresh(&mut self, tid: u32) {
-        self.listed.refresh(tid);
+    /// Reads what was added to the perf map of a thread's process.
+    pub(super) fn refresh(&mut self, tid: u32, budget: &mut Budget) {
+        self.listed.refresh(tid, budget);
     }
 
     /// Takes in what was read from memory.
     pub(super) fn know(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         for piece in pieces {
+            let location = piece.location.map(|(file, line)| (cleaned(file), line));
+            let piece = Piece { name: cleaned(piece.name), location, ..piece };
             if self.pieces.get(&piece.range.start) == Some(&piece) {
                 continue;
             }

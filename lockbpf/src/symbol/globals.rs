@@ -1,6 +1,6 @@
 //! Names of variables: which global or static object of a file covers an address.
 
-use super::demangle::demangle;
+use super::demangle::{MAX_LEN, clip, demangle};
 use super::dwarf;
 use super::elf::{Data, ElfError, contents, sections, string_at};
 use super::find::Kind;
@@ -178,7 +178,7 @@ fn collect<E: FileHeader<Endian = Endianness>>(
                 end: if size > 0 { start.saturating_add(size) } else { section_end },
                 sized: size > 0,
                 local: symbol.st_bind() == elf::STB_LOCAL,
-                name: String::from_utf8_lossy(name).into(),
+                name: clip(&String::from_utf8_lossy(name.get(..2 * MAX_LEN).unwrap_or(name))).into(),
             });
         }
     }

@@ -3,6 +3,7 @@
 //! Parsed here and not by the procfs crate: that one panics on a mapped file named `/SYSV` and drops every mapping when
 //! one path is not UTF-8, and the names of mapped files are the observed program's choice.
 
+use crate::untrusted::shown_bytes;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -69,7 +70,7 @@ impl Mapping {
 
     /// Last component of the path, for messages and reports.
     pub(super) fn base_name(&self) -> String {
-        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
+        shown_bytes(self.path.file_name().unwrap_or(self.path.as_os_str()).as_bytes())
     }
 }
 

@@ -13,11 +13,13 @@ mod dwarf;
 mod elf;
 mod files;
 mod find;
+mod frames;
 mod generated;
 mod globals;
 mod guard;
 mod maps;
 mod perf_map;
+mod reader;
 mod resolver;
 mod runtime;
 mod space;
@@ -36,23 +38,23 @@ use crate::id::{Lock, Process, Site};
 use crate::kallsyms::Kallsyms;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
+use crate::untrusted::cleaned;
 use crate::unwind::{End, StackCopy, Unwind, Unwound};
 use callers::FileCode;
-use dwarf::{DwarfError, Storage, Types};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use generated::Generated;
 pub use generated::{Frames, Piece};
-use globals::Globals;
 use lockbpf_common::python::PythonFrame;
 use maps::Mapping;
-use resolver::Resolver;
+pub use reader::serve;
+use reader::{Reader, StaticName};
 use space::{AddressSpace, Image, Place, Region};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use thread_local::ThreadLocals;
 use threads::Threads;
 use unwind::Unwinder;
 
@@ -123,10 +125,8 @@ struct Known {
 #[derive(Debug)]
 pub struct Symbols {
     files: Files,
-    resolver: Resolver,
-    globals: HashMap<FileId, Globals>,
-    thread_locals: HashMap<FileId, ThreadLocals>,
-    types: Types,
+    reader: Reader,
+    frames: frames::Frames,
     processes: HashMap<Process, Known>,
     /// What locks are called that no symbol names.
     given: HashMap<Lock, String>,
@@ -137,6 +137,8 @@ pub struct Symbols {
     left: HashMap<(FileId, u64), Option<u64>>,
     /// Whether the code around an address is part of locking, where only the code tells.
     locking: HashMap<(FileId, u64), bool>,
+    /// What all perf maps may take together.
+    perf_maps: perf_map::Budget,
     problems: BTreeSet<String>,
 }
 
@@ -156,18 +158,18 @@ impl Symbols {
     /// As [`Symbols::new`], with other directories laid out like `/usr/lib/debug`.
     #[must_use]
     pub fn with_debug_dirs(dirs: Vec<PathBuf>) -> Self {
+        let reader = Reader::new(dirs.clone());
         Self {
-            resolver: Resolver::new(&dirs),
-            files: Files::new(dirs),
-            globals: HashMap::new(),
-            thread_locals: HashMap::new(),
-            types: Types::default(),
+            frames: frames::Frames::new(reader.clone()),
+            files: Files::new(dirs, reader.clone()),
             processes: HashMap::new(),
             given: HashMap::new(),
             kernel: None,
-            unwinder: Unwinder::default(),
+            unwinder: Unwinder::new(reader.clone()),
+            reader,
             left: HashMap::new(),
             locking: HashMap::new(),
+            perf_maps: perf_map::Budget::default(),
             problems: BTreeSet::new(),
         }
     }
@@ -210,7 +212,7 @@ impl Symbols {
         let program = self.files.at(Path::new(&format!("/proc/{tid}/exe")));
         if let Some(known) = self.processes.get_mut(&process) {
             known.space.merge(images, regions);
-            known.generated.refresh(tid);
+            known.generated.refresh(tid, &mut self.perf_maps);
             known.threads.refresh(tid, identity.map_or(0, |identity| identity.stack));
             known.program = known.program.or(program);
             known.identity = known.identity.or(identity);
@@ -223,8 +225,11 @@ impl Symbols {
         if let Some(known) = self.processes.get_mut(&process)
             && known.identity.is_some_and(|identity| Identity::of(known.pid, known.pid) == Some(identity))
         {
-            known.generated.refresh(known.pid);
+            known.generated.refresh(known.pid, &mut self.perf_maps);
             known.threads.refresh(known.pid, 0);
+        }
+        if self.perf_maps.is_full() {
+            remember(&mut self.problems, &perf_map::FULL);
         }
     }
 
@@ -276,7 +281,10 @@ impl Symbols {
     }
 
     /// What could not be read, each a sentence for the reader of a report.
-    pub fn problems(&self) -> impl Iterator<Item = &str> {
+    pub fn problems(&mut self) -> impl Iterator<Item = &str> {
+        for problem in self.reader.problems() {
+            remember(&mut self.problems, &problem);
+        }
         self.problems.iter().map(String::as_str)
     }
 
@@ -329,7 +337,7 @@ impl Symbols {
 
     /// Calls a lock by this name, which nothing in its process's files tells.
     pub fn call(&mut self, lock: Lock, name: String) {
-        self.given.insert(lock, name);
+        self.given.insert(lock, cleaned(name));
     }
 
     fn problem(&mut self, problem: &ProcessError) {
@@ -344,7 +352,7 @@ fn is_kernel(addr: u64) -> bool {
 
 fn remember(problems: &mut BTreeSet<String>, problem: &impl ToString) {
     if problems.len() < MAX_PROBLEMS {
-        problems.insert(problem.to_string());
+        problems.insert(cleaned(problem.to_string()));
     }
 }
 
@@ -396,7 +404,7 @@ impl Names for Symbols {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return Role::Nothing };
                 let (is_libc, is_code) = (runtime::is_libc(&file.name), file.layout.is_code(addr));
-                let frames = self.resolver.frames(id, file, addr);
+                let frames = self.frames.at(id, file, addr);
                 match frames.last().and_then(|frame| frame.function.as_deref()) {
                     Some(function) if runtime::is_locking(function) => Role::Locking,
                     _ if is_libc => Role::Libc,
@@ -429,10 +437,9 @@ impl Names for Symbols {
         match known.space.place(call, &self.files) {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return vec![unknown] };
-                let mut frames = self.resolver.frames(id, file, addr).to_vec();
+                let mut frames = self.frames.at(id, file, addr).to_vec();
                 if frames.is_empty() {
-                    self.unwinder.know(id, file);
-                    let code = FileCode { file, id, unwinder: &self.unwinder };
+                    let code = FileCode { file, id, unwinder: RefCell::new(&mut self.unwinder) };
                     let in_file = addr.wrapping_add(1);
                     let name = file.layout.is_x86_64.then(|| system_call::name(&code, in_file)).flatten();
                     frames.push(Frame { function: name.map(|name| format!("{name} (system call)")), ..unknown });
@@ -499,39 +506,21 @@ impl Symbols {
     /// Behind it what debug information calls it: `table[1].hits`. `None` for the heap and stacks.
     pub fn static_place(&mut self, process: Process, addr: u64) -> Option<(String, Option<String>)> {
         let Place::File(id, addr) = self.place(process, addr)? else { return None };
-        let told = self.static_variable(id, addr);
         let file = self.files.get(id)?;
-        let Some(found) = self.globals.get(&id).and_then(|globals| globals.at(addr)) else {
+        let Some(StaticName { symbol, offset, told }) = self.reader.variable(id, file, addr) else {
             return Some((format!("{}+{addr:#x}", file.name), None));
         };
-        let plain = found.name(0, None);
-        let offset = addr - found.start;
-        Some((if offset == 0 { plain } else { format!("{plain}+{offset:#x}") }, told))
+        Some((if offset == 0 { symbol } else { format!("{symbol}+{offset:#x}") }, Some(told)))
     }
 
     /// See [`Names::member`].
     fn member_at(&mut self, site: Site) -> Option<String> {
         let Place::File(id, before) = self.place(site.process, site.addr.wrapping_sub(1))? else { return None };
-        let file = self.files.get(id)?;
-        let told = self.types.member(id, file, before.wrapping_add(1));
-        or_problem(&mut self.problems, &file.name, told)
+        self.reader.member(id, self.files.get(id)?, before.wrapping_add(1))
     }
 
     fn static_variable(&mut self, id: FileId, addr: u64) -> Option<String> {
-        let file = self.files.get(id)?;
-        let globals = self.globals.entry(id).or_insert_with(|| {
-            let (globals, error) = Globals::read([&file.file].into_iter().chain(&file.debug));
-            if let Some(error) = error {
-                let problem =
-                    format!("failed to read the symbols of {}: {error}; its locks stay without names", file.name);
-                remember(&mut self.problems, &problem);
-            }
-            globals
-        });
-        let found = globals.at(addr)?;
-        let (start, offset) = (found.start, addr - found.start);
-        let told = self.types.variable(id, file, (Storage::Static, start), offset);
-        Some(found.name(offset, or_problem(&mut self.problems, &file.name, told).as_ref()))
+        Some(self.reader.variable(id, self.files.get(id)?, addr)?.told)
     }
 
     fn thread_local(&mut self, lock: Lock) -> Option<String> {
@@ -541,22 +530,6 @@ impl Symbols {
         if let Err(error) = self.files.fetch(id) {
             remember(&mut self.problems, &error);
         }
-        let file = self.files.get(id)?;
-        let variables = self.thread_locals.entry(id);
-        let variables =
-            variables.or_insert_with(|| ThreadLocals::read(&file.file, [&file.file].into_iter().chain(&file.debug)));
-        let (name, start, offset) = variables.at(distance)?;
-        let told = self.types.variable(id, file, (Storage::ThreadLocal, start), offset);
-        let told = or_problem(&mut self.problems, &file.name, told);
-        Some(globals::name(&name, offset, told.as_ref()))
+        self.reader.thread_local(id, self.files.get(id)?, distance)
     }
-}
-
-/// What debug information told; that it could not be used is a problem.
-fn or_problem<T>(problems: &mut BTreeSet<String>, file: &str, told: Result<Option<T>, DwarfError>) -> Option<T> {
-    told.unwrap_or_else(|error| {
-        let problem = format!("failed to find types in {file}: {error}; its locks are named by their symbols only");
-        remember(problems, &problem);
-        None
-    })
 }

@@ -1,57 +1,153 @@
 //! Perf maps: the files in which just-in-time compilers (JVM agents, Node.js, .NET, …) list the functions that they
 //! generate, one `START SIZE NAME` a line, both numbers hexadecimal.
 
-use super::files::open_regular;
+use super::demangle::clip;
+use super::files::inode;
+use crate::door;
+use crate::untrusted::shown;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::time::SystemTime;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-/// Bytes read of a map; what is appended later is not seen.
-const MAX_BYTES: u64 = 128 << 20;
-/// Functions kept of a map, the first ones.
+/// Functions kept of all maps together, the first ones.
 const MAX_FUNCTIONS: usize = 1 << 20;
+/// Bytes of names kept of all maps together.
+const MAX_NAMES: usize = 64 << 20;
+/// Bytes that may be read at once, of all maps together; so many at the start, too.
+const BURST: u64 = 32 << 20;
+/// Bytes that may be read in a second on average: parsing them takes some hundredths of a second.
+const BYTES_PER_SECOND: f64 = (4 << 20) as f64;
+/// What is told when functions were left out.
+pub(super) const FULL: &str =
+    "perf maps list more functions than are kept of all processes together; the rest stay without names";
+/// Bytes read by one call of the kernel.
+const CHUNK: usize = 1 << 16;
+/// Longest line.
+const MAX_LINE: usize = CHUNK / 2;
+/// Bytes by which the part that was read is known again.
+const TAIL: usize = 64;
 
-/// Length and time of last change of a file.
-type Version = (u64, SystemTime);
+/// What the perf maps of all processes may take together.
+#[derive(Debug)]
+pub(super) struct Budget {
+    functions: usize,
+    names: usize,
+    bytes: f64,
+    since: Instant,
+    /// Whether something was left out, since it would have been too much to keep.
+    full: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { functions: MAX_FUNCTIONS, names: MAX_NAMES, bytes: BURST as f64, since: Instant::now(), full: false }
+    }
+}
+
+impl Budget {
+    /// Whether functions were left out for want of room.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    fn earn(&mut self, elapsed: Duration) {
+        self.bytes = (self.bytes + elapsed.as_secs_f64() * BYTES_PER_SECOND).min(BURST as f64);
+        self.since += elapsed;
+    }
+
+    fn take(&mut self, name: &str) -> bool {
+        let fits = self.functions > 0 && self.names >= name.len();
+        if fits {
+            self.functions -= 1;
+            self.names -= name.len();
+        }
+        self.full |= !fits;
+        fits
+    }
+
+    fn give_back(&mut self, name: &str) {
+        self.functions += 1;
+        self.names += name.len();
+    }
+}
 
 /// The functions that a process generated.
 #[derive(Debug, Default)]
 pub(super) struct PerfMap {
     /// End and name by start; never overlapping.
     functions: BTreeMap<u64, (u64, Box<str>)>,
-    /// Of the file when it was read.
-    version: Option<Version>,
+    seen: Seen,
+}
+
+/// How far a file was read.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Device and inode.
+    file: (u64, u64),
+    /// Up to the end of the last whole line.
+    offset: u64,
+    /// The last bytes before that.
+    tail: Vec<u8>,
 }
 
 impl PerfMap {
-    /// Reads the map of a thread's process if it has one that changed; what was known stays known if that fails.
-    pub(super) fn refresh(&mut self, tid: u32) {
-        if let Ok(Some((version, text))) = self.read_if_changed(tid) {
-            self.version = Some(version);
-            self.functions = parse(&text);
+    /// Reads what the map of a thread's process tells since the last time, as far as the budget allows; the rest is read
+    /// next time. What was known stays known if that fails.
+    pub(super) fn refresh(&mut self, tid: u32, budget: &mut Budget) {
+        budget.earn(budget.since.elapsed());
+        if let Ok(Some(file)) = open(tid) {
+            let _ = self.read(&file, budget);
         }
     }
 
-    fn read_if_changed(&self, tid: u32) -> io::Result<Option<(Version, Vec<u8>)>> {
-        // In the process's own file system, under the id that it has in its own pid namespace.
-        let status = fs::read(format!("/proc/{tid}/status"))?;
-        let status = String::from_utf8_lossy(&status);
-        let id = last_number(&status, "NStgid:").unwrap_or(tid);
-        let path = PathBuf::from(format!("/proc/{tid}/root/tmp/perf-{id}.map"));
-        let metadata = fs::symlink_metadata(&path)?;
-        let version = (metadata.len(), metadata.modified()?);
-        // /tmp is everybody's: a map counts only if the process itself, or root, wrote it there.
-        let owner = last_number(&status, "Uid:");
-        let trusted = metadata.is_file() && [owner, Some(0)].contains(&Some(metadata.uid()));
-        if !trusted || self.version == Some(version) {
-            return Ok(None);
+    /// Reads on. A file that was replaced, cut or written anew is read from its beginning.
+    fn read(&mut self, file: &File, budget: &mut Budget) -> io::Result<()> {
+        let about = file.metadata()?;
+        let mut last = vec![0; self.seen.tail.len()];
+        let behind = self.seen.offset.checked_sub(last.len() as u64);
+        let same = inode(&about) == self.seen.file
+            && behind.is_some_and(|behind| file.read_exact_at(&mut last, behind).is_ok() && last == self.seen.tail);
+        if !same {
+            self.functions.values().for_each(|(_, name)| budget.give_back(name));
+            self.functions.clear();
+            self.seen = Seen { file: inode(&about), ..Seen::default() };
         }
-        let mut text = Vec::new();
-        open_regular(&path)?.take(MAX_BYTES).read_to_end(&mut text)?;
-        Ok(Some((version, text)))
+        let mut chunk = vec![0; CHUNK];
+        while self.seen.offset < about.len() && budget.bytes >= 1.0 {
+            let read = file.read_at(&mut chunk, self.seen.offset)?;
+            let bytes = chunk.get(..read).unwrap_or_default();
+            budget.bytes -= read as f64;
+            let whole = match memchr::memrchr(b'\n', bytes) {
+                Some(end) => end + 1,
+                // No name is that long: it is passed over in pieces.
+                None if read > MAX_LINE => read,
+                None => return Ok(()),
+            };
+            let lines = bytes.get(..whole).unwrap_or_default();
+            for (start, end, name) in lines.split(|&b| b == b'\n').filter_map(parse_line) {
+                self.insert(start, end, name, budget);
+            }
+            self.seen.offset += whole as u64;
+            self.seen.tail = lines.get(lines.len().saturating_sub(TAIL)..).unwrap_or_default().to_vec();
+        }
+        Ok(())
+    }
+
+    /// A later function takes the place of those it overlaps, whose code is gone.
+    fn insert(&mut self, start: u64, end: u64, name: Box<str>, budget: &mut Budget) {
+        while let Some((&other, _)) =
+            self.functions.range(..end).next_back().filter(|(_, (other_end, _))| *other_end > start)
+        {
+            if let Some((_, gone)) = self.functions.remove(&other) {
+                budget.give_back(&gone);
+            }
+        }
+        if budget.take(&name) {
+            self.functions.insert(start, (end, name));
+        }
     }
 
     /// The generated function at an address.
@@ -61,28 +157,26 @@ impl PerfMap {
     }
 }
 
+/// The map of a thread's process, in the process's own file system, under the id that it has in its own pid namespace; `None` if
+/// it is none to rely on.
+fn open(tid: u32) -> io::Result<Option<File>> {
+    let status = fs::read(format!("/proc/{tid}/status"))?;
+    let status = String::from_utf8_lossy(&status);
+    let id = last_number(&status, "NStgid:").unwrap_or(tid);
+    let root = PathBuf::from(format!("/proc/{tid}/root"));
+    let file = door::open_below_unlinked(&root, Path::new(&format!("tmp/perf-{id}.map")))?;
+    // /tmp is everybody's: a map counts only if the process itself, or root, wrote it there.
+    let owner = last_number(&status, "Uid:");
+    Ok([owner, Some(0)].contains(&Some(file.metadata()?.uid())).then_some(file))
+}
+
 /// The last number in a field of `/proc/PID/status`: of `NStgid` the process id in the innermost pid namespace, of `Uid`
 /// the user under whom files are created.
 fn last_number(status: &str, field: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix(field))?.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Lines that make no sense are passed over; a later function takes the place of those it overlaps, whose code is gone.
-fn parse(text: &[u8]) -> BTreeMap<u64, (u64, Box<str>)> {
-    let mut functions = BTreeMap::<u64, (u64, Box<str>)>::new();
-    for (start, end, name) in text.split(|&b| b == b'\n').filter_map(parse_line) {
-        while let Some((&other, _)) =
-            functions.range(..end).next_back().filter(|(_, (other_end, _))| *other_end > start)
-        {
-            functions.remove(&other);
-        }
-        if functions.len() < MAX_FUNCTIONS {
-            functions.insert(start, (end, name));
-        }
-    }
-    functions
-}
-
+/// Lines that make no sense are passed over.
 fn parse_line(line: &[u8]) -> Option<(u64, u64, Box<str>)> {
     let line = String::from_utf8_lossy(line);
     let (start, rest) = line.trim().split_once(' ')?;
@@ -90,7 +184,7 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, Box<str>)> {
     let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     let (start, name) = (number(start)?, name.trim());
     let end = start.checked_add(number(size)?)?;
-    (end > start && !name.is_empty()).then(|| (start, end, name.into()))
+    (end > start && !name.is_empty()).then(|| (start, end, shown(clip(name)).into()))
 }
 
 #[cfg(test)]
@@ -98,8 +192,68 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn file(text: &[u8]) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(text, 0).unwrap();
+        file
+    }
+
     fn map(text: &[u8]) -> PerfMap {
-        PerfMap { functions: parse(text), version: None }
+        let mut map = PerfMap::default();
+        // The last line is whole once it has ended.
+        map.read(&file(&[text, b"\n"].concat()), &mut Budget::default()).unwrap();
+        map
+    }
+
+    #[test]
+    fn only_what_was_appended_is_read() {
+        let mut budget = Budget::default();
+        let (mut map, file) = (PerfMap::default(), file(b"1000 10 first\n2000 10 cut"));
+        map.read(&file, &mut budget).unwrap();
+        assert_eq!((map.function(0x1000), map.function(0x2000)), (Some("first"), None));
+        let before = budget.bytes;
+        file.write_all_at(b" off\n3000 10 third\n", 25).unwrap();
+        map.read(&file, &mut budget).unwrap();
+        assert_eq!((map.function(0x2000), map.function(0x3000)), (Some("cut off"), Some("third")));
+        assert!(before - budget.bytes < 40.0);
+        let before = budget.bytes;
+        map.read(&file, &mut budget).unwrap();
+        assert_eq!(budget.bytes, before);
+        // Written anew: what was there is gone, and is read from the beginning.
+        file.write_all_at(b"9000", 0).unwrap();
+        file.write_all_at(b"9000 10 others and others and others and others and others and others and others\n", 0)
+            .unwrap();
+        map.read(&file, &mut budget).unwrap();
+        assert_eq!((map.function(0x1000), map.function(0x9000).is_some()), (None, true));
+        file.set_len(0).unwrap();
+        map.read(&file, &mut budget).unwrap();
+        assert!(map.functions.is_empty());
+        assert_eq!((budget.functions, budget.names), (MAX_FUNCTIONS, MAX_NAMES));
+    }
+
+    #[test]
+    fn all_maps_together_are_bounded() {
+        let mut budget = Budget { functions: 3, bytes: 40.0, ..Budget::default() };
+        let lines = file(b"1000 10 a\n2000 10 b\n3000 10 c\n4000 10 d\n5000 10 e\n");
+        let (mut one, mut other) = (PerfMap::default(), PerfMap::default());
+        one.read(&lines, &mut budget).unwrap();
+        assert_eq!((one.functions.len(), budget.is_full(), budget.bytes < 1.0), (3, true, true));
+        other.read(&lines, &mut budget).unwrap();
+        assert_eq!(other.seen.offset, 0);
+        budget.earn(Duration::from_secs(1));
+        other.read(&lines, &mut budget).unwrap();
+        assert!(other.functions.is_empty() && other.seen.offset > 0);
+        budget.earn(Duration::from_secs(1000));
+        assert_eq!(budget.bytes, BURST as f64);
+    }
+
+    #[test]
+    fn a_file_without_lines_is_passed_over() {
+        let endless = tempfile::tempfile().unwrap();
+        endless.set_len(1 << 40).unwrap();
+        let (mut map, mut budget) = (PerfMap::default(), Budget { bytes: (4 << 20) as f64, ..Budget::default() });
+        map.read(&endless, &mut budget).unwrap();
+        assert!(map.functions.is_empty() && budget.bytes < 1.0);
     }
 
     #[test]
@@ -132,13 +286,12 @@ mod tests {
     proptest! {
         #[test]
         fn never_a_panic_never_an_overlap(lines in prop::collection::vec((0u64..64, 0u64..16), 0..40), noise in prop::collection::vec(any::<u8>(), 0..80)) {
-            parse(&noise);
+            map(&noise);
             let text: String = lines.iter().map(|(start, size)| format!("{start:x} {size:x} f{start}\n")).collect();
-            let functions = parse(text.as_bytes());
-            let spans: Vec<_> = functions.iter().map(|(&start, (end, _))| (start, *end)).collect();
+            let map = map(text.as_bytes());
+            let spans: Vec<_> = map.functions.iter().map(|(&start, (end, _))| (start, *end)).collect();
             prop_assert!(spans.windows(2).all(|w| w[0].1 <= w[1].0));
             if let Some(&(start, size)) = lines.iter().rfind(|(_, size)| *size > 0) {
-                let map = PerfMap { functions, version: None };
                 prop_assert_eq!(map.function(start + size - 1), Some(&*format!("f{start}")));
             }
         }

@@ -7,16 +7,15 @@ use super::guard::guarded;
 use crate::golang::pclntab::{Pclntab, Place};
 use crate::golang::{Program, buildinfo};
 use crate::names::Frame;
+use crate::sandbox;
+use crate::untrusted::{cleaned, shown_bytes};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::rc::Rc;
-
-/// Resolved addresses kept; when there are more, all are resolved anew.
-const MAX_CACHED: usize = 65_536;
 
 /// Resolves addresses in files. Each file is parsed once, on its first address; nothing is parsed before.
 #[derive(Debug)]
@@ -26,7 +25,6 @@ pub(super) struct Resolver {
     sources: HashMap<FileId, Vec<Elf>>,
     /// Go's table of functions, of the files that have one.
     go: HashMap<FileId, Option<Pclntab>>,
-    cache: HashMap<(FileId, u64), Rc<[Frame]>>,
 }
 
 impl Resolver {
@@ -39,19 +37,17 @@ impl Resolver {
             .enable_demangling(false)
             .set_debug_dirs(Some(debug_dirs))
             .build();
-        Self { symbolizer, sources: HashMap::new(), go: HashMap::new(), cache: HashMap::new() }
+        Self { symbolizer, sources: HashMap::new(), go: HashMap::new() }
     }
 
-    /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it. [`Frame::addr`]
+    /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it; of a `plain` file by symbols only. [`Frame::addr`]
     /// and [`Frame::module`] are left for the caller.
-    pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64) -> Rc<[Frame]> {
-        if let Some(frames) = self.cache.get(&(id, addr)) {
-            return Rc::clone(frames);
-        }
+    pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64, plain: bool) -> Vec<Frame> {
+        // What the file shares with others is found below a directory that is not there.
+        sandbox::lend(file.shared_debug.as_ref().map(AsFd::as_fd));
         let go = self.go.entry(id).or_insert_with(|| guarded(|| go_table(&file.file)).flatten());
-        let mut frames: Rc<[Frame]> =
-            go.iter().flat_map(|table| table.places(addr)).map(from_go).collect::<Vec<_>>().into();
-        let sources = self.sources.entry(id).or_insert_with(|| sources(file));
+        let mut frames: Vec<Frame> = go.iter().flat_map(|table| table.places(addr)).map(from_go).collect();
+        let sources = self.sources.entry(id).or_insert_with(|| sources(file, plain));
         sources.retain(|elf| {
             if !frames.is_empty() {
                 return true;
@@ -75,25 +71,23 @@ impl Resolver {
                 }
             }
         });
-        if self.cache.len() >= MAX_CACHED {
-            self.cache.clear();
-        }
-        self.cache.insert((id, addr), Rc::clone(&frames));
         frames
     }
 }
 
-/// DWARF where there is any, then plain symbol tables, in case the DWARF is damaged or of an unknown kind.
-fn sources(file: &ObjectFile) -> Vec<Elf> {
+/// DWARF where there is any and it is wanted, then plain symbol tables, in case the DWARF is damaged or of an unknown kind.
+fn sources(file: &ObjectFile, plain: bool) -> Vec<Elf> {
     let elf = |file: &File, debug_syms| {
         let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         elf.debug_syms = debug_syms;
         elf
     };
-    match &file.debug {
+    let mut sources = match &file.debug {
         Some(debug) => vec![elf(debug, true), elf(debug, false), elf(&file.file, false)],
         None => vec![elf(&file.file, true), elf(&file.file, false)],
-    }
+    };
+    sources.retain(|elf| !plain || !elf.debug_syms);
+    sources
 }
 
 /// Stripped or not, Go's own table says which function an address belongs to, and what was inlined there. C functions of a cgo
@@ -107,10 +101,11 @@ fn go_table(file: &File) -> Option<Pclntab> {
 
 fn from_go(place: Place) -> Frame {
     let Place { function, location, inlined } = place;
-    Frame { function: Some(function), location, inlined, ..Frame::default() }
+    let location = location.map(|(file, line)| (cleaned(file), line));
+    Frame { function: Some(cleaned(function)), location, inlined, ..Frame::default() }
 }
 
-fn to_frames(symbol: &Sym<'_>) -> Rc<[Frame]> {
+fn to_frames(symbol: &Sym<'_>) -> Vec<Frame> {
     let frame = |name: &str, code: Option<&CodeInfo<'_>>, inlined| Frame {
         function: (!name.is_empty()).then(|| demangle(name)),
         location: code.and_then(location),
@@ -125,5 +120,5 @@ fn to_frames(symbol: &Sym<'_>) -> Rc<[Frame]> {
 /// Compilers use line 0 for code that no line stands for.
 fn location(code: &CodeInfo<'_>) -> Option<(String, u32)> {
     let line = code.line.filter(|&line| line > 0)?;
-    Some((code.to_path().to_string_lossy().into_owned(), line))
+    Some((shown_bytes(code.to_path().as_os_str().as_bytes()), line))
 }

@@ -127,7 +127,7 @@ mod tests {
         };
         let mut space = AddressSpace::default();
         space.merge(Vec::new(), [mapping(0x1000, "[vdso]"), mapping(0x3000, "")].iter().map(Region::of).collect());
-        let files = Files::new(Vec::new());
+        let files = Files::none();
         assert_eq!(space.place(0x1010, &files), Some(Place::Region("[vdso]", 0x2010)));
         assert_eq!(space.place(0x3010, &files), Some(Place::Region("", 0x2010)));
         assert_eq!(space.place(0x2010, &files), None);

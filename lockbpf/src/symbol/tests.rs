@@ -449,12 +449,12 @@ fn damaged_files_are_no_panic() {
         let damaged = shop.path("damaged");
         fs::write(&damaged, &bytes).unwrap();
         let file = fs::File::open(&damaged).unwrap();
-        let (globals, _) = Globals::read([&file]);
+        let (globals, _) = globals::Globals::read([&file]);
         let Ok(layout) = elf::Layout::read(&file) else { continue };
         let object = files::ObjectFile { name: "damaged".into(), file, debug: None, shared_debug: None, layout };
-        let mut resolver = Resolver::new(&[]);
+        let mut resolver = resolver::Resolver::new(&[]);
         for addr in (0..0x5000).step_by(41) {
-            resolver.frames(files::FileId::FIRST, &object, addr);
+            resolver.frames(files::FileId::FIRST, &object, addr, false);
             globals.at(addr);
         }
     }

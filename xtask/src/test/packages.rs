@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 17] = [
+const NEEDS: [Need; 19] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -38,6 +38,13 @@ const NEEDS: [Need; 17] = [
         why: "installs what reads the formats of other viewers",
         tests: "own_definitions",
     },
+    Need {
+        package: "python3-venv",
+        program: "/usr/share/doc/python3-venv/copyright",
+        why: "drives a browser",
+        tests: "browser",
+    },
+    Need { package: "chromium", program: "chromium", why: "shows the report as a page", tests: "browser" },
     Need { package: "binutils", program: "strip", why: "makes a program without symbols", tests: "stripped" },
     Need { package: "g++", program: "c++", why: "compiles libFuzzer", tests: "fuzz" },
     Need { package: "g++", program: "c++", why: "compiles the workloads in C++", tests: "cpp" },

@@ -2,6 +2,7 @@
 
 use super::error::Problem;
 use crate::json::{self, Own};
+use crate::untrusted::{cleaned, shown};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use std::borrow::Cow;
@@ -107,7 +108,11 @@ pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        json::text(deserializer, "a string or a whole number").map(Text)
+        let text = json::text(deserializer, "a string or a whole number")?;
+        Ok(Self(match text {
+            Cow::Borrowed(text) => shown(text),
+            Cow::Owned(text) => Cow::Owned(cleaned(text)),
+        }))
     }
 }
 

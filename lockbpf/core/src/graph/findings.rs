@@ -414,6 +414,19 @@ pub struct CriticalPath {
     pub hops: u64,
     /// Whether earlier waits were forgotten.
     pub truncated: bool,
+    /// The threads that it is on, from its beginning; empty unless the graph itself is kept.
+    pub on: Vec<OnPath>,
+}
+
+/// A stretch of the critical path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnPath {
+    /// The thread.
+    pub tid: Tid,
+    /// Since when.
+    pub from: Time,
+    /// Until when.
+    pub to: Time,
 }
 
 /// The part of the critical path that passed in waiting for one lock.

@@ -184,8 +184,14 @@ impl WaitGraph {
         let critical = finished.map(|tid| engine.comps.of_thread(tid)).unwrap_or_default();
         let mut findings = Findings {
             last_thread,
+            path: engine.hops.path(
+                last_thread,
+                self.start.unwrap_or_default(),
+                path_end,
+                ends,
+                engine.keeper.is_some(),
+            ),
             detail: engine.keeper.map(|keeper| keeper.finish(critical.members)),
-            path: engine.hops.path(last_thread, self.start.unwrap_or_default(), path_end, ends),
             impossible: self.state.impossible().clone(),
             cut: self.state.cut().clone(),
             words: self.words.into_iter().map(|(word, known)| (word, known.finish(scheduling_known))).collect(),

@@ -1,7 +1,7 @@
 //! The critical path: waits that ended with the lock, remembered for a walk back from the end of the program, or of
 //! the recording.
 
-use super::findings::{CriticalPath, PathWait};
+use super::findings::{CriticalPath, OnPath, PathWait};
 use crate::id::{Lock, Tid};
 use crate::units::{Nanos, Time};
 use rustc_hash::FxHashMap;
@@ -53,18 +53,23 @@ impl Hops {
 
     /// Walks back from the end, which is that of `last`. If nothing says that the program ended there, so do the other `ends`,
     /// each a thread and its last step.
+    /// `keep` says whether to tell the path's threads.
     pub(super) fn path(
         &self,
         last: Option<Tid>,
         start: Time,
         end: Time,
         ends: Option<Vec<(Tid, Time)>>,
+        keep: bool,
     ) -> CriticalPath {
         let mut by_thread = ByThread::default();
         for (i, hop) in self.waits.iter().enumerate() {
             by_thread.entry(hop.tid).or_default().push(i as u32);
         }
         let mut path = self.walk(&by_thread, last, start, end);
+        if !keep {
+            path.on = Vec::new();
+        }
         let Some(mut ends) = ends else { return CriticalPath { ended: true, ..path } };
         ends.sort_unstable_by_key(|&(tid, at)| (std::cmp::Reverse(at), tid));
         ends.truncate(MAX_ENDS);
@@ -90,6 +95,7 @@ impl Hops {
             });
             let until = hop.map_or(first, |i| self.waits[i as usize].acquire);
             label(&mut waits, until, at, &mut waiting);
+            path.on.extend(thread.filter(|_| at > until).map(|tid| OnPath { tid, from: until, to: at }));
             let Some(i) = hop else { break };
             let hop = self.waits[i as usize];
             path.hops += 1;
@@ -99,6 +105,7 @@ impl Hops {
             }
             (thread, at, bound) = (Some(hop.giver), until, i);
         }
+        path.on.reverse();
         path.waiting =
             waiting.into_iter().map(|(lock, (wait, hops))| PathWait { lock, wait: Nanos(wait), hops }).collect();
         path.waiting.sort_unstable_by_key(|w| (std::cmp::Reverse(w.wait), w.lock));

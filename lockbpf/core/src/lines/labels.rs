@@ -7,6 +7,7 @@ use super::fields::ThreadId;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{Frame, Names};
 use crate::op::LockKind;
+use crate::untrusted::shown;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 use std::collections::{HashMap, HashSet};
@@ -148,7 +149,7 @@ impl Labels {
     }
 
     pub(super) fn set_comm(&mut self, tid: Tid, comm: &str) {
-        remember(&mut self.comms, tid, comm);
+        remember(&mut self.comms, tid, &shown(comm));
     }
 
     pub(super) fn set_lock_name(&mut self, lock: Lock, name: &str) {
@@ -213,13 +214,13 @@ impl Names for Labels {
                 self.symbols.get(&site).map(|text| &**text).or_else(|| self.sites.text(return_addr))
             }
         };
-        let mut frame = text.map(Frame::from_symbol).unwrap_or_default();
+        let mut frame = text.map(|text| Frame::from_symbol(&shown(text))).unwrap_or_default();
         frame.addr = return_addr;
         vec![frame]
     }
 
     fn global(&mut self, lock: Lock) -> Option<String> {
-        self.lock_names.get(&lock).map(|name| name.to_string()).or_else(|| self.lock_id(lock))
+        self.lock_names.get(&lock).map(|name| shown(name).into_owned()).or_else(|| self.lock_id(lock))
     }
 
     fn call_stack(&mut self, _process: Process, raw: &[u64], _site: Option<u64>) -> Vec<u64> {
@@ -227,16 +228,16 @@ impl Names for Labels {
     }
 
     fn lock_id(&mut self, lock: Lock) -> Option<String> {
-        self.locks.text(lock.addr).map(str::to_owned)
+        self.locks.text(lock.addr).map(|text| shown(text).into_owned())
     }
 
     fn site_id(&mut self, site: Site) -> Option<String> {
-        self.sites.text(site.addr).map(str::to_owned)
+        self.sites.text(site.addr).map(|text| shown(text).into_owned())
     }
 
     fn thread_id(&mut self, tid: Tid) -> Option<String> {
         match tid.0.checked_sub(FIRST_NAMED) {
-            Some(index) => self.threads.text(u64::from(index) + 1).map(str::to_owned),
+            Some(index) => self.threads.text(u64::from(index) + 1).map(|text| shown(text).into_owned()),
             None => self.quoted.contains(&tid).then(|| tid.0.to_string()),
         }
     }
@@ -250,6 +251,6 @@ impl Names for Labels {
     }
 
     fn kind(&mut self, lock: Lock) -> Option<String> {
-        self.kinds.get(&lock).map(|kind| kind.to_string())
+        self.kinds.get(&lock).map(|kind| shown(kind).into_owned())
     }
 }

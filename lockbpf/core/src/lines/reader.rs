@@ -10,6 +10,7 @@ use crate::id::{Lock, Site, StackId, Tid};
 use crate::json::Own;
 use crate::op::{Action, Arrival, Attempt, Failure, LockKind, Op, Released, Round};
 use crate::units::{Nanos, Time};
+use crate::untrusted::shown;
 use std::io::{BufRead, ErrorKind};
 
 /// Longest line that is read, in bytes.
@@ -183,7 +184,7 @@ impl Parser {
         match pid {
             Some(pid) if new => {
                 self.queued = Some(op);
-                let comm = fields.comm.map(|comm| comm.0.into_owned()).unwrap_or_default();
+                let comm = fields.comm.map(|comm| shown(&comm.0).into_owned()).unwrap_or_default();
                 Ok(Some(Event::Process(ProcessSeen { time, process, pid, start: Time(0), comm })))
             }
             _ => Ok(Some(op)),

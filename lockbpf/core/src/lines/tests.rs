@@ -250,10 +250,16 @@ fn decimals_are_asked_for_and_kept() {
 }
 
 #[test]
+fn names_that_a_terminal_would_obey_are_written_as_escapes() {
+    let (events, mut labels) = read("{\"t\":5,\"tid\":\"\\n\\u001bé\",\"op\":\"exit\"}\n").unwrap();
+    let written: serde_json::Value = serde_json::from_str(&write_fine(&events, &mut labels, 1)).unwrap();
+    assert_eq!(written["tid"], "\\u{a}\\u{1b}é");
+}
+
+#[test]
 fn threads_are_written_as_they_were() {
     let exit = |tid: &str| format!("{{\"t\":5,\"tid\":{tid},\"op\":\"exit\"}}\n");
-    for tid in ["0", "5", "2147483647", "2147483648", "140245678901234", "\"T1\"", "\"5\"", "\"05\"", "\"\\n\\u0000é\""]
-    {
+    for tid in ["0", "5", "2147483647", "2147483648", "140245678901234", "\"T1\"", "\"5\"", "\"05\"", "\"T ü\""] {
         let (events, mut labels) = read(&exit(tid)).unwrap();
         let written = write_fine(&events, &mut labels, 1);
         assert_eq!(

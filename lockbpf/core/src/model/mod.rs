@@ -37,6 +37,7 @@ pub mod schweitzer;
 pub mod script;
 pub mod shadow;
 pub mod simulation;
+pub mod sliders;
 pub mod summed;
 pub mod table;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Models and predictions as JSON.
 
+use crate::untrusted;
 use serde::{Deserialize, Serialize};
 
 /// Name and number of what [`Prediction`] is.
@@ -42,7 +43,7 @@ pub struct Input {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Recorded>,
     /// What of the recording that the model was made of does not agree with its assumptions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "untrusted::read_all")]
     pub violations: Vec<String>,
 }
 
@@ -97,6 +98,7 @@ pub enum Solver {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockInput {
     /// What it is called.
+    #[serde(deserialize_with = "untrusted::read")]
     pub name: String,
     /// How long it is held, on average, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,7 +161,7 @@ impl Default for Overhead {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassInput {
     /// What it is called.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "untrusted::read")]
     pub name: String,
     /// Its share of the threads, relative to the other classes'.
     pub share: f64,

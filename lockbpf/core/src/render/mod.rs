@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod firefox;
+mod flame;
 mod folded;
+mod html;
 mod lanes;
 mod otlp;
 mod perfetto;
@@ -16,6 +18,11 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use html::comparison;
+
+use crate::model::sliders::Sliders;
+use crate::report::Report;
+use crate::report::pictures::Pictures;
 use crate::report::profile::Profile;
 use crate::report::schema::StackFrame;
 use crate::report::timeline::Timeline;
@@ -43,13 +50,43 @@ pub enum Renderer {
     Profile(fn(&Profile, &mut dyn Write) -> io::Result<()>),
     /// From every wait and hold in time.
     Timeline(fn(&Timeline, &mut dyn Write) -> io::Result<()>),
+    /// From the report and everything that pictures of it are drawn from.
+    Page(fn(&Page, &mut dyn Write) -> io::Result<()>),
+}
+
+/// A report to look at.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The report, with all its locks.
+    pub report: Report,
+    /// What its pictures are drawn from.
+    pub pictures: Pictures,
+    /// When the recording began, ns since 1970 (UTC), if that is known.
+    pub started_ns: Option<u64>,
+    /// What changes would gain.
+    pub what_if: WhatIf,
+}
+
+/// What changes to a recorded program would gain.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WhatIf {
+    /// What the model says.
+    Asked(Sliders),
+    /// Why it was not asked, as a sentence.
+    NotAsked(String),
+}
+
+impl Default for WhatIf {
+    fn default() -> Self {
+        Self::NotAsked(String::new())
+    }
 }
 
 impl Format {
-    /// Whether it shows every wait and hold in time, for which the wait graph itself is kept in memory.
+    /// Whether it shows waits and holds in time, for which the wait graph itself is kept in memory.
     #[must_use]
     pub fn is_timeline(&self) -> bool {
-        matches!(self.renderer, Renderer::Timeline(_))
+        matches!(self.renderer, Renderer::Timeline(_) | Renderer::Page(_))
     }
 }
 
@@ -63,6 +100,7 @@ pub const FORMATS: &[Format] = &[
     otlp::OTLP,
     perfetto::PERFETTO,
     firefox::FIREFOX,
+    html::HTML,
 ];
 
 /// The format that a file's name means.

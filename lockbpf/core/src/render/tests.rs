@@ -6,8 +6,8 @@ use crate::lines::Reader;
 use crate::names::Names;
 use crate::observation::{Harvest, Observation};
 use crate::report::profile::Sample;
-use crate::report::schema::{Ns, Report};
-use crate::report::{self, build_profile, build_timeline};
+use crate::report::schema::Ns;
+use crate::report::{self, build_pictures, build_profile, build_timeline};
 use proptest::prelude::*;
 
 /// Two threads wait for `L` while `w` holds it, one of them for `M` before; names that formats must escape.
@@ -41,12 +41,19 @@ fn timeline_of(lines: &str) -> (Report, Timeline) {
     analysed(lines, |seen, names| build_timeline(seen, names, &report::Options::default()).unwrap())
 }
 
+fn page_of(lines: &str) -> Page {
+    let (report, pictures) =
+        analysed(lines, |seen, names| build_pictures(seen, names, &report::Options::default()).unwrap());
+    Page { report, pictures, ..Page::default() }
+}
+
 /// Event lines in a format.
 fn written(format: &str, lines: &str) -> Vec<u8> {
     let mut out = Vec::new();
     match FORMATS.iter().find(|f| f.name == format).unwrap().renderer {
         Renderer::Profile(render) => render(&profile_of(lines).1, &mut out).unwrap(),
         Renderer::Timeline(render) => render(&timeline_of(lines).1, &mut out).unwrap(),
+        Renderer::Page(render) => render(&page_of(lines), &mut out).unwrap(),
     }
     out
 }
@@ -71,8 +78,71 @@ fn suffixes_mean_formats() {
 
 #[test]
 fn folded_stacks() {
-    assert_eq!(text("folded"), "<\"other'>& \u{202e};reader;[L] 45\nmain;reader;[L] 30\n");
-    assert_eq!(text("folded-culprits"), "main;reader;[L] 20\nwriter:of all;[L] 55\n");
+    assert_eq!(text("folded"), "<\"other'>&\\u{1}\\u{202e};reader;[L] 45\nmain;reader;[L] 30\n");
+    assert_eq!(text("folded-culprits"), "main;reader;[L] 20\nwriter:of\\u{a}all;[L] 55\n");
+}
+
+/// Lines in which every name is `name`, all of which an output could show.
+fn lines_of(name: &str) -> String {
+    let name = serde_json::Value::from(name);
+    let kind = serde_json::Value::from(format!("x{}", name.as_str().unwrap()));
+    let mut lines = String::new();
+    for (t, tid, op) in [
+        (0, 1, "attempt"),
+        (1, 1, "acquire"),
+        (10, 2, "attempt"),
+        (40, 1, "release"),
+        (40, 2, "acquire"),
+        (60, 2, "release"),
+    ] {
+        let rest = serde_json::json!({"t": t, "tid": format!("{}{tid}", name.as_str().unwrap()), "op": op, "lock": name, "pid": 7,
+            "comm": name, "kind": kind, "name": name, "site": name, "symbol": name, "stack": [name, name]});
+        lines += &format!("{rest}\n");
+    }
+    lines
+}
+
+proptest! {
+    /// Whatever names are: no output holds a character that a terminal obeys, or that turns the direction of writing.
+    #[test]
+    fn names_cannot_write_on_the_terminal(
+        name in prop::collection::vec(prop_oneof![any::<char>(), prop::sample::select(vec!['\x1b', '\r', '\n', '\x07', '\u{9b}', '\u{202e}', '\u{2066}'])], 1..12),
+    ) {
+        let name: String = name.into_iter().collect();
+        let lines = lines_of(&name);
+        let (report, graph) = analysed(&lines, |seen, names| {
+            let report = report::build(seen, names, &report::Options::default()).unwrap();
+            let graph = report.graph.clone().unwrap();
+            (report, graph)
+        });
+        let mut texts = vec![
+            ("table", report::table::render(&report, &report::table::Layout::default())),
+            ("dot", report::dot::render(&graph, &report)),
+            ("json", serde_json::to_string_pretty(&report).unwrap()),
+        ];
+        for format in FORMATS.iter().filter(|format| !format.name.starts_with("pprof") && format.name != "perfetto" && format.name != "otlp") {
+            texts.push((format.name, String::from_utf8(written(format.name, &lines)).unwrap()));
+        }
+        for (format, text) in texts {
+            let unsafe_char = text.chars().find(|&c| c != '\n' && crate::untrusted::is_unsafe(c));
+            prop_assert_eq!(unsafe_char, None, "{}: {}", format, text);
+        }
+    }
+}
+
+#[test]
+fn binary_formats_have_clean_names() {
+    use std::io::Read;
+    for format in FORMATS {
+        let mut bytes = written(format.name, &lines_of("mark\x1bmark\u{202e}"));
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            let packed = std::mem::take(&mut bytes);
+            flate2::read::GzDecoder::new(&*packed).read_to_end(&mut bytes).unwrap();
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("mark\x1bmark") && !text.contains('\u{202e}'), "{}", format.name);
+        assert!(text.contains("u{1b}mark"), "{}", format.name);
+    }
 }
 
 fn sums(samples: &[Sample]) -> Ns {
@@ -112,7 +182,7 @@ fn speedscope() {
     let json: serde_json::Value = serde_json::from_str(&text("speedscope")).unwrap();
     let frames: Vec<_> =
         json["shared"]["frames"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
-    assert_eq!(frames, ["<\"other'>&\u{1}\u{202e}", "reader", "[L]", "main", "writer;of\nall"]);
+    assert_eq!(frames, ["<\"other'>&\\u{1}\\u{202e}", "reader", "[L]", "main", "writer;of\\u{a}all"]);
     let profiles = [&json["profiles"][0], &json["profiles"][1]];
     let samples = profiles.map(|profile| (profile["samples"].to_string(), profile["weights"].to_string()));
     let expected = [("[[0,1,2],[3,1,2]]", "[45,30]"), ("[[4,2],[3,1,2]]", "[55,20]")];
@@ -165,9 +235,9 @@ fn firefox_profiles_have_a_marker_for_each_wait_and_hold() {
     let expected = [
         r#""2" ("Lock wait", "L", "1") 10..40 ["reader", "main"]"#,
         r#""2" ("Lock hold", "L", "") 40..60 ["reader", "main"]"#,
-        r#""1" ("Lock hold", "L", "") 0..40 ["writer;of\nall"]"#,
-        r#""3" ("Lock wait", "L", "1") 15..60 ["reader", "<\"other'>&\u{1}\u{202e}"]"#,
-        r#""3" ("Lock hold", "L", "") 60..61 ["reader", "<\"other'>&\u{1}\u{202e}"]"#,
+        r#""1" ("Lock hold", "L", "") 0..40 ["writer;of\\u{a}all"]"#,
+        r#""3" ("Lock wait", "L", "1") 15..60 ["reader", "<\"other'>&\\u{1}\\u{202e}"]"#,
+        r#""3" ("Lock hold", "L", "") 60..61 ["reader", "<\"other'>&\\u{1}\\u{202e}"]"#,
     ];
     told.sort_unstable();
     let mut expected: Vec<_> = expected.map(str::to_owned).into();

@@ -3,8 +3,10 @@
 use super::attribution;
 use super::culprit::{Divided, culprits};
 use super::gather::{Gathered, gather};
+use super::histograms::histograms;
 use super::lock::Ranked;
 use super::naming::names;
+use super::pictures::Pictures;
 use super::place::Places;
 use super::possible::violations;
 use super::profile::{self, Profile};
@@ -12,8 +14,9 @@ use super::quality::quality;
 use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
-use super::timeline::{Timeline, timeline};
+use super::timeline::{Timeline, stretches, timeline};
 use super::{counters, danger, distrust, functions, graph, site, sleep, templates, verdict, windows, word};
+use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
 use crate::names::Names;
 use crate::observation::Observation;
@@ -37,7 +40,13 @@ pub struct Options {
 /// # Errors
 /// When nothing matches [`Options::selection`].
 pub fn build(observation: &Observation, source: &mut dyn Names, options: &Options) -> Result<Report, Unmatched> {
-    Ok(build_and(observation, source, options, |_, _, _, _| ())?.0)
+    let (mut report, graph) = build_and(observation, source, options, |_, _, _, places| {
+        let Findings { detail, last_thread, .. } = &observation.findings;
+        detail.as_ref().map(|detail| graph::graph(detail, *last_thread, places))
+    })?;
+    report.graph = graph;
+    check(observation, &report);
+    Ok(report)
 }
 
 /// Builds the report with all its locks, and all waiting by stack.
@@ -64,6 +73,27 @@ pub fn build_timeline(
 ) -> Result<(Report, Timeline), Unmatched> {
     build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, _, report, places| {
         timeline(ranked, report, observation, places)
+    })
+}
+
+/// Builds the report with all its locks, and whatever pictures of it are drawn from. That takes the graph itself, as for
+/// [`build_timeline`].
+///
+/// # Errors
+/// When nothing matches [`Options::selection`].
+pub fn build_pictures(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+) -> Result<(Report, Pictures), Unmatched> {
+    build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, divided, report, places| {
+        let timeline = timeline(ranked, report, observation, places);
+        Pictures {
+            path: stretches(&observation.findings.path, &timeline, places),
+            profile: profile::profile(ranked, divided, report, places),
+            histograms: histograms(ranked, places.unit()),
+            timeline,
+        }
     })
 }
 
@@ -129,7 +159,7 @@ fn build_and<T>(
         threads: threads(observation, &mut places),
         critical_path: graph::critical_path(&findings.path, &mut places),
         inversions: danger::inversions(observation, &mut places),
-        graph: findings.detail.as_ref().map(|detail| graph::graph(detail, findings.last_thread, &mut places)),
+        graph: None,
         conditions,
         futexes,
         quality: quality(observation, options, &places),
@@ -137,11 +167,15 @@ fn build_and<T>(
     report.quality.distrust = distrust::of(&report);
     report.quality.sleep = sleep::of(&report);
     report.verdict = verdict::sentences(&report);
-    if !observation.findings.overlapping {
-        debug_assert_eq!(violations(&report), Vec::<String>::new(), "the report contradicts itself");
-    }
+    check(observation, &report);
     let other = also(&ranked, divided, &report, &mut places);
     Ok((report, other))
+}
+
+fn check(observation: &Observation, report: &Report) {
+    if !observation.findings.overlapping {
+        debug_assert_eq!(violations(report), Vec::<String>::new(), "the report contradicts itself");
+    }
 }
 
 fn is_lock(g: &Gathered<'_>) -> bool {

@@ -111,7 +111,8 @@ pub(super) fn room(headers: &[&str], left: &[usize], rows: &[Vec<String>]) -> us
     headers.iter().enumerate().map(|(i, header)| widest(i, header)).sum::<usize>().saturating_sub(1)
 }
 
-const COLUMNS: Columns<LockEntry> = &[
+/// Columns of the table of locks.
+pub(super) const COLUMNS: Columns<LockEntry> = &[
     ("Lock", 0, |l| clip(&l.label, NAME)),
     ("Kind", 100, |l| {
         if l.others {
@@ -280,7 +281,7 @@ pub(super) fn unobserved(gap: &UnobservedEntry) -> String {
 }
 
 /// How far to trust the report; remarks follow, each on its line.
-fn quality(report: &Report) -> String {
+pub(super) fn quality(report: &Report) -> String {
     let q = &report.quality;
     let named = |counts: &BTreeMap<String, u64>| {
         counts.iter().map(|(name, &n)| format!("{name} {}", count(n))).collect::<Vec<_>>().join(", ")

@@ -3,17 +3,18 @@
 use super::divide::holder_place;
 use super::doing;
 use super::lock::Ranked;
+use super::pictures::Stretch;
 use super::place::Places;
 use super::profile;
 use super::schema::{Ns, Place, Report, StackFrame, ThreadId};
 use super::word::elsewhere;
-use crate::graph::findings::{Cause, Detail, DividedWait, Edge, Node, Who};
+use crate::graph::findings::{Cause, CriticalPath, Detail, DividedWait, Edge, Node, Who};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::Observation;
 use crate::units::{Nanos, Time};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Everything that happened to the locks of a report, in time. Threads, locks, stacks and places are named by their indices in the lists.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -193,6 +194,16 @@ pub(super) fn timeline(
     timeline.not_shown_ns = all - timeline.waits.iter().map(|wait| wait.wait_ns).sum();
     tables.name(&mut timeline);
     timeline
+}
+
+/// The critical path on the clock of a timeline, by its threads. Stretches of threads that neither waited, held nor are to blame are left out.
+pub(super) fn stretches(path: &CriticalPath, timeline: &Timeline, places: &mut Places<'_>) -> Vec<Stretch> {
+    let threads: BTreeMap<&ThreadId, usize> = timeline.threads.iter().enumerate().map(|(i, t)| (&t.tid, i)).collect();
+    let on = path.on.iter().filter_map(|on| {
+        let thread = *threads.get(&places.thread(on.tid))?;
+        Some(Stretch { thread, from_ns: places.at(on.from), to_ns: places.at(on.to) })
+    });
+    on.collect()
 }
 
 /// Things by their numbers, in the order in which they were first asked for.

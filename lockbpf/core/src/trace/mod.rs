@@ -35,6 +35,12 @@ pub fn is_trace(first: &[u8]) -> bool {
     first.starts_with(&frame::MAGIC)
 }
 
+/// Whether these bytes, all that there are of a file, are less than a trace's first ones.
+#[must_use]
+pub fn is_cut(all: &[u8]) -> bool {
+    !all.is_empty() && all.len() < MAGIC_BYTES && frame::MAGIC.starts_with(all)
+}
+
 /// Bytes that [`is_trace`] needs.
 pub const MAGIC_BYTES: usize = frame::MAGIC.len();
 

@@ -13,6 +13,7 @@ use super::{Malformed, TraceError};
 use crate::event::Event;
 use crate::observation::Harvest;
 use crate::units::Time;
+use crate::untrusted::clean_json;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -309,5 +310,7 @@ pub(super) fn open<R: Read>(source: R) -> Result<FrameReader<R>, TraceError> {
 }
 
 pub(super) fn json<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
-    serde_json::from_slice(payload).map_err(|_| Malformed::Json)
+    let mut value = serde_json::from_slice(payload).map_err(|_| Malformed::Json)?;
+    clean_json(&mut value);
+    serde_json::from_value(value).map_err(|_| Malformed::Json)
 }

@@ -1,6 +1,7 @@
 //! Whether a process can be profiled, and if not, what the user can do.
 
 use super::signals::{self, Signals};
+use crate::untrusted::shown_bytes;
 #[cfg(target_arch = "x86_64")]
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -128,7 +129,7 @@ pub(super) fn check(pid: u32) -> Result<Signal, AccessError> {
 /// The error that it is, if a thread has a tracer.
 fn traced(pid: u32, tid: i32) -> Option<AccessError> {
     let tracer = field(pid, tid, "TracerPid")?.parse().ok().filter(|&tracer: &i32| tracer != 0)?;
-    let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default().trim_end().to_owned();
+    let name = shown_bytes(fs::read(format!("/proc/{tracer}/comm")).unwrap_or_default().trim_ascii_end());
     Some(AccessError::Traced { pid, tid, tracer, name })
 }
 

@@ -13,14 +13,13 @@ use super::elf::{Code, Found, Libc, Symbols};
 use super::exits;
 use super::probe_table::{By, Function, Runtime};
 use super::prologue::{self, Cost, Placement, Reason};
-use super::target::{Library, Site};
+use super::target::{Library, Site, read_whole};
 use crate::measures::library::{Category, FUNCTIONS, LibraryFunction};
 use extents::Extents;
 use lockbpf_common::gate;
 use lockbpf_common::library::{END, ENDLESS};
 use std::collections::{BTreeMap, HashSet};
-use std::io::Read;
-use std::path::PathBuf;
+use std::io::Seek;
 
 /// Pieces of code looked at for the ends of one function.
 const MAX_PIECES: usize = 16;
@@ -71,12 +70,10 @@ fn runtime(library: &Library) -> Option<Runtime> {
 }
 
 fn read(library: &Library) -> Option<Vec<u8>> {
-    use std::os::fd::AsRawFd as _;
-    let mut data = Vec::new();
-    // By the descriptor: its path may be gone.
-    let path = PathBuf::from(format!("/proc/self/fd/{}", library.open.as_ref()?.as_raw_fd()));
-    std::fs::File::open(path).ok()?.read_to_end(&mut data).ok()?;
-    Some(data)
+    // By the descriptor: its path may be gone. Not from where that was read to.
+    let mut open = library.open.as_ref()?.try_clone().ok()?;
+    open.rewind().ok()?;
+    read_whole(&open).ok()
 }
 
 /// What was found in a file so far.

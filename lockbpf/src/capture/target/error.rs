@@ -86,6 +86,25 @@ pub enum TargetError {
         /// Its name.
         name: String,
     },
+    /// Somebody else's, and the rights to look at it are only lent.
+    #[error(
+        "failed to observe process {pid} ({name}): it is not yours (its user is {owner}); only members of the group that lockbpf's file belongs to \
+         may observe others' processes, or run lockbpf with sudo"
+    )]
+    NotYours {
+        /// The process.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// Whose it is.
+        owner: String,
+    },
+    /// Everybody, and the rights to look at them are only lent.
+    #[error(
+        "failed to observe others' processes: the capabilities of lockbpf's file are for your own ones (--pid, -- CMD); only members of the group \
+         that the file belongs to may observe others', or run lockbpf with sudo"
+    )]
+    OthersNotYours,
     /// Its mappings may not be read.
     #[error(
         "failed to attach to pid {pid}: not permitted to read the mappings of {name}, which belongs to {owner}; \

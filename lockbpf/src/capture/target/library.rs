@@ -8,10 +8,14 @@ use crate::capture::go;
 use crate::capture::mangled;
 use crate::capture::probe_table::{By, FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
+use crate::door;
+use crate::untrusted::shown_bytes;
 use lockbpf_common::function::{SEM_BUSY, SEM_POST, SEM_TAKEN, SPIN_TRIED, WRAPPER};
 use lockbpf_common::gate;
 use lockbpf_common::via::Via;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -197,7 +201,7 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
     let mut library = Library {
         path: file.path.clone(),
         open: None,
-        display: display.to_string_lossy().into_owned(),
+        display: shown_bytes(display.as_os_str().as_bytes()),
         dev: file.dev,
         ino: file.ino,
         pids: Vec::new(),
@@ -207,7 +211,7 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
         missing: Vec::new(),
         unusable: None,
     };
-    let judged = match read(&file.path) {
+    let judged = match read(file) {
         Ok((open, data)) => {
             library.open = Some(Arc::new(open));
             library.judge(&data, role)
@@ -222,10 +226,31 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
     Some(library)
 }
 
-fn read(path: &Path) -> std::io::Result<(std::fs::File, Vec<u8>)> {
-    let mut open = std::fs::File::open(path)?;
+/// Bytes of a file in which functions to be probed are looked for. It is read whole; programs that are larger are linked dynamically.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// The bytes of an open file, unless there are more than any program to be probed has.
+pub(in crate::capture) fn read_whole(open: &std::fs::File) -> std::io::Result<Vec<u8>> {
     let mut data = Vec::new();
-    open.read_to_end(&mut data)?;
+    // It may grow meanwhile.
+    open.take(MAX_BYTES + 1).read_to_end(&mut data)?;
+    if data.len() as u64 > MAX_BYTES {
+        return Err(std::io::Error::from(std::io::ErrorKind::FileTooLarge));
+    }
+    Ok(data)
+}
+
+/// Opens the file that was looked at, and no other, and reads it.
+fn read(file: &File) -> std::io::Result<(std::fs::File, Vec<u8>)> {
+    let open = door::open_own(&file.path)?;
+    let about = open.metadata()?;
+    if (about.dev(), about.ino()) != (file.dev, file.ino) {
+        return Err(std::io::Error::other("another file has taken its place"));
+    }
+    if about.len() > MAX_BYTES {
+        return Err(std::io::Error::from(std::io::ErrorKind::FileTooLarge));
+    }
+    let data = read_whole(&open)?;
     Ok((open, data))
 }
 

@@ -5,6 +5,7 @@ mod error;
 mod file;
 mod library;
 mod process;
+mod translated;
 
 pub use command::of_command;
 pub use error::{TargetError, Unusable};
@@ -15,7 +16,9 @@ use super::go;
 use super::leader;
 use super::mangled;
 use super::{guardian, remover};
+use crate::{door, sandbox};
 use file::{File, FileId, is_c_library};
+pub(super) use library::read_whole;
 use library::{Role, Verdict, examine};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -94,10 +97,15 @@ impl Targets {
     /// Whether probes in all processes at once would harm none: what `--system-wide` needs without a budget.
     ///
     /// # Errors
-    /// The first process that runs under a translator of code.
+    /// The first process that runs under a translator of code and maps a file that would be probed.
     pub fn check_untranslated(&self) -> Result<(), TargetError> {
         let translated = self.processes.iter().find_map(|p| match &p.unusable {
-            Some(why @ Unusable::Translated(_)) => Some((p.pid?, p.name.clone(), why.clone())),
+            Some(why @ Unusable::Translated(_)) => {
+                let pid = p.pid?;
+                // One that has none of the files is left out by that.
+                translated::maps_any(pid, |inode| self.libraries.iter().any(|library| library.ino == inode))
+                    .then(|| (pid, p.name.clone(), why.clone()))
+            }
             _ => None,
         });
         translated.map_or(Ok(()), |(pid, name, why)| Err(TargetError::Unusable { pid, name, why }))
@@ -132,7 +140,7 @@ pub fn all() -> Result<Vec<u32>, TargetError> {
 /// What translates a process's code, if something does: probes in it would kill it.
 #[must_use]
 pub(super) fn translator(pid: u32) -> Option<&'static str> {
-    process::translator(pid)
+    translated::translator(pid)
 }
 
 /// The verdict on a process that uses both: one usable file is enough, and a reason is better than none found.
@@ -168,6 +176,7 @@ impl Survey {
         let mut targets = Targets::default();
         for &pid in pids {
             let process = process::resolve(pid)?;
+            process::permitted(&process)?;
             if process.pid != pid {
                 let (leader, name) = (process.pid, &process.name);
                 targets
@@ -182,11 +191,11 @@ impl Survey {
         Ok(targets)
     }
 
-    /// The programs among these processes, but `exclude_pid` and this process's guardian, with the files found for the first time. Those that vanish or may
+    /// The programs among these processes, but `exclude_pid` and this process's own helpers, with the files found for the first time. Those that vanish or may
     /// not be read are counted.
     pub fn of_all(&mut self, pids: &[u32], exclude_pid: u32) -> Targets {
         let mut targets = Targets::default();
-        let own = [Some(exclude_pid), guardian::pid(), remover::pid()];
+        let own = [Some(exclude_pid), guardian::pid(), remover::pid(), sandbox::pid()];
         for &pid in pids.iter().filter(|&&pid| !own.contains(&Some(pid))) {
             match process::resolve(pid).and_then(|process| self.look_at(process)) {
                 Ok(process) => targets.processes.push(process),
@@ -210,7 +219,7 @@ impl Survey {
     fn look_at(&mut self, process: process::Process) -> Result<Process, TargetError> {
         let pid = process.pid;
         let proc = Path::new("/proc").join(leader::face(pid).to_string());
-        if let Some(translator) = process::translator(pid) {
+        if let Some(translator) = translated::translator(pid) {
             let unusable = Some(Unusable::Translated(translator));
             return Ok(Process { pid: Some(pid), name: process.name, files: Vec::new(), unusable });
         }
@@ -252,7 +261,7 @@ impl Survey {
         let file = File::of_process(pid, &path, link, 0)?;
         if let Entry::Vacant(new) = self.known.entry(file.id) {
             // Dynamic executables may be huge; their headers are enough to leave them alone.
-            let cache = object::ReadCache::new(fs::File::open(&file.path).map_err(unreadable)?);
+            let cache = object::ReadCache::new(door::open_own(&file.path).map_err(unreadable)?);
             let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
             if dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) {
                 new.insert(None);

@@ -2,11 +2,12 @@
 //! UTF-8, and must not make lockbpf fail (the procfs crate gives up on such names, and panics on some paths).
 
 use super::error::TargetError;
-use crate::capture::leader;
+use crate::capture::{leader, lent};
+use crate::untrusted::shown;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A process that can be observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,15 @@ pub(super) fn resolve(pid: u32) -> Result<Process, TargetError> {
     }
     let leader = self::status(status.tgid)?;
     Ok(Process { pid: status.tgid, name: leader.name })
+}
+
+/// An error unless the user may observe it, with rights of their own or as one of the group that has them.
+pub(super) fn permitted(process: &Process) -> Result<(), TargetError> {
+    if lent::covers(process.pid) {
+        return Ok(());
+    }
+    let (pid, name) = (process.pid, process.name.clone());
+    Err(TargetError::NotYours { pid, name, owner: owner(status(pid)?.uid) })
 }
 
 /// Its executable mappings of files.
@@ -102,7 +112,7 @@ fn parse_status(text: &[u8]) -> Status {
     let number = |key| field(key).and_then(|v| v.split_whitespace().next()?.parse().ok()).unwrap_or_default();
     let zombie = field("State").is_some_and(|s| s.starts_with(['Z', 'X']));
     Status {
-        name: field("Name").unwrap_or_default().to_owned(),
+        name: shown(field("Name").unwrap_or_default()).into_owned(),
         tgid: number("Tgid"),
         uid: number("Uid"),
         zombie,
@@ -143,21 +153,6 @@ fn unescape(path: &[u8]) -> Vec<u8> {
         }
     }
     out
-}
-
-/// What translates the code of a process, by its executable.
-pub(super) fn translator(pid: u32) -> Option<&'static str> {
-    let exe = std::fs::read_link(Path::new("/proc").join(leader::face(pid).to_string()).join("exe")).ok()?;
-    translator_of(&exe)
-}
-
-fn translator_of(exe: &Path) -> Option<&'static str> {
-    let file = exe.file_name()?.to_str()?;
-    // Valgrind's tools are executables of their own: `drd-amd64-linux`.
-    if exe.components().any(|part| part.as_os_str() == "valgrind") || file.starts_with("valgrind") {
-        return Some("valgrind");
-    }
-    (file.starts_with("qemu-") && !file.starts_with("qemu-system-")).then_some("qemu")
 }
 
 #[cfg(test)]
@@ -236,19 +231,6 @@ mod tests {
         fn noise_never_panics(text: Vec<u8>) {
             parse_status(&text);
             parse_maps(&text);
-        }
-    }
-
-    #[test]
-    fn translators_are_known_by_their_executables() {
-        for (exe, expected) in [
-            ("/usr/libexec/valgrind/drd-amd64-linux", Some("valgrind")),
-            ("/usr/bin/valgrind.bin", Some("valgrind")),
-            ("/usr/bin/qemu-aarch64-static", Some("qemu")),
-            ("/usr/bin/qemu-system-x86_64", None),
-            ("/usr/sbin/mariadbd", None),
-        ] {
-            assert_eq!(translator_of(Path::new(exe)), expected, "{exe}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::index::{Index, Storage, number};
 use super::load::{Bytes, DwarfError, Sections};
+use crate::untrusted::shown_bytes;
 use gimli::constants as dw;
 use gimli::{
     AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase, DebugStrOffsetsBase, Dwarf,
@@ -328,7 +329,7 @@ impl Info {
             AttributeValue::DebugStrRefSup(offset) => self.shared.as_deref()?.dwarf.string(offset).ok()?,
             value => info.dwarf.attr_string(&*info.open(at.unit)?, value).ok()?,
         };
-        let text = String::from_utf8_lossy(text.bytes()).into_owned();
+        let text = shown_bytes(text.bytes());
         (!text.is_empty()).then_some(text)
     }
 

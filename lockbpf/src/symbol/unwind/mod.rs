@@ -3,20 +3,23 @@
 //!
 //! Files and stacks are the observed program's, hence untrusted: every read is checked, frames and expressions are bounded.
 
+mod row;
 mod step;
 mod table;
+mod tables;
 
 #[cfg(test)]
 mod tests;
 
 use super::files::{FileId, Files, ObjectFile};
 use super::guard::guarded;
+use super::reader::Reader;
 use super::space::{AddressSpace, Place};
 use crate::unwind::{End, MACHINE, Registers, StackCopy, Unwound};
 use std::collections::HashMap;
 use std::ops::Range;
 use step::{Caller, Step};
-use table::Table;
+pub(super) use tables::{Tables, Told};
 
 /// Frames of one stack.
 const MAX_FRAMES: usize = 256;
@@ -37,14 +40,30 @@ pub(super) enum Outside {
     Frame(u64),
 }
 
-/// Unwinds, and keeps the unwind information of the files that it met.
-#[derive(Debug, Default)]
+/// Rules that are kept; when there are more, all are asked for anew.
+const MAX_KEPT: usize = 65_536;
+
+/// Unwinds, and keeps the rules that it met.
+#[derive(Debug)]
 pub(super) struct Unwinder {
-    tables: HashMap<FileId, Vec<Table>>,
-    context: step::Context,
+    reader: Reader,
+    told: HashMap<(FileId, u64), Told>,
+    functions: HashMap<(FileId, u64), Option<Range<u64>>>,
+}
+
+#[cfg(test)]
+impl Default for Unwinder {
+    fn default() -> Self {
+        Self::new(Reader::new(Vec::new()))
+    }
 }
 
 impl Unwinder {
+    /// Knows nothing yet, and asks for it.
+    pub(super) fn new(reader: Reader) -> Self {
+        Self { reader, told: HashMap::new(), functions: HashMap::new() }
+    }
+
     /// The calls that a stack stands for. `outside` tells of addresses in memory outside of files.
     pub(super) fn unwind(
         &mut self,
@@ -131,14 +150,13 @@ impl Unwinder {
         unwound
     }
 
-    /// Reads the unwind information of a file, unless that is known.
-    pub(super) fn know(&mut self, id: FileId, file: &ObjectFile) {
-        self.tables.entry(id).or_insert_with(|| read(file));
-    }
-
-    /// The function around an address of a file that is [known](Self::know), as the file numbers addresses.
-    pub(super) fn function(&self, id: FileId, address: u64) -> Option<Range<u64>> {
-        self.tables.get(&id)?.iter().find_map(|table| table.function(address))
+    /// The function around an address of a file, as the file numbers addresses.
+    pub(super) fn function(&mut self, id: FileId, file: &ObjectFile, address: u64) -> Option<Range<u64>> {
+        if self.functions.len() >= MAX_KEPT {
+            self.functions.clear();
+        }
+        let reader = &self.reader;
+        self.functions.entry((id, address)).or_insert_with(|| reader.function(id, file, address)).clone()
     }
 
     /// The caller by the file's unwind information; `None` if it has none for the address.
@@ -150,23 +168,21 @@ impl Unwinder {
         copy: &StackCopy,
         files: &Files,
     ) -> Option<Result<Step, End>> {
-        let tables = self.tables.entry(id).or_insert_with(|| files.get(id).map(read).unwrap_or_default());
-        let context = &mut self.context;
-        let step = guarded(|| {
-            tables.iter().find_map(|table| {
-                table.find(address, step::Stepper { address, registers, copy, context: &mut *context })
-            })
-        });
-        // It panicked: what it was reading is left alone from now on.
-        step.unwrap_or_else(|| {
-            self.tables.insert(id, Vec::new());
-            None
-        })
+        if self.told.len() >= MAX_KEPT {
+            self.told.clear();
+        }
+        let reader = &self.reader;
+        let told = self
+            .told
+            .entry((id, address))
+            .or_insert_with(|| files.get(id).map(|file| reader.row(id, file, address)).unwrap_or_default());
+        match &*told {
+            Told::Nothing => None,
+            Told::Damaged => Some(Err(End::Astray)),
+            // What it says was written by others, and what evaluates it may panic.
+            Told::Row(row) => Some(guarded(|| row.step(registers, copy)).unwrap_or(Err(End::Astray))),
+        }
     }
-}
-
-fn read(file: &ObjectFile) -> Vec<Table> {
-    guarded(|| table::read(file)).unwrap_or_default()
 }
 
 /// The word so many words below the frame pointer.

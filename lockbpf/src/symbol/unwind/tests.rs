@@ -1,4 +1,5 @@
-use super::step::{Context, Stepper};
+use super::row::Row;
+use super::step::{Context, RowAt};
 use super::table::Table;
 use super::*;
 use crate::fixture::Damage;
@@ -129,11 +130,11 @@ fn generated_code_is_passed_by_its_frame_pointer() {
     let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     let stack = copy(Registers::of(0x55, 0x1000, 0x1000), 0x1000, bytes);
     let mut unwinder = Unwinder::default();
-    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| Outside::Code);
+    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::none(), |_| Outside::Code);
     assert_eq!(unwound.addresses, [0x55, 0x77, 0x88]);
     assert_eq!((unwound.end, unwound.by_frame_pointers), (End::Root, true));
     assert_eq!(unwound.slots, Some(vec![0x1008, 0x1028]));
-    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| Outside::Nothing);
+    let unwound = unwinder.unwind(&stack, &AddressSpace::default(), &Files::none(), |_| Outside::Nothing);
     assert_eq!((unwound.addresses, unwound.end), (vec![0x55], End::Astray));
 }
 
@@ -147,12 +148,12 @@ fn generated_code_is_passed_by_the_size_of_its_frame() {
         0x76 => Outside::Frame(24),
         _ => Outside::Code,
     };
-    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), sizes);
+    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::none(), sizes);
     // The last one's frame pointer leads nowhere.
     assert_eq!((unwound.addresses, unwound.end), (vec![0x55, 0x77, 0x88], End::NoInformation));
     assert_eq!((unwound.slots, unwound.by_frame_pointers), (Some(vec![0x1018, 0x1030]), false));
     let none = |_| Outside::Frame(u64::MAX);
-    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), none);
+    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::none(), none);
     assert_eq!((unwound.addresses, unwound.end), (vec![0x55], End::NoInformation));
 }
 
@@ -162,7 +163,7 @@ fn an_interpreters_frame_stands_for_its_method() {
     let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     let stack = copy(Registers::of(0x55, 0x1000, 0x1020), 0x1000, bytes);
     let interpreter = |at| if at == 0x55 { Outside::Interpreter { below: 3 } } else { Outside::Code };
-    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), interpreter);
+    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::none(), interpreter);
     assert_eq!((unwound.addresses, unwound.interpreted), (vec![0x4201, 0x77, 0x88], vec![0x4200]));
     assert_eq!((unwound.slots, unwound.end), (None, End::Root), "its own addresses do not tell it from others");
 }
@@ -173,7 +174,7 @@ fn a_replaced_return_address_is_put_back() {
     let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     let mut stack = copy(Registers::of(0x55, 0x1000, 0x1000), 0x1000, bytes);
     let unwind = |stack: &StackCopy| {
-        Unwinder::default().unwind(stack, &AddressSpace::default(), &Files::new(Vec::new()), |at| {
+        Unwinder::default().unwind(stack, &AddressSpace::default(), &Files::none(), |at| {
             if at < 0x1000 { Outside::Code } else { Outside::Nothing }
         })
     };
@@ -191,7 +192,7 @@ proptest! {
     fn hostile_frames_end(words in prop::collection::vec(0x1000u64..0x1200, 1..64), frame in 0x1000u64..0x1200) {
         let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let stack = copy(Registers::of(0x55, 0x1000, frame), 0x1000, bytes);
-        let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::new(Vec::new()), |_| Outside::Code);
+        let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::none(), |_| Outside::Code);
         prop_assert!(unwound.addresses.len() <= MAX_FRAMES);
     }
 
@@ -216,8 +217,8 @@ proptest! {
         );
         let mut context = Context::default();
         let address = start.wrapping_add(into);
-        let stepper = Stepper { address, registers: &stack.registers, copy: &stack, context: &mut context };
-        if let Some(Ok(Some(caller))) = table.find(address, stepper) {
+        let row = table.find(address, RowAt { address, context: &mut context }).flatten();
+        if let Some(Ok(Some(caller))) = row.and_then(Row::bounded).map(|row| row.step(&stack.registers, &stack)) {
             prop_assert!(caller.slot.is_none_or(|slot| stack.word(slot).is_ok()));
         }
     }

@@ -149,9 +149,14 @@ fn action() -> BoxedStrategy<Action> {
     .boxed()
 }
 
+/// Text as it is once it was read.
+fn text() -> BoxedStrategy<String> {
+    ".{0,15}".prop_map(crate::untrusted::cleaned).boxed()
+}
+
 fn totals() -> BoxedStrategy<ThreadTotals> {
     let who = (tid(), process(), any::<bool>());
-    (number(), who, ".{0,15}", number(), number(), number(), number(), number())
+    (number(), who, text(), number(), number(), number(), number(), number())
         .prop_map(
             |(time, (tid, process, ends_process), comm, acquisitions, wait, kernel_wait, held_sum, held_union)| {
                 ThreadTotals {
@@ -194,7 +199,7 @@ pub(super) fn event() -> BoxedStrategy<Event> {
         6 => section().prop_map(Event::Section),
         2 => futex_wait().prop_map(Event::FutexWait),
         2 => wake().prop_map(Event::Wake),
-        1 => (number(), process(), any::<u32>(), number(), ".{0,15}").prop_map(|(time, process, pid, start, comm)| {
+        1 => (number(), process(), any::<u32>(), number(), text()).prop_map(|(time, process, pid, start, comm)| {
             Event::Process(ProcessSeen { time: Time(time), process, pid, start: Time(start), comm })
         }),
         2 => (number(), number(), number(), process(), tid(), off_reason(), stack()).prop_map(

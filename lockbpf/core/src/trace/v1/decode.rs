@@ -8,6 +8,7 @@ use super::{ENDS_PROCESS, MAX_DICTIONARY, NEW_SHAPE, PROCESS, SHAPES, THREAD_EXI
 use crate::event::{Event, ProcessSeen, ThreadTotals};
 use crate::id::{Lock, Process, Tid};
 use crate::units::{Nanos, Time};
+use crate::untrusted::shown;
 
 /// Turns the payloads of event frames into events, one at a time.
 #[derive(Debug, Default)]
@@ -214,7 +215,7 @@ impl Dictionary {
             process: Process(from.number32()?),
             pid: from.number32()?,
             start: Time(from.number()?),
-            comm: from.text()?.to_owned(),
+            comm: shown(from.text()?).into_owned(),
         })
     }
 }
@@ -235,7 +236,7 @@ pub(super) fn totals(time: Time, from: &mut Cursor) -> Result<ThreadTotals, Malf
         kernel_wait: Nanos(from.number()?),
         held_sum: Nanos(from.number()?),
         held_union: Nanos(from.number()?),
-        comm: from.text()?.to_owned(),
+        comm: shown(from.text()?).into_owned(),
     })
 }
 

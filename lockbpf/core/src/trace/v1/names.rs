@@ -8,6 +8,7 @@ use super::shape::{code_in, put_code};
 use crate::id::{Lock, Process, Site, Tid};
 use crate::names::Frame;
 use crate::stack::Role;
+use crate::untrusted::shown;
 use std::collections::HashMap;
 
 const ADDRESS: u8 = 1;
@@ -166,7 +167,7 @@ impl<'a> Texts<'a> {
     }
 
     fn owned(&mut self) -> Result<Option<String>, Malformed> {
-        Ok(self.text()?.map(str::to_owned))
+        Ok(self.text()?.map(|text| shown(text).into_owned()))
     }
 
     fn frames(&mut self, addr: u64) -> Result<Vec<Frame>, Malformed> {
@@ -186,5 +187,21 @@ impl<'a> Texts<'a> {
             frames.push(Frame { function, location, module, addr: self.cursor.delta(addr)?, inlined });
         }
         Ok(frames)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Names;
+
+    #[test]
+    fn names_are_clean_once_they_are_read() {
+        let mut encoder = NamesEncoder::default();
+        let tid = Tid(7);
+        encoder.thread(tid, &NamedThread { comm: Some("a\x1b[2J\nb".to_owned()), ..NamedThread::default() });
+        let mut names = TraceNames::default();
+        read(encoder.payload(), &mut names).unwrap();
+        assert_eq!(names.comm(tid).as_deref(), Some(r"a\u{1b}[2J\u{a}b"));
     }
 }

@@ -1,0 +1,50 @@
+//! A report to look at: one HTML file that opens from disk and asks no network for anything.
+//!
+//! The page holds the report and what its pictures are drawn from as JSON; its own scripts draw. Names reach the page only as JSON, and
+//! from there only as text.
+
+mod chains;
+mod comparison;
+mod data;
+mod document;
+mod swimlanes;
+#[cfg(test)]
+mod tests;
+
+use super::{Format, Page, Renderer};
+use crate::report::table::{self, Layout};
+pub use comparison::comparison;
+use data::{Data, Limits};
+use std::io::{self, Write};
+
+/// The format.
+pub(super) const HTML: Format = Format {
+    name: "html",
+    suffixes: &[".html", ".htm"],
+    about: "HTML: the report as one page to look at, without network",
+    leaves_out: "of a long recording the page shows the most harmful locks and the longest waits one by one; what is left out is told in it",
+    renderer: Renderer::Page(write),
+};
+
+/// A page is not larger than this, in bytes.
+const MAX_BYTES: usize = 2_000_000;
+/// Locks in the text for browsers that run no scripts.
+const TEXT_LOCKS: usize = 10;
+/// How often half of everything is left out to get there.
+const ATTEMPTS: u32 = 10;
+
+fn write(page: &Page, out: &mut dyn Write) -> io::Result<()> {
+    let mut told = data::cut(&page.report, Limits::divided_by(1));
+    told.totals.locks_omitted += told.locks.len().saturating_sub(TEXT_LOCKS) as u64;
+    told.locks.truncate(TEXT_LOCKS);
+    let text = table::render(&told, &Layout::default());
+    let mut html = String::new();
+    for attempt in 0..ATTEMPTS {
+        let json = serde_json::to_string(&Data::of(page, Limits::divided_by(1 << attempt)))?;
+        html = document::page(document::REPORT, &page.report.quality.target, &json, &text);
+        if html.len() <= MAX_BYTES {
+            break;
+        }
+    }
+    out.write_all(html.as_bytes())
+}

@@ -1,0 +1,122 @@
+//! Whether a program's code is translated by another one, as valgrind and qemu do: these would translate breakpoints, too, and the program
+//! would die of them. A name raises the suspicion, and what the process maps decides.
+
+use crate::capture::elf::{self, Linkage};
+use crate::capture::leader;
+use crate::capture::maps::{self, Mapping};
+use crate::door;
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What translates the code of a process, if something does. Where it cannot be told, the name counts.
+pub(super) fn translator(pid: u32) -> Option<&'static str> {
+    let proc = Path::new("/proc").join(leader::face(pid).to_string());
+    let exe = fs::read_link(proc.join("exe")).ok()?;
+    by_name(&exe).filter(|_| !is_ordinary(&proc, pid))
+}
+
+fn by_name(exe: &Path) -> Option<&'static str> {
+    let file = exe.file_name()?.to_str()?;
+    // Valgrind's tools are executables of their own: `drd-amd64-linux`.
+    if exe.components().any(|part| part.as_os_str() == "valgrind") || file.starts_with("valgrind") {
+        return Some("valgrind");
+    }
+    (file.starts_with("qemu-") && !file.starts_with("qemu-system-")).then_some("qemu")
+}
+
+/// Whether a process runs its own code: it was linked dynamically, and maps no other program's code as data. Valgrind's tools are static, and
+/// qemu reads the code of its guest.
+fn is_ordinary(proc: &Path, pid: u32) -> bool {
+    let dynamic = || {
+        let exe = door::open_own(&proc.join("exe")).ok()?;
+        let headers = elf::headers(&object::ReadCache::new(exe)).ok()?;
+        Some(matches!(headers.linkage, Linkage::Dynamic { .. }))
+    };
+    let Ok(mappings) = maps::read(pid) else { return false };
+    let is_code = |mapping: &Mapping| is_elf(proc, mapping);
+    dynamic() == Some(true) && !reads_code(&mappings, is_code)
+}
+
+/// Whether code in a file is mapped, but not to be executed.
+fn reads_code(mappings: &[Mapping], is_elf: impl Fn(&Mapping) -> bool) -> bool {
+    let mut files = HashMap::<u64, Vec<&Mapping>>::new();
+    for mapping in mappings.iter().filter(|mapping| mapping.inode != 0) {
+        files.entry(mapping.inode).or_default().push(mapping);
+    }
+    files.values().any(|parts| {
+        let end = |part: &Mapping| part.offset.saturating_add(part.range.end - part.range.start);
+        let (code, data): (Vec<&Mapping>, Vec<&Mapping>) = parts.iter().partition(|part| part.executable);
+        let overlap = |data: &Mapping| code.iter().any(|code| data.offset < end(code) && code.offset < end(data));
+        if code.is_empty() {
+            data.first().is_some_and(|first| is_elf(first))
+        } else {
+            data.iter().any(|data| overlap(data))
+        }
+    })
+}
+
+/// Whether a mapped file is a program or a library; what cannot be read may be.
+fn is_elf(proc: &Path, mapping: &Mapping) -> bool {
+    let link = format!("{:x}-{:x}", mapping.range.start, mapping.range.end);
+    let open = door::open_own(&proc.join("map_files").join(link))
+        .or_else(|_| door::open_below(&proc.join("root"), &PathBuf::from(&mapping.path)));
+    let mut magic = [0; 4];
+    match open.and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) => magic == *b"\x7fELF",
+        // A file that is too short, or no file at all, is no program; one that may not be read may be.
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    }
+}
+
+/// Whether a process maps one of these files, by device and inode, in whatever way.
+pub(super) fn maps_any(pid: u32, files: impl Fn(u64) -> bool) -> bool {
+    maps::read(pid).is_ok_and(|mappings| mappings.iter().any(|mapping| mapping.inode != 0 && files(mapping.inode)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspicion_is_by_name() {
+        for (exe, expected) in [
+            ("/usr/libexec/valgrind/drd-amd64-linux", Some("valgrind")),
+            ("/usr/bin/qemu-aarch64-static", Some("qemu")),
+            ("/tmp/qemu-x", Some("qemu")),
+            ("/usr/bin/qemu-system-x86_64", None),
+            ("/usr/bin/memcached", None),
+        ] {
+            assert_eq!(by_name(Path::new(exe)), expected, "{exe}");
+        }
+    }
+
+    #[test]
+    fn own_code_is_executed() {
+        // Not this process: what its other tests read is mapped as data.
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let proc = Path::new("/proc").join(child.id().to_string());
+        let exe = || fs::read_link(proc.join("exe")).is_ok_and(|exe| exe != fs::read_link("/proc/self/exe").unwrap());
+        while !exe() || !fs::read_to_string(proc.join("maps")).unwrap().contains("/libc.so") {
+            std::thread::yield_now();
+        }
+        assert!(is_ordinary(&proc, child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let part = |inode, executable, offset: u64, start: u64| Mapping {
+            range: start..start + 0x2000,
+            executable,
+            offset,
+            inode,
+            path: String::new(),
+        };
+        let own = [part(1, false, 0, 0x1000), part(1, true, 0x2000, 0x3000), part(1, false, 0x4000, 0x5000)];
+        assert!(!reads_code(&own, |_| true));
+        // The same library once more, as qemu reads it for its guest.
+        let guest = [&own[..], &[part(1, false, 0x2000, 0x9000)]].concat();
+        assert!(reads_code(&guest, |_| true));
+        let another = [&own[..], &[part(2, false, 0, 0x9000)]].concat();
+        assert!(reads_code(&another, |_| true) && !reads_code(&another, |_| false));
+    }
+}

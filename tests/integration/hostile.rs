@@ -1,0 +1,374 @@
+//! Programs that set traps for whoever reads their files: the observation goes on, its probes leave in time, the report comes.
+
+use crate::harness::may_observe;
+use crate::harness::observer::{Observer, lockbpf, run, run_command};
+use crate::harness::privilege::skipped;
+use crate::harness::process::eventually;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::Pid;
+use object::{Object, ObjectSection};
+use serde_json::{Value, json};
+use std::fs::{self, File, OpenOptions};
+use std::io::{IoSlice, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Two threads that wait for each other's lock; a file that is named as argument is mapped as code.
+const SOURCE: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#ifndef NAME
+#define NAME "trap"
+#endif
+pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
+void *trapped(void *arg) {
+    prctl(PR_SET_NAME, NAME);
+    for (;;) { pthread_mutex_lock(&trap_lock); usleep(2000); pthread_mutex_unlock(&trap_lock); }
+}
+int main(int argc, char **argv) {
+    if (argc > 1) mmap(0, 1 << 20, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(argv[1], O_RDONLY), 0);
+    pthread_t t; pthread_create(&t, 0, trapped, 0); trapped(0);
+}
+"#;
+
+/// How long an observation of half a second may take, with all that a file can hold it up.
+const IN_TIME: Duration = Duration::from_secs(30);
+
+struct Trap {
+    dir: TempDir,
+    program: PathBuf,
+}
+
+impl Trap {
+    fn build(options: &[&str]) -> Self {
+        Self::of(SOURCE, options)
+    }
+
+    fn of(text: &str, options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (source, program) = (dir.path().join("trap.c"), dir.path().join("trap"));
+        fs::write(&source, text).expect("failed to write a source text");
+        let status = Command::new("gcc").args(options).arg("-pthread").arg("-o").args([&program, &source]).status();
+        assert!(status.expect("failed to run gcc").success());
+        Self { dir, program }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn tool(&self, name: &str, arguments: &[&str]) {
+        let status = Command::new(name).args(arguments).current_dir(self.dir.path()).status();
+        assert!(status.expect("failed to run a tool").success(), "{name} {arguments:?}");
+    }
+
+    fn start(&self, arguments: &[&Path]) -> Target {
+        Target(Command::new(&self.program).args(arguments).spawn().expect("failed to start a program"))
+    }
+}
+
+struct Target(Child);
+
+impl Target {
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Observes for half a second; what the report says.
+fn observed(target: &Target) -> String {
+    let began = Instant::now();
+    let outcome = run(&["--pid", &target.pid(), "--duration", "500ms"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
+    outcome.stdout
+}
+
+fn status(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
+}
+
+#[test]
+fn who_reads_files_of_others_may_do_nothing_else() {
+    let (socket, its) = UnixStream::pair().expect("a pair of sockets");
+    let mut command = lockbpf();
+    let mut reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
+    drop(command);
+    eventually("it is confined", || status(reader.id()).contains("Seccomp:\t2"));
+    let told = status(reader.id());
+    for none in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+        assert!(told.lines().any(|line| line.starts_with(none) && line.ends_with("\t0000000000000000")), "{told}");
+    }
+    assert!(told.contains("NoNewPrivs:\t1"), "{told}");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", reader.id())).expect("its limits");
+    for line in ["Max data size             1073741824", "Max file size             0", "Max processes             0"] {
+        assert!(limits.contains(line), "{limits}");
+    }
+    drop(socket);
+    assert!(reader.wait().expect("it ends with its socket").success());
+}
+
+/// A message to the reader, as `sandbox::socket` has them, with a file.
+fn ask(socket: &UnixStream, message: &str, file: Option<&File>) {
+    let head = u32::try_from(message.len()).expect("a short message").to_ne_bytes();
+    let raw: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let rights = if raw.is_empty() { &[][..] } else { &rights[..] };
+    sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&head)], rights, MsgFlags::empty(), None).expect("it is read");
+    (&*socket).write_all(message.as_bytes()).expect("it is read");
+}
+
+/// Its answer; `None` if it has ended.
+fn answer(mut socket: &UnixStream) -> Option<Value> {
+    let mut head = [0; 4];
+    socket.read_exact(&mut head).ok()?;
+    let mut text = vec![0; u32::from_ne_bytes(head) as usize];
+    socket.read_exact(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Files are mapped to be read: one that is cut meanwhile costs the process that reads it, and no other.
+#[test]
+fn a_file_that_is_cut_while_it_is_read() {
+    let trap = Trap::build(&["-g", "-no-pie"]);
+    let (socket, its) = UnixStream::pair().expect("a pair of sockets");
+    socket.set_read_timeout(Some(IN_TIME)).expect("it is a socket");
+    let mut command = lockbpf();
+    let mut reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
+    drop(command);
+    let file = OpenOptions::new().read(true).write(true).open(&trap.program).expect("it is there");
+    ask(&socket, "\"Headers\"", Some(&file));
+    let layout = answer(&socket).expect("its headers")["Headers"]["Ok"].clone();
+    let entry =
+        layout["segments"].as_array().expect("segments").iter().find(|s| s["executable"] == true).expect("code");
+    let address = entry["addr"].as_u64().expect("a number") + 0x200;
+    let whole = json!({"File": {"id": 0, "name": "trap", "layout": layout, "has_debug": false, "has_shared": false, "plain": false}});
+    ask(&socket, &whole.to_string(), Some(&file));
+    ask(&socket, &json!({"Of": [0, {"Matching": ["Function", "trapped"]}]}).to_string(), None);
+    assert_eq!(answer(&socket).expect("a function")["Symbols"][0][0], "trapped");
+    ask(&socket, &json!({"Of": [0, {"Frames": address}]}).to_string(), None);
+    assert!(answer(&socket).expect("functions")["Frames"].is_array());
+    file.set_len(100).expect("it is ours");
+    ask(&socket, &json!({"Of": [0, {"Frames": address + 1}]}).to_string(), None);
+    assert_eq!(answer(&socket), None);
+    assert_eq!(reader.wait().expect("it has ended").signal(), Some(Signal::SIGBUS as i32));
+}
+
+#[test]
+fn a_debug_link_to_a_pipe_or_an_endless_file() {
+    let Some(_turn) = may_observe() else { return };
+    // By its checksum is the file known, without a build id.
+    let trap = Trap::build(&["-Wl,--build-id=none"]);
+    fs::write(trap.path("trap.debug"), "not yet").expect("failed to write a file");
+    trap.tool("objcopy", &["--add-gnu-debuglink=trap.debug", "trap"]);
+    fs::remove_file(trap.path("trap.debug")).expect("it is there");
+    nix::unistd::mkfifo(&trap.path("trap.debug"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let target = trap.start(&[]);
+    assert!(observed(&target).contains("trap_lock"));
+    fs::remove_file(trap.path("trap.debug")).expect("it is there");
+    fs::copy(&trap.program, trap.path("trap.debug")).expect("failed to copy a file");
+    let endless = OpenOptions::new().write(true).open(trap.path("trap.debug")).expect("it is there");
+    endless.set_len(4 << 40).expect("a sparse file");
+    assert!(observed(&target).contains("trap_lock"));
+}
+
+#[test]
+fn debug_information_that_claims_to_be_endless() {
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::build(&["-g", "-gz=zlib"]);
+    let bytes = fs::read(&trap.program).expect("it is there");
+    let offset = {
+        let elf = object::File::parse(&*bytes).expect("an ELF file");
+        let sections = elf.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".debug_")));
+        let compressed: Vec<u64> = sections
+            .filter(
+                |section| matches!(section.flags(), object::SectionFlags::Elf { sh_flags } if sh_flags & 0x800 != 0),
+            )
+            .filter_map(|section| section.file_range().map(|(offset, _)| offset))
+            .collect();
+        assert!(!compressed.is_empty());
+        compressed
+    };
+    let file = OpenOptions::new().write(true).open(&trap.program).expect("it is there");
+    for header in offset {
+        // ch_size, behind ch_type and what is reserved.
+        file.write_all_at(&(1_u64 << 46).to_le_bytes(), header + 8).expect("failed to write a file");
+    }
+    drop(file);
+    let target = trap.start(&[]);
+    let report = observed(&target);
+    assert!(report.contains("failed to read trap: it ended the process that reads such files"), "{report}");
+    assert!(report.contains("trap_lock") && report.contains("trapped"), "{report}");
+}
+
+#[test]
+fn a_huge_file_that_is_called_like_the_c_library() {
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::build(&[]);
+    let library = trap.path("libc.so.6");
+    File::create(&library).and_then(|file| file.set_len(3 << 30)).expect("a sparse file");
+    let target = trap.start(&[&library]);
+    eventually("it is mapped", || {
+        fs::read_to_string(format!("/proc/{}/maps", target.pid()))
+            .is_ok_and(|maps| maps.contains("trap") && maps.contains("/libc.so.6\n"))
+    });
+    let began = Instant::now();
+    let report = observed(&target);
+    assert!(report.contains("trap_lock"), "{report}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+/// Names of threads, functions, variables and files that are commands to a terminal: nothing that is printed holds one.
+#[test]
+fn names_that_are_commands_to_a_terminal() {
+    let Some(_turn) = may_observe() else { return };
+    let mut trap = Trap::build(&[r#"-DNAME="\033[2J\r\nx""#]);
+    trap.tool(
+        "objcopy",
+        &["--redefine-sym", "trap_lock=lo\u{1b}[2J\rck", "--redefine-sym", "trapped=f\u{1b}]0;t\u{7}\u{202e}", "trap"],
+    );
+    let hostile = trap.path("p\u{1b}[31m\u{9b}2J");
+    fs::rename(&trap.program, &hostile).expect("failed to rename a file");
+    trap.program = hostile;
+    let target = trap.start(&[]);
+    for format in ["table", "json"] {
+        let outcome = run(&["--pid", &target.pid(), "--duration", "500ms", "--format", format]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        for text in [&outcome.stdout, &outcome.stderr] {
+            let command = text.chars().find(|&c| c != '\n' && (c.is_control() || c == '\u{202e}'));
+            assert_eq!(command, None, "{text:?}");
+        }
+        assert!(outcome.stdout.contains("u{1b}[2J"), "{}", outcome.stdout);
+    }
+    // A name in a message, too.
+    let outcome = run(&["report", "--from", "/no/such\u{1b}[2J"]);
+    assert!(outcome.code == Some(2) && outcome.stderr.contains("u{1b}[2J") && !outcome.stderr.contains('\u{1b}'));
+}
+
+/// In a mount namespace of its own; loads and unloads a library, and renames itself, a hundred times a second.
+const RESTLESS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
+void *trapped(void *arg) {
+    for (;;) { pthread_mutex_lock(&trap_lock); usleep(2000); pthread_mutex_unlock(&trap_lock); }
+}
+int main(int argc, char **argv) {
+    unshare(CLONE_NEWNS);
+    pthread_t t; pthread_create(&t, 0, trapped, 0); pthread_create(&t, 0, trapped, 0);
+    char name[16];
+    for (int i = 0;; i++) {
+        void *library = dlopen(argv[1], RTLD_NOW);
+        snprintf(name, sizeof name, "name%d", i);
+        prctl(PR_SET_NAME, name);
+        usleep(10000);
+        if (library) dlclose(library);
+    }
+}
+"#;
+
+#[test]
+fn a_program_that_never_stays_the_same() {
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::of(RESTLESS, &["-ldl"]);
+    fs::write(trap.path("library.c"), "int of_library;").expect("failed to write a source text");
+    trap.tool("gcc", &["-shared", "-fPIC", "-o", "library.so", "library.c"]);
+    let target = trap.start(&[&trap.path("library.so")]);
+    let began = Instant::now();
+    let outcome = run(&["--pid", &target.pid(), "--duration", "3s"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("trap_lock"), "{}", outcome.stdout);
+    assert!(began.elapsed() < IN_TIME);
+}
+
+/// The processes that a process has started, by a word of their command lines.
+fn children(of: u32, word: &str) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let text = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let all: String = tasks.map(|task| text(task.path().join("children"))).collect();
+    let pids = all.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
+    pids.filter(|pid| text(format!("/proc/{pid}/cmdline").into()).split('\0').any(|argument| argument == word))
+        .collect()
+}
+
+#[test]
+fn whoever_reads_files_may_die_at_any_time() {
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::build(&["-g"]);
+    let target = trap.start(&[]);
+    let observer = Observer::start(&["--pid", &target.pid()]);
+    let own = observer.running.pid();
+    eventually("files were read", || !children(own, "reader").is_empty());
+    for reader in children(own, "reader") {
+        kill(Pid::from_raw(reader), Signal::SIGKILL).expect("it is ours");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    observer.interrupt();
+    let outcome = observer.outcome();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(began.elapsed() < IN_TIME);
+    assert!(outcome.stdout.contains("the process that reads such files"), "{}", outcome.stdout);
+}
+
+/// A copy of lockbpf with file capabilities, that everybody may run; `None` where the file system keeps none.
+fn with_capabilities(dir: &Path) -> Option<PathBuf> {
+    let program = dir.join("lockbpf");
+    fs::copy(env!("CARGO_BIN_EXE_lockbpf"), &program).expect("failed to copy a program");
+    for path in [dir, &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("failed to set a mode");
+    }
+    let all = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
+    let status = Command::new("setcap").arg(all).arg(&program).stderr(Stdio::null()).status();
+    if !status.is_ok_and(|status| status.success()) {
+        skipped("setcap cannot give a file capabilities here");
+        return None;
+    }
+    Some(program)
+}
+
+#[test]
+fn rights_that_are_lent_are_for_own_processes() {
+    let Some(_turn) = may_observe() else { return };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let Some(program) = with_capabilities(dir.path()) else { return };
+    let secret = dir.path().join("secret.jsonl");
+    fs::write(&secret, "{\"t\":1,\"tid\":1,\"op\":\"exit\"}\n").expect("failed to write a file");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("failed to set a mode");
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program).args(arguments);
+        run_command(command.current_dir("/"))
+    };
+    let secret = secret.to_str().expect("a path in UTF-8");
+    as_nobody(&["report", "--from", secret]).assert_error(&[secret, "permission denied"]);
+    as_nobody(&["export", "--from", secret, "--to", "-", "--as", "jsonl"]).assert_error(&[secret, "permission denied"]);
+    let own = std::process::id().to_string();
+    as_nobody(&["--pid", &own, "--duration", "100ms"]).assert_error(&[&own, "not yours"]);
+    as_nobody(&["access", "--pid", &own]).assert_error(&["not yours"]);
+    as_nobody(&["--system-wide", "--duration", "100ms"]).assert_error(&["others"]);
+    let outcome = as_nobody(&["doctor"]);
+    assert!(outcome.stdout.contains("You may observe your own processes"), "{}", outcome.stdout);
+}
