@@ -81,7 +81,6 @@ pub fn table(headers: &[&str], left: &[usize], rows: Vec<Vec<String>>, width: u1
         .load_preset(presets::NOTHING)
         .set_style(TableComponent::HeaderLines, '─')
         .set_style(TableComponent::MiddleHeaderIntersections, '─')
-        .force_no_tty()
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(width)
         .set_header(cells(headers.iter().map(|&h| h.to_owned()).collect()));
