@@ -7,7 +7,7 @@ use super::destination::{self, Whole};
 use super::formats::ExportFormat;
 use super::script::Timed;
 use super::source::Input;
-use super::{access, calibration_file, convert, cpus, export, output, script};
+use super::{access, calibration_file, convert, export, output, script};
 use crate::advice::predict::Predictor;
 use crate::advice::traced::Traced;
 use crate::advice::{self, Options, Records};
@@ -113,7 +113,7 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
     });
     let predictor = timed.as_ref().zip(traced.as_ref()).map(|(timed, traced)| {
         let recorded = &timed.recorded;
-        Predictor::new(recorded.oracle(cpus::own()), &recorded.script, traced)
+        Predictor::new(recorded.oracle(None), &recorded.script, traced)
     });
     let options = Options { w, traced: traced.as_ref(), predictor: predictor.as_ref(), operation_ns };
     let mut advice = advice::advise(&records, &options);

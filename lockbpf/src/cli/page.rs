@@ -1,7 +1,7 @@
 //! What a page asks of a recording beside its report: what changes would gain.
 
+use super::script;
 use super::source::Input;
-use super::{cpus, script};
 use crate::render::WhatIf;
 
 /// Acquisitions beyond which a page does not wait for what-if: each answer replays all of them several times.
@@ -16,7 +16,7 @@ pub(super) fn what_if(input: &Input) -> WhatIf {
     match recorded.script.acquisitions() {
         0 => WhatIf::NotAsked("What changes would gain cannot be told: no section has a beginning.".to_owned()),
         1..=MAX_ACQUISITIONS => {
-            let mut sliders = recorded.oracle(cpus::own()).sliders(&recorded.locks, &recorded.sites);
+            let mut sliders = recorded.oracle(None).sliders(&recorded.locks, &recorded.sites);
             sliders.common.violations.extend(recorded.remarks);
             WhatIf::Asked(sliders)
         }

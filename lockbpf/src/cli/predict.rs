@@ -266,8 +266,9 @@ fn of_recording(path: &Path, by: Option<By>, only: &[String]) -> Result<Input> {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
     let called = || format!("of locks called `{}`", only.join("` or `"));
     let recording = Recording::open(path)?;
-    let capture = recording.source(0)?.header().capture;
-    let cpus = capture.as_ref().map(|capture| capture.cpus).filter(|&cpus| cpus > 0).unwrap_or_else(cpus::own);
+    let header = recording.source(0)?.header();
+    let cpus = cpus::of_recording(&header);
+    let capture = header.capture;
     let by_itself = if capture.is_none_or(|capture| capture.all_events) { By::Events } else { By::Sums };
     let model = match by.unwrap_or(by_itself) {
         By::Sums => summed::model(&recording, wanted),

@@ -1,5 +1,6 @@
 //! A recording as a script, with the names of its locks and sites.
 
+use super::cpus;
 use super::source::{Ending, Input};
 use crate::advice::timing::{Clock, Section, Timing};
 use crate::advice::traced::{Counted, TraceNames};
@@ -36,6 +37,8 @@ pub(super) struct Recorded {
     pub whole: f64,
     /// Sections that were observed and not recorded one by one.
     pub unrecorded: u64,
+    /// CPUs that the recorded program could use.
+    pub cpus: u32,
     /// What observing added to its times; `None` if that was not measured, or nobody observed it.
     pub shadow: Option<Shadow>,
     /// What is to be said about that, and about what is missing.
@@ -43,9 +46,10 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Answers what a change would gain, with so many CPUs: without what observing added, if that was measured.
-    pub(super) fn oracle(&self, cpus: u32) -> Oracle<'_> {
-        let oracle = Oracle::new(&self.script, &self.locks, &self.sites, cpus);
+    /// Answers what a change would gain, on so many CPUs as the program could use, or on these: without what observing added, if
+    /// that was measured.
+    pub(super) fn oracle(&self, cores: Option<u32>) -> Oracle<'_> {
+        let oracle = Oracle::new(&self.script, &self.locks, &self.sites, cores.unwrap_or(self.cpus));
         match &self.shadow {
             Some(shadow) => oracle.without(shadow, self.unrecorded),
             None => oracle,
@@ -196,7 +200,8 @@ fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let timing = taker.clock.map(Clock::finish).unwrap_or_default();
     let names = if timed { trace_names(&script, &timing, &labels, &mut *names) } else { TraceNames::default() };
     let captured = header.capture.is_some();
-    let recorded = Recorded { locks, sites, script, whole, unrecorded, shadow, remarks };
+    let cpus = cpus::of_recording(&header);
+    let recorded = Recorded { locks, sites, script, whole, unrecorded, cpus, shadow, remarks };
     Ok(Timed { recorded, timing, names, counted: by_section, captured })
 }
 

@@ -1,7 +1,7 @@
 //! `lockbpf what-if`: how long a recorded run would have taken with one change.
 
 use super::args::Format;
-use super::{cpus, output, script};
+use super::{output, script};
 use crate::model::what_if::{self, Question};
 use crate::model::with::percent;
 use anyhow::{Result, bail};
@@ -35,6 +35,9 @@ pub(super) struct WhatIfArgs {
     /// The same sections are done by so many threads.
     #[arg(long, value_name = "N", group = "change", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
+    /// How many CPUs the program has. Default: those that the recorded program could use, else those of this machine.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub cores: Option<u32>,
     /// Try single changes, and rank them by what they gain.
     #[arg(long, group = "change")]
     pub auto: bool,
@@ -77,7 +80,7 @@ pub(super) fn run(args: &WhatIfArgs) -> Result<ExitCode> {
         WhatIfArgs { threads: Some(n), .. } => Some(Question::Threads(*n)),
         _ => None,
     };
-    let oracle = recorded.oracle(cpus::own());
+    let oracle = recorded.oracle(args.cores);
     let answers = match question {
         Some(question) => vec![oracle.ask(&question)?],
         None => {

@@ -5,6 +5,9 @@ use super::rank::{Alternative, Ranking, RankingPoint, SURE};
 use crate::report::table::table;
 use crate::report::text::{percent, rate, wrap};
 
+/// The smallest gain or loss worth a change of locks, as a share of the throughput.
+const MATTERS: f64 = 0.01;
+
 /// Renders a ranking, with a newline at its end.
 #[must_use]
 pub fn render(ranking: &Ranking, width: u16) -> String {
@@ -40,6 +43,7 @@ fn rows(point: &RankingPoint) -> Vec<Vec<String>> {
 fn verdict(of: &Alternative) -> &'static str {
     match of.faster {
         _ if of.may_collapse => "cannot tell: more threads spin than there are CPUs",
+        _ if of.gain_interval.iter().all(|gain| gain.abs() < MATTERS) => "no difference that matters",
         share if share >= SURE => "faster",
         share if share <= 1.0 - SURE => "not faster",
         _ => "cannot tell",
