@@ -25,7 +25,7 @@ fn report(from: &Path) -> Value {
 /// Recordings of all kinds: event lines, a captured one of which parts are missing, and one with everything in it.
 fn recordings() -> Vec<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/trace");
-    let examples = ["figure_4a.jsonl", "figure_4b.jsonl", "figure_7.jsonl"].map(example);
+    let examples = ["figure_4a.jsonl", "figure_4b.jsonl"].map(example);
     examples.into_iter().chain(["captured-gaps.bin", "every-field.bin"].map(|name| corpus.join(name))).collect()
 }
 
@@ -205,4 +205,40 @@ fn agrees_with_clean_names(seen: &Value, report: &Value) {
 fn one_recording_a_page() {
     let file = example("figure_4a.jsonl");
     run(&["report", "--from", text(&file), text(&file), "--format", "html"]).assert_error(&["html", "one recording"]);
+}
+
+/// What a page that compares two recordings shows.
+const COMPARED: &str = r#"(async () => ({
+  verdicts: [...document.querySelectorAll('.verdict p')].map((p) => p.textContent),
+  findings: [...document.querySelectorAll('#changes li')].map((li) => li.textContent),
+  locks: [...document.querySelectorAll('#locks tbody th .name')].map((name) => name.textContent),
+  gate: document.querySelector('#main > p')?.textContent ?? '',
+  wider: document.documentElement.scrollWidth - window.innerWidth,
+}))()"#;
+
+#[test]
+fn a_browser_shows_two_recordings_side_by_side() {
+    let Some(browser) = Browser::find() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = dir.path().join("diff.html");
+    let files = ["figure_4a.jsonl", "figure_4b.jsonl"].map(example);
+    let [a, b] = files.each_ref().map(|file| text(file));
+    let condition = ["--fail-if", "wait > +1000%"];
+    let outcome = run(&[&["diff", a, b, "--format", "html"], &condition[..]].concat());
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    std::fs::write(&page, &outcome.stdout).expect("failed to write a page");
+    let json = run(&[&["diff", a, b, "--format", "json"], &condition[..]].concat());
+    let diff: Value = serde_json::from_str(&json.stdout).expect("the comparison is JSON");
+    for view in [WIDE, NARROW] {
+        let seen = browser.look(&page, view, COMPARED);
+        let verdicts =
+            files.iter().flat_map(|file| list(&report(file), "verdict").iter().map(plain).collect::<Vec<_>>());
+        assert_eq!(list(&seen, "verdicts").iter().map(word).collect::<Vec<_>>(), verdicts.collect::<Vec<_>>());
+        let findings: Vec<String> = list(&diff, "findings").iter().map(|finding| plain(&finding["text"])).collect();
+        assert_eq!(list(&seen, "findings").iter().map(word).collect::<Vec<_>>(), findings);
+        let locks: Vec<&Value> = list(&diff, "locks").iter().map(|lock| &lock["name"]).collect();
+        assert_eq!(list(&seen, "locks").iter().collect::<Vec<_>>(), locks);
+        assert!(word(&seen["gate"]).contains("wait > +1000"), "{}", seen["gate"]);
+        assert!(seen["wider"].as_i64() <= Some(0), "it has to be scrolled sideways: {}", seen["wider"]);
+    }
 }

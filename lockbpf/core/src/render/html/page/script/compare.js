@@ -12,14 +12,22 @@ const OF_LOCK = [['Waiting', 'wait_ns_per_s', perSecond], ['Contended', 'contend
 const OF_SITE = [['Waiting caused', 'apwt_ns_per_s', perSecond], ['Waited', 'wait_ns_per_s', perSecond], ['Mean hold', 'mean_hold_ns', whole], ['Sections', 'instances_per_s', often]];
 const OF_ALL = [['Threads waiting for a lock', 'waiting_threads', plain], ['Threads holding a lock', 'holding_threads', plain], ['Time spent waiting', 'lock_time_share', percent], ['Time with a lock held', 'held_share', percent], ['Contended acquisitions', 'contended_share', percent], ['Mean hold', 'mean_hold_ns', whole], ['Acquisitions', 'dynamic_locks_per_s', often], ['Locks', 'static_locks', plain]];
 
+/** B over A: how many times as much, or as little. */
+function times(ratio) {
+  if (ratio === null) return '';
+  if (ratio === 0) return 'gone';
+  const factor = (n) => (n < 9.95 ? n.toFixed(2) : count(n));
+  return ratio < 1 ? `÷ ${factor(1 / ratio)}` : `× ${factor(ratio)}`;
+}
+
 /** Both values, a bar for each, and how they changed. */
 function change(both, show) {
   const most = Math.max(both.a ?? 0, both.b ?? 0);
   if (both.a === null && both.b === null) return el('span', { class: 'quiet' }, '–');
   const line = (value, which) => el('div', { class: `side ${which}` },
     el('span', { class: 'which' }, which.toUpperCase()), el('span', { class: 'number' }, value === null ? 'unknown' : show(value)),
-    el('span', { class: 'track' }, el('span', { class: 'bar', css: { width: `${(100 * shareOf(value ?? 0, most)).toFixed(1)}%` } })));
-  const ratio = both.ratio === null ? '' : `× ${both.ratio < 9.95 ? both.ratio.toFixed(2) : count(both.ratio)}`;
+    el('span', { class: 'track' }, value > 0 && el('span', { class: 'bar', css: { width: `${(100 * value / most).toFixed(1)}%` } })));
+  const ratio = times(both.ratio);
   return [line(both.a, 'a'), line(both.b, 'b'),
     el('div', { class: both.called_out ? 'small called-out' : 'small quiet' }, both.called_out ? `${both.b >= both.a ? '▲' : '▼'} ${ratio}` : ratio)];
 }

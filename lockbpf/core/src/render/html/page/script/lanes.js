@@ -74,7 +74,7 @@ function drawLane(pen, frame, thread, i, length, colour) {
   pen.beginPath();
   pen.rect(0, y, frame.left - 6, LANE);
   pen.clip();
-  pen.fillText(laneName(thread), 4, y + LANE / 2);
+  pen.fillText(frame.left < 120 && thread.name ? clean(thread.name) : laneName(thread), 4, y + LANE / 2);
   pen.restore();
 }
 
@@ -82,9 +82,15 @@ function laneName(thread) {
   return clean(thread.name && thread.name !== thread.tid ? `${thread.name} ${thread.tid}` : thread.tid);
 }
 
+/** A time with as many decimals as tell it from one that is a step away. */
+function moment(ns, step) {
+  const [unit, called] = ns < 1e3 ? [1, 'ns'] : ns < 1e6 ? [1e3, 'µs'] : ns < 1e9 ? [1e6, 'ms'] : [1e9, 's'];
+  return `${(ns / unit).toFixed(Math.max(0, Math.ceil(Math.log10(unit / step))))} ${called}`;
+}
+
 function drawAxis(pen, frame, view, height, colour) {
   const wide = frame.width - frame.left;
-  const about = ((view.to - view.from) * 110) / wide;
+  const about = ((view.to - view.from) * 120) / wide;
   const power = 10 ** Math.floor(Math.log10(Math.max(about, 1)));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= about);
   pen.strokeStyle = colour('line');
@@ -96,7 +102,7 @@ function drawAxis(pen, frame, view, height, colour) {
     pen.moveTo(x, AXIS - 6);
     pen.lineTo(x, height);
     pen.stroke();
-    if (x + 60 < frame.width) pen.fillText(`+${time(ns)}`, x + 3, 9);
+    if (x + 90 < frame.width) pen.fillText(`+${moment(ns, step)}`, x + 3, 9);
   }
 }
 

@@ -135,7 +135,7 @@ function waitTold(lanes, i) {
     cause && `, ${CAUSES[cause] ?? cause}`, inferred && ' (inferred)');
   return [
     el('p', null, name(laneName(threads[waits.thread[i]])), ` waited ${time(waits.wait_ns[i])} for `, name(locks[waits.lock[i]]), ' in ', name(places[waits.place[i]]),
-      `, ${time(waits.start_ns[i])} after the beginning.`),
+      `, ${moment(waits.start_ns[i], Math.max(waits.wait_ns[i] / 10, 1))} after the beginning.`),
     el('ul', { class: 'plain small' }, culprits.map(part), rest > 0 && el('li', null, `${time(rest)} by nobody known`)),
   ];
 }
@@ -147,7 +147,7 @@ function lanesLeftOut(lanes) {
     left.waits > 0 && `${counted(left.waits, 'shorter wait')} (${time(left.wait_ns)} in all) are shown as shades only.`,
     left.holds > 0 && `${counted(left.holds, 'hold')} are not shown.`,
     left.threads > 0 && `${counted(left.threads, 'thread')} with less waiting are not shown.`,
-    left.stretches > 0 && `${counted(left.stretches, 'short stretch')} of the critical path are not shown.`.replace('stretchs', 'stretches'),
+    left.stretches > 0 && `${counted(left.stretches, 'short part')} of the critical path are not shown.`,
     left.not_recorded_ns > 0 && `${time(left.not_recorded_ns)} of waiting was counted, but not recorded one by one.`,
   ].filter(Boolean);
   return told.length > 0 && el('p', { class: 'small quiet' }, told.join(' '));
