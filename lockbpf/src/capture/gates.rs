@@ -535,8 +535,7 @@ impl Gates {
         let cpu_clock = clock_getcpuclockid(Pid::from_raw(state.pid.cast_signed())).ok()?;
         let taken = taken(&self.accounts, slot).ok()?;
         let cpu = clock_gettime(cpu_clock).ok()?;
-        let cpu = Nanos(Duration::from(cpu).as_nanos() as u64);
-        Some(Reading { time: now(), cpu, cost: taken.cost(costs), futex_calls: taken.futex_calls })
+        Some(Reading { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), cost: taken.cost(costs) })
     }
 }
 

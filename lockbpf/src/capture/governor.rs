@@ -1,10 +1,8 @@
 //! Keeps the budget while an observation runs: a thread of its own, so that no window stays open because somebody else is
 //! busy, opens and closes the gates as the [policy](crate::governor) of each process says.
 
-mod activity;
 mod charge;
 
-use self::activity::activity;
 use self::charge::Charge;
 use super::attach::ProbeSite;
 use super::be_quick;
@@ -12,7 +10,6 @@ use super::gates::{Gap, Gates};
 use super::lease::Lease;
 use super::target::FileKey;
 use crate::costs::Costs;
-use crate::governor::trial::Change;
 use crate::governor::{Action, Budget, LOOK, Policy, Reading};
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
@@ -79,8 +76,6 @@ pub enum Told {
     Gaps(Vec<Gap>),
     /// So many processes are beyond the last slot, so far.
     Refused(u64),
-    /// A process is another one while its gate stays open, so it does not.
-    Changed(u32, Change),
 }
 
 enum Command {
@@ -344,12 +339,6 @@ impl Work {
                 charge.busy = reading.time;
             }
             let action = charge.policy.look(reading);
-            let change = charge.policy.change().filter(|_| !charge.changed);
-            if let Some(change) = change {
-                charge.changed = true;
-                log::debug!("pid {}: {change:?}", charge.pid);
-                let _ = self.tell.send(Told::Changed(charge.pid, change));
-            }
             match action {
                 Action::Wait(until) => {
                     let charge = self.charges.get_mut(&slot)?;
@@ -369,17 +358,11 @@ impl Work {
                 }
                 Action::Open => {
                     let charge = self.charges.get_mut(&slot)?;
-                    if charge.policy.compares() {
-                        charge.policy.turn_ends(activity(charge.pid, reading.futex_calls), false);
-                    }
                     let began = now();
                     self.gates.place(slot);
                     self.gates.open(slot).ok()?;
                     let opened = self.gates.reading(slot, &self.costs)?;
                     charge.policy.opened(opened);
-                    if charge.policy.compares() {
-                        charge.policy.turn_begins(activity(charge.pid, opened.futex_calls));
-                    }
                     charge.policy.edges_took(Duration::from_nanos(opened.time.since(began).0) * 2);
                     charge.opened = Some(opened);
                     if charge.policy.stays_open() && !charge.shares {
@@ -389,16 +372,9 @@ impl Work {
                 }
                 Action::Close => {
                     let charge = self.charges.get_mut(&slot)?;
-                    if charge.policy.compares() {
-                        charge.policy.turn_ends(activity(charge.pid, reading.futex_calls), true);
-                    }
                     self.gates.close(slot).ok()?;
                     let closed = self.gates.reading(slot, &self.costs);
                     self.gates.remove(slot);
-                    if charge.policy.compares() {
-                        let futex_calls = self.gates.reading(slot, &self.costs)?.futex_calls;
-                        charge.policy.turn_begins(activity(charge.pid, futex_calls));
-                    }
                     let seen = charge.seen_until(&self.lease, closed?);
                     charge.closed = Some(seen);
                     if charge.policy.is_between() {

@@ -92,7 +92,6 @@ impl Watch {
                 Told::Failed(failed) => session.failed(failed),
                 Told::Gaps(gaps) => session.gaps(gaps),
                 Told::Refused(processes) => session.refused(processes),
-                Told::Changed(pid, change) => session.changed(pid, change),
             }
         }
         if let Some(estimator) = self.estimator.as_mut().filter(|_| !fresh.is_empty()) {

@@ -6,17 +6,12 @@
 //! and of its window are settled before it begins, and the window's place is drawn at random, so that what is seen there may
 //! stand for the whole, also of a program whose work is periodic. Progress is more CPU time than time: a program that does in
 //! short bursts most of what it does is looked at in bursts.
-//!
-//! Whether a tier may stay open is tried ([`trial`]): a program that is another one meanwhile is observed in windows, too, and what
-//! it does not do in them is part of their cost.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod tests;
 pub mod thinning;
-pub mod trial;
 
-use self::trial::{Activity, After, Change, Trials};
 use crate::units::{Nanos, Time};
 use std::time::Duration;
 
@@ -53,8 +48,6 @@ const REPAY_CYCLES: f64 = 2.0;
 const LEAST_SPENT: f64 = 0.25;
 /// Windows that must have been cheap before the tier stays open.
 const CALM_WINDOWS: u32 = 4;
-/// For how long it does not, if that has changed the program.
-const ALOOF: Duration = Duration::from_mins(2);
 /// The kernel brings the CPU clock of a process that runs up to date at its ticks, so a window is not closed before the
 /// clock has moved: but not later than this, beyond the slowest tick, and looked at so often meanwhile.
 const MAX_TICK: Duration = Duration::from_millis(11);
@@ -89,8 +82,6 @@ pub struct Reading {
     pub cpu: Nanos,
     /// Of this, what observing cost, by calibrated prices.
     pub cost: Nanos,
-    /// Futex calls that it has made.
-    pub futex_calls: u64,
 }
 
 impl Reading {
@@ -99,13 +90,8 @@ impl Reading {
     pub fn towards(&self, later: Self, time: Time) -> Self {
         let whole = later.time.since(self.time).0.max(1) as f64;
         let part = (time.since(self.time).0 as f64 / whole).clamp(0.0, 1.0);
-        let between = |a: u64, b: u64| a + (b.saturating_sub(a) as f64 * part) as u64;
-        Self {
-            time,
-            cpu: Nanos(between(self.cpu.0, later.cpu.0)),
-            cost: Nanos(between(self.cost.0, later.cost.0)),
-            futex_calls: between(self.futex_calls, later.futex_calls),
-        }
+        let between = |a: Nanos, b: Nanos| Nanos(a.0 + ((b - a).0 as f64 * part) as u64);
+        Self { time, cpu: between(self.cpu, later.cpu), cost: between(self.cost, later.cost) }
     }
 
     fn progress(&self) -> f64 {
@@ -154,10 +140,8 @@ impl End {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Open until it costs too much, or for a turn of a trial.
+    /// Open until it costs too much.
     Always,
-    /// Closed for a turn of a trial.
-    Resting { until: Time },
     /// In a cycle, before its window, which is to be opened when the process has got so far.
     Before { open: f64, window: Window, end: End },
     /// Being opened: for a window of a cycle, or to stay open.
@@ -189,9 +173,6 @@ pub struct Policy {
     /// What opening and closing take, during which the probes cost but tell nothing.
     edges: Duration,
     calm: u32,
-    trials: Trials,
-    /// How the program changes while the tier stays open, and until when that is kept in mind.
-    change: Option<(Change, Time)>,
     /// CPUs that the process may use at once.
     cpus: usize,
     random: fastrand::Rng,
@@ -224,8 +205,6 @@ impl Policy {
             pace: 0.0,
             edges: Duration::from_millis(10),
             calm: 0,
-            trials: Trials::new(first, seed),
-            change: None,
             random,
         }
     }
@@ -249,42 +228,15 @@ impl Policy {
                     let progress = now.progress() + window.progress;
                     State::During { close: End { progress, latest: later(now.time, window.time) }, end, opened: now }
                 }
-                None => {
-                    self.trials.opened(now);
-                    State::Always
-                }
+                None => State::Always,
             };
             self.last = now;
         }
     }
 
-    /// Whether what the process does is compared at present: then [`Policy::turn_begins`] and [`Policy::turn_ends`] are to be told
-    /// whenever the tier is opened or closed.
-    #[must_use]
-    pub fn compares(&self) -> bool {
-        self.trials.goes_on()
-    }
-
-    /// What the process had done when the tier had just been opened, or was closed and nothing of it was in place any more.
-    pub fn turn_begins(&mut self, activity: Activity) {
-        self.trials.begin(activity);
-    }
-
-    /// What it had done before anything was changed again; whether the tier was open.
-    pub fn turn_ends(&mut self, activity: Activity, was_open: bool) {
-        self.trials.end(activity, was_open);
-    }
-
-    /// How the program changes while the tier stays open, if it was found out and is kept in mind.
-    #[must_use]
-    pub fn change(&self) -> Option<Change> {
-        self.change.map(|(change, _)| change)
-    }
-
     /// The tier that was open until it costs too much has been closed, since other processes need the place: it may be opened
     /// again like that.
     pub fn made_room(&mut self) {
-        self.trials.stop(self.last);
         self.state = State::Between { always: true };
     }
 
@@ -302,7 +254,7 @@ impl Policy {
     /// Whether no cycle has begun since the tier was closed for having cost too much, or for others.
     #[must_use]
     pub fn is_between(&self) -> bool {
-        matches!(self.state, State::Between { .. } | State::Resting { .. })
+        matches!(self.state, State::Between { .. })
     }
 
     /// Whether the tier is open until it costs too much.
@@ -317,32 +269,10 @@ impl Policy {
         match self.state {
             State::Always if self.debt(now) > self.credit() => {
                 self.calm = 0;
-                self.trials.stop(now);
                 self.state = State::Between { always: false };
                 Action::Close
             }
-            State::Always => match self.trials.close(now, self.budget.0 * SPEND) {
-                Some(until) => {
-                    self.state = State::Resting { until };
-                    Action::Close
-                }
-                None => {
-                    let patience = later(now.time, self.patience(now));
-                    Action::Wait(self.trials.due().map_or(patience, |due| due.min(patience)))
-                }
-            },
-            State::Resting { until } if now.time < until => Action::Wait(until),
-            State::Resting { .. } => {
-                self.state = match self.trials.after(now) {
-                    After::Open => State::Opening(None),
-                    After::Leave(change) => {
-                        self.change = Some((change, later(now.time, ALOOF)));
-                        self.calm = 0;
-                        State::Between { always: false }
-                    }
-                };
-                self.look(now)
-            }
+            State::Always => Action::Wait(later(now.time, self.patience(now))),
             State::Before { open, window, end } if now.progress() + self.lead() >= open => {
                 self.state = State::Opening(Some((window, end)));
                 Action::Open
@@ -370,9 +300,7 @@ impl Policy {
                 Action::Close
             }
             State::After { end } if end.is_reached(now) => {
-                self.change = self.change.filter(|&(_, until)| now.time < until);
-                let calm = self.calm >= CALM_WINDOWS && self.debt(now) <= 0.0;
-                self.state = State::Between { always: calm && self.change.is_none() };
+                self.state = State::Between { always: self.calm >= CALM_WINDOWS && self.debt(now) <= 0.0 };
                 Action::Next
             }
             State::After { end } => Action::Wait(self.soonest(now, end.progress).min(end.latest)),
@@ -473,8 +401,6 @@ impl Policy {
         let repay = self.debt(now).max(0.0) / REPAY_CYCLES;
         let income = self.income();
         let rate = if self.mean.1 > 0.0 { self.mean.0 / self.mean.1 } else { self.peak }.max(1e-9);
-        // What the program does not do meanwhile is as good as CPU time.
-        let rate = rate.max(self.change.map_or(0.0, |(change, _)| change.share() * self.usage));
         let edges = self.edges.as_nanos() as f64;
         let (least, most) = (MIN_WINDOW.as_nanos() as f64, self.burst() / self.peak.max(1e-9));
         let cheapest = (least + edges) * rate;

@@ -1,6 +1,5 @@
 //! The policy against programs whose cost and pace are known.
 
-use super::trial::{Activity, Change};
 use super::{Action, Budget, LOOK, Policy, Reading};
 use crate::units::{Nanos, Time};
 
@@ -89,9 +88,9 @@ fn what_is_cheap_is_looked_at_seldom_but_no_burst_can_be_missed() {
         longest = longest.max(wait);
         // A process that does nothing but hit probes on all its CPUs from now on is caught before it has spent more than it may.
         let all = Nanos(wait.0 * cpus as u64);
-        let burst = Reading { time: until, cpu: now.cpu + all, cost: now.cost + all, ..now };
+        let burst = Reading { time: until, cpu: now.cpu + all, cost: now.cost + all };
         assert!(wait <= ms(5) || policy.debt(burst) <= policy.credit(), "{wait:?} at {now:?}");
-        now = Reading { time: until, cpu: now.cpu + wait, cost: now.cost + Nanos(wait.0 / 100), ..now };
+        now = Reading { time: until, cpu: now.cpu + wait, cost: now.cost + Nanos(wait.0 / 100) };
     }
     assert_eq!(longest, ms(500));
 }
@@ -153,7 +152,6 @@ fn a_window_that_nobody_saw_to_its_end_is_not_reopened() {
         time: Time(ms * 1_000_000),
         cpu: Nanos(ms * 1_000_000),
         cost: Nanos(cost * 1_000_000),
-        futex_calls: 0,
     };
     let mut policy = Policy::open(budget, at(0, 0), 1, 1);
     // Always open: it may be opened again at once.
@@ -173,61 +171,9 @@ fn a_window_that_nobody_saw_to_its_end_is_not_reopened() {
 
 #[test]
 fn what_was_used_in_between_lies_between_readings() {
-    let reading = |time, cpu, cost| Reading { time: Time(time), cpu: Nanos(cpu), cost: Nanos(cost), futex_calls: cost };
+    let reading = |time, cpu, cost| Reading { time: Time(time), cpu: Nanos(cpu), cost: Nanos(cost) };
     let (a, b) = (reading(100, 10, 1), reading(200, 30, 5));
     assert_eq!(a.towards(b, Time(150)), reading(150, 20, 3));
     assert_eq!((a.towards(b, Time(100)), a.towards(b, Time(200))), (a, b));
     assert_eq!(a.towards(b, Time(900)).cpu, b.cpu, "no more than was used");
-}
-
-/// A program that makes so many futex calls a second while the tier is closed and while it is open, and of whose CPU time observing
-/// takes one per cent: the part of 20 s, after the first three, for which it is open, and how it was found to change.
-fn tried(closed: u64, open: u64) -> (f64, Option<Change>) {
-    const STEP: u64 = 1_000_000;
-    let mut now = Reading { time: Time(1_000), ..Reading::default() };
-    let mut policy = Policy::open(Budget::new(0.03).unwrap(), now, 1, 3);
-    let (mut is_open, mut wait, mut open_steps) = (true, Time(0), 0);
-    let activity = |now: Reading| Activity { time: now.time, done: [now.futex_calls, 0, 0] };
-    for step in 0..23_000_u64 {
-        while now.time >= wait {
-            match policy.look(now) {
-                Action::Wait(until) => wait = until,
-                Action::Next => {}
-                Action::Open => {
-                    if policy.compares() {
-                        policy.turn_ends(activity(now), false);
-                    }
-                    policy.opened(now);
-                    is_open = true;
-                }
-                Action::Close => {
-                    if policy.compares() {
-                        policy.turn_ends(activity(now), true);
-                    }
-                    is_open = false;
-                }
-            }
-            if policy.compares() && wait <= now.time {
-                policy.turn_begins(activity(now));
-            }
-        }
-        open_steps += u64::from(is_open && step >= 3_000);
-        now.time = now.time + Nanos(STEP);
-        now.cpu += Nanos(STEP);
-        now.cost += Nanos(if is_open { STEP / 100 } else { 0 });
-        // Not evenly: in a beat of 7 ms.
-        let rate = if is_open { open } else { closed };
-        now.futex_calls += if step % 7 == 0 { rate * 7 / 1_000 } else { 0 };
-    }
-    (open_steps as f64 / 20_000.0, policy.change())
-}
-
-#[test]
-fn who_becomes_another_program_is_observed_in_windows() {
-    let (open, change) = tried(10_000, 2_000);
-    let change = change.expect("it is found out");
-    assert!(open < 0.1, "what is not done meanwhile is a cost: {open}");
-    assert!((change.ratio - 0.2).abs() < 0.05, "{change:?}");
-    let (open, change) = tried(10_000, 10_000);
-    assert!(open > 0.95 && change.is_none(), "{open} {change:?}");
 }

@@ -26,8 +26,6 @@ pub(super) struct Charge {
     pub held: bool,
     /// Whether it works and has to share a place with others: each of its turns is a window.
     pub shares: bool,
-    /// Whether it was told that it is another one while its gate stays open.
-    pub changed: bool,
 }
 
 impl Charge {
@@ -47,7 +45,6 @@ impl Charge {
             closed: None,
             held: false,
             shares: false,
-            changed: false,
         }
     }
 

@@ -22,7 +22,6 @@ use super::stack_copies::{Numbered, StackCopies};
 use super::target::FileKey;
 use super::witness::{Witness, again};
 use crate::decode::{Decoded, decode};
-use crate::governor::trial::Change;
 use crate::id::{Process, StackId};
 use crate::quality::{FailedProbe, Quality, Unobserved};
 use crate::units::{Nanos, Time};
@@ -43,9 +42,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Processes that are told of by name if observing changes them.
-const MAX_CHANGED: usize = 3;
-
 /// The kernel side of one observation.
 pub struct Session {
     ebpf: Ebpf,
@@ -62,8 +58,6 @@ pub struct Session {
     placed: usize,
     /// Processes of which only waits are seen, for want of slots.
     refused: u64,
-    /// Processes that are others while their gates stay open.
-    changed: usize,
     _tracepoints: Tracepoints,
     rings: Rings,
     futex_tier: FutexTier,
@@ -176,7 +170,6 @@ impl Session {
             mechanism,
             placed,
             refused,
-            changed: 0,
             _tracepoints: tracepoints,
             rings,
             futex_tier,
@@ -280,19 +273,6 @@ impl Session {
     /// So many processes were found to be beyond those that can be observed fully.
     pub fn refused(&mut self, processes: u64) {
         self.refused = processes;
-    }
-
-    /// A process is another one while its gate stays open, so it is observed in windows. Told of the first ones.
-    pub fn changed(&mut self, pid: u32, change: Change) {
-        if self.changed < MAX_CHANGED {
-            self.quality.notes.push(format!(
-                "With all probes in place pid {pid} makes {:.2} times as many {} a second as without: so they are in place in windows only, which \
-                 takes less than its budget.",
-                change.ratio,
-                change.kind.name(),
-            ));
-        }
-        self.changed += 1;
     }
 
     /// What could not be placed: told once, however often it was tried.
