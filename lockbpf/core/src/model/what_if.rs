@@ -209,7 +209,7 @@ impl<'a> Oracle<'a> {
         if crowded > mean && script.threads.len() > self.cpus as usize {
             high = high.max(crowded.min(1.0_f64.max(mean)));
             violations.push(format!(
-                "Threads' own time would fill more than the {} CPUs of this machine: what they wait less for locks they may wait \
+                "Threads' own time would fill more than the {} CPUs that the program may use: what they wait less for locks they may wait \
                  more for CPUs.",
                 self.cpus
             ));
