@@ -308,7 +308,11 @@ impl Inner {
         self.send(ask, files)?;
         let patience = if self.lost < LOST_IN_ALL { patience(ask) } else { HURRY };
         let began = Instant::now();
-        let answer = socket::receive_until(&self.running()?.socket, began + patience);
+        // From the one that was asked: if it has ended since, another knows nothing of it.
+        let answer = match &self.running {
+            Some(running) => socket::receive_until(&running.socket, began + patience),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
         match answer {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(answer) => Ok(answer),
