@@ -13,11 +13,7 @@ use std::path::Path;
 /// # Errors
 /// When there is no such file, it may not be read, or it is not a regular one.
 pub(crate) fn open_below(root: &Path, path: &Path) -> io::Result<File> {
-    let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    reopen(&File::from(openat2(&root, path, how)?))
+    open_in(root, path, OFlag::empty())
 }
 
 /// As [`open_below`]; the last component must not be a link.
@@ -25,9 +21,13 @@ pub(crate) fn open_below(root: &Path, path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_below`], and when it is a link.
 pub(crate) fn open_below_unlinked(root: &Path, path: &Path) -> io::Result<File> {
+    open_in(root, path, OFlag::O_NOFOLLOW)
+}
+
+fn open_in(root: &Path, path: &Path, more: OFlag) -> io::Result<File> {
     let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
     let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | more)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     reopen(&File::from(openat2(&root, path, how)?))
 }

@@ -57,7 +57,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens").join(name)
 }
 
-/// Predictions know how many CPUs they have: one, on every machine.
+/// Recordings say how many CPUs their programs could use. Event lines do not: their predictions get one CPU, on every machine.
 fn use_one_cpu() {
     let own = Pid::from_raw(0);
     let allowed = sched_getaffinity(own).expect("failed to ask for the CPUs");

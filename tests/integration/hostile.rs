@@ -4,14 +4,13 @@ use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf, run, run_command};
 use crate::harness::privilege::skipped;
 use crate::harness::process::eventually;
+use lockbpf::sandbox::socket;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 use object::{Object, ObjectSection};
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
-use std::io::{IoSlice, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -125,22 +124,15 @@ fn who_reads_files_of_others_may_do_nothing_else() {
     assert!(reader.wait().expect("it ends with its socket").success());
 }
 
-/// A message to the reader, as `sandbox::socket` has them, with a file.
+/// Sends the reader a message, with a file.
 fn ask(socket: &UnixStream, message: &str, file: Option<&File>) {
-    let head = u32::try_from(message.len()).expect("a short message").to_ne_bytes();
-    let raw: Vec<_> = file.iter().map(|file| file.as_raw_fd()).collect();
-    let rights = [ControlMessage::ScmRights(&raw)];
-    let rights = if raw.is_empty() { &[][..] } else { &rights[..] };
-    sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&head)], rights, MsgFlags::empty(), None).expect("it is read");
-    (&*socket).write_all(message.as_bytes()).expect("it is read");
+    let files: Vec<_> = file.into_iter().map(AsFd::as_fd).collect();
+    socket::send(socket, message.as_bytes(), &files).expect("it is read");
 }
 
 /// Its answer; `None` if it has ended.
-fn answer(mut socket: &UnixStream) -> Option<Value> {
-    let mut head = [0; 4];
-    socket.read_exact(&mut head).ok()?;
-    let mut text = vec![0; u32::from_ne_bytes(head) as usize];
-    socket.read_exact(&mut text).ok()?;
+fn answer(socket: &UnixStream) -> Option<Value> {
+    let text = socket::receive_until(socket, Instant::now() + IN_TIME).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -149,7 +141,6 @@ fn answer(mut socket: &UnixStream) -> Option<Value> {
 fn a_file_that_is_cut_while_it_is_read() {
     let trap = Trap::build(&["-g", "-no-pie"]);
     let (socket, its) = UnixStream::pair().expect("a pair of sockets");
-    socket.set_read_timeout(Some(IN_TIME)).expect("it is a socket");
     let mut command = lockbpf();
     let mut reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
     drop(command);

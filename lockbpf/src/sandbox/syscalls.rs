@@ -69,18 +69,12 @@ fn program(
 
 fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, SandboxError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
-    let prot = |op, value| -> Result<SeccompRule, SandboxError> {
-        let condition = SeccompCondition::new(2, SeccompCmpArgLen::Qword, op, value).map_err(failed)?;
-        SeccompRule::new(vec![condition]).map_err(failed)
-    };
     // Memory is never executable.
-    let not_executable = || prot(SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0);
-    rules.insert(libc::SYS_mmap, vec![not_executable()?]);
-    rules.insert(libc::SYS_mprotect, vec![not_executable()?]);
-    let command = |command: i32| -> Result<SeccompRule, SandboxError> {
-        let condition = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command as u64);
-        SeccompRule::new(vec![condition.map_err(failed)?]).map_err(failed)
-    };
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let not_executable = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
+        rules.insert(call, vec![rule(2, SeccompCmpArgLen::Qword, not_executable, 0)?]);
+    }
+    let command = |command: i32| rule(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command as u64);
     rules.insert(
         libc::SYS_fcntl,
         vec![command(libc::F_DUPFD_CLOEXEC)?, command(libc::F_GETFD)?, command(libc::F_GETFL)?],
@@ -94,8 +88,12 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, SandboxError> {
 }
 
 fn flags(at: u8, value: u64) -> Result<SeccompRule, SandboxError> {
-    let mask = SeccompCmpOp::MaskedEq(libc::AT_EMPTY_PATH as u64);
-    let condition = SeccompCondition::new(at, SeccompCmpArgLen::Dword, mask, value).map_err(failed)?;
+    rule(at, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(libc::AT_EMPTY_PATH as u64), value)
+}
+
+/// Calls of which this is true of one argument.
+fn rule(argument: u8, length: SeccompCmpArgLen, op: SeccompCmpOp, value: u64) -> Result<SeccompRule, SandboxError> {
+    let condition = SeccompCondition::new(argument, length, op, value).map_err(failed)?;
     SeccompRule::new(vec![condition]).map_err(failed)
 }
 

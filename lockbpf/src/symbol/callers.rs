@@ -12,9 +12,6 @@ use lockbpf_common::record::LOW48;
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Calls of which it is remembered whether the called function was left by a jump, and of as many whether they are part of locking.
-const MAX_LEFT: usize = 65_536;
-
 impl Symbols {
     /// The return address into the program's own code that comes first among the words at the top of a stack: the caller
     /// of the C library's function that sleeps there. A word left over from an earlier call may be mistaken for it.
@@ -68,11 +65,8 @@ impl Symbols {
         let Some(file) = self.files.get(id).filter(|file| file.layout.is_bare && file.debug.is_none()) else {
             return false;
         };
-        if self.locking.len() >= MAX_LEFT {
-            self.locking.clear();
-        }
         let unwinder = &mut self.unwinder;
-        *self.locking.entry((id, call)).or_insert_with(|| {
+        *self.locking.get((id, call), || {
             file.layout.is_x86_64
                 && system_call::is_locking(&FileCode { file, id, unwinder: RefCell::new(unwinder) }, call)
         })
@@ -82,11 +76,8 @@ impl Symbols {
         let (id, call) = self.call_before(process, return_addr)?;
         let file = self.files.get(id)?;
         let in_file = call.wrapping_add(1);
-        if self.left.len() >= MAX_LEFT {
-            self.left.clear();
-        }
         let unwinder = &mut self.unwinder;
-        let left = self.left.entry((id, in_file)).or_insert_with(|| {
+        let left = self.left.get((id, in_file), || {
             let code = FileCode { file, id, unwinder: RefCell::new(unwinder) };
             file.layout.is_x86_64.then(|| tail_call::left_by_jump(&code, in_file)).flatten()
         });

@@ -17,6 +17,7 @@ mod frames;
 mod generated;
 mod globals;
 mod guard;
+mod kept;
 mod maps;
 mod perf_map;
 mod reader;
@@ -45,6 +46,7 @@ use files::{FileId, Files};
 pub use find::{Found, Kind};
 use generated::Generated;
 pub use generated::{Frames, Piece};
+use kept::Kept;
 use lockbpf_common::python::PythonFrame;
 use maps::Mapping;
 pub use reader::serve;
@@ -134,9 +136,9 @@ pub struct Symbols {
     kernel: Option<Kallsyms>,
     unwinder: Unwinder,
     /// Calls of functions that were left by a jump, and where; by return addresses.
-    left: HashMap<(FileId, u64), Option<u64>>,
+    left: Kept<(FileId, u64), Option<u64>>,
     /// Whether the code around an address is part of locking, where only the code tells.
-    locking: HashMap<(FileId, u64), bool>,
+    locking: Kept<(FileId, u64), bool>,
     /// What all perf maps may take together.
     perf_maps: perf_map::Budget,
     problems: BTreeSet<String>,
@@ -167,8 +169,8 @@ impl Symbols {
             kernel: None,
             unwinder: Unwinder::new(reader.clone()),
             reader,
-            left: HashMap::new(),
-            locking: HashMap::new(),
+            left: Kept::default(),
+            locking: Kept::default(),
             perf_maps: perf_map::Budget::default(),
             problems: BTreeSet::new(),
         }

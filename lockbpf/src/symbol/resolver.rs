@@ -40,8 +40,8 @@ impl Resolver {
         Self { symbolizer, sources: HashMap::new(), go: HashMap::new() }
     }
 
-    /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it; of a `plain` file by symbols only. [`Frame::addr`]
-    /// and [`Frame::module`] are left for the caller.
+    /// The functions at an address of a file, most deeply inlined first; empty if no symbol covers it. A `plain` file's symbols are
+    /// used only. [`Frame::addr`] and [`Frame::module`] are left for the caller.
     pub(super) fn frames(&mut self, id: FileId, file: &ObjectFile, addr: u64, plain: bool) -> Vec<Frame> {
         // What the file shares with others is found below a directory that is not there.
         sandbox::lend(file.shared_debug.as_ref().map(AsFd::as_fd));

@@ -52,8 +52,7 @@ impl Hops {
     }
 
     /// Walks back from the end, which is that of `last`. If nothing says that the program ended there, so do the other `ends`,
-    /// each a thread and its last step.
-    /// `keep` says whether to tell the path's threads.
+    /// each a thread and its last step. The path's threads are told if they are to be kept.
     pub(super) fn path(
         &self,
         last: Option<Tid>,
@@ -66,21 +65,30 @@ impl Hops {
         for (i, hop) in self.waits.iter().enumerate() {
             by_thread.entry(hop.tid).or_default().push(i as u32);
         }
-        let mut path = self.walk(&by_thread, last, start, end);
-        if !keep {
-            path.on = Vec::new();
-        }
+        let mut on = Vec::new();
+        let mut path = self.walk(&by_thread, last, start, end, |stretch| on.extend(keep.then_some(stretch)));
+        on.reverse();
+        path.on = on;
         let Some(mut ends) = ends else { return CriticalPath { ended: true, ..path } };
         ends.sort_unstable_by_key(|&(tid, at)| (std::cmp::Reverse(at), tid));
         ends.truncate(MAX_ENDS);
         path.ends = ends.len() as u64;
         let most = |path: &CriticalPath| path.waiting.first().map(|wait| wait.lock);
-        let same = |&&(tid, at): &&(Tid, Time)| most(&self.walk(&by_thread, Some(tid), start, at)) == most(&path);
+        let same =
+            |&&(tid, at): &&(Tid, Time)| most(&self.walk(&by_thread, Some(tid), start, at, |_| ())) == most(&path);
         path.agreeing = ends.iter().filter(same).count() as u64;
         path
     }
 
-    fn walk(&self, by_thread: &ByThread, last: Option<Tid>, start: Time, end: Time) -> CriticalPath {
+    /// The way back from one end; `on` is told of each of its stretches, the last one first.
+    fn walk(
+        &self,
+        by_thread: &ByThread,
+        last: Option<Tid>,
+        start: Time,
+        end: Time,
+        mut on: impl FnMut(OnPath),
+    ) -> CriticalPath {
         let first = self.waits.front().filter(|_| self.forgotten).map_or(start, |h| h.acquire);
         let mut path = CriticalPath { start: first, end, last, truncated: self.forgotten, ..CriticalPath::default() };
         let mut waiting = FxHashMap::<Lock, (u64, u64)>::default();
@@ -95,7 +103,7 @@ impl Hops {
             });
             let until = hop.map_or(first, |i| self.waits[i as usize].acquire);
             label(&mut waits, until, at, &mut waiting);
-            path.on.extend(thread.filter(|_| at > until).map(|tid| OnPath { tid, from: until, to: at }));
+            thread.filter(|_| at > until).into_iter().for_each(|tid| on(OnPath { tid, from: until, to: at }));
             let Some(i) = hop else { break };
             let hop = self.waits[i as usize];
             path.hops += 1;
@@ -105,7 +113,6 @@ impl Hops {
             }
             (thread, at, bound) = (Some(hop.giver), until, i);
         }
-        path.on.reverse();
         path.waiting =
             waiting.into_iter().map(|(lock, (wait, hops))| PathWait { lock, wait: Nanos(wait), hops }).collect();
         path.waiting.sort_unstable_by_key(|w| (std::cmp::Reverse(w.wait), w.lock));

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Locks and sites asked about, of each.
 const ASKED: usize = 3;
-/// By which part of their own time sections are shorter.
+/// Shares of their own time by which sections get shorter.
 const SHORTER: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 /// Into how many locks one is split.
 const PARTS: [u32; 4] = [2, 4, 8, 16];

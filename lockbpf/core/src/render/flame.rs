@@ -1,4 +1,4 @@
-//! Waiting by stack as a tree: what flame graphs are drawn from. Small branches are left out, and how much they are is told.
+//! Waiting by stack as a tree, from which flame graphs are drawn. It leaves out small branches, and counts them.
 
 use super::name;
 use crate::report::profile::Sample;
@@ -6,7 +6,7 @@ use crate::report::schema::Ns;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-/// Frames of a stack that are told apart, the innermost ones.
+/// Frames of a stack that the tree has: the innermost ones.
 const MAX_DEPTH: usize = 96;
 
 /// A tree of calls. The innermost frame of each stack is the lock, in brackets.
@@ -43,7 +43,7 @@ struct Grown {
 }
 
 impl Flame {
-    /// The tree of samples, with at most so many calls: those with most waiting.
+    /// The tree of samples. It has the `most` calls with most waiting.
     pub(super) fn of(samples: &[Sample], most: usize) -> Self {
         let mut arena = vec![Grown::default()];
         for sample in samples {

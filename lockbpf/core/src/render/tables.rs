@@ -6,6 +6,17 @@ use crate::report::schema::StackFrame;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
+/// Texts by their numbers, in the order in which they were first asked for.
+pub(super) type Strings = IndexSet<String, FxBuildHasher>;
+
+/// The number of a text.
+pub(super) fn number(strings: &mut Strings, text: &str) -> usize {
+    match strings.get_index_of(text) {
+        Some(index) => index,
+        None => strings.insert_full(text.to_owned()).0,
+    }
+}
+
 /// A code address and the functions there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Location {
@@ -19,7 +30,7 @@ pub(super) struct Location {
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// The first is empty.
-    pub(super) strings: IndexSet<String, FxBuildHasher>,
+    pub(super) strings: Strings,
     /// Numbers of a function's name and of its file's.
     pub(super) functions: IndexSet<(usize, usize), FxBuildHasher>,
     pub(super) locations: IndexSet<Location, FxBuildHasher>,
@@ -33,10 +44,7 @@ impl Tables {
     }
 
     pub(super) fn string(&mut self, text: &str) -> usize {
-        match self.strings.get_index_of(text) {
-            Some(index) => index,
-            None => self.strings.insert_full(text.to_owned()).0,
-        }
+        number(&mut self.strings, text)
     }
 
     /// The locations of a stack, innermost first. The lock is the innermost, as a frame of its own.

@@ -12,7 +12,7 @@ pub struct Pictures {
     pub profile: Profile,
     /// Every recorded wait and hold in time.
     pub timeline: Timeline,
-    /// Of each lock of the report, in its order.
+    /// One for each lock, in the report's order.
     pub histograms: Vec<Histograms>,
     /// The critical path from its beginning on, as far as its threads waited, held or are to blame.
     pub path: Vec<Stretch>,

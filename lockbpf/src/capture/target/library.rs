@@ -232,12 +232,12 @@ const MAX_BYTES: u64 = 512 << 20;
 /// The bytes of an open file, unless there are more than any program to be probed has.
 pub(in crate::capture) fn read_whole(open: &std::fs::File) -> std::io::Result<Vec<u8>> {
     let mut data = Vec::new();
-    // It may grow meanwhile.
-    open.take(MAX_BYTES + 1).read_to_end(&mut data)?;
-    if data.len() as u64 > MAX_BYTES {
-        return Err(std::io::Error::from(std::io::ErrorKind::FileTooLarge));
+    // Its length first, so that a very large one is not read for nothing; it may grow meanwhile.
+    let mut length = open.metadata()?.len();
+    if length <= MAX_BYTES {
+        length = open.take(MAX_BYTES + 1).read_to_end(&mut data)? as u64;
     }
-    Ok(data)
+    if length > MAX_BYTES { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(data) }
 }
 
 /// Opens the file that was looked at, and no other, and reads it.
@@ -246,9 +246,6 @@ fn read(file: &File) -> std::io::Result<(std::fs::File, Vec<u8>)> {
     let about = open.metadata()?;
     if (about.dev(), about.ino()) != (file.dev, file.ino) {
         return Err(std::io::Error::other("another file has taken its place"));
-    }
-    if about.len() > MAX_BYTES {
-        return Err(std::io::Error::from(std::io::ErrorKind::FileTooLarge));
     }
     let data = read_whole(&open)?;
     Ok((open, data))

@@ -70,7 +70,7 @@ fn is_elf(proc: &Path, mapping: &Mapping) -> bool {
     }
 }
 
-/// Whether a process maps one of these files, by device and inode, in whatever way.
+/// Whether a process maps one of these files, by inode, in whatever way.
 pub(super) fn maps_any(pid: u32, files: impl Fn(u64) -> bool) -> bool {
     maps::read(pid).is_ok_and(|mappings| mappings.iter().any(|mapping| mapping.inode != 0 && files(mapping.inode)))
 }
@@ -83,10 +83,12 @@ mod tests {
     fn suspicion_is_by_name() {
         for (exe, expected) in [
             ("/usr/libexec/valgrind/drd-amd64-linux", Some("valgrind")),
+            ("/usr/bin/valgrind.bin", Some("valgrind")),
             ("/usr/bin/qemu-aarch64-static", Some("qemu")),
             ("/tmp/qemu-x", Some("qemu")),
             ("/usr/bin/qemu-system-x86_64", None),
             ("/usr/bin/memcached", None),
+            ("/usr/sbin/mariadbd", None),
         ] {
             assert_eq!(by_name(Path::new(exe)), expected, "{exe}");
         }

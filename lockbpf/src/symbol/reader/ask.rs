@@ -275,6 +275,7 @@ impl Inner {
     }
 
     fn about(&mut self, ask: &Ask, file: &File) -> Result<Answer, NotRead> {
+        self.start()?;
         self.exchange(ask, &[file.as_fd()])
     }
 
@@ -285,7 +286,7 @@ impl Inner {
 
     fn send_file(&mut self, id: FileId, file: &ObjectFile) -> Result<(), NotRead> {
         // Before that is asked, since what the last one was sent is not known to a new one.
-        self.running()?;
+        self.start()?;
         if self.sent.contains(&id) {
             return Ok(());
         }
@@ -308,12 +309,7 @@ impl Inner {
         self.send(ask, files)?;
         let patience = if self.lost < LOST_IN_ALL { patience(ask) } else { HURRY };
         let began = Instant::now();
-        // From the one that was asked: if it has ended since, another knows nothing of it.
-        let answer = match &self.running {
-            Some(running) => socket::receive_until(&running.socket, began + patience),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
-        match answer {
+        match self.socket().and_then(|socket| socket::receive_until(socket, began + patience)) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(answer) => Ok(answer),
                 Err(_) => {
@@ -332,8 +328,13 @@ impl Inner {
 
     fn send(&mut self, ask: &Ask, files: &[BorrowedFd<'_>]) -> Result<(), NotRead> {
         let bytes = serde_json::to_vec(ask).map_err(|_| NotRead::Nonsense)?;
-        let sent = socket::send(&self.running()?.socket, &bytes, files);
+        let sent = self.socket().and_then(|socket| socket::send(socket, &bytes, files));
         sent.map_err(|_| NotRead::Died(self.end()))
+    }
+
+    /// The socket of the process that was started. If that has ended since, another one would know nothing of what it was sent.
+    fn socket(&self) -> io::Result<&UnixStream> {
+        self.running.as_ref().map(|running| &running.socket).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Ends the process, and tells how it had ended, if it had.
@@ -359,7 +360,8 @@ impl Inner {
         }
     }
 
-    fn running(&mut self) -> Result<&Running, NotRead> {
+    /// Starts the process unless it runs.
+    fn start(&mut self) -> Result<(), NotRead> {
         if self.failures >= MAX_FAILURES || self.deaths >= MAX_DEATHS {
             return Err(NotRead::None("it failed too often".to_owned()));
         }
@@ -368,14 +370,11 @@ impl Inner {
             let how = self.end();
             self.note([format!("the process that reads such files had ended ({how}) and was started anew")]);
         }
-        let running = match self.running.take() {
-            Some(running) => running,
-            None => start(&self.dirs)
-                .and_then(greeted)
-                .inspect_err(|_| self.failures += 1)
-                .map_err(|error| NotRead::None(error.to_string()))?,
-        };
-        Ok(self.running.insert(running))
+        if self.running.is_none() {
+            let started = start(&self.dirs).and_then(greeted).inspect_err(|_| self.failures += 1);
+            self.running = Some(started.map_err(|error| NotRead::None(error.to_string()))?);
+        }
+        Ok(())
     }
 }
 

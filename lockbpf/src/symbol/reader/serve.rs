@@ -4,6 +4,7 @@ use super::super::debug_file;
 use super::super::dwarf::{DwarfError, Storage, Types};
 use super::super::elf::{ElfError, Layout};
 use super::super::files::{FileId, ObjectFile};
+use super::super::find::Kind;
 use super::super::globals::{self, Globals};
 use super::super::guard::guarded;
 use super::super::resolver::Resolver;
@@ -93,18 +94,12 @@ impl Files {
     }
 
     fn answer(&mut self, id: FileId, question: Question) -> Answer {
+        let mut problems = Problems::new();
         match question {
             Question::Frames(addr) => Answer::Frames(self.frames(id, addr)),
-            Question::Variable(addr) => {
-                let mut problems = Problems::new();
-                Answer::Variable(self.variable(id, addr, &mut problems), problems)
-            }
-            Question::ThreadLocal(distance) => {
-                let mut problems = Problems::new();
-                Answer::Text(self.thread_local(id, distance, &mut problems), problems)
-            }
+            Question::Variable(addr) => Answer::Variable(self.variable(id, addr, &mut problems), problems),
+            Question::ThreadLocal(distance) => Answer::Text(self.thread_local(id, distance, &mut problems), problems),
             Question::Member(addr) => {
-                let mut problems = Problems::new();
                 let file = self.files.get(&id).filter(|_| !self.plain.contains(&id));
                 let member = file.and_then(|file| {
                     let told = self.types.member(id, file, addr);
@@ -151,7 +146,7 @@ impl Files {
     }
 
     /// Symbols of a file and its debug file; what cannot be read has none.
-    fn table(&self, id: FileId, kind: super::super::find::Kind) -> Option<Globals> {
+    fn table(&self, id: FileId, kind: Kind) -> Option<Globals> {
         let file = self.files.get(&id)?;
         guarded(|| Globals::read_kind([&file.file].into_iter().chain(&file.debug), kind).0)
     }

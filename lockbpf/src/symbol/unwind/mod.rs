@@ -13,10 +13,10 @@ mod tests;
 
 use super::files::{FileId, Files, ObjectFile};
 use super::guard::guarded;
+use super::kept::Kept;
 use super::reader::Reader;
 use super::space::{AddressSpace, Place};
 use crate::unwind::{End, MACHINE, Registers, StackCopy, Unwound};
-use std::collections::HashMap;
 use std::ops::Range;
 use step::{Caller, Step};
 pub(super) use tables::{Tables, Told};
@@ -40,15 +40,12 @@ pub(super) enum Outside {
     Frame(u64),
 }
 
-/// Rules that are kept; when there are more, all are asked for anew.
-const MAX_KEPT: usize = 65_536;
-
 /// Unwinds, and keeps the rules that it met.
 #[derive(Debug)]
 pub(super) struct Unwinder {
     reader: Reader,
-    told: HashMap<(FileId, u64), Told>,
-    functions: HashMap<(FileId, u64), Option<Range<u64>>>,
+    told: Kept<(FileId, u64), Told>,
+    functions: Kept<(FileId, u64), Option<Range<u64>>>,
 }
 
 #[cfg(test)]
@@ -61,7 +58,7 @@ impl Default for Unwinder {
 impl Unwinder {
     /// Knows nothing yet, and asks for it.
     pub(super) fn new(reader: Reader) -> Self {
-        Self { reader, told: HashMap::new(), functions: HashMap::new() }
+        Self { reader, told: Kept::default(), functions: Kept::default() }
     }
 
     /// The calls that a stack stands for. `outside` tells of addresses in memory outside of files.
@@ -152,11 +149,7 @@ impl Unwinder {
 
     /// The function around an address of a file, as the file numbers addresses.
     pub(super) fn function(&mut self, id: FileId, file: &ObjectFile, address: u64) -> Option<Range<u64>> {
-        if self.functions.len() >= MAX_KEPT {
-            self.functions.clear();
-        }
-        let reader = &self.reader;
-        self.functions.entry((id, address)).or_insert_with(|| reader.function(id, file, address)).clone()
+        self.functions.get((id, address), || self.reader.function(id, file, address)).clone()
     }
 
     /// The caller by the file's unwind information; `None` if it has none for the address.
@@ -168,15 +161,8 @@ impl Unwinder {
         copy: &StackCopy,
         files: &Files,
     ) -> Option<Result<Step, End>> {
-        if self.told.len() >= MAX_KEPT {
-            self.told.clear();
-        }
-        let reader = &self.reader;
-        let told = self
-            .told
-            .entry((id, address))
-            .or_insert_with(|| files.get(id).map(|file| reader.row(id, file, address)).unwrap_or_default());
-        match &*told {
+        let row = || files.get(id).map(|file| self.reader.row(id, file, address)).unwrap_or_default();
+        match self.told.get((id, address), row) {
             Told::Nothing => None,
             Told::Damaged => Some(Err(End::Astray)),
             // What it says was written by others, and what evaluates it may panic.

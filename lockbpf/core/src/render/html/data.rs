@@ -4,14 +4,13 @@ use super::chains::{Chains, chains};
 use super::swimlanes::{Lanes, lanes};
 use crate::model::sliders::Sliders;
 use crate::render::flame::Flame;
+use crate::render::tables::Strings;
 use crate::render::{Page, WhatIf};
 use crate::report::Report;
 use crate::report::histograms::Histograms;
 use crate::report::schema::{LockEntry, Ns, StackFrame};
 use crate::report::text::clip;
 use crate::report::words::{Words, words};
-use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 /// Value of [`Data::schema`]: changes when a field changes its meaning or goes away.
@@ -51,7 +50,7 @@ pub(super) struct Data<'a> {
     /// By its own schema; long lists are cut, and the wait graph is left out.
     report: Report,
     words: Words,
-    /// Of each lock, in the order of the report.
+    /// One for each lock, in the report's order.
     histograms: &'a [Histograms],
     chains: Chains,
     lanes: Lanes,
@@ -190,7 +189,7 @@ fn slim(stack: &mut Vec<StackFrame>) {
 }
 
 fn stacks(flame: Flame) -> Stacks {
-    let mut names: IndexSet<String, FxBuildHasher> = IndexSet::default();
+    let mut names = Strings::default();
     let mut stacks = Stacks {
         all_ns: flame.wait_ns,
         left_out: flame.left_out.0,

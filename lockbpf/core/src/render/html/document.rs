@@ -10,7 +10,7 @@ const STYLE: &[&str] =
 /// What draws a page, in one scope and in this order.
 pub(super) type Scripts = &'static [&'static str];
 
-/// Of a report.
+/// The scripts of a report's page.
 pub(super) const REPORT: Scripts = &[
     include_str!("page/script/units.js"),
     include_str!("page/script/dom.js"),
@@ -29,7 +29,7 @@ pub(super) const REPORT: Scripts = &[
     include_str!("page/script/main.js"),
 ];
 
-/// Of a comparison.
+/// The scripts of a comparison's page.
 pub(super) const COMPARISON: Scripts =
     &[include_str!("page/script/units.js"), include_str!("page/script/dom.js"), include_str!("page/script/compare.js")];
 

@@ -1,6 +1,7 @@
 //! Waits and holds by thread, as many as a page bears: the longest waits one by one, with the holds that they were waits for; of all others
 //! how much of each stretch of time they fill.
 
+use crate::render::tables::{Strings, number};
 use crate::report::pictures::{Pictures, Stretch};
 use crate::report::schema::Ns;
 use crate::report::timeline::{Culprit, Hold, Timeline, Wait};
@@ -88,7 +89,7 @@ pub(super) fn lanes(pictures: &Pictures, most: usize) -> Lanes {
     let waits = longest(timeline, &shown, most);
     let holds = held(timeline, &shown, &waits, most);
     let path = path(&pictures.path, &shown, most);
-    let mut table = Table { timeline, lanes: &shown, locks: Names::default(), places: Names::default() };
+    let mut table = Table { timeline, lanes: &shown, locks: Strings::default(), places: Strings::default() };
     let mut lanes = Lanes {
         start_ns: timeline.start_ns,
         length_ns: timeline.end_ns - timeline.start_ns,
@@ -105,8 +106,8 @@ pub(super) fn lanes(pictures: &Pictures, most: usize) -> Lanes {
     waits.iter().for_each(|wait| table.wait(wait, &mut lanes.waits));
     holds.iter().for_each(|hold| table.hold(hold, &mut lanes.holds));
     let (locks, places) = (table.locks, table.places);
-    lanes.locks = locks.list;
-    lanes.places = places.list;
+    lanes.locks = locks.into_iter().collect();
+    lanes.places = places.into_iter().collect();
     lanes.path =
         path.iter().map(|s| (shown[&s.thread], s.from_ns - lanes.start_ns, s.to_ns - lanes.start_ns)).collect();
     let mut fills = if lanes.left_out.waits > 0 { filled(timeline, &shown) } else { Vec::new() }.into_iter();
@@ -217,36 +218,19 @@ fn filled(timeline: &Timeline, shown: &HashMap<usize, usize>) -> Vec<String> {
     fills.iter().map(|lane| lane.iter().map(level).collect()).collect()
 }
 
-#[derive(Default)]
-struct Names {
-    list: Vec<String>,
-    numbers: HashMap<String, usize>,
-}
-
-impl Names {
-    fn number(&mut self, name: &str) -> usize {
-        if let Some(&number) = self.numbers.get(name) {
-            return number;
-        }
-        self.list.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), self.list.len() - 1);
-        self.list.len() - 1
-    }
-}
-
 struct Table<'a> {
     timeline: &'a Timeline,
     lanes: &'a HashMap<usize, usize>,
-    locks: Names,
-    places: Names,
+    locks: Strings,
+    places: Strings,
 }
 
 impl Table<'_> {
     fn wait(&mut self, wait: &Wait, to: &mut Waits) {
         let timeline = self.timeline;
         to.thread.push(self.lanes[&wait.thread]);
-        to.lock.push(self.locks.number(&timeline.locks[wait.lock].name));
-        to.place.push(self.places.number(&timeline.stacks[wait.stack].place.symbol));
+        to.lock.push(number(&mut self.locks, &timeline.locks[wait.lock].name));
+        to.place.push(number(&mut self.places, &timeline.stacks[wait.stack].place.symbol));
         to.start_ns.push(wait.start_ns - timeline.start_ns);
         to.wait_ns.push(wait.wait_ns);
         let mut culprits: Vec<&Culprit> = wait.culprits.iter().collect();
@@ -257,8 +241,8 @@ impl Table<'_> {
             match self.lanes.get(&culprit.thread) {
                 Some(&lane) if parts.len() < MAX_CULPRITS => parts.push((
                     Some(lane),
-                    self.locks.number(&timeline.locks[culprit.lock].name),
-                    self.places.number(&timeline.places[culprit.place].symbol),
+                    number(&mut self.locks, &timeline.locks[culprit.lock].name),
+                    number(&mut self.places, &timeline.places[culprit.place].symbol),
                     culprit.wait_ns,
                     culprit.cause,
                     culprit.inferred,
@@ -275,8 +259,8 @@ impl Table<'_> {
     fn hold(&mut self, hold: &Hold, to: &mut Holds) {
         let timeline = self.timeline;
         to.thread.push(self.lanes[&hold.thread]);
-        to.lock.push(self.locks.number(&timeline.locks[hold.lock].name));
-        to.place.push(self.places.number(&timeline.stacks[hold.stack].place.symbol));
+        to.lock.push(number(&mut self.locks, &timeline.locks[hold.lock].name));
+        to.place.push(number(&mut self.places, &timeline.stacks[hold.stack].place.symbol));
         to.start_ns.push(hold.start_ns - timeline.start_ns);
         to.hold_ns.push(hold.end_ns - hold.start_ns);
     }
