@@ -165,7 +165,8 @@ fn without_locks(report: &Report) -> String {
     if let Some(unexplained) = unexplained(report) {
         return format!("No pthread lock was seen in use in {time}. {}", cannot_tell(report, &unexplained));
     }
-    if !report.conditions.is_empty() {
+    let sleep = q.sleep.clone().unwrap_or_default();
+    if !report.conditions.is_empty() || sleep.conditions_ns > Ns::default() {
         return format!("No lock was seen in use in {time}: threads only waited for conditions, which is idle time.");
     }
     let reason = match q.failed_probes.first() {
@@ -173,6 +174,7 @@ fn without_locks(report: &Report) -> String {
             format!("{} failed, {} first: {}", counted(q.failed_probes.len() as u64, "probe"), p.probe, p.reason)
         }
         None if !q.lost.is_empty() => "records were lost (see below)".to_owned(),
+        None if sleep.joins_ns > Ns::default() => "threads slept for the ends of others only".to_owned(),
         None if !report.futexes.is_empty() => "futex calls were seen, but none that waited noticeably".to_owned(),
         None if q.futex_only => "no thread slept on a futex, so nothing waited for a lock".to_owned(),
         None => "the target is idle, has only one busy thread, or locks without the C library's mutexes".to_owned(),
