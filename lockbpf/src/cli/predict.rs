@@ -144,6 +144,9 @@ fn solver(text: &str) -> Result<Solver, String> {
 /// When the model cannot be read or has no solution, a lock is not in it, or the prediction cannot be written.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
     let calibration = calibration_file::load()?;
+    // What could not be written is said before anything is observed.
+    let out =
+        args.emit_model.as_deref().map(|path| Ok::<_, anyhow::Error>((path, Whole::create(path)?))).transpose()?;
     let (mut input, name) = if let Some(path) = &args.model {
         let name = input::told(path);
         (read(path).with_context(|| format!("failed to read the model {name}"))?, name)
@@ -188,7 +191,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             replaced_by = Some(with.to_string());
         }
         Some(several) => {
-            if args.emit_model.is_some() {
+            if out.is_some() {
                 bail!(
                     "several locks are several models: choose one of them with --with to write its model with --emit-model"
                 );
@@ -202,8 +205,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    if let Some(path) = &args.emit_model {
-        emit(&input, path)?;
+    if let Some((path, out)) = out {
+        emit(&input, path, out)?;
         if path == Path::new("-") {
             return Ok(ExitCode::SUCCESS);
         }
@@ -308,9 +311,8 @@ fn selected(input: &Input, parts: &[String]) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-fn emit(input: &Input, path: &Path) -> Result<()> {
+fn emit(input: &Input, path: &Path, mut file: Whole) -> Result<()> {
     let text = output::json(input, "model")?;
-    let mut file = Whole::create(path)?;
     file.write_all(text.as_bytes()).with_context(|| format!("failed to write {}", path.display()))?;
     file.finish()
 }
