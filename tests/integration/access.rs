@@ -244,7 +244,10 @@ fn a_target_survives_the_death_of_its_profiler() {
 /// Performance events that a thread has open.
 fn events_of(pid: u32, tid: &str) -> usize {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task/{tid}/fd")).into_iter().flatten().flatten();
-    entries.filter_map(|fd| std::fs::read_link(fd.path()).ok()).filter(|to| to.ends_with("anon_inode:[perf_event]")).count()
+    entries
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .filter(|to| to.ends_with("anon_inode:[perf_event]"))
+        .count()
 }
 
 /// Whoever kills lockbpf ends its threads one by one. A breakpoint that another thread held open would outlive the tracing.
