@@ -8,7 +8,7 @@ pub(super) const UNKNOWN: &str = "unknown";
 pub(super) const CONDITION: &str = "condition variable";
 /// A word on which the end of a thread is waited for.
 pub(super) const JOIN: &str = "thread join";
-/// A condition variable in which a runtime parks its threads, whatever for.
+/// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
 pub(super) const PARKING: &str = "parking";
 
 /// Places named.
@@ -20,9 +20,9 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     let word = |f: &FutexEntry| f.wait_ns.sum + f.counts.timed_out_wait_ns + f.waiting_now_ns;
     let conditions = |parking: bool| report.conditions.iter().filter(move |c| (c.purpose == PARKING) == parking);
     let words = |purpose: &'static str| report.futexes.iter().filter(move |f| f.purpose == purpose);
-    let of_known = |f: &&FutexEntry| ![CONDITION, JOIN].contains(&f.purpose.as_str());
+    let may_be_for_locks = |f: &&FutexEntry| ![CONDITION, JOIN].contains(&f.purpose.as_str());
     let parked = conditions(true).map(|c| (c.first_site.clone().unwrap_or_else(|| c.label.clone()), condition(c)));
-    let unknown = report.futexes.iter().filter(of_known).map(|f| (place(f), word(f)));
+    let unknown = report.futexes.iter().filter(may_be_for_locks).map(|f| (place(f), word(f)));
     let mut places: Vec<SleepPlace> = Vec::new();
     for (symbol, slept_ns) in parked.chain(unknown).filter(|&(_, slept)| slept > Ns::default()) {
         match places.iter_mut().find(|p| p.symbol == symbol) {
@@ -36,8 +36,8 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
         locks_ns: report.totals.harm_ns,
         conditions_ns: conditions(false).map(condition).sum::<Ns>() + words(CONDITION).map(word).sum(),
         joins_ns: words(JOIN).map(word).sum(),
-        parked_ns: conditions(true).map(condition).sum(),
-        unknown_ns: report.futexes.iter().filter(of_known).map(word).sum(),
+        parked_ns: conditions(true).map(condition).sum::<Ns>() + words(PARKING).map(word).sum(),
+        unknown_ns: report.futexes.iter().filter(may_be_for_locks).filter(|f| f.purpose != PARKING).map(word).sum(),
         places,
     };
     (entry != SleepEntry::default()).then_some(entry)
@@ -47,8 +47,8 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
 fn place(f: &FutexEntry) -> String {
     let longest = f.waiters.first().and_then(|w| w.place.function.clone());
     match (f.purpose.as_str(), longest) {
-        (UNKNOWN, Some(function)) => function,
-        (UNKNOWN, None) => f.label.clone(),
+        (UNKNOWN | PARKING, Some(function)) => function,
+        (UNKNOWN | PARKING, None) => f.label.clone(),
         (purpose, _) => purpose.to_owned(),
     }
 }

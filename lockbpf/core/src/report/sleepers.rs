@@ -109,7 +109,9 @@ fn parks(function: &str) -> bool {
 fn of(functions: &[&str]) -> Option<&'static str> {
     let known = |function: &str| LIBRARIES.iter().find(|(part, _)| function.contains(part)).map(|&(_, name)| name);
     let idle = |function: &str| IDLE.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
+    let parked = functions.iter().any(|function| parks(function)).then_some(sleep::PARKING);
     of_libc(functions)
+        .or(parked)
         .or_else(|| functions.iter().find_map(|function| idle(function)))
         .or_else(|| functions.iter().find_map(|function| known(function)))
 }
@@ -151,6 +153,7 @@ mod tests {
             (&["malloc"], None),
             (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(sleep::CONDITION)),
             (&["__pthread_clockjoin_ex", "main"], Some(sleep::JOIN)),
+            (&["__futex_abstimed_wait_common", "pthread_cond_wait", "Parker::park(bool, long)"], Some(sleep::PARKING)),
             (
                 &["syscall", "bool folly::SharedMutexImpl<false>::futexWaitForZeroBits<W>", "f"],
                 Some("folly::SharedMutex"),
