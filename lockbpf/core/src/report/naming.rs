@@ -5,7 +5,7 @@ use super::divide::top_stack;
 use super::gather::Gathered;
 use super::kernel;
 use super::place::Places;
-use super::sleepers;
+use super::{sleep, sleepers};
 use crate::id::{Lock, Process};
 use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
@@ -58,7 +58,7 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         return kernel::name(lock, gathered, places);
     }
     let symbol = places.global(lock);
-    if let Some(own) = sleepers::name(lock, gathered, places) {
+    if let Some(own) = sleepers::name(lock, gathered, places).filter(|&own| own != sleep::SEMAPHORE) {
         return symbol.map_or_else(|| own.to_owned(), |symbol| format!("{own} ({symbol})"));
     }
     if let Some(symbol) = symbol {
