@@ -11,10 +11,9 @@ use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
 use crate::goroutine;
 use crate::lease;
-use crate::lock::has_word;
+use crate::lock::{has_word, may_have};
 use crate::maps::{CONFIG, STATE, count};
 use crate::reading;
-use crate::section::is_settled;
 use crate::stack::user_stack;
 use crate::thread::{Thread, now, task, tid};
 use crate::watched;
@@ -26,7 +25,6 @@ use aya_ebpf::programs::BtfTracePointContext;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::Via;
 use lockbpf_common::layout::CONTENDED_VALUE;
-use lockbpf_common::layout::mutex_kind::may_fail;
 use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
 
 /// `TASK_UNINTERRUPTIBLE`.
@@ -159,7 +157,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             if t.epoch != 0 {
                 reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
             }
-            let holds = t.epoch != 0 && (t.depth > 0 || may_hold(t)) && is_open(t);
+            let holds = t.epoch != 0 && (t.depth > 0 || may_have(t.pending.via, t.pending.kind)) && is_open(t);
             let goroutine = if holds { 0 } else { goroutine::running(t) };
             let kept = !holds && (goroutine != 0 || watched::is_watched(t));
             if t.epoch != 0 || kept {
@@ -223,13 +221,6 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool, goroutine: u64)
         stack: if takes_stack { user_stack(ctx, t) } else { -1 },
         reason: reason as u32 | if kept { KEPT } else { 0 },
     };
-}
-
-/// Whether the thread may hold the lock for which it has asked last: a call that may fail is believed once the thread does something else.
-#[inline(always)]
-fn may_hold(t: &Thread) -> bool {
-    let p = &t.pending;
-    is_settled(p.via) && p.via != Via::CondReacquire as u32 && may_fail(p.kind)
 }
 
 /// Whether the futex call in progress is the sleep of a probed lock call.

@@ -101,6 +101,11 @@ pub(super) fn is_runtimes(purpose: &str) -> bool {
     RUNTIMES.iter().any(|(_, name)| *name == purpose)
 }
 
+/// Whether it says what one word is, so that it goes into that one's name.
+pub(super) fn names(purpose: &str) -> bool {
+    ![sleep::SEMAPHORE, sleep::PARKING].contains(&purpose) && !is_runtimes(purpose)
+}
+
 /// What the lock at a futex word is, if its sleepers tell.
 pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
     // The interpreter's lock is waited for by a condition variable.
