@@ -1,11 +1,14 @@
 //! In what the threads slept, by kind: only who knows that can say that no lock holds a program back.
 
 use super::schema::{ConditionEntry, FutexEntry, Ns, Report, SleepEntry, SleepPlace};
+use super::sleepers;
 
 /// What a futex word or a condition variable is for, where nothing tells.
 pub(super) const UNKNOWN: &str = "unknown";
 /// A word that belongs to a condition variable.
 pub(super) const CONDITION: &str = "condition variable";
+/// A semaphore: its permits may be a lock's, or stand for work that is waited for.
+pub(super) const SEMAPHORE: &str = "semaphore";
 /// A word on which the end of a thread is waited for.
 pub(super) const JOIN: &str = "thread join";
 /// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
@@ -20,9 +23,9 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     let word = |f: &FutexEntry| f.wait_ns.sum + f.counts.timed_out_wait_ns + f.waiting_now_ns;
     let conditions = |parking: bool| report.conditions.iter().filter(move |c| (c.purpose == PARKING) == parking);
     let words = |purpose: &'static str| report.futexes.iter().filter(move |f| f.purpose == purpose);
-    let may_be_for_locks = |f: &&FutexEntry| ![CONDITION, JOIN].contains(&f.purpose.as_str());
+    let of_known = |f: &&FutexEntry| ![CONDITION, JOIN].contains(&f.purpose.as_str());
     let parked = conditions(true).map(|c| (c.first_site.clone().unwrap_or_else(|| c.label.clone()), condition(c)));
-    let unknown = report.futexes.iter().filter(may_be_for_locks).map(|f| (place(f), word(f)));
+    let unknown = report.futexes.iter().filter(of_known).map(|f| (place(f), word(f)));
     let mut places: Vec<SleepPlace> = Vec::new();
     for (symbol, slept_ns) in parked.chain(unknown).filter(|&(_, slept)| slept > Ns::default()) {
         match places.iter_mut().find(|p| p.symbol == symbol) {
@@ -32,12 +35,16 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     }
     places.sort_by(|a, b| (b.slept_ns, &a.symbol).cmp(&(a.slept_ns, &b.symbol)));
     places.truncate(PLACES);
+    let sum = |wanted: &dyn Fn(&FutexEntry) -> bool| {
+        report.futexes.iter().filter(of_known).filter(|f| wanted(f)).map(word).sum::<Ns>()
+    };
     let entry = SleepEntry {
         locks_ns: report.totals.harm_ns,
         conditions_ns: conditions(false).map(condition).sum::<Ns>() + words(CONDITION).map(word).sum(),
         joins_ns: words(JOIN).map(word).sum(),
         parked_ns: conditions(true).map(condition).sum::<Ns>() + words(PARKING).map(word).sum(),
-        unknown_ns: report.futexes.iter().filter(may_be_for_locks).filter(|f| f.purpose != PARKING).map(word).sum(),
+        runtimes_ns: Some(sum(&|f| sleepers::is_runtimes(&f.purpose))).filter(|&slept| slept > Ns::default()),
+        unknown_ns: sum(&|f| f.purpose != PARKING && !sleepers::is_runtimes(&f.purpose)),
         places,
     };
     (entry != SleepEntry::default()).then_some(entry)
@@ -47,8 +54,9 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
 fn place(f: &FutexEntry) -> String {
     let longest = f.waiters.first().and_then(|w| w.place.function.clone());
     match (f.purpose.as_str(), longest) {
-        (UNKNOWN | PARKING, Some(function)) => function,
+        (UNKNOWN, Some(function)) => function,
         (UNKNOWN | PARKING, None) => f.label.clone(),
+        (_, Some(function)) if f.purpose == PARKING || sleepers::is_runtimes(&f.purpose) => function,
         (purpose, _) => purpose.to_owned(),
     }
 }
