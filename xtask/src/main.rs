@@ -17,6 +17,8 @@ mod fuzz;
 mod goldens;
 mod install;
 mod instrument;
+#[cfg(test)]
+mod links;
 mod process;
 mod provenance;
 mod rust_src;
