@@ -71,7 +71,8 @@ pub(super) struct PredictArgs {
     /// Replace only locks whose name contains this (repeatable: any of them).
     #[arg(long, value_name = "LOCK", requires = "with")]
     pub lock: Vec<String>,
-    /// Replace locks: by `qd`, `mutex`, `mcs`, `ticket`, `spin`, `sharded:K`, `rwlock` or `rwlock:SHARE%` (of sections that only
+    /// Replace locks: by `qd` (queue delegation: who delegates a section goes on at once), `qd-wait` (queue delegation: who delegates a
+    /// section waits until it is done), `mutex`, `mcs`, `ticket`, `spin`, `sharded:K`, `rwlock` or `rwlock:SHARE%` (of sections that only
     /// read). With several, or `all`, they are ranked beside today's locks.
     #[arg(long, value_name = "LOCK TYPES", value_parser = withs)]
     pub with: Option<Withs>,
@@ -196,7 +197,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
                     "several locks are several models: choose one of them with --with to write its model with --emit-model"
                 );
             }
-            let others = alternatives(&input, &args.lock, several, calibration.as_ref())?;
+            let others = alternatives(&mut input, &args.lock, several, calibration.as_ref())?;
             let ranking = Ranking { check, ..rank(&input, &others).map_err(fails)? };
             output::write(&match args.format {
                 Format::Table => rank_table::render(&ranking, output::layout().width),
@@ -219,9 +220,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The model with each of several locks in the place of those whose names contain one of the parts, but for one that changes nothing.
+/// The model with each of several locks in the place of those whose names contain one of the parts, but for one that changes nothing, and
+/// for reader–writer locks where it is not known which share of the sections only reads: the model then says so.
 fn alternatives(
-    input: &Input,
+    input: &mut Input,
     parts: &[String],
     withs: &[With],
     calibration: Option<&Calibration>,
@@ -229,6 +231,14 @@ fn alternatives(
     let locks = selected(input, parts)?;
     let mut others = Vec::new();
     for &with in withs {
+        if with.lacks_reads(input, &locks) {
+            input.violations.push(
+                "Left out: a reader–writer lock, since it is not known which share of the sections only read. If you know it: --with \
+                 rwlock:SHARE%."
+                    .to_owned(),
+            );
+            continue;
+        }
         let mut other = input.clone();
         with::replace(&mut other, &locks, with, calibration)?;
         let same = other.locks.iter().zip(&input.locks).all(|(a, b)| {
@@ -323,7 +333,7 @@ mod tests {
 
     #[test]
     fn locks_to_rank() {
-        assert_eq!(withs("qd"), Ok(Withs(vec![With::Qd])));
+        assert_eq!(withs("qd-wait"), Ok(Withs(vec![With::QdWait])));
         assert_eq!(withs("qd, sharded:4"), Ok(Withs(vec![With::Qd, With::Sharded(4)])));
         let Withs(all) = withs("all").unwrap();
         for with in all {
