@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{build_ebpf, compile::Toolchain, fuzz, process, vm, workspace};
+use crate::{build_ebpf, compile::Toolchain, fuzz, layers, process, vm, workspace};
 
 mod packages;
 pub(crate) mod report;
@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut report = Report::default();
     report.run("Debian packages", || packages::install(args.quick));
     report.run("formatting", || component("fmt", "rustfmt", &["--all", "--check"]));
+    report.run("layers", layers::step);
     report.run("clippy", || {
         component(
             "clippy",
