@@ -241,6 +241,38 @@ fn a_target_survives_the_death_of_its_profiler() {
     end(&mut workload);
 }
 
+/// Performance events that a thread has open.
+fn events_of(pid: u32, tid: &str) -> usize {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task/{tid}/fd")).into_iter().flatten().flatten();
+    entries
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .filter(|to| to.ends_with("anon_inode:[perf_event]"))
+        .count()
+}
+
+/// Whoever kills lockbpf ends its threads one by one. A breakpoint that another thread held open would outlive the tracing.
+#[test]
+fn breakpoints_end_with_the_thread_that_traces() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("accesses nested 3");
+    let pid = workload.pid().to_string();
+    let arguments = ["access", "--pid", &pid, "--timing", "200ms", "--samples", "1000000", "--budget", "60%"];
+    let mut running = Running::start(lockbpf().args(arguments));
+    running.err.find(|line| line.starts_with("following ")).expect("it begins");
+    let observer = running.pid();
+    let mut held = Vec::new();
+    eventually("a thread holds breakpoints", || {
+        let tasks = std::fs::read_dir(format!("/proc/{observer}/task")).expect("it runs").flatten();
+        let tids: Vec<String> = tasks.filter_map(|task| task.file_name().into_string().ok()).collect();
+        held = tids.into_iter().map(|tid| (events_of(observer, &tid), tid)).filter(|(events, _)| *events > 0).collect();
+        !held.is_empty()
+    });
+    assert!(held.len() == 1 && held[0].1 != observer.to_string(), "{held:?}");
+    running.signal(Signal::SIGINT);
+    running.wait();
+    end(&mut workload);
+}
+
 #[test]
 fn who_cannot_be_profiled_is_told_why() {
     let Some(_turn) = may_observe() else { return };

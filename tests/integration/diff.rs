@@ -120,6 +120,8 @@ fn the_gate_has_an_exit_status_of_its_own() {
         (&["--fail-if", "wait > +20%"][..], 3, "FAILED: wait > +20%"),
         (&["--fail-if", "wait > +60 %", "--fail-if", "hold[L] > +60%"], 0, "passed: hold[L] > +60%"),
         (&["--fail-if", "wait > +60%", "--fail-if", "hold > +20%", "--format", "json"], 3, "\"outcome\": \"failed\""),
+        (&["--fail-if", "hold[L] > 60us and wait > +20%"], 3, "FAILED: hold[L] > 60us and wait > +20%"),
+        (&["--fail-if", "hold[L] > 90us and wait > +20%"], 0, "passed"),
         (&["--fail-if", "wait[M] > +1%"], 0, "INCONCLUSIVE"),
         (&["--fail-if", "wait[M] > +1%", "--fail-if-inconclusive"], 3, "INCONCLUSIVE"),
         (&["--fail-if", "wait > +20%", "--format", "markdown"], 3, "❌"),

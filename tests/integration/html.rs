@@ -169,6 +169,41 @@ fn a_browser_shows_waits_stacks_and_gains() {
     }
 }
 
+/// What a page shows of advice.
+const ADVICE: &str = r#"(async () => ({
+  items: [...document.querySelectorAll('.advice > li')].map((li) => [...li.querySelectorAll(':scope > p')].map((p) => p.textContent)),
+  doubts: [...document.querySelectorAll('.advice > li > details')].map((notes) => [...notes.querySelectorAll('li')].map((li) => li.textContent)),
+  all: [...document.querySelectorAll('#advice > details li')].map((li) => li.textContent),
+  wider: document.documentElement.scrollWidth - window.innerWidth,
+}))()"#;
+
+#[test]
+fn a_browser_shows_what_advise_says() {
+    let Some(browser) = Browser::find() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = dir.path().join("advice.html");
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/recordings/accesses.bin");
+    export(&recording, &page);
+    let outcome = run(&["advise", "--from", text(&recording), "--format", "json"]);
+    let advice: Value = serde_json::from_str(&outcome.stdout).expect("the advice is JSON");
+    let texts = |value: &Value| value.as_array().expect("texts").iter().map(plain).collect::<Vec<_>>();
+    for view in [WIDE, NARROW] {
+        let seen = browser.look(&page, view, ADVICE);
+        let items = list(&advice, "advice");
+        assert!(!items.is_empty() && items.len() == list(&seen, "items").len(), "{seen}");
+        for ((item, shown), doubts) in items.iter().zip(list(&seen, "items")).zip(list(&seen, "doubts")) {
+            assert_eq!(word(&shown[0]), plain(&item["advice"]));
+            assert_eq!(word(&shown[1]), format!("Seen: {}", texts(&item["evidence"]).join(" ")));
+            let gain = item["predicted"]["change"].as_str().map(|change| change.replace('`', ""));
+            let gain = gain.or_else(|| item["unpredictable"].as_str().map(|why| why.replace('`', "")));
+            assert!(gain.is_none_or(|gain| word(&shown[2]).contains(&gain)), "{shown}");
+            assert!(texts(doubts).starts_with(&texts(&item["cautions"])), "{doubts}");
+        }
+        assert_eq!(texts(&seen["all"]), texts(&advice["cautions"]));
+        assert!(seen["wider"].as_i64() <= Some(0), "it has to be scrolled sideways: {}", seen["wider"]);
+    }
+}
+
 #[test]
 fn a_browser_takes_names_for_text() {
     let Some(browser) = Browser::find() else { return };

@@ -8,6 +8,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// Time for each target
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Inputs for each target, if that is done sooner
+    #[arg(long)]
+    inputs: Option<u64>,
     /// Only this target: the name of a file in fuzz/fuzz_targets/
     target: Option<String>,
 }
@@ -38,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(120);
 /// # Errors
 /// They cannot be built or started, or one has found a fault.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    println!("{}", fuzz(args.seconds, args.target.as_deref())?);
+    println!("{}", fuzz(Bound { seconds: args.seconds, inputs: args.inputs }, args.target.as_deref())?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -50,23 +54,39 @@ pub(crate) fn step(seconds: u64) -> Result<Outcome> {
     if workspace::find_program("c++").is_none() {
         return Ok(Outcome::unavailable("libFuzzer is C++, and there is no c++"));
     }
-    Ok(Outcome::passed(fuzz(seconds, None)?))
+    Ok(Outcome::passed(fuzz(Bound { seconds, inputs: None }, None)?))
 }
 
-fn fuzz(seconds: u64, only: Option<&str>) -> Result<String> {
+/// How much one target does.
+#[derive(Clone, Copy)]
+struct Bound {
+    seconds: u64,
+    inputs: Option<u64>,
+}
+
+fn fuzz(bound: Bound, only: Option<&str>) -> Result<String> {
     let targets = targets(only)?;
     let programs = build(&targets)?;
-    // Side by side: each takes one CPU.
-    let done: Result<Vec<String>> = thread::scope(|scope| {
-        let each = targets.iter().zip(&programs);
-        let runs: Vec<_> = each.map(|(target, program)| scope.spawn(|| run_target(target, program, seconds))).collect();
-        let inputs = runs.into_iter().zip(&targets).map(|(run, target)| {
-            let inputs = run.join().map_err(|_| anyhow!("the run of {target} has panicked"))??;
-            Ok(format!("{target}: {inputs} inputs"))
-        });
-        inputs.collect()
+    let next = AtomicUsize::new(0);
+    // As many side by side as there are CPUs: each takes one.
+    let worker = || {
+        let mut done = Vec::new();
+        while let Some((target, program)) = {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            targets.get(n).zip(programs.get(n))
+        } {
+            done.push(format!("{target}: {} inputs", run_target(target, program, bound)?));
+        }
+        Ok(done)
+    };
+    let done: Result<Vec<Vec<String>>> = thread::scope(|scope| {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..cpus).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().map(|worker| worker.join().map_err(|_| anyhow!("a run has panicked"))?).collect()
     });
-    Ok(done?.join(", "))
+    let mut done = done?.concat();
+    done.sort();
+    Ok(done.join(", "))
 }
 
 fn dir() -> PathBuf {
@@ -91,6 +111,12 @@ fn targets(only: Option<&str>) -> Result<Vec<String>> {
     }
 }
 
+/// Where a target's seeds are: in a folder of its own, else among the ELF files, which several targets take apart.
+fn seeds(target: &str) -> PathBuf {
+    let own = dir().join("corpus").join(target);
+    if own.is_dir() { own } else { dir().join("corpus/elf") }
+}
+
 /// Compiles the targets, where the release build has compiled their dependencies.
 fn build(targets: &[String]) -> Result<Vec<PathBuf>> {
     let wrapper = env::current_exe().context("failed to find xtask's own program")?;
@@ -110,7 +136,7 @@ fn build(targets: &[String]) -> Result<Vec<PathBuf>> {
 }
 
 /// Runs one target and returns how many inputs it has tried.
-fn run_target(target: &str, program: &Path, seconds: u64) -> Result<u64> {
+fn run_target(target: &str, program: &Path, bound: Bound) -> Result<u64> {
     let work = workspace::root().join("target/fuzz/corpus").join(target);
     let faults = dir().join("artifacts").join(target);
     for folder in [&work, &faults] {
@@ -120,16 +146,17 @@ fn run_target(target: &str, program: &Path, seconds: u64) -> Result<u64> {
     let output = fs::File::create(&log).with_context(|| format!("failed to create {}", log.display()))?;
     let mut command = Command::new(program);
     command.args([
-        format!("-max_total_time={seconds}"),
+        format!("-max_total_time={}", bound.seconds),
         format!("-rss_limit_mb={MEMORY_LIMIT}"),
         format!("-timeout={INPUT_LIMIT}"),
         format!("-artifact_prefix={}/", faults.display()),
         "-print_final_stats=1".to_owned(),
     ]);
+    command.args(bound.inputs.map(|inputs| format!("-runs={inputs}")));
     // What is found goes to the first folder; the committed seeds are only read.
-    command.arg(&work).arg(dir().join("corpus").join(target));
+    command.arg(&work).arg(seeds(target));
     command.stdout(output.try_clone()?).stderr(output);
-    let status = process::status(&mut command, Duration::from_secs(seconds) + GRACE)?;
+    let status = process::status(&mut command, Duration::from_secs(bound.seconds) + GRACE)?;
     let said = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
     if !status.success() {
         let fault = said.lines().filter(|line| line.contains("panicked at") || line.contains("ERROR: libFuzzer"));
@@ -166,10 +193,7 @@ mod tests {
         let targets = targets(None).unwrap();
         assert!(targets.contains(&"event_lines".to_owned()));
         for target in targets {
-            assert!(
-                fs::read_dir(dir().join("corpus").join(&target)).is_ok_and(|mut seeds| seeds.next().is_some()),
-                "{target}"
-            );
+            assert!(fs::read_dir(seeds(&target)).is_ok_and(|mut seeds| seeds.next().is_some()), "{target}");
         }
         assert!(super::targets(Some("no_such_target")).is_err());
     }

@@ -18,6 +18,8 @@ mod goldens;
 mod install;
 mod instrument;
 mod layers;
+#[cfg(test)]
+mod links;
 mod process;
 mod provenance;
 mod rust_src;

@@ -10,7 +10,7 @@ use super::source::Input;
 use super::{access, calibration_file, convert, export, output, script};
 use crate::advice::predict::Predictor;
 use crate::advice::traced::Traced;
-use crate::advice::{self, Options, Records};
+use crate::advice::{self, Advice, Options, Records};
 use crate::capture::access::check;
 use crate::governor::Budget;
 use crate::trace::Compression;
@@ -94,31 +94,54 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
     if args.overhead.is_some() && timed.is_none() {
         bail!("--overhead is what recording cost: name a recording with --trace");
     }
+    let known = Known { w: args.w.clone(), overhead_ns: args.overhead };
+    let mut advice = of(&records, timed.as_ref(), &known)?;
+    advice.cautions.append(&mut cautions);
+    output::write(&match args.format {
+        Format::Table => advice::render(&advice, output::layout().width),
+        Format::Json => output::json(&advice, "advice")?,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the user knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// By site, for how many other threads' holds its sections wait.
+    pub w: Vec<(String, f64)>,
+    /// What recording a lock operation cost, ns.
+    pub overhead_ns: Option<f64>,
+}
+
+/// Advice from access records and a recording of the same program.
+///
+/// # Errors
+/// When no section has a name that is given, or the calibration cannot be read.
+pub(super) fn of(records: &Records, timed: Option<&Timed>, known: &Known) -> Result<Advice> {
     let mut w = BTreeMap::new();
-    for (name, value) in &args.w {
+    for (name, value) in &known.w {
         let Some(site) = records.sites.find(name) else {
             let some: Vec<&str> = records.sites.iter().take(8).collect();
             bail!("no section of the records is called `{name}`; they have {}", some.join(", "));
         };
         w.insert(site, *value);
     }
-    let calibrated = match &timed {
-        Some(timed) if timed.captured && args.overhead.is_none() => calibration_file::load()?,
+    let calibrated = match timed {
+        Some(timed) if timed.captured && known.overhead_ns.is_none() => calibration_file::load()?,
         _ => None,
     };
-    let operation_ns = args.overhead.or_else(|| calibrated?.observer_operation_ns);
-    let traced = timed.as_ref().map(|timed| {
+    let operation_ns = known.overhead_ns.or_else(|| calibrated?.observer_operation_ns);
+    let traced = timed.map(|timed| {
         let ticks = timed.recorded.script.ticks_per_ns;
-        Traced::new(&records, &timed.timing, &timed.names, &timed.counted, ticks)
+        Traced::new(records, &timed.timing, &timed.names, &timed.counted, ticks)
     });
-    let predictor = timed.as_ref().zip(traced.as_ref()).map(|(timed, traced)| {
+    let predictor = timed.zip(traced.as_ref()).map(|(timed, traced)| {
         let recorded = &timed.recorded;
         Predictor::new(recorded.oracle(None), &recorded.script, traced)
     });
     let options = Options { w, traced: traced.as_ref(), predictor: predictor.as_ref(), operation_ns };
-    let mut advice = advice::advise(&records, &options);
-    advice.cautions.append(&mut cautions);
-    if let Some(timed) = &timed {
+    let mut advice = advice::advise(records, &options);
+    if let Some(timed) = timed {
         advice.cautions.extend(timed.recorded.remarks.iter().cloned());
         if timed.captured && operation_ns.is_none() {
             advice.cautions.push(
@@ -127,11 +150,7 @@ pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
             );
         }
     }
-    output::write(&match args.format {
-        Format::Table => advice::render(&advice, output::layout().width),
-        Format::Json => output::json(&advice, "advice")?,
-    })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(advice)
 }
 
 /// The whole chain on a running process: its records, its timing, and what could make both wrong.

@@ -122,11 +122,45 @@ mod tests {
     use super::super::args::{Plan, Target};
     use super::*;
     use clap::CommandFactory;
+    use std::collections::BTreeSet;
     use std::time::Duration;
 
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Each row of `docs/options.md`: an option and a command that has it.
+    fn documented() -> BTreeSet<(String, String)> {
+        let rows = include_str!("../../../docs/options.md").lines().filter_map(|line| line.strip_prefix("| `--"));
+        let cells = rows.map(|row| row.replace("\\|", "/")).map(|row| {
+            let mut cells = row.split(" | ");
+            let option = cells.next().unwrap_or_default().split([' ', '`']).next().unwrap_or_default().to_owned();
+            (option, cells.next().unwrap_or_default().to_owned())
+        });
+        cells
+            .flat_map(|(option, commands)| {
+                commands.split(", ").map(|c| (option.clone(), c.to_owned())).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_index_of_options_is_whole() {
+        let mut cli = Cli::command();
+        cli.build();
+        let of = |command: &clap::Command, name: &str| -> Vec<(String, String)> {
+            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            let long = shown.filter_map(|argument| argument.get_long().map(str::to_owned));
+            long.filter(|long| !["help", "version"].contains(&long.as_str()))
+                .map(|long| (long, name.to_owned()))
+                .collect()
+        };
+        let mut defined: BTreeSet<_> = of(&cli, "observe").into_iter().collect();
+        for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
+            defined.extend(of(command, command.get_name()));
+        }
+        assert_eq!(documented(), defined);
     }
 
     #[test]

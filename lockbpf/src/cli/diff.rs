@@ -30,7 +30,7 @@ pub(super) struct DiffArgs {
     pub factor: f64,
     /// Exit with status 3 if this grew by more than so much, beyond what chance explains: `wait > +20%` of the whole program,
     /// `hold[cache_lock] > +50%` of each lock whose name contains that (`[]`: of every lock). There are wait, hold, held, contended and
-    /// acquisitions (repeatable).
+    /// acquisitions. `hold[] > 2ms` bounds B's value, `acquisitions < -10%` a decrease; `and` joins them (repeatable).
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
     /// With `--fail-if`: exit with status 3 also where that cannot be told.

@@ -89,7 +89,10 @@ pub(super) fn analyse(input: &Input, format: &Format) -> Result<Recording> {
     let how = analysis::Options { detail: format.is_timeline(), ..analysis::Options::default() };
     let recording = Recording::of(input, how)?;
     Ok(match format.renderer {
-        Renderer::Page(_) => recording.asked(page::what_if(input)),
+        Renderer::Page(_) => {
+            let answers = page::ask(input, recording.access_records > 0);
+            recording.asked(answers)
+        }
         Renderer::Profile(_) | Renderer::Timeline(_) => recording,
     })
 }

@@ -2,11 +2,12 @@
 
 use super::formats::{self, OwnFormat, ReportFormat};
 use super::output;
+use super::page::Answers;
 use super::source::{Ending, Input};
 use crate::analysis::{self, Analyst, Closing};
 use crate::names::Names;
 use crate::observation::Observation;
-use crate::render::{Format, Page, WhatIf};
+use crate::render::{Format, Page};
 use crate::report::combine::{self, combine};
 use crate::report::profile::{Mapping, Profile};
 use crate::report::timeline::Timeline;
@@ -135,7 +136,9 @@ pub(super) struct Recording {
     /// When it began, ns since 1970 (UTC).
     started_ns: Option<u64>,
     modules: Vec<Modules>,
-    what_if: WhatIf,
+    /// Access records that it holds beside.
+    pub access_records: u64,
+    answers: Answers,
 }
 
 impl Recording {
@@ -163,20 +166,20 @@ impl Recording {
         if analyst.events() == 0 && ending.access_records > 0 && ending.harvest.sums.is_empty() {
             bail!("{} holds access records and nothing else: `lockbpf advise --from` reads those", input.name());
         }
-        let Ending { header, harvest, names, modules, end, .. } = ending;
+        let Ending { header, harvest, names, modules, end, access_records, .. } = ending;
         // What was converted from event lines lasts from its first event to its last.
         let period = end.filter(|_| header.capture.is_some()).map(|end| (Time(header.start), end));
         let Capture { min_wait_ns, futex_only, .. } = header.capture.unwrap_or_default();
         let target = if header.target.is_empty() { input.name().to_owned() } else { header.target };
         let closing = Closing { target, period, futex_only, ticks_per_ns: header.ticks_per_ns, harvest };
         let (observation, min_wait) = (analyst.finish(closing), Nanos(min_wait_ns));
-        let what_if = WhatIf::default();
-        Ok(Self { observation, names, min_wait, started_ns: header.wall_ns, modules, what_if })
+        let (started_ns, answers) = (header.wall_ns, Answers::default());
+        Ok(Self { observation, names, min_wait, started_ns, modules, access_records, answers })
     }
 
-    /// The recording, and what changes to its program would gain.
-    pub(super) fn asked(self, what_if: WhatIf) -> Self {
-        Self { what_if, ..self }
+    /// The recording, and what else a page shows of it.
+    pub(super) fn asked(self, answers: Answers) -> Self {
+        Self { answers, ..self }
     }
 
     /// Its report, with all its locks.
@@ -223,7 +226,8 @@ impl Recording {
     pub(super) fn page(&mut self, selection: Selection) -> Result<Page, report::Unmatched> {
         let options = self.options(selection);
         let (report, pictures) = report::build_pictures(&self.observation, &mut *self.names, &options)?;
-        Ok(Page { report, pictures, started_ns: self.started_ns, what_if: std::mem::take(&mut self.what_if) })
+        let Answers { what_if, advice } = std::mem::take(&mut self.answers);
+        Ok(Page { report, pictures, started_ns: self.started_ns, what_if, advice })
     }
 
     fn options(&self, selection: Selection) -> report::Options {

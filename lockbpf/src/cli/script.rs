@@ -143,7 +143,11 @@ pub(super) fn not_measured(header: &Header) -> String {
     )
 }
 
-fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
+/// Reads a recording that is open, and, if asked for, its timing.
+///
+/// # Errors
+/// When it cannot be read, or is too long.
+pub(super) fn read_whole(input: &Input, timed: bool) -> Result<Timed> {
     let ((mut taker, mut sorter), ending) = input.read(
         // Input may be read twice.
         |_| (Taker { clock: timed.then(Clock::default), ..Taker::default() }, Sorter::new(CAPACITY)),

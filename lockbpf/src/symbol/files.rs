@@ -27,9 +27,9 @@ const DESCRIPTORS_PER_FILE: u64 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct FileId(usize);
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl FileId {
-    /// For tests that resolve in a file that no process maps.
+    /// For tests of files that no process maps.
     pub(super) const FIRST: Self = Self(0);
 }
 

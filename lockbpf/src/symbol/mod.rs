@@ -49,6 +49,8 @@ pub use generated::{Frames, Piece};
 use kept::Kept;
 use lockbpf_common::python::PythonFrame;
 use maps::Mapping;
+#[cfg(fuzzing)]
+pub use reader::fuzz;
 pub use reader::serve;
 use reader::{Reader, StaticName};
 use space::{AddressSpace, Image, Place, Region};

@@ -104,7 +104,7 @@ impl PerfMap {
     }
 
     /// Reads on. A file that was replaced, cut or written anew is read from its beginning.
-    fn read(&mut self, file: &File, budget: &mut Budget) -> io::Result<()> {
+    pub(super) fn read(&mut self, file: &File, budget: &mut Budget) -> io::Result<()> {
         let about = file.metadata()?;
         let mut last = vec![0; self.seen.tail.len()];
         let behind = self.seen.offset.checked_sub(last.len() as u64);
@@ -148,6 +148,12 @@ impl PerfMap {
         if budget.take(&name) {
             self.functions.insert(start, (end, name));
         }
+    }
+
+    /// Where functions begin and end, in order.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn spans(&self) -> Vec<(u64, u64)> {
+        self.functions.iter().map(|(&start, (end, _))| (start, *end)).collect()
     }
 
     /// The generated function at an address.
@@ -289,8 +295,7 @@ mod tests {
             map(&noise);
             let text: String = lines.iter().map(|(start, size)| format!("{start:x} {size:x} f{start}\n")).collect();
             let map = map(text.as_bytes());
-            let spans: Vec<_> = map.functions.iter().map(|(&start, (end, _))| (start, *end)).collect();
-            prop_assert!(spans.windows(2).all(|w| w[0].1 <= w[1].0));
+            prop_assert!(map.spans().windows(2).all(|w| w[0].1 <= w[1].0));
             if let Some(&(start, size)) = lines.iter().rfind(|(_, size)| *size > 0) {
                 prop_assert_eq!(map.function(start + size - 1), Some(&*format!("f{start}")));
             }

@@ -11,11 +11,16 @@ use crate::sandbox;
 use crate::untrusted::{cleaned, shown_bytes};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use object::read::CompressionFormat;
+use object::{Object, ObjectSection};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+/// Bytes that compressed sections of a file may claim to unpack to, together.
+const MAX_UNPACKED: u64 = 512 << 20;
 
 /// Resolves addresses in files. Each file is parsed once, on its first address; nothing is parsed before.
 #[derive(Debug)]
@@ -77,17 +82,30 @@ impl Resolver {
 
 /// DWARF where there is any and it is wanted, then plain symbol tables, in case the DWARF is damaged or of an unknown kind.
 fn sources(file: &ObjectFile, plain: bool) -> Vec<Elf> {
-    let elf = |file: &File, debug_syms| {
+    let elf = |(file, debug_syms): (&File, bool)| {
         let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
         elf.debug_syms = debug_syms;
         elf
     };
-    let mut sources = match &file.debug {
-        Some(debug) => vec![elf(debug, true), elf(debug, false), elf(&file.file, false)],
-        None => vec![elf(&file.file, true), elf(&file.file, false)],
+    let sources = match &file.debug {
+        Some(debug) => vec![(debug, true), (debug, false), (&file.file, false)],
+        None => vec![(&file.file, true), (&file.file, false)],
     };
-    sources.retain(|elf| !plain || !elf.debug_syms);
-    sources
+    let usable = |&(file, debug_syms): &(&File, bool)| {
+        !(debug_syms && plain) && guarded(|| unpacked(file, debug_syms)).is_some_and(|bytes| bytes <= MAX_UNPACKED)
+    };
+    sources.into_iter().filter(usable).map(elf).collect()
+}
+
+/// What compressed sections of a file claim to unpack to: blazesym makes room for that without asking whether there is any.
+fn unpacked(file: &File, debug_syms: bool) -> u64 {
+    let data = Data::new(file);
+    let Ok(elf) = object::File::parse(&data) else { return u64::MAX };
+    let needed = |name: &str| debug_syms || !name.starts_with(".debug_");
+    let needed = elf.sections().filter(|section| section.name().is_ok_and(needed));
+    let ranges = needed.filter_map(|section| section.compressed_file_range().ok());
+    let packed = ranges.filter(|range| range.format != CompressionFormat::None);
+    packed.fold(0, |sum, range| sum.saturating_add(range.uncompressed_size))
 }
 
 /// Stripped or not, Go's own table says which function an address belongs to, and what was inlined there. C functions of a cgo

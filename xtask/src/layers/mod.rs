@@ -186,6 +186,8 @@ mod tests {
             ("fn f() { println!(\"{}\", crate::c::C); }", "c"),
             ("#[derive(Serialize)] struct S { #[serde(with = \"crate::c::C\")] x: u8 }", "c"),
             ("mod inner { fn f() -> super::super::c::C { super::super::c::C } }", "c"),
+            ("#[cfg(not(test))] use crate::c::C;", "c"),
+            ("#[cfg(any(test, target_os = \"linux\"))] use crate::c::C;", "c"),
             // Through a re-export, to the file that defines it.
             ("use crate::b::Deep;", "b::d"),
             ("use self::inner::*; mod inner { pub use crate::c; } fn f(c: c::C) {}", "c"),
@@ -199,6 +201,8 @@ mod tests {
         for code in [
             "#[cfg(test)] mod tests { use crate::b::B; }",
             "#[cfg(test)] mod in_no_file;",
+            "#[cfg(any(test, fuzzing))] fn f() { crate::b::log() }",
+            "fn f() { #[cfg(all(fuzzing, not(test)))] crate::b::log(); }",
             "struct S; impl S { #[cfg(test)] fn f() -> crate::b::B { crate::b::B } }",
             "/// [`crate::b::B`]\nfn f() { let s = \"crate::b::B\"; } // crate::b::B",
             "use log::{self, b::B}; fn f() { log::b::B }",

@@ -1,4 +1,4 @@
-//! The modules of a crate as its sources declare them: files, names, and the paths that each module mentions. Tests are left out.
+//! The modules of a crate as its sources declare them: files, names, and the paths that each module mentions. Tests and fuzz targets are left out.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::ToTokens as _;
-use syn::{Attribute, Item, UseTree};
+use syn::{Attribute, Item, Meta, MetaList, Token, UseTree, punctuated::Punctuated};
 
 /// A module's place in [`Crate::modules`].
 pub(super) type Id = usize;
@@ -126,17 +126,27 @@ fn name(item: &Item) -> Option<String> {
 }
 
 fn is_test(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        let mut tokens = attribute.meta.to_token_stream().into_iter();
-        matches!(tokens.next(), Some(TokenTree::Ident(name)) if is_test_only(&name.to_string(), tokens.next().as_ref()))
-    })
+    attributes.iter().any(|attribute| is_for_tests(&attribute.meta))
 }
 
-/// Whether `name(condition)` is a `cfg` under which only tests are compiled.
-fn is_test_only(name: &str, condition: Option<&TokenTree>) -> bool {
-    let Some(TokenTree::Group(condition)) = condition else { return false };
-    let mut words = condition.stream().into_iter();
-    name == "cfg" && matches!(words.next(), Some(TokenTree::Ident(word)) if word == "test") && words.next().is_none()
+/// Whether the attribute is a `cfg` under which only tests or fuzz targets are compiled.
+fn is_for_tests(attribute: &Meta) -> bool {
+    let Meta::List(list) = attribute else { return false };
+    list.path.is_ident("cfg") && list.parse_args().is_ok_and(|condition| only_tests_meet(&condition))
+}
+
+fn only_tests_meet(condition: &Meta) -> bool {
+    let parts = |list: &MetaList| list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
+    match condition {
+        Meta::Path(word) => word.is_ident("test") || word.is_ident("fuzzing"),
+        Meta::List(list) if list.path.is_ident("any") => {
+            parts(list).is_ok_and(|parts| parts.iter().all(only_tests_meet))
+        }
+        Meta::List(list) if list.path.is_ident("all") => {
+            parts(list).is_ok_and(|parts| parts.iter().any(only_tests_meet))
+        }
+        Meta::List(_) | Meta::NameValue(_) => false,
+    }
 }
 
 /// Collects what an item's tokens mention.
@@ -167,16 +177,17 @@ impl Scan<'_> {
     /// Whether the attribute says that what follows is for tests; paths in strings (`serde`) are noted.
     fn attribute(&mut self, brackets: Option<&TokenTree>) -> bool {
         let Some(TokenTree::Group(group)) = brackets else { return false };
-        let words: Vec<TokenTree> = group.stream().into_iter().collect();
-        let Some(TokenTree::Ident(name)) = words.first() else { return false };
-        if let ("serde", Some(TokenTree::Group(arguments))) = (name.to_string().as_str(), words.get(1)) {
-            for argument in arguments.stream() {
+        let Ok(attribute) = syn::parse2::<Meta>(group.stream()) else { return false };
+        if let Meta::List(list) = &attribute
+            && list.path.is_ident("serde")
+        {
+            for argument in list.tokens.clone() {
                 let path = syn::parse2::<syn::LitStr>(argument.into()).and_then(|text| text.parse::<syn::Path>());
                 let path = path.map(|path| path.segments.iter().map(|part| part.ident.to_string()).collect::<Vec<_>>());
                 self.module.paths.extend(path.ok().filter(|path| path.len() > 1));
             }
         }
-        is_test_only(&name.to_string(), words.get(1))
+        is_for_tests(&attribute)
     }
 
     /// Notes a `use`; returns how many tokens it has.

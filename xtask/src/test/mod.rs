@@ -24,8 +24,8 @@ const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 /// The suites of integration tests that read recordings and write files: they take turns where they observe at all.
 const OF_RECORDINGS: [&str; 5] = ["examples::", "html::", "outputs::", "predict::", "recordings::"];
 
-/// How long each fuzz target runs, in s.
-const FUZZ_TIME: u64 = 20;
+/// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
+const FUZZ_TIME: u64 = 4;
 
 /// Arguments of `test`.
 #[derive(clap::Args)]

@@ -16,19 +16,7 @@ const UNKNOWN: &str = "–";
 #[must_use]
 pub fn render(advice: &Advice, width: u16) -> String {
     let width = width.max(40);
-    let sampled = &advice.sampled;
-    let cut = if sampled.cut == 0 { String::new() } else { format!(", {} not to their end", count(sampled.cut)) };
-    let mut paragraphs = vec![wrap(
-        &format!(
-            "Sampled: {} of {} by {} in {}{cut}; they touched {}.",
-            counted(sampled.executions, "execution"),
-            counted(advice.sections.len() as u64, "critical section"),
-            counted(sampled.threads, "thread"),
-            counted(sampled.runs, "run"),
-            counted(sampled.locations, "location")
-        ),
-        width.into(),
-    )];
+    let mut paragraphs = vec![wrap(&sampled(advice), width.into())];
     if !advice.sections.is_empty() {
         paragraphs.push(sections(advice, width));
     }
@@ -40,6 +28,21 @@ pub fn render(advice: &Advice, width: u16) -> String {
     let cautions: Vec<String> = advice.cautions.iter().map(|line| format!("  {line}")).collect();
     paragraphs.push(wrap(&format!("What could make all of this wrong:\n{}", cautions.join("\n")), width.into()));
     paragraphs.join("\n\n") + "\n"
+}
+
+/// What advice rests upon, in a sentence.
+#[must_use]
+pub fn sampled(advice: &Advice) -> String {
+    let sampled = &advice.sampled;
+    let cut = if sampled.cut == 0 { String::new() } else { format!(", {} not to their end", count(sampled.cut)) };
+    format!(
+        "Sampled: {} of {} by {} in {}{cut}; they touched {}.",
+        counted(sampled.executions, "execution"),
+        counted(advice.sections.len() as u64, "critical section"),
+        counted(sampled.threads, "thread"),
+        counted(sampled.runs, "run"),
+        counted(sampled.locations, "location")
+    )
 }
 
 fn probability(p: Option<f64>) -> String {

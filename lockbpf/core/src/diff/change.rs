@@ -45,6 +45,12 @@ impl Change {
         self.b.unwrap_or(0.0) - self.a.unwrap_or(0.0)
     }
 
+    /// In other units.
+    pub(super) fn times(self, factor: f64) -> Self {
+        let [a, b] = [self.a, self.b].map(|value| value.map(|value| value * factor));
+        Self { a, b, sd: self.sd.map(|sd| sd * factor), ..self }
+    }
+
     /// The greater of both.
     pub(super) fn greater(&self) -> f64 {
         self.a.unwrap_or(0.0).max(self.b.unwrap_or(0.0))

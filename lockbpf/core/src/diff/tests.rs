@@ -103,6 +103,31 @@ fn the_gate_fails_on_what_grew_too_much() {
     assert!(annotations.contains("::warning title=wait[x%3Ay] > +20%25::No lock's name"), "{annotations}");
 }
 
+#[test]
+fn all_of_a_condition_has_to_be_true_of_one_lock() {
+    let locks =
+        |long, often| vec![lock("long_lock", 1_000, 900, long, 10_000), lock("often_lock", 9_000, often, 9_000, 100)];
+    let diff = compare(&recording(10, locks(100_000, 1_000)), &recording(10, locks(200_000, 5_000)));
+    let is = |condition| gate(&diff, condition).0;
+    assert_eq!(is("wait[] > +50%"), Outcome::Failed);
+    assert_eq!(is("wait[] > 10ms"), Outcome::Failed);
+    // One grew fivefold, but waits for 4.5 ms in a second only; the other doubled.
+    assert_eq!(is("wait[] > +200% and wait[] > 10ms"), Outcome::Passed);
+    assert_eq!(is("wait[] > +50% and wait[] > 10ms"), Outcome::Failed);
+    assert_eq!(is("wait[often] > +200% and wait[long] > 10ms"), Outcome::Failed);
+    assert_eq!(is("wait > 10ms and contended[often] > 90%"), Outcome::Passed);
+    assert_eq!(is("wait > 10ms and wait[x] > +1%"), Outcome::Inconclusive);
+    assert_eq!(is("acquisitions < -1%"), Outcome::Passed);
+    let (_, reasons) = gate(&diff, "wait[] > +50% and contended[] > 80%");
+    assert_eq!(
+        reasons,
+        [
+            "waiting of `long_lock`: 9.00 ms -> 18.0 ms per s (+100.0 %).",
+            "contended share of `long_lock`: 90 % -> 90 % (+0.0 %)."
+        ]
+    );
+}
+
 /// A few long waits may come by chance.
 #[test]
 fn the_gate_does_not_fail_by_chance() {

@@ -20,6 +20,7 @@ mod tests;
 
 pub use html::comparison;
 
+use crate::advice::Advice;
 use crate::model::sliders::Sliders;
 use crate::report::Report;
 use crate::report::pictures::Pictures;
@@ -64,19 +65,31 @@ pub struct Page {
     /// When the recording began, ns since 1970 (UTC), if that is known.
     pub started_ns: Option<u64>,
     /// What changes would gain.
-    pub what_if: WhatIf,
+    pub what_if: Answer<Sliders>,
+    /// What to do about locks, where the recording tells what their sections read and write.
+    pub advice: Answer<Advice>,
 }
 
-/// What changes to a recorded program would gain.
+/// What a recording was asked beside its report.
 #[derive(Clone, Debug, PartialEq)]
-pub enum WhatIf {
-    /// What the model says.
-    Asked(Sliders),
-    /// Why it was not asked, as a sentence.
+pub enum Answer<T> {
+    /// What came of it.
+    Asked(T),
+    /// Why it was not asked, as a sentence; empty where there is nothing to say.
     NotAsked(String),
 }
 
-impl Default for WhatIf {
+impl<T> Answer<T> {
+    /// The answer, and why there is none.
+    fn parts(&self) -> (Option<&T>, Option<&str>) {
+        match self {
+            Self::Asked(answer) => (Some(answer), None),
+            Self::NotAsked(why) => (None, Some(why)),
+        }
+    }
+}
+
+impl<T> Default for Answer<T> {
     fn default() -> Self {
         Self::NotAsked(String::new())
     }

@@ -1,5 +1,5 @@
-//! Breakpoints of the processor, on single threads. They belong to a descriptor of this process: if it dies, however it does, the
-//! kernel removes them before anything else happens to the thread.
+//! Breakpoints of the processor, on single threads. They belong to a descriptor of the thread that traces: if that dies, however it
+//! does, the kernel removes them before anything else happens to the traced thread.
 
 use crate::capture::raw_program;
 use aya_obj::generated::{PERF_EVENT_IOC_DISABLE, PERF_EVENT_IOC_ENABLE, PERF_EVENT_IOC_SET_BPF, perf_event_attr};

@@ -1,15 +1,17 @@
 //! The access profiler: follows threads of a running process through sampled critical sections, and harms nobody.
 //!
 //! A thread is stopped where [`crate::access::walk`] wants it, by a breakpoint of the processor. A program in the kernel then sends it
-//! a signal that means nothing to it, which ptrace turns into a stop. Both the breakpoints and the tracing belong to this process:
-//! when it dies, at whatever moment, the kernel removes the breakpoints first, then lets the thread go, and the signal, if one is
-//! on its way, is ignored. Single-stepping by ptrace has no such end: the processor's flag for it stays set, and the next
+//! a signal that means nothing to it, which ptrace turns into a stop. Both the breakpoints and the tracing belong to one thread of this
+//! process: when it dies, at whatever moment, the kernel removes the breakpoints first, then lets the traced thread go, and the signal,
+//! if one is on its way, is ignored. Single-stepping by ptrace has no such end: the processor's flag for it stays set, and the next
 //! instruction kills the thread.
 //!
 //! Only threads that a sample waits for are traced, and only until one of them has come.
 
 #[cfg(target_arch = "x86_64")]
 mod breakpoints;
+#[cfg(target_arch = "x86_64")]
+mod descriptors;
 #[cfg(target_arch = "x86_64")]
 mod follow;
 #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,7 @@
 //! It takes place in a thread of its own. When that ends, the kernel ends the tracing of the other threads without stopping them.
 
 use super::breakpoints::Breakpoint;
+use super::descriptors;
 use super::follow::{Followed, Follower, Limits};
 use super::functions::Functions;
 use super::target::{AccessError, refused};
@@ -73,8 +74,11 @@ pub(super) fn take(setting: &Setting<'_>, threads: &[i32], at_most: Duration) ->
 fn one(setting: &Setting<'_>, threads: &[i32], at_most: Duration) -> Result<Sample, AccessError> {
     setting.guardian.beat();
     let pid = setting.pid;
-    let system = |errno: Errno| AccessError::System { what: "no timer for it", source: errno.into() };
-    let mut tracer = Tracer::new(setting.signal as i32, setting.interrupted).map_err(system)?;
+    let system = |what| move |source| AccessError::System { what, source };
+    // Whoever ends this process ends the breakpoints, and only then the tracing, which keeps off the signals that they may cause.
+    descriptors::keep_only(&[setting.attempt, setting.stop]).map_err(system("no descriptors of its own"))?;
+    let tracer = Tracer::new(setting.signal as i32, setting.interrupted).map_err(io::Error::from);
+    let mut tracer = tracer.map_err(system("no timer for it"))?;
     let mut sample = Sample::default();
     let mut armed = Vec::new();
     let mut gone = 0;

@@ -120,9 +120,26 @@ pub struct Library {
 }
 
 impl Library {
+    /// A file of which nothing is known but where it is.
+    pub(super) fn unread(file: &File, display: &Path) -> Self {
+        Self {
+            path: file.path.clone(),
+            open: None,
+            display: shown_bytes(display.as_os_str().as_bytes()),
+            dev: file.dev,
+            ino: file.ino,
+            pids: Vec::new(),
+            libc: None,
+            build_id: None,
+            sites: Vec::new(),
+            missing: Vec::new(),
+            unusable: None,
+        }
+    }
+
     /// Places the probes; returns whether there is anything to probe. The symbols, which may be many, are read only where a C
     /// library may be among them.
-    fn judge(&mut self, data: &[u8], role: Role) -> Result<bool, Unusable> {
+    pub(super) fn judge(&mut self, data: &[u8], role: Role) -> Result<bool, Unusable> {
         let headers = elf::headers(data)?;
         let has_libc = match role {
             Role::CLibrary => true,
@@ -198,19 +215,7 @@ pub(super) type Verdict = Result<(), Unusable>;
 /// Reads a file and places its probes; `None` for one that has nothing to probe, such as the empty libpthread that glibc has kept
 /// since 2.34.
 pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library> {
-    let mut library = Library {
-        path: file.path.clone(),
-        open: None,
-        display: shown_bytes(display.as_os_str().as_bytes()),
-        dev: file.dev,
-        ino: file.ino,
-        pids: Vec::new(),
-        libc: None,
-        build_id: None,
-        sites: Vec::new(),
-        missing: Vec::new(),
-        unusable: None,
-    };
+    let mut library = Library::unread(file, display);
     let judged = match read(file) {
         Ok((open, data)) => {
             library.open = Some(Arc::new(open));

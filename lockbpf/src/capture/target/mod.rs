@@ -3,6 +3,8 @@
 mod command;
 mod error;
 mod file;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod library;
 mod process;
 mod translated;

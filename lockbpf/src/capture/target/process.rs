@@ -121,6 +121,13 @@ fn parse_status(text: &[u8]) -> Status {
     }
 }
 
+/// Text as mappings and as status: each is read, or passed over.
+#[cfg(fuzzing)]
+pub(super) fn fuzz(text: &[u8]) {
+    parse_status(text);
+    assert!(parse_maps(text).iter().all(|mapping| mapping.inode != 0 && mapping.path.is_absolute()));
+}
+
 fn parse_maps(text: &[u8]) -> Vec<Mapping> {
     text.split(|&b| b == b'\n').filter_map(parse_mapping).collect()
 }

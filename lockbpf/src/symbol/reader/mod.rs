@@ -6,6 +6,8 @@
 
 mod answers;
 mod ask;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod serve;
 #[cfg(test)]
 mod tests;

@@ -22,8 +22,8 @@ use std::path::PathBuf;
 
 /// Symbols in one answer.
 const MAX_SYMBOLS: usize = 65_536;
-/// Bytes of the names in one answer.
-const MAX_TEXT: usize = 8 << 20;
+/// Bytes of the names in one answer. Each may take two as JSON.
+const MAX_TEXT: usize = 4 << 20;
 
 /// Answers until the other end of the socket is closed. What debug files share is looked for in `dirs`.
 ///
@@ -41,7 +41,7 @@ pub fn serve(socket: &UnixStream, dirs: &[PathBuf]) -> io::Result<()> {
 }
 
 /// The files that were sent, and what was read of them.
-struct Files {
+pub(super) struct Files {
     files: HashMap<FileId, ObjectFile>,
     resolver: Resolver,
     globals: HashMap<FileId, Globals>,
@@ -53,7 +53,7 @@ struct Files {
 }
 
 impl Files {
-    fn new(dirs: &[PathBuf]) -> Self {
+    pub(super) fn new(dirs: &[PathBuf]) -> Self {
         Self {
             files: HashMap::new(),
             resolver: Resolver::new(dirs),
@@ -65,7 +65,8 @@ impl Files {
         }
     }
 
-    fn take(&mut self, ask: Ask, descriptors: Vec<OwnedFd>) -> Option<Answer> {
+    /// The answer, if there is to be one.
+    pub(super) fn take(&mut self, ask: Ask, descriptors: Vec<OwnedFd>) -> Option<Answer> {
         let mut descriptors = descriptors.into_iter().map(File::from);
         match ask {
             Ask::Ready => Some(Answer::Ready),
@@ -142,7 +143,10 @@ impl Files {
             location: frame.location.clone(),
             inlined: frame.inlined,
         };
-        frames.iter().map(named).collect()
+        bounded(frames.iter().map(named), |named| {
+            let path = named.location.as_ref().map_or(0, |(path, _)| path.len());
+            path + named.function.as_ref().map_or(0, String::len)
+        })
     }
 
     /// Symbols of a file and its debug file; what cannot be read has none.

@@ -40,6 +40,16 @@ pub(super) enum Outside {
     Frame(u64),
 }
 
+/// Applies rules to a stack, a few times over.
+#[cfg(fuzzing)]
+pub(super) fn apply(row: row::Row, copy: &StackCopy) {
+    let mut registers = copy.registers;
+    for _ in 0..4 {
+        let Ok(Some(caller)) = row.step(&registers, copy) else { return };
+        registers = caller.registers;
+    }
+}
+
 /// Unwinds, and keeps the rules that it met.
 #[derive(Debug)]
 pub(super) struct Unwinder {

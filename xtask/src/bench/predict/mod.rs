@@ -13,7 +13,9 @@ use serde_json::Value;
 use super::{build::Lockbpf, machine::Machine};
 use crate::process;
 
+mod locks;
 mod reality;
+mod scores;
 mod simulated;
 
 /// How long one prediction, or one run of a program, may take.
@@ -25,9 +27,11 @@ pub(crate) struct Args {
     /// Runs of each real program; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Compare with simulations only, which needs no rights, or with real programs only
+    /// Compare only with simulations, which needs no rights, with programs really changed, or with real locks
     #[arg(long, value_enum)]
     only: Option<Part>,
+    #[command(flatten)]
+    locks: locks::Args,
 }
 
 /// What predictions are compared with.
@@ -35,6 +39,7 @@ pub(crate) struct Args {
 enum Part {
     Simulations,
     Programs,
+    Locks,
 }
 
 /// Compares and prints.
@@ -43,7 +48,7 @@ enum Part {
 /// lockbpf or a program fails, or there are no rights to observe.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let part = |part: Part| args.only.is_none_or(|only| only == part);
-    if part(Part::Programs) {
+    if part(Part::Programs) || part(Part::Locks) {
         Machine::look_as_root()?;
     } else {
         Machine::look_and_tell();
@@ -55,6 +60,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     if part(Part::Programs) {
         reality::compare(&lockbpf, dir.path(), args.runs.max(1))?;
+    }
+    if part(Part::Locks) {
+        locks::compare(&lockbpf, dir.path(), args.runs.max(1), &args.locks)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,12 @@
 //! What a page knows: the report, its words, and what its pictures are drawn from, as JSON.
 
+use super::advised::Advised;
 use super::chains::{Chains, chains};
 use super::swimlanes::{Lanes, lanes};
 use crate::model::sliders::Sliders;
+use crate::render::Page;
 use crate::render::flame::Flame;
 use crate::render::tables::Strings;
-use crate::render::{Page, WhatIf};
 use crate::report::Report;
 use crate::report::histograms::Histograms;
 use crate::report::schema::{LockEntry, Ns, StackFrame};
@@ -59,6 +60,9 @@ pub(super) struct Data<'a> {
     what_if: Option<&'a Sliders>,
     /// Why that is missing.
     no_what_if: Option<&'a str>,
+    advice: Option<Advised<'a>>,
+    /// Why that is missing.
+    no_advice: Option<&'a str>,
     /// What the report has, and the page does not show.
     not_here: Vec<&'static str>,
 }
@@ -84,10 +88,8 @@ impl<'a> Data<'a> {
         words.locks.truncate(report.locks.len());
         let pictures = &page.pictures;
         let stacks = |samples| stacks(Flame::of(samples, limits.calls));
-        let (what_if, no_what_if) = match &page.what_if {
-            WhatIf::Asked(sliders) => (Some(sliders), None),
-            WhatIf::NotAsked(why) => (None, Some(why.as_str())),
-        };
+        let (what_if, no_what_if) = page.what_if.parts();
+        let (advice, no_advice) = page.advice.parts();
         Self {
             schema: SCHEMA,
             lockbpf: env!("CARGO_PKG_VERSION"),
@@ -101,6 +103,8 @@ impl<'a> Data<'a> {
             words,
             what_if,
             no_what_if,
+            advice: advice.map(|advice| Advised::of(advice, limits.entries)),
+            no_advice,
             not_here: not_here(&page.report),
         }
     }

@@ -24,6 +24,7 @@ pub(super) const REPORT: Scripts = &[
     include_str!("page/script/lanes_control.js"),
     include_str!("page/script/flame.js"),
     include_str!("page/script/what_if.js"),
+    include_str!("page/script/advice.js"),
     include_str!("page/script/dangers.js"),
     include_str!("page/script/quality.js"),
     include_str!("page/script/main.js"),

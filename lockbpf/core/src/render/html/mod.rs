@@ -3,6 +3,7 @@
 //! The page holds the report and what its pictures are drawn from as JSON; its own scripts draw. Names reach the page only as JSON, and
 //! from there only as text.
 
+mod advised;
 mod chains;
 mod comparison;
 mod data;

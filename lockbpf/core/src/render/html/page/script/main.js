@@ -33,6 +33,7 @@ function parts() {
   const stuck = deadlocks(words);
   const orders = inversions(words);
   const gains = whatIf(data.what_if, data.no_what_if);
+  const advice = advised(data.advice, data.no_advice);
   return [
     stuck && part('deadlocks', 'Deadlocks', stuck),
     part('locks', 'Locks by harm', locks(data, choose), report.locks.length > 0 && chosen),
@@ -41,6 +42,7 @@ function parts() {
     part('time', 'In time', words.critical_path && el('p', null, prose(words.critical_path)), swimlanes(lanes)),
     part('stacks', 'Flame graphs of waiting', flames(data)),
     gains && part('what-if', 'What if', gains),
+    advice && part('advice', 'Advice', advice),
     orders && part('orders', 'Lock orders that could deadlock', orders),
     part('quality', 'Quality and cost', quality(words, data.not_here)),
   ].filter(Boolean);
