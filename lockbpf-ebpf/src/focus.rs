@@ -3,6 +3,7 @@
 //! A lock that is waited for under a focused one comes into the focus itself, before its holder gives it back: the holder
 //! then records its section, and the chain of who waited because of whom stays whole.
 
+use crate::lock::may_have;
 use crate::maps::{FOCUS, FOCUSED, count};
 use crate::thread::Thread;
 use lockbpf_common::config::MAX_HELD;
@@ -57,6 +58,10 @@ pub fn holds_any(t: &Thread) -> bool {
 /// A function of its own, so that its instructions are not repeated in every program.
 #[inline(never)]
 fn holds(t: &Thread) -> u32 {
+    let p = &t.pending;
+    if may_have(p.via, p.kind) && listed(t.process, p.lock) {
+        return 1;
+    }
     let mut i = 0;
     while i < MAX_HELD {
         if i >= t.depth as usize {

@@ -49,6 +49,13 @@ impl Seen {
     const NOTHING: Self = Self { taken: false, owner: 0, kind: 0, plain: true, has_waiters: false, is_full: false };
 }
 
+/// Whether who has asked for a lock of this kind by `via` may have it by now: a call that may fail is believed only once the thread does
+/// something else.
+#[inline(always)]
+pub fn may_have(via: u32, kind: u32) -> bool {
+    via == Via::Lock as u32 && mutex_kind::may_fail(kind)
+}
+
 /// What the lock says that is, or was, asked for by `via`, in a process whose C library is musl or glibc.
 #[inline(always)]
 pub fn see(lock: u64, via: u32, musl: bool) -> Seen {

@@ -11,7 +11,7 @@ use crate::futex::WAIT;
 use crate::gate::{charge, is_open};
 use crate::goroutine;
 use crate::lease;
-use crate::lock::has_word;
+use crate::lock::{has_word, may_have};
 use crate::maps::{CONFIG, STATE, count};
 use crate::reading;
 use crate::stack::user_stack;
@@ -157,7 +157,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             if t.epoch != 0 {
                 reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
             }
-            let holds = t.epoch != 0 && t.depth > 0 && is_open(t);
+            let holds = t.epoch != 0 && (t.depth > 0 || may_have(t.pending.via, t.pending.kind)) && is_open(t);
             let goroutine = if holds { 0 } else { goroutine::running(t) };
             let kept = !holds && (goroutine != 0 || watched::is_watched(t));
             if t.epoch != 0 || kept {

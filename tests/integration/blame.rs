@@ -96,9 +96,48 @@ fn forged_owners_are_not_believed() {
                     assert_ne!(pair["holder"], Value::from(unsigned), "{number} {options:?}: {pair}");
                 }
             }
+            let verdict = report["verdict"].to_string();
+            for name in [format!("thread {unsigned} "), format!("tid {unsigned} "), format!("tid {unsigned}.")] {
+                assert!(!verdict.contains(&name), "{number} {options:?}: {verdict}");
+            }
+            if options.is_empty() {
+                let named = |lock: &&Value| lock["name"] == "forged_lock" && lock["word_names"] == unsigned;
+                assert!(list(&report, "locks").iter().any(|lock| named(&lock)), "what its word says is told: {report}");
+            }
             assert!(!outcome.stdout.contains("goroutine"), "{}", outcome.stdout);
             assert_nobody_waits_for_themself(&report);
         }
+    }
+}
+
+/// Threads that wait for a lock from before the observation to beyond its end make no call that is seen. If the lock does not say who
+/// holds it, they may be idle; that nothing waits is not said. Where it shows what they wait for, that is.
+#[test]
+fn who_sleeps_all_the_time_is_not_overlooked() {
+    let Some(_turn) = may_observe() else { return };
+    for (line, purpose, wanted, never) in [
+        ("blame hidden 1", "unknown", "Cannot tell whether a lock holds", "idle"),
+        ("blame idle", "condition variable", "only waited for conditions", "Cannot tell"),
+    ] {
+        let mut workload = Workload::start(line);
+        workload.go();
+        std::thread::sleep(Duration::from_millis(300));
+        for options in [&[][..], &["--futex-only"]] {
+            let options = [options, &["--duration", "1s"]].concat();
+            let report = json(&Observer::of(workload.pid(), &options).outcome());
+            let asleep: Vec<_> = list(&report, "futexes").iter().filter(|word| word["purpose"] == purpose).collect();
+            let waiting: u64 = asleep.iter().filter_map(|word| word["waiting_now"].as_u64()).sum();
+            assert_eq!(waiting, 2, "{line} {options:?}: {}", report["futexes"]);
+            let verdict = report["verdict"].to_string();
+            assert!(verdict.contains(wanted), "{line} {options:?}: {verdict}");
+            assert!(
+                !verdict.contains(never) || purpose == "unknown" && verdict.contains("or idle waiting"),
+                "{verdict}"
+            );
+            assert!(!verdict.contains("nothing waited") && !verdict.contains("is idle,"), "{verdict}");
+        }
+        workload.go();
+        workload.finish();
     }
 }
 

@@ -19,14 +19,14 @@ fn what_is_measured_is_kept_and_used() {
     let text = json!({"threads": [2], "locks": [{"name": "L", "hold_ns": 100}], "routing": [[1]], "local_ns": [[100]]});
     fs::write(&model, text.to_string()).expect("failed to write a model");
     let model = model.to_str().expect("a path in UTF-8");
-    for lock in ["mcs", "ticket", "spin", "qd"] {
+    for lock in ["mcs", "ticket", "spin", "qd-wait", "qd"] {
         let predict = ["predict", "--model", model, "--with", lock, "--format", "json"];
         run_in(&state, &predict).assert_error(&["lockbpf calibrate"]);
     }
     let outcome = run_in(&state, &["calibrate", "--runs", "3", "--max-load", "100%", "--format", "json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let measured: Value = serde_json::from_str(&outcome.stdout).expect("the calibration is JSON");
-    assert_eq!((&measured["schema"], &measured["runs"]), (&json!("lockbpf.calibration/2"), &json!(3)));
+    assert_eq!((&measured["schema"], &measured["runs"]), (&json!("lockbpf.calibration/3"), &json!(3)));
     let cpus = measured["cpus"].as_u64().expect("a number") as usize;
     for table in ["mutex", "mcs", "ticket", "spin", "qd_delegation"] {
         let rows = measured[table].as_array().expect("a table");
@@ -37,13 +37,14 @@ fn what_is_measured_is_kept_and_used() {
             assert!(0.0 < low && low <= median && median <= high, "{table}: {row}");
         }
     }
-    for lock in ["mcs", "ticket", "spin", "qd", "mutex"] {
+    for lock in ["mcs", "ticket", "spin", "qd-wait", "qd", "mutex"] {
         let outcome =
             run_in(&state, &["predict", "--model", model, "--with", lock, "--format", "json", "--emit-model", "-"]);
         assert_eq!(outcome.code, Some(0), "{lock}: {}", outcome.stderr);
         let emitted: Value = serde_json::from_str(&outcome.stdout).expect("the model is JSON");
         match lock {
-            "qd" => assert_eq!(emitted["lock_overhead_ns"], measured["qd_lock_overhead"]["median_ns"]),
+            "qd" => assert_eq!(emitted["detached_overhead_ns"], measured["qd_detached"]["median_ns"]),
+            "qd-wait" => assert_eq!(emitted["lock_overhead_ns"], measured["qd_lock_overhead"]["median_ns"]),
             lock => assert_eq!(emitted["locks"][0]["overhead_ns"][0], measured[lock][0]["median_ns"]),
         }
         assert_eq!(run_in(&state, &["predict", "--model", model, "--with", lock]).code, Some(0));

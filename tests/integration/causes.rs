@@ -60,6 +60,15 @@ fn a_holder_that_sleeps() {
     assert!(count >= captured.truth.fact("switches") && off_ns >= 5 * 5_000_000, "{:?}", absences(&captured));
 }
 
+/// A lock call that may fail is believed only later, but its thread sleeps now.
+#[test]
+fn a_holder_that_sleeps_and_inherits_priority() {
+    let Some(_turn) = may_observe() else { return };
+    let captured = capture("holder inherit 5", false);
+    assert_off(&captured, OffReason::Sleeping);
+    assert_stacks(&captured, OffReason::Sleeping);
+}
+
 #[test]
 fn a_holder_that_waits_uninterruptibly() {
     let Some(_turn) = may_observe() else { return };

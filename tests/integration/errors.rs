@@ -211,6 +211,23 @@ fn what_cannot_be_written_is_named() {
         }
     }
     run(&["predict", "--from", recording, "--emit-model", nowhere]).assert_error(&[nowhere]);
+    run(&["predict", "--from", recording, "--emit-model", full]).assert_error(&[full, "no space left"]);
+    // Nothing is observed, and nobody held up, for a result that cannot be kept.
+    let (dir, lines) = (dir.path().to_str().expect("a path in UTF-8"), "/no/such/directory/t.jsonl");
+    for arguments in [
+        &["export", "--pid", &pid, "--to", lines][..],
+        &["export", "--pid", &pid, "--as", "jsonl", "--to", dir],
+        &["export", "--pid", &pid, "--as", "bin", "--to", dir],
+        &["access", "--pid", &pid, "--to", lines],
+        &["access", "--pid", &pid, "--to", dir],
+        &["advise", "--pid", &pid, "--keep", nowhere],
+        &["predict", "--pid", &pid, "--emit-model", lines],
+        &["predict", "--pid", &pid, "--emit-model", dir],
+    ] {
+        let outcome = run(arguments);
+        outcome.assert_error(&[arguments[arguments.len() - 1]]);
+        assert!(!outcome.stderr.contains("observing"), "{arguments:?}: {}", outcome.stderr);
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn other_threads_and_other_locks() {
     model["lock_overhead_ns"] = json!(172);
     model["delegation_overhead_ns"] = json!([172, 200, 300]);
     let path = write(dir.path(), &model);
-    let table = run(&["predict", "--model", &path, "--threads", "1..16", "--with", "qd"]);
+    let table = run(&["predict", "--model", &path, "--threads", "1..16", "--with", "qd-wait"]);
     assert_eq!(table.code, Some(0), "{}", table.stderr);
     for text in ["Threads", "exactly", "Wait for `L` in µs, by threads:", "Assumptions:", "one helper"] {
         assert!(table.stdout.contains(text), "{text}: {}", table.stdout);
@@ -79,7 +79,7 @@ fn what_means_nothing_is_refused() {
         ("threads", json!([0]), "`threads[0]`"),
         ("threads", json!([-1]), "`threads[0]`"),
         ("model", json!("spin"), "`model`"),
-        ("model", json!("qd"), "`lock_overhead_ns`"),
+        ("model", json!("qd-wait"), "`lock_overhead_ns`"),
         ("solver", json!("guess"), "`solver`"),
     ] {
         let mut model = repairman();

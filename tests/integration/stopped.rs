@@ -4,6 +4,7 @@
 use crate::harness::cgroup::Cgroup;
 use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf};
+use crate::harness::privilege::skipped;
 use crate::harness::process::{Running, eventually};
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::Workload;
@@ -178,16 +179,45 @@ fn guardian_of(pid: u32) -> u32 {
     all.into_iter().find(is_guardian).expect("there is a guardian")
 }
 
+/// An observer that is in a cgroup of its own.
+fn observer_in(cgroup: &Cgroup, pid: u32) -> Observer {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&cgroup.dir);
+    command.arg(env!("CARGO_BIN_EXE_lockbpf")).args(["--budget", "off", "--pid", &pid.to_string()]);
+    Observer::launch(&mut command)
+}
+
+/// As `systemctl kill` and `docker kill` do.
+#[test]
+fn killed_with_its_cgroup_it_leaves_no_probe() {
+    let Some(_turn) = may_observe() else { return };
+    let Some(cgroup) = Cgroup::make(&format!("lockbpf-killed-{}", std::process::id())) else { return };
+    let kill = cgroup.dir.join("cgroup.kill");
+    if !kill.exists() {
+        return skipped("a cgroup has no cgroup.kill: the kernel is older than 5.14");
+    }
+    let mut workload = Workload::start("speed 50");
+    let before = speed(&mut workload);
+    let mut observer = observer_in(&cgroup, workload.pid());
+    assert!(modified_bytes(workload.pid()) > 0, "it observes");
+    let guardian = guardian_of(observer.running.pid());
+    fs::write(kill, "1").expect("failed to kill a cgroup");
+    assert_eq!(observer.running.wait().signal(), Some(libc_sigkill()));
+    let took = time_until("no probe is left", || modified_bytes(workload.pid()) == 0);
+    assert!(took < SOON, "the probes stayed for {took:?}");
+    eventually("the guardian has ended", || !matches!(state(guardian), Some(state) if state != 'Z'));
+    let after = speed(&mut workload);
+    assert!(after * 2 >= before, "{before} pairs per second before, {after} after");
+    assert!(workload.running.is_alive());
+}
+
 #[test]
 fn frozen_by_its_cgroup_it_is_ended() {
     let Some(_turn) = may_observe() else { return };
     let Some(cgroup) = Cgroup::make(&format!("lockbpf-frozen-{}", std::process::id())) else { return };
     let mut workload = Workload::start("speed 50");
     let before = speed(&mut workload);
-    let mut command = Command::new("sh");
-    command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&cgroup.dir);
-    command.arg(env!("CARGO_BIN_EXE_lockbpf")).args(["--budget", "off", "--pid", &workload.pid().to_string()]);
-    let observer = Observer::launch(&mut command);
+    let observer = observer_in(&cgroup, workload.pid());
     let inside =
         |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains("lockbpf-frozen-"));
     assert!(inside(observer.running.pid()) && !inside(guardian_of(observer.running.pid())), "the guardian has left");

@@ -60,6 +60,19 @@ fn the_futex_tier_passes_blame_on() {
     assert!(report.verdict.iter().any(|s| s.contains("outer_lock") && s.contains("middle_man")), "{first}");
 }
 
+/// A semaphore of one permit is a lock if whoever posts has waited for it, too; permits that stand for work are none.
+#[test]
+fn the_futex_tier_knows_semaphores_that_are_locks() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe_as("permits 40", Variant::Plain, &["--futex-only"]);
+    let (culprit, first) = culprit(&report, "long_task", "permit_lock");
+    assert!(culprit.share > 0.5 && first.contains("(inferred)"), "{first} {culprit:?}");
+    let [lock] = &report.locks[..] else { panic!("{:?}", report.locks) };
+    assert_eq!((lock.kind.as_str(), lock.inferred), ("semaphore", true));
+    let jobs = report.futexes.iter().find(|word| word["name"] == "jobs");
+    assert_eq!(jobs.expect("the permits for work were not waited for")["purpose"], "semaphore");
+}
+
 #[test]
 fn a_holder_that_sleeps() {
     let Some(_turn) = may_observe() else { return };

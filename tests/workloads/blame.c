@@ -3,6 +3,8 @@
 // blame parked ROUNDS MS   a thread parks on `own_lock`, which it holds itself, ROUNDS times; main lets it go on after MS each time
 // blame relay THREADS      threads take turns at `relay_lock`, 2 ms each, until there is one more byte on stdin
 // blame forged ROUNDS N    two threads take turns at `forged_lock`, whose owner word says N while it is held
+// blame hidden N           two threads wait for `forged_lock`, whose owner word says N, until there is one more byte on stdin
+// blame idle               two threads wait for `idle_condition` until then
 // blame beside ROUNDS      three threads take turns at a lock of their own making, beside which the number of a living thread stands
 // blame ender ROUNDS       main starts a thread that goes on for ever, and one that does ROUNDS sections of 300 µs and waits at
 //                          `hot_lock` for the other's of 1 ms; it waits for that one's end, and calls exit
@@ -15,6 +17,9 @@ pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t relay_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t forged_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t hot_lock = PTHREAD_MUTEX_INITIALIZER;
+
+pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t idle_condition = PTHREAD_COND_INITIALIZER;
 
 static _Atomic pid_t parked_tid;
 static _Atomic bool stop;
@@ -83,6 +88,22 @@ NAMED static void *run_forged(void *arg)
     return arg;
 }
 
+NAMED static void *wait_hidden(void *arg)
+{
+    take(&forged_lock);
+    MUST(pthread_mutex_unlock(&forged_lock));
+    return arg;
+}
+
+NAMED static void *wait_idle(void *arg)
+{
+    MUST(pthread_mutex_lock(&idle_lock));
+    while (!stop)
+        MUST(pthread_cond_wait(&idle_condition, &idle_lock));
+    MUST(pthread_mutex_unlock(&idle_lock));
+    return arg;
+}
+
 static void futex(int op, uint32_t value)
 {
     syscall(SYS_futex, &beside.word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
@@ -132,11 +153,15 @@ static void by(long threads, void *(*run)(void *))
     pthread_t thread[MAX];
     for (long i = 0; i < threads; i++)
         MUST(pthread_create(&thread[i], NULL, run, NULL));
-    if (run == run_relay) {
+    if (run == run_relay || run == wait_hidden || run == wait_idle) {
         char byte;
         MUST(read(STDIN_FILENO, &byte, 1) == 1 ? 0 : EIO);
         stop = true;
     }
+    if (run == wait_hidden)
+        MUST(pthread_mutex_unlock(&forged_lock));
+    if (run == wait_idle)
+        MUST(pthread_cond_broadcast(&idle_condition));
     for (long i = 0; i < threads; i++)
         MUST(pthread_join(thread[i], NULL));
 }
@@ -158,6 +183,14 @@ int main(int argc, char **argv)
     } else if (strcmp(how, "forged") == 0) {
         forged = second;
         by(2, run_forged);
+    } else if (strcmp(how, "hidden") == 0) {
+        MUST(pthread_mutex_lock(&forged_lock));
+#ifdef __GLIBC__
+        forged_lock.__data.__owner = (int)rounds;
+#endif
+        by(2, wait_hidden);
+    } else if (strcmp(how, "idle") == 0) {
+        by(2, wait_idle);
     } else if (strcmp(how, "beside") == 0) {
         beside.capacity = (uint64_t)my_tid();
         by(3, run_beside);

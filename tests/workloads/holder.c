@@ -1,4 +1,5 @@
 // holder sleep ROUNDS: `holder` sleeps for 5 ms while it holds `held_lock` and a victim waits for it.
+// holder inherit ROUNDS: the same, where `held_lock` has priority inheritance: its lock call may fail.
 // holder vfork ROUNDS: it waits uninterruptibly instead, for a child that sleeps for 5 ms.
 // holder io ROUNDS FILE: it writes 1 MB and calls fdatasync.
 // holder cond ROUNDS: it waits on a condition variable (and another mutex) for 5 ms.
@@ -81,7 +82,8 @@ NAMED static void computes(void)
 static const struct way {
     const char *name;
     void (*hold)(void);
-} ways[] = {{"sleep", sleeps}, {"vfork", blocks}, {"io", writes}, {"cond", awaits}, {"preempted", computes}};
+} ways[] = {{"sleep", sleeps}, {"inherit", sleeps}, {"vfork", blocks},
+            {"io", writes},    {"cond", awaits},    {"preempted", computes}};
 
 static const struct way *way;
 
@@ -159,6 +161,12 @@ int main(int argc, char **argv)
         file = argc > 3 ? open(argv[3], O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600) : -1;
     if (!way || (way->hold == writes && file < 0))
         die("holder", EINVAL);
+    if (strcmp(way->name, "inherit") == 0) {
+        pthread_mutexattr_t attr;
+        MUST(pthread_mutexattr_init(&attr));
+        MUST(pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT));
+        MUST(pthread_mutex_init(&held_lock, &attr));
+    }
     truth = truth_of("held_lock", &held_lock);
     if (way->hold == awaits)
         other_truth = truth_of("other_lock", &other_lock);

@@ -86,9 +86,10 @@ impl Snapshot {
         self.blocked.iter().map(|(&key, &wait)| (key, wait))
     }
 
-    /// The waits for locks that were there at the start (`self`) and still are, unless a probe saw them begin (`seen`).
-    /// A wait counts as one for a lock if it expects glibc's value for a contended one and an owner is named beside the
-    /// word; others may be idle.
+    /// The waits that were there at the start (`self`) and still are, unless a probe saw them begin (`seen`).
+    /// One that expects glibc's value for a contended lock has the owner that is named beside the word, if that is a thread
+    /// of the process. Others may be idle, or wait for a lock that names nobody: only who knows of them can say that no lock
+    /// holds a program back.
     #[must_use]
     pub fn still_waiting(&self, pids: &[(u32, Process)], start: Time, seen: &[OpenWait]) -> Vec<OpenWait> {
         let mut owners = Owners::default();
@@ -96,17 +97,17 @@ impl Snapshot {
         let mut waits: Vec<OpenWait> = now
             .blocked
             .iter()
-            .filter(|&(key, wait)| self.blocked.get(key) == Some(wait) && wait.expected == 2)
+            .filter(|&(key, wait)| self.blocked.get(key) == Some(wait))
             .filter(|&((_, tid), _)| seen.iter().all(|w| w.tid != *tid))
             .filter_map(|(&(pid, tid), wait)| {
                 let process = pids.iter().find(|&&(p, _)| p == pid)?.1;
-                let owner = owners.of_word(pid, wait.word).map(|owner| owner.tid).filter(|&owner| owner != tid)?;
+                let named = if wait.expected == 2 { owners.of_word(pid, wait.word) } else { None };
                 Some(OpenWait {
                     tid,
                     lock: Lock { process, addr: wait.word },
                     site: None,
                     since: start,
-                    owner: Some(owner),
+                    owner: named.map(|owner| owner.tid).filter(|&owner| owner != tid),
                     stack: None,
                     via: Via::Futex,
                     expected: Some(wait.expected),
@@ -163,6 +164,30 @@ mod tests {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         assert_eq!(switches(status), Some(695));
         assert_eq!(switches("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_wait_for_a_lock_that_names_nobody_is_known_too() {
+        let pid = std::process::id();
+        let lock = std::sync::Mutex::new(());
+        let tid = std::sync::atomic::AtomicI32::new(0);
+        std::thread::scope(|scope| {
+            let held = lock.lock().unwrap();
+            scope.spawn(|| {
+                tid.store(nix::unistd::gettid().as_raw(), std::sync::atomic::Ordering::SeqCst);
+                drop(lock.lock().unwrap());
+            });
+            let waiter = || Tid(tid.load(std::sync::atomic::Ordering::SeqCst).cast_unsigned());
+            while sleep(pid, waiter()).is_none_or(|wait| wait.expected != 2) {
+                std::thread::yield_now();
+            }
+            let (before, start) = (Snapshot::take(&[pid]), Time(7));
+            let waits = before.still_waiting(&[(pid, Process(1))], start, &[]);
+            let wait = waits.iter().find(|wait| wait.tid == waiter()).expect("it waits");
+            assert_eq!((wait.owner, wait.since, wait.before_start), (None, start, true));
+            assert_eq!(before.still_waiting(&[(pid, Process(1))], start, &waits), [], "they are known");
+            drop(held);
+        });
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::inflight;
 use super::owner::read;
-use crate::id::{Process, StackId, Tid};
+use crate::id::{Lock, Process, StackId, Tid};
 use crate::unwind::{Registers, StackCopy, Unwind};
 use lockbpf_common::config::{MAX_STACKS, STACK_DEPTH};
 use lockbpf_common::stack_copy::{BLOCK, BLOCKS};
@@ -118,6 +118,13 @@ fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
         bounded,
     };
     Some(unwinder.unwind(&copy).addresses)
+}
+
+/// The stack of a thread that sleeps on a futex word, by unwind information, although no probe saw it begin; `None` if it does not.
+pub(super) fn of_sleeper(tid: Tid, lock: Lock, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
+    // Where its frames are is not known: those that do not tell where the next one is end the stack.
+    let waiter = Waiter { tid: tid.0, since_ns: 0, word: lock.addr, frame: 0, process: lock.process, site: 0 };
+    unwind(waiter, unwinder)
 }
 
 /// Return addresses along a chain of frames, each (caller's frame, return address); frames lie ever higher.

@@ -3,11 +3,13 @@
 //! or nonsense at any moment: what cannot be read, or cannot be a lock, is left out.
 
 use super::inflight::{self, Blocked as Sleep, Snapshot};
+use super::open_stacks;
 use super::owner::{Owner, Owners, read};
 use crate::deadlock::{Blocked, Wait};
 use crate::id::{Lock, Process, Site, Tid};
 use crate::observation::OpenWait;
 use crate::units::{Nanos, Time};
+use crate::unwind::Unwind;
 use lockbpf_common::kind::Via;
 use lockbpf_common::record::TOP_WORDS;
 use std::collections::{HashMap, HashSet};
@@ -141,6 +143,12 @@ pub fn top_of_stack(pid: u32, tid: Tid) -> Option<[u64; TOP_WORDS]> {
         }
         words
     })
+}
+
+/// The stack of a thread that sleeps in a futex call whose beginning no probe saw, by unwind information.
+#[must_use]
+pub fn stack(wait: &OpenWait, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
+    open_stacks::of_sleeper(wait.tid, wait.lock, unwinder)
 }
 
 /// The place from which a thread that sleeps in a futex call came there, if no probe saw that.

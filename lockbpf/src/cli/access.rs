@@ -136,11 +136,13 @@ pub(super) fn run(args: &AccessArgs) -> Result<ExitCode> {
         (_, _, Some(pid)) => pid,
         _ => bail!("nothing to follow: name a process with --pid"),
     };
+    // What could not be written is said before anybody is held up.
+    let out = args.to.as_deref().map(|path| Ok::<_, anyhow::Error>((path, Whole::create(path)?))).transpose()?;
     let Followed { records, summary, start, incomplete } = follow(pid, args)?;
-    if let Some(path) = &args.to {
+    if let Some((path, out)) = out {
         let mut lines = Vec::new();
         write_lines(&mut lines, &records)?;
-        write(path, &record::header(&summary.target, start)?, &lines[..])?;
+        write(path, out, &record::header(&summary.target, start)?, &lines[..])?;
     }
     if args.to.as_deref() != Some(Path::new("-")) {
         output::write(&match args.format {
@@ -158,9 +160,10 @@ fn copy(from: &Path, to: &Path, strict: bool) -> Result<ExitCode> {
     // Nothing is copied that could not be read.
     let read = accesses::read(&input)?;
     let header = Header { lockbpf: env!("CARGO_PKG_VERSION").to_owned(), capture: None, ..input.source(1)?.header() };
+    let out = Whole::create(to)?;
     match input.format() {
-        source::Format::Lines => write(to, &header, input.lines()?)?,
-        source::Format::Trace => write(to, &header, input.access_lines()?)?,
+        source::Format::Lines => write(to, out, &header, input.lines()?)?,
+        source::Format::Trace => write(to, out, &header, input.access_lines()?)?,
     }
     say!("lockbpf: {} access records to {}", read.records.executions.len(), to.display());
     for remark in &read.remarks {
@@ -170,9 +173,8 @@ fn copy(from: &Path, to: &Path, strict: bool) -> Result<ExitCode> {
 }
 
 /// Writes the lines of access records in the format that the suffix says.
-fn write(to: &Path, header: &Header, mut lines: impl BufRead) -> Result<()> {
+fn write(to: &Path, mut file: Whole, header: &Header, mut lines: impl BufRead) -> Result<()> {
     let failed = || format!("failed to write {}", to.display());
-    let mut file = Whole::create(to)?;
     if accesses::is_trace(to) {
         write_trace(&mut file, header, lines).with_context(failed)?;
     } else {

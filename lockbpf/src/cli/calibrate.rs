@@ -58,7 +58,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         );
     }
     let cpus = std::thread::available_parallelism().context("failed to find out how many CPUs there are")?.get();
-    let bar = bar(u64::from(args.runs) * (5 * cpus as u64 + 1));
+    let bar = bar(u64::from(args.runs) * (5 * cpus as u64 + 2));
     let measure = |what: &dyn Fn() -> f64| {
         let times: Vec<f64> = (0..args.runs).map(|_| what()).collect();
         bar.inc(u64::from(args.runs));
@@ -87,6 +87,10 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         let lock = Qd::new(threads);
         threads as f64 * contend(threads, |thread| lock.delegate(thread, || {}))
     });
+    let qd_detached = measure(&|| {
+        let lock = Qd::new(cpus);
+        contend(cpus.min(2), |thread| _ = lock.detach(thread, || {}))
+    });
     let hand_offs: Vec<HandOff> = (0..args.runs).map(|_| hand_off()).collect();
     bar.inc(u64::from(args.runs));
     let of_all = |of: fn(&HandOff) -> f64| figure(hand_offs.iter().map(of).collect());
@@ -105,6 +109,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         spin,
         qd_lock_overhead: qd_delegation.first().copied().unwrap_or_default(),
         qd_delegation,
+        qd_detached,
         hand_off,
         wake_call,
         observer_operation_ns,
@@ -245,7 +250,8 @@ fn render(calibration: &Calibration) -> String {
         std::iter::once(k.to_string()).chain(locks.map(of)).collect::<Vec<String>>()
     };
     let rows: Vec<Vec<String>> = (0..calibration.threads()).map(row).collect();
-    let headers = ["Other threads", "pthread mutex", "MCS lock", "ticket lock", "spin lock", "QD lock: LO, DO(k)"];
+    let headers =
+        ["Other threads", "pthread mutex", "MCS lock", "ticket lock", "spin lock", "QD lock, waiting:\nLO, DO(k)"];
     let table = table(&headers, &[], rows, output::layout().width);
     let observer = calibration.observer_operation_ns.map_or_else(
         || "What observing costs an operation could not be measured: `lockbpf doctor` tells why.".to_owned(),
@@ -256,10 +262,12 @@ fn render(calibration: &Calibration) -> String {
         "{}, {} CPUs. Time from one empty section to the next (of the QD lock: per thread); median and quartiles of {} runs.\n\n\
          {table}\n\n\
          With more threads than CPUs it is taken to be as in the last row.\n\
+         A section that is delegated to the holder of a QD lock without waiting for it takes {}.\n\
          Handing a mutex on to a sleeping thread takes {}, of which the one that wakes it is busy for {}.\n{observer}\n{kept}",
         calibration.cpu,
         calibration.cpus,
         calibration.runs,
+        cell(&calibration.qd_detached),
         cell(&calibration.hand_off),
         cell(&calibration.wake_call)
     )

@@ -39,13 +39,13 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
 
 fn convert(from: &Path, to: &Path, format: ExportFormat, compression: Compression, strict: bool) -> Result<ExitCode> {
     destination::differ(from, to)?;
-    let incomplete = translate(&Input::open(from)?, to, format, compression)?;
+    let input = Input::open(from)?;
+    let incomplete = translate(&input, to, Whole::create(to)?, format, compression)?;
     Ok(ExitCode::from(u8::from(strict && incomplete)))
 }
 
 /// Converts, and tells what became of it. Returns whether the recording is incomplete.
-fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compression) -> Result<bool> {
-    let mut out = Whole::create(to)?;
+fn translate(input: &Input, to: &Path, mut out: Whole, format: ExportFormat, compression: Compression) -> Result<bool> {
     let failed = || format!("failed to convert {} to {}", input.name(), to.display());
     let done = match format {
         ExportFormat::Jsonl => {
@@ -119,10 +119,12 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
     let quality = match format {
         ExportFormat::Bin => record(&plan, Growing::open(&to)?, &to, compression)?,
         ExportFormat::Jsonl | ExportFormat::View(_) => {
+            // What could not be written is said before the observation, not instead of its result.
+            let out = Whole::create(&to)?;
             // These want names first and everything in order: both are known at the end.
             let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
             let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
-            translate(&Input::open(trace.path())?, &to, format, compression)?;
+            translate(&Input::open(trace.path())?, &to, out, format, compression)?;
             quality
         }
     };

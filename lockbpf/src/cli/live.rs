@@ -1,7 +1,7 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
-use super::args::{Plan, Target};
+use super::args::{CaptureArgs, Plan, Target};
 use super::budget::Watch;
 use super::census::Census;
 use super::deadlocks::Deadlocks;
@@ -11,7 +11,7 @@ use super::functions::Placing;
 use super::interpreters::Interpreters;
 use super::prepare::{guardian, known, options, prepare, prices};
 use super::progress::Progress;
-use super::stacks::Stacks;
+use super::stacks::{self, Stacks};
 use super::{placement, suspend};
 use crate::capture::aside::drop_aside;
 use crate::capture::attach::ProbeSite;
@@ -28,6 +28,7 @@ use crate::costs::Costs;
 use crate::deadlock::Deadlock;
 use crate::estimate::Estimates;
 use crate::event::Event;
+use crate::id::Tid;
 use crate::observation::Harvest;
 use crate::perturbation::{self, Children, Perturbation, Taken};
 use crate::units::Time;
@@ -286,8 +287,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     harvest.quality.perturbation = Some(Perturbation { children, ..perturbation });
     harvest.estimates = estimates;
     drop_aside(session);
-    let earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
-    harvest.open_waits.extend(earlier);
+    let mut earlier = before.still_waiting(&census.numbers(&there), start, &harvest.open_waits);
+    earlier.retain(|wait| is_wanted(capture, wait.tid));
+    stacks::take_in_earlier(earlier, &mut harvest, census.symbols());
     census.unite(&mut harvest);
     if let Some(status) = status.filter(|status| !status.success()) {
         ready.notes.push(format!("the command ended with {status}."));
@@ -325,6 +327,14 @@ fn renew(seen: &[u32], session: &mut Session, watch: &Watch) {
             watch.renew(session, pid, when);
         }
     }
+}
+
+/// Whether a thread is among those that the user has named, where that is not the kernel side's to say.
+fn is_wanted(capture: &CaptureArgs, Tid(tid): Tid) -> bool {
+    let is_called = |name: &String| {
+        std::fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|comm| comm.trim_end_matches('\n') == name)
+    };
+    (capture.tid.is_empty() || capture.tid.contains(&tid)) && capture.comm.as_ref().is_none_or(is_called)
 }
 
 /// What observing took of the target. Where it was governed, the governor knows best what that used.

@@ -71,7 +71,8 @@ pub(super) struct PredictArgs {
     /// Replace only locks whose name contains this (repeatable: any of them).
     #[arg(long, value_name = "LOCK", requires = "with")]
     pub lock: Vec<String>,
-    /// Replace locks: by `qd`, `mutex`, `mcs`, `ticket`, `spin`, `sharded:K`, `rwlock` or `rwlock:SHARE%` (of sections that only
+    /// Replace locks: by `qd` (queue delegation: who delegates a section goes on at once), `qd-wait` (queue delegation: who delegates a
+    /// section waits until it is done), `mutex`, `mcs`, `ticket`, `spin`, `sharded:K`, `rwlock` or `rwlock:SHARE%` (of sections that only
     /// read). With several, or `all`, they are ranked beside today's locks.
     #[arg(long, value_name = "LOCK TYPES", value_parser = withs)]
     pub with: Option<Withs>,
@@ -144,6 +145,9 @@ fn solver(text: &str) -> Result<Solver, String> {
 /// When the model cannot be read or has no solution, a lock is not in it, or the prediction cannot be written.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
     let calibration = calibration_file::load()?;
+    // What could not be written is said before anything is observed.
+    let out =
+        args.emit_model.as_deref().map(|path| Ok::<_, anyhow::Error>((path, Whole::create(path)?))).transpose()?;
     let (mut input, name) = if let Some(path) = &args.model {
         let name = input::told(path);
         (read(path).with_context(|| format!("failed to read the model {name}"))?, name)
@@ -188,12 +192,12 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             replaced_by = Some(with.to_string());
         }
         Some(several) => {
-            if args.emit_model.is_some() {
+            if out.is_some() {
                 bail!(
                     "several locks are several models: choose one of them with --with to write its model with --emit-model"
                 );
             }
-            let others = alternatives(&input, &args.lock, several, calibration.as_ref())?;
+            let others = alternatives(&mut input, &args.lock, several, calibration.as_ref())?;
             let ranking = Ranking { check, ..rank(&input, &others).map_err(fails)? };
             output::write(&match args.format {
                 Format::Table => rank_table::render(&ranking, output::layout().width),
@@ -202,8 +206,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    if let Some(path) = &args.emit_model {
-        emit(&input, path)?;
+    if let Some((path, out)) = out {
+        emit(&input, path, out)?;
         if path == Path::new("-") {
             return Ok(ExitCode::SUCCESS);
         }
@@ -216,9 +220,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The model with each of several locks in the place of those whose names contain one of the parts, but for one that changes nothing.
+/// The model with each of several locks in the place of those whose names contain one of the parts, but for one that changes nothing, and
+/// for reader–writer locks where it is not known which share of the sections only reads: the model then says so.
 fn alternatives(
-    input: &Input,
+    input: &mut Input,
     parts: &[String],
     withs: &[With],
     calibration: Option<&Calibration>,
@@ -226,6 +231,14 @@ fn alternatives(
     let locks = selected(input, parts)?;
     let mut others = Vec::new();
     for &with in withs {
+        if with.lacks_reads(input, &locks) {
+            input.violations.push(
+                "Left out: a reader–writer lock, since it is not known which share of the sections only read. If you know it: --with \
+                 rwlock:SHARE%."
+                    .to_owned(),
+            );
+            continue;
+        }
         let mut other = input.clone();
         with::replace(&mut other, &locks, with, calibration)?;
         let same = other.locks.iter().zip(&input.locks).all(|(a, b)| {
@@ -308,9 +321,8 @@ fn selected(input: &Input, parts: &[String]) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-fn emit(input: &Input, path: &Path) -> Result<()> {
+fn emit(input: &Input, path: &Path, mut file: Whole) -> Result<()> {
     let text = output::json(input, "model")?;
-    let mut file = Whole::create(path)?;
     file.write_all(text.as_bytes()).with_context(|| format!("failed to write {}", path.display()))?;
     file.finish()
 }
@@ -321,7 +333,7 @@ mod tests {
 
     #[test]
     fn locks_to_rank() {
-        assert_eq!(withs("qd"), Ok(Withs(vec![With::Qd])));
+        assert_eq!(withs("qd-wait"), Ok(Withs(vec![With::QdWait])));
         assert_eq!(withs("qd, sharded:4"), Ok(Withs(vec![With::Qd, With::Sharded(4)])));
         let Withs(all) = withs("all").unwrap();
         for with in all {

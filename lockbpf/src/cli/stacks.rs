@@ -3,10 +3,12 @@
 use super::census::Census;
 use crate::capture::session::Session;
 use crate::capture::stack_copies::{COPY_BYTES, Numbered};
+use crate::capture::waits;
 use crate::event::Event;
 use crate::id::{Process, Site, StackId};
-use crate::observation::Harvest;
+use crate::observation::{Harvest, OpenWait};
 use crate::report::text::listed;
+use crate::symbol::Symbols;
 use crate::unwind::{Decision, End, Judge, Method, Walked};
 use anyhow::Result;
 use lockbpf_common::config::MAX_STACKS;
@@ -203,6 +205,29 @@ impl Stacks {
             ));
         }
         notes
+    }
+}
+
+/// Takes in waits whose beginning no probe saw, with the places they were made from and their stacks, from which it shows whether
+/// they are idle.
+pub(super) fn take_in_earlier(waits: Vec<OpenWait>, harvest: &mut Harvest, symbols: &mut Symbols) {
+    let mut numbers = HashMap::new();
+    for mut wait in waits {
+        let stack = waits::stack(&wait, symbols).unwrap_or_default();
+        let process = wait.lock.process;
+        let caller = stack.iter().skip(1).copied().find(|&address| symbols.is_caller(process, address));
+        wait.site = caller.map(|addr| Site { process, addr });
+        if !stack.is_empty() {
+            let next =
+                harvest.stacks.keys().map(|id| id.0).max().map_or(Some(0), |last| last.checked_add(1)).map(StackId);
+            wait.stack = numbers.get(&stack).copied().or(next);
+            if let Some(id) = wait.stack
+                && numbers.insert(stack.clone(), id).is_none()
+            {
+                harvest.stacks.insert(id, stack);
+            }
+        }
+        harvest.open_waits.push(wait);
     }
 }
 

@@ -71,6 +71,8 @@ mod tests {
         assert_eq!(counted(|thread, count| mcs.with(thread, || increment(count))), all);
         let qd = Qd::new(THREADS);
         assert_eq!(counted(|thread, count| qd.delegate(thread, || increment(count))), all);
+        let detached = Qd::new(THREADS);
+        assert_eq!(counted(|thread, count| _ = detached.detach(thread, || increment(count))), all);
     }
 
     #[test]

@@ -38,18 +38,28 @@ impl Qd {
     /// number: it must be the only one that uses it.
     pub fn delegate(&self, thread: usize, operation: impl Fn()) {
         let Some(Alone(done)) = self.done.get(thread) else { return };
+        done.store(false, Ordering::Relaxed);
+        if !self.detach(thread, operation) {
+            spin_until(|| done.load(Ordering::Acquire));
+        }
+    }
+
+    /// Has an operation executed alone, at once by this thread, or later by the helper without being waited for; whether it has been
+    /// executed. It is not if there is no such thread.
+    pub fn detach(&self, thread: usize, operation: impl Fn()) -> bool {
+        if thread >= self.done.len() {
+            return false;
+        }
         loop {
             if !self.held.0.load(Ordering::Relaxed) && !self.held.0.swap(true, Ordering::Acquire) {
                 self.given.0.store(0, Ordering::Release);
                 operation();
                 self.help(&operation);
                 self.held.0.store(false, Ordering::Release);
-                return;
+                return true;
             }
-            done.store(false, Ordering::Relaxed);
             if self.insert(thread) {
-                spin_until(|| done.load(Ordering::Acquire));
-                return;
+                return false;
             }
             std::hint::spin_loop();
         }

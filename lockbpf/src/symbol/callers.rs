@@ -1,15 +1,17 @@
 //! Who calls locking functions: found among the words at the top of a stack, by the code around them where symbols do not tell.
 
 use super::files::{FileId, ObjectFile};
+use super::find::Kind;
 use super::space::Place;
 use super::unwind::Unwinder;
-use super::{Symbols, system_call, tail_call};
+use super::{Symbols, runtime, system_call, tail_call};
 use crate::id::Process;
 use crate::names::Names;
 use crate::stack::Role;
 use lockbpf_common::python::IN_TOP;
 use lockbpf_common::record::LOW48;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 impl Symbols {
@@ -82,6 +84,28 @@ impl Symbols {
             file.layout.is_x86_64.then(|| tail_call::left_by_jump(&code, in_file)).flatten()
         });
         left.map(|left| return_addr.wrapping_add(left.wrapping_sub(in_file)))
+    }
+
+    /// The locking function of a C library that goes on in the one around an address, which has no symbol of its own and is the only one
+    /// of the two on a stack.
+    pub(super) fn goes_on_here(&mut self, id: FileId, addr: u64) -> Option<&'static str> {
+        let file = self.files.get(id).filter(|file| file.layout.is_x86_64 && runtime::is_libc(&file.name))?;
+        let start = self.unwinder.function(id, file, addr)?.start;
+        let (reader, unwinder) = (&self.reader, &mut self.unwinder);
+        let parts = self.parts.get(id, || {
+            let code = FileCode { file, id, unwinder: RefCell::new(unwinder) };
+            let parts = |&name: &&'static str| {
+                let own = reader.exactly(id, file, Kind::Function, name);
+                let starts: BTreeSet<u64> =
+                    own.iter().flat_map(|function| tail_call::goes_on_in(&code, function)).collect();
+                starts.into_iter().map(move |start| (start, name)).collect::<Vec<_>>()
+            };
+            runtime::IN_PARTS.iter().flat_map(parts).collect()
+        });
+        match parts.iter().filter(|(part, _)| *part == start).collect::<Vec<_>>()[..] {
+            [&(_, name)] => Some(name),
+            _ => None,
+        }
     }
 
     /// The file that the call before a return address is in, and the address there.

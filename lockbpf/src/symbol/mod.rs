@@ -141,6 +141,8 @@ pub struct Symbols {
     left: Kept<(FileId, u64), Option<u64>>,
     /// Whether the code around an address is part of locking, where only the code tells.
     locking: Kept<(FileId, u64), bool>,
+    /// Parts of locking functions that have no symbols of their own, by where they begin.
+    parts: Kept<FileId, Vec<(u64, &'static str)>>,
     /// What all perf maps may take together.
     perf_maps: perf_map::Budget,
     problems: BTreeSet<String>,
@@ -173,6 +175,7 @@ impl Symbols {
             reader,
             left: Kept::default(),
             locking: Kept::default(),
+            parts: Kept::default(),
             perf_maps: perf_map::Budget::default(),
             problems: BTreeSet::new(),
         }
@@ -442,7 +445,11 @@ impl Names for Symbols {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return vec![unknown] };
                 let mut frames = self.frames.at(id, file, addr).to_vec();
-                if frames.is_empty() {
+                let whole = if frames.is_empty() { self.goes_on_here(id, addr) } else { None };
+                let Some(file) = self.files.get(id) else { return vec![unknown] };
+                if let Some(function) = whole {
+                    frames.push(Frame { function: Some(function.to_owned()), ..unknown });
+                } else if frames.is_empty() {
                     let code = FileCode { file, id, unwinder: RefCell::new(&mut self.unwinder) };
                     let in_file = addr.wrapping_add(1);
                     let name = file.layout.is_x86_64.then(|| system_call::name(&code, in_file)).flatten();

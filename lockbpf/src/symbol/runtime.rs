@@ -43,6 +43,9 @@ const LOCKING: &[&[&str]] = &[
 const LOCKING_WHOLE: &[&str] =
     &["__lock", "__wait", "__timedwait", "__timedwait_cp", "syscall", "__syscall_cp", "futex"];
 
+/// Functions of the C library that sleep in others, to which they jump and which have no symbols where the library is stripped.
+pub(super) const IN_PARTS: &[&str] = &["sem_wait", "sem_timedwait", "sem_clockwait"];
+
 /// Whether a function's first argument is the lock that it takes: none of those that wait for conditions.
 pub(super) fn takes_lock_first(function: &str) -> bool {
     let name = function.trim_start_matches('_');

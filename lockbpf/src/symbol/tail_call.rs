@@ -2,6 +2,7 @@
 //! caller's code calls them. `flush() { lock(); …; unlock(); }` gives the lock back so. x86-64 only.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Bytes of a direct call.
@@ -37,6 +38,17 @@ pub(super) fn left_by_jump(file: &impl Code, return_addr: u64) -> Option<u64> {
         _ => false,
     };
     instructions().filter(leaves).last().map(|jump| jump.next_ip())
+}
+
+/// Where a function may go on in another one that it jumps to, and is on no stack itself then.
+pub(super) fn goes_on_in(file: &impl Code, function: &Range<u64>) -> BTreeSet<u64> {
+    let code = file.code(function.clone()).unwrap_or_default();
+    Decoder::with_ip(64, &code, function.start, DecoderOptions::NONE)
+        .into_iter()
+        .filter(|i| i.flow_control() == FlowControl::UnconditionalBranch)
+        .map(|i| i.near_branch_target())
+        .filter(|to| !function.contains(to))
+        .collect()
 }
 
 #[cfg(test)]
@@ -96,5 +108,16 @@ mod tests {
         assert_eq!(left_by_jump(&functions(flush), 6), None);
         assert_eq!(left_by_jump(&Functions(vec![near(0xe8, 0, 0x50), vec![0xc3]]), 5), None);
         assert_eq!(left_by_jump(&Functions(vec![]), 3), None);
+    }
+
+    #[test]
+    fn where_a_function_goes_on_is_told() {
+        // je and jmp inside of it, a call, and two jumps to others.
+        let parts =
+            [vec![0x74, 0x00], vec![0xeb, 0x00], near(0xe8, 4, 0x40), near(0xe9, 9, 0x80), near(0xe9, 14, 0x40)];
+        let file = functions(vec![0xc3]);
+        let file = Functions([vec![parts.concat()], file.0].concat());
+        assert_eq!(goes_on_in(&file, &(0..19)), BTreeSet::from([0x40, 0x80]));
+        assert_eq!(goes_on_in(&file, &(0x400..0x410)), BTreeSet::new());
     }
 }

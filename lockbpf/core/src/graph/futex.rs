@@ -7,6 +7,7 @@ use crate::id::{Site, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
 use lockbpf_common::layout::CONTENDED_VALUE;
+use std::collections::HashSet;
 
 /// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
 const MAX_TID: u32 = 1 << 22;
@@ -78,9 +79,28 @@ impl FutexWaits {
     /// for, and most of those found a thread id where glibc keeps the owner; or there are several such waits, and others ended most of them.
     #[must_use]
     pub fn looks_like_mutex(&self) -> bool {
-        let (owned, handed) = (self.owners.total().count, self.wakers.total().count);
-        let most = self.contended.count * 2 > self.waits.count;
-        most && (owned * 2 > self.contended.count || self.contended.count > 1 && handed * 2 > self.waits.count)
+        let handed = self.wakers.total().count;
+        self.names_owners() || self.expects_contended() && self.contended.count > 1 && handed * 2 > self.waits.count
+    }
+
+    /// Whether most waits expect that value, and most of those found a thread id where glibc keeps the owner.
+    #[must_use]
+    pub fn names_owners(&self) -> bool {
+        self.expects_contended() && self.owners.total().count * 2 > self.contended.count
+    }
+
+    fn expects_contended(&self) -> bool {
+        self.contended.count * 2 > self.waits.count
+    }
+
+    /// Whether those who let waiters go on are, most of the time, threads that have waited there, too: they give back what they have
+    /// taken, as with a lock. Whoever hands out work waits for something else.
+    #[must_use]
+    pub fn is_given_back(&self) -> bool {
+        let waiters: HashSet<Tid> = self.threads.top().into_iter().map(|(tid, _)| tid).collect();
+        let wakers = self.wakers.top().into_iter();
+        let own: Nanos = wakers.filter(|(tid, _)| waiters.contains(tid)).map(|(_, woken)| woken.time).sum();
+        own.0 > self.waits.time.0 / 2
     }
 
     pub(crate) fn add(&mut self, w: &FutexWait) {

@@ -1,20 +1,15 @@
 //! Shares of waiting put together and corrected, when all of it has been divided.
 
-use super::findings::{Causes, Findings, Holder, Shares, Waiter, Who};
-use crate::id::{Lock, Tid};
+use super::findings::{Causes, Findings, Holder, Shares, SiteBlame, Waiter, Who};
+use crate::id::{Lock, Site, Tid};
 use crate::units::Nanos;
+use std::collections::{BTreeMap, HashMap};
 
 impl Findings {
     /// Counts what those who held a lock are blamed for as theirs, and as that of where they held it. With `of`, what was known by its
     /// futex word is waiting for this lock.
     pub(crate) fn adopt(&mut self, word: Lock, shares: &Shares, of: Option<Lock>) {
-        for holder in shares.holders.iter().filter(|holder| holder.wait > Nanos(0)) {
-            let held = holder.who.lock().filter(|&held| held != word).or(of).unwrap_or(word);
-            *self.aplt.entry(held).or_default() += holder.wait;
-            if let Some(site) = holder.who.site() {
-                self.sites.entry(site).or_default().apwt += holder.wait;
-            }
-        }
+        shares.charge(word, of, &mut self.aplt, &mut self.sites);
         if let Some(lock) = of {
             self.locks.entry(lock).or_default().merge(shares, |who| match who {
                 Who::Section { lock: held, site } if held == word => Who::Section { lock, site },
@@ -26,6 +21,31 @@ impl Findings {
 }
 
 impl Shares {
+    /// Charges locks and sites with this waiting for a word, which is that of a lock `of` if there is one.
+    pub(crate) fn charge(
+        &self,
+        word: Lock,
+        of: Option<Lock>,
+        aplt: &mut HashMap<Lock, Nanos>,
+        sites: &mut BTreeMap<Site, SiteBlame>,
+    ) {
+        for holder in self.holders.iter().filter(|holder| holder.wait > Nanos(0)) {
+            let held = holder.who.lock().filter(|&held| held != word).or(of).unwrap_or(word);
+            *aplt.entry(held).or_default() += holder.wait;
+            if let Some(site) = holder.who.site() {
+                sites.entry(site).or_default().apwt += holder.wait;
+            }
+        }
+    }
+
+    /// The same, all of it inferred.
+    #[must_use]
+    pub(crate) fn inferred(&self) -> Self {
+        let mut inferred = self.clone();
+        inferred.holders.iter_mut().for_each(|holder| holder.inferred = holder.wait);
+        inferred
+    }
+
     /// The same with other names for holders, some of which may be one then.
     #[must_use]
     pub(crate) fn renamed(&self, name: impl Fn(Who) -> Who) -> Self {

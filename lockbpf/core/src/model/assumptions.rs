@@ -35,7 +35,7 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
     }
     let is = |wanted| input.locks.iter().any(|lock| algorithm(input, lock) == wanted);
     let solved = |wanted| points.iter().any(|point| point.solver == wanted);
-    if is(Algorithm::Qd) && !solved(Solver::Simulation) {
+    if is(Algorithm::QdWait) && !solved(Solver::Simulation) {
         all.push(format!(
             "QD locks: exponential sections, and one helper in the whole program. Intervals: waits from {:.0} % below to {:.0} \
              % above the model's, which is the mean error that its authors report (24 %; 14 % for sections of 1 µs and more), and \
@@ -52,9 +52,16 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
              95 %. Readers go before waiting writers."
                 .to_owned(),
         );
+        if is(Algorithm::Qd) {
+            all.push(
+                "QD locks: who delegates a section goes on at once, and needs nothing that the section brings about. Whoever holds the lock executes \
+                 128 sections for others at most, then gives it back. What stays in one CPU's cache by that is not taken into account."
+                    .to_owned(),
+            );
+        }
         if input.locks.iter().any(|lock| sleeps(input, lock)) {
             all.push(
-                "Mutexes: who waits sleeps. Who gives one back wakes the longest sleeper, which then tries for it, in the time that was measured on \
+                "Mutexes and reader–writer locks: who waits sleeps. Who gives one back wakes the longest sleeper, which then tries for it, in the time that was measured on \
                  this machine; whoever comes before that gets it. Intervals go to the quartiles of that measurement."
                     .to_owned(),
             );

@@ -4,7 +4,7 @@ use super::schema::{Overhead, Sleep};
 use serde::{Deserialize, Serialize};
 
 /// Name and number of what [`Calibration`] is.
-pub const SCHEMA: &str = "lockbpf.calibration/2";
+pub const SCHEMA: &str = "lockbpf.calibration/3";
 
 /// A measured time: median and quartiles of several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,8 @@ pub struct Calibration {
     pub qd_lock_overhead: Figure,
     /// DO(k): the time for which an empty section is delegated, with k threads beside the helper.
     pub qd_delegation: Vec<Figure>,
+    /// From one delegated empty section to the next, where nobody waits for what it has delegated.
+    pub qd_detached: Figure,
     /// From the release of a pthread mutex to its acquisition by a thread that sleeps for it.
     pub hand_off: Figure,
     /// What that takes the thread which releases it: its unlock.

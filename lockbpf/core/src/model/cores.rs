@@ -20,7 +20,7 @@ fn crowding(input: &Input, point: &Point, cores: u32) -> f64 {
 
 /// Whether threads that wait for this lock use a CPU.
 fn spins(input: &Input, lock: &LockInput) -> bool {
-    lock.spins || algorithm(input, lock) == Algorithm::Qd
+    lock.spins || matches!(algorithm(input, lock), Algorithm::Qd | Algorithm::QdWait)
 }
 
 /// Whether so many threads may wait on CPUs that others need to let them go on: whoever has its turn may be off its CPU for a time slice,

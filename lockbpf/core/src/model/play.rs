@@ -27,12 +27,10 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
     for (i, lock) in input.locks.iter().enumerate() {
         let algorithm = algorithm(input, lock);
         let overhead = match (&lock.overhead_ns, algorithm) {
-            (_, Algorithm::Qd) => input.lock_overhead_ns.unwrap_or(0.0),
+            (_, Algorithm::Qd | Algorithm::QdWait) => input.lock_overhead_ns.unwrap_or(0.0),
             (Overhead::Constant(ns), _) => *ns,
             // What waiters add is what they sleep for.
-            (Overhead::ByWaiters(table), Algorithm::Mutex) if lock.sleep.is_some() => {
-                table.first().copied().unwrap_or(0.0)
-            }
+            (Overhead::ByWaiters(table), _) if lock.sleep.is_some() => table.first().copied().unwrap_or(0.0),
             (Overhead::ByWaiters(_), _) => {
                 let problem = "a simulation takes one number only";
                 return Err(ModelError::invalid(format!("locks[{i}].overhead_ns"), problem));
@@ -45,6 +43,7 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
             read_share: lock.read_share.unwrap_or(0.0),
             overhead,
             delegation: input.delegation_overhead_ns.clone(),
+            detached: input.detached_overhead_ns.unwrap_or(0.0),
             sleep: lock.sleep,
         };
         locks.extend(std::iter::repeat_n(one, shards));

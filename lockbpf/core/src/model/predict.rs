@@ -78,8 +78,11 @@ pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
 pub(super) fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
     let checked = check(input)?;
     let simulated = input.solver == Solver::Simulation
-        || input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Rwlock || sleeps(input, l));
-    let qd = input.locks.iter().any(|l| algorithm(input, l) == Algorithm::Qd);
+        || input
+            .locks
+            .iter()
+            .any(|l| matches!(algorithm(input, l), Algorithm::Rwlock | Algorithm::Qd) || sleeps(input, l));
+    let qd = input.locks.iter().any(|l| algorithm(input, l) == Algorithm::QdWait);
     let mut points = if simulated {
         play::points(&checked)?
     } else if qd {
@@ -98,11 +101,11 @@ fn common(input: &Input) -> Algorithm {
     if all.all(|other| other == first) { first } else { input.model }
 }
 
-/// Whether it is a mutex of which it is known what sleeping for it costs.
+/// Whether it is a lock of which it is known what sleeping for it costs.
 pub(super) fn sleeps(input: &Input, lock: &LockInput) -> bool {
     // The exact solutions know of no sleep.
     let played = matches!(input.solver, Solver::Auto | Solver::Simulation);
-    played && lock.sleep.is_some() && algorithm(input, lock) == Algorithm::Mutex
+    played && lock.sleep.is_some() && matches!(algorithm(input, lock), Algorithm::Mutex | Algorithm::Rwlock)
 }
 
 /// How a lock works.
@@ -156,9 +159,16 @@ pub(super) fn check(input: &Input) -> Result<Checked<'_>, ModelError> {
     if patterns.iter().map(|p| p.share).sum::<f64>() <= 0.0 {
         return Err(ModelError::invalid("classes", "no class has a share of the threads"));
     }
-    if input.locks.iter().any(|lock| algorithm(input, lock) == Algorithm::Qd) {
+    let is = |wanted| input.locks.iter().any(|lock| algorithm(input, lock) == wanted);
+    if is(Algorithm::Qd) {
+        let overhead = input.detached_overhead_ns.ok_or_else(|| missing("detached_overhead_ns"))?;
+        checked(overhead, || "detached_overhead_ns".to_owned())?;
+    }
+    if is(Algorithm::Qd) || is(Algorithm::QdWait) {
         let overhead = input.lock_overhead_ns.ok_or_else(|| missing("lock_overhead_ns"))?;
         checked(overhead, || "lock_overhead_ns".to_owned())?;
+    }
+    if is(Algorithm::QdWait) {
         if input.delegation_overhead_ns.is_empty() {
             return Err(missing("delegation_overhead_ns"));
         }
@@ -214,7 +224,7 @@ fn check_lock(input: &Input, lock: &LockInput, field: &str) -> Result<f64, Model
     }
     let hold = match (algorithm, lock.hold_ns) {
         (_, Some(hold)) => Some(hold),
-        (Algorithm::Qd, None) => lock.helper_hold_ns.and(lock.other_hold_ns),
+        (Algorithm::QdWait, None) => lock.helper_hold_ns.and(lock.other_hold_ns),
         (_, None) => None,
     };
     hold.ok_or_else(|| ModelError::invalid(format!("{field}.hold_ns"), "it is missing"))
@@ -465,7 +475,7 @@ impl Checked<'_> {
         let station = |(i, &lock): (usize, &usize)| {
             let of = &input.locks[lock];
             let hold = self.whole.hold[lock];
-            let overhead = (algorithm(input, of) != Algorithm::Qd).then(|| match &of.overhead_ns {
+            let overhead = (algorithm(input, of) != Algorithm::QdWait).then(|| match &of.overhead_ns {
                 Overhead::Constant(ns) => vec![*ns],
                 Overhead::ByWaiters(table) => table.clone(),
             });

@@ -32,6 +32,10 @@ pub struct Input {
     /// DO(0), DO(1), … of a QD lock, ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegation_overhead_ns: Vec<f64>,
+    /// What leaving a section to the holder of a QD lock takes the thread that does not wait for it, and what the section takes the holder
+    /// beside its own length, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detached_overhead_ns: Option<f64>,
     /// Threads of different patterns; empty where all have the pattern above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassInput>,
@@ -68,13 +72,15 @@ pub struct Recorded {
 
 /// How a lock works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     /// One holder, first come, first served.
     #[default]
     Mutex,
-    /// Queue delegation: who comes while it is held leaves its section to the holder.
+    /// Queue delegation: who comes while it is held leaves its section to the holder, and goes on at once.
     Qd,
+    /// The same, but who left its section to the holder waits until that has executed it.
+    QdWait,
     /// One writer or many readers, who go first.
     Rwlock,
 }

@@ -11,6 +11,10 @@ const BATCHES: usize = 20;
 /// Student's t of a two-sided 95 % with one degree of freedom less than that.
 const STUDENT: f64 = 2.093;
 
+/// Sections that the holder of a QD lock takes before it gives the lock back, where nobody waits for them: the queue's length in the published
+/// implementation.
+const DELEGATED: u32 = 128;
+
 /// A distribution of times, ns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Times {
@@ -67,7 +71,9 @@ pub struct Lock {
     pub overhead: f64,
     /// DO(0), DO(1), … of a QD lock, ns.
     pub delegation: Vec<f64>,
-    /// What sleeping for a mutex costs.
+    /// What a section that nobody waits for takes beside its own length: whoever delegates it, and whoever executes it, ns.
+    pub detached: f64,
+    /// What sleeping for a mutex or rwlock costs.
     pub sleep: Option<Sleep>,
 }
 
@@ -75,7 +81,8 @@ impl Lock {
     /// A mutex without overhead.
     #[must_use]
     pub fn mutex() -> Self {
-        Self { algorithm: Algorithm::Mutex, read_share: 0.0, overhead: 0.0, delegation: Vec::new(), sleep: None }
+        let algorithm = Algorithm::Mutex;
+        Self { algorithm, read_share: 0.0, overhead: 0.0, delegation: Vec::new(), detached: 0.0, sleep: None }
     }
 }
 
@@ -180,6 +187,10 @@ struct LockState {
     waking: bool,
     /// A QD lock's helper.
     helper: Option<usize>,
+    /// Whose sections the helper has taken and not begun, where those do not wait.
+    delegated: VecDeque<usize>,
+    /// How many it has taken.
+    taken: u32,
     since: f64,
     busy: f64,
 }
@@ -318,17 +329,26 @@ impl Play<'_> {
     fn arrive(&mut self, thread: usize) {
         let state = &mut self.threads[thread];
         state.arrived = self.now;
-        let (lock, of) = (state.lock, &self.setup.locks[state.lock]);
+        let of = &self.setup.locks[state.lock];
         state.reads = of.algorithm == Algorithm::Rwlock && self.random.f64() < of.read_share;
+        self.ask(thread);
+    }
+
+    /// A thread gets its lock if that is free, leaves its section to whoever has it if that does so, or else waits.
+    fn ask(&mut self, thread: usize) {
+        let lock = self.threads[thread].lock;
+        let of = &self.setup.locks[lock];
         let free = match self.locks[lock].inside {
             0 => true,
             _ => self.threads[thread].reads && !self.locks[lock].writing,
         };
         if free {
-            if of.algorithm == Algorithm::Qd {
-                self.locks[lock].helper = Some(thread);
+            if matches!(of.algorithm, Algorithm::Qd | Algorithm::QdWait) {
+                (self.locks[lock].helper, self.locks[lock].taken) = (Some(thread), 0);
             }
             self.enter(thread, of.overhead);
+        } else if of.algorithm == Algorithm::Qd && self.locks[lock].taken < DELEGATED {
+            self.delegate(thread, of.detached);
         } else {
             self.locks[lock].queue.push_back(thread);
         }
@@ -347,6 +367,33 @@ impl Play<'_> {
         self.schedule(hold + overhead, thread, What::Done);
     }
 
+    /// A thread leaves its section to the helper, and goes on.
+    fn delegate(&mut self, thread: usize, takes: f64) {
+        let lock = self.threads[thread].lock;
+        self.locks[lock].delegated.push_back(thread);
+        self.locks[lock].taken += 1;
+        self.threads[thread].began = self.now;
+        self.leave(thread, takes);
+    }
+
+    /// The helper executes what was left to it. When nothing is left it gives the lock back, and those who found it taken and no place try
+    /// again: the first one is the next helper.
+    fn help(&mut self, helper: usize, detached: f64) {
+        let lock = self.threads[helper].lock;
+        if let Some(of) = self.locks[lock].delegated.pop_front() {
+            let state = &mut self.locks[lock];
+            (state.inside, state.since) = (1, self.now);
+            let hold = self.setup.patterns[self.setup.threads[of]].hold[lock].draw(&mut self.random);
+            self.schedule(hold + detached, helper, What::Done);
+            return;
+        }
+        self.locks[lock].helper = None;
+        self.leave(helper, 0.0);
+        for thread in std::mem::take(&mut self.locks[lock].queue) {
+            self.ask(thread);
+        }
+    }
+
     fn finish(&mut self, thread: usize) {
         let lock = self.threads[thread].lock;
         let of = &self.setup.locks[lock];
@@ -356,6 +403,10 @@ impl Play<'_> {
             state.busy += self.now - state.since;
         }
         if of.algorithm == Algorithm::Qd {
+            self.help(thread, of.detached);
+            return;
+        }
+        if of.algorithm == Algorithm::QdWait {
             if state.helper != Some(thread) {
                 self.leave(thread, 0.0);
             }
@@ -376,6 +427,13 @@ impl Play<'_> {
             && of.algorithm == Algorithm::Mutex
         {
             let woken = self.wake(lock, sleep);
+            self.leave(thread, if woken { sleep.call_ns } else { 0.0 });
+            return;
+        }
+        if let Some(sleep) = of.sleep
+            && of.algorithm == Algorithm::Rwlock
+        {
+            let woken = self.locks[lock].inside == 0 && self.wake_readers_or_writer(lock, sleep, of.overhead);
             self.leave(thread, if woken { sleep.call_ns } else { 0.0 });
             return;
         }
@@ -407,6 +465,21 @@ impl Play<'_> {
         let Some(first) = state.queue.pop_front() else { return false };
         state.waking = true;
         self.schedule(sleep.wake_ns, first, What::Try);
+        true
+    }
+
+    /// Gives a rwlock to all readers that sleep for it: it is theirs while they wake up. Without any, wakes a writer.
+    fn wake_readers_or_writer(&mut self, lock: usize, sleep: Sleep, overhead: f64) -> bool {
+        let waiting = std::mem::take(&mut self.locks[lock].queue);
+        let (readers, writers): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|&t| self.threads[t].reads);
+        self.locks[lock].queue = writers.into();
+        if readers.is_empty() {
+            return self.wake(lock, sleep);
+        }
+        for reader in readers {
+            self.enter(reader, overhead + sleep.wake_ns);
+            self.threads[reader].began += sleep.wake_ns;
+        }
         true
     }
 

@@ -9,8 +9,10 @@ use std::str::FromStr;
 /// What a lock is to be replaced by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum With {
-    /// A queue delegation lock.
+    /// A queue delegation lock whose threads do not wait for what they have delegated.
     Qd,
+    /// A queue delegation lock whose threads wait for what they have delegated.
+    QdWait,
     /// A pthread mutex.
     Mutex,
     /// Mellor-Crummey and Scott's queue lock.
@@ -26,14 +28,23 @@ pub enum With {
 }
 
 impl With {
-    /// Every sort of lock that needs nothing but a calibration.
-    pub const ALL: [Self; 5] = [Self::Mutex, Self::Spin, Self::Ticket, Self::Mcs, Self::Qd];
+    /// Every sort of lock that needs nothing but a calibration and what a recording tells.
+    pub const ALL: [Self; 7] =
+        [Self::Mutex, Self::Rwlock(None), Self::Spin, Self::Ticket, Self::Mcs, Self::QdWait, Self::Qd];
+
+    /// Whether the share of the sections that only read has to be known for it, and is not known of one of these locks.
+    #[must_use]
+    pub fn lacks_reads(self, input: &Input, locks: &[usize]) -> bool {
+        let unknown = |&i: &usize| input.locks.get(i).is_some_and(|lock| lock.read_share.is_none());
+        self == Self::Rwlock(None) && locks.iter().any(unknown)
+    }
 }
 
 impl fmt::Display for With {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Qd => f.write_str("qd"),
+            Self::QdWait => f.write_str("qd-wait"),
             Self::Mutex => f.write_str("mutex"),
             Self::Mcs => f.write_str("mcs"),
             Self::Ticket => f.write_str("ticket"),
@@ -52,6 +63,7 @@ impl FromStr for With {
         let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
         match (name, value) {
             ("qd", None) => Ok(Self::Qd),
+            ("qd-wait", None) => Ok(Self::QdWait),
             ("mutex", None) => Ok(Self::Mutex),
             ("mcs", None) => Ok(Self::Mcs),
             ("ticket", None) => Ok(Self::Ticket),
@@ -63,7 +75,7 @@ impl FromStr for With {
                 _ => Err(format!("`{k}` is no number of locks")),
             },
             _ => {
-                Err("not one of qd, mutex, mcs, ticket, spin, sharded:K, rwlock, rwlock:SHARE% (of sections that only read)"
+                Err("not one of qd, qd-wait, mutex, mcs, ticket, spin, sharded:K, rwlock, rwlock:SHARE% (of sections that only read)"
                     .to_owned())
             }
         }
@@ -99,13 +111,13 @@ pub fn replace(
         replace_one(bound, locks, with, machine)?;
     }
     replace_one(input, locks, with, machine)?;
-    if let (With::Mutex, Some(machine)) = (with, machine) {
+    if let (With::Mutex | With::Rwlock(_), Some(machine)) = (with, machine) {
         sleep(input, locks, machine);
     }
     Ok(())
 }
 
-/// Makes mutexes be slept for as long as was measured. The slower bound of the model has the upper quartile of that, the faster one the
+/// Makes locks of the C library be slept for as long as was measured. The slower bound of the model has the upper quartile of that, the faster one the
 /// lower quartile.
 fn sleep(input: &mut Input, locks: &[usize], machine: &Calibration) {
     let set = |input: &mut Input, at: fn(&Figure) -> f64| {
@@ -132,7 +144,13 @@ fn replace_one(
     let uncalibrated = |field: &str| {
         ModelError::invalid(field, "it has not been measured on this machine: run `lockbpf calibrate` first")
     };
-    if with == With::Qd && (input.lock_overhead_ns.is_none() || input.delegation_overhead_ns.is_empty()) {
+    if with == With::Qd && input.detached_overhead_ns.is_none() {
+        let machine = machine.ok_or_else(|| uncalibrated("detached_overhead_ns"))?;
+        input.detached_overhead_ns = Some(machine.qd_detached.median_ns);
+    }
+    if matches!(with, With::Qd | With::QdWait)
+        && (input.lock_overhead_ns.is_none() || input.delegation_overhead_ns.is_empty())
+    {
         let machine = machine.ok_or_else(|| uncalibrated("lock_overhead_ns"))?;
         input.lock_overhead_ns = Some(machine.qd_lock_overhead.median_ns);
         input.delegation_overhead_ns = machine.qd_delegation.iter().map(|figure| figure.median_ns).collect();
@@ -143,6 +161,7 @@ fn replace_one(
         let needed = |table: Option<Overhead>| table.ok_or_else(|| uncalibrated(&format!("locks[{i}].overhead_ns")));
         let algorithm = match with {
             With::Qd => Algorithm::Qd,
+            With::QdWait => Algorithm::QdWait,
             With::Mutex => {
                 if let Some(overhead) = table(|m| &m.mutex) {
                     lock.overhead_ns = overhead;
@@ -174,7 +193,7 @@ fn replace_one(
                 Algorithm::Rwlock
             }
         };
-        if with != With::Mutex {
+        if !matches!(with, With::Mutex | With::Rwlock(_)) {
             lock.sleep = None;
         }
         lock.spins = matches!(with, With::Mcs | With::Ticket | With::Spin);

@@ -22,6 +22,8 @@ pub(super) struct Gathered<'a> {
     /// The shares as the report tells them, where it puts holders together; `None` where it tells them as they are.
     pub(super) told: Option<&'a Shares>,
     pub(super) waits: Option<&'a FutexWaits>,
+    /// Whom the waiting is charged to of a semaphore that is used as a lock and known by who sleeps there.
+    pub(super) semaphore: Option<&'a Shares>,
     /// Waits for the lock or word that had not ended.
     pub(super) open: Vec<&'a OpenWait>,
     /// Waits for the condition that had not ended.
@@ -41,8 +43,13 @@ impl Gathered<'_> {
         !self.condvar.is_empty() || !self.idle.is_empty()
     }
 
-    /// Whether it is known as a futex word only, yet used as glibc uses a mutex.
+    /// Whether it is known as a futex word only, yet used as a lock.
     pub(super) fn is_inferred_lock(&self) -> bool {
+        self.semaphore.is_some() || self.looks_like_mutex()
+    }
+
+    /// Whether it is known as a futex word only, yet used as glibc uses a mutex.
+    fn looks_like_mutex(&self) -> bool {
         let open = || self.open.iter().any(|w| plausible_owner(w.expected.unwrap_or(0), w.owner, w.tid).is_some());
         let looks = |w: &FutexWaits| if w.waits.count > 0 { w.looks_like_mutex() } else { open() };
         !self.is_lock() && !self.is_condition() && !self.of_condition && self.waits.map_or_else(open, looks)
@@ -50,8 +57,8 @@ impl Gathered<'_> {
 
     /// Whom its waiting is charged to.
     pub(super) fn blame(&self) -> Option<&'_ Shares> {
-        let own = || self.shares.or_else(|| self.waits.filter(|_| self.is_inferred_lock()).map(|waits| &waits.shares));
-        self.told.or_else(own)
+        let of_word = || self.waits.filter(|_| self.looks_like_mutex()).map(|waits| &waits.shares);
+        self.told.or(self.shares).or(self.semaphore).or_else(of_word)
     }
 
     /// Where it was first used, as far as that was seen, and when.

@@ -39,6 +39,7 @@ mod quality;
 mod released;
 pub mod schema;
 mod select;
+mod semaphores;
 mod site;
 mod sleep;
 mod sleepers;

@@ -58,7 +58,7 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         return kernel::name(lock, gathered, places);
     }
     let symbol = places.global(lock);
-    if let Some(own) = sleepers::name(lock, gathered, places) {
+    if let Some(own) = sleepers::name(lock, gathered, places).filter(|own| sleepers::names(own)) {
         return symbol.map_or_else(|| own.to_owned(), |symbol| format!("{own} ({symbol})"));
     }
     if let Some(symbol) = symbol {

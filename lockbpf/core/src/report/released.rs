@@ -6,7 +6,7 @@
 
 use super::gather::Gathered;
 use super::place::{Places, Told};
-use crate::graph::findings::{Findings, Holder, Shares, SiteBlame, Who};
+use crate::graph::findings::{Holder, Shares, SiteBlame, Who};
 use crate::id::{Lock, Site};
 use crate::units::Nanos;
 use std::cmp::Reverse;
@@ -64,9 +64,8 @@ impl Released {
         blame.map(|(lock, shares)| (lock, shares.renamed(|who| self.who(who)))).collect()
     }
 
-    /// What sections are blamed for, with these names.
-    pub(super) fn sites(&self, findings: &Findings, all: &BTreeMap<Lock, Gathered<'_>>) -> BTreeMap<Site, SiteBlame> {
-        let mut sites = findings.sites.clone();
+    /// Gives what sections are blamed for these names.
+    pub(super) fn rename_sites(&self, sites: &mut BTreeMap<Site, SiteBlame>, all: &BTreeMap<Lock, Gathered<'_>>) {
         for holder in all.values().filter_map(Gathered::blame).flat_map(|shares| &shares.holders) {
             if let (Some(from), Some(to)) = (holder.who.site(), self.who(holder.who).site())
                 && from != to
@@ -76,7 +75,6 @@ impl Released {
                 sites.entry(to).or_default().apwt += holder.wait;
             }
         }
-        sites
     }
 }
 

@@ -1,14 +1,17 @@
 //! In what the threads slept, by kind: only who knows that can say that no lock holds a program back.
 
 use super::schema::{ConditionEntry, FutexEntry, Ns, Report, SleepEntry, SleepPlace};
+use super::sleepers;
 
 /// What a futex word or a condition variable is for, where nothing tells.
 pub(super) const UNKNOWN: &str = "unknown";
 /// A word that belongs to a condition variable.
 pub(super) const CONDITION: &str = "condition variable";
+/// A semaphore: its permits may be a lock's, or stand for work that is waited for.
+pub(super) const SEMAPHORE: &str = "semaphore";
 /// A word on which the end of a thread is waited for.
 pub(super) const JOIN: &str = "thread join";
-/// A condition variable in which a runtime parks its threads, whatever for.
+/// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
 pub(super) const PARKING: &str = "parking";
 
 /// Places named.
@@ -32,12 +35,16 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     }
     places.sort_by(|a, b| (b.slept_ns, &a.symbol).cmp(&(a.slept_ns, &b.symbol)));
     places.truncate(PLACES);
+    let sum = |wanted: &dyn Fn(&FutexEntry) -> bool| {
+        report.futexes.iter().filter(of_known).filter(|f| wanted(f)).map(word).sum::<Ns>()
+    };
     let entry = SleepEntry {
         locks_ns: report.totals.harm_ns,
         conditions_ns: conditions(false).map(condition).sum::<Ns>() + words(CONDITION).map(word).sum(),
         joins_ns: words(JOIN).map(word).sum(),
-        parked_ns: conditions(true).map(condition).sum(),
-        unknown_ns: report.futexes.iter().filter(of_known).map(word).sum(),
+        parked_ns: conditions(true).map(condition).sum::<Ns>() + words(PARKING).map(word).sum(),
+        runtimes_ns: Some(sum(&|f| sleepers::is_runtimes(&f.purpose))).filter(|&slept| slept > Ns::default()),
+        unknown_ns: sum(&|f| f.purpose != PARKING && !sleepers::is_runtimes(&f.purpose)),
         places,
     };
     (entry != SleepEntry::default()).then_some(entry)
@@ -48,7 +55,8 @@ fn place(f: &FutexEntry) -> String {
     let longest = f.waiters.first().and_then(|w| w.place.function.clone());
     match (f.purpose.as_str(), longest) {
         (UNKNOWN, Some(function)) => function,
-        (UNKNOWN, None) => f.label.clone(),
+        (UNKNOWN | PARKING, None) => f.label.clone(),
+        (_, Some(function)) if f.purpose == PARKING || sleepers::is_runtimes(&f.purpose) => function,
         (purpose, _) => purpose.to_owned(),
     }
 }

@@ -4,6 +4,7 @@
 use super::gather::Gathered;
 use super::place::Places;
 use super::sleep;
+use crate::graph::FutexWaits;
 use crate::id::Lock;
 use lockbpf_common::gil;
 
@@ -52,17 +53,41 @@ const STDIO: &[&str] = &[
     "new_file",
 ];
 
-/// Functions that sleep for a condition, or for the end of a thread: parts of their names, and what the word is then.
-const IDLE: &[(&str, &str)] = &[
-    ("pthread_cond_wait", sleep::CONDITION),
-    ("pthread_cond_timedwait", sleep::CONDITION),
-    ("pthread_cond_clockwait", sleep::CONDITION),
-    ("pthread_clockjoin_ex", sleep::JOIN),
-    ("pthread_timedjoin", sleep::JOIN),
-    ("pthread_join", sleep::JOIN),
+/// Functions of the C library in which threads sleep: parts of their names, and what the word is then; `None` for a mutex's, which may be
+/// called by the others.
+const CALLS: &[(&str, Option<&str>)] = &[
+    ("pthread_mutex_", None),
+    ("lll_lock_wait", None),
+    ("sem_wait", Some(sleep::SEMAPHORE)),
+    ("sem_timedwait", Some(sleep::SEMAPHORE)),
+    ("sem_clockwait", Some(sleep::SEMAPHORE)),
+    ("pthread_cond_wait", Some(sleep::CONDITION)),
+    ("pthread_cond_timedwait", Some(sleep::CONDITION)),
+    ("pthread_cond_clockwait", Some(sleep::CONDITION)),
+    ("pthread_clockjoin_ex", Some(sleep::JOIN)),
+    ("pthread_timedjoin", Some(sleep::JOIN)),
+    ("pthread_join", Some(sleep::JOIN)),
 ];
 /// Functions by which runtimes park threads that wait for one of their own locks, or for nothing.
-const PARKERS: &[&str] = &["Parker::park", "thread::park", "Baton<"];
+const PARKERS: &[&str] = &[
+    "Parker::park",
+    "PlatformEvent::park",
+    "thread::park",
+    "thread_parker::",
+    "Baton<",
+    "runtime.notesleep",
+    "runtime.mPark",
+];
+/// Functions in which threads wait for a lock of their runtime's, on words of their own, and what such locks are.
+const RUNTIMES: &[(&str, &str)] = &[
+    ("raw_mutex::RawMutex::lock_slow", "parking_lot::Mutex"),
+    ("raw_rwlock::RawRwLock::lock_shared_slow", "parking_lot::RwLock"),
+    ("raw_rwlock::RawRwLock::lock_exclusive_slow", "parking_lot::RwLock"),
+    ("ObjectMonitor::EnterI", "Java monitor"),
+    ("ObjectMonitor::enter_internal", "Java monitor"),
+    ("ObjectMonitor::ReenterI", "Java monitor"),
+    ("ObjectMonitor::reenter_internal", "Java monitor"),
+];
 
 /// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
 const LIBRARIES: &[(&str, &str)] = &[
@@ -70,6 +95,16 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("folly::MicroLock", "folly::MicroLock"),
     ("folly::detail::distributed_mutex::", "folly::DistributedMutex"),
 ];
+
+/// Whether it is what the locks of a runtime's are called whose waiters sleep on words of their own.
+pub(super) fn is_runtimes(purpose: &str) -> bool {
+    RUNTIMES.iter().any(|(_, name)| *name == purpose)
+}
+
+/// Whether it says what one word is, so that it goes into that one's name.
+pub(super) fn names(purpose: &str) -> bool {
+    ![sleep::SEMAPHORE, sleep::PARKING].contains(&purpose) && !is_runtimes(purpose)
+}
 
 /// What the lock at a futex word is, if its sleepers tell.
 pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
@@ -80,6 +115,10 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
     }
     if gathered.of_condition {
         return Some(sleep::CONDITION);
+    }
+    // A mutex is waited for in functions that wait for a condition, too.
+    if gathered.waits.is_some_and(FutexWaits::names_owners) {
+        return None;
     }
     let ended = gathered.waits.iter().flat_map(|waits| &waits.sites).flat_map(|site| site.stacks.top());
     let stacks = ended.map(|(stack, _)| stack).chain(gathered.open.iter().filter_map(|wait| wait.stack));
@@ -108,9 +147,15 @@ fn parks(function: &str) -> bool {
 
 fn of(functions: &[&str]) -> Option<&'static str> {
     let known = |function: &str| LIBRARIES.iter().find(|(part, _)| function.contains(part)).map(|&(_, name)| name);
-    let idle = |function: &str| IDLE.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
+    let called = |function: &str| CALLS.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
+    let innermost = || functions.iter().find_map(|function| called(function)).flatten();
+    let in_any = |part: &str| functions.iter().any(|function| function.contains(part));
+    let runtimes = || RUNTIMES.iter().find(|(part, _)| in_any(part)).map(|&(_, name)| name);
+    let parked = || functions.iter().any(|function| parks(function)).then_some(sleep::PARKING);
     of_libc(functions)
-        .or_else(|| functions.iter().find_map(|function| idle(function)))
+        .or_else(runtimes)
+        .or_else(parked)
+        .or_else(innermost)
         .or_else(|| functions.iter().find_map(|function| known(function)))
 }
 
@@ -151,6 +196,14 @@ mod tests {
             (&["malloc"], None),
             (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(sleep::CONDITION)),
             (&["__pthread_clockjoin_ex", "main"], Some(sleep::JOIN)),
+            (
+                &["___pthread_cond_wait", "os::PlatformEvent::park", "ObjectMonitor::EnterI", "Ledger.book"],
+                Some("Java monitor"),
+            ),
+            (&["___pthread_cond_wait", "os::PlatformEvent::park", "ObjectMonitor::wait"], Some(sleep::PARKING)),
+            (&["runtime.futexsleep", "runtime.notesleep", "runtime.mPark"], Some(sleep::PARKING)),
+            (&["do_futex_wait.constprop.0", "__new_sem_wait_slow64", "worker"], Some(sleep::SEMAPHORE)),
+            (&["__lll_lock_wait", "__pthread_mutex_cond_lock", "___pthread_cond_wait", "worker"], None),
             (
                 &["syscall", "bool folly::SharedMutexImpl<false>::futexWaitForZeroBits<W>", "f"],
                 Some("folly::SharedMutex"),

@@ -126,22 +126,28 @@ fn list(tids: &[ThreadId]) -> String {
 fn unexplained(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
     let duration = report.quality.duration_ns;
-    let slept = sleep.parked_ns + sleep.unknown_ns;
+    let slept = sleep.parked_ns + sleep.runtimes_ns.unwrap_or_default() + sleep.unknown_ns;
     if slept.share_of(duration) < OVERLOOKED {
         return None;
     }
     let places: Vec<_> =
         sleep.places.iter().map(|p| format!("`{}` ({})", clip(&p.symbol, FUNCTION), p.slept_ns)).collect();
-    let what = match (sleep.parked_ns > Ns::default(), sleep.unknown_ns > Ns::default()) {
-        (true, false) => "where its runtime parks them for its own locks and when they are idle",
-        (false, _) => {
-            "on futex words whose purpose cannot be told from here: locks of another kind (Rust, Go, …), or idle waiting"
-        }
+    let others = match (sleep.parked_ns > Ns::default(), sleep.unknown_ns > Ns::default()) {
+        (false, false) => None,
+        (true, false) => Some("where its runtime parks them for its own locks and when they are idle"),
+        (false, true) => Some(
+            "on futex words whose purpose cannot be told from here: locks of another kind (Rust, Go, …), or idle waiting",
+        ),
         (true, true) => {
-            "where runtimes park them, and on futex words of unknown purpose: for locks of their own, or idle"
+            Some("where runtimes park them, and on futex words of unknown purpose: for locks of their own, or idle")
         }
     };
-    Some(format!("threads slept {slept} in {duration} in {}, {what}", listed(&places, PLACES)))
+    let of_runtimes = sleep.runtimes_ns.map(|slept| {
+        let more = if report.quality.futex_only { " (probes do: leave `--futex-only` out)" } else { "" };
+        format!("{slept} of it for locks of a runtime, of which futex calls do not tell which one{more}")
+    });
+    let what: Vec<_> = of_runtimes.into_iter().chain(others.map(str::to_owned)).collect();
+    Some(format!("threads slept {slept} in {duration} in {}, {}", listed(&places, PLACES), what.join(", and ")))
 }
 
 /// Sleep that is no contention, if there is enough of it to be wondered at.
@@ -165,7 +171,8 @@ fn without_locks(report: &Report) -> String {
     if let Some(unexplained) = unexplained(report) {
         return format!("No pthread lock was seen in use in {time}. {}", cannot_tell(report, &unexplained));
     }
-    if !report.conditions.is_empty() {
+    let sleep = q.sleep.clone().unwrap_or_default();
+    if !report.conditions.is_empty() || sleep.conditions_ns > Ns::default() {
         return format!("No lock was seen in use in {time}: threads only waited for conditions, which is idle time.");
     }
     let reason = match q.failed_probes.first() {
@@ -173,6 +180,7 @@ fn without_locks(report: &Report) -> String {
             format!("{} failed, {} first: {}", counted(q.failed_probes.len() as u64, "probe"), p.probe, p.reason)
         }
         None if !q.lost.is_empty() => "records were lost (see below)".to_owned(),
+        None if sleep.joins_ns > Ns::default() => "threads slept for the ends of others only".to_owned(),
         None if !report.futexes.is_empty() => "futex calls were seen, but none that waited noticeably".to_owned(),
         None if q.futex_only => "no thread slept on a futex, so nothing waited for a lock".to_owned(),
         None => "the target is idle, has only one busy thread, or locks without the C library's mutexes".to_owned(),

@@ -33,7 +33,7 @@ const LOCKS: [(&str, &str); 7] = [
     ("spin", "spin"),
     ("ticket", "ticket"),
     ("mcs", "mcs"),
-    ("qd-wait", "qd"),
+    ("qd-wait", "qd-wait"),
     ("qd", "qd"),
 ];
 /// The lock that is recorded.

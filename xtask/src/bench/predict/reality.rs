@@ -144,7 +144,7 @@ impl Program<'_> {
             model["lock_overhead_ns"] = json!(200);
             model["delegation_overhead_ns"] = json!([200, 200]);
             for (which, (lock, field)) in [("pthread", "lock_ns"), ("qd", "delegation_ns")].into_iter().enumerate() {
-                model["model"] = json!(if lock == "qd" { "qd" } else { "mutex" });
+                model["model"] = json!(if lock == "qd" { "qd-wait" } else { "mutex" });
                 for entry in model["locks"].as_array_mut().into_iter().flatten() {
                     entry.as_object_mut().map(|entry| entry.remove("algorithm"));
                 }

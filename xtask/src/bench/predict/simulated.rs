@@ -56,7 +56,7 @@ pub(super) fn compare(lockbpf: &Lockbpf, dir: &Path) -> Result<()> {
                     outside += u32::from(truth < number(low)? * 0.98 || truth > number(high)? * 1.02);
                 }
                 let at_locks = times.add(time(&solved, "lock_ns")?, time(&played, "lock_ns")?);
-                input["model"] = json!("qd");
+                input["model"] = json!("qd-wait");
                 let played = predict(lockbpf, dir, &input)?["points"][0].take();
                 input["solver"] = json!("auto");
                 let solved = predict(lockbpf, dir, &input)?["points"][0].take();

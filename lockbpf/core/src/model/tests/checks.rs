@@ -24,7 +24,7 @@ fn one_lock_with_one_and_two_threads_and_many() {
 #[test]
 fn the_contract_is_kept() {
     let input: Input = serde_json::from_value(json!({
-        "model": "qd", "threads": [4, 1], "solver": "auto", "unknown": 7,
+        "model": "qd-wait", "threads": [4, 1], "solver": "auto", "unknown": 7,
         "locks": [{"name": "fifo", "helper_hold_ns": 900, "other_hold_ns": 1000}, {"name": "heap", "hold_ns": 2000, "overhead_ns": 5}],
         "routing": [[0.5, 0.5], [1, 0]], "local_ns": [[3000, 1000], [500, 0]],
         "lock_overhead_ns": 172, "delegation_overhead_ns": [172, 200, 300, 500]
@@ -32,7 +32,7 @@ fn the_contract_is_kept() {
     .unwrap();
     let prediction = serde_json::to_value(predict(&input).unwrap()).unwrap();
     assert_eq!(prediction["schema"], "lockbpf.prediction/1");
-    assert_eq!(prediction["model"], "qd");
+    assert_eq!(prediction["model"], "qd-wait");
     assert!(prediction["assumptions"].as_array().unwrap().len() >= 4);
     let point = &prediction["points"][0];
     assert_eq!((&point["threads"], &point["solver"]), (&json!(4), &json!("exact")));
@@ -85,7 +85,7 @@ fn visits_are_stationary() {
 #[test]
 fn a_qd_lock_is_a_fixpoint() {
     let mut input = program(&[(1.0, 1_000.0)], 2_000.0, &[8]);
-    input.model = Algorithm::Qd;
+    input.model = Algorithm::QdWait;
     (input.lock_overhead_ns, input.delegation_overhead_ns) = (Some(172.0), vec![172.0, 200.0, 380.0, 600.0, 900.0]);
     let prediction = predict(&input).unwrap();
     let [point] = &prediction.points[..] else { panic!("one point") };
@@ -108,7 +108,7 @@ fn a_qd_lock_is_a_fixpoint() {
 #[test]
 fn one_lock_of_several_may_be_a_qd_lock() {
     let mut input = program(&[(1.0, 1_000.0), (1.0, 500.0)], 500.0, &[6]);
-    input.locks[0].algorithm = Some(Algorithm::Qd);
+    input.locks[0].algorithm = Some(Algorithm::QdWait);
     input.locks[1].overhead_ns = Overhead::ByWaiters(vec![50.0, 100.0, 300.0]);
     (input.lock_overhead_ns, input.delegation_overhead_ns) = (Some(100.0), vec![100.0, 100.0]);
     let prediction = predict(&input).unwrap();

@@ -62,7 +62,7 @@ fn waits_for_cpus_are_taken_out_of_a_recording_of_many_threads() {
 #[test]
 fn who_waits_for_delegated_work_uses_a_cpu() {
     let mut input = on(Some(2), &[2, 4]);
-    input.model = Algorithm::Qd;
+    input.model = Algorithm::QdWait;
     input.lock_overhead_ns = Some(50.0);
     input.delegation_overhead_ns = vec![50.0];
     let (shared, alone) = (throughputs(&input), throughputs(&Input { cores: None, ..input.clone() }));

@@ -2,6 +2,7 @@ mod brute;
 mod checks;
 mod closed_forms;
 mod crowded;
+mod delegated;
 mod optimistic;
 mod properties;
 mod ranked;

@@ -80,7 +80,7 @@ proptest! {
     fn names_of_locks_do_not_matter(stations in stations(), think in 0.0..5_000.0_f64, n in 1_u32..30, qd: bool) {
         let mut input = program(&stations, think, &[n]);
         if qd {
-            input.model = Algorithm::Qd;
+            input.model = Algorithm::QdWait;
             (input.lock_overhead_ns, input.delegation_overhead_ns) = (Some(172.0), vec![172.0, 200.0, 400.0, 700.0]);
         }
         let a = predict(&input).unwrap().points.remove(0);
@@ -101,7 +101,7 @@ proptest! {
     fn intervals_contain_their_values(stations in stations(), think in 0.0..5_000.0_f64, n in 1_u32..30, qd: bool) {
         let mut input = program(&stations, think, &[n]);
         if qd {
-            input.model = Algorithm::Qd;
+            input.model = Algorithm::QdWait;
             (input.lock_overhead_ns, input.delegation_overhead_ns) = (Some(172.0), vec![172.0, 200.0, 400.0, 700.0]);
         }
         let point = predict(&input).unwrap().points.remove(0);

@@ -39,10 +39,10 @@ fn each_field_is_named() {
             },
             "`local_ns`",
         ),
-        (|i| i.model = Algorithm::Qd, "`lock_overhead_ns`"),
+        (|i| i.model = Algorithm::QdWait, "`lock_overhead_ns`"),
         (
             |i| {
-                i.model = Algorithm::Qd;
+                i.model = Algorithm::QdWait;
                 i.lock_overhead_ns = Some(1.0);
             },
             "`delegation_overhead_ns`",

@@ -93,7 +93,7 @@ fn qd_locks_are_within_what_the_paper_reports() {
         for (local, threads) in [(1_000.0, 4), (5_000.0, 8), (10_000.0, 16)] {
             for hold in [Times::Exponential as fn(f64) -> Times, Times::Constant, measured] {
                 let mut input = program(locks, local, &[threads]);
-                input.model = Algorithm::Qd;
+                input.model = Algorithm::QdWait;
                 (input.lock_overhead_ns, input.delegation_overhead_ns) =
                     (Some(172.0), vec![172.0, 190.0, 250.0, 350.0, 500.0]);
                 let model = predict(&input).unwrap().points.remove(0);

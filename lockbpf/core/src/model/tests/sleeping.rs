@@ -2,7 +2,7 @@
 
 use super::super::calibration::{Calibration, Figure};
 use super::super::predict::predict;
-use super::super::schema::{Input, Sleep, Solver};
+use super::super::schema::{Algorithm, Input, Sleep, Solver};
 use super::super::with::{With, replace};
 use super::{close, program};
 
@@ -98,4 +98,19 @@ fn todays_mutex_sleeps_as_long_as_was_measured() {
     assert!(predict(&wrong).unwrap_err().to_string().contains("wake_ns"));
     wrong.locks[0].sleep = None;
     assert!(predict(&wrong).is_ok());
+}
+
+#[test]
+fn rwlocks_are_slept_for() {
+    let of = |share: f64, sleep, threads: u32| {
+        let mut input = asleep(1_000.0, 1_000.0, sleep, &[threads]);
+        (input.locks[0].algorithm, input.locks[0].read_share) = (Some(Algorithm::Rwlock), Some(share));
+        throughput(&input)
+    };
+    // Who only writes has a mutex, who only reads never waits.
+    close(of(0.0, Some(SLEEP), 3), throughput(&asleep(1_000.0, 1_000.0, Some(SLEEP), &[3])), 0.02);
+    close(of(1.0, Some(SLEEP), 3), 3.0 / 2_000.0, 0.02);
+    let (awake, sleeping) = (of(0.5, None, 4), of(0.5, Some(SLEEP), 4));
+    assert!(sleeping < 0.8 * awake, "{sleeping} {awake}");
+    close(of(0.5, Some(Sleep::default()), 4), awake, 0.05);
 }

@@ -196,7 +196,9 @@ fn quality(q: &QualityEntry, report: &Report, check: &mut Check) {
     if let Some(s) = &q.sleep {
         check.adds_up([s.locks_ns], report.totals.harm_ns, || "sleep for locks".to_owned());
         let told = s.places.iter().map(|p| p.slept_ns);
-        check.parts(told, s.parked_ns + s.unknown_ns, || "places in which threads slept".to_owned());
+        check.parts(told, s.parked_ns + s.runtimes_ns.unwrap_or_default() + s.unknown_ns, || {
+            "places in which threads slept".to_owned()
+        });
     }
     if let Some(p) = &q.perturbation {
         check.demand(p.stepped_hits <= p.hits, || format!("{} of {} hits single-stepped", p.stepped_hits, p.hits));

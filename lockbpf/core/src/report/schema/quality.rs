@@ -143,9 +143,12 @@ pub struct SleepEntry {
     pub joins_ns: Ns,
     /// Parked by a runtime that has locks of its own (`java.util.concurrent`): for a lock, or idle.
     pub parked_ns: Ns,
+    /// For locks of a runtime's whose waiters sleep on words of their own: which lock, futex calls do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtimes_ns: Option<Ns>,
     /// On words of which it is not known what they are for, or that are locks of libraries.
     pub unknown_ns: Ns,
-    /// Where most of the last two was slept, longest first.
+    /// Where most of the last three was slept, longest first.
     pub places: Vec<SleepPlace>,
 }
 

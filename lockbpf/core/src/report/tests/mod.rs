@@ -262,6 +262,21 @@ fn nothing_seen_is_a_sentence_with_a_reason() {
     assert!(text(&report(&o)).contains("  probe pthread_mutex_lock in /lib/libc.so.6 failed: no such symbol"));
 }
 
+/// Who sleeps from before the beginning to beyond the end makes no call that is seen.
+#[test]
+fn who_sleeps_all_the_time_is_known_to() {
+    let mut o = observation();
+    let mut wait = open_wait(0x1000, 12, 0, 0);
+    (wait.via, wait.expected, wait.owner, wait.before_start) = (Via::Futex, Some(2), None, true);
+    o.open_waits.push(wait);
+    for futex_only in [false, true] {
+        o.futex_only = futex_only;
+        let told = verdict(&o);
+        assert!(told.contains("Cannot tell whether a lock holds the target back: threads slept 10.0 s"), "{told}");
+        assert!(!told.contains("no thread slept") && !told.contains("idle, has"), "{told}");
+    }
+}
+
 #[test]
 fn no_contention_is_said_plainly() {
     let mut o = observation();

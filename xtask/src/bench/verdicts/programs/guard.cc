@@ -31,7 +31,7 @@ public:
             if (!cured)
                 sort(all);
             sorted.swap(all);
-        }
+        } // culprit
         if (cured)
             sort(all);
     }
