@@ -31,6 +31,7 @@ pub mod model;
 pub mod names;
 pub mod observation;
 pub mod op;
+pub mod options;
 pub mod order;
 pub mod owners;
 pub mod perturbation;

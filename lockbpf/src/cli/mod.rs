@@ -14,6 +14,7 @@ mod calibrate;
 mod calibration_file;
 mod census;
 mod collect;
+mod command;
 mod convert;
 mod cost_cache;
 mod counters;
@@ -55,8 +56,9 @@ mod what_if;
 
 use crate::sandbox;
 use anyhow::{Context, Result};
-use args::{Cli, Command, Format, ObserveArgs, Plan, Target};
+use args::{Format, ObserveArgs, Plan, Target};
 use clap::Parser;
+use command::{Cli, Command};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;

@@ -1,18 +1,7 @@
 //! In what the threads slept, by kind: only who knows that can say that no lock holds a program back.
 
 use super::schema::{ConditionEntry, FutexEntry, Ns, Report, SleepEntry, SleepPlace};
-use super::sleepers;
-
-/// What a futex word or a condition variable is for, where nothing tells.
-pub(super) const UNKNOWN: &str = "unknown";
-/// A word that belongs to a condition variable.
-pub(super) const CONDITION: &str = "condition variable";
-/// A semaphore: its permits may be a lock's, or stand for work that is waited for.
-pub(super) const SEMAPHORE: &str = "semaphore";
-/// A word on which the end of a thread is waited for.
-pub(super) const JOIN: &str = "thread join";
-/// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
-pub(super) const PARKING: &str = "parking";
+use super::sleepers::{self, CONDITION, JOIN, PARKING, UNKNOWN};
 
 /// Places named.
 const PLACES: usize = 3;
