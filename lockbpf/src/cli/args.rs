@@ -9,6 +9,7 @@ use super::limits;
 use super::predict::PredictArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
+use super::tables::TablesArgs;
 use super::what_if::WhatIfArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::launch::How;
@@ -197,6 +198,9 @@ pub(super) struct ExportArgs {
     /// Do not compress a trace (the default).
     #[arg(long, overrides_with = "zstd")]
     pub no_zstd: bool,
+    /// How tables are written.
+    #[command(flatten)]
+    pub tables: TablesArgs,
     /// Whom to observe.
     #[command(flatten)]
     pub target: TargetArgs,

@@ -6,6 +6,7 @@ use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::record::Recorder;
 use super::source::{Format, Input};
+use super::tables::{self, TablesArgs};
 use super::{cpus, live};
 use crate::quality::Quality;
 use crate::report::Selection;
@@ -28,7 +29,7 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
     let compression = if args.zstd && !args.no_zstd { Compression::Zstd } else { Compression::None };
     let to = args.to.clone();
     let done = match &args.from {
-        Some(from) => convert(from, &to, format, compression, args.capture.strict),
+        Some(from) => convert(from, &to, format, compression, &args),
         None => capture(args, format, compression),
     };
     match done {
@@ -37,14 +38,29 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
     }
 }
 
-fn convert(from: &Path, to: &Path, format: ExportFormat, compression: Compression, strict: bool) -> Result<ExitCode> {
+fn convert(
+    from: &Path,
+    to: &Path,
+    format: ExportFormat,
+    compression: Compression,
+    args: &ExportArgs,
+) -> Result<ExitCode> {
     destination::differ(from, to)?;
-    let incomplete = translate(&Input::open(from)?, to, format, compression)?;
-    Ok(ExitCode::from(u8::from(strict && incomplete)))
+    let incomplete = translate(&Input::open(from)?, to, format, compression, &args.tables)?;
+    Ok(ExitCode::from(u8::from(args.capture.strict && incomplete)))
 }
 
 /// Converts, and tells what became of it. Returns whether the recording is incomplete.
-fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compression) -> Result<bool> {
+fn translate(
+    input: &Input,
+    to: &Path,
+    format: ExportFormat,
+    compression: Compression,
+    how: &TablesArgs,
+) -> Result<bool> {
+    if let ExportFormat::Tables = format {
+        return tables::write(input, to, how);
+    }
     let mut out = Whole::create(to)?;
     let failed = || format!("failed to convert {} to {}", input.name(), to.display());
     let done = match format {
@@ -59,6 +75,7 @@ fn translate(input: &Input, to: &Path, format: ExportFormat, compression: Compre
             tell_written(&written, to);
             done
         }
+        ExportFormat::Tables => Converted::default(),
         ExportFormat::View(format) => {
             let mut recording = [formats::analyse(input, format)?];
             let incomplete = formats::view(format, &mut recording, &Selection::default(), to, &mut out)?;
@@ -109,7 +126,7 @@ fn tell_written(written: &Written, to: &Path) {
 }
 
 fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> Result<ExitCode> {
-    let ExportArgs { to, target, capture, .. } = args;
+    let ExportArgs { to, target, capture, tables: how, .. } = args;
     if capture.functions.is_some() {
         bail!("recordings do not keep calls of the C library: observe without `export` to have --functions reported");
     }
@@ -118,11 +135,11 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
     let plan = Plan::from_args(target, CaptureArgs { transitions, ..capture })?;
     let quality = match format {
         ExportFormat::Bin => record(&plan, Growing::open(&to)?, &to, compression)?,
-        ExportFormat::Jsonl | ExportFormat::View(_) => {
+        ExportFormat::Jsonl | ExportFormat::Tables | ExportFormat::View(_) => {
             // These want names first and everything in order: both are known at the end.
             let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
             let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
-            translate(&Input::open(trace.path())?, &to, format, compression)?;
+            translate(&Input::open(trace.path())?, &to, format, compression, &how)?;
             quality
         }
     };

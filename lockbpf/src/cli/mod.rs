@@ -35,6 +35,7 @@ mod live;
 mod observe;
 mod output;
 mod page;
+mod parquet;
 mod place;
 mod placement;
 mod predict;
@@ -50,6 +51,7 @@ mod source;
 mod stacks;
 mod summed;
 mod suspend;
+mod tables;
 mod threads;
 mod what_if;
 
