@@ -2,6 +2,7 @@
 
 use super::formats::{self, ExportFormat};
 use super::limits;
+use super::tables::TablesArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::launch::How;
 use crate::capture::session::Scope;
@@ -83,6 +84,9 @@ pub(super) struct ExportArgs {
     /// Do not compress a trace (the default).
     #[arg(long, overrides_with = "zstd")]
     pub no_zstd: bool,
+    /// How tables are written.
+    #[command(flatten)]
+    pub tables: TablesArgs,
     /// Whom to observe.
     #[command(flatten)]
     pub target: TargetArgs,

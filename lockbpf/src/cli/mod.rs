@@ -36,6 +36,7 @@ mod live;
 mod observe;
 mod output;
 mod page;
+mod parquet;
 mod place;
 mod placement;
 mod predict;
@@ -51,6 +52,7 @@ mod source;
 mod stacks;
 mod summed;
 mod suspend;
+mod tables;
 mod threads;
 mod what_if;
 
