@@ -216,11 +216,19 @@ pub fn contend_held(t: &mut Thread, i: usize, owner: u32) {
     h.owner = owner;
 }
 
+/// From when on a call waited that began at `attempt_ns` and has its lock `now`. A handler may interrupt it before it is known to wait, and
+/// what that one waits for is told, the last of it at `told_ns`: a thread waits for one lock at a time.
+#[inline(always)]
+pub fn after_handlers(told_ns: u64, attempt_ns: u64, now: u64) -> u64 {
+    attempt_ns.max(told_ns).min(now)
+}
+
 /// A sleep for held lock `i` has ended: it is acquired now, unless a further sleep follows.
 #[inline(always)]
 pub fn reacquire_held(t: &mut Thread, i: usize, now: u64) {
+    let told_ns = t.told_ns;
     let h = &mut t.held[i & (MAX_HELD - 1)];
-    let attempt_ns = h.acquire_ns.saturating_sub(h.wait_ns);
+    let attempt_ns = after_handlers(told_ns, h.acquire_ns.saturating_sub(h.wait_ns), now);
     h.acquire_ns = now;
     h.wait_ns = now.saturating_sub(attempt_ns);
     if t.depth == 1 {
@@ -244,7 +252,7 @@ pub fn mark_outer(t: &mut Thread) {
 pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) -> u32 {
     let contended = t.pending.flags & u32::from(flag::CONTENDED) != 0;
     // What an uncontended call takes is below the cost of measuring it.
-    let held = t.attempted(now, if contended { now.saturating_sub(attempt_ns) } else { 0 });
+    let held = t.attempted(now, if contended { now - after_handlers(t.told_ns, attempt_ns, now) } else { 0 });
     t.pending.via = 0;
     hold_apart(t, &held)
 }
@@ -411,7 +419,7 @@ fn leave(t: &mut Thread, i: usize, hold_ns: u64, wait_ns: u64, now: u64) {
     if let Some(s) = t.sums() {
         s.acquisitions += 1;
         s.held_sum_ns += hold_ns;
-        s.wait_ns += wait_ns;
+        s.wait_ns += t.own_wait(wait_ns);
         if t.depth == 0 {
             s.held_union_ns += now.saturating_sub(t.union_start_ns);
         }
@@ -513,7 +521,16 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     }
     let (end_ns, wait_ns) = (end.now, if told { wait_ns } else { 0 });
     let hold_ns = end_ns.saturating_sub(acquire_ns);
+    tells(t, end_ns);
     record(t, &t.held[i], &Ended { end_ns, wait_ns, hold_ns, outcome: end.outcome, flags, stack })
+}
+
+/// The thread tells of a section or attempt that ended at `end_ns`.
+#[inline(always)]
+pub fn tells(t: &mut Thread, end_ns: u64) {
+    if t.wait_handler == 0 {
+        t.told_ns = t.told_ns.max(end_ns);
+    }
 }
 
 /// What a record tells of a section's end.
@@ -578,7 +595,7 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
     }
     let timed_out = matches!(outcome, Outcome::TimedOut);
     if timed_out && let Some(s) = t.sums() {
-        s.wait_ns += wait_ns;
+        s.wait_ns += t.own_wait(wait_ns);
     }
     if timed_out || CONFIG.load().mode & mode::ALL_EVENTS != 0 {
         record_failed(t, outcome, wait_ns, now);
@@ -588,11 +605,14 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
 
 /// A function of its own, so that its stack burdens no hot path.
 #[inline(never)]
-fn record_failed(t: &Thread, outcome: Outcome, wait_ns: u64, now: u64) -> u32 {
+fn record_failed(t: &mut Thread, outcome: Outcome, wait_ns: u64, now: u64) -> u32 {
     let p = &t.pending;
     if !focus::includes(t.process, p.lock, p.site) {
         return 0;
     }
+    let wait_ns = wait_ns.min(now.saturating_sub(t.told_ns));
+    tells(t, now);
+    let p = &t.pending;
     let h = t.attempted(now, wait_ns);
     record(t, &h, &Ended { end_ns: now, wait_ns, hold_ns: 0, outcome, flags: p.flags, stack: p.stack });
     0

@@ -69,6 +69,8 @@ pub struct Thread {
     /// When the section ended that was in the first vacant place of `held`, if nobody knows yet whether somebody waits for
     /// its lock: the thread's next futex call tells, which wakes them. Else 0.
     pub released_ns: u64,
+    /// When the last record of a section or attempt of its own ended.
+    pub told_ns: u64,
     /// The mutex of its process's interpreter lock ([`crate::gil`]); 0 if none is known.
     pub gil: u64,
     /// Since when it waits for that; 0 if it does not.
@@ -410,6 +412,12 @@ impl Thread {
         }
         // SAFETY: the entry belongs to this thread alone until it exits.
         THREAD_SUMS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
+    }
+
+    /// What a wait for a lock adds to this thread's: nothing if a handler waited that interrupts a wait, which goes on meanwhile.
+    #[inline(always)]
+    pub fn own_wait(&self, wait_ns: u64) -> u64 {
+        if self.wait_handler == 0 { wait_ns } else { 0 }
     }
 
     /// This thread's counts, if it has an entry.

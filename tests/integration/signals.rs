@@ -61,6 +61,18 @@ fn handlers_on_stacks_of_their_own() {
     assert_idle(&truth, &report);
 }
 
+/// A thread waits for one lock at a time, in the middle of another attempt, too.
+#[test]
+fn handlers_that_begin_before_the_wait_does() {
+    let Some(_turn) = may_observe() else { return };
+    for (flags, variant) in [("", Variant::Plain), ("n", Variant::Plain), ("n", Variant::Static), ("n", Variant::Musl)]
+    {
+        let (truth, report) = observe_as(&format!("interrupted 1000 {flags}"), variant, &[]);
+        assert!(report.named("handler_lock").contended > 0, "{:?}", report.named("handler_lock"));
+        assert_exact(&truth, &report);
+    }
+}
+
 #[test]
 fn handlers_by_plain_uprobes() {
     let Some(_turn) = may_observe() else { return };
