@@ -47,6 +47,7 @@ fn parts(data: &[u8]) -> Vec<Part> {
         let (Some(list), Some(count)) = (list, count) else { return };
         for header in (0..count.min(64)).filter_map(|n| list.checked_add(n * size)) {
             let Some(end) = header.checked_add(size).filter(|&end| end <= data.len()) else { return };
+            // Headers have fields of both widths: which one is tried depends on where the header is.
             parts.push(Part { bytes: header..end, fields: Some(if header % 3 == 0 { 4 } else { 8 }) });
             let (Some(start), Some(length)) = (word(header + offset), word(header + length)) else { return };
             let inside = start.checked_add(length).filter(|&end| end <= data.len() && (1..=MAX_PART).contains(&length));

@@ -4,7 +4,9 @@
 use crate::examples::example;
 use crate::harness::browser::{Browser, NARROW, WIDE};
 use crate::harness::observer::run;
+use crate::outputs::{caused, waited};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 fn text(path: &Path) -> &str {
@@ -234,6 +236,38 @@ fn agrees_with_clean_names(seen: &Value, report: &Value) {
     let label = word(&report["locks"][0]["label"]);
     assert!(label.contains("</script>"), "{label}");
     assert_eq!(word(&seen["locks"][0]["label"]), clean(label));
+}
+
+/// What a flame graph shows: by side, the waiting in each lock at the end of a stack; and whether anything sticks out of the picture.
+const FLAMES: &str = r#"(async () => {
+  const side = (id) => [...document.querySelectorAll(`#${id} > g`)].filter((cell) => cell.querySelector('.lock'))
+    .map((cell) => [cell.querySelector('title').textContent, Number(cell.dataset.ns)]);
+  const right = Math.max(...[...document.querySelectorAll('text, rect')].map((shape) => shape.getBBox().x + shape.getBBox().width));
+  return { culprits: side('culprits'), waiters: side('waiters'), right, width: document.documentElement.viewBox.baseVal.width,
+    scripts: document.querySelectorAll('script').length };
+})()"#;
+
+#[test]
+fn a_browser_shows_flame_graphs_that_add_up_to_the_report() {
+    let Some(browser) = Browser::find() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let picture = dir.path().join("flames.svg");
+    for recording in recordings() {
+        export(&recording, &picture);
+        let seen = browser.look(&picture, WIDE, FLAMES);
+        let report = report(&recording);
+        for (side, expected) in [("waiters", waited(&report)), ("culprits", caused(&report))] {
+            let mut shown: BTreeMap<String, u64> = BTreeMap::new();
+            for cell in list(&seen, side) {
+                let (lock, _) = word(&cell[0]).rsplit_once("]: ").expect("a lock");
+                *shown.entry(clean(&lock[1..])).or_default() += cell[1].as_u64().expect("ns");
+            }
+            let expected: BTreeMap<String, u64> = expected.iter().map(|(lock, ns)| (clean(lock), *ns)).collect();
+            assert_eq!(shown, expected, "{side} of {}", recording.display());
+        }
+        assert!(seen["right"].as_f64() <= seen["width"].as_f64(), "{seen}");
+        assert_eq!(seen["scripts"], 0);
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod exact;
 mod examples;
 mod export;
 mod failing;
+mod fleet;
 mod focus;
 mod forks;
 mod functions;

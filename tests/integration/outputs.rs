@@ -44,7 +44,7 @@ fn all(report: &Value) -> u64 {
 }
 
 /// Waiting by the name of the lock that was waited for.
-fn waited(report: &Value) -> BTreeMap<String, u64> {
+pub(crate) fn waited(report: &Value) -> BTreeMap<String, u64> {
     let mut locks = BTreeMap::new();
     for lock in report["locks"].as_array().expect("locks") {
         *locks.entry(label(lock)).or_default() += wait(lock);
@@ -54,7 +54,7 @@ fn waited(report: &Value) -> BTreeMap<String, u64> {
 }
 
 /// Waiting by the name of the lock that was held; what nobody is charged with, by that of the lock that was waited for.
-fn caused(report: &Value) -> BTreeMap<String, u64> {
+pub(crate) fn caused(report: &Value) -> BTreeMap<String, u64> {
     let mut locks = BTreeMap::new();
     for lock in report["locks"].as_array().expect("locks") {
         for holder in lock["holders"].as_array().expect("holders") {

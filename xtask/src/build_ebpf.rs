@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{
     arch::Arch,
+    bpf_linker,
     compile::{RUSTFLAGS, Toolchain},
     provenance::{self, Provenance},
     stack_depth, workspace,
@@ -96,6 +97,16 @@ pub(crate) fn check_sources() -> Result<()> {
         bail!("the eBPF objects are stale:\n  {}\n{REMEDY}", stale.join("\n  "));
     }
     Ok(())
+}
+
+/// Whether the compiler and the linker here are those with which the objects were made.
+///
+/// # Errors
+/// The record cannot be read, or rustc does not run.
+pub(crate) fn has_recorded_tools() -> Result<bool> {
+    let recorded = Provenance::read()?.toolchain;
+    let is = |name: &str, version: &str| recorded.get(name).is_some_and(|recorded| recorded == version);
+    Ok(is("rustc", &workspace::rustc_version()?) && is("bpf-linker", bpf_linker::VERSION))
 }
 
 /// The other half: compiling the sources gives the committed objects, byte for byte.

@@ -69,12 +69,13 @@ fn fuzz(bound: Bound, only: Option<&str>) -> Result<String> {
     let programs = build(&targets)?;
     let next = AtomicUsize::new(0);
     // As many side by side as there are CPUs: each takes one.
+    let take = || {
+        let n = next.fetch_add(1, Ordering::Relaxed);
+        targets.get(n).zip(programs.get(n))
+    };
     let worker = || {
         let mut done = Vec::new();
-        while let Some((target, program)) = {
-            let n = next.fetch_add(1, Ordering::Relaxed);
-            targets.get(n).zip(programs.get(n))
-        } {
+        while let Some((target, program)) = take() {
             done.push(format!("{target}: {} inputs", run_target(target, program, bound)?));
         }
         Ok(done)

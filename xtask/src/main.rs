@@ -17,6 +17,7 @@ mod fuzz;
 mod goldens;
 mod install;
 mod instrument;
+mod layers;
 #[cfg(test)]
 mod links;
 mod process;
@@ -45,6 +46,8 @@ enum Task {
     Test(test::Args),
     /// Compare what lockbpf makes of recordings with what was accepted, or accept it anew.
     Goldens(goldens::Args),
+    /// Hold the imports of our crates against their declared floors.
+    Layers(layers::Args),
     /// Feed the readers of files with arbitrary bytes.
     Fuzz(fuzz::Args),
     /// Measure what observing costs.
@@ -72,6 +75,7 @@ fn run(args: Args) -> Result<ExitCode> {
         Task::BuildEbpf(args) => build_ebpf::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Goldens(args) => goldens::run(&args),
+        Task::Layers(args) => layers::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::VmTest(args) => vm::run(&args),

@@ -11,6 +11,7 @@ use crate::id::{Lock, Process, Tid};
 use crate::inside::Insides;
 use crate::observation::{Harvest, Observation, OpenWait};
 use crate::op::{Action, Attempt, Failure, LockKind, Op, Released};
+pub use crate::options::Options;
 use crate::order::Sorter;
 use crate::owners::Owners;
 use crate::state::{Instance, Observer};
@@ -26,26 +27,6 @@ use std::collections::{HashMap, HashSet};
 const MAX_EXITED: usize = 16_384;
 /// Waits still open at the end that are listed.
 const MAX_OPEN: usize = 16_384;
-
-/// How to analyse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Whether to keep every node and edge ([`crate::graph::findings::Detail`]): memory grows with the input.
-    pub detail: bool,
-    /// Charge each arrival at a barrier with the whole time since the earlier arrival (SyncProf's overlapping costs) and
-    /// not only with the time since the previous one (exclusive, conserving).
-    pub overlapping_barriers: bool,
-    /// Whether to add up sums from the steps; the kernel's own are used where there are any.
-    pub totals: bool,
-    /// Steps that the sorter holds back.
-    pub hold_back: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { detail: false, overlapping_barriers: false, totals: true, hold_back: crate::order::CAPACITY }
-    }
-}
 
 /// What is known of an observation besides its events.
 #[derive(Clone, Debug, Default)]

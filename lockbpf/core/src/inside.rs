@@ -44,14 +44,14 @@ impl Insides {
             Some(lock) => {
                 of_lock
                     .entry((lock, row.site.process))
-                    .and_modify(|sum| merge(sum, row))
+                    .and_modify(|sum| sum.add_futex_calls(row))
                     .or_insert_with(|| SiteSums { lock, ..row.clone() });
                 false
             }
         });
         for row in sums.iter_mut().filter(|row| row.via == Via::Futex) {
             if let Some(inside) = of_lock.remove(&(row.lock, row.site.process)) {
-                merge(row, &inside);
+                row.add_futex_calls(&inside);
             }
         }
         sums.extend(of_lock.into_values());
@@ -79,20 +79,6 @@ fn size(kind: LockKind) -> Option<u64> {
         LockKind::Barrier => Some(32),
         _ => None,
     }
-}
-
-/// Adds what another row of futex calls counted.
-pub(crate) fn merge(row: &mut SiteSums, other: &SiteSums) {
-    row.first = row.first.min(other.first);
-    row.acquisitions += other.acquisitions;
-    row.contended += other.contended;
-    row.try_failures += other.try_failures;
-    row.timeouts += other.timeouts;
-    row.timed_out += other.timed_out;
-    row.errors += other.errors;
-    row.wakes += other.wakes;
-    row.wakes_of_none += other.wakes_of_none;
-    row.wait.merge(&other.wait);
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //!
 //! Floors, from the ground up; a module uses lower floors only:
 //! [`units`], [`id`], [`histogram`], [`quality`], [`unwind`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
-//! [`totals`], [`perturbation`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`render`], [`diff`], [`select`], [`model`] →
-//! [`advice`]; beside them the formats of recordings, [`trace`] and [`lines`], and the code of critical sections followed ahead,
+//! [`totals`], [`perturbation`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`] →
+//! [`advice`] → [`render`] → [`fleet`]; beside them the formats of recordings, [`trace`] and [`lines`], and the code of critical sections followed ahead,
 //! [`access`].
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ pub mod decode;
 pub mod diff;
 pub mod estimate;
 pub mod event;
+pub mod fleet;
 pub mod governor;
 pub mod graph;
 pub mod histogram;
@@ -31,6 +32,7 @@ pub mod model;
 pub mod names;
 pub mod observation;
 pub mod op;
+pub mod options;
 pub mod order;
 pub mod owners;
 pub mod perturbation;

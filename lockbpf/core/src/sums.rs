@@ -151,6 +151,20 @@ impl SiteSums {
             stack: None,
         }
     }
+
+    /// Adds what another row of futex calls counted.
+    pub(crate) fn add_futex_calls(&mut self, other: &Self) {
+        self.first = self.first.min(other.first);
+        self.acquisitions += other.acquisitions;
+        self.contended += other.contended;
+        self.try_failures += other.try_failures;
+        self.timeouts += other.timeouts;
+        self.timed_out += other.timed_out;
+        self.errors += other.errors;
+        self.wakes += other.wakes;
+        self.wakes_of_none += other.wakes_of_none;
+        self.wait.merge(&other.wait);
+    }
 }
 
 impl From<&KernelSums> for SiteSums {

@@ -137,9 +137,9 @@ pub(super) fn run(args: &AccessArgs) -> Result<ExitCode> {
         _ => bail!("nothing to follow: name a process with --pid"),
     };
     // What could not be written is said before anybody is held up.
-    let out = args.to.as_deref().map(|path| Ok::<_, anyhow::Error>((path, Whole::create(path)?))).transpose()?;
+    let out = args.to.as_deref().map(Whole::create).transpose()?;
     let Followed { records, summary, start, incomplete } = follow(pid, args)?;
-    if let Some((path, out)) = out {
+    if let Some((path, out)) = args.to.as_deref().zip(out) {
         let mut lines = Vec::new();
         write_lines(&mut lines, &records)?;
         write(path, out, &record::header(&summary.target, start)?, &lines[..])?;

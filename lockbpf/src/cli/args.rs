@@ -1,151 +1,24 @@
-//! The command line: first what was typed ([`Cli`]), then what it means ([`Plan`]).
+//! The arguments of observations: what was typed, then what it means ([`Plan`]).
 
-use super::access::AccessArgs;
-use super::advise::AdviseArgs;
-use super::calibrate::CalibrateArgs;
-use super::diff::DiffArgs;
 use super::formats::{self, ExportFormat};
 use super::limits;
-use super::predict::PredictArgs;
-use super::report::ReportArgs;
-use super::select::SelectArgs;
-use super::what_if::WhatIfArgs;
+use super::tables::TablesArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::launch::How;
 use crate::capture::session::Scope;
 use crate::capture::user::{User, UserError};
 use crate::governor::Budget;
 use crate::measures::event::{Event, EventError};
-use crate::measures::library::Category;
+use crate::measures::library::{Category, CategoryError};
 use crate::unwind::Method;
 use anyhow::{Result, bail};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Observe the locks of running programs: which lock holds them back, who blocks whom, and why.
-#[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true, after_help = EXAMPLES)]
-pub(super) struct Cli {
-    /// What to do other than observe.
-    #[command(subcommand)]
-    pub command: Option<Command>,
-    /// What to observe.
-    #[command(flatten)]
-    pub observe: ObserveArgs,
-}
-
 /// Waits whose stacks are taken: below it, taking the stack would be a good part of the wait.
 pub(super) const DEFAULT_STACK_WAIT: Duration = Duration::from_micros(10);
-
-const EXAMPLES: &str = "Examples:
-  lockbpf --pid 1234 --duration 30s      a running process, all its threads
-  lockbpf --system-wide --duration 10s   every process that uses a C library found now
-  lockbpf --container 3f4e1c9d2ab0       every process of a container, those started later too
-  lockbpf -- ./server --port 8080        a command, from its first instruction
-  lockbpf --pid 1234 --budget 1%         cost it less than the usual 3 % of its CPU time; `off` for no bound
-  lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
-  lockbpf export --pid 1234 --to t.bin   record to a file
-  lockbpf export --from t.bin --to t.jsonl   convert it to text
-  lockbpf report --from t.bin            what a recording tells
-  lockbpf diff old.bin new.bin           what changed from one recording to another
-  lockbpf select --sizes 1,2,4 -- ./bench {size}
-                                         at which sizes locks hold a program back
-  lockbpf what-if --from t.bin --auto    which single change would gain most
-  lockbpf predict --from t.bin --threads 1..64 --with qd
-                                         what another lock would gain
-  lockbpf predict --pid 1234 --duration 10s --threads 1..64
-                                         what more threads would gain
-  lockbpf access --pid 1234              which memory its critical sections read and write
-  lockbpf advise --from accesses.jsonl --trace t.bin
-                                         what to do about a lock, by what its sections access
-  lockbpf doctor                         what this machine allows, and what probes cost on it
-
-Ctrl-C, SIGTERM and SIGHUP end an observation with its report, and a command that was started with it is asked to end; a second Ctrl-C or
-SIGTERM, a quarter of a second later or more, ends at once.
-
-Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error; 128 and the signal's number if ended at once.";
-
-/// Subcommands.
-#[derive(Debug, Subcommand)]
-pub(super) enum Command {
-    /// Start a small contended program and observe it: shows what lockbpf does, on any machine. Nobody depends on that program, so it
-    /// is observed without a budget unless one is named.
-    #[command(mut_arg("budget", |budget| budget.default_value("off")))]
-    Demo {
-        /// How to observe and report.
-        #[command(flatten)]
-        common: CommonArgs,
-    },
-    /// Record to a file, or convert a recording.
-    Export(Box<ExportArgs>),
-    /// Tell what this machine allows: kernel features, capabilities, and the cost of each probe in each library found.
-    Doctor {
-        /// Look at the libraries of this process only (repeatable).
-        #[arg(long, value_name = "PID")]
-        pid: Vec<u32>,
-        /// Output format.
-        #[arg(long, value_enum, default_value_t = Format::Table)]
-        format: Format,
-    },
-    /// Analyse recordings and print the report; of several, their means and how far they agree.
-    Report(ReportArgs),
-    /// Tell what changed from one recording to another: rates by lock and site, with what exceeds chance called out.
-    Diff(DiffArgs),
-    /// Measure what locks cost on this machine: what `predict` needs for other locks.
-    Calibrate(CalibrateArgs),
-    /// Predict waits and throughput with other numbers of threads or other locks, from a model of a program or a
-    /// recording.
-    Predict(PredictArgs),
-    /// Predict how long a recorded run would take with one change: a shorter section, a lock removed or split, other threads.
-    WhatIf(WhatIfArgs),
-    /// Tell which memory the critical sections of a running process read and write.
-    Access(AccessArgs),
-    /// Advise on locks, from what their critical sections read and write: whether they conflict, and so whether a lock can be
-    /// split, made reader–writer, held for a shorter time or left out.
-    Advise(AdviseArgs),
-    /// Find the sizes of a workload at which locks hold it back, and observe those.
-    Select(SelectArgs),
-    /// Ends a lockbpf that is stopped while a target depends on it.
-    #[command(hide = true)]
-    Guardian {
-        /// The process that started it.
-        pid: i32,
-    },
-    /// Removes the probes of a lockbpf, even if that is killed.
-    #[command(hide = true)]
-    Remover {
-        /// The process that started it.
-        pid: i32,
-    },
-    /// Reads files of observed programs, and may do nothing else.
-    #[command(hide = true)]
-    Reader,
-    /// The program that `demo` observes.
-    #[command(hide = true)]
-    DemoTarget,
-    /// The program on which costs are calibrated.
-    #[command(hide = true)]
-    CalibrateTarget,
-    /// The program that filters its system calls, to find out whether this kernel kills such programs where they are watched.
-    #[command(hide = true)]
-    SeccompTarget,
-}
-
-impl Command {
-    /// Whether it reads what was written before, or what the user has, and looks into no other process.
-    pub(super) fn only_reads(&self) -> bool {
-        match self {
-            Self::Report(_) | Self::Diff(_) | Self::WhatIf(_) => true,
-            Self::Export(args) => args.from.is_some(),
-            Self::Predict(args) => args.from.is_some() || args.model.is_some(),
-            Self::Access(args) => args.from.is_some(),
-            Self::Advise(args) => args.from.is_some(),
-            _ => false,
-        }
-    }
-}
 
 /// Whom to observe.
 #[derive(Clone, Debug, Args)]
@@ -211,6 +84,9 @@ pub(super) struct ExportArgs {
     /// Do not compress a trace (the default).
     #[arg(long, overrides_with = "zstd")]
     pub no_zstd: bool,
+    /// How tables are written.
+    #[command(flatten)]
+    pub tables: TablesArgs,
     /// Whom to observe.
     #[command(flatten)]
     pub target: TargetArgs,
@@ -271,7 +147,7 @@ pub(super) struct CaptureArgs {
     /// Also tell of calls of the C library's functions, by category: io, memory, pthread. How many, how long, and what events counted
     /// meanwhile, each charged to the outermost function. Makes each such call dearer by a microsecond or more, which is told before.
     /// Counts user and kernel apart where there is a PMU, unless --counters says otherwise. Implies `--budget off`.
-    #[arg(long, value_name = "LIST", num_args = 0..=1, default_missing_value = "", value_parser = super::functions::categories, conflicts_with = "futex_only")]
+    #[arg(long, value_name = "LIST", num_args = 0..=1, default_missing_value = "", value_parser = categories, conflicts_with = "futex_only")]
     pub functions: Option<Functions>,
     /// Record every section, not only contended ones and those that made them wait. Implies `--budget off`.
     #[arg(long, conflicts_with = "futex_only")]
@@ -315,6 +191,10 @@ pub(super) struct Functions(pub Vec<Category>);
 
 fn events(text: &str) -> Result<Counters, EventError> {
     Event::parse_list(text).map(Counters)
+}
+
+fn categories(text: &str) -> Result<Functions, CategoryError> {
+    Category::parse_list(text).map(Functions)
 }
 
 fn user(name: &str) -> Result<User, UserError> {
@@ -474,73 +354,5 @@ impl Plan {
             );
         };
         Ok(Self { target, follow_forks, capture })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn the_definition_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    /// Each row of `docs/options.md`: an option and a command that has it.
-    fn documented() -> BTreeSet<(String, String)> {
-        let rows = include_str!("../../../docs/options.md").lines().filter_map(|line| line.strip_prefix("| `--"));
-        let cells = rows.map(|row| row.replace("\\|", "/")).map(|row| {
-            let mut cells = row.split(" | ");
-            let option = cells.next().unwrap_or_default().split([' ', '`']).next().unwrap_or_default().to_owned();
-            (option, cells.next().unwrap_or_default().to_owned())
-        });
-        cells
-            .flat_map(|(option, commands)| {
-                commands.split(", ").map(|c| (option.clone(), c.to_owned())).collect::<Vec<_>>()
-            })
-            .collect()
-    }
-
-    #[test]
-    fn the_index_of_options_is_whole() {
-        let mut cli = Cli::command();
-        cli.build();
-        let of = |command: &clap::Command, name: &str| -> Vec<(String, String)> {
-            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
-            let long = shown.filter_map(|argument| argument.get_long().map(str::to_owned));
-            long.filter(|long| !["help", "version"].contains(&long.as_str()))
-                .map(|long| (long, name.to_owned()))
-                .collect()
-        };
-        let mut defined: BTreeSet<_> = of(&cli, "observe").into_iter().collect();
-        for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
-            defined.extend(of(command, command.get_name()));
-        }
-        assert_eq!(documented(), defined);
-    }
-
-    #[test]
-    fn targets_exclude_one_another() {
-        for args in [&["lockbpf", "--pid", "1", "--system-wide"][..], &["lockbpf", "--pid", "1", "--", "true"]] {
-            assert!(Cli::try_parse_from(args).is_err());
-        }
-        for one in [["--cgroup", "/x"], ["--container", "0123456789ab"]] {
-            for other in [&["--pid", "1"][..], &["--system-wide"], &["--follow-forks"], &["--", "true"]] {
-                let args: Vec<_> = ["lockbpf"].iter().chain(&one).chain(other).collect();
-                assert!(Cli::try_parse_from(args).is_err(), "{one:?} {other:?}");
-            }
-            let cli = Cli::try_parse_from(["lockbpf"].iter().chain(&one)).unwrap();
-            assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_ok());
-        }
-        let cli = Cli::try_parse_from(["lockbpf", "-p", "7", "-p", "3", "-p", "7", "-d", "500ms"]).unwrap();
-        let plan = Plan::from_args(cli.observe.target, cli.observe.common.capture).unwrap();
-        assert!(matches!(plan.target, Target::Pids(pids) if pids == [3, 7]));
-        assert_eq!(plan.capture.duration, Some(Duration::from_millis(500)));
-        let cli = Cli::try_parse_from(["lockbpf", "--system-wide", "--lock", "x"]).unwrap();
-        assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_err());
-        let cli = Cli::try_parse_from(["lockbpf", "--duration", "1s"]).unwrap();
-        assert!(Plan::from_args(cli.observe.target, cli.observe.common.capture).is_err());
     }
 }

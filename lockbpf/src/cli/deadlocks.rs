@@ -2,7 +2,6 @@
 //! been none is withdrawn.
 
 use super::census::Census;
-use super::live::Sink;
 use crate::capture::inflight::Snapshot;
 use crate::capture::session::{Session, now};
 use crate::capture::waits::{self, Waits};
@@ -47,7 +46,7 @@ impl Deadlocks {
     }
 
     /// Takes note of an event on its way: a thread that got its lock was in no deadlock.
-    pub(super) fn pass(&mut self, event: Event, sink: &mut impl Sink) {
+    pub(super) fn pass(&mut self, event: Event) -> Event {
         let got: Option<(Tid, Lock, Time)> = match &event {
             _ if self.watch.found().is_empty() => None,
             Event::Section(s) if s.acquired() => Some((s.tid, s.lock, s.acquire())),
@@ -57,7 +56,7 @@ impl Deadlocks {
         if let Some((tid, lock, at)) = got {
             self.over.extend(self.watch.acquired(tid, lock, at));
         }
-        sink.take(event);
+        event
     }
 
     /// Looks, if it is time to; returns what there is to be told.

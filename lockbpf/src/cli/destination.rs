@@ -23,6 +23,7 @@ pub(super) fn format(path: &Path, wanted: Option<ExportFormat>) -> Result<Export
         (Some(format), _) => Ok(format),
         (None, Some("bin" | "trace")) => Ok(ExportFormat::Bin),
         (None, Some("jsonl" | "ndjson")) => Ok(ExportFormat::Jsonl),
+        (None, Some("parquet")) => Ok(ExportFormat::Tables),
         (None, _) => match path.file_name().and_then(|name| render::by_suffix(&name.to_string_lossy())) {
             Some(format) => Ok(ExportFormat::View(format)),
             None => bail!("the suffix of {} tells no format: name it with --as bin, --as jsonl, …", path.display()),

@@ -1,6 +1,7 @@
 //! `lockbpf doctor`: where probes would go and what they would cost, what the kernel offers, and which rights are held.
 //! Looks only, but for a child of its own on which it measures, and keeps what came of that; works without privileges as far as it can.
 
+use super::output::{right, table};
 use super::probing::ProbingReport;
 use crate::capture::elf::Libc;
 use crate::capture::feature::{self, Feature, Setting, Support};
@@ -11,7 +12,7 @@ use crate::capture::seccomp;
 use crate::capture::target::{self, Library, Skipped, TargetError, Targets};
 use crate::report::text::listed;
 use crate::units::Nanos;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -321,23 +322,6 @@ fn capabilities(privileges: &[Privilege]) -> Table {
         table.add_row([capability.as_str(), state, purpose]);
     }
     table
-}
-
-pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
-    if let Some(first) = table.column_mut(0) {
-        first.set_padding((2, 1));
-    }
-    table
-}
-
-pub(super) fn right(table: &mut Table, columns: &[usize]) {
-    for &column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
 }
 
 fn processes(count: usize) -> String {

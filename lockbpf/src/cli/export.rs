@@ -6,8 +6,10 @@ use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::record::Recorder;
 use super::source::{Format, Input};
+use super::tables::{self, TablesArgs};
 use super::{cpus, live};
 use crate::quality::Quality;
+use crate::render;
 use crate::report::Selection;
 use crate::trace::{Capture, Compression, Written};
 use anyhow::{Context, Result, bail};
@@ -28,7 +30,7 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
     let compression = if args.zstd && !args.no_zstd { Compression::Zstd } else { Compression::None };
     let to = args.to.clone();
     let done = match &args.from {
-        Some(from) => convert(from, &to, format, compression, args.capture.strict),
+        Some(from) => convert(from, &to, format, compression, &args),
         None => capture(args, format, compression),
     };
     match done {
@@ -37,33 +39,63 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
     }
 }
 
-fn convert(from: &Path, to: &Path, format: ExportFormat, compression: Compression, strict: bool) -> Result<ExitCode> {
+fn convert(
+    from: &Path,
+    to: &Path,
+    format: ExportFormat,
+    compression: Compression,
+    args: &ExportArgs,
+) -> Result<ExitCode> {
     destination::differ(from, to)?;
     let input = Input::open(from)?;
-    let incomplete = translate(&input, to, Whole::create(to)?, format, compression)?;
-    Ok(ExitCode::from(u8::from(strict && incomplete)))
+    let incomplete = translate(&input, to, Out::create(to, format, &args.tables)?, compression)?;
+    Ok(ExitCode::from(u8::from(args.capture.strict && incomplete)))
+}
+
+/// What a whole recording is made into, and where. It is created before an observation: what could not be written is said then,
+/// not instead of a result.
+enum Out<'a> {
+    Trace(Whole),
+    Lines(Whole),
+    View(&'static render::Format, Whole),
+    Tables(&'a TablesArgs),
+}
+
+impl<'a> Out<'a> {
+    fn create(to: &Path, format: ExportFormat, how: &'a TablesArgs) -> Result<Self> {
+        Ok(match format {
+            ExportFormat::Bin => Self::Trace(Whole::create(to)?),
+            ExportFormat::Jsonl => Self::Lines(Whole::create(to)?),
+            ExportFormat::View(format) => Self::View(format, Whole::create(to)?),
+            ExportFormat::Tables => {
+                tables::make(to)?;
+                Self::Tables(how)
+            }
+        })
+    }
 }
 
 /// Converts, and tells what became of it. Returns whether the recording is incomplete.
-fn translate(input: &Input, to: &Path, mut out: Whole, format: ExportFormat, compression: Compression) -> Result<bool> {
+fn translate(input: &Input, to: &Path, out: Out<'_>, compression: Compression) -> Result<bool> {
     let failed = || format!("failed to convert {} to {}", input.name(), to.display());
-    let done = match format {
-        ExportFormat::Jsonl => {
+    let (done, out) = match out {
+        Out::Lines(mut out) => {
             let done = convert::to_lines(input, &mut out).with_context(failed)?;
             say!("lockbpf: {} events, {} lines to {}", done.events, done.lines, to.display());
             tell_left_out(&done, input.format());
-            done
+            (done, out)
         }
-        ExportFormat::Bin => {
+        Out::Trace(mut out) => {
             let (done, written) = convert::to_trace(input, &mut out, compression, &[]).with_context(failed)?;
             tell_written(&written, to);
-            done
+            (done, out)
         }
-        ExportFormat::View(format) => {
+        Out::View(format, mut out) => {
             let mut recording = [formats::analyse(input, format)?];
             let incomplete = formats::view(format, &mut recording, &Selection::default(), to, &mut out)?;
-            Converted { incomplete, ..Converted::default() }
+            (Converted { incomplete, ..Converted::default() }, out)
         }
+        Out::Tables(how) => return tables::write(input, to, how),
     };
     for loss in &done.losses {
         say!("lockbpf: {loss}");
@@ -109,7 +141,7 @@ fn tell_written(written: &Written, to: &Path) {
 }
 
 fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> Result<ExitCode> {
-    let ExportArgs { to, target, capture, .. } = args;
+    let ExportArgs { to, target, capture, tables: how, .. } = args;
     if capture.functions.is_some() {
         bail!("recordings do not keep calls of the C library: observe without `export` to have --functions reported");
     }
@@ -118,13 +150,12 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
     let plan = Plan::from_args(target, CaptureArgs { transitions, ..capture })?;
     let quality = match format {
         ExportFormat::Bin => record(&plan, Growing::open(&to)?, &to, compression)?,
-        ExportFormat::Jsonl | ExportFormat::View(_) => {
-            // What could not be written is said before the observation, not instead of its result.
-            let out = Whole::create(&to)?;
+        ExportFormat::Jsonl | ExportFormat::Tables | ExportFormat::View(_) => {
+            let out = Out::create(&to, format, &how)?;
             // These want names first and everything in order: both are known at the end.
             let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
             let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
-            translate(&Input::open(trace.path())?, &to, out, format, compression)?;
+            translate(&Input::open(trace.path())?, &to, out, compression)?;
             quality
         }
     };

@@ -20,6 +20,8 @@ pub(super) enum ExportFormat {
     Bin,
     /// Event lines: one JSON object a step, for other programs.
     Jsonl,
+    /// Tables in Parquet, several files in a folder.
+    Tables,
     /// A viewer's.
     View(&'static Format),
 }
@@ -50,6 +52,7 @@ type Named<T> = (&'static str, &'static str, T);
 const EXPORT: &[Named<ExportFormat>] = &[
     ("bin", "A trace: everything, in little space", ExportFormat::Bin),
     ("jsonl", "Event lines: one JSON object a step, for other programs", ExportFormat::Jsonl),
+    ("parquet", "Tables in Parquet, for DuckDB and others: --to names a folder", ExportFormat::Tables),
 ];
 
 const REPORT: &[Named<ReportFormat>] = &[

@@ -6,7 +6,7 @@ use crate::capture::attach::ProbeSite;
 use crate::capture::library::{self, LibraryProbes};
 use crate::capture::target::{FileKey, Library};
 use crate::costs::Costs;
-use crate::measures::library::{Category, LibraryCalls};
+use crate::measures::library::LibraryCalls;
 use crate::perturbation::STEPPING_NS;
 use crate::report::text::{listed, percent};
 use std::collections::HashSet;
@@ -110,14 +110,10 @@ fn microseconds(ns: f64) -> String {
     format!("{:.1} µs", ns / 1e3)
 }
 
-/// Categories, as they are named on the command line.
-pub(super) fn categories(text: &str) -> Result<Functions, crate::measures::library::CategoryError> {
-    Category::parse_list(text).map(Functions)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measures::library::Category;
 
     #[test]
     fn the_cost_is_told_before() {

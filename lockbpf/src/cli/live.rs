@@ -190,7 +190,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             () = tokio::time::sleep_until(began + capture.duration.unwrap_or_default()), if capture.duration.is_some() => break,
             rung = bell.rung() => {
                 rung?;
-                let seen = stacks.drain(&mut session, &mut census, |event| deadlocks.pass(event, sink))?;
+                let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
                 newcomers.notice(&seen);
                 renew(&seen, &mut session, &watch);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
@@ -205,7 +205,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     suspend::stop(&mut session, &watch, &progress)?;
                 }
                 let time = now();
-                let seen = stacks.drain(&mut session, &mut census, |event| deadlocks.pass(event, sink))?;
+                let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
                 newcomers.notice(&seen);
                 renew(&seen, &mut session, &watch);
                 follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
@@ -268,7 +268,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let end = session.deactivate()?;
     let status = ready.launched.take().and_then(Launched::end);
     cpu_use.look(&ready.pids);
-    stacks.drain(&mut session, &mut census, |event| deadlocks.pass(event, sink))?;
+    stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
     progress.tell(&deadlocks.withdrawn(&census.pids()));
     drop(progress);
     census.refresh_all();

@@ -3,6 +3,7 @@
 use crate::report::table::Layout;
 use crate::untrusted::shown_lines;
 use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 
@@ -43,5 +44,24 @@ pub(super) fn json(value: &impl Serialize, what: &str) -> Result<String> {
 
 /// How the table is laid out: as wide as the terminal that stdout is, or as suits a pager.
 pub(super) fn layout() -> Layout {
-    Layout { width: comfy_table::Table::new().width().unwrap_or(DEFAULT_WIDTH), ..Layout::default() }
+    Layout { width: Table::new().width().unwrap_or(DEFAULT_WIDTH), ..Layout::default() }
+}
+
+/// A table without lines, its first column moved in.
+pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    if let Some(first) = table.column_mut(0) {
+        first.set_padding((2, 1));
+    }
+    table
+}
+
+/// Aligns these columns to the right.
+pub(super) fn right(table: &mut Table, columns: &[usize]) {
+    for &column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
 }

@@ -146,8 +146,7 @@ fn solver(text: &str) -> Result<Solver, String> {
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
     let calibration = calibration_file::load()?;
     // What could not be written is said before anything is observed.
-    let out =
-        args.emit_model.as_deref().map(|path| Ok::<_, anyhow::Error>((path, Whole::create(path)?))).transpose()?;
+    let out = args.emit_model.as_deref().map(Whole::create).transpose()?;
     let (mut input, name) = if let Some(path) = &args.model {
         let name = input::told(path);
         (read(path).with_context(|| format!("failed to read the model {name}"))?, name)
@@ -206,7 +205,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    if let Some((path, out)) = out {
+    if let Some((path, out)) = args.emit_model.as_deref().zip(out) {
         emit(&input, path, out)?;
         if path == Path::new("-") {
             return Ok(ExitCode::SUCCESS);

@@ -1,7 +1,7 @@
 //! The part of `lockbpf doctor` that measures: how programs are attached on this machine, and what they cost.
 
 use super::cost_cache::{self, Entry, Key};
-use super::doctor::{right, table};
+use super::output::{right, table};
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{Calibration, SELF, Setup, calibrate};
 use crate::capture::feature::Feature;

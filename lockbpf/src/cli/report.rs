@@ -5,6 +5,7 @@ use super::output;
 use super::page::Answers;
 use super::source::{Ending, Input};
 use crate::analysis::{self, Analyst, Closing};
+use crate::fleet::Run;
 use crate::names::Names;
 use crate::observation::Observation;
 use crate::render::{Format, Page};
@@ -138,6 +139,8 @@ pub(super) struct Recording {
     modules: Vec<Modules>,
     /// Access records that it holds beside.
     pub access_records: u64,
+    /// Where it was made.
+    pub run: Run,
     answers: Answers,
 }
 
@@ -167,6 +170,8 @@ impl Recording {
             bail!("{} holds access records and nothing else: `lockbpf advise --from` reads those", input.name());
         }
         let Ending { header, harvest, names, modules, end, access_records, .. } = ending;
+        let Header { host, kernel, arch, .. } = &header;
+        let run = Run { host: host.clone(), kernel: kernel.clone(), arch: arch.clone(), version: None };
         // What was converted from event lines lasts from its first event to its last.
         let period = end.filter(|_| header.capture.is_some()).map(|end| (Time(header.start), end));
         let Capture { min_wait_ns, futex_only, .. } = header.capture.unwrap_or_default();
@@ -174,7 +179,7 @@ impl Recording {
         let closing = Closing { target, period, futex_only, ticks_per_ns: header.ticks_per_ns, harvest };
         let (observation, min_wait) = (analyst.finish(closing), Nanos(min_wait_ns));
         let (started_ns, answers) = (header.wall_ns, Answers::default());
-        Ok(Self { observation, names, min_wait, started_ns, modules, access_records, answers })
+        Ok(Self { observation, names, min_wait, started_ns, modules, access_records, run, answers })
     }
 
     /// The recording, and what else a page shows of it.

@@ -212,20 +212,19 @@ impl Stacks {
 /// they are idle.
 pub(super) fn take_in_earlier(waits: Vec<OpenWait>, harvest: &mut Harvest, symbols: &mut Symbols) {
     let mut numbers = HashMap::new();
+    let mut free = harvest.stacks.keys().map(|id| id.0).max().map_or(Some(0), |last| last.checked_add(1));
     for mut wait in waits {
         let stack = waits::stack(&wait, symbols).unwrap_or_default();
         let process = wait.lock.process;
         let caller = stack.iter().skip(1).copied().find(|&address| symbols.is_caller(process, address));
         wait.site = caller.map(|addr| Site { process, addr });
-        if !stack.is_empty() {
-            let next =
-                harvest.stacks.keys().map(|id| id.0).max().map_or(Some(0), |last| last.checked_add(1)).map(StackId);
-            wait.stack = numbers.get(&stack).copied().or(next);
-            if let Some(id) = wait.stack
-                && numbers.insert(stack.clone(), id).is_none()
-            {
-                harvest.stacks.insert(id, stack);
-            }
+        if let Some(&known) = numbers.get(&stack) {
+            wait.stack = Some(known);
+        } else if let (false, Some(number)) = (stack.is_empty(), free) {
+            wait.stack = Some(StackId(number));
+            free = number.checked_add(1);
+            numbers.insert(stack.clone(), StackId(number));
+            harvest.stacks.insert(StackId(number), stack);
         }
         harvest.open_waits.push(wait);
     }

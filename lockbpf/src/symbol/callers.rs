@@ -86,9 +86,20 @@ impl Symbols {
         left.map(|left| return_addr.wrapping_add(left.wrapping_sub(in_file)))
     }
 
+    /// What the code around an address, which has no symbol, tells of its function: the locking function that goes on there, or the system
+    /// call that it makes.
+    pub(super) fn by_code(&mut self, id: FileId, addr: u64) -> Option<String> {
+        if let Some(function) = self.goes_on_here(id, addr) {
+            return Some(function.to_owned());
+        }
+        let file = self.files.get(id).filter(|file| file.layout.is_x86_64)?;
+        let code = FileCode { file, id, unwinder: RefCell::new(&mut self.unwinder) };
+        system_call::name(&code, addr.wrapping_add(1)).map(|name| format!("{name} (system call)"))
+    }
+
     /// The locking function of a C library that goes on in the one around an address, which has no symbol of its own and is the only one
     /// of the two on a stack.
-    pub(super) fn goes_on_here(&mut self, id: FileId, addr: u64) -> Option<&'static str> {
+    fn goes_on_here(&mut self, id: FileId, addr: u64) -> Option<&'static str> {
         let file = self.files.get(id).filter(|file| file.layout.is_x86_64 && runtime::is_libc(&file.name))?;
         let start = self.unwinder.function(id, file, addr)?.start;
         let (reader, unwinder) = (&self.reader, &mut self.unwinder);

@@ -41,7 +41,6 @@ use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
 use crate::untrusted::cleaned;
 use crate::unwind::{End, StackCopy, Unwind, Unwound};
-use callers::FileCode;
 use files::{FileId, Files};
 pub use find::{Found, Kind};
 use generated::Generated;
@@ -54,7 +53,6 @@ pub use reader::fuzz;
 pub use reader::serve;
 use reader::{Reader, StaticName};
 use space::{AddressSpace, Image, Place, Region};
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
@@ -445,19 +443,13 @@ impl Names for Symbols {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return vec![unknown] };
                 let mut frames = self.frames.at(id, file, addr).to_vec();
-                let whole = if frames.is_empty() { self.goes_on_here(id, addr) } else { None };
-                let Some(file) = self.files.get(id) else { return vec![unknown] };
-                if let Some(function) = whole {
-                    frames.push(Frame { function: Some(function.to_owned()), ..unknown });
-                } else if frames.is_empty() {
-                    let code = FileCode { file, id, unwinder: RefCell::new(&mut self.unwinder) };
-                    let in_file = addr.wrapping_add(1);
-                    let name = file.layout.is_x86_64.then(|| system_call::name(&code, in_file)).flatten();
-                    frames.push(Frame { function: name.map(|name| format!("{name} (system call)")), ..unknown });
+                let module = Some((file.name.clone(), addr.wrapping_add(1)));
+                if frames.is_empty() {
+                    frames.push(Frame { function: self.by_code(id, addr), ..unknown });
                 }
                 for frame in &mut frames {
                     frame.addr = return_addr;
-                    frame.module = Some((file.name.clone(), addr.wrapping_add(1)));
+                    frame.module.clone_from(&module);
                 }
                 frames
             }

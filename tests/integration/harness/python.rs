@@ -3,12 +3,17 @@
 use super::privilege::skipped;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Held while an environment is made: tests that want the same one run side by side.
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// The interpreter of an environment in which these packages are installed (`name==version`); `None`, with the proof printed, if that cannot be
 /// had.
 pub(crate) fn with(packages: &[&str]) -> Option<PathBuf> {
     let name = packages.join("+").replace("==", "-");
     let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python-{name}"));
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let (python, done) = (environment.join("bin/python"), environment.join("installed"));
     if done.exists() {
         return Some(python);

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{build_ebpf, compile::Toolchain, fuzz, process, vm, workspace};
+use crate::{build_ebpf, compile::Toolchain, fuzz, layers, process, vm, workspace};
 
 mod packages;
 pub(crate) mod report;
@@ -21,6 +21,9 @@ use step::Outcome;
 /// How long a question to cargo may take, which may have to wait for a lock.
 const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
+/// The suites of integration tests that read recordings and write files: they take turns where they observe at all.
+const OF_RECORDINGS: [&str; 5] = ["examples::", "html::", "outputs::", "predict::", "recordings::"];
+
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
 const FUZZ_TIME: u64 = 4;
 
@@ -28,8 +31,11 @@ const FUZZ_TIME: u64 = 4;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Install no Debian packages, do not recompile the eBPF objects, do not fuzz, boot no other kernel
-    #[arg(long)]
+    #[arg(long, conflicts_with = "all")]
     quick: bool,
+    /// Recompile the eBPF objects even if they are recorded as made from these sources, with these tools
+    #[arg(long)]
+    all: bool,
 }
 
 /// Runs every step; succeeds if none failed.
@@ -40,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut report = Report::default();
     report.run("Debian packages", || packages::install(args.quick));
     report.run("formatting", || component("fmt", "rustfmt", &["--all", "--check"]));
+    report.run("layers", layers::step);
     report.run("clippy", || {
         component(
             "clippy",
@@ -53,10 +60,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 .env("RUSTDOCFLAGS", "-Dwarnings"),
         )
     });
-    // The program and the tests that use it in one go, so that nothing is compiled once for each.
-    report.run("release build", || {
-        step::run(&mut cargo(&["build", "--quiet", "--release", "--package", "lockbpf", "--bin", "*", "--test", "*"]))
-    });
+    // The program and the tests that use it in one go, so that nothing is compiled once for each. It is for cargo the same go only with the
+    // same packages: those that others bring along have other features.
+    report.run("release build", || step::run(release(&["build", "--quiet"]).args(["--bin", "lockbpf", "--test", "*"])));
     report.run("unit tests", || {
         tests(&mut cargo(&[
             "test",
@@ -73,18 +79,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         tests(&mut cargo(&["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "lockbpf-ebpf", "--doc"]))
     });
     report.run("goldens and allocations", || {
-        tests(&mut cargo(&["test", "--release", "--no-fail-fast", "--test", "goldens", "--test", "allocations"]))
+        tests(release(&["test", "--no-fail-fast"]).args(["--test", "goldens", "--test", "allocations"]))
     });
     report.run("fuzzing", || if args.quick { Ok(Outcome::skipped("--quick")) } else { fuzz::step(FUZZ_TIME) });
     report.run("integration tests", integration_tests);
     report.run("an older kernel", || if args.quick { Ok(Outcome::skipped("--quick")) } else { vm::few() });
-    report.run("eBPF objects", || ebpf_objects(args.quick));
+    report.run("eBPF objects", || ebpf_objects(args));
     report.write(&packages::missing_reasons(), &mut io::stdout())
 }
 
 fn cargo(args: &[&str]) -> Command {
     let mut cargo = workspace::cargo();
     cargo.args(args);
+    cargo
+}
+
+/// A cargo command for the crates of the program, optimised.
+fn release(args: &[&str]) -> Command {
+    let mut cargo = cargo(args);
+    cargo.args(["--release", "--package", "lockbpf", "--package", "lockbpf-core"]);
     cargo
 }
 
@@ -100,7 +113,7 @@ fn component(subcommand: &str, name: &str, args: &[&str]) -> Result<Outcome> {
     }
 }
 
-/// The tests in `tests/integration`, one after the other: they observe the whole machine.
+/// The tests in `tests/integration`: first those of recordings, side by side, then one after the other those that observe the whole machine.
 fn integration_tests() -> Result<Outcome> {
     if !has_test_targets()? {
         return Ok(Outcome::unavailable("no package declares an integration test"));
@@ -108,12 +121,17 @@ fn integration_tests() -> Result<Outcome> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(Outcome::unavailable("attaching eBPF programs needs root: run this task as root"));
     }
-    let mut cargo_test = cargo(&["test", "--release", "--no-fail-fast", "--test", "integration"]);
-    cargo_test.args(["--", "--test-threads=1"]);
-    for name in packages::tests_not_possible() {
-        cargo_test.args(["--skip", name]);
-    }
-    tests(&mut cargo_test)
+    let run = |chosen: &[&str]| {
+        let mut cargo_test = release(&["test", "--no-fail-fast"]);
+        cargo_test.args(["--test", "integration", "--"]).args(chosen);
+        for name in packages::tests_not_possible() {
+            cargo_test.args(["--skip", name]);
+        }
+        tests(&mut cargo_test)
+    };
+    let of_recordings = run(&OF_RECORDINGS)?;
+    let others: Vec<&str> = OF_RECORDINGS.iter().flat_map(|suite| ["--skip", suite]).collect();
+    Ok(of_recordings.and(run(&[&["--test-threads=1"], others.as_slice()].concat())?))
 }
 
 fn has_test_targets() -> Result<bool> {
@@ -125,10 +143,13 @@ fn has_test_targets() -> Result<bool> {
     Ok(targets.any(|target| list(&target, "kind").is_some_and(|kinds| kinds.iter().any(|kind| kind == "test"))))
 }
 
-fn ebpf_objects(quick: bool) -> Result<Outcome> {
+fn ebpf_objects(args: &Args) -> Result<Outcome> {
     build_ebpf::check_sources()?;
-    if quick {
+    if args.quick {
         return Ok(Outcome::passed("hashes only: --quick"));
+    }
+    if !args.all && build_ebpf::has_recorded_tools()? {
+        return Ok(Outcome::passed("sources, tools and objects are the recorded ones; --all compiles them again"));
     }
     match Toolchain::find() {
         Ok(toolchain) => build_ebpf::check_objects(&toolchain).map(|()| Outcome::passed("recompiled: identical")),

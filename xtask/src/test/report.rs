@@ -29,10 +29,9 @@ impl Report {
         eprintln!("\n=== {name}");
         let started = Instant::now();
         let outcome = step().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
-        if !outcome.note.is_empty() {
-            eprintln!("{}: {}", word(outcome.verdict), outcome.note);
-        }
-        self.steps.push(Step { name: name.to_owned(), took: started.elapsed(), outcome });
+        let took = started.elapsed();
+        eprintln!("{} after {} s: {}", word(outcome.verdict), seconds(took), outcome.note);
+        self.steps.push(Step { name: name.to_owned(), took, outcome });
     }
 
     /// Writes the summary to `out`, with `also_not_run` beside the skipped steps; the exit code tells whether a step failed.

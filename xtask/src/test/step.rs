@@ -53,6 +53,20 @@ impl Outcome {
         Self::new(Verdict::Passed, note)
     }
 
+    /// Two parts of one test program, each with the other's tests filtered out.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let Counts { passed, failed, skipped } = other.counts;
+        let run = self.counts.passed + self.counts.failed;
+        let counts = Counts {
+            passed: self.counts.passed + passed,
+            failed: self.counts.failed + failed,
+            // What neither has run: the second has filtered that out, and what the first has run.
+            skipped: skipped.saturating_sub(run),
+        };
+        let worse = if self.verdict == Verdict::Failed { self } else { other };
+        Self { counts, ..worse }
+    }
+
     /// The step found a fault.
     pub(crate) fn failed(reason: impl Into<String>) -> Self {
         Self::new(Verdict::Failed, reason)
@@ -152,6 +166,19 @@ mod tests {
         assert_eq!(outcome.counts, Counts { passed: 4, failed: 0, skipped: 2 });
         assert_eq!(String::from_utf8(shown).unwrap(), format!("{line}\n{line}\n"));
         assert_eq!(outcome.verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn parts_of_a_program_are_summed() {
+        let part = |passed, failed, skipped| {
+            let outcome = if failed == 0 { Outcome::passed("") } else { Outcome::failed("exit status: 101") };
+            Outcome { counts: Counts { passed, failed, skipped }, ..outcome }
+        };
+        // Of ten tests, one cannot run.
+        let both = part(3, 1, 6).and(part(5, 0, 5));
+        assert_eq!(both.counts, Counts { passed: 8, failed: 1, skipped: 1 });
+        assert_eq!((both.verdict, both.note.as_str()), (Verdict::Failed, "exit status: 101"));
+        assert_eq!(part(4, 0, 6).and(part(6, 0, 4)).verdict, Verdict::Passed);
     }
 
     #[test]

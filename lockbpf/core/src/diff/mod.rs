@@ -21,6 +21,7 @@ mod tests;
 
 pub use change::Thresholds;
 pub use compare::diff;
+pub(crate) use recording::family;
 
 /// Why two reports cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

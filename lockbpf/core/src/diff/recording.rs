@@ -144,7 +144,7 @@ impl Recording {
 
 /// A name without its number: locks without a symbol are called after their first call site and numbered by first use, which
 /// is another order in every recording. Those of one site are compared together.
-fn family(name: &str) -> &str {
+pub(crate) fn family(name: &str) -> &str {
     match name.rsplit_once(" #") {
         Some((family, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => family,
         _ => name,

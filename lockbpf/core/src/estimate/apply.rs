@@ -3,7 +3,6 @@
 use super::{Coverage, Estimates, Figures, Subject};
 use crate::event::ThreadTotals;
 use crate::id::{Lock, Process};
-use crate::inside;
 use crate::sums::{Measure, SiteSums};
 use crate::units::Nanos;
 use lockbpf_common::kind::Via;
@@ -23,7 +22,7 @@ pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [Thread
     for (at, row) in sums.iter_mut().enumerate() {
         let whose = (row.lock, row.site.process);
         if row.via == Via::Futex {
-            slept.entry(whose).and_modify(|all| inside::merge(all, row)).or_insert_with(|| row.clone());
+            slept.entry(whose).and_modify(|all| all.add_futex_calls(row)).or_insert_with(|| row.clone());
         } else if let Some(figures) = estimates.of(Subject::Row(row.lock, row.site, row.via)) {
             scale(row, &figures.beside(&estimates.known(0, row.hold.max)));
             rows.entry(whose).or_default().push(at);

@@ -35,11 +35,11 @@ mod wait;
 
 pub use futex::{FutexSite, FutexWaits, Threads, plausible_owner};
 
-use crate::analysis::Options;
 use crate::deadlock::{Deadlock, LockOrder};
 use crate::event::{Event, FutexWait, Via, flag};
 use crate::id::{Lock, Tid};
 use crate::op::Op;
+use crate::options::Options;
 use crate::state::{Observer, State};
 use crate::tally::Tally;
 use crate::units::Time;

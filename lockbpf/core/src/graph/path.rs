@@ -52,7 +52,7 @@ impl Hops {
     }
 
     /// Walks back from the end, which is that of `last`. If nothing says that the program ended there, so do the other `ends`,
-    /// each a thread and its last step. The path's threads are told if they are to be kept.
+    /// each a thread and its last step. With `keep` the path lists its threads.
     pub(super) fn path(
         &self,
         last: Option<Tid>,
@@ -80,7 +80,7 @@ impl Hops {
         path
     }
 
-    /// The way back from one end; `on` is told of each of its stretches, the last one first.
+    /// Walks back from one end. It hands each stretch of the way to `on`, the last one first.
     fn walk(
         &self,
         by_thread: &ByThread,

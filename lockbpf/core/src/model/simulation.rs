@@ -423,17 +423,12 @@ impl Play<'_> {
             }
             return;
         }
-        if let Some(sleep) = of.sleep
-            && of.algorithm == Algorithm::Mutex
-        {
-            let woken = self.wake(lock, sleep);
-            self.leave(thread, if woken { sleep.call_ns } else { 0.0 });
-            return;
-        }
-        if let Some(sleep) = of.sleep
-            && of.algorithm == Algorithm::Rwlock
-        {
-            let woken = self.locks[lock].inside == 0 && self.wake_readers_or_writer(lock, sleep, of.overhead);
+        if let Some(sleep) = of.sleep {
+            let woken = match of.algorithm {
+                Algorithm::Rwlock if self.locks[lock].inside > 0 => false,
+                Algorithm::Rwlock => self.wake_readers_or_writer(lock, sleep, of.overhead),
+                _ => self.wake(lock, sleep),
+            };
             self.leave(thread, if woken { sleep.call_ns } else { 0.0 });
             return;
         }
@@ -442,9 +437,7 @@ impl Play<'_> {
             return;
         }
         if of.algorithm == Algorithm::Rwlock {
-            let waiting = std::mem::take(&mut self.locks[lock].queue);
-            let (readers, writers): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|&t| self.threads[t].reads);
-            self.locks[lock].queue = writers.into();
+            let readers = self.take_readers(lock);
             if !readers.is_empty() {
                 readers.into_iter().for_each(|reader| self.enter(reader, of.overhead));
                 return;
@@ -468,11 +461,17 @@ impl Play<'_> {
         true
     }
 
-    /// Gives a rwlock to all readers that sleep for it: it is theirs while they wake up. Without any, wakes a writer.
-    fn wake_readers_or_writer(&mut self, lock: usize, sleep: Sleep, overhead: f64) -> bool {
+    /// Takes the readers out of those who wait for a lock.
+    fn take_readers(&mut self, lock: usize) -> Vec<usize> {
         let waiting = std::mem::take(&mut self.locks[lock].queue);
         let (readers, writers): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|&t| self.threads[t].reads);
         self.locks[lock].queue = writers.into();
+        readers
+    }
+
+    /// Gives a rwlock to all readers that sleep for it: it is theirs while they wake up. Without any, wakes a writer.
+    fn wake_readers_or_writer(&mut self, lock: usize, sleep: Sleep, overhead: f64) -> bool {
+        let readers = self.take_readers(lock);
         if readers.is_empty() {
             return self.wake(lock, sleep);
         }

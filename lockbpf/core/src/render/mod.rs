@@ -9,11 +9,13 @@ mod flame;
 mod folded;
 mod html;
 mod lanes;
+mod markup;
 mod otlp;
 mod perfetto;
 mod pprof;
 mod protobuf;
 mod speedscope;
+mod svg;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -110,6 +112,7 @@ pub const FORMATS: &[Format] = &[
     pprof::BLOCK,
     pprof::MUTEX,
     speedscope::SPEEDSCOPE,
+    svg::SVG,
     otlp::OTLP,
     perfetto::PERFETTO,
     firefox::FIREFOX,
@@ -126,7 +129,7 @@ pub fn by_suffix(file: &str) -> Option<&'static Format> {
 }
 
 /// What a frame is called: its function, else its file and offset, else its address.
-fn name(frame: &StackFrame) -> String {
+pub(crate) fn name(frame: &StackFrame) -> String {
     match (&frame.function, &frame.module, &frame.offset) {
         (Some(function), ..) => function.clone(),
         (None, Some(module), Some(offset)) => format!("{module}+{offset}"),

@@ -82,6 +82,16 @@ fn folded_stacks() {
     assert_eq!(text("folded-culprits"), "main;reader;[L] 20\nwriter:of\\u{a}all;[L] 55\n");
 }
 
+#[test]
+fn a_picture_has_names_as_text_only() {
+    let svg = text("svg");
+    // `w` made others wait for 55 of 75 ns, the first waiter for 20.
+    assert!(svg.contains(r#"<g data-ns="55"><title>[L]: 55 ns, 73 % of the waiting</title>"#), "{svg}");
+    assert!(svg.contains("&lt;&quot;other&#39;&gt;&amp;\\u{1}\\u{202e}"), "{svg}");
+    assert_eq!(svg.matches("<title>").count(), svg.matches("</title>").count());
+    assert!(!svg.contains("<script") && !svg.contains("href") && !svg.contains("<\"other"), "{svg}");
+}
+
 /// Lines in which every name is `name`, all of which an output could show.
 fn lines_of(name: &str) -> String {
     let name = serde_json::Value::from(name);

@@ -3,7 +3,7 @@
 
 use super::gather::Gathered;
 use super::place::Places;
-use super::{sleep, sleepers};
+use super::sleepers;
 use crate::graph::findings::Shares;
 use crate::id::Lock;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> BTreeMap<Lock, Shares> {
     let known = all.iter().filter(|(_, g)| !g.is_inferred_lock());
     let used = known.filter_map(|(&lock, g)| Some((lock, g, g.waits.filter(|waits| waits.is_given_back())?)));
-    used.filter(|&(lock, g, _)| sleepers::name(lock, g, places) == Some(sleep::SEMAPHORE))
+    used.filter(|&(lock, g, _)| sleepers::name(lock, g, places) == Some(sleepers::SEMAPHORE))
         .map(|(lock, _, waits)| (lock, waits.shares.inferred()))
         .collect()
 }

@@ -1,18 +1,7 @@
 //! In what the threads slept, by kind: only who knows that can say that no lock holds a program back.
 
 use super::schema::{ConditionEntry, FutexEntry, Ns, Report, SleepEntry, SleepPlace};
-use super::sleepers;
-
-/// What a futex word or a condition variable is for, where nothing tells.
-pub(super) const UNKNOWN: &str = "unknown";
-/// A word that belongs to a condition variable.
-pub(super) const CONDITION: &str = "condition variable";
-/// A semaphore: its permits may be a lock's, or stand for work that is waited for.
-pub(super) const SEMAPHORE: &str = "semaphore";
-/// A word on which the end of a thread is waited for.
-pub(super) const JOIN: &str = "thread join";
-/// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
-pub(super) const PARKING: &str = "parking";
+use super::sleepers::{self, CONDITION, JOIN, PARKING, UNKNOWN};
 
 /// Places named.
 const PLACES: usize = 3;
@@ -22,10 +11,13 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     let condition = |c: &ConditionEntry| c.idle_ns.sum + c.waiting_now_ns;
     let word = |f: &FutexEntry| f.wait_ns.sum + f.counts.timed_out_wait_ns + f.waiting_now_ns;
     let conditions = |parking: bool| report.conditions.iter().filter(move |c| (c.purpose == PARKING) == parking);
-    let words = |purpose: &'static str| report.futexes.iter().filter(move |f| f.purpose == purpose);
-    let of_known = |f: &&FutexEntry| ![CONDITION, JOIN].contains(&f.purpose.as_str());
+    let words = |wanted: &dyn Fn(&str) -> bool| {
+        let wanted = report.futexes.iter().filter(|f| wanted(&f.purpose));
+        wanted.map(word).sum::<Ns>()
+    };
+    let is_known = |purpose: &str| [CONDITION, JOIN].contains(&purpose);
     let parked = conditions(true).map(|c| (c.first_site.clone().unwrap_or_else(|| c.label.clone()), condition(c)));
-    let unknown = report.futexes.iter().filter(of_known).map(|f| (place(f), word(f)));
+    let unknown = report.futexes.iter().filter(|f| !is_known(&f.purpose)).map(|f| (place(f), word(f)));
     let mut places: Vec<SleepPlace> = Vec::new();
     for (symbol, slept_ns) in parked.chain(unknown).filter(|&(_, slept)| slept > Ns::default()) {
         match places.iter_mut().find(|p| p.symbol == symbol) {
@@ -35,16 +27,13 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     }
     places.sort_by(|a, b| (b.slept_ns, &a.symbol).cmp(&(a.slept_ns, &b.symbol)));
     places.truncate(PLACES);
-    let sum = |wanted: &dyn Fn(&FutexEntry) -> bool| {
-        report.futexes.iter().filter(of_known).filter(|f| wanted(f)).map(word).sum::<Ns>()
-    };
     let entry = SleepEntry {
         locks_ns: report.totals.harm_ns,
-        conditions_ns: conditions(false).map(condition).sum::<Ns>() + words(CONDITION).map(word).sum(),
-        joins_ns: words(JOIN).map(word).sum(),
-        parked_ns: conditions(true).map(condition).sum::<Ns>() + words(PARKING).map(word).sum(),
-        runtimes_ns: Some(sum(&|f| sleepers::is_runtimes(&f.purpose))).filter(|&slept| slept > Ns::default()),
-        unknown_ns: sum(&|f| f.purpose != PARKING && !sleepers::is_runtimes(&f.purpose)),
+        conditions_ns: conditions(false).map(condition).sum::<Ns>() + words(&|purpose| purpose == CONDITION),
+        joins_ns: words(&|purpose| purpose == JOIN),
+        parked_ns: conditions(true).map(condition).sum::<Ns>() + words(&|purpose| purpose == PARKING),
+        runtimes_ns: Some(words(&sleepers::is_runtimes)).filter(|&slept| slept > Ns::default()),
+        unknown_ns: words(&|purpose| !is_known(purpose) && purpose != PARKING && !sleepers::is_runtimes(purpose)),
         places,
     };
     (entry != SleepEntry::default()).then_some(entry)
@@ -52,11 +41,10 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
 
 /// Where a word was slept on, in words.
 fn place(f: &FutexEntry) -> String {
-    let longest = f.waiters.first().and_then(|w| w.place.function.clone());
-    match (f.purpose.as_str(), longest) {
-        (UNKNOWN, Some(function)) => function,
-        (UNKNOWN | PARKING, None) => f.label.clone(),
-        (_, Some(function)) if f.purpose == PARKING || sleepers::is_runtimes(&f.purpose) => function,
-        (purpose, _) => purpose.to_owned(),
+    let says_little = [UNKNOWN, PARKING].contains(&f.purpose.as_str());
+    match f.waiters.first().and_then(|w| w.place.function.clone()) {
+        Some(function) if says_little || sleepers::is_runtimes(&f.purpose) => function,
+        None if says_little => f.label.clone(),
+        _ => f.purpose.clone(),
     }
 }

@@ -3,10 +3,20 @@
 
 use super::gather::Gathered;
 use super::place::Places;
-use super::sleep;
 use crate::graph::FutexWaits;
 use crate::id::Lock;
 use lockbpf_common::gil;
+
+/// What a futex word or a condition variable is for, where nothing tells.
+pub(super) const UNKNOWN: &str = "unknown";
+/// A word that belongs to a condition variable.
+pub(super) const CONDITION: &str = "condition variable";
+/// A semaphore: its permits may be a lock's, or stand for work that is waited for.
+pub(super) const SEMAPHORE: &str = "semaphore";
+/// A word on which the end of a thread is waited for.
+pub(super) const JOIN: &str = "thread join";
+/// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
+pub(super) const PARKING: &str = "parking";
 
 /// In this function threads sleep for such locks, and for nothing else.
 const SLEEPS: &str = "lll_lock_wait_private";
@@ -58,15 +68,15 @@ const STDIO: &[&str] = &[
 const CALLS: &[(&str, Option<&str>)] = &[
     ("pthread_mutex_", None),
     ("lll_lock_wait", None),
-    ("sem_wait", Some(sleep::SEMAPHORE)),
-    ("sem_timedwait", Some(sleep::SEMAPHORE)),
-    ("sem_clockwait", Some(sleep::SEMAPHORE)),
-    ("pthread_cond_wait", Some(sleep::CONDITION)),
-    ("pthread_cond_timedwait", Some(sleep::CONDITION)),
-    ("pthread_cond_clockwait", Some(sleep::CONDITION)),
-    ("pthread_clockjoin_ex", Some(sleep::JOIN)),
-    ("pthread_timedjoin", Some(sleep::JOIN)),
-    ("pthread_join", Some(sleep::JOIN)),
+    ("sem_wait", Some(SEMAPHORE)),
+    ("sem_timedwait", Some(SEMAPHORE)),
+    ("sem_clockwait", Some(SEMAPHORE)),
+    ("pthread_cond_wait", Some(CONDITION)),
+    ("pthread_cond_timedwait", Some(CONDITION)),
+    ("pthread_cond_clockwait", Some(CONDITION)),
+    ("pthread_clockjoin_ex", Some(JOIN)),
+    ("pthread_timedjoin", Some(JOIN)),
+    ("pthread_join", Some(JOIN)),
 ];
 /// Functions by which runtimes park threads that wait for one of their own locks, or for nothing.
 const PARKERS: &[&str] = &[
@@ -103,7 +113,7 @@ pub(super) fn is_runtimes(purpose: &str) -> bool {
 
 /// Whether it says what one word is, so that it goes into that one's name.
 pub(super) fn names(purpose: &str) -> bool {
-    ![sleep::SEMAPHORE, sleep::PARKING].contains(&purpose) && !is_runtimes(purpose)
+    ![SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
 }
 
 /// What the lock at a futex word is, if its sleepers tell.
@@ -114,7 +124,7 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
         return None;
     }
     if gathered.of_condition {
-        return Some(sleep::CONDITION);
+        return Some(CONDITION);
     }
     // A mutex is waited for in functions that wait for a condition, too.
     if gathered.waits.is_some_and(FutexWaits::names_owners) {
@@ -130,7 +140,7 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
     })
 }
 
-/// [`sleep::PARKING`] if a runtime parks its threads in a condition variable.
+/// [`PARKING`] if a runtime parks its threads in a condition variable.
 pub(super) fn parking(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
     let sites: Vec<_> =
         gathered.condvar.iter().map(|s| s.site).chain(gathered.idle.iter().filter_map(|w| w.site)).collect();
@@ -138,7 +148,7 @@ pub(super) fn parking(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'
     let stacks: Vec<_> =
         gathered.condvar.iter().filter_map(|s| s.stack).chain(gathered.idle.iter().filter_map(|w| w.stack)).collect();
     let above = |stack| places.off_stack(lock.process, stack).iter().filter_map(|f| f.function.as_deref()).any(parks);
-    (called || stacks.into_iter().any(above)).then_some(sleep::PARKING)
+    (called || stacks.into_iter().any(above)).then_some(PARKING)
 }
 
 fn parks(function: &str) -> bool {
@@ -151,7 +161,7 @@ fn of(functions: &[&str]) -> Option<&'static str> {
     let innermost = || functions.iter().find_map(|function| called(function)).flatten();
     let in_any = |part: &str| functions.iter().any(|function| function.contains(part));
     let runtimes = || RUNTIMES.iter().find(|(part, _)| in_any(part)).map(|&(_, name)| name);
-    let parked = || functions.iter().any(|function| parks(function)).then_some(sleep::PARKING);
+    let parked = || functions.iter().any(|function| parks(function)).then_some(PARKING);
     of_libc(functions)
         .or_else(runtimes)
         .or_else(parked)
@@ -194,15 +204,15 @@ mod tests {
             (&["__lll_lock_wait_private", "__GI_exit"], None),
             (&["__lll_lock_wait", "___pthread_mutex_lock", "malloc"], None),
             (&["malloc"], None),
-            (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(sleep::CONDITION)),
-            (&["__pthread_clockjoin_ex", "main"], Some(sleep::JOIN)),
+            (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(CONDITION)),
+            (&["__pthread_clockjoin_ex", "main"], Some(JOIN)),
             (
                 &["___pthread_cond_wait", "os::PlatformEvent::park", "ObjectMonitor::EnterI", "Ledger.book"],
                 Some("Java monitor"),
             ),
-            (&["___pthread_cond_wait", "os::PlatformEvent::park", "ObjectMonitor::wait"], Some(sleep::PARKING)),
-            (&["runtime.futexsleep", "runtime.notesleep", "runtime.mPark"], Some(sleep::PARKING)),
-            (&["do_futex_wait.constprop.0", "__new_sem_wait_slow64", "worker"], Some(sleep::SEMAPHORE)),
+            (&["___pthread_cond_wait", "os::PlatformEvent::park", "ObjectMonitor::wait"], Some(PARKING)),
+            (&["runtime.futexsleep", "runtime.notesleep", "runtime.mPark"], Some(PARKING)),
+            (&["do_futex_wait.constprop.0", "__new_sem_wait_slow64", "worker"], Some(SEMAPHORE)),
             (&["__lll_lock_wait", "__pthread_mutex_cond_lock", "___pthread_cond_wait", "worker"], None),
             (
                 &["syscall", "bool folly::SharedMutexImpl<false>::futexWaitForZeroBits<W>", "f"],

@@ -4,8 +4,8 @@ use super::durations::{Total, durations};
 use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{ConditionEntry, FutexCounts, FutexEntry, Ns, Place, ThreadWait, WaiterEntry};
+use super::sleepers;
 use super::text::share;
-use super::{sleep, sleepers};
 use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
 use crate::observation::OpenWait;
@@ -87,7 +87,7 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
         name: name.to_owned(),
         label: places.label(lock.process, name),
         kind: "futex".to_owned(),
-        purpose: sleepers::name(lock, g, places).unwrap_or(sleep::UNKNOWN).to_owned(),
+        purpose: sleepers::name(lock, g, places).unwrap_or(sleepers::UNKNOWN).to_owned(),
         pid,
         comm,
         counts: counts(g, places).unwrap_or_default(),

@@ -4,6 +4,7 @@
 //! tracees would run on with its breakpoints. A thread with a table of its own closes that first, and then ends its tracing (`do_exit`:
 //! `exit_files`, `exit_task_work`, `exit_notify`).
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -22,10 +23,7 @@ pub(super) fn keep_only(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
         if first < end {
             // SAFETY: the table is this thread's alone, and the thread uses none of these.
             let closed = unsafe { libc::syscall(libc::SYS_close_range, first, end - 1, 0_u32) };
-            // Before kernel 5.9 they stay open until the thread ends.
-            if closed < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS) {
-                return Err(io::Error::last_os_error());
-            }
+            Errno::result(closed)?;
         }
         first = first.max(end.saturating_add(1));
     }

@@ -116,16 +116,33 @@ impl Cgroup {
     /// Whether a process is in it now, or below it. `false` if that cannot be told.
     #[must_use]
     pub fn contains(&self, pid: u32) -> bool {
-        let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else { return false };
-        let text = String::from_utf8_lossy(&text);
-        let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::")) else { return false };
-        Path::new(path).starts_with(&self.name)
+        path_of(pid).is_some_and(|path| Path::new(&path).starts_with(&self.name))
     }
 
     /// Its directory, by which the kernel knows it.
     pub(super) fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
+}
+
+/// The directory of a process's cgroup and those of all above it, innermost first; none if that cannot be told.
+#[must_use]
+pub fn directories_of(pid: u32) -> Vec<PathBuf> {
+    let all = mounts().unwrap_or_default();
+    let Ok(Mount { point, .. }) = version2(&all) else { return Vec::new() };
+    let Some(own) = path_of(pid).map(|path| point.join(path.trim_start_matches('/'))) else { return Vec::new() };
+    own.ancestors().take_while(|dir| dir.starts_with(point)).map(Path::to_owned).collect()
+}
+
+/// The path in the hierarchy of the cgroup that a process is in.
+fn path_of(pid: u32) -> Option<String> {
+    let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    path_in(&String::from_utf8_lossy(&text)).map(str::to_owned)
+}
+
+/// That path in a `/proc/PID/cgroup`; `None` if there is none of version 2.
+fn path_in(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
 fn version2(all: &[Mount]) -> Result<&Mount, CgroupError> {
@@ -169,6 +186,18 @@ fn walk(top: &Path, visit: &mut dyn FnMut(&Path)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_process_is() {
+        assert_eq!(path_in("1:cpu:/a\n0::/app/one\n"), Some("/app/one"));
+        assert_eq!(path_in("1:cpu:/a\n"), None);
+        let Ok(all) = mounts() else { return };
+        let Ok(mount) = version2(&all) else { return };
+        let own = directories_of(std::process::id());
+        assert_eq!(own.last(), Some(&mount.point));
+        assert!(own.iter().all(|dir| dir.starts_with(&mount.point)), "{own:?}");
+        assert_eq!(directories_of(u32::MAX), Vec::<PathBuf>::new());
+    }
 
     #[test]
     fn the_root_has_everybody() {

@@ -15,6 +15,7 @@ use crate::{
     bench::{
         build::{FULL, Lockbpf},
         interrupt,
+        stats::Spread,
     },
     cc, process,
 };
@@ -193,10 +194,7 @@ impl Bench<'_> {
             Ok(serde_json::to_string(&rates)?)
         })?;
         let rates: BTreeMap<String, Vec<f64>> = serde_json::from_str(&text).context("failed to read measured rates")?;
-        let median = |mut rates: Vec<f64>| {
-            rates.sort_by(f64::total_cmp);
-            rates.get(rates.len() / 2).copied().unwrap_or_default()
-        };
+        let median = |rates| Spread::of(rates).map_or(0.0, |spread| spread.median);
         Ok(rates.into_iter().map(|(key, rates)| (key, median(rates))).collect())
     }
 

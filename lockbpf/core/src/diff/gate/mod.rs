@@ -109,29 +109,36 @@ impl Condition {
     }
 }
 
-/// A comparison with the values that it is about.
-type Case<'a> = (&'a Comparison, Change);
+/// What is compared with the bounds, and what becomes of all of them together.
+struct Subject<'a> {
+    name: String,
+    cases: Vec<(&'a Comparison, Change)>,
+    outcome: Outcome,
+}
 
 /// The worst of what becomes of comparisons that have to be true together: of the program, or of one of the locks of a name.
 fn about(diff: &Diff, lock: Option<&str>, comparisons: &[&Comparison]) -> (Outcome, Vec<String>) {
-    let cases = |of: &dyn Fn(&Comparison) -> Change| comparisons.iter().map(|&c| (c, of(c))).collect();
-    let subjects: Vec<(String, Vec<Case<'_>>)> = match lock {
-        None => vec![("the program".to_owned(), cases(&|c| c.quantity.of_all(diff)))],
+    let subject = |name: String, of: &dyn Fn(&Comparison) -> Change| {
+        let cases: Vec<_> = comparisons.iter().map(|&c| (c, of(c))).collect();
+        let outcomes = cases.iter().map(|(comparison, change)| comparison.outcome(change, &diff.thresholds));
+        Subject { outcome: outcomes.min().unwrap_or(Outcome::Passed), name, cases }
+    };
+    let subjects: Vec<Subject<'_>> = match lock {
+        None => vec![subject("the program".to_owned(), &|c| c.quantity.of_all(diff))],
         Some(part) => {
             let named = |name: &str| name.contains(part);
             let locks = diff.locks.iter().filter(|l| named(&l.name) || l.name_a.as_deref().is_some_and(named));
-            locks.map(|lock| (format!("`{}`", lock.name), cases(&|c| c.quantity.of_lock(lock)))).collect()
+            locks.map(|lock| subject(format!("`{}`", lock.name), &|c| c.quantity.of_lock(lock))).collect()
         }
     };
     if let (Some(part), true) = (lock, subjects.is_empty()) {
         return (Outcome::Inconclusive, vec![format!("No lock's name contains {part:?}.")]);
     }
-    let together = |cases: &[Case<'_>]| cases.iter().map(|(c, change)| c.outcome(change, &diff.thresholds)).min();
-    let worst = subjects.iter().filter_map(|(_, cases)| together(cases)).max().unwrap_or(Outcome::Passed);
+    let worst = subjects.iter().map(|subject| subject.outcome).max().unwrap_or(Outcome::Passed);
     // That every lock passed is said in one word.
-    let told = |cases: &[Case<'_>]| (worst > Outcome::Passed || lock.is_none()) && together(cases) == Some(worst);
-    let reasons = subjects.iter().filter(|(_, cases)| told(cases)).flat_map(|(what, cases)| {
-        cases.iter().map(move |(comparison, change)| comparison.reason(what, change, &diff.thresholds))
+    let told = |subject: &&Subject<'_>| (worst > Outcome::Passed || lock.is_none()) && subject.outcome == worst;
+    let reasons = subjects.iter().filter(told).flat_map(|Subject { name, cases, .. }| {
+        cases.iter().map(move |(comparison, change)| comparison.reason(name, change, &diff.thresholds))
     });
     (worst, reasons.collect())
 }

@@ -62,7 +62,7 @@ impl Quantity {
         }
     }
 
-    /// Of the whole program.
+    /// This quantity of the whole program, before and after.
     pub(super) fn of_all(self, diff: &Diff) -> Change {
         let all = &diff.overall;
         match self {
@@ -75,7 +75,7 @@ impl Quantity {
         }
     }
 
-    /// Of a lock.
+    /// This quantity of one lock, before and after.
     pub(super) fn of_lock(self, lock: &LockDiff) -> Change {
         match self {
             Self::Wait => lock.wait_ns_per_s,

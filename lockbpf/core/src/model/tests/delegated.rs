@@ -28,7 +28,7 @@ fn nobody_waits_while_there_is_place() {
     let (hold, local) = (100.0, 10_000.0);
     let free = throughput(&detached(hold, local, 0.0, 2));
     assert!(free > 2.0 / (hold + local) * 0.99 && free < 2.0 / local, "{free}");
-    // Leaving it takes as long as is told, of the thread and of the helper.
+    // Both pay for a delegated section: the thread that leaves it, and the helper.
     assert!(
         throughput(&detached(5_000.0, 5_000.0, 3_000.0, 2)) < 0.9 * throughput(&detached(5_000.0, 5_000.0, 0.0, 2))
     );

@@ -1,5 +1,6 @@
 //! The pieces of a page put together.
 
+use crate::render::markup::escaped;
 use sha2::{Digest, Sha256};
 
 const TEMPLATE: &str = include_str!("page/page.html");
@@ -59,23 +60,6 @@ pub(super) fn page(scripts: Scripts, title: &str, json: &str, text: &str) -> Str
         page += rest;
     }
     page
-}
-
-/// Text in which nothing means anything to HTML.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            c if c.is_control() && c != '\n' => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 /// JSON that cannot end the element that it is in, nor begin a comment: in JSON `<` stands in strings only.

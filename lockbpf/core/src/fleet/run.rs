@@ -1,0 +1,37 @@
+//! What a recording says of itself.
+
+use crate::render::Page;
+use sha2::{Digest, Sha256};
+
+/// Where and when a recording was made, and of which version of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Name of the machine; empty if it is not known.
+    pub host: String,
+    /// Release of its kernel; empty if it is not known.
+    pub kernel: String,
+    /// Its architecture; empty if it is not known.
+    pub arch: String,
+    /// What the user calls the version of the observed program.
+    pub version: Option<String>,
+}
+
+impl Run {
+    /// A key that another recording does not have: the same each time that this one is turned into tables.
+    #[must_use]
+    pub fn id(&self, page: &Page) -> String {
+        let quality = &page.report.quality;
+        let mut digest = Sha256::new();
+        for text in [&self.host, &self.kernel, &self.arch, &quality.target] {
+            digest.update((text.len() as u64).to_le_bytes());
+            digest.update(text);
+        }
+        let timeline = &page.pictures.timeline;
+        let numbers =
+            [page.started_ns.unwrap_or(0), timeline.start_ns.whole(), timeline.end_ns.whole(), quality.events];
+        for number in numbers.into_iter().chain([page.report.totals.harm_ns.whole()]) {
+            digest.update(number.to_le_bytes());
+        }
+        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+}

@@ -1,0 +1,82 @@
+//! Tables of made-up recordings.
+
+use super::*;
+use crate::analysis::{self, Analyst, Closing};
+use crate::lines::Reader;
+use crate::observation::Harvest;
+use crate::render::Page;
+use crate::report::{self, build_pictures};
+
+/// One thread waits for `L` while another holds it, and a third waits for both.
+const LINES: &str = r#"{"t":0,"tid":1,"op":"attempt","lock":"L","site":"writer (a.c:1)","comm":"w"}
+{"t":0,"tid":1,"op":"acquire","lock":"L"}
+{"t":10,"tid":2,"op":"attempt","lock":"L","site":"reader (b.c:2)","stack":["reader (b.c:2)","main (b.c:9)"]}
+{"t":15,"tid":3,"op":"attempt","lock":"L","site":"reader (b.c:2)","stack":["reader (b.c:2)"]}
+{"t":40,"tid":1,"op":"release","lock":"L"}
+{"t":40,"tid":2,"op":"acquire","lock":"L"}
+{"t":60,"tid":2,"op":"release","lock":"L"}
+{"t":60,"tid":3,"op":"acquire","lock":"L"}
+{"t":61,"tid":3,"op":"release","lock":"L"}
+"#;
+
+fn page() -> Page {
+    let mut reader = Reader::new(LINES.as_bytes(), 1);
+    let mut analyst = Analyst::new(analysis::Options { detail: true, ..analysis::Options::default() });
+    for event in &mut reader {
+        analyst.take(event.unwrap());
+    }
+    let mut labels = reader.into_labels();
+    let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
+    let seen = analyst.finish(Closing { ticks_per_ns: 1, harvest, ..Closing::default() });
+    let (report, pictures) = build_pictures(&seen, &mut labels, &report::Options::default()).unwrap();
+    Page { report, pictures, started_ns: Some(1_000_000_000_500_000), ..Page::default() }
+}
+
+fn column<'a>(tables: &'a [Table], table: &str, name: &str) -> &'a Column {
+    let table = tables.iter().find(|t| t.name == table).unwrap();
+    &table.columns.iter().find(|(n, _)| *n == name).unwrap().1
+}
+
+fn sum(column: &Column) -> i64 {
+    let Column::Whole(values) = column else { panic!("{column:?}") };
+    values.iter().flatten().sum()
+}
+
+#[test]
+fn tables_add_up_to_the_report() {
+    let (page, run) = (page(), Run { host: "h".into(), version: Some("1.2".into()), ..Run::default() });
+    let tables = tables(&run, &page);
+    let names: Vec<_> = tables.iter().map(|table| table.name).collect();
+    assert_eq!(names, ["runs", "locks", "sites", "waits", "holds", "edges", "stacks"]);
+    for table in &tables {
+        assert!(
+            table.columns.iter().all(|(_, column)| column.len() == table.rows() && !column.is_empty()),
+            "{table:?}"
+        );
+    }
+    // 30 and 45 ns.
+    for (table, name) in
+        [("runs", "wait_ns"), ("locks", "wait_ns"), ("sites", "wait_ns"), ("waits", "wait_ns"), ("edges", "wait_ns")]
+    {
+        assert_eq!(sum(column(&tables, table, name)), 75, "{table}");
+    }
+    assert_eq!(sum(column(&tables, "waits", "blamed_ns")), 75);
+    assert_eq!(sum(column(&tables, "holds", "hold_ns")), 61);
+    assert_eq!(*column(&tables, "waits", "lock"), Column::Text(vec![Some("L".into()); 2]));
+    let holders = ["writer (a.c:1)"; 2].map(|site| Some(site.to_owned()));
+    assert_eq!(*column(&tables, "waits", "holder_site"), Column::Text(holders.to_vec()));
+    assert_eq!(*column(&tables, "waits", "started"), Column::Moment(vec![Some(1_000_000_000_500); 2]));
+    let Column::Texts(frames) = column(&tables, "stacks", "frames") else { panic!("frames are lists") };
+    assert!(frames.contains(&vec!["reader".to_owned(), "main".to_owned()]), "{frames:?}");
+}
+
+#[test]
+fn a_recording_keeps_its_key_and_others_have_another_one() {
+    let (page, run) = (page(), Run { host: "h".into(), ..Run::default() });
+    assert_eq!(run.id(&page), run.id(&page.clone()));
+    assert_eq!(run.id(&page).len(), 16);
+    assert_ne!(run.id(&page), Run { host: "i".into(), ..Run::default() }.id(&page));
+    assert_ne!(run.id(&page), run.id(&Page { started_ns: None, ..page.clone() }));
+    // What the user calls its version is no part of it.
+    assert_eq!(run.id(&page), Run { version: Some("2".into()), ..run.clone() }.id(&page));
+}

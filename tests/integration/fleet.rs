@@ -1,0 +1,213 @@
+//! Tables of many recordings, asked by DuckDB what docs/fleet.md asks, and compared with what lockbpf says of each.
+
+use crate::harness::observer::run;
+use crate::harness::python;
+use lockbpf::lines::Reader;
+use lockbpf::observation::Harvest;
+use lockbpf::trace::{Compression, Header, Writer};
+use lockbpf::units::Time;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const HOSTS: u64 = 50;
+/// The host on which holds are longer.
+const SLOW: u64 = 7;
+/// 24 November 2026, and a day in ns.
+const FIRST_DAY: u64 = 1_795_478_400_000_000_000;
+const DAY: u64 = 86_400_000_000_000;
+
+/// Event lines of a writer that two readers wait for, thirty times, and of a thread that takes another lock.
+fn lines(hold_ns: u64) -> String {
+    let mut lines = String::new();
+    for round in 0..30 {
+        let mut line = |at: u64, tid: u32, op: &str, lock: &str, rest: &str| {
+            let t = round * 10_000_000 + at;
+            lines += &format!("{{\"t\":{t},\"tid\":{tid},\"op\":\"{op}\",\"lock\":\"{lock}\"{rest}}}\n");
+        };
+        let reader = ",\"site\":\"read (cache.c:2)\",\"stack\":[\"read (cache.c:2)\",\"main (cache.c:9)\"]";
+        line(0, 1, "attempt", "cache_lock", ",\"site\":\"write (cache.c:1)\",\"comm\":\"writer\"");
+        line(0, 1, "acquire", "cache_lock", "");
+        line(10, 2, "attempt", "cache_lock", reader);
+        line(20, 3, "attempt", "cache_lock", reader);
+        line(hold_ns, 1, "release", "cache_lock", "");
+        line(hold_ns, 2, "acquire", "cache_lock", "");
+        line(hold_ns + 100, 2, "release", "cache_lock", "");
+        line(hold_ns + 100, 3, "acquire", "cache_lock", "");
+        line(hold_ns + 200, 3, "release", "cache_lock", "");
+        line(hold_ns + 300, 1, "attempt", "log_lock", ",\"site\":\"log (log.c:5)\"");
+        line(hold_ns + 300, 1, "acquire", "log_lock", "");
+        line(hold_ns + 310, 2, "attempt", "log_lock", ",\"site\":\"log (log.c:5)\"");
+        line(hold_ns + 900, 1, "release", "log_lock", "");
+        line(hold_ns + 900, 2, "acquire", "log_lock", "");
+        line(hold_ns + 950, 2, "release", "log_lock", "");
+    }
+    lines
+}
+
+/// A trace of such a program on a host.
+fn record(host: u64, day: u64, hold_ns: u64, to: &Path) {
+    let header = Header {
+        lockbpf: "0.1.0".to_owned(),
+        host: format!("db{host}"),
+        target: "cache".to_owned(),
+        wall_ns: Some(FIRST_DAY + day * DAY + host * 60_000_000_000),
+        ticks_per_ns: 1,
+        ..Header::default()
+    };
+    let lines = lines(hold_ns);
+    let mut reader = Reader::new(lines.as_bytes(), 1);
+    let file = std::fs::File::create(to).expect("a file");
+    let mut writer = Writer::new(file, &header, Compression::None).expect("a trace");
+    let mut end = Time(0);
+    for event in &mut reader {
+        let event = event.expect("an event");
+        end = end.max(event.time());
+        writer.event(&event).expect("failed to write an event");
+    }
+    let mut labels = reader.into_labels();
+    let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
+    writer.finish(&harvest, &mut labels, end).expect("failed to end a trace");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn export(from: &Path, fleet: &Path, version: &str) {
+    let options = ["--as", "parquet", "--partition", "--program-version", version];
+    let outcome = run(&[&["export", "--from", text(from), "--to", text(fleet)], &options[..]].concat());
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""), "{}", outcome.stderr);
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let outcome = run(&[arguments, &["--format", "json"]].concat());
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}
+
+/// Runs the queries of a document, the first of which makes views; prints the rows of each further one as objects.
+const ASK: &str = r#"
+import duckdb, json, os, re, sys
+os.chdir(sys.argv[1])
+blocks = re.findall(r'```sql\n(.*?)```', open(sys.argv[2]).read(), re.S)
+database = duckdb.connect()
+database.execute(blocks[0])
+answers = []
+for block in blocks[1:]:
+    asked = database.execute(block)
+    names = [column[0] for column in asked.description]
+    answers.append([dict(zip(names, row)) for row in asked.fetchall()])
+print(json.dumps(answers, default=str))
+"#;
+
+/// Answers to the questions of the document, about the folder `fleet` in a folder.
+fn ask(folder: &Path) -> Option<Vec<Vec<Value>>> {
+    let python = python::with(&["duckdb==2.0.1"])?;
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fleet.md");
+    let answers = serde_json::from_str(&python::run(&python, ASK, &[folder, &document])).expect("JSON");
+    Some(answers)
+}
+
+fn whole(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no whole number: {value}"))
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+fn sum(rows: &[Value], field: &str) -> u64 {
+    rows.iter().map(|row| whole(&row[field])).sum()
+}
+
+/// Sums of a field of the locks of reports, by name.
+fn by_lock(reports: &[Value], field: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for lock in reports.iter().flat_map(|report| report["locks"].as_array().expect("locks")) {
+        *sums.entry(word(&lock["name"]).to_owned()).or_default() += whole(&lock[field]);
+    }
+    sums
+}
+
+#[test]
+fn python_duckdb_answers_as_the_reports_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (fleet, mut files) = (dir.path().join("fleet"), Vec::new());
+    for host in 0..HOSTS {
+        let before = 50_000 + 1_000 * host;
+        let slow = if host == SLOW { 20 } else { 1 };
+        for (day, version, hold_ns) in [(0, "1.0", before), (1, "1.1", 2 * before)] {
+            let file: PathBuf = dir.path().join(format!("{host}-{day}.bin"));
+            record(host, day, slow * hold_ns, &file);
+            export(&file, &fleet, version);
+            files.push(file);
+        }
+    }
+    // Once more: nothing is counted twice.
+    export(&files[0], &fleet, "1.0");
+    let Some(answers) = ask(dir.path()) else { return };
+    let reports: Vec<Value> = files.iter().map(|file| json(&["report", "--from", text(file)])).collect();
+    let later: Vec<Value> = reports.iter().skip(1).step_by(2).cloned().collect();
+    assert_eq!(answers.len(), 10);
+
+    let last_day: BTreeMap<String, u64> =
+        answers[0].iter().map(|row| (word(&row["lock"]).to_owned(), whole(&row["wait_ns"]))).collect();
+    assert_eq!(last_day, by_lock(&later, "harm_ns"));
+    assert!(answers[0].iter().all(|row| row["version"] == "1.1" && row["hosts"] == HOSTS), "{:?}", answers[0]);
+
+    let hosts: Vec<&str> = answers[2].iter().map(|row| word(&row["host"])).collect();
+    assert!(!hosts.is_empty() && hosts[0] == format!("db{SLOW}"), "{hosts:?}");
+
+    let everything = by_lock(&reports, "recorded_wait_ns");
+    assert_eq!(sum(&answers[3], "wait_ns"), everything.values().sum::<u64>());
+    let blamed = |holder: &str| -> u64 {
+        answers[3].iter().filter(|row| row["holder_site"] == holder).map(|row| whole(&row["wait_ns"])).sum()
+    };
+    for site in &answers[4] {
+        assert_eq!(whole(&site["caused_wait_ns"]), blamed(word(&site["site"])), "{site}");
+    }
+    // Each waits for the writer, the second reader also for the first.
+    assert_eq!((answers[5].len(), sum(&answers[5], "waits")), (2, 3 * 30 * 2 * HOSTS));
+
+    let longest = reports.iter().flat_map(|report| report["locks"].as_array().expect("locks"));
+    let longest = longest.map(|lock| whole(&lock["contended_wait_ns"]["max"])).max();
+    let first = &answers[6][0];
+    assert_eq!((Some(whole(&first["wait_ns"])), word(&first["host"])), (longest, &*format!("db{SLOW}")));
+    assert_eq!(first["frames"], serde_json::json!(["read", "main"]));
+    assert_eq!(sum(&answers[7], "wait_ns"), everything.values().sum::<u64>());
+    assert!(word(&answers[7][0]["minute"]).starts_with("2026-11-25 00:07:00"), "{}", answers[7][0]);
+
+    let held: u64 = reports
+        .iter()
+        .flat_map(|report| report["locks"].as_array().expect("locks"))
+        .map(|lock| whole(&lock["hold_ns"]["sum"]))
+        .sum();
+    assert_eq!(sum(&answers[8], "hold_ns"), held);
+    assert_eq!((answers[9].len() as u64, sum(&answers[9], "runs"), sum(&answers[9], "lost")), (HOSTS, 2 * HOSTS, 0));
+    assert!(answers[9].iter().all(|row| row["incomplete"] == false && row["least_observed"] == 1.0));
+}
+
+#[test]
+fn python_duckdb_tells_changes_as_diff_does() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let fleet = dir.path().join("fleet");
+    let files = [("1.0", 0, 60_000), ("1.1", 1, 90_000)].map(|(version, day, hold_ns)| {
+        let file = dir.path().join(format!("{version}.bin"));
+        record(1, day, hold_ns, &file);
+        export(&file, &fleet, version);
+        file
+    });
+    let Some(answers) = ask(dir.path()) else { return };
+    let diff = json(&["diff", text(&files[0]), text(&files[1])]);
+    let locks = diff["locks"].as_array().expect("locks");
+    assert_eq!(answers[1].len(), locks.len());
+    for (row, lock) in answers[1].iter().zip(locks) {
+        assert_eq!(row["lock"], lock["name"]);
+        for (column, field) in [("before", "a"), ("after", "b"), ("ratio", "ratio")] {
+            let (sql, own) =
+                (row[column].as_f64().expect("a number"), lock["wait_ns_per_s"][field].as_f64().expect("a number"));
+            assert!((sql / own - 1.0).abs() < 1e-9, "{row} {lock}");
+        }
+    }
+}
