@@ -331,13 +331,18 @@ fn with_capabilities(dir: &Path) -> Option<PathBuf> {
     for path in [dir, &program] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("failed to set a mode");
     }
-    let all = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
-    let status = Command::new("setcap").arg(all).arg(&program).stderr(Stdio::null()).status();
-    if !status.is_ok_and(|status| status.success()) {
+    if !with_capabilities_of(&program) {
         skipped("setcap cannot give a file capabilities here");
         return None;
     }
     Some(program)
+}
+
+/// Gives a file the capabilities that README names.
+fn with_capabilities_of(program: &Path) -> bool {
+    let all = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
+    let status = Command::new("setcap").arg(all).arg(program).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 #[test]
@@ -362,4 +367,65 @@ fn rights_that_are_lent_are_for_own_processes() {
     as_nobody(&["--system-wide", "--duration", "100ms"]).assert_error(&["others"]);
     let outcome = as_nobody(&["doctor"]);
     assert!(outcome.stdout.contains("You may observe your own processes"), "{}", outcome.stdout);
+}
+
+/// A command that runs as nobody, in a group. A shell starts it: setpriv itself keeps root's rights until it executes something.
+fn of_nobody(program: &Path, group: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", &format!("--groups={group}")]);
+    command.args(["sh", "-c", r#"exec "$0" "$@""#]).arg(program).current_dir("/");
+    command
+}
+
+/// Lent rights are for observing: who only reads recordings has none, not even to take up again.
+#[test]
+fn rights_that_are_lent_are_gone_where_nobody_is_observed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let Some(program) = with_capabilities(dir.path()) else { return };
+    for arguments in [
+        &["report", "--from", "-"][..],
+        &["export", "--from", "-", "--to", "-", "--as", "jsonl"],
+        &["advise", "--from", "-"],
+    ] {
+        let mut command = of_nobody(&program, 65_534);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // It waits for its input, which does not come.
+        let mut running = Target(command.spawn().expect("it starts"));
+        let none = |set: &str| {
+            let told = status(running.0.id());
+            told.lines().any(|line| line.starts_with(set) && line.ends_with("\t0000000000000000"))
+        };
+        let is_it =
+            || fs::read_to_string(format!("/proc/{}/comm", running.0.id())).is_ok_and(|name| name == "lockbpf\n");
+        eventually("it has given up its rights", || is_it() && none("CapEff:") && none("CapPrm:") && none("CapInh:"));
+        drop(running.0.stdin.take());
+    }
+}
+
+/// An ordinary user sees names and waits of own processes; others' as one of the group that lockbpf's file belongs to.
+#[test]
+fn an_ordinary_user_observes_own_processes_and_a_member_others() {
+    const GROUP: u32 = 60_606;
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::build(&["-g"]);
+    fs::set_permissions(trap.dir.path(), fs::Permissions::from_mode(0o755)).expect("failed to set a mode");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let Some(program) = with_capabilities(dir.path()) else { return };
+    let own = Target(of_nobody(&trap.program, 65_534).spawn().expect("it starts"));
+    eventually("it runs", || status(own.0.id()).starts_with("Name:\ttrap"));
+    let outcome = run_command(of_nobody(&program, 65_534).args(["--pid", &own.pid(), "--duration", "500ms"]));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("trap_lock") && outcome.stdout.contains("trapped"), "{}", outcome.stdout);
+    // As README says. A change of the group takes the capabilities away, so these come last.
+    std::os::unix::fs::chown(&program, None, Some(GROUP)).expect("failed to set a group");
+    assert!(with_capabilities_of(&program));
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o750)).expect("failed to set a mode");
+    let roots = trap.start(&[]);
+    let outcome = run_command(of_nobody(&program, GROUP).args(["--pid", &roots.pid(), "--duration", "500ms"]));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("trap_lock"), "{}", outcome.stdout);
+    let outcome = run_command(of_nobody(&program, GROUP).arg("doctor"));
+    assert!(outcome.stdout.contains("You may observe everybody's processes"), "{}", outcome.stdout);
+    let outcome = run_command(of_nobody(&program, 65_534).arg("doctor"));
+    assert_ne!(outcome.code, Some(0), "who is no member may not even run it");
 }

@@ -4,7 +4,7 @@
 use super::probe_table::Function;
 use super::prologue::Arch;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionTable, Sym, SymbolTable};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::{Endianness, ReadRef, SymbolIndex};
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,6 +13,13 @@ use std::path::PathBuf;
 
 /// Functions longer than this are not read whole; the probed ones are far shorter.
 const MAX_CODE: u64 = 16 << 10;
+
+/// Symbols of one table that are looked at.
+pub(super) const MAX_SYMBOLS: usize = 1 << 20;
+/// Bytes of a name that is looked for. Many symbols may share one of any length, so longer ones are not even measured.
+const MAX_NAME: usize = 512;
+/// Versions of symbols that a file defines; glibc has some fifty.
+const MAX_VERSIONS: usize = 4_096;
 
 pub(super) type Header = FileHeader64<Endianness>;
 
@@ -218,9 +225,10 @@ impl<'data> Symbols<'data> {
         let full = sections.symbols(endian, data, elf::SHT_SYMTAB)?;
         let versions = sections.versions(endian, data)?;
         let is_default = |index| versions.as_ref().is_none_or(|v| !v.version_index(endian, index).is_hidden());
-        let mut tables = vec![Definitions::of(&dynamic, endian, is_default)];
+        let mut tables =
+            vec![Definitions::of(&dynamic, strings(&dynamic, &sections, endian, data), endian, is_default)];
         if headers.linkage != Linkage::Library {
-            tables.push(Definitions::of(&full, endian, |_| true));
+            tables.push(Definitions::of(&full, strings(&full, &sections, endian, data), endian, |_| true));
         }
         let segments = header.program_headers(endian, data)?;
         Ok(Self { headers, data, endian, sections, segments, tables })
@@ -256,15 +264,19 @@ impl<'data> Symbols<'data> {
 struct Definitions<'data>(Vec<(&'data [u8], &'data elf::Sym64<Endianness>)>);
 
 impl<'data> Definitions<'data> {
-    fn of(table: &SymbolTable<'data, Header>, endian: Endianness, counts: impl Fn(SymbolIndex) -> bool) -> Self {
-        let functions = table.enumerate().filter(|(index, symbol)| {
+    fn of(
+        table: &SymbolTable<'data, Header>,
+        strings: &'data [u8],
+        endian: Endianness,
+        counts: impl Fn(SymbolIndex) -> bool,
+    ) -> Self {
+        let functions = table.enumerate().take(MAX_SYMBOLS).filter(|(index, symbol)| {
             matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC)
                 && !symbol.is_undefined(endian)
                 && counts(*index)
         });
-        let strings = table.strings();
         let mut named: Vec<_> =
-            functions.filter_map(|(_, symbol)| Some((symbol.name(endian, strings).ok()?, symbol))).collect();
+            functions.filter_map(|(_, symbol)| Some((name(strings, symbol.st_name(endian))?, symbol))).collect();
         named.sort_by_key(|&(name, symbol)| (name, symbol.st_bind() == elf::STB_LOCAL));
         Self(named)
     }
@@ -273,6 +285,24 @@ impl<'data> Definitions<'data> {
         let index = self.0.partition_point(|&(n, _)| n < name);
         self.0.get(index).filter(|&&(n, _)| n == name).map(|&(_, symbol)| symbol)
     }
+}
+
+/// The bytes of a symbol table's names.
+pub(super) fn strings<'data>(
+    table: &SymbolTable<'data, Header>,
+    sections: &SectionTable<'data, Header>,
+    endian: Endianness,
+    data: &'data [u8],
+) -> &'data [u8] {
+    let section = sections.section(table.string_section());
+    section.and_then(|section| section.data(endian, data)).unwrap_or_default()
+}
+
+/// The name at an offset; `None` for one that is longer than any that is looked for.
+pub(super) fn name(strings: &[u8], offset: u32) -> Option<&[u8]> {
+    let rest = strings.get(offset as usize..)?;
+    let rest = rest.get(..=MAX_NAME).unwrap_or(rest);
+    rest.get(..memchr::memchr(0, rest)?)
 }
 
 /// The code that a function's symbol names; `None` if it names none in the file.
@@ -316,10 +346,12 @@ fn libc_of(
 ) -> Result<Libc, ElfError> {
     let mut newest = None;
     if let Some((mut definitions, link)) = sections.gnu_verdef(endian, data)? {
-        let strings = sections.strings(endian, data, link)?;
-        while let Some((_, mut names)) = definitions.next()? {
-            if let Some(name) = names.next()? {
-                newest = newest.max(GlibcVersion::parse(name.name(endian, strings)?));
+        let strings = sections.section(link)?.data(endian, data)?;
+        for _ in 0..MAX_VERSIONS {
+            let Some((_, mut names)) = definitions.next()? else { break };
+            if let Some(version) = names.next()? {
+                let named = name(strings, version.vda_name.get(endian));
+                newest = newest.max(named.and_then(GlibcVersion::parse));
             }
         }
     }
@@ -471,6 +503,51 @@ mod tests {
         data[4] = 2;
         data[18] = 243;
         assert_eq!(locate(&data, FUNCTIONS), Err(ElfError::Machine(243)));
+    }
+
+    /// A file whose dynamic symbols are so many functions at its first code, all of one name of so many bytes.
+    fn of_one_name(symbols: usize, name: &str, length: usize) -> Vec<u8> {
+        use object::{Object, ObjectSection, SectionIndex};
+        let mut data = compiled(&["-shared", "-fPIC"], "int first(void) { return 0; }");
+        let elf = object::File::parse(&*data).unwrap();
+        let header = |index: SectionIndex| u64_at(&data, 40) as usize + 64 * index.0;
+        let (table, text) = (elf.section_by_name(".dynsym").unwrap().index(), elf.section_by_name(".text").unwrap());
+        let (table_at, strings_at) = (header(table), header(elf.section_by_name(".dynstr").unwrap().index()));
+        let (code, address) = (text.index().0 as u16, text.address());
+        let mut put = |at: usize, bytes: Vec<u8>| {
+            let (start, size) = (data.len().next_multiple_of(8), bytes.len());
+            data.resize(start, 0);
+            data.extend(bytes);
+            data[at + 24..at + 32].copy_from_slice(&(start as u64).to_le_bytes());
+            data[at + 32..at + 40].copy_from_slice(&(size as u64).to_le_bytes());
+        };
+        let mut symbol = 1_u32.to_le_bytes().to_vec();
+        symbol.extend([0x12, 0]);
+        symbol.extend(code.to_le_bytes());
+        symbol.extend(address.to_le_bytes());
+        symbol.extend(16_u64.to_le_bytes());
+        put(table_at, [vec![0; 24], symbol.repeat(symbols)].concat());
+        put(strings_at, [b"\0", name.as_bytes(), &vec![b'x'; length], b"\0"].concat());
+        data
+    }
+
+    fn u64_at(data: &[u8], at: usize) -> u64 {
+        u64::from_le_bytes(data[at..at + 8].try_into().unwrap())
+    }
+
+    #[test]
+    fn what_many_symbols_share_costs_once() {
+        let began = std::time::Instant::now();
+        let data = of_one_name(200_000, "pthread_mutex_lock", 0);
+        let image = locate(&data, FUNCTIONS).unwrap();
+        assert!(matches!(code_of(&image, "pthread_mutex_lock"), Code { complete: true, .. }));
+        let data = of_one_name(200_000, "pthread_mutex_lock", 4 << 20);
+        let image = locate(&data, FUNCTIONS).unwrap();
+        assert!(image.functions.iter().all(|(_, found)| *found == Found::Absent));
+        let data = of_one_name(200_000, "_ZN13ObjectMonitor6EnterIE", 0);
+        assert_eq!(crate::capture::mangled::sites(&data, Arch::X86_64).len(), 1);
+        // Measuring the names alone would be 800 GB.
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 
     proptest! {

@@ -53,11 +53,11 @@ pub fn as_user<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Gives them up for good: what follows observes nobody.
+/// Has the calling thread give them up for good: what it does from then on observes nobody.
 ///
 /// # Errors
 /// When the kernel does not let this process.
-pub fn give_up() -> Result<(), caps::errors::CapsError> {
+pub fn give_up() -> Result<(), NotGivenUp> {
     if are_lent() {
         for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
             caps::clear(None, set)?;
@@ -65,6 +65,11 @@ pub fn give_up() -> Result<(), caps::errors::CapsError> {
     }
     Ok(())
 }
+
+/// Why lent rights are still there.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to give up capabilities that are needed no more: {0}")]
+pub struct NotGivenUp(#[from] caps::errors::CapsError);
 
 #[cfg(test)]
 mod tests {

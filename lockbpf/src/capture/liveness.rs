@@ -16,7 +16,8 @@ impl Liveness {
     /// Takes note of the given processes.
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
-        Self { processes: pids.iter().filter_map(|&pid| Some((pid, start_ticks(pid)?, 0))).collect() }
+        // One that has exited by now counts as one that does so later: else nobody would be left to wait for.
+        Self { processes: pids.iter().map(|&pid| (pid, start_ticks(pid).unwrap_or(NEVER), 0)).collect() }
     }
 
     /// Takes note of one more.
@@ -42,6 +43,9 @@ impl Liveness {
     }
 }
 
+/// When no process has started.
+const NEVER: u64 = u64::MAX;
+
 /// Start of a process that still runs code, in clock ticks since boot. A main thread that has exited before its other
 /// threads looks like a zombie, but is none.
 fn start_ticks(pid: u32) -> Option<u64> {
@@ -64,8 +68,12 @@ mod tests {
         while !liveness.all_exited() {
             std::thread::yield_now();
         }
+        let mut late = Liveness::of(&[child.id()]);
         child.wait().unwrap();
         assert!(liveness.all_exited());
+        while !late.all_exited() {
+            std::thread::yield_now();
+        }
         assert!(!Liveness::of(&[]).all_exited());
     }
 }

@@ -41,6 +41,9 @@ const fn row(symbol: &'static str, via: Via, parts: &'static [&'static str]) -> 
     (Function { symbol, runtime, args: 1, code: via as u64, by: By::Return, essential: false }, parts)
 }
 
+/// Slow paths in one symbol table: no program has more than some ten of each.
+const MAX_SITES: usize = 1_024;
+
 /// Whether a shared library of this name may have such locks.
 #[must_use]
 pub fn is_library(name: &str) -> bool {
@@ -75,11 +78,17 @@ fn read(data: &[u8], arch: Arch) -> object::read::Result<Vec<Site>> {
     let mut sites = Vec::new();
     for table in [SHT_SYMTAB, SHT_DYNSYM] {
         let symbols = sections.symbols(endian, data, table)?;
-        for symbol in symbols.iter().filter(|s| s.st_type() == STT_FUNC && !s.is_undefined(endian)) {
-            let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
-            let Some((function, _)) = ROWS.iter().find(|(_, parts)| has_parts(name, parts)) else { continue };
+        let strings = elf::strings(&symbols, &sections, endian, data);
+        let functions = symbols.iter().take(elf::MAX_SYMBOLS);
+        let functions = functions.filter(|s| s.st_type() == STT_FUNC && !s.is_undefined(endian));
+        let known = functions.filter_map(|symbol| {
+            let name = elf::name(strings, symbol.st_name(endian))?;
+            let (function, _) = ROWS.iter().find(|(_, parts)| has_parts(name, parts))?;
+            Some((symbol, *function))
+        });
+        for (symbol, function) in known.take(MAX_SITES) {
             let code = elf::code(symbol, segments, endian, data);
-            sites.extend(code.and_then(|code| Site::of(*function, &code, arch)));
+            sites.extend(code.and_then(|code| Site::of(function, &code, arch)));
         }
     }
     Ok(sites)

@@ -117,6 +117,20 @@ pub(super) enum Command {
     SeccompTarget,
 }
 
+impl Command {
+    /// Whether it reads what was written before, or what the user has, and looks into no other process.
+    pub(super) fn only_reads(&self) -> bool {
+        match self {
+            Self::Report(_) | Self::Diff(_) | Self::WhatIf(_) => true,
+            Self::Export(args) => args.from.is_some(),
+            Self::Predict(args) => args.from.is_some() || args.model.is_some(),
+            Self::Access(args) => args.from.is_some(),
+            Self::Advise(args) => args.from.is_some(),
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::args::{Plan, Target};

@@ -56,6 +56,7 @@ mod tables;
 mod threads;
 mod what_if;
 
+use crate::capture::lent;
 use crate::sandbox;
 use anyhow::{Context, Result};
 use args::{Format, ObserveArgs, Plan, Target};
@@ -106,8 +107,8 @@ fn reader() -> Result<ExitCode> {
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    if matches!(cli.command, Some(Command::Report(_) | Command::Diff(_) | Command::WhatIf(_))) {
-        crate::capture::lent::give_up().context("failed to give up capabilities that this needs none of")?;
+    if cli.command.as_ref().is_some_and(Command::only_reads) {
+        lent::give_up()?;
     }
     match cli.command {
         None => {

@@ -3,6 +3,7 @@
 use super::args::{CommonArgs, Format, Plan};
 use super::collect::Collector;
 use super::{live, output};
+use crate::capture::lent;
 use crate::report::{self, Parts, Report, Selection};
 use crate::units::Nanos;
 use anyhow::Result;
@@ -15,6 +16,8 @@ use std::process::ExitCode;
 pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Result<ExitCode> {
     let mut collector = Collector::default();
     let captured = live::observe(plan, name, &mut collector)?;
+    // Names and the report come from what is open already.
+    lent::give_up()?;
     let (observation, mut symbols) = collector.finish(captured, plan.capture.futex_only);
     let options = report_options(common);
     let mut report = match report::build(&observation, &mut symbols, &options) {

@@ -28,6 +28,12 @@ const MODULE_GOFUNC: [usize; 3] = [38, 40, 43];
 const MAX_INLINED: usize = 64;
 /// Bytes of a name or path.
 const MAX_NAME: usize = 4096;
+/// Functions of a program; the largest have some hundred thousand.
+const MAX_FUNCTIONS: usize = 1 << 21;
+/// Steps of one of a function's tables that are followed.
+const MAX_STEPS: usize = 1 << 20;
+/// Steps that are followed to find out where the functions' data is.
+const MAX_TRIED: usize = 1 << 24;
 /// Bytes of a segment that are looked through.
 const MAX_SEARCHED: u64 = 256 << 20;
 
@@ -189,15 +195,18 @@ impl Pclntab {
 
     /// Whether the first functions with inlined calls have sensible ones: the functions' data is where it was taken from.
     fn tells_inlined(&self) -> bool {
+        let mut left = MAX_TRIED;
         let tried = (0..self.count).filter_map(|n| {
-            let at = self.described(n)?;
+            let at = self.described(n).filter(|_| left > 0)?;
             let index = u32_at(&self.table, at.at + FUNCTION[usize::from(self.modern)] + 4 * INLINED_INDEX)?;
-            let pc = (at.entry..at.entry.checked_add(at.size)?)
-                .step_by(self.quantum as usize)
-                .take(MAX_NAME)
-                .find(|&pc| self.value(index, at.entry, pc).is_some_and(|node| node >= 0));
-            (u32_at(&self.table, at.at + 28)? as usize > INLINED_INDEX && index != 0)
-                .then(|| pc.map(|pc| self.inlined(at, pc).is_some_and(|(name, _)| name.contains('.'))))?
+            if u32_at(&self.table, at.at + 28)? as usize <= INLINED_INDEX || index == 0 {
+                return None;
+            }
+            let end = at.entry.checked_add(at.size)?;
+            let inside = self.steps(index, at.entry).take(left).take_while(|&(start, ..)| start < end);
+            let inlined = inside.inspect(|_| left -= 1).find(|&(_, _, node)| node >= 0);
+            let (pc, ..) = inlined?;
+            Some(self.inlined(at, pc).is_some_and(|(name, _)| name.contains('.')))
         });
         let tried: Vec<bool> = tried.take(8).collect();
         !tried.is_empty() && tried.iter().all(|&sensible| sensible)
@@ -205,9 +214,15 @@ impl Pclntab {
 
     /// What one of a function's tables says of an address: a list of steps, each a change of the value and of the address.
     fn value(&self, offset: u32, entry: u64, target: u64) -> Option<i64> {
-        let mut rest = self.table.get(self.parts[3].checked_add(offset as usize)?..)?;
+        self.steps(offset, entry).take(MAX_STEPS).find(|&(_, end, _)| target < end).map(|(.., value)| value)
+    }
+
+    /// The steps: from which address up to which one the table has which value.
+    fn steps(&self, offset: u32, entry: u64) -> impl Iterator<Item = (u64, u64, i64)> {
+        let start = self.parts[3].checked_add(offset as usize);
+        let mut rest = start.and_then(|start| self.table.get(start..)).unwrap_or_default();
         let (mut value, mut pc) = (-1i64, entry);
-        loop {
+        std::iter::from_fn(move || {
             let (change, used) = varint(rest)?;
             if change == 0 && pc != entry {
                 return None;
@@ -216,11 +231,10 @@ impl Pclntab {
             rest = rest.get(used + more..)?;
             let change = if change & 1 == 0 { (change >> 1).cast_signed() } else { !(change >> 1).cast_signed() };
             value = value.checked_add(change)?;
+            let before = pc;
             pc = pc.checked_add(step.checked_mul(self.quantum)?)?;
-            if target < pc {
-                return Some(value);
-            }
-        }
+            Some((before, pc, value))
+        })
     }
 }
 
@@ -237,7 +251,7 @@ fn header(bytes: &[u8]) -> Option<Pclntab> {
         *part =
             usize::try_from(u64_at(bytes, 32 + 8 * n)?).ok().filter(|&part| (HEADER..bytes.len()).contains(&part))?;
     }
-    let count = usize::try_from(u64_at(bytes, 8)?).ok()?;
+    let count = usize::try_from(u64_at(bytes, 8)?).ok().filter(|&count| count <= MAX_FUNCTIONS)?;
     let list = count.checked_add(1)?.checked_mul(ENTRY)?;
     bytes.get(parts[4]..parts[4].checked_add(list)?)?;
     let (quantum, modern) = (u64::from(quantum), magic == MAGIC_1_20);

@@ -137,6 +137,15 @@ impl Child {
         }
     }
 
+    /// Whether it has exited.
+    ///
+    /// # Errors
+    /// That cannot be found out.
+    pub(super) fn has_exited(&mut self) -> Result<bool> {
+        let status = self.child.try_wait().with_context(|| format!("failed to look at {}", self.name))?;
+        Ok(status.is_some())
+    }
+
     /// Fails if it has exited.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod child;
 mod estimates;
 mod growth;
 mod harm;
+mod hostile;
 mod interference;
 mod interrupt;
 mod kinds;
@@ -63,6 +64,8 @@ enum Bench {
     Attach(attach::Args),
     /// What is left of an observer that was killed or stopped, in its target and on the machine.
     Harm(harm::Args),
+    /// How lockbpf ends, and what it uses, when what it reads and observes is hostile.
+    Hostile(hostile::Args),
     /// What watching and recording take of a program's run time and caches, beside a recorder inside of it.
     Interference(interference::Args),
     /// Whether the right lock, place and reason are named of programs whose culprit is known.
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Advice(args) => advice::run(args),
         Bench::Attach(args) => attach::run(args),
         Bench::Harm(args) => harm::run(args),
+        Bench::Hostile(args) => hostile::run(args),
         Bench::Interference(args) => interference::run(args),
         Bench::Verdicts(args) => verdicts::run(args),
     }

@@ -56,7 +56,9 @@ fn sites(program: &Program<&[u8]>, release: &buildinfo::Release, arch: Arch) -> 
     let mut sites = Vec::new();
     let mut contended = false;
     let goroutine = gate::goroutine(release.version.and_then(goroutine_number).unwrap_or(0));
-    let known: Vec<_> = table.functions().filter(|f| FUNCTIONS.iter().any(|(row, _)| row.symbol == f.name)).collect();
+    let known = table.functions().filter(|f| FUNCTIONS.iter().any(|(row, _)| row.symbol == f.name));
+    // Names are unique, but who knows who wrote the table.
+    let known: Vec<_> = known.take(FUNCTIONS.len()).collect();
     let defined = |symbol: &str| known.iter().any(|f| f.name == symbol);
     for function in &known {
         let odd = || Unusable::GoCode { release: release.to_string(), function: function.name.to_owned() };

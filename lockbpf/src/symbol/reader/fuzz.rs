@@ -203,7 +203,7 @@ pub fn perf_map(bytes: &[u8]) {
 /// Lines of `/proc/PID/maps`.
 pub fn maps(text: &[u8]) {
     own_panics_are_faults();
-    assert!(maps::parse(text).iter().all(|mapping| mapping.len() > 0 && mapping.base_name().len() <= 4 * text.len()));
+    assert!(maps::parse(text).iter().all(|mapping| mapping.len() > 0 && mapping.base_name().len() <= 6 * text.len()));
 }
 
 /// Messages as the process gets them, one a line; each comes with `file`. Whatever they say, it answers within bounds or refuses.

@@ -1,0 +1,126 @@
+// Programs that are hard to observe. `storm KIND NUMBER LIBRARY`: NUMBER threads or processes come and go, or for NUMBER hundredths of a
+// second the program loads and unloads LIBRARY, renames itself, replaces its own code and its namespaces; `storm libraries SECONDS FILE…`
+// takes locks in each of the files.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define AT_ONCE 100
+#define PAGE 4096
+
+static pthread_mutex_t storm_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *passer(void *none) {
+    pthread_mutex_lock(&storm_lock);
+    usleep(10);
+    pthread_mutex_unlock(&storm_lock);
+    return none;
+}
+
+static void threads(int number) {
+    pthread_t all[AT_ONCE];
+    for (int done = 0; done < number; done += AT_ONCE) {
+        int begun = 0;
+        while (begun < AT_ONCE && !pthread_create(&all[begun], NULL, passer, NULL)) begun++;
+        while (begun > 0) pthread_join(all[--begun], NULL);
+    }
+}
+
+static void processes(int number) {
+    for (int begun = 0; begun < number; begun++) {
+        if (begun >= AT_ONCE) wait(NULL);
+        if (fork() == 0) {
+            pthread_t other;
+            if (!pthread_create(&other, NULL, passer, NULL)) {
+                passer(NULL);
+                pthread_join(other, NULL);
+            }
+            _exit(0);
+        }
+    }
+    while (wait(NULL) > 0) {}
+}
+
+static void *holder(void *none) {
+    while (passer(none) == none) {}
+    return none;
+}
+
+// A page of code of its own, which is put in place of itself again and again.
+__attribute__((aligned(PAGE), noinline, section(".text.replaced"))) static int replaced(int n) {
+    passer(NULL);
+    return n + 1;
+}
+
+static void replace(void) {
+    void *page = (void *)((unsigned long)replaced & -PAGE);
+    void *copy = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED) return;
+    memcpy(copy, page, PAGE);
+    mprotect(copy, PAGE, PROT_READ | PROT_EXEC);
+    mremap(copy, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page);
+}
+
+static void restless(int hundredths, const char *library) {
+    pthread_t other;
+    pthread_create(&other, NULL, holder, NULL);
+    for (int n = 0; n < hundredths; n++) {
+        char name[16];
+        snprintf(name, sizeof name, "storm%d", n);
+        prctl(PR_SET_NAME, name);
+        void *loaded = dlopen(library, RTLD_NOW);
+        unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC);
+        replace();
+        replaced(n);
+        usleep(10000);
+        if (loaded) dlclose(loaded);
+    }
+}
+
+static int (**takers)(void);
+static int taken_of;
+
+static void *taker(void *none) {
+    for (;;)
+        for (int n = 0; n < taken_of; n++) takers[n]();
+    return none;
+}
+
+static void libraries(int seconds, int number, char **files) {
+    takers = calloc(number + 1, sizeof *takers);
+    for (int n = 0; n < number; n++) {
+        void *loaded = dlopen(files[n], RTLD_NOW | RTLD_LOCAL);
+        int (*take)(void) = loaded ? (int (*)(void))dlsym(loaded, "take") : NULL;
+        if (take) takers[taken_of++] = take;
+    }
+    printf("%d\n", taken_of);
+    fflush(stdout);
+    pthread_t all[2];
+    for (int n = 0; n < 2 && taken_of; n++) pthread_create(&all[n], NULL, taker, NULL);
+    sleep(seconds);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3) return 2;
+    int number = atoi(argv[2]);
+    // lockbpf may need a moment after this program's start.
+    if (strcmp(argv[1], "libraries") != 0) {
+        puts("ready");
+        fflush(stdout);
+        getchar();
+    }
+    if (!strcmp(argv[1], "threads")) threads(number);
+    if (!strcmp(argv[1], "processes")) processes(number);
+    if (!strcmp(argv[1], "restless")) restless(number, argc > 3 ? argv[3] : "libm.so.6");
+    if (!strcmp(argv[1], "libraries")) libraries(number, argc - 3, argv + 3);
+    return 0;
+}

@@ -1,0 +1,244 @@
+//! One run of lockbpf on something hostile: how it ended, how long it took, and what it used.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use nix::unistd::Pid;
+use serde::{Serialize, de::IgnoredAny};
+
+use crate::bench::{
+    child::Child,
+    interrupt,
+    usage::{Objects, cpu_time, peak_rss},
+};
+use crate::process::describe;
+
+/// Memory that lockbpf, its helpers and its maps may take, bytes.
+pub(super) const MEMORY: u64 = 300 << 20;
+/// Share of a CPU that lockbpf and its helpers may take while they observe.
+pub(super) const CPU: f64 = 0.05;
+/// How long a report may take: from its input, or from the end of what is observed.
+pub(super) const REPORT: Duration = Duration::from_secs(10);
+/// After so long, whatever it does, it hangs.
+const HANGS: Duration = Duration::from_secs(400);
+
+/// What lockbpf is run on.
+pub(super) enum Subject<'a> {
+    /// A file.
+    Input,
+    /// A program, for so long.
+    For(Duration),
+    /// A program, from before it begins until it ends.
+    Whole(&'a mut Child),
+}
+
+/// What came of one run, or the worst of several.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Run {
+    /// Ended by a signal, a panic, not in time, or with something that is no report.
+    pub(super) failed: u32,
+    /// Ended with an error message.
+    pub(super) refused: u32,
+    /// Ended with a report.
+    pub(super) well: u32,
+    /// Longest time until its report, s: from its start, or from the end of what it observed.
+    pub(super) report_s: f64,
+    /// Most memory of lockbpf, bytes.
+    pub(super) rss_bytes: u64,
+    /// Most memory of its helpers together, bytes.
+    pub(super) helpers_bytes: u64,
+    /// Most memory of its maps, bytes.
+    pub(super) map_bytes: u64,
+    /// Highest share of a CPU, helpers included, from the beginning of an observation to its report.
+    pub(super) cpu: Option<f64>,
+}
+
+impl Run {
+    /// Adds another one.
+    pub(super) fn add(&mut self, other: Self) {
+        self.failed += other.failed;
+        self.refused += other.refused;
+        self.well += other.well;
+        self.report_s = self.report_s.max(other.report_s);
+        self.rss_bytes = self.rss_bytes.max(other.rss_bytes);
+        self.helpers_bytes = self.helpers_bytes.max(other.helpers_bytes);
+        self.map_bytes = self.map_bytes.max(other.map_bytes);
+        self.cpu = self.cpu.into_iter().chain(other.cpu).reduce(f64::max);
+    }
+
+    /// Whether nothing failed, and nothing was above its bound. An input may be refused, a program may not.
+    pub(super) fn within(&self) -> bool {
+        self.failed == 0
+            && (self.refused == 0 || self.cpu.is_none())
+            && self.report_s <= REPORT.as_secs_f64()
+            && self.rss_bytes + self.helpers_bytes + self.map_bytes <= MEMORY
+            && self.cpu.is_none_or(|cpu| cpu <= CPU)
+    }
+}
+
+/// Runs lockbpf to its end, or until it is late. Its output is left in two files of the folder, `out` and `err`.
+///
+/// # Errors
+/// It cannot be started, the target is not there any more, or the benchmark was interrupted.
+pub(super) fn watch(command: &mut Command, dir: &Path, mut subject: Subject<'_>) -> Result<Run> {
+    let (out, err) = (dir.join("out"), dir.join("err"));
+    let create = |path: &Path| File::create(path).with_context(|| format!("failed to create {}", path.display()));
+    command.stdin(Stdio::null()).stdout(create(&out)?).stderr(create(&err)?);
+    let began = Instant::now();
+    let child = command.spawn().with_context(|| format!("failed to start `{}`", describe(command)))?;
+    let mut child = Ended(child);
+    let is_input = matches!(subject, Subject::Input);
+    let mut usage = Usage::of(child.0.id().cast_signed());
+    let mut observing: Option<(Instant, Duration)> = None;
+    // When its report was due at the earliest.
+    let mut due = is_input.then_some(began);
+    let status = loop {
+        if let Some(status) = child.0.try_wait()? {
+            break Some(status);
+        }
+        usage.look(!is_input);
+        if due.is_some_and(|due| due.elapsed() > REPORT) || began.elapsed() > HANGS {
+            break None;
+        }
+        match (&mut subject, observing) {
+            (Subject::Input, _) => {}
+            (_, None) => {
+                if fs::read_to_string(&err).is_ok_and(|text| text.contains("observing ")) {
+                    observing = Some((Instant::now(), usage.cpu()));
+                    if let Subject::Whole(target) = &mut subject {
+                        target.tell("go")?;
+                    }
+                }
+            }
+            (Subject::For(time), Some((from, _))) => due = Some(from + *time),
+            (Subject::Whole(target), Some(_)) => {
+                if due.is_none() && target.has_exited()? {
+                    due = Some(Instant::now());
+                }
+            }
+        }
+        interrupt::sleep(if is_input { Duration::from_millis(2) } else { Duration::from_millis(50) })?;
+    };
+    let mut run = Run {
+        report_s: due.map_or(0.0, |due| due.elapsed().as_secs_f64()),
+        rss_bytes: usage.rss,
+        helpers_bytes: usage.helpers_rss(),
+        map_bytes: usage.maps,
+        cpu: observing.map(|(from, before)| {
+            usage.cpu().saturating_sub(before).as_secs_f64() / from.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
+        }),
+        ..Run::default()
+    };
+    let reported = || fs::read(&out).is_ok_and(|text| serde_json::from_slice::<IgnoredAny>(&text).is_ok());
+    match status.as_ref().and_then(ExitStatus::code) {
+        Some(0) if reported() => run.well = 1,
+        Some(2) => run.refused = 1,
+        _ => run.failed = 1,
+    }
+    Ok(run)
+}
+
+/// A child that does not stay behind.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Both fail only if it has ended, which is as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a run has used so far. Processes may be gone at any moment; what was seen last counts.
+struct Usage {
+    pid: Pid,
+    cpu: Duration,
+    rss: u64,
+    maps: u64,
+    /// By process: CPU time and memory.
+    helpers: BTreeMap<i32, (Duration, u64)>,
+}
+
+impl Usage {
+    fn of(pid: i32) -> Self {
+        Self { pid: Pid::from_raw(pid), cpu: Duration::ZERO, rss: 0, maps: 0, helpers: BTreeMap::new() }
+    }
+
+    fn look(&mut self, observes: bool) {
+        self.cpu = cpu_time(self.pid).unwrap_or_default().max(self.cpu);
+        self.rss = peak_rss(self.pid).unwrap_or_default().max(self.rss);
+        if !observes {
+            return;
+        }
+        self.maps = Objects::of(self.pid).map_or(0, |objects| objects.map_bytes()).max(self.maps);
+        let path = format!("/proc/{pid}/task/{pid}/children", pid = self.pid);
+        let children = fs::read_to_string(path).unwrap_or_default();
+        for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            let (cpu, rss) = self.helpers.entry(pid).or_default();
+            *cpu = cpu_time(Pid::from_raw(pid)).unwrap_or_default().max(*cpu);
+            *rss = peak_rss(Pid::from_raw(pid)).unwrap_or_default().max(*rss);
+        }
+    }
+
+    fn cpu(&self) -> Duration {
+        self.cpu + self.helpers.values().map(|(cpu, _)| *cpu).sum::<Duration>()
+    }
+
+    /// Of all that there were, also one after the other: rather too much than too little.
+    fn helpers_rss(&self) -> u64 {
+        self.helpers.values().map(|(_, rss)| rss).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Run {
+        let dir = tempfile::tempdir().unwrap();
+        watch(Command::new("sh").args(["-c", script]), dir.path(), Subject::Input).unwrap()
+    }
+
+    #[test]
+    fn an_end_is_a_report_a_refusal_or_a_failure() {
+        let ends = |run: Run| [run.well, run.refused, run.failed];
+        assert_eq!(ends(shell("echo {}")), [1, 0, 0]);
+        assert_eq!(ends(shell("echo '{'")), [0, 0, 1]);
+        assert_eq!(ends(shell("exit 2")), [0, 1, 0]);
+        // As Rust's panics do.
+        assert_eq!(ends(shell("exit 101")), [0, 0, 1]);
+        assert_eq!(ends(shell("kill -SEGV $$")), [0, 0, 1]);
+    }
+
+    #[test]
+    fn what_a_program_used_is_seen() {
+        let run = shell("i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; echo {}");
+        assert!(run.rss_bytes > 500_000 && run.report_s > 0.0 && run.cpu.is_none(), "{run:?}");
+    }
+
+    #[test]
+    fn an_observation_may_refuse_nothing_and_each_bound_counts() {
+        let well = Run { well: 1, rss_bytes: 200 << 20, cpu: Some(0.01), ..Run::default() };
+        assert!(well.within());
+        assert!(Run { refused: 1, cpu: None, ..well }.within());
+        for above in [
+            Run { refused: 1, ..well },
+            Run { failed: 1, ..well },
+            Run { helpers_bytes: 101 << 20, ..well },
+            Run { map_bytes: 101 << 20, ..well },
+            Run { cpu: Some(0.06), ..well },
+            Run { report_s: 10.1, ..well },
+        ] {
+            assert!(!above.within(), "{above:?}");
+            let mut both = well;
+            both.add(above);
+            assert!(!both.within() && both.well == 2, "{both:?}");
+        }
+    }
+}
