@@ -44,7 +44,7 @@ pub struct Closing {
 }
 
 /// Turns events into an observation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Analyst {
     sorter: Sorter,
     graph: WaitGraph,
@@ -57,7 +57,7 @@ pub struct Analyst {
 }
 
 /// What is added up from steps, if it is wanted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sums {
     totals: Option<Totals>,
     barriers: Barriers,
@@ -96,6 +96,18 @@ impl Analyst {
             Event::ThreadExit(totals) => list_exited(&mut self.exited, totals),
             _ => {}
         }
+        self.pass_on();
+    }
+
+    /// Analyses everything before `watermark`: the source knows of no event that is still to come with a step of an earlier time
+    /// ([`Sorter::advance`]). A snapshot has that much less to do, and less memory is held.
+    pub fn advance(&mut self, watermark: Time) {
+        self.sorter.advance(watermark);
+        self.pass_on();
+    }
+
+    /// What the sorter has ready goes on.
+    fn pass_on(&mut self) {
         for op in self.sorter.pop_ready() {
             step(&mut self.graph, &mut self.sums, &self.owners.check(op));
         }
@@ -112,7 +124,14 @@ impl Analyst {
         self.processes.insert(seen.process, seen);
     }
 
-    /// Ends the observation.
+    /// The observation as of now: what [`Self::finish`] would yield if it ended with the last event, waits and holds in progress
+    /// included. What is taken later is not touched by it.
+    #[must_use]
+    pub fn snapshot(&self, closing: Closing) -> Observation {
+        self.clone().finish(closing)
+    }
+
+    /// Ends the observation: its last snapshot.
     #[must_use]
     pub fn finish(mut self, closing: Closing) -> Observation {
         let Closing { target, period, futex_only, ticks_per_ns, harvest } = closing;

@@ -5,6 +5,7 @@
 
 use crate::units::Nanos;
 use lockbpf_common::sums::{BUCKETS, bucket};
+use std::sync::Arc;
 
 /// Different durations kept exactly: 16 KB.
 const MAX_EXACT: usize = 1_024;
@@ -15,9 +16,9 @@ const STEPS: usize = 1 << FINE_BITS;
 /// Octaves: durations with the same number of bits. Those below [`STEPS`] share the first.
 const OCTAVES: usize = (u64::BITS - FINE_BITS + 1) as usize;
 
-/// Counts of durations.
+/// Counts of durations. A copy shares them until one of the two counts on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram(Kept);
+pub struct Histogram(Arc<Kept>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kept {
@@ -52,10 +53,10 @@ impl Histogram {
 
     /// Adds another histogram's counts.
     pub fn merge(&mut self, other: &Self) {
-        match &other.0 {
+        match &*other.0 {
             Kept::Exact(values) => values.iter().for_each(|&(value, count)| self.add_many(value, count)),
             Kept::Fine(_) => {
-                if matches!(self.0, Kept::Exact(_)) {
+                if matches!(*self.0, Kept::Exact(_)) {
                     self.refine();
                 }
                 other.0.cells().into_iter().for_each(|cell| self.add_many(cell.low, cell.count));
@@ -77,7 +78,7 @@ impl Histogram {
     /// Durations counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        match &self.0 {
+        match &*self.0 {
             Kept::Exact(values) => values.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count)),
             Kept::Fine(octaves) => {
                 octaves.iter().flatten().flat_map(|steps| steps.iter()).fold(0, |sum, &n| sum.saturating_add(n))
@@ -123,7 +124,7 @@ impl Histogram {
     /// Makes each count stand for so many.
     pub fn scale(&mut self, factor: f64) {
         let times = |count: &mut u64| *count = (*count as f64 * factor).round() as u64;
-        match &mut self.0 {
+        match Arc::make_mut(&mut self.0) {
             Kept::Exact(values) => {
                 values.iter_mut().for_each(|(_, count)| times(count));
                 values.retain(|&(_, count)| count > 0);
@@ -134,7 +135,7 @@ impl Histogram {
     }
 
     fn add_many(&mut self, duration: u64, count: u64) {
-        match &mut self.0 {
+        match Arc::make_mut(&mut self.0) {
             Kept::Exact(values) => {
                 match values.binary_search_by_key(&duration, |&(value, _)| value) {
                     Ok(known) => {
@@ -167,13 +168,13 @@ impl Histogram {
     /// Goes over to octaves and steps.
     fn refine(&mut self) {
         let cells = self.0.cells();
-        self.0 = Kept::Fine(Box::new([const { None }; OCTAVES]));
+        self.0 = Arc::new(Kept::Fine(Box::new([const { None }; OCTAVES])));
         cells.into_iter().for_each(|cell| self.add_many(cell.low, cell.count));
     }
 
     /// Goes over to powers of two, and adds counts by them.
     fn add_coarse(&mut self, counts: impl Iterator<Item = u64>) {
-        let mut sums = match std::mem::take(&mut self.0) {
+        let mut sums = match Arc::unwrap_or_clone(std::mem::take(&mut self.0)) {
             Kept::Coarse(sums) => sums,
             finer => {
                 let mut sums = Box::new([0u64; BUCKETS]);
@@ -188,7 +189,7 @@ impl Histogram {
         for (sum, count) in sums.iter_mut().zip(counts) {
             *sum = sum.saturating_add(count);
         }
-        self.0 = Kept::Coarse(sums);
+        self.0 = Arc::new(Kept::Coarse(sums));
     }
 }
 
@@ -265,7 +266,7 @@ mod tests {
         fn many_are_within_a_step(mut values in prop::collection::vec(1u64..1 << 40, 1_100..1_500), q in 0.01f64..1.0) {
             let mut histogram = Histogram::default();
             values.iter().for_each(|&v| histogram.add(Nanos(v)));
-            prop_assert!(matches!(histogram.0, Kept::Fine(_)));
+            prop_assert!(matches!(*histogram.0, Kept::Fine(_)));
             values.sort_unstable();
             let right = exact(&values, q) as f64;
             let estimate = histogram.quantile(q, Nanos(*values.last().unwrap())).0 as f64;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const MAX_LOCKS: usize = 1_024;
 
 /// Threads known so far, and words that named none of them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Owners {
     threads: FxHashMap<Tid, Process>,
     /// Locks that threads of several processes use.

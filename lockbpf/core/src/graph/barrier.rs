@@ -122,10 +122,10 @@ impl Engine {
             shares.aplt += total;
             let mut paired = Nanos(0);
             for &waiter in round.successors.iter().take(MAX_PAIRED) {
-                shares.shares.pairs.add((m.node(waiter).instance.tid, i.tid), cost(waiter));
+                shares.edit().pairs.add((m.node(waiter).instance.tid, i.tid), cost(waiter));
                 paired += cost(waiter);
             }
-            shares.shares.unpaired += total - paired;
+            shares.edit().unpaired += total - paired;
         }
         if let Some(keeper) = &mut self.keeper {
             for &waiter in &round.successors {

@@ -5,7 +5,9 @@ use crate::histogram::Histogram;
 use crate::id::{Lock, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::{Nanos, Time};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// Stacks kept per site.
 pub type Stacks = TopTallies<StackId, 8>;
@@ -16,7 +18,7 @@ pub type Pairs = TopTallies<(Tid, Tid), 64>;
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// By lock that was waited for.
-    pub locks: HashMap<Lock, Shares>,
+    pub locks: HashMap<Lock, Arc<Shares>>,
     /// By static critical section, over all its locks.
     pub sites: BTreeMap<Site, SiteBlame>,
     /// Whether arrivals at barriers are charged with costs that overlap: then parts may add up to more than their whole.
@@ -198,7 +200,7 @@ pub struct Shares {
     /// Attributed waiting that `pairs` does not list: before the last four holders of a long queue.
     pub unpaired: Nanos,
     /// Distinct threads that waited, counted up to 1,024.
-    pub threads: HashSet<Tid>,
+    pub threads: FxHashSet<Tid>,
 }
 
 impl Shares {

@@ -4,6 +4,7 @@ use crate::units::Time;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::hash::Hash;
+use std::sync::Arc;
 
 /// What is remembered by its time.
 pub(super) trait Timed {
@@ -11,31 +12,33 @@ pub(super) trait Timed {
     fn time(&self) -> Time;
 }
 
-/// The last entries of each thread or lock: at most `EACH` of one `K`, and `ALL` of all together.
-#[derive(Debug)]
+/// The last entries of each thread or lock: at most `EACH` of one `K`, and `ALL` of all together. Copies share what neither changes.
+#[derive(Clone, Debug)]
 pub(super) struct Log<K, T, const ALL: usize, const EACH: usize> {
-    of: FxHashMap<K, VecDeque<T>>,
+    of: Arc<FxHashMap<K, Arc<VecDeque<T>>>>,
     /// How many there are in all.
     count: usize,
 }
 
 impl<K, T, const ALL: usize, const EACH: usize> Default for Log<K, T, ALL, EACH> {
     fn default() -> Self {
-        Self { of: FxHashMap::default(), count: 0 }
+        Self { of: Arc::default(), count: 0 }
     }
 }
 
-impl<K: Copy + Eq + Hash, T: Timed, const ALL: usize, const EACH: usize> Log<K, T, ALL, EACH> {
+impl<K: Copy + Eq + Hash, T: Clone + Timed, const ALL: usize, const EACH: usize> Log<K, T, ALL, EACH> {
     /// Takes note of one. Where there is no room, the older half of each one's goes.
     pub(super) fn add(&mut self, key: K, entry: T) {
+        let of = Arc::make_mut(&mut self.of);
         if self.count >= ALL {
-            self.of.retain(|_, known| {
+            of.retain(|_, known| {
+                let known = Arc::make_mut(known);
                 known.drain(..known.len().div_ceil(2));
                 !known.is_empty()
             });
-            self.count = self.of.values().map(VecDeque::len).sum();
+            self.count = of.values().map(|known| known.len()).sum();
         }
-        let known = self.of.entry(key).or_default();
+        let known = Arc::make_mut(of.entry(key).or_default());
         let later = known.iter().rev().take_while(|other| other.time() > entry.time()).count();
         known.insert(known.len() - later, entry);
         self.count += 1;
@@ -54,7 +57,7 @@ impl<K: Copy + Eq + Hash, T: Timed, const ALL: usize, const EACH: usize> Log<K, 
 
     /// The entries of one, the last first.
     pub(super) fn latest_first(&self, key: K) -> impl Iterator<Item = &T> {
-        self.of.get(&key).into_iter().flatten().rev()
+        self.of.get(&key).map(|known| known.iter().rev()).into_iter().flatten()
     }
 
     /// The last entry of one after one time, up to another.

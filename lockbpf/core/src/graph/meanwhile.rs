@@ -15,7 +15,7 @@ const MAX_ABSENCES: usize = 1 << 19;
 const MAX_OF_THREAD: usize = 1 << 14;
 
 /// Threads' absences.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Absences(Log<Tid, OffCpu, MAX_ABSENCES, MAX_OF_THREAD>);
 
 impl Timed for OffCpu {

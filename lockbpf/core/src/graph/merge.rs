@@ -4,6 +4,7 @@ use super::findings::{Causes, Findings, Holder, Shares, SiteBlame, Waiter, Who};
 use crate::id::{Lock, Site, Tid};
 use crate::units::Nanos;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 impl Findings {
     /// Counts what those who held a lock are blamed for as theirs, and as that of where they held it. With `of`, what was known by its
@@ -11,7 +12,7 @@ impl Findings {
     pub(crate) fn adopt(&mut self, word: Lock, shares: &Shares, of: Option<Lock>) {
         shares.charge(word, of, &mut self.aplt, &mut self.sites);
         if let Some(lock) = of {
-            self.locks.entry(lock).or_default().merge(shares, |who| match who {
+            Arc::make_mut(self.locks.entry(lock).or_default()).merge(shares, |who| match who {
                 Who::Section { lock: held, site } if held == word => Who::Section { lock, site },
                 Who::Released { lock: held, site, stack } if held == word => Who::Released { lock, site, stack },
                 who => who,
@@ -191,7 +192,7 @@ mod tests {
         let row = shares.add_wait(&waited);
         shares.charge(row, &Charge { who, cause: Cause::Unknown, nested: false, inferred: false, wait: Nanos(70) });
         shares.leave(row, Nanos(30));
-        shares.finish(false).2
+        Arc::unwrap_or_clone(shares.finish(false).2)
     }
 
     fn sums(shares: &Shares) -> (u64, u64, u64) {

@@ -29,6 +29,7 @@ mod path;
 mod released;
 mod shares;
 mod split;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -48,6 +49,7 @@ use findings::{Findings, SiteBlame};
 use released::{Of, Piece, Releases};
 use rustc_hash::FxHashMap;
 use shares::LockShares;
+use std::sync::Arc;
 
 /// Waits for exits that are followed from the end of the program.
 const MAX_JOINS: usize = 64;
@@ -55,7 +57,7 @@ const MAX_JOINS: usize = 64;
 const MAX_WORDS: usize = 32_768;
 
 /// The machines and the graph built from them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct WaitGraph {
     state: State,
     engine: Engine,
@@ -68,7 +70,7 @@ pub struct WaitGraph {
 }
 
 /// The waits for one futex word.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Word {
     waits: FutexWaits,
     shares: LockShares,
@@ -76,7 +78,7 @@ struct Word {
 
 impl Word {
     fn finish(self, scheduling_known: bool) -> FutexWaits {
-        FutexWaits { shares: self.shares.finish(scheduling_known).2, ..self.waits }
+        FutexWaits { shares: Arc::unwrap_or_clone(self.shares.finish(scheduling_known).2), ..self.waits }
     }
 }
 
@@ -220,13 +222,13 @@ impl WaitGraph {
             }
         }
         for (lock, shares) in self.runtimes {
-            let mut shares = shares.finish(scheduling_known).2;
+            let mut shares = Arc::unwrap_or_clone(shares.finish(scheduling_known).2);
             if let Some(known) = findings.locks.remove(&lock) {
                 shares.add_open(&known);
                 findings.aplt.remove(&lock);
             }
             findings.adopt(lock, &shares, None);
-            findings.locks.insert(lock, shares);
+            findings.locks.insert(lock, Arc::new(shares));
         }
         findings
     }

@@ -17,6 +17,7 @@ use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// How much later than a wait's end the wake that ended it may be recorded.
 const HELD_BACK: Nanos = Nanos(1_000_000_000);
@@ -123,10 +124,10 @@ impl Timed for Wake {
 }
 
 /// Remembers who gave back what, and who waited.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Releases {
     words: Log<Lock, Release, MAX_RELEASES, MAX_OF_WORD>,
-    threads: FxHashMap<Tid, VecDeque<Divided>>,
+    threads: Arc<FxHashMap<Tid, VecDeque<Arc<Divided>>>>,
     absences: Absences,
     /// Where waiters sleep on words of their own, the thread that woke one had the lock.
     wakes: Log<Tid, Wake, MAX_WAKES, MAX_OF_THREAD>,
@@ -325,16 +326,17 @@ impl Releases {
     }
 
     fn remember(&mut self, w: &FutexWait, pieces: &[Piece]) {
-        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&w.tid) {
+        let threads = Arc::make_mut(&mut self.threads);
+        if threads.len() >= MAX_THREADS && !threads.contains_key(&w.tid) {
             let stale = self.newest - HELD_BACK;
-            self.threads.retain(|_, waits| waits.back().is_some_and(|last| last.to >= stale));
-            if self.threads.len() >= MAX_THREADS {
+            threads.retain(|_, waits| waits.back().is_some_and(|last| last.to >= stale));
+            if threads.len() >= MAX_THREADS {
                 return;
             }
         }
-        let waits = self.threads.entry(w.tid).or_default();
+        let waits = threads.entry(w.tid).or_default();
         let pieces = pieces.iter().take(MAX_PIECES).cloned().collect();
-        waits.push_back(Divided { word: w.word, from: w.end - w.wait, to: w.end, pieces });
+        waits.push_back(Arc::new(Divided { word: w.word, from: w.end - w.wait, to: w.end, pieces }));
         if waits.len() > MAX_WAITS {
             waits.pop_front();
         }

@@ -6,7 +6,8 @@ use crate::event::{FutexResult, FutexWait};
 use crate::id::{Lock, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Sites told apart per lock, as waiters and as holders; further ones share one row.
 const MAX_SITES: usize = 128;
@@ -51,11 +52,12 @@ pub(super) struct Charge {
     pub(super) wait: Nanos,
 }
 
-/// The shares of one lock, and the rows by key.
+/// The shares of one lock, and the rows by key. A copy has the same shares until one of the two changes them: a snapshot costs as
+/// much as what it changes.
 #[derive(Clone, Debug)]
 pub(super) struct LockShares {
     pub(super) lock: Lock,
-    pub(super) shares: Shares,
+    pub(super) shares: Arc<Shares>,
     /// What its holders are blamed for, by waiters of any lock.
     pub(super) aplt: Nanos,
     waiters: FxHashMap<Option<Site>, u32>,
@@ -65,7 +67,6 @@ pub(super) struct LockShares {
     waits: u64,
     recent_waiter: Option<(Option<Site>, u32)>,
     recent_holder: Option<(Who, u32)>,
-    threads: FxHashSet<Tid>,
     /// By links without their threads.
     chains: FxHashMap<Vec<Link>, (Nanos, Vec<Link>)>,
     key: Vec<Link>,
@@ -75,7 +76,7 @@ impl LockShares {
     pub(super) fn new(lock: Lock) -> Self {
         Self {
             lock,
-            shares: Shares::default(),
+            shares: Arc::default(),
             aplt: Nanos(0),
             waiters: FxHashMap::default(),
             holders: FxHashMap::default(),
@@ -83,10 +84,14 @@ impl LockShares {
             waits: 0,
             recent_waiter: None,
             recent_holder: None,
-            threads: FxHashSet::default(),
             chains: FxHashMap::default(),
             key: Vec::new(),
         }
+    }
+
+    /// The shares, to be changed.
+    pub(super) fn edit(&mut self) -> &mut Shares {
+        Arc::make_mut(&mut self.shares)
     }
 
     /// Row of the waiting site, new if need be.
@@ -106,7 +111,7 @@ impl LockShares {
             return row;
         }
         let site = site.filter(|_| self.shares.waiters.len() < MAX_SITES);
-        let rows = &mut self.shares.waiters;
+        let rows = &mut Arc::make_mut(&mut self.shares).waiters;
         *self.waiters.entry(site).or_insert_with(|| {
             rows.push(Waiter { site, ..Waiter::default() });
             rows.len() as u32 - 1
@@ -139,7 +144,7 @@ impl LockShares {
     }
 
     fn holder_row(&mut self, who: Who) -> u32 {
-        let rows = &mut self.shares.holders;
+        let rows = &mut Arc::make_mut(&mut self.shares).holders;
         let victims = &mut self.victims;
         *self.holders.entry(who).or_insert_with(|| {
             rows.push(Holder {
@@ -161,8 +166,8 @@ impl LockShares {
     /// Counts a wait, before it is charged; its row.
     pub(super) fn add_wait(&mut self, w: &Waited) -> usize {
         let row = self.waiter(w.site);
-        let shares = &mut self.shares;
         self.waits += 1;
+        let shares = self.edit();
         shares.waits.add_for(w.count, w.wait);
         match w.how {
             Ended::Acquired => {
@@ -181,8 +186,8 @@ impl LockShares {
         if let Some(stack) = w.stack {
             waiter.stacks.add_for(stack, w.count, w.wait);
         }
-        if self.threads.len() < MAX_WAITING_THREADS {
-            self.threads.insert(w.tid);
+        if shares.threads.len() < MAX_WAITING_THREADS {
+            shares.threads.insert(w.tid);
         }
         row
     }
@@ -195,7 +200,8 @@ impl LockShares {
 
     /// Charges a part of the wait counted last to a holder's row.
     pub(super) fn charge_row(&mut self, waiter: usize, row: usize, c: &Charge) {
-        let holder = &mut self.shares.holders[row];
+        let shares = Arc::make_mut(&mut self.shares);
+        let holder = &mut shares.holders[row];
         holder.wait += c.wait;
         if c.nested {
             holder.nested += c.wait;
@@ -208,7 +214,7 @@ impl LockShares {
             self.victims[row] = self.waits;
             holder.victims += 1;
         }
-        let blamed = &mut self.shares.waiters[waiter].blamed;
+        let blamed = &mut shares.waiters[waiter].blamed;
         if blamed.len() <= row {
             blamed.resize(row + 1, Nanos(0));
         }
@@ -230,7 +236,7 @@ impl LockShares {
             let (nested, inferred) = (piece.is_nested(), piece.inferred);
             self.charge(row, &Charge { who, cause: piece.cause, nested, inferred, wait });
             self.stacks(who, wait, piece.stack, piece.off.map(|off| (piece.cause, off)));
-            self.shares.pairs.add((w.tid, piece.tid), wait);
+            self.edit().pairs.add((w.tid, piece.tid), wait);
             if nested {
                 self.chain(&piece.links, wait);
             }
@@ -242,20 +248,21 @@ impl LockShares {
         self.waits += 1;
         self.charge(waiter, c);
         if let Some(&row) = self.holders.get(&c.who) {
-            self.shares.holders[row as usize].victims += victims.saturating_sub(1);
+            self.edit().holders[row as usize].victims += victims.saturating_sub(1);
         }
     }
 
     /// Leaves a part of a wait without anybody to blame.
     pub(super) fn leave(&mut self, waiter: usize, wait: Nanos) {
-        self.shares.unattributed += wait;
-        self.shares.waiters[waiter].unattributed += wait;
+        let shares = self.edit();
+        shares.unattributed += wait;
+        shares.waiters[waiter].unattributed += wait;
     }
 
     /// Counts a section of a holder.
     pub(super) fn section(&mut self, who: Who, hold: Nanos) {
         let row = self.holder(who);
-        self.shares.holders[row].sections.add(hold);
+        self.edit().holders[row].sections.add(hold);
     }
 
     /// Counts waiting for the stacks of a holder.
@@ -264,7 +271,7 @@ impl LockShares {
             return;
         }
         let row = self.holder(who);
-        let holder = &mut self.shares.holders[row];
+        let holder = &mut self.edit().holders[row];
         if let Some(stack) = at_attempt {
             holder.stacks.add(stack, wait);
         }
@@ -285,18 +292,20 @@ impl LockShares {
     }
 
     /// The shares, complete. Without any scheduling step, it is not known what holders did while they seemed to run.
-    pub(super) fn finish(mut self, scheduling_known: bool) -> (Lock, Nanos, Shares) {
-        self.shares.threads = self.threads.into_iter().collect();
-        if !scheduling_known {
-            for holder in &mut self.shares.holders {
+    pub(super) fn finish(mut self, scheduling_known: bool) -> (Lock, Nanos, Arc<Shares>) {
+        if !scheduling_known && !self.shares.holders.is_empty() {
+            for holder in &mut self.edit().holders {
                 let ran = std::mem::take(&mut holder.causes.0[Cause::Running as usize]);
                 holder.causes.add(Cause::Unknown, ran);
             }
         }
-        let chains = self.chains.into_values().map(|(wait, links)| Chain { links, wait });
-        self.shares.chains = chains.collect();
-        self.shares.chains.sort_unstable_by(|a, b| (b.wait, &a.links).cmp(&(a.wait, &b.links)));
-        self.shares.chains.truncate(LISTED_CHAINS);
+        if !self.chains.is_empty() {
+            let chains = std::mem::take(&mut self.chains).into_values().map(|(wait, links)| Chain { links, wait });
+            let mut chains: Vec<Chain> = chains.collect();
+            chains.sort_unstable_by(|a, b| (b.wait, &a.links).cmp(&(a.wait, &b.links)));
+            chains.truncate(LISTED_CHAINS);
+            self.edit().chains = chains;
+        }
         (self.lock, self.aplt, self.shares)
     }
 }

@@ -97,7 +97,7 @@ impl Engine {
                 }
                 if own != NONE {
                     self.stores[own as usize].charge(row, &charge);
-                    self.stores[own as usize].shares.pairs.add((i.tid, head.tid), head.wait);
+                    self.stores[own as usize].edit().pairs.add((i.tid, head.tid), head.wait);
                 }
                 let root = self.comps.of(&mut section.comp, section.site, section.key);
                 if head.site != super::engine::NO_SITE {
@@ -146,14 +146,14 @@ impl Engine {
             let section = &self.sections[node as usize];
             let blocked = section.phase == Phase::Blocked;
             let listed = if blocked { self.pair(own, n.lock, i.tid, section.start) } else { Nanos(0) } + paired;
-            self.stores[own as usize].shares.unpaired += wait - unattributed - listed;
+            self.stores[own as usize].edit().unpaired += wait - unattributed - listed;
         }
     }
 
     /// Lists which threads a thread has waited for since it was blocked, the last ones; how long in all.
     fn pair(&mut self, store: u32, lock: u32, tid: Tid, start: Time) -> Nanos {
         let state = &self.locks[lock as usize];
-        let pairs = &mut self.stores[store as usize].shares.pairs;
+        let pairs = &mut self.stores[store as usize].edit().pairs;
         let mut sum = Nanos(0);
         for back in 1..=state.pieces.len() {
             let Some(piece) = state.pieces.get((state.next_piece + PIECES - back) % PIECES) else { break };

@@ -25,9 +25,9 @@ pub(super) struct Key {
 
 /// Takes events apart into steps and puts these in order of time.
 ///
-/// A section is known when it ends, and its first step may be long past by then. So steps are held back until the
-/// buffer is full; then its oldest quarter is given out. What comes after later steps were given out is late: it is
-/// counted, and moved to the time of the last step given out.
+/// A section is known when it ends, and its first step may be long past by then. So steps are held back until the source
+/// says that no earlier one is to come ([`Self::advance`]), or until the buffer is full; then its oldest quarter is given out.
+/// What comes after later steps were given out is late: it is counted, and moved to the time of the last step given out.
 ///
 /// At equal times a lock is given back before it is asked for, and that before it is acquired; but each thread's own
 /// steps stay in the order in which a thread can do them. The output does not depend on the order of the input, as long
@@ -35,7 +35,7 @@ pub(super) struct Key {
 ///
 /// Steps that come as such ([`Event::Op`]) are in order already, but for a few: each waits for `WINDOW` more, so that
 /// earlier ones can overtake it. Equal times keep their order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sorter {
     capacity: usize,
     /// Kept events, and the places of those that are gone, oldest first.
@@ -110,6 +110,24 @@ impl Sorter {
             let held = self.sorted.len() - self.ready;
             self.release(held.saturating_sub(self.capacity - self.capacity / 4));
         }
+    }
+
+    /// Lets everything before `watermark` go: the source knows of no step of an earlier time that is still to come, neither of
+    /// an event on its way nor of a section that is open. What comes earlier all the same is late only if it is earlier than
+    /// the last step given out. What is ready should be taken out before more is put in.
+    pub fn advance(&mut self, watermark: Time) {
+        while let Some(op) = self.window.pop_front_if(|op| op.time < watermark) {
+            self.pass(op);
+        }
+        self.settle();
+        let held = self.sorted.get(self.ready..).unwrap_or_default();
+        self.release(held.partition_point(|key| key.time < watermark));
+    }
+
+    /// Steps that are held back.
+    #[must_use]
+    pub fn held_back(&self) -> usize {
+        self.window.len() + self.queue.len() + self.batch.len() + self.sorted.len() - self.taken
     }
 
     /// Takes out what is ready, in order.

@@ -1,3 +1,4 @@
+use super::explode::Item;
 use super::*;
 use crate::event::{Event, OffCpu, Outcome, Section, ThreadTotals, Via, flag};
 use crate::id::{Lock, Process, Site, Tid};
@@ -255,6 +256,33 @@ proptest! {
             shuffled.swap(i, (state >> 33) as usize % (i + 1));
         }
         prop_assert_eq!(sorted(&shuffled), ops);
+    }
+
+    #[test]
+    fn what_no_earlier_step_can_precede_goes_on_at_once(events in any_events(), ops in prop::collection::vec(0u64..50, 0..30)) {
+        let first = |event: &Event| match event {
+            Event::Section(s) => s.attempt(),
+            Event::OffCpu(o) => o.end - o.off,
+            event => event.time(),
+        };
+        let mut events = events;
+        let op = |time| Event::Op(Op { time: Time(time), tid: Tid(9), process: PROCESS, action: Action::On });
+        events.extend(ops.into_iter().map(op));
+        events.sort_by_key(Event::time);
+        let mut sorter = Sorter::default();
+        let mut ops = Vec::new();
+        for (n, event) in events.iter().enumerate() {
+            sorter.push(event);
+            let Some(watermark) = events[n + 1..].iter().map(first).min() else { break };
+            sorter.advance(watermark);
+            ops.extend(sorter.pop_ready());
+            let steps = |event: &Event| Item::of(event).map_or([Some(event.time()), None, None], |item| item.times());
+            let after = events[..=n].iter().flat_map(steps).flatten().filter(|&time| time >= watermark).count();
+            prop_assert_eq!(sorter.held_back(), after);
+        }
+        ops.extend(sorter.finish());
+        prop_assert_eq!((sorter.late(), sorter.held_back()), (0, 0));
+        prop_assert_eq!(ops, sorted(&events));
     }
 
     #[test]

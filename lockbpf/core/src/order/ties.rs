@@ -19,7 +19,7 @@ const MIDDLE: u8 = 1 << 1;
 const END: u8 = 1 << LAST;
 
 /// Steps of equal time.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     keys: Vec<Key>,
     entries: Vec<Entry>,

@@ -119,7 +119,7 @@ pub struct End {
 }
 
 /// The machines and what they found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct State {
     m: Machines,
     numbers: u64,

@@ -175,6 +175,33 @@ proptest! {
     }
 
     #[test]
+    fn a_copy_ends_as_of_its_moment_and_leaves_the_rest_alone(
+        ops in prop_oneof![program(), nonsense()],
+        moments in prop::collection::btree_set(0usize..200, 1..5),
+        detail: bool,
+    ) {
+        let options = Options { detail, ..DETAIL };
+        let mut graph = WaitGraph::new(options);
+        // Kept, as by one who compares them: what they share must not change.
+        let mut copies = Vec::new();
+        for (n, op) in ops.iter().enumerate() {
+            if moments.contains(&n) {
+                copies.push((n, graph.clone()));
+                copies.push((n, graph.clone()));
+            }
+            graph.op(op, &mut ());
+            if moments.contains(&n) {
+                let (n, copy) = copies.pop().unwrap();
+                prop_assert_eq!(totals(&copy.finish(Time(0), &mut ())), totals(&findings_of(&ops[..n], options)));
+            }
+        }
+        prop_assert_eq!(totals(&graph.finish(Time(0), &mut ())), totals(&findings_of(&ops, options)));
+        for (n, copy) in copies {
+            prop_assert_eq!(totals(&copy.finish(Time(0), &mut ())), totals(&findings_of(&ops[..n], options)));
+        }
+    }
+
+    #[test]
     fn names_change_nothing(ops in prop_oneof![program(), nonsense()]) {
         let (a, b) = (findings(&ops), findings(&renamed(&ops)));
         prop_assert_eq!(edges(&a), edges(&b));

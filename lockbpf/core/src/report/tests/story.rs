@@ -7,6 +7,7 @@ use crate::id::StackId;
 use crate::op::LockKind;
 use crate::report::schema::{Parts, Selection};
 use crate::tally::Tally;
+use std::sync::Arc;
 
 const OUTER: Lock = Lock { process: P, addr: 0x1000 };
 const INNER: Lock = Lock { process: P, addr: 0x1008 };
@@ -50,9 +51,9 @@ pub(super) fn waits(o: &mut Run, lock: Lock, at: u64, holders: Vec<Holder>) {
     let waits = Tally { count: 10, time: wait };
     let blamed = holders.iter().map(|h| h.wait).collect();
     let waiter = Waiter { site: Some(site(at)), waits, max: wait, blamed, ..Waiter::default() };
-    let threads = [21, 22, 23].map(Tid).into();
+    let threads = [21, 22, 23].map(Tid).into_iter().collect();
     let shares = Shares { waits, max: wait, waiters: vec![waiter], holders, threads, ..Shares::default() };
-    o.findings.locks.insert(lock, shares);
+    o.findings.locks.insert(lock, shares.into());
     let row = sums(o, lock, site(at), Via::Lock);
     (row.acquisitions, row.contended, row.first) = (10, 10, Time(1));
     row.wait.add(wait);
@@ -79,7 +80,7 @@ fn nested() -> Run {
     waits(&mut o, INNER, 0x300, vec![inner]);
     let link = |lock, at, tid| Link { lock, site: Some(site(at)), tid: Tid(tid), released: false };
     let links = vec![link(OUTER, 0x300, 11), link(INNER, 0x500, 12)];
-    o.findings.locks.get_mut(&OUTER).unwrap().chains = vec![Chain { links, wait: Nanos(4_000 * MS) }];
+    Arc::make_mut(o.findings.locks.get_mut(&OUTER).unwrap()).chains = vec![Chain { links, wait: Nanos(4_000 * MS) }];
     o.findings.sites.get_mut(&site(0x500)).unwrap().cpwt = Some(Nanos(8_000 * MS));
     o.findings.path = CriticalPath {
         start: Time(0),
