@@ -18,6 +18,7 @@ pub mod layout;
 pub mod library;
 pub mod off_cpu;
 pub mod order;
+pub mod parking;
 pub mod process;
 pub mod python;
 pub mod record;

@@ -12,6 +12,7 @@ use crate::gil;
 use crate::lock::{has_word, owner, owner_by_word};
 use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
 use crate::off_cpu::record_absence;
+use crate::parking;
 use crate::python;
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
 use crate::section::{add_time, at, contend, contend_held, place, reacquire_held, stack_of_wait, wakes_after_release};
@@ -31,6 +32,7 @@ use lockbpf_common::config::{MAX_HELD, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, flag, mutex_kind};
 use lockbpf_common::layout::CONTENDED_VALUE;
+use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS, WakeFields, WakeRecord};
 use lockbpf_common::sums::{SumKey, Sums};
 use lockbpf_common::thin::Weight;
@@ -109,6 +111,9 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         return;
     }
     let word = gil::word_of(t, word);
+    let lock = parking::lock_of(t, word, role, expected);
+    let is_parked = lock != word;
+    let (word, expected) = if is_parked { (lock, FOR_LOCK) } else { (word, expected) };
     t.resume();
     follow::forget(t);
     t.futex = FutexCall {
@@ -175,7 +180,8 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         (waiting.site, waiting.owner, waiting.via, waiting.kind) = (h.site, h.owner, h.via, 0);
     } else {
         focus::waits(t, word, 0);
-        waiting.owner = owner_by_word(word);
+        // Behind such a lock is what it guards.
+        waiting.owner = if is_parked { 0 } else { owner_by_word(word) };
         follow::begins(t);
     }
     t.futex.owner = waiting.owner;

@@ -62,8 +62,8 @@ pub fn word_of(t: &mut Thread, word: u64) -> u64 {
 /// so that its stack burdens no other.
 #[inline(never)]
 pub fn futex_wait_begins(t: &mut Thread) -> u32 {
-    let Timed { since_ns, until_ns, named } = t.gil_futex;
-    if t.futex.word == named {
+    let Timed { since_ns, until_ns, .. } = t.gil_futex;
+    if t.gil == 0 || t.futex.word != t.gil.wrapping_sub(MUTEX) {
         return 0;
     }
     t.gil_futex.until_ns = 0;

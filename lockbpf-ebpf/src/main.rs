@@ -31,6 +31,7 @@ mod maps;
 mod off_cpu;
 mod once;
 mod orders;
+mod parking;
 mod permit;
 mod probes;
 mod process;

@@ -4,7 +4,8 @@
 use crate::harness::exact::assert_complete;
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
-use crate::harness::workload::Workload;
+use crate::harness::report::{Party, Report};
+use crate::harness::workload::{Truth, Workload};
 use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -16,17 +17,23 @@ const RUN: &str = "LOCKBPF_TEST_RUST_LOCKS";
 /// How often each lock is waited for in each way.
 const ROUNDS: u64 = 20;
 
-#[test]
-fn rust_locks() {
-    let Some(_turn) = may_observe() else { return };
+/// What the workload did, and what was observed of it.
+fn observed(options: &[&str]) -> (Truth, Report) {
     let program = std::env::current_exe().expect("this test is a program");
     let arguments = ["--exact", "runtimes::workload", "--nocapture"];
     let mut workload = Workload::launch(Command::new(&program).args(arguments).env(RUN, "1"));
-    let observer = Observer::of(workload.pid(), &[]);
+    let observer = Observer::of(workload.pid(), options);
     workload.go();
     let truth = workload.finish();
     let report = observer.report();
     assert_complete(&report);
+    (truth, report)
+}
+
+#[test]
+fn rust_locks() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observed(&[]);
     for (name, kind) in [
         ("STD_MUTEX", "mutex (Rust std)"),
         ("STD_RWLOCK", "rwlock (Rust std)"),
@@ -39,6 +46,22 @@ fn rust_locks() {
         assert!(lock.contended_wait_ns.sum >= truth.fact(&format!("{name}_ns")) as f64, "{lock:?}");
         // Free ones are taken inline, and releases with nobody waiting are, too.
         assert_eq!((lock.release_unseen, lock.hold_ns.sum), (lock.contended, 0.0), "{lock:?}");
+    }
+}
+
+#[test]
+fn parking_lots_locks_are_known_by_futex_calls() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observed(&["--futex-only"]);
+    for (name, kind) in [("PARKING_MUTEX", "parking_lot::Mutex"), ("PARKING_RWLOCK", "parking_lot::RwLock")] {
+        let told: Vec<_> = report.locks.iter().filter(|lock| lock.name.contains(name)).collect();
+        let [lock] = told.as_slice() else { panic!("{name} in {:?}", report.names()) };
+        assert_eq!((lock.kind.as_str(), lock.contended), (kind, truth.fact(name)), "{lock:?}");
+        assert!(lock.contended_wait_ns.sum >= truth.fact(&format!("{name}_ns")) as f64, "{lock:?}");
+        assert_eq!(lock.unattributed_ns, 0.0, "each waiter was woken by the thread that gave the lock back: {lock:?}");
+        // Where it did so. The functions of a read-write lock's that are inlined there have names that say nothing.
+        let here = |party: &Party| party.function.as_deref().is_some_and(|function| function.contains("contend"));
+        assert!(lock.holders.iter().any(here), "{lock:?}");
     }
 }
 

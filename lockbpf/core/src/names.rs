@@ -64,7 +64,11 @@ impl Frame {
 /// Of the functions at a site, innermost first, the one that a reader knows it by.
 #[must_use]
 pub fn place(frames: &[Frame]) -> Option<&Frame> {
-    frames.iter().find(|frame| !frame.is_wrapper()).or(frames.last())
+    let own = frames.iter().find(|frame| !frame.is_wrapper()).or(frames.last())?;
+    let is = |frame: &Frame, part: &str| frame.function.as_deref().is_some_and(|name| name.contains(part));
+    // A thread of Rust's is often nothing but closures in this function: the innermost has at least a line.
+    let closure = || frames.iter().find(|frame| frame.inlined && is(frame, "{closure"));
+    if is(own, "__rust_begin_short_backtrace") { closure().or(Some(own)) } else { Some(own) }
 }
 
 /// What is told of a goroutine; `None` for a thread.
@@ -148,6 +152,18 @@ pub trait Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_is_a_closure_has_its_place_there() {
+        let frame = |name: &str, inlined| Frame { function: Some(name.to_owned()), inlined, ..Frame::default() };
+        let begins = "std::sys::backtrace::__rust_begin_short_backtrace";
+        let frames =
+            [frame("lock<u64>", true), frame("{closure#3}", true), frame("{closure#0}", true), frame(begins, false)];
+        assert_eq!(place(&frames), Some(&frames[1]));
+        let frames = [frame("{closure#3}", true), frame("search", true), frame(begins, false)];
+        assert_eq!(place(&frames), Some(&frames[1]));
+        assert_eq!(place(&[frame(begins, false)]).map(Frame::symbol).as_deref(), Some(begins));
+    }
 
     #[test]
     fn symbols_are_read_back() {

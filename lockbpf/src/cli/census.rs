@@ -13,8 +13,9 @@ use crate::symbol::Symbols;
 use crate::unwind::{StackCopy, Unwind, Unwound};
 use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
+use lockbpf_common::parking;
 use lockbpf_common::python::PythonFrame;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// The processes observed, and names for what they do.
@@ -24,6 +25,8 @@ pub(super) struct Census {
     java: Machines,
     python: Functions,
     named: Named,
+    /// Processes in which a thread slept on a word of parking_lot's, perhaps, since somebody asked.
+    parked: HashSet<Process>,
     processes: HashMap<Process, ProcessSeen>,
     events: u64,
 }
@@ -37,6 +40,7 @@ impl Census {
             java: Machines::default(),
             python: Functions::default(),
             named: Named::default(),
+            parked: HashSet::new(),
             processes: HashMap::new(),
             events: 0,
         };
@@ -61,6 +65,9 @@ impl Census {
                 let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
                 self.name(process, &mut wait.owner);
+                if wait.expected == parking::PARKED {
+                    self.parked.insert(process);
+                }
             }
             Event::Wake(wake) => {
                 let caller = top.and_then(|words| self.symbols.releaser_among(wake.process, &words));
@@ -128,6 +135,11 @@ impl Census {
     pub(super) fn begin_python(&mut self, process: Process, pid: u32, layout: &'static Layout, code: Range<u64>) {
         self.python.begin(process, pid, layout);
         self.symbols.know_interpreter(process, code);
+    }
+
+    /// Processes in which threads have slept since the last call as waiters of parking_lot's locks do.
+    pub(super) fn parked(&mut self) -> HashSet<Process> {
+        std::mem::take(&mut self.parked)
     }
 
     /// Names a place in a Python function.

@@ -9,6 +9,7 @@ use super::ends::Ends;
 use super::focus::Focus;
 use super::functions::Placing;
 use super::interpreters::Interpreters;
+use super::parking::Parking;
 use super::prepare::{guardian, known, options, prepare, prices};
 use super::progress::Progress;
 use super::stacks::{self, Stacks};
@@ -140,6 +141,10 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let before = Snapshot::take(&there);
     let mut interpreters = Interpreters::default();
     interpreters.look(&mut session, &mut census);
+    let mut parking = Parking::new();
+    if !ready.pids.is_empty() {
+        parking.look_at_all(&mut session, &mut census);
+    }
     let mut focus = Focus::begin(capture, &mut session, &mut census, ready.launched.is_some())?;
     let suspendable = Suspendable::install();
 
@@ -216,6 +221,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 cpu_use.look(&ready.pids);
                 focus.look(&mut session, census.events())?;
                 interpreters.look(&mut session, &mut census);
+                parking.look(&mut session, &mut census);
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
@@ -251,6 +257,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if mapped.changed(&pids) {
                     census.refresh();
                     interpreters.reconsider();
+                    parking.reconsider();
                     focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
                         sites.extend(attach_later(&mut newcomers, &mut session, &watch, &pids, &mut placing, &mut attached)?);

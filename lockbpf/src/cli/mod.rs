@@ -36,6 +36,7 @@ mod live;
 mod observe;
 mod output;
 mod page;
+mod parking;
 mod parquet;
 mod place;
 mod placement;

@@ -109,7 +109,7 @@ impl Symbols {
     }
 
     /// The files that a process has loaded, and what is added to their addresses.
-    fn files_of(&self, process: Process, is_file: impl Fn(&str) -> bool) -> Vec<(FileId, &ObjectFile, u64)> {
+    pub(super) fn files_of(&self, process: Process, is_file: impl Fn(&str) -> bool) -> Vec<(FileId, &ObjectFile, u64)> {
         let images = self.processes.get(&process).into_iter().flat_map(|known| known.space.images());
         let file = |(_, bias, id)| Some((id, self.files.get(id).filter(|file| is_file(&file.name))?, bias));
         images.filter_map(file).collect()

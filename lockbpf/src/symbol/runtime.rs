@@ -39,9 +39,24 @@ const LOCKING: &[&[&str]] = &[
     &["runtime.", "sync.(*", "internal/sync.(*", "internal/runtime/"],
 ];
 
-/// Whole names that are too short to be beginnings: musl's internals, and the way into the kernel.
-const LOCKING_WHOLE: &[&str] =
-    &["__lock", "__wait", "__timedwait", "__timedwait_cp", "syscall", "__syscall_cp", "futex"];
+/// In this function of Rust's library threads begin what they are for, which is often inlined there.
+const RUST_THREAD: &str = "std::sys::backtrace::__rust_begin_short_backtrace";
+
+/// Whole names that are too short to be beginnings: musl's internals, parking_lot's slow paths where line tables alone name them, and the way
+/// into the kernel.
+const LOCKING_WHOLE: &[&str] = &[
+    "__lock",
+    "__wait",
+    "__timedwait",
+    "__timedwait_cp",
+    "syscall",
+    "__syscall_cp",
+    "futex",
+    "lock_slow",
+    "unlock_slow",
+    "lock_shared_slow",
+    "lock_exclusive_slow",
+];
 
 /// Functions of the C library that sleep in others, to which they jump and which have no symbols where the library is stripped.
 pub(super) const IN_PARTS: &[&str] = &["sem_wait", "sem_timedwait", "sem_clockwait"];
@@ -96,6 +111,9 @@ pub(super) fn is_locking(function: &str) -> bool {
     let name = function.trim_start_matches(['_', '<']);
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("new_").unwrap_or(name);
+    if name.starts_with(RUST_THREAD) {
+        return false;
+    }
     LOCKING_WHOLE.contains(&function)
         || LOCKING.iter().flat_map(|row| *row).any(|&start| name.starts_with(start))
         || is_lock_method(name)
@@ -186,6 +204,7 @@ mod tests {
             "__new_sem_wait_slow64.constprop.0",
             "std::mutex::lock",
             "<parking_lot::raw_mutex::RawMutex>::lock_slow",
+            "lock_slow",
             "std::sys::sync::mutex::futex::Mutex::lock_contended",
             "runtime.futex",
             "__lock",
@@ -204,6 +223,7 @@ mod tests {
             "syscalls",
             "Door::lock",
             "Blocks::enter",
+            "std::sys::backtrace::__rust_begin_short_backtrace::<program::main::{closure#0}, ()>",
         ] {
             assert!(!is_locking(name), "{name}");
         }

@@ -7,6 +7,7 @@ use crate::id::{Site, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
 use lockbpf_common::layout::CONTENDED_VALUE;
+use lockbpf_common::parking::FOR_LOCK;
 use std::collections::HashSet;
 
 /// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
@@ -60,7 +61,9 @@ pub struct FutexWaits {
     pub histogram: Histogram,
     /// Those that expected [`CONTENDED_VALUE`].
     pub contended: Tally,
-    /// Of these, by the owner word, those where it is plausible.
+    /// Those for a lock whose waiters sleep each on a word of its own: the address is the lock's.
+    pub parked: Tally,
+    /// Of the contended ones, by the owner word, those where it is plausible.
     pub owners: Threads,
     /// By the thread that woke the waiter.
     pub wakers: Threads,
@@ -87,6 +90,12 @@ impl FutexWaits {
     #[must_use]
     pub fn names_owners(&self) -> bool {
         self.expects_contended() && self.owners.total().count * 2 > self.contended.count
+    }
+
+    /// Whether it is not a word but the lock itself, of those whose waiters sleep each on a word of its own.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.parked.count * 2 > self.waits.count
     }
 
     fn expects_contended(&self) -> bool {
@@ -124,6 +133,9 @@ impl FutexWaits {
         if w.expected == CONTENDED_VALUE {
             self.contended.add_for(count, w.wait);
         }
+        if w.expected == FOR_LOCK {
+            self.parked.add_for(count, w.wait);
+        }
         if let Some(owner) = plausible_owner(w.expected, w.owner, w.tid) {
             self.owners.add_for(owner, count, w.wait);
         }
@@ -159,6 +171,7 @@ impl FutexWaits {
         self.slept = self.slept.min(slept.count);
         self.waits.scale(of_count, of_time);
         self.contended.scale(of_count, of_time);
+        self.parked.scale(of_count, of_time);
         self.shares.scale(of_count, of_time);
         for threads in [&mut self.owners, &mut self.wakers, &mut self.threads] {
             threads.scale(of_count, of_time);

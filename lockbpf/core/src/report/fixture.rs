@@ -26,6 +26,8 @@ pub(super) const FDATASYNC: u64 = 0xfd00;
 pub(super) const NANOSLEEP: u64 = 0xfe00;
 /// Call site of a runtime that parks its threads.
 pub(super) const PARK: u64 = 0xff00;
+/// Place in a slow path of parking_lot's.
+pub(super) const LOCK_SLOW: u64 = 0xfc00;
 
 /// Names: sites 0xNN00 are `fnNN (work.c:NN)`, addresses below 0x2000 are globals, site 0xdead has no symbol.
 #[derive(Debug, Default)]
@@ -39,6 +41,7 @@ impl Names for FakeNames {
         let in_libc = match addr {
             FDATASYNC => Some("__GI_fdatasync"),
             NANOSLEEP => Some("clock_nanosleep@@GLIBC_2.17"),
+            LOCK_SLOW => Some("parking_lot::raw_mutex::RawMutex::lock_slow"),
             PARK => Some("Parker::park(bool, long)"),
             _ => None,
         };

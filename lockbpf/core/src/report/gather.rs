@@ -22,8 +22,8 @@ pub(super) struct Gathered<'a> {
     /// The shares as the report tells them, where it puts holders together; `None` where it tells them as they are.
     pub(super) told: Option<&'a Shares>,
     pub(super) waits: Option<&'a FutexWaits>,
-    /// Whom the waiting is charged to of a semaphore that is used as a lock and known by who sleeps there.
-    pub(super) semaphore: Option<&'a Shares>,
+    /// Whom the waiting is charged to of a lock that is known by who sleeps there.
+    pub(super) slept: Option<&'a Shares>,
     /// Waits for the lock or word that had not ended.
     pub(super) open: Vec<&'a OpenWait>,
     /// Waits for the condition that had not ended.
@@ -45,7 +45,7 @@ impl Gathered<'_> {
 
     /// Whether it is known as a futex word only, yet used as a lock.
     pub(super) fn is_inferred_lock(&self) -> bool {
-        self.semaphore.is_some() || self.looks_like_mutex()
+        self.slept.is_some() || self.looks_like_mutex()
     }
 
     /// Whether it is known as a futex word only, yet used as glibc uses a mutex.
@@ -58,7 +58,7 @@ impl Gathered<'_> {
     /// Whom its waiting is charged to.
     pub(super) fn blame(&self) -> Option<&'_ Shares> {
         let of_word = || self.waits.filter(|_| self.looks_like_mutex()).map(|waits| &waits.shares);
-        self.told.or(self.shares).or(self.semaphore).or_else(of_word)
+        self.told.or(self.shares).or(self.slept).or_else(of_word)
     }
 
     /// Where it was first used, as far as that was seen, and when.

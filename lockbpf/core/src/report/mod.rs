@@ -39,10 +39,10 @@ mod quality;
 mod released;
 pub mod schema;
 mod select;
-mod semaphores;
 mod site;
 mod sleep;
 mod sleepers;
+mod slept;
 pub mod table;
 mod templates;
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         Some(site) => {
             let member = if what == "lock" { places.member(site) } else { None };
             let stack = if places.is_on_stack(lock) { "stack " } else { "" };
-            let waited = gathered.shares.and_then(|s| s.waiters.iter().find(|w| w.site == Some(site)));
+            let waited = gathered.blame().and_then(|s| s.waiters.iter().find(|w| w.site == Some(site)));
             let place = places.place_of_wait(site, waited.and_then(|w| top_stack(&w.stacks)));
             format!("{stack}{} in {}", member.as_deref().unwrap_or(what), place.symbol)
         }

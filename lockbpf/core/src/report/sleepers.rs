@@ -88,15 +88,19 @@ const PARKERS: &[&str] = &[
     "runtime.notesleep",
     "runtime.mPark",
 ];
-/// Functions in which threads wait for a lock of their runtime's, on words of their own, and what such locks are.
-const RUNTIMES: &[(&str, &str)] = &[
-    ("raw_mutex::RawMutex::lock_slow", "parking_lot::Mutex"),
-    ("raw_rwlock::RawRwLock::lock_shared_slow", "parking_lot::RwLock"),
-    ("raw_rwlock::RawRwLock::lock_exclusive_slow", "parking_lot::RwLock"),
-    ("ObjectMonitor::EnterI", "Java monitor"),
-    ("ObjectMonitor::enter_internal", "Java monitor"),
-    ("ObjectMonitor::ReenterI", "Java monitor"),
-    ("ObjectMonitor::reenter_internal", "Java monitor"),
+/// parking_lot's read-write lock.
+const PARKING_RW_LOCK: &str = "parking_lot::RwLock";
+/// Functions in which threads wait for a lock of their runtime's, on words of their own, and what such locks are. Of Rust's two parts of
+/// the name, one behind the other: what is between them depends on how it is mangled, or is that of a closure inlined there.
+const RUNTIMES: &[(&str, &str, &str)] = &[
+    ("parking_lot::raw_mutex::", "::lock_slow", "parking_lot::Mutex"),
+    ("parking_lot::raw_rwlock::", "::lock_shared_slow", PARKING_RW_LOCK),
+    ("parking_lot::raw_rwlock::", "::lock_exclusive_slow", PARKING_RW_LOCK),
+    ("parking_lot::raw_rwlock::", "::wait_for_readers", PARKING_RW_LOCK),
+    ("ObjectMonitor::EnterI", "", "Java monitor"),
+    ("ObjectMonitor::enter_internal", "", "Java monitor"),
+    ("ObjectMonitor::ReenterI", "", "Java monitor"),
+    ("ObjectMonitor::reenter_internal", "", "Java monitor"),
 ];
 
 /// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
@@ -108,7 +112,12 @@ const LIBRARIES: &[(&str, &str)] = &[
 
 /// Whether it is what the locks of a runtime's are called whose waiters sleep on words of their own.
 pub(super) fn is_runtimes(purpose: &str) -> bool {
-    RUNTIMES.iter().any(|(_, name)| *name == purpose)
+    RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
+}
+
+/// Whether one thread at a time has such a lock.
+pub(super) fn is_exclusive(purpose: &str) -> bool {
+    purpose != PARKING_RW_LOCK
 }
 
 /// Whether it says what one word is, so that it goes into that one's name.
@@ -159,14 +168,19 @@ fn of(functions: &[&str]) -> Option<&'static str> {
     let known = |function: &str| LIBRARIES.iter().find(|(part, _)| function.contains(part)).map(|&(_, name)| name);
     let called = |function: &str| CALLS.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
     let innermost = || functions.iter().find_map(|function| called(function)).flatten();
-    let in_any = |part: &str| functions.iter().any(|function| function.contains(part));
-    let runtimes = || RUNTIMES.iter().find(|(part, _)| in_any(part)).map(|&(_, name)| name);
+    let runtimes = || functions.iter().find_map(|function| of_runtime(function));
     let parked = || functions.iter().any(|function| parks(function)).then_some(PARKING);
     of_libc(functions)
         .or_else(runtimes)
         .or_else(parked)
         .or_else(innermost)
         .or_else(|| functions.iter().find_map(|function| known(function)))
+}
+
+/// What the lock is that a thread waits for in this function of a runtime's.
+fn of_runtime(function: &str) -> Option<&'static str> {
+    let is = |module: &str, method: &str| function.split_once(module).is_some_and(|(_, rest)| rest.contains(method));
+    RUNTIMES.iter().find(|(module, method, _)| is(module, method)).map(|&(_, _, name)| name)
 }
 
 fn of_libc(functions: &[&str]) -> Option<&'static str> {
@@ -211,6 +225,19 @@ mod tests {
                 Some("Java monitor"),
             ),
             (&["___pthread_cond_wait", "os::PlatformEvent::park", "ObjectMonitor::wait"], Some(PARKING)),
+            (&["park", "<parking_lot::raw_mutex::RawMutex>::lock_slow", "search"], Some("parking_lot::Mutex")),
+            (
+                &[
+                    "park",
+                    "{closure#0}<parking_lot::raw_rwlock::{impl#10}::wait_for_readers::{closure_env#0}>",
+                    "lock_slow",
+                ],
+                Some("parking_lot::RwLock"),
+            ),
+            (
+                &["parking_lot::raw_mutex::RawMutex::unlock_slow", "parking_lot_core::word_lock::WordLock::lock_slow"],
+                None,
+            ),
             (&["runtime.futexsleep", "runtime.notesleep", "runtime.mPark"], Some(PARKING)),
             (&["do_futex_wait.constprop.0", "__new_sem_wait_slow64", "worker"], Some(SEMAPHORE)),
             (&["__lll_lock_wait", "__pthread_mutex_cond_lock", "___pthread_cond_wait", "worker"], None),

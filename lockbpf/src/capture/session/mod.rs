@@ -33,6 +33,7 @@ use lockbpf_common::config::Control;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::Account;
 use lockbpf_common::kernel::Kernel;
+use lockbpf_common::parking;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use lockbpf_common::python::{Interpreter, PythonFrame};
 use nix::time::{ClockId, clock_gettime};
@@ -263,6 +264,16 @@ impl Session {
         let map = self.ebpf.map_mut("GILS").ok_or(CaptureError::NoMap("GILS"))?;
         let mut locks: BpfHashMap<_, u32, u64> = map.try_into()?;
         Ok(locks.insert(pid, mutex, 0)?)
+    }
+
+    /// Has futex calls of a process count for parking_lot's locks, where they are for one.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn parks(&mut self, process: Process) -> Result<(), CaptureError> {
+        let map = self.ebpf.map_mut("PARKING").ok_or(CaptureError::NoMap("PARKING"))?;
+        let mut processes: Array<_, u32> = map.try_into()?;
+        Ok(processes.set(process.0 % parking::MAX_PROCESSES, process.0, 0)?)
     }
 
     /// The gates, for a governor that opens and closes them from now on.

@@ -5,6 +5,7 @@ mod estimates;
 mod examples;
 mod functions;
 mod places;
+mod slept;
 mod story;
 
 use super::fixture::*;

@@ -1,0 +1,49 @@
+//! Locks whose waiters sleep each on a word of its own ([`lockbpf_common::parking`]): their futex calls count for the lock. The thread that
+//! waits tells which one that is; whoever wakes it names only its word.
+
+use crate::futex::WAIT;
+use crate::maps::FutexWord;
+use crate::thread::Thread;
+use aya_ebpf::btf_maps::{Array, LruHashMap};
+use aya_ebpf::helpers::bpf_probe_read_user;
+use aya_ebpf::macros::btf_map;
+use lockbpf_common::config::MAX_WAITS;
+use lockbpf_common::parking::{MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited_for, may_be_second_queue};
+
+/// The numbers of the processes that have such locks, found by user space.
+#[btf_map]
+static PARKING: Array<u32, { MAX_PROCESSES as usize }> = Array::new();
+
+/// For which lock the thread slept last that sleeps on a word. LRU: where one was evicted, the wake counts for the word.
+#[btf_map]
+static PARKED_FOR: LruHashMap<FutexWord, u64, { MAX_WAITS as usize }> = LruHashMap::new();
+
+/// What a futex call on this word is for: a lock, or the word itself. A function of its own, so that its stack burdens no other.
+#[inline(never)]
+pub fn lock_of(t: &Thread, word: u64, role: u32, expected: u32) -> u64 {
+    if t.process == 0 || PARKING.get(t.process % MAX_PROCESSES).copied() != Some(t.process) {
+        return word;
+    }
+    let key = FutexWord { addr: word, process: u64::from(t.process) };
+    if role != WAIT {
+        // SAFETY: copied at once.
+        return unsafe { PARKED_FOR.get(key) }.copied().unwrap_or(word);
+    }
+    if expected != PARKED {
+        return word;
+    }
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    let beside = unsafe { bpf_probe_read_user(word.wrapping_sub(WORD) as *const ThreadData) };
+    let Some(mut lock) = beside.ok().and_then(|beside| beside.parked_for()) else { return word };
+    if may_be_second_queue(lock) {
+        // SAFETY: as above.
+        let byte = unsafe { bpf_probe_read_user(lock as *const u8) };
+        // A mutex may lie there as well.
+        if byte.is_ok_and(|byte| !is_waited_for(byte)) {
+            lock -= 1;
+        }
+    }
+    // A failure only leaves the wake to the word.
+    let _ = PARKED_FOR.insert(key, lock, 0);
+    lock
+}

@@ -1,0 +1,35 @@
+//! Locks that only futex calls show, known by the functions in which threads sleep for them.
+//!
+//! * **Semaphores**: whether one is a lock is told by who posts. A thread that has waited for it, too, gives back what it had. Else permits
+//!   stand for work, and nobody is to blame.
+//! * **Runtimes' locks** whose waiters sleep each on a word of its own, where it is known which lock each word was for: whoever wakes
+//!   a waiter gives the lock back.
+
+use super::gather::Gathered;
+use super::place::Places;
+use super::sleepers::{self, SEMAPHORE};
+use crate::graph::findings::Shares;
+use crate::id::Lock;
+use std::collections::BTreeMap;
+
+/// Those that are used as locks, and whom their waiting is charged to.
+pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> BTreeMap<Lock, Shares> {
+    let mut found = BTreeMap::new();
+    for (&lock, g) in all.iter().filter(|(_, g)| !g.is_inferred_lock()) {
+        let Some(waits) = g.waits.filter(|waits| waits.is_parked() || waits.is_given_back()) else { continue };
+        let shares = match sleepers::name(lock, g, places) {
+            // Of several permits nothing tells whose is waited for, and that a thread had one at all follows from its giving one back.
+            Some(SEMAPHORE) if !waits.is_parked() => waits.shares.inferred(),
+            Some(own) if waits.is_parked() && sleepers::is_runtimes(own) => {
+                if sleepers::is_exclusive(own) {
+                    waits.shares.clone()
+                } else {
+                    waits.shares.inferred()
+                }
+            }
+            _ => continue,
+        };
+        found.insert(lock, shares);
+    }
+    found
+}
