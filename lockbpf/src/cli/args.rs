@@ -227,6 +227,10 @@ pub(super) struct CommonArgs {
     /// Show at most this many locks, the most harmful ones. Default: 10 in the table, all of them in JSON.
     #[arg(long, value_name = "N", value_parser = limits::top)]
     pub top: Option<usize>,
+    /// Meanwhile tell on stderr, at this interval, what was found so far: the verdict and the worst locks. The report at the end is
+    /// as without it.
+    #[arg(long, value_name = "TIME", value_parser = limits::interval)]
+    pub every: Option<Duration>,
 }
 
 /// Output formats.

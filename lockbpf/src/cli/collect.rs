@@ -1,6 +1,7 @@
 //! What becomes of events while an observation runs, if they are not recorded: analysed at once.
 
 use super::live::{Captured, Live, Sink};
+use super::looks::Looks;
 use crate::analysis::{Analyst, Closing, Options};
 use crate::event::Event;
 use crate::observation::Observation;
@@ -9,12 +10,16 @@ use crate::units::Time;
 use anyhow::Result;
 
 /// Collects one observation.
-pub(super) struct Collector(Analyst);
+pub(super) struct Collector {
+    analyst: Analyst,
+    /// If it is told meanwhile what was found.
+    looks: Option<Looks>,
+}
 
 impl Default for Collector {
     fn default() -> Self {
         // The kernel side keeps the sums.
-        Self(Analyst::new(Options { totals: false, ..Options::default() }))
+        Self { analyst: Analyst::new(Options { totals: false, ..Options::default() }), looks: None }
     }
 }
 
@@ -24,21 +29,27 @@ impl Sink for Collector {
     }
 
     fn take(&mut self, event: Event) {
-        self.0.take(event);
+        self.looks.iter_mut().for_each(|looks| looks.see(&event));
+        self.analyst.take(event);
     }
 
-    fn poll(&mut self, _now: Time, _live: &mut Live<'_>) -> Result<()> {
-        Ok(())
+    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String> {
+        self.looks.as_mut().map_or(Ok(String::new()), |looks| looks.look(&mut self.analyst, now, live))
     }
 }
 
 impl Collector {
+    /// The same, but looked at while it goes on.
+    pub(super) fn looked_at(self, looks: Option<Looks>) -> Self {
+        Self { looks, ..self }
+    }
+
     /// Closes the collection.
     pub(super) fn finish(mut self, captured: Captured, futex_only: bool) -> (Observation, Symbols) {
         let Captured { harvest, census, target, start, end } = captured;
         let (processes, symbols) = census.into_parts();
-        processes.into_values().for_each(|seen| self.0.meet(seen));
+        processes.into_values().for_each(|seen| self.analyst.meet(seen));
         let closing = Closing { target, period: Some((start, end)), futex_only, ticks_per_ns: 1, harvest };
-        (self.0.finish(closing), symbols)
+        (self.analyst.finish(closing), symbols)
     }
 }

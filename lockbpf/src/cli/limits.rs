@@ -6,6 +6,8 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Nothing is observed in less.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// Nothing is told more often.
+const OFTENEST: Duration = Duration::from_millis(100);
 /// Bytes of a thread's name that the kernel keeps.
 const COMM_BYTES: usize = 15;
 
@@ -13,6 +15,12 @@ const COMM_BYTES: usize = 15;
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let span = time(text)?;
     if span < SHORTEST { Err("nothing can be observed in less than 1ms".to_owned()) } else { Ok(span) }
+}
+
+/// How often it is told what was found so far.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    let interval = time(text)?;
+    if interval < OFTENEST { Err("nobody reads a table more than ten times a second".to_owned()) } else { Ok(interval) }
 }
 
 /// A time that may be none at all.
@@ -55,6 +63,8 @@ mod tests {
         assert_eq!(span("1h 30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(span("1ms"), Ok(SHORTEST));
         assert_eq!(time("0s"), Ok(Duration::ZERO));
+        assert_eq!(interval("100ms"), Ok(OFTENEST));
+        assert!(interval("99ms").is_err() && interval("0s").is_err());
         for text in ["0s", "0", "999us", "-1s", "366d", "1000000000years", "99999999999999999999y", "", "s"] {
             assert!(span(text).is_err(), "{text}");
         }

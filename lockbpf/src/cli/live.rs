@@ -56,11 +56,11 @@ pub(super) trait Sink {
     /// Takes one event; across CPUs they are not in order.
     fn take(&mut self, event: Event);
 
-    /// Every event known at this time has been taken.
+    /// Every event known at this time has been taken. Returns what is to be told meanwhile, if anything is.
     ///
     /// # Errors
     /// When the sink has failed.
-    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<()>;
+    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String>;
 }
 
 /// An observation under way.
@@ -81,6 +81,21 @@ pub(super) struct Live<'a> {
     pub deadlocks: &'a [Deadlock],
     /// The budget, and how it is kept.
     pub watch: &'a Watch,
+}
+
+impl Live<'_> {
+    /// Sums, threads, waits and losses up to now.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub(super) fn harvest(&mut self, now: Time) -> Result<Harvest> {
+        let mut harvest = self.session.harvest(now, self.census.symbols())?;
+        harvest.deadlocks = self.deadlocks.to_vec();
+        harvest.estimates = self.watch.coverage();
+        harvest.quality.notes.extend_from_slice(self.notes);
+        self.census.unite(&mut harvest);
+        Ok(harvest)
+    }
 }
 
 /// What an observation yielded beside its events.
@@ -225,7 +240,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
                     progress.tell(&text);
                 }
-                sink.poll(time, &mut Live {
+                let found = sink.poll(time, &mut Live {
                     session: &mut session,
                     census: &mut census,
                     sites: &sites,
@@ -235,6 +250,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     deadlocks: deadlocks.found(),
                     watch: &watch,
                 })?;
+                if !found.is_empty() {
+                    progress.tell(&found);
+                }
                 progress.update(began.elapsed(), census.events());
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;

@@ -33,6 +33,7 @@ mod interpreters;
 mod java;
 mod limits;
 mod live;
+mod looks;
 mod observe;
 mod output;
 mod page;

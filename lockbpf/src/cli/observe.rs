@@ -2,6 +2,7 @@
 
 use super::args::{CommonArgs, Format, Plan};
 use super::collect::Collector;
+use super::looks::Looks;
 use super::{live, output};
 use crate::capture::lent;
 use crate::report::{self, Parts, Report, Selection};
@@ -14,12 +15,13 @@ use std::process::ExitCode;
 /// # Errors
 /// When it cannot begin, or its report cannot be written.
 pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Result<ExitCode> {
-    let mut collector = Collector::default();
+    let (options, futex_only) = (report_options(common), plan.capture.futex_only);
+    let looks = common.every.map(|every| Looks::new(every, &options, futex_only));
+    let mut collector = Collector::default().looked_at(looks);
     let captured = live::observe(plan, name, &mut collector)?;
     // Names and the report come from what is open already.
     lent::give_up()?;
-    let (observation, mut symbols) = collector.finish(captured, plan.capture.futex_only);
-    let options = report_options(common);
+    let (observation, mut symbols) = collector.finish(captured, futex_only);
     let mut report = match report::build(&observation, &mut symbols, &options) {
         Ok(report) => report,
         Err(unmatched) => {

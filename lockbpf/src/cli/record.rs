@@ -123,10 +123,10 @@ impl<W: Write> Sink for Recorder<W> {
         }
     }
 
-    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<()> {
+    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String> {
         self.result()?;
         let header = self.describe(live);
-        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let Some(writer) = &mut self.writer else { return Ok(String::new()) };
         let failed = || failed(&self.path);
         if header != self.header {
             writer.header(&header).with_context(failed)?;
@@ -134,17 +134,14 @@ impl<W: Write> Sink for Recorder<W> {
         }
         writer.tick(now).with_context(failed)?;
         if now.since(self.checkpoint) < CHECKPOINT {
-            return Ok(());
+            return Ok(String::new());
         }
         self.checkpoint = now;
-        let mut harvest = live.session.harvest(now, live.census.symbols())?;
-        harvest.deadlocks = live.deadlocks.to_vec();
-        harvest.estimates = live.watch.coverage();
-        harvest.quality.notes.extend_from_slice(live.notes);
-        live.census.unite(&mut harvest);
+        let harvest = live.harvest(now)?;
         let symbols = live.census.symbols();
         modules(writer, symbols, &mut self.modules).with_context(failed)?;
-        writer.checkpoint(&harvest, symbols, now).with_context(failed)
+        writer.checkpoint(&harvest, symbols, now).with_context(failed)?;
+        Ok(String::new())
     }
 }
 

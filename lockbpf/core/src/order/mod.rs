@@ -7,5 +7,7 @@ mod sorter;
 #[cfg(test)]
 mod tests;
 mod ties;
+mod watermark;
 
 pub use sorter::{CAPACITY, Ready, Sorter};
+pub use watermark::Watermark;

@@ -61,6 +61,17 @@ pub fn render(report: &Report, layout: &Layout) -> String {
     paragraphs.join("\n\n") + "\n"
 }
 
+/// What matters most, in a few lines: the verdict's first sentence and the locks.
+#[must_use]
+pub fn summary(report: &Report, width: u16) -> String {
+    let width = width.max(40);
+    let mut text = wrap(report.verdict.first().map_or("", String::as_str), width.into());
+    if !report.locks.is_empty() {
+        text += &format!("\n{}", locks(report, width));
+    }
+    text + "\n"
+}
+
 /// A name is not cut to less than this, even where the table then is too wide.
 const SHORTEST: usize = 10;
 /// Nor to less than this, where the table has that room.
