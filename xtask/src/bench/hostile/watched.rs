@@ -23,6 +23,8 @@ use crate::process::describe;
 pub(super) const MEMORY: u64 = 300 << 20;
 /// Share of a CPU that lockbpf and its helpers may take while they observe.
 pub(super) const CPU: f64 = 0.05;
+/// CPU time beyond that, once for each observation: what lockbpf allows itself at the beginning, what its helpers take, the last thing done.
+const BURST: Duration = Duration::from_secs(1);
 /// How long a report may take: from its input, or from the end of what is observed.
 pub(super) const REPORT: Duration = Duration::from_secs(10);
 /// After so long, whatever it does, it hangs.
@@ -55,8 +57,10 @@ pub(super) struct Run {
     pub(super) helpers_bytes: u64,
     /// Most memory of its maps, bytes.
     pub(super) map_bytes: u64,
-    /// Highest share of a CPU, helpers included, from the beginning of an observation to its report.
+    /// Highest share of a CPU, helpers included, from the beginning of an observation to its end.
     pub(super) cpu: Option<f64>,
+    /// Whether that was above the bound.
+    pub(super) busy: bool,
 }
 
 impl Run {
@@ -70,6 +74,7 @@ impl Run {
         self.helpers_bytes = self.helpers_bytes.max(other.helpers_bytes);
         self.map_bytes = self.map_bytes.max(other.map_bytes);
         self.cpu = self.cpu.into_iter().chain(other.cpu).reduce(f64::max);
+        self.busy |= other.busy;
     }
 
     /// Whether nothing failed, and nothing was above its bound. An input may be refused, a program may not.
@@ -78,7 +83,7 @@ impl Run {
             && (self.refused == 0 || self.cpu.is_none())
             && self.report_s <= REPORT.as_secs_f64()
             && self.rss_bytes + self.helpers_bytes + self.map_bytes <= MEMORY
-            && self.cpu.is_none_or(|cpu| cpu <= CPU)
+            && !self.busy
     }
 }
 
@@ -96,6 +101,7 @@ pub(super) fn watch(command: &mut Command, dir: &Path, mut subject: Subject<'_>)
     let is_input = matches!(subject, Subject::Input);
     let mut usage = Usage::of(child.0.id().cast_signed());
     let mut observing: Option<(Instant, Duration)> = None;
+    let mut used = None;
     // When its report was due at the earliest.
     let mut due = is_input.then_some(began);
     let status = loop {
@@ -105,6 +111,11 @@ pub(super) fn watch(command: &mut Command, dir: &Path, mut subject: Subject<'_>)
         usage.look(!is_input);
         if due.is_some_and(|due| due.elapsed() > REPORT) || began.elapsed() > HANGS {
             break None;
+        }
+        if let Some((from, before)) = observing
+            && due.is_none_or(|due| due > Instant::now())
+        {
+            used = Some((usage.cpu().saturating_sub(before), from.elapsed()));
         }
         match (&mut subject, observing) {
             (Subject::Input, _) => {}
@@ -128,11 +139,10 @@ pub(super) fn watch(command: &mut Command, dir: &Path, mut subject: Subject<'_>)
     let mut run = Run {
         report_s: due.map_or(0.0, |due| due.elapsed().as_secs_f64()),
         rss_bytes: usage.rss,
-        helpers_bytes: usage.helpers_rss(),
+        helpers_bytes: usage.helpers_rss,
         map_bytes: usage.maps,
-        cpu: observing.map(|(from, before)| {
-            usage.cpu().saturating_sub(before).as_secs_f64() / from.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
-        }),
+        cpu: used.map(|(cpu, time)| cpu.as_secs_f64() / time.as_secs_f64().max(f64::MIN_POSITIVE)),
+        busy: used.is_some_and(|(cpu, time)| cpu > BURST + time.mul_f64(CPU)),
         ..Run::default()
     };
     let reported = || fs::read(&out).is_ok_and(|text| serde_json::from_slice::<IgnoredAny>(&text).is_ok());
@@ -161,13 +171,15 @@ struct Usage {
     cpu: Duration,
     rss: u64,
     maps: u64,
-    /// By process: CPU time and memory.
-    helpers: BTreeMap<i32, (Duration, u64)>,
+    /// CPU time of each helper that there was.
+    helpers: BTreeMap<i32, Duration>,
+    /// Memory of those that there were at one time, at most.
+    helpers_rss: u64,
 }
 
 impl Usage {
     fn of(pid: i32) -> Self {
-        Self { pid: Pid::from_raw(pid), cpu: Duration::ZERO, rss: 0, maps: 0, helpers: BTreeMap::new() }
+        Self { pid: Pid::from_raw(pid), cpu: Duration::ZERO, rss: 0, maps: 0, helpers: BTreeMap::new(), helpers_rss: 0 }
     }
 
     fn look(&mut self, observes: bool) {
@@ -179,20 +191,17 @@ impl Usage {
         self.maps = Objects::of(self.pid).map_or(0, |objects| objects.map_bytes()).max(self.maps);
         let path = format!("/proc/{pid}/task/{pid}/children", pid = self.pid);
         let children = fs::read_to_string(path).unwrap_or_default();
+        let mut rss = 0;
         for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
-            let (cpu, rss) = self.helpers.entry(pid).or_default();
+            let cpu = self.helpers.entry(pid).or_default();
             *cpu = cpu_time(Pid::from_raw(pid)).unwrap_or_default().max(*cpu);
-            *rss = peak_rss(Pid::from_raw(pid)).unwrap_or_default().max(*rss);
+            rss += peak_rss(Pid::from_raw(pid)).unwrap_or_default();
         }
+        self.helpers_rss = self.helpers_rss.max(rss);
     }
 
     fn cpu(&self) -> Duration {
-        self.cpu + self.helpers.values().map(|(cpu, _)| *cpu).sum::<Duration>()
-    }
-
-    /// Of all that there were, also one after the other: rather too much than too little.
-    fn helpers_rss(&self) -> u64 {
-        self.helpers.values().map(|(_, rss)| rss).sum()
+        self.cpu + self.helpers.values().sum::<Duration>()
     }
 }
 
@@ -232,7 +241,7 @@ mod tests {
             Run { failed: 1, ..well },
             Run { helpers_bytes: 101 << 20, ..well },
             Run { map_bytes: 101 << 20, ..well },
-            Run { cpu: Some(0.06), ..well },
+            Run { busy: true, ..well },
             Run { report_s: 10.1, ..well },
         ] {
             assert!(!above.within(), "{above:?}");
