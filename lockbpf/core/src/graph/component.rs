@@ -6,6 +6,7 @@ use crate::id::Tid;
 use crate::units::Time;
 use rustc_hash::FxHashMap;
 use slab::Slab;
+use std::sync::Arc;
 
 /// No component.
 pub(super) const NONE: u32 = u32::MAX;
@@ -69,11 +70,33 @@ struct Component {
     members: Vec<u64>,
 }
 
-/// The folded components whose last section ran on one thread.
+/// The folded components whose last section ran on one thread. There may be as many sums as sites: copies share all but the last few.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folded {
-    pub(super) costs: Costs,
+    sums: Arc<Costs>,
+    /// Still to be added to the sums.
+    recent: Costs,
     pub(super) members: Vec<Vec<u64>>,
+}
+
+impl Folded {
+    fn add(&mut self, site: u32, cost: u64) {
+        self.recent.add(site, cost);
+        if self.recent.len() == LINEAR {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        let sums = Arc::make_mut(&mut self.sums);
+        self.recent.few.drain(..).for_each(|(site, cost)| sums.add(site, cost));
+    }
+
+    /// Cost by site.
+    pub(super) fn costs(&mut self) -> &Costs {
+        self.settle();
+        &self.sums
+    }
 }
 
 /// All components.
@@ -148,7 +171,7 @@ impl Components {
 
     fn fold(&mut self, component: Component) {
         let folded = self.folded.entry(component.last.tid).or_default();
-        component.costs.iter().for_each(|(site, cost)| folded.costs.add(site, cost));
+        component.costs.iter().for_each(|(site, cost)| folded.add(site, cost));
         if self.detail {
             folded.members.push(component.members);
         }
@@ -208,7 +231,7 @@ impl Components {
             return;
         }
         let folded = self.folded.entry(tid).or_default();
-        folded.costs.add(site, 0);
+        folded.add(site, 0);
         if self.detail {
             folded.members.push(vec![key]);
         }

@@ -183,7 +183,7 @@ impl WaitGraph {
             let Some(of) = finished.filter(only_joined).and_then(|tid| engine.hops.joined(tid)) else { break };
             finished = Some(of);
         }
-        let critical = finished.map(|tid| engine.comps.of_thread(tid)).unwrap_or_default();
+        let mut critical = finished.map(|tid| engine.comps.of_thread(tid)).unwrap_or_default();
         let mut findings = Findings {
             last_thread,
             path: engine.hops.path(
@@ -193,7 +193,7 @@ impl WaitGraph {
                 ends,
                 engine.keeper.is_some(),
             ),
-            detail: engine.keeper.map(|keeper| keeper.finish(critical.members)),
+            detail: engine.keeper.map(|keeper| keeper.finish(std::mem::take(&mut critical.members))),
             impossible: self.state.impossible().clone(),
             cut: self.state.cut().clone(),
             words: self.words.into_iter().map(|(word, known)| (word, known.finish(scheduling_known))).collect(),
@@ -206,7 +206,7 @@ impl WaitGraph {
         for &(site, apwt) in &engine.sites.list {
             findings.sites.insert(site, SiteBlame { apwt, cpwt: None });
         }
-        for (site, cost) in critical.costs.iter() {
+        for (site, cost) in critical.costs().iter() {
             if let Some(&(site, _)) = engine.sites.list.get(site as usize)
                 && let Some(blame) = findings.sites.get_mut(&site)
             {

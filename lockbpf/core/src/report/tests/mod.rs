@@ -10,7 +10,7 @@ mod story;
 
 use super::fixture::*;
 use super::schema::{Ns, SCHEMA, ThreadId};
-use super::table::{Layout, render};
+use super::table::{Layout, render, summary};
 use super::*;
 use crate::event::{Event, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag};
 use crate::id::{Lock, Process, Site, Tid};
@@ -121,6 +121,21 @@ Blame for 7.20 s of waiting: 100 % exact, 0 % inferred, 0 % unknown.
     let report = report(&server());
     assert_eq!(text(&report), expected);
     assert_conserved(&report);
+}
+
+#[test]
+fn a_summary_is_the_first_sentence_and_the_locks() {
+    let expected = "\
+69 % of all waiting is caused by `fn3` holding `global_1000` at work.c:3; what it did meanwhile is not known.
+Lock         Kind   Acquired  Contended     %    Wait     Wait     Wait     Wait     Hold     Hold     Hold
+                                                total     mean      p99      max     mean      p99      max
+────────────────────────────────────────────────────────────────────────────────────────────────────────────
+global_1000  mutex       300        200  67 %  7.20 s  36.0 ms  42.0 ms  42.0 ms  22.7 ms  40.0 ms  40.0 ms
+and 2 more locks with 4.00 ms of waiting
+";
+    let options = Options { top: Some(1), ..Options::default() };
+    let report = build(&found(&server()), &mut FakeNames, &options).unwrap();
+    assert_eq!(summary(&report, 120), expected);
 }
 
 #[test]
