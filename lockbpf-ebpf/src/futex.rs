@@ -111,7 +111,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         return;
     }
     let word = gil::word_of(t, word);
-    let lock = parking::lock_of(t, word, role, expected);
+    let lock = parking::lock_of(t, word, role == WAIT, expected);
     let is_parked = lock != word;
     let (word, expected) = if is_parked { (lock, FOR_LOCK) } else { (word, expected) };
     t.resume();

@@ -1,7 +1,6 @@
 //! Locks whose waiters sleep each on a word of its own ([`lockbpf_common::parking`]): their futex calls count for the lock. The thread that
 //! waits tells which one that is; whoever wakes it names only its word.
 
-use crate::futex::WAIT;
 use crate::maps::FutexWord;
 use crate::thread::Thread;
 use aya_ebpf::btf_maps::{Array, LruHashMap};
@@ -20,12 +19,12 @@ static PARKED_FOR: LruHashMap<FutexWord, u64, { MAX_WAITS as usize }> = LruHashM
 
 /// What a futex call on this word is for: a lock, or the word itself. A function of its own, so that its stack burdens no other.
 #[inline(never)]
-pub fn lock_of(t: &Thread, word: u64, role: u32, expected: u32) -> u64 {
+pub fn lock_of(t: &Thread, word: u64, waits: bool, expected: u32) -> u64 {
     if t.process == 0 || PARKING.get(t.process % MAX_PROCESSES).copied() != Some(t.process) {
         return word;
     }
     let key = FutexWord { addr: word, process: u64::from(t.process) };
-    if role != WAIT {
+    if !waits {
         // SAFETY: copied at once.
         return unsafe { PARKED_FOR.get(key) }.copied().unwrap_or(word);
     }

@@ -40,6 +40,7 @@ mod kinds;
 mod lackey;
 mod libc_locks;
 mod lifecycle;
+mod looks;
 mod musl;
 mod names;
 mod newcomers;

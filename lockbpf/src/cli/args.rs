@@ -2,7 +2,6 @@
 
 use super::formats::{self, ExportFormat};
 use super::limits;
-use super::tables::TablesArgs;
 use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::launch::How;
 use crate::capture::session::Scope;
@@ -62,6 +61,17 @@ pub(super) struct ObserveArgs {
     /// How to observe and report.
     #[command(flatten)]
     pub common: CommonArgs,
+}
+
+/// How tables are written.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct TablesArgs {
+    /// With `--as parquet`: put files into folders by date (UTC) and host, as Hive does: `waits/date=2026-11-25/host=db1/…`.
+    #[arg(long)]
+    pub partition: bool,
+    /// With `--as parquet`: what the recording's version of the program is called, for the table of runs.
+    #[arg(long, value_name = "TEXT")]
+    pub program_version: Option<String>,
 }
 
 /// What to record, or convert.

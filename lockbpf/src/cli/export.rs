@@ -1,13 +1,12 @@
 //! `lockbpf export`: record to a file, or convert a recording.
 
-use super::args::{CaptureArgs, ExportArgs, Plan};
+use super::args::{CaptureArgs, ExportArgs, Plan, TablesArgs};
 use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::record::Recorder;
 use super::source::{Format, Input};
-use super::tables::{self, TablesArgs};
-use super::{cpus, live};
+use super::{cpus, live, tables};
 use crate::quality::Quality;
 use crate::render;
 use crate::report::Selection;

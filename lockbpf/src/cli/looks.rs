@@ -11,7 +11,7 @@ use anyhow::Result;
 use lockbpf_common::kind::Via;
 use std::time::{Duration, Instant};
 
-/// A look may take one part in so many of the time: where it takes longer, looks are fewer.
+/// A look may take one part in so many of the time: where it takes longer, looks are fewer. The first one reads symbols, which is done once.
 const SHARE: u32 = 20;
 /// Locks shown, if the user does not say.
 const TOP: usize = 3;
@@ -20,6 +20,7 @@ const TOP: usize = 3;
 pub(super) struct Looks {
     every: Duration,
     next: Instant,
+    is_first: bool,
     watermark: Watermark,
     options: report::Options,
     futex_only: bool,
@@ -29,7 +30,14 @@ impl Looks {
     /// Will look at this interval, from now on, at what these options say.
     pub(super) fn new(every: Duration, options: &report::Options, futex_only: bool) -> Self {
         let options = report::Options { top: Some(options.top.unwrap_or(TOP).min(TOP)), ..options.clone() };
-        Self { every, next: Instant::now() + every, watermark: Watermark::default(), options, futex_only }
+        Self {
+            every,
+            next: Instant::now() + every,
+            is_first: true,
+            watermark: Watermark::default(),
+            options,
+            futex_only,
+        }
     }
 
     /// Takes note of an event.
@@ -63,7 +71,9 @@ impl Looks {
             // It may come.
             Err(unmatched) => format!("{unmatched}, so far.\n"),
         };
-        self.next = Instant::now() + self.every.max(began.elapsed() * SHARE);
+        let pause = if self.is_first { Duration::ZERO } else { began.elapsed() * SHARE };
+        self.is_first = false;
+        self.next = Instant::now() + self.every.max(pause);
         Ok(format!("after {}: {text}\n", now.since(live.start)))
     }
 }

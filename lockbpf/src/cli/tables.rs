@@ -1,5 +1,6 @@
 //! A recording as tables in a folder, one file of each: for questions about many machines (docs/fleet.md).
 
+use super::args::TablesArgs;
 use super::destination::Whole;
 use super::parquet;
 use super::report::Recording;
@@ -10,24 +11,12 @@ use crate::fleet::{self, Run};
 use crate::report::Selection;
 use crate::report::schema::Ns;
 use anyhow::{Context, Result};
-use clap::Args;
 use std::fmt::Write as _;
 use std::fs::DirBuilder;
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
-
-/// How tables are written.
-#[derive(Clone, Debug, Default, Args)]
-pub(super) struct TablesArgs {
-    /// With `--as parquet`: put files into folders by date (UTC) and host, as Hive does: `waits/date=2026-11-25/host=db1/…`.
-    #[arg(long)]
-    pub partition: bool,
-    /// With `--as parquet`: what the recording's version of the program is called, for the table of runs.
-    #[arg(long, value_name = "TEXT")]
-    pub program_version: Option<String>,
-}
 
 /// What Hive calls a partition of which the value is not known.
 const UNKNOWN: &str = "__HIVE_DEFAULT_PARTITION__";
