@@ -82,7 +82,7 @@ impl Watch {
                     if let (Some(estimator), Some(stretch)) = (&mut self.estimator, stretch(&watched, census)) {
                         // Two stretches of one process are not to share a difference of sums.
                         if !fresh.insert(stretch.process) {
-                            estimator.snapshot(&session.sums()?);
+                            estimator.snapshot(&session.sums_of(|process| estimator.awaits(process))?);
                             fresh = HashSet::from([stretch.process]);
                         }
                         estimator.stretch(stretch);
@@ -95,7 +95,7 @@ impl Watch {
             }
         }
         if let Some(estimator) = self.estimator.as_mut().filter(|_| !fresh.is_empty()) {
-            estimator.snapshot(&session.sums()?);
+            estimator.snapshot(&session.sums_of(|process| estimator.awaits(process))?);
         }
         Ok(ended)
     }

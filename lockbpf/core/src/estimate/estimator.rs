@@ -44,6 +44,12 @@ impl Estimator {
         self.processes.entry(stretch.process).or_default().stretch(&stretch);
     }
 
+    /// Whether the next snapshot makes something of this process's sums.
+    #[must_use]
+    pub fn awaits(&self, process: Process) -> bool {
+        self.processes.get(&process).is_some_and(|p| p.pending.is_some())
+    }
+
     /// The kernel's sums, as they are now. What was added since the last snapshot belongs to the stretches that ended
     /// since; sums of processes without such a stretch are left for later.
     pub fn snapshot(&mut self, sums: &[KernelSums]) {
@@ -52,9 +58,8 @@ impl Estimator {
         let mut sites: Map<Site, Delta> = Map::default();
         let mut processes: Map<Process, f64> = Map::default();
         for k in sums {
-            let due = self.processes.get(&k.lock.process).is_some_and(|p| p.pending.is_some());
             // What the kernel sees of futexes it sees all the time.
-            if !due || matches!(k.via, Via::Futex | Via::CondWait) {
+            if !self.awaits(k.lock.process) || matches!(k.via, Via::Futex | Via::CondWait) {
                 continue;
             }
             let key = (k.lock, k.site, k.via);

@@ -253,10 +253,21 @@ impl Session {
     /// # Errors
     /// When a map cannot be read.
     pub fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
-        Ok(self.kernel_sums()?.iter().filter_map(|(key, sums)| KernelSums::new(key, *sums)).collect())
+        self.sums_of(|_| true)
     }
 
-    pub(in crate::capture) fn kernel_sums(&self) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
+    /// The same of the processes that are wanted only: each entry that is left out saves two system calls of three.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn sums_of(&self, wanted: impl Fn(Process) -> bool) -> Result<Vec<KernelSums>, CaptureError> {
+        Ok(self.kernel_sums(wanted)?.iter().filter_map(|(key, sums)| KernelSums::new(key, *sums)).collect())
+    }
+
+    pub(in crate::capture) fn kernel_sums(
+        &self,
+        wanted: impl Fn(Process) -> bool,
+    ) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
         let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
         let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
         // A copy that is not unwound yet may be so the next time.
@@ -266,7 +277,9 @@ impl Session {
             None => raw,
         };
         let with_stack = |sums: Sums| Sums { stack: numbered(sums.stack), ..sums };
-        slots.iter().filter_map(Result::ok).map(|(key, slot)| Ok((key, with_stack(sums.get(&slot, 0)?)))).collect()
+        let keys = slots.keys().filter_map(Result::ok).filter(|key| wanted(Process(key.process)));
+        let known = keys.filter_map(|key| Some((key, slots.get(&key, 0).ok()?)));
+        known.map(|(key, slot)| Ok((key, with_stack(sums.get(&slot, 0)?)))).collect()
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
