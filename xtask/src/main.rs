@@ -20,6 +20,8 @@ mod instrument;
 mod layers;
 #[cfg(test)]
 mod links;
+#[cfg(test)]
+mod policy;
 mod process;
 mod provenance;
 mod rust_src;
