@@ -100,7 +100,9 @@ fn packages_are_those_that_the_policy_allows() {
 #[test]
 fn a_licence_is_allowed_if_one_of_its_choices_is() {
     let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
-    for license in ["MIT", "MIT/GPL-2.0-only", "GPL-3.0-only OR Apache-2.0 WITH LLVM-exception", "MIT OR (Zlib AND 0BSD)"] {
+    for license in
+        ["MIT", "MIT/GPL-2.0-only", "GPL-3.0-only OR Apache-2.0 WITH LLVM-exception", "MIT OR (Zlib AND 0BSD)"]
+    {
         check(Some(license), &allowed).unwrap();
     }
     for license in ["Zlib", "MIT AND Zlib", "Apache-2.0", "CDDL-1.0", "my own"] {

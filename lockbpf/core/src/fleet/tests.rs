@@ -1,11 +1,8 @@
 //! Tables of made-up recordings.
 
 use super::*;
-use crate::analysis::{self, Analyst, Closing};
-use crate::lines::Reader;
-use crate::observation::Harvest;
 use crate::render::Page;
-use crate::report::{self, build_pictures};
+use crate::render::tests::page_of;
 
 /// One thread waits for `L` while another holds it, and a third waits for both.
 const LINES: &str = r#"{"t":0,"tid":1,"op":"attempt","lock":"L","site":"writer (a.c:1)","comm":"w"}
@@ -20,16 +17,7 @@ const LINES: &str = r#"{"t":0,"tid":1,"op":"attempt","lock":"L","site":"writer (
 "#;
 
 fn page() -> Page {
-    let mut reader = Reader::new(LINES.as_bytes(), 1);
-    let mut analyst = Analyst::new(analysis::Options { detail: true, ..analysis::Options::default() });
-    for event in &mut reader {
-        analyst.take(event.unwrap());
-    }
-    let mut labels = reader.into_labels();
-    let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
-    let seen = analyst.finish(Closing { ticks_per_ns: 1, harvest, ..Closing::default() });
-    let (report, pictures) = build_pictures(&seen, &mut labels, &report::Options::default()).unwrap();
-    Page { report, pictures, started_ns: Some(1_000_000_000_500_000), ..Page::default() }
+    Page { started_ns: Some(1_000_000_000_500_000), ..page_of(LINES) }
 }
 
 fn column<'a>(tables: &'a [Table], table: &str, name: &str) -> &'a Column {

@@ -18,7 +18,7 @@ mod speedscope;
 mod svg;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use html::comparison;
 

@@ -41,7 +41,8 @@ fn timeline_of(lines: &str) -> (Report, Timeline) {
     analysed(lines, |seen, names| build_timeline(seen, names, &report::Options::default()).unwrap())
 }
 
-fn page_of(lines: &str) -> Page {
+/// What pages are made of.
+pub(crate) fn page_of(lines: &str) -> Page {
     let (report, pictures) =
         analysed(lines, |seen, names| build_pictures(seen, names, &report::Options::default()).unwrap());
     Page { report, pictures, ..Page::default() }
