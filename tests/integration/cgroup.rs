@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Long enough for a process that joins to be found.
-const LATER: Duration = Duration::from_millis(1500);
+/// Long enough for a process that joins to be found, on a busy machine, too.
+const LATER: Duration = Duration::from_secs(3);
 
 /// A name that no other run of the tests uses.
 fn unique(name: &str) -> String {
