@@ -3,7 +3,8 @@
 
 /// Value of the word while its thread sleeps.
 pub const PARKED: u32 = 1;
-/// What a wait is told to have expected that counts for the lock, not for the word: no word that anybody waits on is known to.
+/// The record of a wait that counts for the lock has this in place of the expected value. Locks and runtimes do not use it as a value of
+/// their words.
 pub const FOR_LOCK: u32 = u32::from_ne_bytes(*b"park");
 /// Bytes from the beginning of the structure to the word.
 pub const WORD: u64 = 32;

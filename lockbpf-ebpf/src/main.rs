@@ -45,10 +45,12 @@ mod slots;
 mod spin;
 mod stack;
 mod thread;
+mod told;
 mod transitions;
 mod unended;
 mod unseen;
 mod watched;
+mod wrapper;
 
 #[cfg(not(test))]
 #[panic_handler]

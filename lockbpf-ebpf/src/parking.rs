@@ -13,7 +13,7 @@ use lockbpf_common::parking::{MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited
 #[btf_map]
 static PARKING: Array<u32, { MAX_PROCESSES as usize }> = Array::new();
 
-/// For which lock the thread slept last that sleeps on a word. LRU: where one was evicted, the wake counts for the word.
+/// By word: the lock for which its thread slept last. The oldest go first; then a wake counts for the word.
 #[btf_map]
 static PARKED_FOR: LruHashMap<FutexWord, u64, { MAX_WAITS as usize }> = LruHashMap::new();
 

@@ -216,21 +216,14 @@ pub fn contend_held(t: &mut Thread, i: usize, owner: u32) {
     h.owner = owner;
 }
 
-/// From when on a call waited that began at `attempt_ns` and has its lock `now`. A handler may interrupt it before it is known to wait, and
-/// what that one waits for is told, the last of it at `told_ns`: a thread waits for one lock at a time.
-#[inline(always)]
-pub fn after_handlers(told_ns: u64, attempt_ns: u64, now: u64) -> u64 {
-    attempt_ns.max(told_ns).min(now)
-}
-
 /// A sleep for held lock `i` has ended: it is acquired now, unless a further sleep follows.
 #[inline(always)]
 pub fn reacquire_held(t: &mut Thread, i: usize, now: u64) {
-    let told_ns = t.told_ns;
+    let h = &t.held[i & (MAX_HELD - 1)];
+    let wait_ns = t.waited_ns(h.acquire_ns.saturating_sub(h.wait_ns), now);
     let h = &mut t.held[i & (MAX_HELD - 1)];
-    let attempt_ns = after_handlers(told_ns, h.acquire_ns.saturating_sub(h.wait_ns), now);
     h.acquire_ns = now;
-    h.wait_ns = now.saturating_sub(attempt_ns);
+    h.wait_ns = wait_ns;
     if t.depth == 1 {
         t.union_start_ns = now;
     }
@@ -252,7 +245,7 @@ pub fn mark_outer(t: &mut Thread) {
 pub fn acquired(t: &mut Thread, attempt_ns: u64, now: u64) -> u32 {
     let contended = t.pending.flags & u32::from(flag::CONTENDED) != 0;
     // What an uncontended call takes is below the cost of measuring it.
-    let held = t.attempted(now, if contended { now - after_handlers(t.told_ns, attempt_ns, now) } else { 0 });
+    let held = t.attempted(now, if contended { t.waited_ns(attempt_ns, now) } else { 0 });
     t.pending.via = 0;
     hold_apart(t, &held)
 }
@@ -330,7 +323,7 @@ pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64)
     }
     let hold_ns = now.saturating_sub(h.acquire_ns);
     counts::ends(t, i);
-    let inner_hits = inner_hits(t, i);
+    let inner_hits = t.inner_hits(i);
     let slot = slot_of_ending(t, i);
     if is_shared_slot(slot) {
         hold_together(slot, hold_ns, inner_hits);
@@ -358,12 +351,6 @@ fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> bool {
         record_section(ctx, t, i, &end);
     }
     released
-}
-
-/// Probe hits of the thread since it acquired held lock `i`, beyond the one of the release itself.
-#[inline(always)]
-fn inner_hits(t: &Thread, i: usize) -> u64 {
-    u64::from(t.hits.wrapping_sub(t.held[i & (MAX_HELD - 1)].hits).saturating_sub(1))
 }
 
 /// Sums a section's hold where several locks are summed together, which do not order their writers. Returns 0. A function of its own,
@@ -477,7 +464,7 @@ fn close_any(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
 #[inline(never)]
 fn sum_up(t: &mut Thread, i: u32, hold_ns: u64) -> u32 {
     let i = i as usize & (MAX_HELD - 1);
-    let inner_hits = inner_hits(t, i);
+    let inner_hits = t.inner_hits(i);
     let Held { via, wait_ns, flags, .. } = t.held[i];
     let slot = slot_of_ending(t, i);
     let shared = is_shared(via) || is_shared_slot(slot);
@@ -521,16 +508,8 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
     }
     let (end_ns, wait_ns) = (end.now, if told { wait_ns } else { 0 });
     let hold_ns = end_ns.saturating_sub(acquire_ns);
-    tells(t, end_ns);
+    t.tells(end_ns);
     record(t, &t.held[i], &Ended { end_ns, wait_ns, hold_ns, outcome: end.outcome, flags, stack })
-}
-
-/// The thread tells of a section or attempt that ended at `end_ns`.
-#[inline(always)]
-pub fn tells(t: &mut Thread, end_ns: u64) {
-    if t.wait_handler == 0 {
-        t.told_ns = t.told_ns.max(end_ns);
-    }
 }
 
 /// What a record tells of a section's end.
@@ -598,22 +577,21 @@ pub fn failed(t: &mut Thread, outcome: Outcome, now: u64) {
         s.wait_ns += t.own_wait(wait_ns);
     }
     if timed_out || CONFIG.load().mode & mode::ALL_EVENTS != 0 {
-        record_failed(t, outcome, wait_ns, now);
+        record_failed(t, outcome, now);
     }
     t.pending.via = 0;
 }
 
 /// A function of its own, so that its stack burdens no hot path.
 #[inline(never)]
-fn record_failed(t: &mut Thread, outcome: Outcome, wait_ns: u64, now: u64) -> u32 {
+fn record_failed(t: &mut Thread, outcome: Outcome, now: u64) -> u32 {
     let p = &t.pending;
     if !focus::includes(t.process, p.lock, p.site) {
         return 0;
     }
-    let wait_ns = wait_ns.min(now.saturating_sub(t.told_ns));
-    tells(t, now);
-    let p = &t.pending;
+    let wait_ns = t.waited_ns(p.attempt_ns, now);
     let h = t.attempted(now, wait_ns);
     record(t, &h, &Ended { end_ns: now, wait_ns, hold_ns: 0, outcome, flags: p.flags, stack: p.stack });
+    t.tells(now);
     0
 }

@@ -69,7 +69,7 @@ pub struct Thread {
     /// When the section ended that was in the first vacant place of `held`, if nobody knows yet whether somebody waits for
     /// its lock: the thread's next futex call tells, which wakes them. Else 0.
     pub released_ns: u64,
-    /// When the last record of a section or attempt of its own ended.
+    /// When the last section or attempt ended of which it has made a record ([`crate::told`]).
     pub told_ns: u64,
     /// The mutex of its process's interpreter lock ([`crate::gil`]); 0 if none is known.
     pub gil: u64,
@@ -414,12 +414,6 @@ impl Thread {
         THREAD_SUMS.get_ptr_mut(self.entry - 1).map(|p| unsafe { &mut *p })
     }
 
-    /// What a wait for a lock adds to this thread's: nothing if a handler waited that interrupts a wait, which goes on meanwhile.
-    #[inline(always)]
-    pub fn own_wait(&self, wait_ns: u64) -> u64 {
-        if self.wait_handler == 0 { wait_ns } else { 0 }
-    }
-
     /// This thread's counts, if it has an entry.
     #[inline(always)]
     pub fn counts(&self) -> Option<&'static mut ThreadCounts> {
@@ -537,15 +531,10 @@ impl Thread {
         self.musl = u32::from(musl);
     }
 
-    /// Where a call with this first argument is to be counted, that returns to `returns_to`.
+    /// Probe hits since it acquired held lock `i`, beyond the one of the release itself.
     #[inline(always)]
-    pub fn site(&mut self, argument: u64, returns_to: u64) -> u64 {
-        if self.wrapper.argument == 0 {
-            return returns_to;
-        }
-        let wrapper = self.wrapper;
-        self.wrapper.argument = 0;
-        if wrapper.argument == argument { wrapper.site } else { returns_to }
+    pub fn inner_hits(&self, i: usize) -> u64 {
+        u64::from(self.hits.wrapping_sub(self.held[i & (MAX_HELD - 1)].hits).saturating_sub(1))
     }
 
     /// Forgets the locks it holds or is about to lock.

@@ -4,7 +4,7 @@
 use crate::atomic::add;
 use crate::focus;
 use crate::maps::CONFIG;
-use crate::section::{Ended, add_time, after_handlers, record, sums, tally, tells};
+use crate::section::{Ended, add_time, record, sums, tally};
 use crate::thread::{Held, Thread};
 use lockbpf_common::config::mode;
 use lockbpf_common::kind::{Outcome, Via, flag};
@@ -17,7 +17,7 @@ use lockbpf_common::via::is_semaphore;
 pub fn acquired(t: &mut Thread, now: u64) -> u32 {
     let via = t.pending.via;
     let contended = t.pending.flags & u32::from(flag::CONTENDED) != 0;
-    let wait_ns = if contended { now - after_handlers(t.told_ns, t.pending.attempt_ns, now) } else { 0 };
+    let wait_ns = if contended { t.waited_ns(t.pending.attempt_ns, now) } else { 0 };
     tell(t, Outcome::Unseen, 0, false);
     let held = t.attempted(now, wait_ns);
     t.permit = held;
@@ -80,7 +80,7 @@ pub fn tell(t: &mut Thread, outcome: Outcome, hold_ns: u64, waited_for: bool) ->
     if wanted && focus::includes(t.process, lock, site) {
         let (end_ns, wait_ns) = (t.permit.acquire_ns + hold_ns, t.permit.wait_ns);
         let (flags, stack) = (t.permit.flags, t.permit.stack);
-        tells(t, end_ns);
+        t.tells(end_ns);
         record(t, &t.permit, &Ended { end_ns, wait_ns, hold_ns, outcome, flags, stack });
     }
     t.permit.lock = 0;

@@ -12,7 +12,7 @@ use anyhow::Result;
 /// Collects one observation.
 pub(super) struct Collector {
     analyst: Analyst,
-    /// If it is told meanwhile what was found.
+    /// Tells the user meanwhile what was found, if that is wanted.
     looks: Option<Looks>,
 }
 

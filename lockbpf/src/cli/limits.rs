@@ -6,7 +6,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Nothing is observed in less.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Nothing is told more often.
+/// The shortest interval between two looks at an observation.
 const OFTENEST: Duration = Duration::from_millis(100);
 /// Bytes of a thread's name that the kernel keeps.
 const COMM_BYTES: usize = 15;
@@ -17,7 +17,7 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     if span < SHORTEST { Err("nothing can be observed in less than 1ms".to_owned()) } else { Ok(span) }
 }
 
-/// How often it is told what was found so far.
+/// The interval between two looks at an observation.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let interval = time(text)?;
     if interval < OFTENEST { Err("nobody reads a table more than ten times a second".to_owned()) } else { Ok(interval) }

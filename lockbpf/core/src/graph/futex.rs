@@ -63,7 +63,7 @@ pub struct FutexWaits {
     pub contended: Tally,
     /// Those for a lock whose waiters sleep each on a word of its own: the address is the lock's.
     pub parked: Tally,
-    /// Of the contended ones, by the owner word, those where it is plausible.
+    /// Contended waits by the thread that the owner word names, where that is plausible.
     pub owners: Threads,
     /// By the thread that woke the waiter.
     pub wakers: Threads,
@@ -92,7 +92,7 @@ impl FutexWaits {
         self.expects_contended() && self.owners.total().count * 2 > self.contended.count
     }
 
-    /// Whether it is not a word but the lock itself, of those whose waiters sleep each on a word of its own.
+    /// Whether the address is that of a lock whose waiters sleep each on a word of its own.
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.parked.count * 2 > self.waits.count

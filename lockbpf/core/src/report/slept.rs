@@ -1,9 +1,9 @@
 //! Locks that only futex calls show, known by the functions in which threads sleep for them.
 //!
-//! * **Semaphores**: whether one is a lock is told by who posts. A thread that has waited for it, too, gives back what it had. Else permits
-//!   stand for work, and nobody is to blame.
-//! * **Runtimes' locks** whose waiters sleep each on a word of its own, where it is known which lock each word was for: whoever wakes
-//!   a waiter gives the lock back.
+//! * **Semaphores**: one is a lock if those who post have waited for it, too: they give back what they had. Else permits stand for work, and
+//!   nobody is to blame.
+//! * **Runtimes' locks** whose waiters sleep each on a word of its own, where the kernel side knows the lock behind the word: whoever
+//!   wakes a waiter gives the lock back.
 
 use super::gather::Gathered;
 use super::place::Places;
@@ -18,7 +18,7 @@ pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) 
     for (&lock, g) in all.iter().filter(|(_, g)| !g.is_inferred_lock()) {
         let Some(waits) = g.waits.filter(|waits| waits.is_parked() || waits.is_given_back()) else { continue };
         let shares = match sleepers::name(lock, g, places) {
-            // Of several permits nothing tells whose is waited for, and that a thread had one at all follows from its giving one back.
+            // Nothing says which of several permits a thread waits for. That another one had a permit follows from its post.
             Some(SEMAPHORE) if !waits.is_parked() => waits.shares.inferred(),
             Some(own) if waits.is_parked() && sleepers::is_runtimes(own) => {
                 if sleepers::is_exclusive(own) {
