@@ -478,6 +478,12 @@ fn sum_up(t: &mut Thread, i: u32, hold_ns: u64) -> u32 {
     0
 }
 
+/// Whether a hold took eight times `--stack-wait`: then its stack takes about a hundredth of it.
+#[inline(always)]
+fn is_long(now: u64, acquire_ns: u64) -> bool {
+    now.saturating_sub(acquire_ns) >= CONFIG.load().stack_wait_ns << 3
+}
+
 /// Records the section in place `i` of the locks held, which has just ended, if it is in the focus.
 #[inline(never)]
 fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
@@ -488,15 +494,16 @@ fn record_section(ctx: *mut c_void, t: &mut Thread, i: u32, end: &End) -> u32 {
         return 0;
     }
     let (process, slot) = (t.process, t.slot);
-    if let Some(s) = at(slot_of_ending(t, i))
-        && s.stack < 0
-    {
-        // Once per key: others wait while this is done.
-        if stack < 0 {
+    if let Some(s) = at(slot_of_ending(t, i)) {
+        // Others wait while this is done: once per key, and where it is nothing beside the hold that they have waited for. One function may
+        // lock for many callers, and then only the stack tells for whom.
+        if stack < 0 && (s.stack < 0 || end.waited_for && is_long(end.now, acquire_ns)) {
             stack = take_stack(ctx, process, slot, how::AT_RELEASE);
             flags |= u32::from(flag::STACK_AT_RELEASE);
         }
-        s.stack = stack;
+        if s.stack < 0 {
+            s.stack = stack;
+        }
     }
     if end.waited_for {
         flags |= u32::from(flag::WAITED_FOR);
