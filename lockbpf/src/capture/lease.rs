@@ -9,6 +9,7 @@ use aya::maps::{Array, MapData};
 use lockbpf_common::config::{Control, LAPSES};
 use nix::time::{ClockId, clock_getres};
 use std::collections::VecDeque;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ const LENGTH: Duration = Duration::from_millis(40);
 const PERIOD: Duration = Duration::from_millis(10);
 /// How often it is looked whether the guardian is there.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
+/// What the thread may need of its stack, bytes.
+const STACK: usize = 32 << 10;
 /// Lapses that are remembered one by one.
 const REMEMBERED: usize = 64;
 
@@ -76,9 +79,6 @@ pub(super) struct Renewing {
 impl Renewing {
     /// Begins to give signs of life to a guardian, if there is one; the lease begins later ([`Lease::begin`]).
     pub(super) fn start(map: Array<MapData, Control>, guardian: Option<Arc<Guardian>>) -> Result<Self, CaptureError> {
-        if let Some(guardian) = &guardian {
-            guardian.arm(guardian::PROBES);
-        }
         let state = State {
             map,
             control: Control { ticks: ticks(), ..Control::default() },
@@ -93,8 +93,13 @@ impl Renewing {
         };
         let lease = Lease(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }));
         let its = lease.clone();
-        let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || its.renew_always());
+        let (tell, runs) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || its.renew_always(&tell));
         let thread = Some(thread.map_err(CaptureError::Thread)?);
+        // Its first steps may take more than a second: it gets its memory under the lock that all threads of this process share, also
+        // those that load programs. Nothing is placed before it has taken them.
+        let _ = runs.recv();
+        lease.guarded(true);
         Ok(Self { lease, thread })
     }
 
@@ -121,8 +126,11 @@ impl Lease {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn renew_always(&self) {
+    /// Tells when it has what it needs to run in time.
+    fn renew_always(&self, tell: &SyncSender<()>) {
         be_quick();
+        touch_stack();
+        let _ = tell.send(());
         let mut looked = Instant::now();
         let mut state = self.state();
         while !state.over {
@@ -289,6 +297,12 @@ impl State {
             Some(Ok(false)) | None => {}
         }
     }
+}
+
+/// Takes the memory of the calling thread's stack, as much as renewing will need.
+#[inline(never)]
+fn touch_stack() {
+    std::hint::black_box([0_u8; STACK]);
 }
 
 /// Ticks that take as long as the lease: as the first one may be just over, one more.
