@@ -6,9 +6,10 @@
 //! joins them.
 
 pub use lockbpf_core::{
-    access, advice, analysis, barriers, correction, costs, deadlock, decode, diff, estimate, event, fleet, governor,
-    graph, histogram, id, inside, lines, measures, model, names, observation, op, options, order, owners, perturbation,
-    quality, render, report, select, stack, state, sums, tally, totals, trace, transitions, units, untrusted, unwind,
+    access, advice, analysis, barriers, cgroup, correction, costs, deadlock, decode, diff, estimate, event, fleet,
+    governor, graph, histogram, id, inside, lines, measures, metrics, model, names, observation, op, options, order,
+    owners, perturbation, quality, render, report, select, stack, state, sums, tally, totals, trace, transitions,
+    units, untrusted, unwind,
 };
 
 pub mod capture;

@@ -6,6 +6,7 @@ mod harness;
 
 mod access;
 mod advise;
+mod agent;
 mod barriers;
 mod blame;
 mod budget;

@@ -171,7 +171,7 @@ fn firefox_markers_add_up_to_the_report() {
 }
 
 /// What `go tool pprof -top` says: the total, and what is spent in each node itself, in ns.
-fn top(profile: &Path) -> (u64, BTreeMap<String, u64>) {
+pub(crate) fn top(profile: &Path) -> (u64, BTreeMap<String, u64>) {
     let options = ["tool", "pprof", "-top", "-unit=ns", "-nodecount=100000", "-nodefraction=0", "-sample_index=delay"];
     let output = Command::new("go").args(options).arg(profile).output().expect("go runs");
     let stdout = String::from_utf8(output.stdout).expect("text");

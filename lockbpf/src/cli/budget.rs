@@ -166,6 +166,11 @@ impl Watch {
         self.estimator.as_ref().map(Estimator::coverage)
     }
 
+    /// How much was observed so far, and what is estimated from it.
+    pub(super) fn estimates(&self) -> Option<Estimates> {
+        self.estimator.clone().map(Estimator::finish)
+    }
+
     /// Closes every gate. Returns the estimates.
     ///
     /// # Errors

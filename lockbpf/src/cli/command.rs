@@ -2,6 +2,7 @@
 
 use super::access::AccessArgs;
 use super::advise::AdviseArgs;
+use super::agent::AgentArgs;
 use super::args::{CommonArgs, ExportArgs, Format, ObserveArgs};
 use super::calibrate::CalibrateArgs;
 use super::diff::DiffArgs;
@@ -44,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   lockbpf access --pid 1234              which memory its critical sections read and write
   lockbpf advise --from accesses.jsonl --trace t.bin
                                          what to do about a lock, by what its sections access
+  lockbpf agent --config agent.toml      a service that Prometheus and Parca scrape
   lockbpf doctor                         what this machine allows, and what probes cost on it
 
 Ctrl-C, SIGTERM and SIGHUP end an observation with its report, and a command that was started with it is asked to end; a second Ctrl-C or
@@ -64,6 +66,8 @@ pub(super) enum Command {
     },
     /// Record to a file, or convert a recording.
     Export(Box<ExportArgs>),
+    /// Observe for months as a service: metrics for Prometheus and profiles for Parca, Pyroscope and pprof, over HTTP.
+    Agent(AgentArgs),
     /// Tell what this machine allows: kernel features, capabilities, and the cost of each probe in each library found.
     Doctor {
         /// Look at the libraries of this process only (repeatable).

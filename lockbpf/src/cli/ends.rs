@@ -1,10 +1,11 @@
 //! How a user ends an observation: the first SIGINT, SIGTERM or SIGHUP ends it with its report, a second SIGINT or SIGTERM ends the program
-//! at once, without one. A thread of its own listens, since everything after the observation takes its time.
+//! at once, without one. A service is asked by SIGHUP to read its configuration again. A thread of its own listens, since everything after the observation takes its time.
 
 use crate::capture::{edits, launch};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use tokio::sync::watch;
 const SECOND: Duration = Duration::from_millis(250);
 
 static LISTENING: Mutex<Option<Ends>> = Mutex::new(None);
+/// Whether a service has been asked to read its configuration again.
+static RELOAD: AtomicBool = AtomicBool::new(false);
 
 /// What the user wants.
 #[derive(Clone)]
@@ -26,6 +29,18 @@ impl Ends {
     /// # Errors
     /// When no thread can be started, or no handler be installed.
     pub(super) fn listen() -> Result<Self> {
+        Self::listen_as(false)
+    }
+
+    /// The same, as a service: SIGHUP does not end it.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn of_service() -> Result<Self> {
+        Self::listen_as(true)
+    }
+
+    fn listen_as(service: bool) -> Result<Self> {
         let mut listening = LISTENING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ends) = &*listening {
             return Ok(ends.clone());
@@ -34,7 +49,7 @@ impl Ends {
         let (begun, begins) = mpsc::channel();
         let hear = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-            let heard = runtime.and_then(|runtime| runtime.block_on(hear(&tell, &begun)));
+            let heard = runtime.and_then(|runtime| runtime.block_on(hear(&tell, &begun, service)));
             if let Err(error) = heard {
                 let _ = begun.send(Err(error));
             }
@@ -58,6 +73,16 @@ impl Ends {
         }
     }
 
+    /// Whether the user wants it to end.
+    pub(super) fn is_asked(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Whether a service was asked, since the last call, to read its configuration again.
+    pub(super) fn reload_asked() -> bool {
+        RELOAD.swap(false, Ordering::Relaxed)
+    }
+
     /// Waits until the observation is to end.
     pub(super) async fn asked(&mut self) {
         if self.0.wait_for(Option::is_some).await.is_err() {
@@ -68,11 +93,15 @@ impl Ends {
 }
 
 /// Tells the first signal, and ends the program at the second.
-async fn hear(tell: &watch::Sender<Option<Signal>>, begun: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+async fn hear(
+    tell: &watch::Sender<Option<Signal>>,
+    begun: &mpsc::Sender<io::Result<()>>,
+    service: bool,
+) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     // Who has it ignored, like nohup, wants to outlive the terminal.
-    let mut hangup = if is_ignored(Signal::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) };
+    let mut hangup = if is_ignored(Signal::SIGHUP) && !service { None } else { Some(signal(SignalKind::hangup())?) };
     let _ = begun.send(Ok(()));
     let mut first = None;
     loop {
@@ -87,6 +116,10 @@ async fn hear(tell: &watch::Sender<Option<Signal>>, begun: &mpsc::Sender<io::Res
             _ = terminate.recv() => Signal::SIGTERM,
             _ = hung_up => Signal::SIGHUP,
         };
+        if service && heard == Signal::SIGHUP {
+            RELOAD.store(true, Ordering::Relaxed);
+            continue;
+        }
         let since = *first.get_or_insert_with(Instant::now);
         if heard != Signal::SIGHUP && since.elapsed() >= SECOND {
             end_at_once(heard);

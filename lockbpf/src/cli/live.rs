@@ -32,7 +32,7 @@ use crate::event::Event;
 use crate::id::Tid;
 use crate::observation::Harvest;
 use crate::perturbation::{self, Children, Perturbation, Taken};
-use crate::units::Time;
+use crate::units::{Nanos, Time};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::path::Path;
@@ -61,6 +61,11 @@ pub(super) trait Sink {
     /// # Errors
     /// When the sink has failed.
     fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String>;
+
+    /// Whether the observation is to end after a poll.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// An observation under way.
@@ -81,6 +86,8 @@ pub(super) struct Live<'a> {
     pub deadlocks: &'a [Deadlock],
     /// The budget, and how it is kept.
     pub watch: &'a Watch,
+    /// What observing costs on this machine.
+    pub costs: Costs,
 }
 
 impl Live<'_> {
@@ -95,6 +102,24 @@ impl Live<'_> {
         harvest.quality.notes.extend_from_slice(self.notes);
         self.census.unite(&mut harvest);
         Ok(harvest)
+    }
+
+    /// The same, with estimates as at the end. That takes longer.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub(super) fn harvest_estimated(&mut self, now: Time) -> Result<Harvest> {
+        let mut harvest = self.harvest(now)?;
+        harvest.estimates = self.watch.estimates();
+        Ok(harvest)
+    }
+
+    /// What observing has cost the target so far, CPU time.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub(super) fn cost(&self) -> Result<Nanos> {
+        Ok(self.session.taken()?.cost(&self.costs))
     }
 }
 
@@ -203,6 +228,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         notes,
         deadlocks: deadlocks.found(),
         watch: &watch,
+        costs,
     })?;
     loop {
         tokio::select! {
@@ -249,9 +275,13 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     notes,
                     deadlocks: deadlocks.found(),
                     watch: &watch,
+                    costs,
                 })?;
                 if !found.is_empty() {
                     progress.tell(&found);
+                }
+                if sink.is_done() {
+                    break;
                 }
                 progress.update(began.elapsed(), census.events());
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {

@@ -8,6 +8,7 @@ macro_rules! say {
 mod access;
 mod accesses;
 mod advise;
+mod agent;
 mod args;
 mod budget;
 mod calibrate;
@@ -125,6 +126,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             observe::run(&plan, &common, Some("the demo's program"))
         }
         Some(Command::Export(args)) => export::run(*args),
+        Some(Command::Agent(args)) => agent::run(&args),
         Some(Command::Doctor { pid, format }) => {
             let doctor = doctor::run(&pid)?;
             let text = match format {

@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 21] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -60,6 +60,8 @@ const NEEDS: [Need; 19] = [
         why: "compiles workloads with another C library",
         tests: "musl",
     },
+    Need { package: "prometheus", program: "prometheus", why: "scrapes the agent", tests: "prometheus" },
+    Need { package: "prometheus", program: "promtool", why: "checks metrics and rules", tests: "promtool" },
 ];
 
 /// Installs what is missing, unless `quick`.

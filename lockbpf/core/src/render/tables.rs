@@ -78,7 +78,8 @@ pub(super) fn labels(sample: &Sample) -> impl Iterator<Item = (&'static str, &st
         ("cause", sample.cause.unwrap_or_default()),
         ("blame", if sample.inferred { "inferred in part" } else { "" }),
     ];
-    labels.into_iter().filter(|(_, value)| !value.is_empty())
+    let more = sample.labels.iter().map(|(name, value)| (*name, value.as_str()));
+    labels.into_iter().filter(|(_, value)| !value.is_empty()).chain(more)
 }
 
 /// The file that an address lies in, by its place among these.

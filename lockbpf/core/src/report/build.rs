@@ -5,6 +5,7 @@ use super::culprit::{Divided, culprits};
 use super::gather::{Gathered, gather};
 use super::histograms::histograms;
 use super::lock::Ranked;
+use super::measured::{self, Certainty, Measured};
 use super::naming::names;
 use super::pictures::Pictures;
 use super::place::Places;
@@ -94,6 +95,23 @@ pub fn build_pictures(
             histograms: histograms(ranked, places.unit()),
             timeline,
         }
+    })
+}
+
+/// Builds the report, without the details of any lock, and what is taken again and again from a long observation: of what was
+/// estimated, as `certainty` says.
+///
+/// # Errors
+/// When nothing matches [`Options::selection`].
+pub fn build_measured(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+    certainty: Certainty,
+) -> Result<(Report, Measured), Unmatched> {
+    build_and(observation, source, &Options { top: Some(0), ..options.clone() }, |ranked, divided, report, places| {
+        places.leave_out_processes();
+        measured::measured(ranked, divided, report, certainty, places)
     })
 }
 

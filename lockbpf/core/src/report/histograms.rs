@@ -29,7 +29,8 @@ pub(super) fn histograms(ranked: &[Ranked<'_>], unit: Unit) -> Vec<Histograms> {
     ranked.iter().map(|r| Histograms { wait: bars(&r.wait, unit), hold: bars(&r.total.hold, unit) }).collect()
 }
 
-fn bars(measure: &Measure, unit: Unit) -> Vec<Bar> {
+/// Durations by powers of two.
+pub(super) fn bars(measure: &Measure, unit: Unit) -> Vec<Bar> {
     let mut bars: Vec<Bar> = Vec::new();
     for (low, _, count) in measure.histogram.spans(measure.max) {
         let ns = unit.ns(Nanos(low as u64)).whole();

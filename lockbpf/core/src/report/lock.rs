@@ -105,11 +105,43 @@ impl<'a> Ranked<'a> {
         }
     }
 
+    /// The name of its kind.
+    pub(super) fn kind(&self, places: &mut Places<'_>) -> String {
+        let Self { lock, gathered, total, .. } = self;
+        match total.runtime {
+            Some(runtime) => format!("{} ({runtime})", total.kind.name()),
+            None if lock.is_kernel() => kernel::kind(gathered).to_owned(),
+            None => match sleepers::name(*lock, gathered, places) {
+                Some(known) => known.to_owned(),
+                None => kind(*lock, total.kind, places),
+            },
+        }
+    }
+
+    /// Whether calls on it are seen. Of a kernel lock only the waiting is.
+    fn called(&self) -> bool {
+        !self.gathered.mutex.is_empty() && !self.lock.is_kernel()
+    }
+
+    /// Completed sections; `None` where they are not seen.
+    pub(super) fn acquisitions(&self) -> Option<u64> {
+        (self.called() && self.total.runtime.is_none()).then_some(self.total.acquisitions)
+    }
+
+    /// Where windows alone show waits: Σ wait, ns.
+    pub(super) fn wait_estimate(&self) -> Option<Interval> {
+        self.wait_estimate
+    }
+
+    /// Whether most holds are known.
+    pub(super) fn holds_known(&self) -> bool {
+        self.acquisitions().is_some() && self.total.unseen * 2 <= self.total.acquisitions
+    }
+
     /// The entry.
     pub(super) fn entry(&self, places: &mut Places<'_>, aplt: Option<Nanos>, end: Time) -> LockEntry {
         let Self { lock, gathered, total, .. } = self;
-        // Of a kernel lock only the waiting is seen.
-        let called = !gathered.mutex.is_empty() && !lock.is_kernel();
+        let called = self.called();
         let (pid, comm) = places.process(lock.process);
         // Event lines know neither processes nor glibc's kinds.
         let pthread = called && pid.is_some() && total.mutex_kind & mutex_kind::IS_FUTEX == 0;
@@ -121,14 +153,7 @@ impl<'a> Ranked<'a> {
             lock: places.lock_id(*lock),
             name: self.name.clone(),
             label: places.label(lock.process, &self.name),
-            kind: match total.runtime {
-                Some(runtime) => format!("{} ({runtime})", total.kind.name()),
-                None if lock.is_kernel() => kernel::kind(gathered).to_owned(),
-                None => match sleepers::name(*lock, gathered, places) {
-                    Some(known) => known.to_owned(),
-                    None => kind(*lock, total.kind, places),
-                },
-            },
+            kind: self.kind(places),
             kernel: lock.is_kernel(),
             others: lock.is_others(),
             in_others: self.in_others,
@@ -140,7 +165,7 @@ impl<'a> Ranked<'a> {
             shared: bit(mutex_kind::SHARED),
             pid,
             comm,
-            acquisitions: (called && total.runtime.is_none()).then_some(total.acquisitions),
+            acquisitions: self.acquisitions(),
             release_unseen: total.unseen,
             contended: self.contended,
             try_failures: if called { total.try_failures } else { 0 },
@@ -152,8 +177,7 @@ impl<'a> Ranked<'a> {
             wait_ns: over(&self.wait, if called { total.acquisitions } else { self.contended }, unit),
             contended_wait_ns: over(&self.wait, self.measured(), unit),
             // A mean of the fewer ones would pass for that of all.
-            hold_ns: (called && total.runtime.is_none() && total.unseen * 2 <= total.acquisitions)
-                .then(|| self.holds(unit)),
+            hold_ns: self.holds_known().then(|| self.holds(unit)),
             corrected: self.corrected(unit),
             estimates: self.figures.filter(|_| total.unseen == 0),
             wait_estimate: self.wait_estimate,

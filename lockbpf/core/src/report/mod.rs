@@ -29,6 +29,7 @@ pub mod histograms;
 mod kernel;
 mod labels;
 mod lock;
+pub mod measured;
 mod naming;
 mod phrase;
 pub mod pictures;
@@ -56,7 +57,7 @@ mod windows;
 mod word;
 pub mod words;
 
-pub use build::{Options, build, build_pictures, build_profile, build_timeline};
+pub use build::{Options, build, build_measured, build_pictures, build_profile, build_timeline};
 pub use labels::{Labels, labels};
 pub use possible::violations;
 pub use schema::{Parts, Report, Selection};

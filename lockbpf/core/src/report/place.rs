@@ -28,6 +28,8 @@ pub(super) struct Places<'a> {
     locks: HashMap<Lock, String>,
     told: HashMap<Site, Told>,
     unit: Unit,
+    /// Whether labels of locks name their processes.
+    names_processes: bool,
 }
 
 impl<'a> Places<'a> {
@@ -48,7 +50,21 @@ impl<'a> Places<'a> {
             ids.insert(process, id);
         }
         let unit = Unit::per_ns(observation.ticks_per_ns);
-        Self { observation, names, frames: HashMap::new(), ids, locks: HashMap::new(), told: HashMap::new(), unit }
+        Self {
+            observation,
+            names,
+            frames: HashMap::new(),
+            ids,
+            locks: HashMap::new(),
+            told: HashMap::new(),
+            unit,
+            names_processes: true,
+        }
+    }
+
+    /// Labels of locks do not name their processes from now on.
+    pub(super) fn leave_out_processes(&mut self) {
+        self.names_processes = false;
     }
 
     /// Takes the names that locks were given.
@@ -157,7 +173,7 @@ impl<'a> Places<'a> {
     /// A lock's name as the table shows it: `memcached/1234:name` if the report has several processes.
     pub(super) fn label(&self, process: Process, name: &str) -> String {
         // The kernel's locks say so in their names.
-        if self.ids.len() <= 1 || process == Process::KERNEL {
+        if !self.names_processes || self.ids.len() <= 1 || process == Process::KERNEL {
             return name.to_owned();
         }
         let pid = self.ids.get(&process).map_or("?", String::as_str);

@@ -68,7 +68,7 @@ pub struct Mapping {
 }
 
 /// Waiting with one stack.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sample {
     /// Innermost first, and never empty. A frame without an address stands for a place of which no stack is known; in brackets, for nobody.
     pub frames: Vec<StackFrame>,
@@ -76,6 +76,10 @@ pub struct Sample {
     pub lock: String,
     /// Its kind; empty of a lock that the report does not list.
     pub kind: String,
+    /// The process of that lock.
+    pub process: Process,
+    /// What else is told of it.
+    pub labels: Vec<(&'static str, String)>,
     /// Of a culprit that held another lock than the one waited for, that one's name.
     pub waited_for: Option<String>,
     /// What a culprit was doing, where one thing is known of all of it: `running`, `runnable`, `blocked`, `sleeping`, `lock`,
@@ -96,7 +100,7 @@ const NOBODY: &str = "[nobody known]";
 
 /// All waiting for locks of which there is a report.
 pub(super) fn profile(ranked: &[Ranked<'_>], divided: Divided, report: &Report, places: &mut Places<'_>) -> Profile {
-    let kinds = ranked.iter().zip(&report.locks).map(|(r, entry)| (r.lock, entry.kind.as_str())).collect();
+    let kinds = ranked.iter().map(|r| (r.lock, r.kind(places))).collect();
     let mut sides = Sides { places, kinds, waiters: Vec::new(), culprits: Vec::new() };
     let mut told = sides.places.ns(divided.all);
     let all = report.totals.harm_ns.max(told);
@@ -112,7 +116,8 @@ pub(super) fn profile(ranked: &[Ranked<'_>], divided: Divided, report: &Report, 
             let missing = (sides.places.ns(r.harm) - sides.places.ns(known.time)).min(all - told);
             let count = r.contended.saturating_sub(known.count);
             let (lock, kind) = (sides.places.lock_label(r.lock), sides.kind(r.lock));
-            sides.not_recorded(Sample { lock, kind, count, wait_ns: missing, ..Sample::default() });
+            let process = r.lock.process;
+            sides.not_recorded(Sample { lock, kind, process, count, wait_ns: missing, ..Sample::default() });
             told += missing;
         }
     }
@@ -136,14 +141,14 @@ pub(super) fn profile(ranked: &[Ranked<'_>], divided: Divided, report: &Report, 
 
 struct Sides<'a, 'b> {
     places: &'a mut Places<'b>,
-    kinds: HashMap<Lock, &'a str>,
+    kinds: HashMap<Lock, String>,
     waiters: Vec<Sample>,
     culprits: Vec<Sample>,
 }
 
 impl Sides<'_, '_> {
     fn waiters(&mut self, lock: Lock, shares: &Shares) {
-        let (name, kind) = (self.places.lock_label(lock), self.kind(lock));
+        let (name, kind, process) = (self.places.lock_label(lock), self.kind(lock), lock.process);
         // Estimates have been rounded down site by site: what is missing goes to the last.
         let told: Nanos = shares.waiters.iter().map(|waiter| waiter.waits.time).sum();
         let mut missing = shares.waits.time - told;
@@ -158,7 +163,15 @@ impl Sides<'_, '_> {
                 let frames = self.frames(lock.process, waiter.site.map(|s| s.addr), stack, &place);
                 let (lock, kind) = (name.clone(), kind.clone());
                 let wait_ns = self.places.ns(part.time);
-                self.waiters.push(Sample { frames, lock, kind, count: part.count, wait_ns, ..Sample::default() });
+                self.waiters.push(Sample {
+                    frames,
+                    lock,
+                    kind,
+                    process,
+                    count: part.count,
+                    wait_ns,
+                    ..Sample::default()
+                });
             }
         }
     }
@@ -171,6 +184,7 @@ impl Sides<'_, '_> {
             let all = Sample {
                 lock: self.places.lock_label(held),
                 kind: self.kind(held),
+                process: held.process,
                 waited_for: (held != lock).then(|| self.places.lock_label(lock)),
                 inferred: holder.inferred > Nanos(0),
                 ..Sample::default()
@@ -198,9 +212,9 @@ impl Sides<'_, '_> {
         let charged: Nanos = shares.holders.iter().map(|holder| holder.wait).sum();
         let wait_ns = self.places.ns(shares.waits.time - charged);
         if wait_ns > Ns::default() {
-            let (frames, kind) = (vec![pseudo(NOBODY)], self.kind(lock));
+            let (frames, kind, process) = (vec![pseudo(NOBODY)], self.kind(lock), lock.process);
             let lock = self.places.lock_label(lock);
-            self.culprits.push(Sample { frames, lock, kind, wait_ns, ..Sample::default() });
+            self.culprits.push(Sample { frames, lock, kind, process, wait_ns, ..Sample::default() });
         }
     }
 
@@ -213,7 +227,7 @@ impl Sides<'_, '_> {
     }
 
     fn kind(&self, lock: Lock) -> String {
-        self.kinds.get(&lock).copied().unwrap_or_default().to_owned()
+        self.kinds.get(&lock).cloned().unwrap_or_default()
     }
 
     fn frames(

@@ -3,27 +3,14 @@
 use super::error::CgroupError;
 use super::mounts::Mount;
 use super::{pids, walk};
+use crate::cgroup::id_of;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Digits of an id that are enough, as `docker ps` shows them.
 const SHORT: usize = 12;
-/// Digits of a whole id: nearly all runtimes'; some systems'.
-const WHOLE: [usize; 2] = [64, 32];
 /// Ids named in a message at most.
 const NAMED: usize = 8;
-
-/// The container's id in the name of a cgroup's directory, if there is one: `docker-ID.scope`, `cri-containerd-ID.scope`,
-/// `crio-ID`, `libpod-ID.scope`, `kubepods-….slice:cri-containerd:ID`, or the id alone (below `/docker/`, `/kubepods/…/pod…/`,
-/// `/ecs/…/`).
-fn id_of(name: &str) -> Option<&str> {
-    let name = name.strip_suffix(".scope").unwrap_or(name);
-    let begin = name.rfind(['-', ':']).map_or(0, |at| at + 1);
-    let (prefix, id) = name.split_at(begin);
-    // The process that looks after a container has a cgroup of its own beside it.
-    let monitor = prefix.trim_end_matches('-').ends_with("conmon");
-    (WHOLE.contains(&id.len()) && is_hex(id) && !monitor).then_some(id)
-}
 
 /// Lower case, as runtimes write ids.
 fn is_hex(text: &str) -> bool {

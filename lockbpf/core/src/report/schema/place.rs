@@ -23,7 +23,7 @@ pub struct Place {
 }
 
 /// One function on a stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StackFrame {
     /// Demangled function.
     #[serde(skip_serializing_if = "Option::is_none")]

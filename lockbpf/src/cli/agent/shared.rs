@@ -1,0 +1,195 @@
+//! What the thread that observes shows to the one that serves. Neither waits for the other longer than a pointer takes to be put in place.
+
+use super::own;
+use crate::metrics::{Book, Dialect, Own, Stacks};
+use crate::render::{FORMATS, Renderer};
+use anyhow::Result;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// A snapshot that is so many intervals old is no news.
+const STALE: u32 = 10;
+/// Nor is one that is this old, however short intervals are.
+const LEAST_STALE: Duration = Duration::from_secs(120);
+/// What profiles say they are of.
+const TARGET: &str = "lockbpf agent";
+
+/// What the last snapshot said.
+#[derive(Default)]
+pub(super) struct Published {
+    book: Book,
+    stacks: Stacks,
+    /// When that was, ns since 1970 (UTC); 0 for never.
+    pub(super) snapshot_ns: u64,
+    profiles: [OnceLock<Bytes>; 2],
+}
+
+/// One of the two profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Stacks of those who waited.
+    Block,
+    /// Stacks of those to blame.
+    Mutex,
+}
+
+impl Published {
+    /// Will show this.
+    pub(super) fn new(book: Book, stacks: Stacks, snapshot_ns: u64) -> Self {
+        Self { book, stacks, snapshot_ns, profiles: Default::default() }
+    }
+
+    /// A profile, made when it is first asked for.
+    fn profile(&self, side: Side, started_ns: u64) -> Bytes {
+        let (name, made) = match side {
+            Side::Block => ("pprof-block", &self.profiles[0]),
+            Side::Mutex => ("pprof-mutex", &self.profiles[1]),
+        };
+        let make = || {
+            let lasted = self.snapshot_ns.saturating_sub(started_ns);
+            let profile = self.stacks.profile(TARGET, Some(started_ns), lasted);
+            let format = FORMATS.iter().find(|format| format.name == name);
+            let mut bytes = Vec::new();
+            if let Some(Renderer::Profile(write)) = format.map(|format| format.renderer) {
+                // Memory takes everything.
+                let _ = write(&profile, &mut bytes);
+            }
+            Bytes::from(bytes)
+        };
+        made.get_or_init(make).clone()
+    }
+}
+
+/// What both threads know.
+pub(super) struct Shared {
+    published: Mutex<Arc<Published>>,
+    token: Mutex<Option<String>>,
+    stale: Mutex<Duration>,
+    fault: Mutex<Option<String>>,
+    requests: Mutex<BTreeMap<u16, u64>>,
+    started_ns: u64,
+}
+
+impl Shared {
+    /// Nothing to show yet.
+    pub(super) fn new(token: Option<String>, interval: Duration) -> Self {
+        Self {
+            published: Mutex::default(),
+            token: Mutex::new(token),
+            stale: Mutex::new(stale(interval)),
+            fault: Mutex::new(Some("the observation has not begun".to_owned())),
+            requests: Mutex::default(),
+            started_ns: own::wall_ns(),
+        }
+    }
+
+    /// Another token, and another interval between snapshots.
+    pub(super) fn set(&self, token: Option<String>, interval: Duration) {
+        *lock(&self.token) = token;
+        *lock(&self.stale) = stale(interval);
+    }
+
+    /// Shows this from now on.
+    pub(super) fn publish(&self, published: Published) {
+        *lock(&self.published) = Arc::new(published);
+    }
+
+    /// Whether an observation goes on, or why not.
+    pub(super) fn observing(&self, fault: Option<String>) {
+        *lock(&self.fault) = fault;
+    }
+
+    /// What is shown.
+    pub(super) fn published(&self) -> Arc<Published> {
+        lock(&self.published).clone()
+    }
+
+    /// Whether a request with this `Authorization` header may read.
+    pub(super) fn admits(&self, authorization: Option<&[u8]>) -> bool {
+        let token = lock(&self.token);
+        let Some(token) = token.as_deref() else { return true };
+        let given = authorization.and_then(|given| given.strip_prefix(b"Bearer ")).unwrap_or_default();
+        // How long it takes must not tell how much of it is right.
+        given.len() == token.len() && given.iter().zip(token.bytes()).fold(0, |wrong, (a, b)| wrong | (a ^ b)) == 0
+    }
+
+    /// Counts an answer.
+    pub(super) fn answered(&self, status: u16) {
+        *lock(&self.requests).entry(status).or_default() += 1;
+    }
+
+    /// All metrics.
+    pub(super) fn metrics(&self, dialect: Dialect) -> Bytes {
+        let published = self.published();
+        let own = Own {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cpu: own::cpu(),
+            resident_bytes: own::resident_bytes(),
+            started_ns: self.started_ns,
+            snapshot_ns: published.snapshot_ns,
+            fault: lock(&self.fault).clone(),
+            requests: lock(&self.requests).iter().map(|(status, &n)| (status.to_string(), n)).collect(),
+        };
+        Bytes::from(published.book.expose(&own, dialect))
+    }
+
+    /// A profile, gzipped.
+    pub(super) fn profile(&self, side: Side) -> Bytes {
+        self.published().profile(side, self.started_ns)
+    }
+
+    /// Nothing if all is well.
+    ///
+    /// # Errors
+    /// What is not.
+    pub(super) fn health(&self) -> Result<(), String> {
+        if let Some(fault) = &*lock(&self.fault) {
+            return Err(format!("nothing is observed: {fault}"));
+        }
+        let last = self.published().snapshot_ns.max(self.started_ns);
+        let age = Duration::from_nanos(own::wall_ns().saturating_sub(last));
+        if age > *lock(&self.stale) {
+            return Err(format!("the last snapshot is {} s old", age.as_secs()));
+        }
+        Ok(())
+    }
+}
+
+fn stale(interval: Duration) -> Duration {
+    (interval * STALE).max(LEAST_STALE)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_opens() {
+        let shared = Shared::new(Some("0123456789abcdef".to_owned()), Duration::from_secs(10));
+        assert!(shared.admits(Some(b"Bearer 0123456789abcdef")));
+        for wrong in
+            [None, Some(&b""[..]), Some(b"Bearer "), Some(b"Bearer 0123456789abcdeF"), Some(b"0123456789abcdef")]
+        {
+            assert!(!shared.admits(wrong), "{wrong:?}");
+        }
+        shared.set(None, Duration::from_secs(10));
+        assert!(shared.admits(None));
+    }
+
+    #[test]
+    fn health_is_that_of_the_observation() {
+        let shared = Shared::new(None, Duration::from_secs(10));
+        assert!(shared.health().unwrap_err().starts_with("nothing is observed"));
+        shared.observing(None);
+        assert_eq!(shared.health(), Ok(()));
+        let text = String::from_utf8(shared.metrics(Dialect::Plain).to_vec()).unwrap();
+        assert!(text.contains("\nlockbpf_up 1\n"), "{text}");
+        assert_eq!(&shared.profile(Side::Block)[..2], b"\x1f\x8b");
+    }
+}

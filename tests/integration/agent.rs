@@ -1,0 +1,335 @@
+//! The service: what it serves agrees with the truth and with itself, real readers understand it, and nothing that asks or is configured
+//! wrongly harms it.
+
+use crate::harness::may_observe;
+use crate::harness::observer::{lockbpf, run};
+use crate::harness::process::{Running, eventually};
+use crate::harness::workload::Workload;
+use crate::outputs::top;
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// A file of `deploy/`.
+fn deployed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// A running service.
+struct Agent {
+    running: Running,
+    address: String,
+    dir: TempDir,
+}
+
+impl Agent {
+    /// Observes one process without a bound, as this says besides.
+    fn of(pid: u32, more: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = dir.path().join("agent.toml");
+        std::fs::write(&config, configuration(pid, more)).expect("a configuration");
+        let mut running = Running::start(lockbpf().args(["agent", "--config", text(&config)]));
+        let served = running.err.find(|line| line.starts_with("lockbpf: serving http at "));
+        let Some(served) = served else { panic!("the agent ended: {}", running.err.rest()) };
+        let address = served.rsplit(' ').next().expect("an address").to_owned();
+        let agent = Self { running, address, dir };
+        eventually("it observes", || agent.get("/healthz").starts_with("HTTP/1.1 200"));
+        agent
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The answer to a request, its head included; a body that is no text is cut off.
+    fn get(&self, path: &str) -> String {
+        String::from_utf8_lossy(&self.ask(path, "")).into_owned()
+    }
+
+    fn ask(&self, path: &str, header: &str) -> Vec<u8> {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nAuthorization: Bearer {TOKEN}\r\n{header}\r\n")
+            .expect("it reads");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("it answers");
+        answer
+    }
+
+    fn body(&self, path: &str, header: &str) -> Vec<u8> {
+        let answer = self.ask(path, header);
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&answer));
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head");
+        answer[end + 4..].to_vec()
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics::of(&String::from_utf8(self.body("/metrics", "")).expect("metrics are text"))
+    }
+
+    /// Ends it as a service manager does.
+    fn end(mut self) {
+        self.running.signal(Signal::SIGTERM);
+        let status = self.running.wait();
+        assert!(status.success(), "{status}: {}", self.running.err.rest());
+    }
+}
+
+fn configuration(pid: u32, more: &str) -> String {
+    format!("listen = \"127.0.0.1:0\"\ninterval = \"1s\"\n{more}\n[observe]\npids = [{pid}]\nbudget = \"off\"\n")
+}
+
+/// Samples by name and labels.
+#[derive(Debug)]
+struct Metrics(BTreeMap<String, f64>);
+
+impl Metrics {
+    fn of(text: &str) -> Self {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let sample =
+            |line: &str| line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse().expect("a number")));
+        Self(lines.filter_map(sample).collect())
+    }
+
+    /// The sum of a metric's samples with these labels.
+    fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+        let fits = |key: &str| key.split('{').next() == Some(name) && labels.iter().all(|label| key.contains(label));
+        self.0.iter().filter(|(key, _)| fits(key)).map(|(_, value)| value).sum()
+    }
+}
+
+#[test]
+fn sums_are_those_of_the_program_and_go_on_when_the_observation_is_begun_anew() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start_lingering("culprit 20");
+    let agent = Agent::of(workload.pid(), "renew = \"10s\"");
+    // One that hangs, all the time.
+    let mut hung = TcpStream::connect(&agent.address).expect("it listens");
+    hung.write_all(b"GET /metr").expect("it reads");
+    workload.go();
+    let truth = workload.truth();
+    let (cache, quiet) = (truth.lock("cache_lock"), truth.lock("quiet_lock"));
+    let of_cache = ["lock=\"cache_lock\"", "kind=\"mutex\"", "comm=\"culprit\""];
+    let told = |metrics: &Metrics| metrics.sum("lockbpf_lock_acquisitions_total", &of_cache);
+    eventually("all acquisitions are told", || told(&agent.metrics()) >= cache.acquisitions as f64);
+    let check = |metrics: &Metrics| {
+        let of = |name: &str| metrics.sum(name, &of_cache);
+        assert_eq!(of("lockbpf_lock_acquisitions_total"), cache.acquisitions as f64);
+        assert_eq!(of("lockbpf_lock_contentions_total"), cache.contended as f64);
+        // Nobody waited for it: it is told with others, those of the C library among them.
+        assert!(metrics.sum("lockbpf_lock_acquisitions_total", &["lock=\"other\""]) >= quiet.acquisitions as f64);
+        let (waits, holds) = (of("lockbpf_lock_wait_seconds_count"), of("lockbpf_lock_hold_seconds_count"));
+        assert_eq!((waits, holds), (cache.contended as f64, cache.acquisitions as f64));
+        let waited = of("lockbpf_lock_wait_seconds_sum") * 1e9;
+        assert!(waited >= cache.wait_min_ns as f64 && waited <= cache.call_ns as f64, "{waited} {cache:?}");
+        let held = of("lockbpf_lock_hold_seconds_sum") * 1e9;
+        assert!(held >= cache.hold_ns as f64 && waited + held <= cache.span_ns as f64, "{held} {cache:?}");
+        let long = |le: &str| metrics.sum("lockbpf_lock_wait_seconds_bucket", &["cache_lock", &format!("le=\"{le}\"")]);
+        assert_eq!(long("+Inf"), waits);
+        assert!(long("0.016777216") <= 20.0 && long("68.719476736") == waits, "half of them last 20 ms: {metrics:?}");
+        let caused = of("lockbpf_wait_caused_seconds_total") * 1e9;
+        assert!((caused - waited).abs() <= 0.01 * waited, "{caused} ns of blame for {waited} ns of waiting");
+        let slow = ["cache_lock", "site=\"slow_holder (culprit.c:", "cause=\"sleeping\""];
+        assert!(metrics.sum("lockbpf_wait_caused_seconds_total", &slow) >= 20.0 * 0.019, "{metrics:?}");
+        assert_eq!(metrics.sum("lockbpf_lost_total", &[]), 0.0, "{metrics:?}");
+        assert_eq!(metrics.sum("lockbpf_deadlocks_total", &[]), 0.0);
+    };
+    check(&agent.metrics());
+    let (pid, address) = (format!("\"{}\"", truth.pid), cache.addr.clone());
+    for key in agent.metrics().0.keys() {
+        assert!(!key.contains(&pid) && !key.contains(&address), "{key}");
+    }
+    eventually("it is begun anew", || agent.metrics().sum("lockbpf_observations_total", &[]) >= 1.0);
+    let before = agent.metrics().sum("lockbpf_snapshots_total", &[]);
+    eventually("it goes on", || agent.metrics().sum("lockbpf_snapshots_total", &[]) >= before + 2.0);
+    check(&agent.metrics());
+    workload.end();
+    agent.end();
+}
+
+#[test]
+fn go_tool_pprof_reads_the_profiles_of_the_agent() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start_lingering("culprit 10");
+    let agent = Agent::of(workload.pid(), "");
+    workload.go();
+    let truth = workload.truth();
+    let contended = truth.lock("cache_lock").contended as f64;
+    let told = |name: &str| agent.metrics().sum(name, &["cache_lock"]);
+    eventually("all waits are told", || told("lockbpf_lock_wait_seconds_count") >= contended);
+    let waited = told("lockbpf_lock_wait_seconds_sum") * 1e9;
+    for name in ["block", "mutex"] {
+        let file = agent.path(name);
+        std::fs::write(&file, agent.body(&format!("/debug/pprof/{name}"), "")).expect("a profile");
+        let (total, nodes) = top(&file);
+        let of_lock = nodes.get("cache_lock").copied().unwrap_or(0);
+        assert!((total as f64 - waited).abs() <= 0.01 * waited, "{name}: {total} of {waited}");
+        assert!(of_lock as f64 >= 0.9 * waited, "{name}: {nodes:?}");
+    }
+    workload.end();
+    agent.end();
+}
+
+#[test]
+fn prometheus_scrapes_the_agent_and_answers() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start_lingering("hold 10 2 5000");
+    let tokens = tempfile::tempdir().expect("a directory");
+    let token = tokens.path().join("token");
+    std::fs::write(&token, format!("{TOKEN}\n")).expect("a token");
+    let agent = Agent::of(workload.pid(), &format!("token_file = \"{}\"", token.display()));
+    workload.go();
+    let acquisitions = workload.truth().lock("cache_lock").acquisitions as f64;
+    let told = || agent.metrics().sum("lockbpf_lock_acquisitions_total", &["cache_lock"]);
+    eventually("all is told", || told() == acquisitions);
+    let lint = Command::new("sh")
+        .args(["-c", "promtool check metrics < \"$0\""])
+        .arg({
+            let file = agent.path("metrics");
+            std::fs::write(&file, agent.body("/metrics", "")).expect("a file");
+            file
+        })
+        .output()
+        .expect("promtool runs");
+    let said = format!("{}{}", String::from_utf8_lossy(&lint.stdout), String::from_utf8_lossy(&lint.stderr));
+    assert!(lint.status.success() && said.is_empty(), "{said}");
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let config = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: lockbpf\n  authorization: {{credentials_file: {}}}\n  \
+         static_configs: [{{targets: ['{}']}}]\n",
+        token.display(),
+        agent.address
+    );
+    let file = agent.path("prometheus.yml");
+    std::fs::write(&file, config).expect("a configuration");
+    let data = agent.path("data");
+    let prometheus = Running::start(Command::new("prometheus").args([
+        format!("--config.file={}", file.display()),
+        format!("--storage.tsdb.path={}", data.display()),
+        format!("--web.listen-address=127.0.0.1:{port}"),
+    ]));
+    let query = |query: &str| -> Option<f64> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        write!(stream, "GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let answer: serde_json::Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+    };
+    let counted = "sum(lockbpf_lock_acquisitions_total%7Block%3D%22cache_lock%22%7D)";
+    eventually("Prometheus answers", || query(counted) == Some(acquisitions));
+    let median = query("histogram_quantile(0.5,lockbpf_lock_wait_seconds_bucket%7Block%3D%22cache_lock%22%7D)");
+    assert!(median.is_some_and(|median| median > 0.004 && median < 60.0), "{median:?}");
+    let mut asked = TcpStream::connect(&agent.address).expect("it listens");
+    asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: agent\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    drop(prometheus);
+    workload.end();
+    agent.end();
+}
+
+#[test]
+fn a_configuration_is_read_again_if_it_is_right() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start_lingering("hold 5 1 1000");
+    let mut agent = Agent::of(workload.pid(), "");
+    let config = agent.path("agent.toml");
+    workload.go();
+    let acquisitions = workload.truth().lock("cache_lock").acquisitions as f64;
+    let told = |agent: &Agent| agent.metrics().sum("lockbpf_lock_acquisitions_total", &["cache_lock"]);
+    eventually("all is told", || told(&agent) == acquisitions);
+    std::fs::write(&config, "listen = \"127.0.0.1:0\"\nintervall = \"1s\"\n").expect("a configuration");
+    agent.running.signal(Signal::SIGHUP);
+    let said = agent.running.err.find(|line| line.contains("configuration")).expect("it says so");
+    assert!(said.contains("stays as it was") && said.contains("agent.toml, line 2: unknown field"), "{said}");
+    std::fs::write(&config, configuration(workload.pid(), "renew = \"1h\"")).expect("a configuration");
+    agent.running.signal(Signal::SIGHUP);
+    let said = agent.running.err.find(|line| line.contains("configuration")).expect("it says so");
+    assert!(said.contains("read the configuration again") && said.contains("begun anew each 1h"), "{said}");
+    eventually("another observation goes on", || {
+        agent.metrics().sum("lockbpf_observations_total", &[]) >= 1.0 && agent.metrics().sum("lockbpf_up", &[]) == 1.0
+    });
+    assert_eq!(told(&agent), acquisitions);
+    workload.end();
+    agent.end();
+}
+
+#[test]
+fn a_configuration_is_checked() {
+    let good = run(&["agent", "--config", text(&deployed("agent.toml")), "--check"]);
+    assert_eq!((good.code, good.stderr.as_str()), (Some(0), ""), "{good:?}");
+    assert!(good.stdout.contains("no mistakes; the whole system"), "{}", good.stdout);
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = dir.path().join("agent.toml");
+    std::fs::write(&config, "\n[observe]\nbudget = \"much\"\n").expect("a configuration");
+    let check = |more: &[&str]| run(&[&["agent", "--check", "--config", text(&config)], more].concat());
+    check(&[]).assert_error(&["agent.toml, line 3: a percentage like 3%"]);
+    std::fs::write(&config, "listen = \"0.0.0.0:9948\"\n").expect("a configuration");
+    check(&[]).assert_error(&["other machines reach 0.0.0.0:9948", "token_file"]);
+    let token = dir.path().join("token");
+    std::fs::write(&token, "short").expect("a token");
+    check(&["--token-file", text(&token)]).assert_error(&["at least 16 characters"]);
+    check(&["--listen", "unix:/run/lockbpf.sock", "--token-file", "/no/such/token"]).assert_error(&["/no/such/token"]);
+    assert_eq!(check(&["--listen", "127.0.0.1:1"]).code, Some(0));
+}
+
+#[test]
+fn what_cannot_be_had_is_an_error() {
+    let Some(_turn) = may_observe() else { return };
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    run(&["agent", "--listen", &address]).assert_error(&["failed to listen at", &address]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = dir.path().join("agent.toml");
+    std::fs::write(&config, "listen = \"127.0.0.1:0\"\n[observe]\npids = [4194303]\n").expect("a configuration");
+    let outcome = run(&["agent", "--config", text(&config)]);
+    assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("4194303"), "{}", outcome.stderr);
+}
+
+#[test]
+fn promtool_accepts_the_rules() {
+    let output =
+        Command::new("promtool").args(["check", "rules"]).arg(deployed("alerts.yml")).output().expect("promtool runs");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("SUCCESS"), "{said}");
+    // Each metric that a rule asks for is there.
+    let rules = std::fs::read_to_string(deployed("alerts.yml")).expect("the rules");
+    let told = include_str!("../../lockbpf/core/src/metrics/expose.rs");
+    let names =
+        rules.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.starts_with("lockbpf_"));
+    for name in names {
+        let base = name.strip_suffix("_total").or(name.strip_suffix("_bucket")).unwrap_or(name);
+        let base = base.strip_suffix("_sum").or(base.strip_suffix("_count")).unwrap_or(base);
+        assert!(told.contains(&format!("\"{base}\"")), "no metric is called {name}");
+    }
+}
+
+#[test]
+fn systemd_accepts_the_unit() {
+    let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {
+        println!("skipped: there is no systemd-analyze");
+        return;
+    };
+    assert!(version.status.success());
+    let dir = tempfile::tempdir().expect("a directory");
+    let unit = dir.path().join("lockbpf.service");
+    let written = std::fs::read_to_string(deployed("lockbpf.service")).expect("the unit");
+    // What it starts has to be there.
+    std::fs::write(&unit, written.replace("/usr/bin/lockbpf", env!("CARGO_BIN_EXE_lockbpf"))).expect("a unit");
+    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let about_us: Vec<&str> = said.lines().filter(|line| line.contains("lockbpf.service")).collect();
+    assert!(about_us.is_empty(), "{said}");
+}
