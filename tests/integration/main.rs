@@ -59,6 +59,7 @@ mod signals;
 mod stopped;
 mod stuck;
 mod system_wide;
+mod top;
 mod transitions;
 mod unwind;
 mod verdicts;

@@ -23,6 +23,7 @@ pub mod event;
 pub mod fleet;
 pub mod governor;
 pub mod graph;
+pub mod growth;
 pub mod histogram;
 pub mod id;
 pub mod inside;

@@ -7,10 +7,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,8 @@ fn as_whom(user: &Option<String>) -> String {
 pub struct How {
     /// It reads nothing, and what it writes to standard output is dropped.
     pub silent: bool,
+    /// What it writes goes there, and it reads nothing.
+    pub output: Option<Arc<File>>,
     /// As whom it runs; `None` for the user who runs this program.
     pub user: Option<User>,
     /// When it is killed if it does not end by itself; `None` for never.
@@ -86,6 +89,10 @@ impl Launched {
         child.args(command.iter().skip(1));
         if how.silent {
             child.stdin(Stdio::null()).stdout(Stdio::null());
+        }
+        if let Some(output) = &how.output {
+            let to = || output.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+            child.stdin(Stdio::null()).stdout(to()).stderr(to());
         }
         if let Some(user) = &how.user {
             user.apply(&mut child);

@@ -97,27 +97,59 @@ fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
     let Waiter { tid, word, frame, process, site, .. } = waiter;
     let still = || inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word);
     let sleep = still()?;
-    let base = sleep.stack_pointer & !(BLOCK as u64 - 1);
+    let registers = Registers::of(sleep.program_counter, sleep.stack_pointer, frame);
+    let copy = copied(process, tid, sleep.stack_pointer, registers, site);
+    still().map(|_| unwinder.unwind(&copy).addresses)
+}
+
+/// The stack of a thread that is blocked in a system call, by unwind information; `None` if it does not stay there.
+pub(super) fn of_blocked(process: Process, tid: Tid, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
+    let call = || Call::parse(&std::fs::read_to_string(format!("/proc/{}/syscall", tid.0)).ok()?);
+    let before = call()?;
+    // Where its frames are is not known: those that do not tell where the next one is end the stack.
+    let registers = Registers::of(before.program_counter, before.stack_pointer, 0);
+    let copy = copied(process, tid.0, before.stack_pointer, registers, 0);
+    (call()? == before).then(|| unwinder.unwind(&copy).addresses)
+}
+
+/// A copy of the top of a thread's stack; `site` is a return address that the kernel may have replaced, 0 for none.
+fn copied(process: Process, tid: u32, stack_pointer: u64, registers: Registers, site: u64) -> StackCopy {
+    let base = stack_pointer & !(BLOCK as u64 - 1);
     let block = |n: usize| read::<BLOCK>(tid, base.checked_add((n * BLOCK) as u64)?);
     let bytes: Vec<u8> = (0..BLOCKS).map_while(block).flatten().collect();
-    still()?;
-    let registers = Registers::of(sleep.program_counter, sleep.stack_pointer, frame);
     let bounded = bytes.len() == BLOCK * BLOCKS;
-    let number = StackId(tid);
-    let returns = [site, 0];
-    let copy = StackCopy {
+    StackCopy {
         process,
-        number,
+        number: StackId(tid),
         frames: None,
         at_release: false,
-        returns,
+        returns: [site, 0],
         registers,
         python: Vec::new(),
         base,
         bytes,
         bounded,
-    };
-    Some(unwinder.unwind(&copy).addresses)
+    }
+}
+
+/// A system call in which a thread is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    /// Which.
+    pub(super) number: u32,
+    stack_pointer: u64,
+    program_counter: u64,
+}
+
+impl Call {
+    /// A line of `/proc/PID/task/TID/syscall`: number, six arguments, stack pointer and program counter; `None` for a thread that runs, or
+    /// is blocked elsewhere.
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let number = fields.next()?.parse().ok()?;
+        let mut last = fields.skip(6).map(|field| u64::from_str_radix(field.strip_prefix("0x")?, 16).ok());
+        Some(Self { number, stack_pointer: last.next()??, program_counter: last.next()?? })
+    }
 }
 
 /// The stack of a thread that sleeps on a futex word, by unwind information, although no probe saw it begin; `None` if it does not.
@@ -159,6 +191,16 @@ mod tests {
         assert_eq!(frames(0x300, chain), [4]);
         assert_eq!(frames(7, chain), [0; 0]);
         assert_eq!(frames(0, |at| Some((at + 16, at))).len(), STACK_DEPTH - 1);
+    }
+
+    #[test]
+    fn a_blocked_thread_shows_its_call() {
+        let call = Call { number: 230, stack_pointer: 0x7ffe, program_counter: 0x7f00 };
+        assert_eq!(Call::parse("230 0x0 0x0 0x7ff 0x0 0x0 0x0 0x7ffe 0x7f00\n"), Some(call));
+        for line in ["running", "-1 0x7ffe 0x7f00", "", "230", "230 0x1 0x2 0x3 0x4 0x5 0x6 0x7", "230 1 2 3 4 5 6 7 8"]
+        {
+            assert_eq!(Call::parse(line), None, "{line}");
+        }
     }
 
     #[test]

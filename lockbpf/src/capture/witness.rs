@@ -5,7 +5,7 @@
 use super::CaptureError;
 use super::gates;
 use super::session::{clock, now};
-use crate::id::Process;
+use crate::id::{Lock, Process};
 use crate::quality::Unobserved;
 use crate::units::Time;
 use aya::Ebpf;
@@ -62,6 +62,17 @@ impl Witness {
             seen: BTreeMap::new(),
             found: Vec::new(),
         })
+    }
+
+    /// The gate of a slot.
+    pub(super) fn gate(&self, slot: u32) -> Option<Gate> {
+        self.gates.get(&slot, 0).ok()
+    }
+
+    /// When a futex call woke the waiters of a word last, or found none.
+    pub(super) fn woken(&self, lock: Lock) -> Option<Time> {
+        let [time_ns, ..] = self.wakers.get(&[lock.addr, u64::from(lock.process.0)], 0).ok()?;
+        Some(Time(time_ns))
     }
 
     /// The times in which processes were not observed, as far as they are known.

@@ -166,9 +166,9 @@ impl Watch {
         self.estimator.as_ref().map(Estimator::coverage)
     }
 
-    /// How much was observed so far, and what is estimated from it.
-    pub(super) fn estimates(&self) -> Option<Estimates> {
-        self.estimator.clone().map(Estimator::finish)
+    /// The estimates so far.
+    pub(super) fn so_far(&self) -> Option<Estimates> {
+        self.estimator.as_ref().map(Estimator::so_far)
     }
 
     /// Closes every gate. Returns the estimates.

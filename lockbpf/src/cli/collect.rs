@@ -39,6 +39,11 @@ impl Sink for Collector {
 }
 
 impl Collector {
+    /// What has been analysed so far.
+    pub(super) fn analyst(&mut self) -> &mut Analyst {
+        &mut self.analyst
+    }
+
     /// The same, but looked at while it goes on.
     pub(super) fn looked_at(self, looks: Option<Looks>) -> Self {
         Self { looks, ..self }

@@ -9,6 +9,7 @@ use super::diff::DiffArgs;
 use super::predict::PredictArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
+use super::top::TopArgs;
 use super::what_if::WhatIfArgs;
 use clap::{Parser, Subcommand};
 
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   lockbpf -- ./server --port 8080        a command, from its first instruction
   lockbpf --pid 1234 --budget 1%         cost it less than the usual 3 % of its CPU time; `off` for no bound
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
+  lockbpf top --pid 1234                 watch it live
   lockbpf export --pid 1234 --to t.bin   record to a file
   lockbpf export --from t.bin --to t.jsonl   convert it to text
   lockbpf report --from t.bin            what a recording tells
@@ -64,6 +66,9 @@ pub(super) enum Command {
         #[command(flatten)]
         common: CommonArgs,
     },
+    /// Watch locks live on the terminal: who holds what right now and who queues behind it, what mattered in the last second, and since the
+    /// start.
+    Top(Box<TopArgs>),
     /// Record to a file, or convert a recording.
     Export(Box<ExportArgs>),
     /// Observe for months as a service: metrics for Prometheus and profiles for Parca, Pyroscope and pprof, over HTTP.

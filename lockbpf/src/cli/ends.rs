@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 /// What comes sooner is no second signal: `timeout` sends the first one to the process and to its group, and terminals send several.
 const SECOND: Duration = Duration::from_millis(250);
 
+static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
 static LISTENING: Mutex<Option<Ends>> = Mutex::new(None);
 /// Whether a service has been asked to read its configuration again.
 static RELOAD: AtomicBool = AtomicBool::new(false);
@@ -132,7 +133,16 @@ async fn hear(
     }
 }
 
+/// Has something done before the program ends at once: what the user would miss.
+pub(super) fn before_exit(act: fn()) {
+    // There is one such thing.
+    let _ = BEFORE_EXIT.set(act);
+}
+
 fn end_at_once(signal: Signal) -> ! {
+    if let Some(act) = BEFORE_EXIT.get() {
+        act();
+    }
     launch::ask_to_end();
     say!("lockbpf: ended at once by a second signal, {signal}");
     // As a shell tells of who died of it.

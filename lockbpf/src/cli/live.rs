@@ -62,10 +62,18 @@ pub(super) trait Sink {
     /// When the sink has failed.
     fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String>;
 
+    /// Whether it shows itself how the observation goes.
+    fn has_screen(&self) -> bool {
+        false
+    }
+
     /// Whether the observation is to end after a poll.
     fn is_done(&self) -> bool {
         false
     }
+
+    /// This process is about to be stopped, or goes on: a screen makes room, and comes back.
+    fn suspended(&mut self, _stops: bool) {}
 }
 
 /// An observation under way.
@@ -96,21 +104,23 @@ impl Live<'_> {
     /// # Errors
     /// When a map cannot be read.
     pub(super) fn harvest(&mut self, now: Time) -> Result<Harvest> {
-        let mut harvest = self.session.harvest(now, self.census.symbols())?;
-        harvest.deadlocks = self.deadlocks.to_vec();
-        harvest.estimates = self.watch.coverage();
-        harvest.quality.notes.extend_from_slice(self.notes);
-        self.census.unite(&mut harvest);
-        Ok(harvest)
+        self.harvest_with(now, self.watch.coverage())
     }
 
-    /// The same, with estimates as at the end. That takes longer.
+    /// The same with the estimates so far, as they are at the end.
     ///
     /// # Errors
     /// When a map cannot be read.
     pub(super) fn harvest_estimated(&mut self, now: Time) -> Result<Harvest> {
-        let mut harvest = self.harvest(now)?;
-        harvest.estimates = self.watch.estimates();
+        self.harvest_with(now, self.watch.so_far())
+    }
+
+    fn harvest_with(&mut self, now: Time, estimates: Option<Estimates>) -> Result<Harvest> {
+        let mut harvest = self.session.harvest(now, self.census.symbols())?;
+        harvest.deadlocks = self.deadlocks.to_vec();
+        harvest.estimates = estimates;
+        harvest.quality.notes.extend_from_slice(self.notes);
+        self.census.unite(&mut harvest);
         Ok(harvest)
     }
 
@@ -210,7 +220,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut cpu_use = CpuUse::of(&ready.pids);
     say!("observing {}: {}", ready.description, placement::summary(&session, &attached, capture.futex_only));
     let bell = session.bell()?;
-    let progress = Progress::start(capture.duration);
+    let progress = Progress::start(capture.duration, sink.has_screen());
     let mut poll = interval_at(began + POLL, POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut deadlocks = Deadlocks::new(&before, start);
@@ -248,7 +258,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
             told = watch.told() => watch.take(told, &mut session, &census)?,
             _ = poll.tick() => {
                 if suspend::asked() {
+                    sink.suspended(true);
                     suspend::stop(&mut session, &watch, &progress)?;
+                    sink.suspended(false);
                 }
                 let time = now();
                 let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
@@ -280,10 +292,10 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if !found.is_empty() {
                     progress.tell(&found);
                 }
+                progress.update(began.elapsed(), census.events());
                 if sink.is_done() {
                     break;
                 }
-                progress.update(began.elapsed(), census.events());
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
                     break;
                 }

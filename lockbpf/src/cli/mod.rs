@@ -35,6 +35,7 @@ mod java;
 mod limits;
 mod live;
 mod looks;
+mod messages;
 mod observe;
 mod output;
 mod page;
@@ -51,12 +52,14 @@ mod record;
 mod report;
 mod script;
 mod select;
+mod snapshots;
 mod source;
 mod stacks;
 mod summed;
 mod suspend;
 mod tables;
 mod threads;
+mod top;
 mod what_if;
 
 use crate::capture::lent;
@@ -82,6 +85,7 @@ pub fn main() -> ExitCode {
     let verbose = match &cli.command {
         Some(Command::Demo { common }) => common.capture.verbose,
         Some(Command::Export(args)) => args.capture.verbose,
+        Some(Command::Top(args)) => args.capture.verbose,
         Some(_) => 0,
         None => cli.observe.common.capture.verbose,
     };
@@ -89,6 +93,7 @@ pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level))
         .format_timestamp(None)
         .format(output::log)
+        .target(env_logger::Target::Pipe(Box::new(messages::Log)))
         .init();
     let code = run(cli).unwrap_or_else(|error| {
         say!("lockbpf: {error:#}");
@@ -127,6 +132,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Some(Command::Export(args)) => export::run(*args),
         Some(Command::Agent(args)) => agent::run(&args),
+        Some(Command::Top(args)) => top::run(*args),
         Some(Command::Doctor { pid, format }) => {
             let doctor = doctor::run(&pid)?;
             let text = match format {

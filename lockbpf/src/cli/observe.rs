@@ -5,7 +5,9 @@ use super::collect::Collector;
 use super::looks::Looks;
 use super::{live, output};
 use crate::capture::lent;
+use crate::observation::Observation;
 use crate::report::{self, Parts, Report, Selection};
+use crate::symbol::Symbols;
 use crate::units::Nanos;
 use anyhow::Result;
 use std::process::ExitCode;
@@ -21,24 +23,35 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
     let captured = live::observe(plan, name, &mut collector)?;
     // Names and the report come from what is open already.
     lent::give_up()?;
-    let (observation, mut symbols) = collector.finish(captured, futex_only);
-    let mut report = match report::build(&observation, &mut symbols, &options) {
+    let (report, incomplete) = conclude(collector.finish(captured, futex_only), &options)?;
+    print(&report, common)?;
+    let failed = plan.capture.strict && incomplete;
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The report of an observation that is over, and whether anything is missing from it.
+///
+/// # Errors
+/// When it cannot be made.
+pub(super) fn conclude(
+    (observation, mut symbols): (Observation, Symbols),
+    options: &report::Options,
+) -> Result<(Report, bool)> {
+    let mut report = match report::build(&observation, &mut symbols, options) {
         Ok(report) => report,
         Err(unmatched) => {
             // Nothing went wrong: it was not used.
             let mut report = report::build(
                 &observation,
                 &mut symbols,
-                &report::Options { selection: Selection::default(), ..options },
+                &report::Options { selection: Selection::default(), ..options.clone() },
             )?;
             report.quality.notes.push(format!("Not restricted: {unmatched}."));
             report
         }
     };
     report.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
-    print(&report, common)?;
-    let failed = plan.capture.strict && observation.quality.incomplete();
-    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok((report, observation.quality.incomplete()))
 }
 
 fn report_options(common: &CommonArgs) -> report::Options {

@@ -1,5 +1,6 @@
 //! Writing results to stdout.
 
+use super::messages;
 use crate::report::table::Layout;
 use crate::untrusted::shown_lines;
 use anyhow::{Context, Result};
@@ -24,9 +25,9 @@ pub(super) fn write(result: impl AsRef<[u8]>) -> Result<()> {
     }
 }
 
-/// Writes a message to stderr. Whoever has closed it does not want to know.
+/// Writes a message to the user.
 pub(super) fn say(message: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", shown_lines(message));
+    messages::write(&(shown_lines(message) + "\n"));
 }
 
 /// Writes a line of the log.

@@ -1,7 +1,8 @@
 //! What a person sees on a terminal while an observation runs.
 
+use super::messages;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// A line on stderr that moves; nothing where stderr is no terminal.
@@ -10,9 +11,9 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins; `duration` is how long it is to last, if known.
-    pub(super) fn start(duration: Option<Duration>) -> Self {
-        let bar = if std::io::stderr().is_terminal() {
+    /// Begins; `duration` is how long it is to last, if known. `hidden`: somebody else shows that.
+    pub(super) fn start(duration: Option<Duration>, hidden: bool) -> Self {
+        let bar = if std::io::stderr().is_terminal() && !hidden {
             ProgressBar::with_draw_target(duration.map(|d| d.as_millis() as u64), ProgressDrawTarget::stderr_with_hz(4))
         } else {
             ProgressBar::hidden()
@@ -29,8 +30,7 @@ impl Progress {
 
     /// Prints on stderr what cannot wait for the end.
     pub(super) fn tell(&self, text: &str) {
-        // Whoever has closed stderr does not want to know.
-        self.bar.suspend(|| _ = std::io::stderr().write_all(text.as_bytes()));
+        self.bar.suspend(|| messages::write(text));
     }
 
     /// Shows how far it is.

@@ -14,6 +14,7 @@ pub(crate) mod process;
 pub(crate) mod python;
 pub(crate) mod report;
 pub(crate) mod text;
+pub(crate) mod tmux;
 pub(crate) mod tracefs;
 pub(crate) mod workload;
 

@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 21] = [
+const NEEDS: [Need; 22] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -45,6 +45,7 @@ const NEEDS: [Need; 21] = [
         tests: "browser",
     },
     Need { package: "chromium", program: "chromium", why: "shows the report as a page", tests: "browser" },
+    Need { package: "tmux", program: "tmux", why: "a terminal for the live view", tests: "tmux" },
     Need { package: "binutils", program: "strip", why: "makes a program without symbols", tests: "stripped" },
     Need { package: "g++", program: "c++", why: "compiles libFuzzer", tests: "fuzz" },
     Need { package: "g++", program: "c++", why: "compiles the workloads in C++", tests: "cpp" },

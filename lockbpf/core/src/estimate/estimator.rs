@@ -107,9 +107,9 @@ impl Estimator {
         }
     }
 
-    /// The estimates, of everything for which there was a snapshot.
+    /// The estimates so far, of everything for which there was a snapshot: of a process from the end of its first stretch on.
     #[must_use]
-    pub fn finish(self) -> Estimates {
+    pub fn so_far(&self) -> Estimates {
         let mut figures = Vec::new();
         let mut totals: Map<Process, [Part; 2]> = Map::default();
         let mut put = |subject: Subject, process: Process, moments: &Moments| {
@@ -145,6 +145,12 @@ impl Estimator {
             beyond: self.beyond.len() as u64,
             complete: true,
         }
+    }
+
+    /// The estimates at the end.
+    #[must_use]
+    pub fn finish(self) -> Estimates {
+        self.so_far()
     }
 
     fn figures(&self, process: &ProcessSums, moments: &Moments) -> Figures {

@@ -7,9 +7,10 @@
 //! 3. [`Estimator::snapshot`] with the kernel's sums while the windows of these stretches are closed (or right at the end of
 //!    whole ones), before the next are opened: what was added since the last snapshot is theirs.
 //!    A process that exits ends its stretch, and the window in it, too.
-//! 4. [`Estimator::coverage`] whenever a recording is to tell how much was observed so far, [`Estimator::finish`] at the end.
+//! 4. [`Estimator::coverage`] whenever a recording is to tell how much was observed so far, [`Estimator::so_far`] whenever a
+//!    snapshot is to tell the figures, [`Estimator::finish`] at the end.
 //!
-//! Both make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales
+//! All make [`Estimates`], which go into [`crate::observation::Harvest::estimates`]; [`apply`] scales
 //! sums with them, which [`crate::analysis::Analyst::finish`] does.
 //!
 //! **Work, not time.** A window slows its target, a tight loop 250 times, so what is scaled with is the target's own CPU time:

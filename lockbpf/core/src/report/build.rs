@@ -3,7 +3,7 @@
 use super::attribution;
 use super::culprit::{Divided, culprits};
 use super::gather::{Gathered, gather};
-use super::histograms::histograms;
+use super::histograms::{Histograms, histograms};
 use super::lock::Ranked;
 use super::measured::{self, Certainty, Measured};
 use super::naming::names;
@@ -48,6 +48,20 @@ pub fn build(observation: &Observation, source: &mut dyn Names, options: &Option
     report.graph = graph;
     check(observation, &report);
     Ok(report)
+}
+
+/// Builds the report, and how long the waits and holds of each of its locks were, in the order of [`Report::locks`].
+///
+/// # Errors
+/// When nothing matches [`Options::selection`].
+pub fn build_histograms(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+) -> Result<(Report, Vec<Histograms>), Unmatched> {
+    build_and(observation, source, options, |ranked, _, report, places| {
+        histograms(&ranked[..report.locks.len()], places.unit())
+    })
 }
 
 /// Builds the report with all its locks, and all waiting by stack.

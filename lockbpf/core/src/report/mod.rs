@@ -57,7 +57,7 @@ mod windows;
 mod word;
 pub mod words;
 
-pub use build::{Options, build, build_measured, build_pictures, build_profile, build_timeline};
+pub use build::{Options, build, build_histograms, build_measured, build_pictures, build_profile, build_timeline};
 pub use labels::{Labels, labels};
 pub use possible::violations;
 pub use schema::{Parts, Report, Selection};

@@ -1,9 +1,11 @@
 //! One observation's kernel side, from loading to the last sum: load, attach, activate, drain, stop, harvest.
 
 mod harvest;
+mod holds;
 mod options;
 mod skipped;
 
+pub use holds::{Hold, ThreadNow};
 pub use options::{Options, Scope};
 
 use super::CaptureError;

@@ -2,6 +2,7 @@
 
 use super::super::ends::Ends;
 use super::super::live::{Captured, Live, Sink};
+use super::super::snapshots::Snapshots;
 use super::args::AgentArgs;
 use super::config::Config;
 use super::notify::Notify;
@@ -10,16 +11,14 @@ use crate::analysis::{Analyst, Closing, Options};
 use crate::event::Event;
 use crate::names::Names;
 use crate::observation::Observation;
-use crate::order::Watermark;
 use crate::report;
 use crate::report::measured::Certainty;
 use crate::units::{Nanos, Time};
 use anyhow::Result;
-use lockbpf_common::kind::Via;
 use std::time::Instant;
 
-/// A snapshot may take one part in so many of the time: where it takes longer, there are fewer.
-const SHARE: u32 = 50;
+/// Snapshots may take one part in so many of the time.
+const PART: u32 = 50;
 
 /// An observation of the service.
 pub(super) struct Observer<'a> {
@@ -28,8 +27,7 @@ pub(super) struct Observer<'a> {
     told: &'a mut Told,
     notify: &'a Notify,
     analyst: Analyst,
-    watermark: Watermark,
-    next: Instant,
+    snapshots: Snapshots,
     /// When it is to end; `None` until it has begun.
     end: Option<Instant>,
     /// A new configuration, and the token that it names.
@@ -46,8 +44,7 @@ impl<'a> Observer<'a> {
             notify,
             // The kernel side keeps the sums.
             analyst: Analyst::new(Options { totals: false, ..Options::default() }),
-            watermark: Watermark::default(),
-            next: Instant::now(),
+            snapshots: Snapshots::new(config.interval, PART, config.observe.futex_only),
             end: None,
             reloaded: None,
         }
@@ -71,32 +68,13 @@ impl<'a> Observer<'a> {
     }
 
     fn snapshot(&mut self, now: Time, live: &mut Live<'_>) -> Result<()> {
-        let began = Instant::now();
-        let harvest = live.harvest_estimated(now)?;
-        let cost = live.cost()?;
-        let harvested = began.elapsed();
-        // A futex wait is one step, at its end.
-        let begun = harvest.open_waits.iter().filter(|wait| wait.via != Via::Futex).map(|wait| wait.since);
-        self.analyst.advance(self.watermark.at(now, begun));
-        live.census.processes().values().for_each(|seen| self.analyst.meet(seen.clone()));
-        let observation = self.analyst.snapshot(Closing {
-            target: live.target.to_owned(),
-            period: Some((live.start, now)),
-            futex_only: self.config.observe.futex_only,
-            ticks_per_ns: 1,
-            harvest,
-        });
-        let analysed = began.elapsed();
-        // Estimates get better until the end, and counters cannot be taken back.
-        take(self.told, &observation, live.census.symbols(), cost, Certainty::AtLeast)?;
-        log::debug!(
-            "a snapshot took {:?}: {harvested:?} for sums, {:?} for the analysis; {} sums, {} events",
-            began.elapsed(),
-            analysed - harvested,
-            observation.sums.len(),
-            self.analyst.events(),
-        );
-        Ok(())
+        let Self { told, analyst, snapshots, .. } = self;
+        let made = snapshots.take(analyst, now, live, |observation, live| {
+            let cost = live.cost()?;
+            // Estimates get better until the end, and counters cannot be taken back.
+            take(told, &observation, live.census.symbols(), cost, Certainty::AtLeast)
+        })?;
+        made.unwrap_or(Ok(()))
     }
 }
 
@@ -116,14 +94,13 @@ impl Sink for Observer<'_> {
     fn begin(&mut self, live: &mut Live<'_>) -> Result<()> {
         live.census.processes().values().for_each(|seen| self.told.meet(seen));
         self.told.begin();
-        self.next = Instant::now() + self.config.interval;
         self.end = Some(Instant::now() + self.config.renew);
         self.notify.ready();
         Ok(())
     }
 
     fn take(&mut self, event: Event) {
-        self.watermark.see(&event);
+        self.snapshots.see(&event);
         if let Event::Process(seen) = &event {
             self.told.meet(seen);
         }
@@ -135,12 +112,9 @@ impl Sink for Observer<'_> {
         if Ends::reload_asked() {
             self.reloaded = self.config.reloaded(self.args);
         }
-        let began = Instant::now();
-        if began < self.next || self.is_done() {
-            return Ok(String::new());
+        if !self.is_done() {
+            self.snapshot(now, live)?;
         }
-        self.snapshot(now, live)?;
-        self.next = began + self.config.interval.max(began.elapsed() * SHARE);
         Ok(String::new())
     }
 
