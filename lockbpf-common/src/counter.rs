@@ -92,6 +92,8 @@ counters! {
     OrdersFull => "orders_full", Lost;
     /// Visits of locks that are missing in the sums of transitions: map full; a model made of these is that of the others.
     TransitionsFull => "transitions_full", Lost;
+    /// A lock that the user has described did not fit: map full; its kind and name are not told.
+    CustomLocksFull => "custom_locks_full", Lost;
     /// A lock did not fit into the focus: who made its waiters wait may be missing.
     FocusFull => "focus_full", Lost;
     /// Task storage could not be allocated for a thread: its operation was not seen.

@@ -21,6 +21,8 @@ pub const SEM_BUSY: u64 = 71;
 pub const SEM_TAKEN: u64 = 72;
 /// A function that does nothing but call one of the others, with the same first argument: C11's `mtx_lock`, `cnd_wait`, …
 pub const WRAPPER: u64 = 69;
+/// A function on a lock that the user has described ([`crate::custom`]): the attach cookie's detail is its number.
+pub const CUSTOM: u64 = 73;
 /// Go's `(*Mutex).lockSlow` begins.
 pub const GO_LOCK_SLOW: u64 = 96;
 /// It ends.

@@ -7,6 +7,7 @@ pub mod barrier;
 pub mod config;
 pub mod counter;
 pub mod counts;
+pub mod custom;
 pub mod focus;
 pub mod function;
 pub mod gate;

@@ -51,6 +51,22 @@ pub enum Via {
     Kernel = 21,
     /// CPython's global interpreter lock: known by what the unlocks of its mutex leave behind, wherever that is called.
     Gil = 22,
+    /// A lock that the user has described ([`crate::custom`]), with one holder.
+    CustomLock = 24,
+    /// A described read-write lock, asked for by a reader.
+    CustomReadLock = 25,
+    /// A described read-write lock, asked for by a writer.
+    CustomWriteLock = 26,
+    /// A described lock with one holder, by a call that does not wait.
+    TryCustomLock = 27,
+    /// A described read-write lock, by a reader's call that does not wait.
+    TryCustomReadLock = 28,
+    /// A described read-write lock, by a writer's call that does not wait.
+    TryCustomWriteLock = 29,
+    /// A described spin lock.
+    CustomSpinLock = 30,
+    /// A described spin lock, by a call that does not wait.
+    TryCustomSpinLock = 31,
     /// Go's `sync.Mutex`, where it is contended.
     GoLock = 32,
     /// Go's `sync.RWMutex`, a reader that has to wait.
@@ -103,6 +119,14 @@ impl Via {
         Self::Once,
         Self::Kernel,
         Self::Gil,
+        Self::CustomLock,
+        Self::CustomReadLock,
+        Self::CustomWriteLock,
+        Self::TryCustomLock,
+        Self::TryCustomReadLock,
+        Self::TryCustomWriteLock,
+        Self::CustomSpinLock,
+        Self::TryCustomSpinLock,
         Self::GoLock,
         Self::GoReadLock,
         Self::GoWriteLock,
@@ -132,6 +156,12 @@ impl Via {
     #[must_use]
     pub const fn is_rwlock(self) -> bool {
         is_rwlock(self as u32)
+    }
+
+    /// Whether the lock is one that the user has described.
+    #[must_use]
+    pub const fn is_custom(self) -> bool {
+        is_custom(self as u32)
     }
 
     /// Whether the lock is a semaphore.
@@ -175,6 +205,8 @@ const SHARED: u64 = set(&[
     Via::ReadLock,
     Via::TryReadLock,
     Via::TimedReadLock,
+    Via::CustomReadLock,
+    Via::TryCustomReadLock,
     Via::GoReadLock,
     Via::RustReadLock,
     Via::ParkingReadLock,
@@ -184,13 +216,25 @@ const RWLOCK: u64 = SHARED
         Via::WriteLock,
         Via::TryWriteLock,
         Via::TimedWriteLock,
+        Via::CustomWriteLock,
+        Via::TryCustomWriteLock,
         Via::GoWriteLock,
         Via::RustWriteLock,
         Via::ParkingWriteLock,
     ]);
-const SPIN: u64 = set(&[Via::SpinLock, Via::TrySpinLock]);
+const SPIN: u64 = set(&[Via::SpinLock, Via::TrySpinLock, Via::CustomSpinLock, Via::TryCustomSpinLock]);
 const SEMAPHORE: u64 = set(&[Via::SemWait, Via::TrySemWait, Via::TimedSemWait]);
-const TRY: u64 = set(&[Via::TryLock, Via::TryReadLock, Via::TryWriteLock, Via::TrySpinLock, Via::TrySemWait]);
+const TRY: u64 = set(&[
+    Via::TryLock,
+    Via::TryReadLock,
+    Via::TryWriteLock,
+    Via::TrySpinLock,
+    Via::TrySemWait,
+    Via::TryCustomLock,
+    Via::TryCustomReadLock,
+    Via::TryCustomWriteLock,
+    Via::TryCustomSpinLock,
+]);
 
 #[inline(always)]
 const fn among(set: u64, via: u32) -> bool {
@@ -209,6 +253,13 @@ pub const fn is_shared(via: u32) -> bool {
 #[inline(always)]
 pub const fn is_rwlock(via: u32) -> bool {
     among(RWLOCK, via)
+}
+
+/// Whether the lock is one that the user has described, by the operation's number.
+#[must_use]
+#[inline(always)]
+pub const fn is_custom(via: u32) -> bool {
+    via >> 3 == Via::CustomLock as u32 >> 3
 }
 
 /// Whether the lock is a spin lock, by the operation's number.
@@ -251,5 +302,14 @@ mod tests {
     fn sorts_of_locks_do_not_overlap() {
         let is = |via: Via| [via.is_rwlock(), via.is_semaphore(), via.is_spin()].iter().filter(|is| **is).count();
         assert!(Via::ALL.iter().all(|&via| is(via) <= 1 && via.is_rwlock() >= via.is_shared()));
+    }
+
+    #[test]
+    fn described_locks_are_apart() {
+        let custom: [u8; 8] = core::array::from_fn(|i| Via::CustomLock as u8 + i as u8);
+        let told = Via::ALL.iter().filter(|via| via.is_custom()).map(|&via| via as u8);
+        assert!(told.eq(custom));
+        let tries = custom.map(|via| is_try(via.into()));
+        assert_eq!(tries, [false, false, false, true, true, true, false, true]);
     }
 }

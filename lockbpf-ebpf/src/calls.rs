@@ -2,7 +2,9 @@
 //! unlock. Only the calls that may fail (trylock and the timed ones) are watched to their return.
 
 use crate::atomic::add;
+use crate::context::instruction_pointer;
 use crate::counts;
+use crate::custom_call;
 use crate::gate::opened_boottime;
 use crate::lock::{Seen, see, see_glibc};
 use crate::maps::count;
@@ -14,6 +16,7 @@ use crate::signal::jumped_out;
 use crate::spin;
 use crate::thread::{Held, Thread, Wrapper, now, task};
 use crate::unseen;
+use aya_ebpf::EbpfContext;
 #[cfg(bpf_target_arch = "x86_64")]
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::programs::ProbeContext;
@@ -183,9 +186,13 @@ const fn untimed(via: u32) -> u32 {
     }
 }
 
-/// Whether the thread is inside a call on the same lock or condition variable already: musl's functions call one another.
+/// Whether the thread is inside a call of which this one is a part: on the same lock or condition variable, since musl's functions call one
+/// another, or on a described lock whose waiters sleep on semaphores.
 #[inline(always)]
-pub fn is_inside(t: &Thread, ctx: &ProbeContext) -> bool {
+pub fn is_inside(t: &Thread, ctx: &ProbeContext, function: u64) -> bool {
+    if is_semaphore(function as u32) && function < RELEASE && custom_call::is_inside(t) {
+        return true;
+    }
     let object: u64 = ctx.arg(0).unwrap_or(0);
     t.is_musl() && t.pending.via != 0 && (t.pending.lock == object || t.pending.cond == object)
 }
@@ -241,12 +248,23 @@ pub fn attempt_returned(t: &mut Thread, result: i32, now: u64) {
     }
 }
 
+/// Whether the thread is at the return address of the call in progress: then this is its return half.
+#[inline(always)]
+pub fn returns_here<C: EbpfContext>(ctx: &C, t: &mut Thread) -> bool {
+    let here = instruction_pointer(ctx);
+    if t.slow.via != 0 && here == t.slow.returns_to {
+        settle(t);
+        t.resume();
+    }
+    t.pending.via != 0 && here == t.pending.returns_to
+}
+
 /// Entry of unlock of a mutex or read-write lock of glibc, at `now`.
 #[inline(always)]
 pub fn release(ctx: &ProbeContext, t: &mut Thread, now: u64) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     if let Some(i) = given_back(t, lock, true) {
-        release_held(ctx, t, i, now);
+        release_held(ctx, t, i, now, |h| see_glibc(h.lock, h.via).has_waiters);
     }
 }
 
@@ -265,7 +283,7 @@ pub fn release_other(ctx: &ProbeContext, t: &mut Thread, now: u64, function: u64
 /// Where the lock is kept that the thread gives back, unless it goes on holding it. One that it does not hold is counted if it
 /// is `expected` to.
 #[inline(always)]
-fn given_back(t: &mut Thread, lock: u64, expected: bool) -> Option<usize> {
+pub fn given_back(t: &mut Thread, lock: u64, expected: bool) -> Option<usize> {
     let Some(i) = t.find(lock).or_else(|| jumped_out(t, lock)) else {
         if expected {
             unexpected_release(t);

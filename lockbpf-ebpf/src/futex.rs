@@ -4,6 +4,7 @@
 use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::counts;
+use crate::custom_call::{goes_on, is_pending};
 use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
 use crate::follow;
@@ -36,6 +37,7 @@ use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS, WakeFields, WakeRecord};
 use lockbpf_common::sums::{SumKey, Sums};
 use lockbpf_common::thin::Weight;
+use lockbpf_common::via::is_custom;
 use lockbpf_common::waiting::Waiting;
 
 pub const NONE: u32 = 0;
@@ -245,13 +247,20 @@ fn word_sums(t: &mut Thread, word: u64, now: u64) -> Option<&'static mut Sums> {
 pub fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
     let top = (t.depth as usize).checked_sub(1)?;
     let h = &t.held[top & (MAX_HELD - 1)];
-    (t.pending.via == 0 && has_word(h.lock, h.via, t.is_musl(), word)).then_some(top)
+    (t.pending.via == 0 && is_of(t, h, word)).then_some(top)
+}
+
+/// Whether a thread that uses this word, and has this lock or had it last, does so for the lock.
+#[inline(always)]
+fn is_of(t: &Thread, h: &Held, word: u64) -> bool {
+    has_word(h.lock, h.via, t.is_musl(), word) || is_custom(h.via) && goes_on(t, h.lock)
 }
 
 /// Whether this word is one that the attempt in progress may sleep on.
 #[inline(always)]
 fn in_pending_call(t: &Thread, word: u64) -> bool {
     t.pending.via >= u32::from(Via::RUNTIMES)
+        || is_pending(t)
         || t.pending.via != 0 && has_word(t.pending.lock, t.pending.via, t.is_musl(), word)
 }
 
@@ -259,7 +268,7 @@ fn in_pending_call(t: &Thread, word: u64) -> bool {
 #[inline(always)]
 fn released(t: &Thread, word: u64) -> u64 {
     let h = &t.held[t.depth as usize & (MAX_HELD - 1)];
-    if has_word(h.lock, h.via, t.is_musl(), word) { h.lock } else { word }
+    if is_of(t, h, word) { h.lock } else { word }
 }
 
 /// Forgets the wait that a dying thread was in: it never got the lock.

@@ -8,7 +8,7 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::layout::{
     FUTEX_OWNER_DIED, FUTEX_WAITERS, MutexHead, musl, mutex_head, mutex_kind, rwlock, word_has_waiters,
 };
-use lockbpf_common::via::{Via, is_rwlock, is_semaphore, is_shared, is_spin};
+use lockbpf_common::via::{Via, is_custom, is_rwlock, is_semaphore, is_shared, is_spin};
 
 /// The bits of a robust or priority-inheriting mutex's word that hold the owner's tid.
 const OWNER: u32 = 0x3fff_ffff;
@@ -174,6 +174,9 @@ fn read<T: Copy>(addr: u64) -> Option<T> {
 #[inline(always)]
 pub const fn has_word(lock: u64, via: u32, musl: bool, word: u64) -> bool {
     let offset = word.wrapping_sub(lock);
+    if is_custom(via) {
+        return offset == 0;
+    }
     if musl {
         return offset == if is_mutex(via) { musl::MUTEX_WORD } else { 0 };
     }
@@ -190,7 +193,7 @@ const fn is_mutex(via: u32) -> bool {
 /// read-write locks of the C library say it: where glibc keeps it, other locks have what they guard.
 #[inline(always)]
 pub fn owner(lock: u64, via: u32, musl: bool) -> u32 {
-    if !is_mutex(via) && (!is_rwlock(via) || via >= Via::RUNTIMES as u32) {
+    if !is_mutex(via) && (!is_rwlock(via) || via >= Via::CustomLock as u32) {
         return 0;
     }
     if musl {

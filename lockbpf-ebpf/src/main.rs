@@ -15,6 +15,8 @@ mod calls;
 mod cond;
 mod context;
 mod counts;
+mod custom;
+mod custom_call;
 mod emit;
 mod focus;
 mod follow;

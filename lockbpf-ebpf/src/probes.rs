@@ -3,10 +3,11 @@
 
 use crate::barrier;
 use crate::calls::{
-    attempt_lock, attempt_returned, attempt_unwatched, attempt_watched, is_inside, release, release_other, wrapped,
+    attempt_lock, attempt_returned, attempt_unwatched, attempt_watched, is_inside, release, release_other,
+    returns_here, wrapped,
 };
 use crate::cond;
-use crate::context::{cookie_of, instruction_pointer, is_return_half};
+use crate::context::{cookie_of, is_return_half};
 use crate::gate::pass;
 use crate::gil;
 use crate::off_cpu::record_absence;
@@ -61,7 +62,8 @@ pub fn others(ctx: ProbeContext) -> u32 {
     let now = now();
     let cookie = cookie_of(&ctx);
     let Some(t) = pass(cookie) else { return 0 };
-    if is_inside(t, &ctx) {
+    let function = gate::function(cookie);
+    if is_inside(t, &ctx, function) {
         return 0;
     }
     record_absence(t);
@@ -69,8 +71,8 @@ pub fn others(ctx: ProbeContext) -> u32 {
     if t.pending.via != Via::SpinLock as u32 {
         settle(t);
     }
-    match gate::function(cookie) {
-        function @ (RELEASE | SPIN_RELEASE) => release_other(&ctx, t, now, function),
+    match function {
+        RELEASE | SPIN_RELEASE => release_other(&ctx, t, now, function),
         #[cfg(bpf_target_arch = "x86_64")]
         SPIN_TRIED => spin::tried(&ctx, t, now),
         SEM_POST => permit::post(&ctx, t, now),
@@ -96,11 +98,11 @@ pub extern "C" fn session(ctx: *mut c_void) -> u32 {
         attempt_returned(t, RetProbeContext::new(ctx.as_ptr()).ret(), now);
         return 0;
     }
-    if is_inside(t, &ctx) || is_return_half(&ctx) {
+    let function = gate::function(cookie);
+    if is_inside(t, &ctx, function) || is_return_half(&ctx) {
         return DECLINE;
     }
     settle(t);
-    let function = gate::function(cookie);
     if is_above_interrupted(t) {
         match function {
             COND_WAIT | BARRIER_WAIT => watch(&ctx, t, function, now),
@@ -117,7 +119,7 @@ pub fn call_entered(ctx: ProbeContext) -> u32 {
     let now = now();
     let cookie = cookie_of(&ctx);
     if let Some(t) = pass(cookie)
-        && !is_inside(t, &ctx)
+        && !is_inside(t, &ctx, gate::function(cookie))
     {
         settle(t);
         watch(&ctx, t, gate::function(cookie), now);
@@ -161,15 +163,4 @@ fn watch(ctx: &ProbeContext, t: &mut Thread, function: u64, now: u64) -> bool {
         BARRIER_WAIT => barrier::arrive(ctx, t, now),
         via => attempt_watched(ctx, t, via as u32, now),
     }
-}
-
-/// Whether the thread is at the return address of the call in progress: then this is its return half.
-#[inline(always)]
-fn returns_here<C: EbpfContext>(ctx: &C, t: &mut Thread) -> bool {
-    let here = instruction_pointer(ctx);
-    if t.slow.via != 0 && here == t.slow.returns_to {
-        settle(t);
-        t.resume();
-    }
-    t.pending.via != 0 && here == t.pending.returns_to
 }

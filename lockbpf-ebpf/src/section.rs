@@ -2,9 +2,10 @@
 
 use crate::atomic::{add, raise};
 use crate::counts;
+use crate::custom_call::goes_on;
 use crate::emit::emit_for;
 use crate::focus;
-use crate::lock::{has_word, is_others, see_glibc};
+use crate::lock::{has_word, is_others};
 use crate::maps::{CONFIG, SUMS, count};
 use crate::orders::nested;
 use crate::permit;
@@ -22,7 +23,7 @@ use lockbpf_common::layout::mutex_kind::may_fail;
 use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
 use lockbpf_common::stack_copy::how;
 use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket, is_shared_slot};
-use lockbpf_common::via::{is_semaphore, is_shared};
+use lockbpf_common::via::{is_custom, is_semaphore, is_shared};
 
 /// The sums of a key, made if missing; a full map is counted.
 #[inline(always)]
@@ -116,7 +117,7 @@ pub fn attempt(t: &mut Thread, via: u32, lock: u64, site: u64, now: u64) -> &mut
         via,
         flags: 0,
         timed_out: 0,
-        reserved: 0,
+        fails: 0,
     };
     &mut t.pending
 }
@@ -166,7 +167,7 @@ fn settle_pending(t: &mut Thread) -> u32 {
             }
         }
         via if via == Via::Barrier as u32 => t.pending.via = 0,
-        via if via >= u32::from(Via::RUNTIMES) && t.slow.via == 0 => {
+        via if (via >= u32::from(Via::RUNTIMES) || is_custom(via)) && t.slow.via == 0 => {
             t.slow = t.pending;
             t.pending.via = 0;
         }
@@ -308,16 +309,22 @@ pub struct End {
     pub waited_for: bool,
 }
 
-/// Ends the section of held lock `i`, a mutex or read-write lock of glibc, by an unlock. Whether somebody waits for an uneventful one
+/// Ends the section of held lock `i`, no spin lock, by an unlock. Whether somebody waits for an uneventful one
 /// need not be read from the lock's word, which costs as much as all the rest: if so, the unlock enters the kernel to wake them, and
 /// [`wakes_after_release`] sees it.
 #[inline(always)]
-pub fn release_held<C: EbpfContext>(ctx: &C, t: &mut Thread, i: usize, now: u64) {
+pub fn release_held<C: EbpfContext>(
+    ctx: &C,
+    t: &mut Thread,
+    i: usize,
+    now: u64,
+    has_waiters: impl FnOnce(&Held) -> bool,
+) {
     let h = &t.held[i & (MAX_HELD - 1)];
     // Of several readers only the last one wakes who waits for all of them.
     let eventful = h.flags & u32::from(flag::CONTENDED | flag::OUTER) != 0 || is_shared(h.via);
     if CONFIG.load().mode & mode::ALL_EVENTS != 0 || eventful || i as u32 + 1 != t.depth {
-        let waited_for = see_glibc(h.lock, h.via).has_waiters;
+        let waited_for = has_waiters(h);
         close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
         return;
     }
@@ -346,7 +353,7 @@ fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> bool {
     t.released_ns = 0;
     let i = t.depth & (MAX_HELD as u32 - 1);
     let h = &t.held[i as usize];
-    let released = has_word(h.lock, h.via, t.is_musl(), word);
+    let released = has_word(h.lock, h.via, t.is_musl(), word) || is_custom(h.via) && goes_on(t, h.lock);
     if released {
         record_section(ctx, t, i, &end);
     }

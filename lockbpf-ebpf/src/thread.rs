@@ -1,5 +1,6 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
+use crate::custom_call::CustomCall;
 use crate::kernel::KernelWaits;
 use crate::lease;
 use crate::maps::{
@@ -85,6 +86,8 @@ pub struct Thread {
     pub wrapper: Wrapper,
     /// The initialiser that it found not yet begun.
     pub once: Begun,
+    /// The last call of a function on a described lock.
+    pub custom: CustomCall,
     /// The lock call in progress.
     pub pending: Pending,
     /// A call in progress on a runtime's lock, put aside while the thread takes others inside of it.
@@ -144,7 +147,7 @@ pub struct Pending {
     pub returns_to: u64,
     /// When it began.
     pub attempt_ns: u64,
-    /// The condition variable, for a condition wait.
+    /// The condition variable, for a condition wait; the stack pointer at the entry, for a call on a [described lock](crate::custom).
     pub cond: u64,
     /// When the condition wait's sleep ended: the attempt on the mutex.
     pub woken_ns: u64,
@@ -166,8 +169,8 @@ pub struct Pending {
     pub flags: u32,
     /// Condition wait: 1 if its last sleep ended at its deadline.
     pub timed_out: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// By which results a call on a described lock fails ([`lockbpf_common::custom::fails`]).
+    pub fails: u32,
 }
 
 /// A futex call in progress.
@@ -544,6 +547,7 @@ impl Thread {
         self.permit.lock = 0;
         self.wrapper.argument = 0;
         self.once.control = 0;
+        self.custom.frame = 0;
         self.gil_wait_ns = 0;
         self.overflow = 0;
         self.released_ns = 0;

@@ -14,6 +14,8 @@ pub use lockbpf_core::{
 
 pub mod capture;
 pub mod cli;
+pub mod custom;
+mod demangle;
 mod door;
 #[cfg(test)]
 mod fixture;

@@ -20,6 +20,7 @@ mod containers;
 mod contention;
 mod counters;
 mod cpp;
+mod described;
 mod diff;
 mod ends;
 mod errors;

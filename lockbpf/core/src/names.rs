@@ -138,7 +138,7 @@ pub trait Names {
         None
     }
 
-    /// The name of a lock's kind, where it is none that this crate knows.
+    /// The name of a lock's kind, where the input or the user has one for it.
     fn kind(&mut self, _lock: Lock) -> Option<String> {
         None
     }

@@ -9,6 +9,7 @@ pub mod calibrate_target;
 pub mod cgroup;
 pub mod cpu_use;
 pub mod demo_target;
+pub mod described;
 pub mod edits;
 pub mod elf;
 pub mod events;

@@ -42,6 +42,7 @@ pub(super) fn programs(by: By, sessions: bool) -> &'static [&'static str] {
     match by {
         By::Return if sessions => &["session"],
         By::LibraryReturn if sessions => &["library_session"],
+        By::CustomReturn if sessions => &["custom_session"],
         _ => by.programs(),
     }
 }
@@ -50,7 +51,7 @@ impl Program {
     /// Loads one of [`programs`].
     pub(super) fn load(programs: &Programs, name: &'static str) -> Result<Self, RawError> {
         let (kind, attach_type) = match name {
-            "session" | "library_session" => (Kind::UprobeSession, UPROBE_SESSION),
+            "session" | "library_session" | "custom_session" => (Kind::UprobeSession, UPROBE_SESSION),
             _ => (Kind::UprobeMulti, UPROBE_MULTI),
         };
         let flags = if is_return_half(name) { RETURNS } else { 0 };

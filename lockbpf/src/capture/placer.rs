@@ -143,7 +143,7 @@ impl Placer {
 
 /// The sites at which probes do a process no harm; of those left out, one of each file is entered as failed.
 fn permitted<'a>(sites: &[&'a ProbeSite], pid: u32, failed: &mut Vec<FailedProbe>) -> Vec<&'a ProbeSite> {
-    let is_watched = |site: &&ProbeSite| matches!(site.function.by, By::Return | By::LibraryReturn);
+    let is_watched = |site: &&ProbeSite| matches!(site.function.by, By::Return | By::LibraryReturn | By::CustomReturn);
     if !sites.iter().any(is_watched) || !seccomp::forbids_returns(pid) {
         return sites.to_vec();
     }
@@ -196,6 +196,8 @@ pub(super) struct Wanted {
     pub rare: bool,
     /// Calls of the C library.
     pub library: bool,
+    /// Those that the user has described.
+    pub custom: bool,
 }
 
 impl Wanted {
@@ -203,7 +205,8 @@ impl Wanted {
     fn by(self) -> impl Iterator<Item = By> {
         let rare: &[By] = if self.rare { &[By::OtherEntry, By::Go] } else { &[] };
         let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
-        [&[By::Entry, By::Return][..], rare, library].concat().into_iter()
+        let custom: &[By] = if self.custom { &[By::Custom, By::CustomReturn] } else { &[] };
+        [&[By::Entry, By::Return][..], rare, library, custom].concat().into_iter()
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Runtime {
     Go,
     /// Libraries that are compiled into programs (Rust's, C++'s), known by mangled symbols ([`super::mangled`]).
     Compiled,
+    /// Whoever has locks that the user has described ([`super::described`]).
+    Described,
 }
 
 /// The programs that see a function.
@@ -32,6 +34,10 @@ pub enum By {
     Library,
     /// Those for calls of the C library that are watched to their return.
     LibraryReturn,
+    /// The one for entries of functions that the user has described.
+    Custom,
+    /// Those for such functions that are watched to their return.
+    CustomReturn,
 }
 
 /// A probed function.
@@ -167,6 +173,8 @@ impl By {
             Self::Return => &["call_returned", "call_entered"],
             Self::Library => &["library"],
             Self::LibraryReturn => &["library_returned", "library_called"],
+            Self::Custom => &["custom"],
+            Self::CustomReturn => &["custom_returned", "custom_called"],
         }
     }
 }
@@ -174,7 +182,7 @@ impl By {
 /// Whether one of [`By::programs`] goes to the function's return.
 #[must_use]
 pub fn is_return_half(program: &str) -> bool {
-    matches!(program, "call_returned" | "library_returned")
+    matches!(program, "call_returned" | "library_returned" | "custom_returned")
 }
 
 /// A system call's tracepoint and the program on it.

@@ -257,7 +257,7 @@ fn choose(
     let mut others = 0;
     for sums in observation.sums.iter().filter(|sums| sums.lock.process == process && sums.acquisitions > 0) {
         if !is_followed(sums.via) {
-            others += u64::from(sums.via.runtime().is_some() || sums.via == Via::Gil);
+            others += u64::from(sums.via.runtime().is_some() || sums.via.is_custom() || sums.via == Via::Gil);
             continue;
         }
         let name = || labels.locks.get(&sums.lock).cloned().unwrap_or_else(|| format!("lock {:#x}", sums.lock.addr));

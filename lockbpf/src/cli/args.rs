@@ -108,6 +108,10 @@ pub(super) struct ExportArgs {
 /// How to observe.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct CaptureArgs {
+    /// Also observe the locks that this file describes (docs/locks.md), or that lockbpf knows by this name: postgresql. What is in
+    /// /etc/lockbpf/locks.d is observed in any case (repeatable).
+    #[arg(long, value_name = "FILE", conflicts_with = "futex_only")]
+    pub locks: Vec<PathBuf>,
     /// Stop after this time, e.g. 30s, 500ms, 2m. Without it: until Ctrl-C, or until the target exits.
     #[arg(short, long, value_name = "TIME", value_parser = limits::span)]
     pub duration: Option<Duration>,

@@ -2,9 +2,11 @@
 
 use super::java::Machines;
 use super::python::Functions;
+use crate::capture::described::Met;
 use crate::capture::named::Named;
 use crate::capture::python::Layout;
 use crate::capture::shared::SharedLocks;
+use crate::custom::catalogue;
 use crate::decode::Decoded;
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site, Tid};
@@ -25,6 +27,8 @@ pub(super) struct Census {
     java: Machines,
     python: Functions,
     named: Named,
+    /// What the kernel side tells of locks that users have described.
+    met: Option<Met>,
     /// Processes in which a thread slept on a word of parking_lot's, perhaps, since somebody asked.
     parked: HashSet<Process>,
     processes: HashMap<Process, ProcessSeen>,
@@ -40,6 +44,7 @@ impl Census {
             java: Machines::default(),
             python: Functions::default(),
             named: Named::default(),
+            met: None,
             parked: HashSet::new(),
             processes: HashMap::new(),
             events: 0,
@@ -79,6 +84,9 @@ impl Census {
                 {
                     self.java.meet(section.lock, seen.pid, &mut self.symbols);
                 }
+                if section.via.is_custom() {
+                    self.introduce(section.lock);
+                }
                 // The kernel names its own owners itself.
                 if !section.lock.is_kernel() {
                     self.name(section.process, &mut section.owner);
@@ -88,6 +96,25 @@ impl Census {
         }
         event.rename_lock(|lock| self.shared.of(lock));
         event
+    }
+
+    /// Locks that users have described are called what these say from now on.
+    pub(super) fn know(&mut self, met: Met) {
+        self.met = Some(met);
+    }
+
+    /// Calls a lock of a described kind what its description says.
+    fn introduce(&mut self, lock: Lock) {
+        let shared = self.shared.of(lock);
+        if self.symbols.knows_kind(shared) {
+            return;
+        }
+        let Some(introduced) = self.met.as_ref().and_then(|met| met.get(lock)) else { return };
+        let Some((kind, name)) = catalogue().told(&introduced) else { return };
+        self.symbols.know_kind(shared, kind);
+        if let Some(name) = name {
+            self.symbols.call(shared, name);
+        }
     }
 
     /// Puts the thread in place of the number by which a lock of a process names it. A number of no thread stays: whoever analyses
@@ -104,6 +131,9 @@ impl Census {
     pub(super) fn unite(&mut self, harvest: &mut Harvest) {
         for wait in harvest.open_waits.iter_mut().filter(|wait| !wait.before_start && !wait.lock.is_kernel()) {
             self.name(wait.lock.process, &mut wait.owner);
+        }
+        for sums in harvest.sums.iter().filter(|sums| sums.via.is_custom()) {
+            self.introduce(sums.lock);
         }
         harvest.bystanders = self.bystanders();
         harvest.rename_locks(|lock| self.shared.of(lock));

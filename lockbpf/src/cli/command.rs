@@ -5,6 +5,7 @@ use super::advise::AdviseArgs;
 use super::agent::AgentArgs;
 use super::args::{CommonArgs, ExportArgs, Format, ObserveArgs};
 use super::calibrate::CalibrateArgs;
+use super::described::DescribedArgs;
 use super::diff::DiffArgs;
 use super::predict::PredictArgs;
 use super::report::ReportArgs;
@@ -12,6 +13,7 @@ use super::select::SelectArgs;
 use super::top::TopArgs;
 use super::what_if::WhatIfArgs;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 /// Observe the locks of running programs: which lock holds them back, who blocks whom, and why.
 #[derive(Debug, Parser)]
@@ -78,10 +80,15 @@ pub(super) enum Command {
         /// Look at the libraries of this process only (repeatable).
         #[arg(long, value_name = "PID")]
         pid: Vec<u32>,
+        /// Also look for the functions that this file describes (repeatable).
+        #[arg(long, value_name = "FILE")]
+        locks: Vec<PathBuf>,
         /// Output format.
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
+    /// Locks that you describe to lockbpf (docs/locks.md): check a description, or show one that lockbpf brings along.
+    Locks(DescribedArgs),
     /// Analyse recordings and print the report; of several, their means and how far they agree.
     Report(ReportArgs),
     /// Tell what changed from one recording to another: rates by lock and site, with what exceeds chance called out.

@@ -186,6 +186,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     drop_aside(prices.and_then(|prices| prices.measured_by));
     let mut attached: HashSet<_> = sites.iter().map(|s| s.file).collect();
     let mut census = Census::new(known);
+    if options.custom {
+        census.know(session.met()?);
+    }
     let mut stacks = Stacks::new(options.unwind);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&there);

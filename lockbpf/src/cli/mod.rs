@@ -21,6 +21,7 @@ mod cost_cache;
 mod counters;
 mod cpus;
 mod deadlocks;
+mod described;
 mod destination;
 mod diff;
 mod doctor;
@@ -133,7 +134,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Export(args)) => export::run(*args),
         Some(Command::Agent(args)) => agent::run(&args),
         Some(Command::Top(args)) => top::run(*args),
-        Some(Command::Doctor { pid, format }) => {
+        Some(Command::Locks(args)) => described::run(args),
+        Some(Command::Doctor { pid, locks, format }) => {
+            described::load(&locks)?;
             let doctor = doctor::run(&pid)?;
             let text = match format {
                 Format::Table => doctor.to_string(),

@@ -3,7 +3,7 @@
 use super::args::PlacementChoice;
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
-use crate::capture::probe_table::Function;
+use crate::capture::probe_table::{Function, Runtime};
 use crate::capture::prologue::Cost;
 use crate::capture::session::Session;
 use crate::capture::target::{Library, Targets};
@@ -37,7 +37,10 @@ pub(super) fn remarks_on(library: &Library) -> Vec<String> {
         remarks.push(format!("locks in {file} are seen only when a thread sleeps for them: {why}."));
     }
     remarks.extend(dear(library, |function| function.essential));
-    let missing: Vec<_> = library.missing.iter().filter(|m| m.function.essential).map(|m| m.function.symbol).collect();
+    let (described, own): (Vec<_>, Vec<_>) =
+        library.missing.iter().filter(|m| m.function.essential).partition(|m| m.function.runtime == Runtime::Described);
+    remarks.extend(described.iter().map(|m| format!("{} is not observed in {file}: {}.", m.function.symbol, m.reason)));
+    let missing: Vec<_> = own.iter().map(|m| m.function.symbol).collect();
     if !missing.is_empty() && library.unusable.is_none() {
         remarks.push(format!("{} cannot be probed in {file}.", missing.join(", ")));
     }

@@ -3,7 +3,7 @@
 
 use super::args::{DEFAULT_STACK_WAIT, Plan, Target};
 use super::cost_cache::{self, Entry, Key};
-use super::{counters, placement, threads};
+use super::{counters, described, placement, threads};
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{Calibration, Setup, calibrate};
 use crate::capture::cgroup::Cgroup;
@@ -70,6 +70,9 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
     let cgroup = plan.target.cgroup()?;
     if matches!(plan.target, Target::SystemWide | Target::Cgroup(_) | Target::Container(_)) && !lent::covers_others() {
         return Err(target::TargetError::OthersNotYours.into());
+    }
+    if !plan.capture.futex_only {
+        described::load(&plan.capture.locks)?;
     }
     let survey = newcomers.survey();
     let (targets, launched) = match &plan.target {
@@ -211,6 +214,7 @@ pub(super) fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) ->
         kernel_locks: ready.kernel,
         events: ready.events.clone(),
         library: capture.functions.is_some(),
+        custom: !crate::custom::catalogue().is_empty(),
         plain_uprobes: capture.plain_uprobes,
         follow_forks: plan.follow_forks,
         governed: capture.budget().is_some(),

@@ -1,9 +1,9 @@
 //! Names of variables: which global or static object of a file covers an address.
 
-use super::demangle::{MAX_LEN, clip, demangle};
 use super::dwarf;
 use super::elf::{Data, ElfError, contents, sections, string_at};
 use super::find::Kind;
+use crate::demangle::{MAX_LEN, clip, demangle};
 use object::Endianness;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::FileKind;

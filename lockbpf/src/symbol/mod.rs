@@ -8,7 +8,6 @@ mod argument;
 mod callers;
 mod debug_file;
 mod debuginfod;
-mod demangle;
 mod dwarf;
 mod elf;
 mod files;
@@ -64,6 +63,8 @@ use unwind::Unwinder;
 
 /// Process images known at one time, as many as the kernel side can number.
 const MAX_PROCESSES: usize = lockbpf_common::config::MAX_PROCESSES as usize;
+/// Locks of kinds that users have described, as many as the kernel side enters.
+const MAX_KINDS: usize = lockbpf_common::custom::MAX_LOCKS as usize;
 /// Distinct problems remembered.
 const MAX_PROBLEMS: usize = 64;
 
@@ -134,6 +135,8 @@ pub struct Symbols {
     processes: HashMap<Process, Known>,
     /// What locks are called that no symbol names.
     given: HashMap<Lock, String>,
+    /// What their kinds are called that users have described.
+    kinds: HashMap<Lock, String>,
     /// `None` until it is needed; empty if it cannot be had.
     kernel: Option<Kallsyms>,
     unwinder: Unwinder,
@@ -170,6 +173,7 @@ impl Symbols {
             files: Files::new(dirs, reader.clone()),
             processes: HashMap::new(),
             given: HashMap::new(),
+            kinds: HashMap::new(),
             kernel: None,
             unwinder: Unwinder::new(reader.clone()),
             reader,
@@ -347,6 +351,19 @@ impl Symbols {
         self.given.insert(lock, cleaned(name));
     }
 
+    /// Whether it is known what a lock's kind is called.
+    #[must_use]
+    pub fn knows_kind(&self, lock: Lock) -> bool {
+        self.kinds.contains_key(&lock)
+    }
+
+    /// Calls a lock's kind by this name.
+    pub fn know_kind(&mut self, lock: Lock, kind: &str) {
+        if self.kinds.len() < MAX_KINDS {
+            self.kinds.entry(lock).or_insert_with(|| cleaned(kind.to_owned()));
+        }
+    }
+
     fn problem(&mut self, problem: &ProcessError) {
         remember(&mut self.problems, problem);
     }
@@ -480,6 +497,10 @@ impl Names for Symbols {
             Some(Place::Region(..)) => None,
             None => self.thread_local(lock).map(|name| format!("{name} (thread-local)")),
         }
+    }
+
+    fn kind(&mut self, lock: Lock) -> Option<String> {
+        self.kinds.get(&lock).cloned()
     }
 
     fn member(&mut self, site: Site) -> Option<String> {

@@ -1,8 +1,8 @@
 //! Perf maps: the files in which just-in-time compilers (JVM agents, Node.js, .NET, …) list the functions that they
 //! generate, one `START SIZE NAME` a line, both numbers hexadecimal.
 
-use super::demangle::clip;
 use super::files::inode;
+use crate::demangle::clip;
 use crate::door;
 use crate::untrusted::shown;
 use std::collections::BTreeMap;

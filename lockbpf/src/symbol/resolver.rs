@@ -1,9 +1,9 @@
 //! Addresses in files to functions and source lines, by blazesym; in Go programs by the table that those have in them.
 
-use super::demangle::demangle;
 use super::elf::Data;
 use super::files::{FileId, ObjectFile};
 use super::guard::guarded;
+use crate::demangle::demangle;
 use crate::golang::pclntab::{Pclntab, Place};
 use crate::golang::{Program, buildinfo};
 use crate::names::Frame;

@@ -1,6 +1,6 @@
 //! Names of thread-local variables of a program itself: those are at fixed distances below each thread's record.
 
-use super::demangle::demangle;
+use crate::demangle::demangle;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::fs::File;
 

@@ -28,6 +28,8 @@ pub(super) enum Mode {
     PlainUprobes,
     /// Probes at the first instruction of each function.
     EntryPlacement,
+    /// With a description of the workload's own lock.
+    Described,
     /// Every section recorded.
     AllEvents,
     /// The clock counted in sections, and nothing else.
@@ -51,6 +53,7 @@ impl Mode {
             Self::Full => "lockbpf",
             Self::PlainUprobes => "lockbpf --plain-uprobes",
             Self::EntryPlacement => "lockbpf --placement entry",
+            Self::Described => "lockbpf --locks",
             Self::AllEvents => "lockbpf --all-events",
             Self::Clock => "lockbpf --counters task-clock",
             Self::Counters => "lockbpf --counters, 4 events more",
@@ -71,6 +74,7 @@ impl Mode {
             Self::Full | Self::Bpftrace => &[],
             Self::PlainUprobes => &["--plain-uprobes"],
             Self::EntryPlacement => &["--placement", "entry"],
+            Self::Described => &["--locks", concat!(env!("CARGO_MANIFEST_DIR"), "/src/bench/own.toml")],
             Self::AllEvents => &["--all-events"],
             Self::Clock => &["--counters", "task-clock"],
             Self::Counters => &["--counters", "page-faults,minor-faults,context-switches,cpu-migrations"],

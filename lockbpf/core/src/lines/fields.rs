@@ -48,6 +48,8 @@ pub(super) struct Fields<'a> {
     #[serde(borrow)]
     pub(super) name: Option<Own<Text<'a>>>,
     #[serde(borrow)]
+    pub(super) kind_name: Option<Own<Text<'a>>>,
+    #[serde(borrow)]
     pub(super) symbol: Option<Own<Text<'a>>>,
     #[serde(borrow)]
     pub(super) stack: Option<Own<Vec<Text<'a>>>>,

@@ -156,6 +156,11 @@ impl Labels {
         remember(&mut self.lock_names, lock, name);
     }
 
+    /// What the kind of a lock is called, whatever its rules.
+    pub(super) fn set_kind_name(&mut self, lock: Lock, name: &str) {
+        remember(&mut self.kinds, lock, name);
+    }
+
     pub(super) fn set_symbol(&mut self, site: Site, symbol: &str) {
         remember(&mut self.symbols, site, symbol);
     }

@@ -264,6 +264,9 @@ impl Parser {
         if let Some(name) = own(f.name.as_ref()) {
             self.labels.set_lock_name(lock, &name.0);
         }
+        if let Some(kind) = own(f.kind_name.as_ref()) {
+            self.labels.set_kind_name(lock, &kind.0);
+        }
         Ok(lock)
     }
 

@@ -30,6 +30,8 @@ pub struct Writer<W> {
     images: HashMap<u32, u32>,
     processes: Map<Process, Image>,
     locks: Map<Lock, Text>,
+    /// Locks of which the name of their kind was written.
+    kinds: Map<Lock, ()>,
     sites: Map<Site, Text>,
     threads: Map<Tid, Text>,
     comms: Map<Tid, String>,
@@ -57,6 +59,7 @@ impl<W: Write> Writer<W> {
             images: HashMap::new(),
             processes: Map::default(),
             locks: Map::default(),
+            kinds: Map::default(),
             sites: Map::default(),
             threads: Map::default(),
             comms: Map::default(),
@@ -185,6 +188,13 @@ impl<W: Write> Writer<W> {
                 self.line.extend_from_slice(&json(&kind)?);
             }
             kind => self.word("kind", kind.name()),
+        }
+        if a.kind != LockKind::Other && !a.lock.is_kernel() && !self.kinds.contains_key(&a.lock) {
+            if let Some(kind) = names.kind(a.lock) {
+                self.field("kind_name");
+                self.line.extend_from_slice(&json(&kind)?);
+            }
+            keep(&mut self.kinds, a.lock, ());
         }
         if a.shared {
             self.word("mode", "shared");

@@ -146,7 +146,8 @@ impl<'a> Ranked<'a> {
         // Event lines know neither processes nor glibc's kinds.
         let pthread = called && pid.is_some() && total.mutex_kind & mutex_kind::IS_FUTEX == 0;
         let one = !lock.is_others();
-        let mutex = (one && pthread && total.kind == LockKind::Mutex).then_some(total.mutex_kind);
+        let described = gathered.mutex.iter().any(|s| s.via.is_custom());
+        let mutex = (one && pthread && !described && total.kind == LockKind::Mutex).then_some(total.mutex_kind);
         let bit = |bit| mutex.map(|kind| kind & bit != 0);
         let unit = places.unit();
         let mut entry = LockEntry {
@@ -299,8 +300,7 @@ pub(super) fn corrected(c: Corrected, unit: Unit) -> CorrectedEntry {
 
 /// The name of a lock's kind.
 pub(super) fn kind(lock: Lock, kind: LockKind, places: &mut Places<'_>) -> String {
-    let own = if kind == LockKind::Other { places.kind(lock) } else { None };
-    own.unwrap_or_else(|| kind.name().to_owned())
+    places.kind(lock).unwrap_or_else(|| kind.name().to_owned())
 }
 
 /// glibc's name for the type of a mutex.

@@ -128,7 +128,7 @@ impl<'a> Places<'a> {
         self.names.lock_id(lock)
     }
 
-    /// What the input calls the kind of a lock that is of none of the known ones.
+    /// What the input or the user calls the kind of a lock, if they do.
     pub(super) fn kind(&mut self, lock: Lock) -> Option<String> {
         self.names.kind(lock)
     }

@@ -10,6 +10,7 @@ pub use options::{Options, Scope};
 
 use super::CaptureError;
 use super::attach::{self, FutexTier, ProbeSite, Tracepoints, joined};
+use super::described;
 use super::events::{self, Events};
 use super::gates::{Gap, Gates};
 use super::kernel;
@@ -92,6 +93,7 @@ impl Session {
         let events = if options.events.is_empty() { None } else { Some(Events::start(&ebpf, &options.events)?) };
         let rings = Rings::create(&mut ebpf)?;
         fill_filters(&mut ebpf, options)?;
+        described::tell(&mut ebpf, crate::custom::catalogue())?;
         if let Scope::Cgroup(cgroup) = &options.scope {
             let map = ebpf.map_mut("CGROUP").ok_or(CaptureError::NoMap("CGROUP"))?;
             CgroupArray::try_from(map)?.set(0, cgroup.dir(), 0)?;
@@ -266,6 +268,14 @@ impl Session {
         let map = self.ebpf.map_mut("GILS").ok_or(CaptureError::NoMap("GILS"))?;
         let mut locks: BpfHashMap<_, u32, u64> = map.try_into()?;
         Ok(locks.insert(pid, mutex, 0)?)
+    }
+
+    /// What is known of locks that the user has described.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    pub fn met(&self) -> Result<described::Met, CaptureError> {
+        described::Met::of(again(&self.ebpf, "CUSTOM_LOCKS")?)
     }
 
     /// Has futex calls of a process count for parking_lot's locks, where they are for one.
@@ -512,7 +522,7 @@ fn load(
     names: &[&'static str],
 ) -> Result<(Option<Placer>, Result<OwnedFd, CaptureError>), CaptureError> {
     let &Options { types, futex_only, plain_uprobes, .. } = options;
-    let wanted = Wanted { rare: options.rare, library: options.library };
+    let wanted = Wanted { rare: options.rare, library: options.library, custom: options.custom };
     let (links, sched) = std::thread::scope(|scope| {
         let sched = scope.spawn(|| attach::load_typed(programs, types, SCHED_SWITCH));
         let links = scope

@@ -66,6 +66,8 @@ pub struct Options {
     pub events: Vec<Event>,
     /// Whether calls of the C library are to be seen.
     pub library: bool,
+    /// Whether functions that the user has described are to be seen.
+    pub custom: bool,
     /// Whether a governor will open and close the gates, process by process.
     pub governed: bool,
     /// Who ends this process if it is stopped while probes are in place.
@@ -97,6 +99,7 @@ impl Options {
             kernel_locks: None,
             events: Vec::new(),
             library: false,
+            custom: false,
             governed: false,
             guardian: None,
         }

@@ -6,6 +6,7 @@ use super::library::Role;
 use super::{Process, Survey, Targets};
 use crate::capture::elf::{self, Linkage};
 use crate::capture::{go, mangled};
+use crate::custom::catalogue;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -33,13 +34,18 @@ pub fn of_command(command: &OsStr) -> Result<Targets, TargetError> {
     let mut verdict = Err(Unusable::NoLibc);
     if let Linkage::Dynamic { interpreter } = &headers.linkage {
         let libraries = list(interpreter, &program).map_err(failed)?;
-        for path in libraries.into_iter().filter(|path| is_c_library(path)) {
-            let file = File::at(&path).map_err(|why| failed(why.to_string()))?;
-            let found = survey.add(&file, &path, Role::CLibrary, None, &mut files);
-            verdict = super::better(verdict, found);
+        for path in libraries {
+            let file = || File::at(&path).map_err(|why| failed(why.to_string()));
+            if is_c_library(&path) {
+                let found = survey.add(&file()?, &path, Role::CLibrary, None, &mut files);
+                verdict = super::better(verdict, found);
+            } else if catalogue().describes(&path) {
+                let _ = survey.add(&file()?, &path, Role::Library, None, &mut files);
+            }
         }
     }
-    if !matches!(headers.linkage, Linkage::Dynamic { .. }) || mangled::has_symbols(&cache) || go::is_go(&cache) {
+    let is_static = !matches!(headers.linkage, Linkage::Dynamic { .. });
+    if is_static || mangled::has_symbols(&cache) || go::is_go(&cache) || catalogue().describes(&program) {
         let file = File::at(&program).map_err(|why| failed(why.to_string()))?;
         let own = survey.add(&file, &program, Role::Executable, None, &mut files);
         verdict = super::better(verdict, own);

@@ -3,14 +3,16 @@
 use super::error::Unusable;
 use super::file::File;
 use crate::capture::attach::ProbeSite;
+use crate::capture::described;
 use crate::capture::elf::{self, Code, Found, GlibcVersion, Image, Libc, Linkage};
 use crate::capture::go;
 use crate::capture::mangled;
 use crate::capture::probe_table::{By, FUNCTIONS, Function, Runtime};
 use crate::capture::prologue::{self, Arch, Cost, Placement, Reason};
+use crate::custom::catalogue;
 use crate::door;
 use crate::untrusted::shown_bytes;
-use lockbpf_common::function::{SEM_BUSY, SEM_POST, SEM_TAKEN, SPIN_TRIED, WRAPPER};
+use lockbpf_common::function::{CUSTOM, SEM_BUSY, SEM_POST, SEM_TAKEN, SPIN_TRIED, WRAPPER};
 use lockbpf_common::gate;
 use lockbpf_common::via::Via;
 use std::io::Read;
@@ -148,8 +150,14 @@ impl Library {
         };
         let host = Arch::host().filter(|host| *host == headers.arch);
         let go = host.filter(|_| role == Role::Executable).and_then(|arch| go::examine(data, arch));
-        let compiled = host.filter(|_| role != Role::CLibrary).map_or_else(Vec::new, |arch| mangled::sites(data, arch));
-        if !has_libc && go.is_none() && compiled.is_empty() {
+        let own = host.filter(|_| role != Role::CLibrary);
+        let mut compiled = own.map_or_else(Vec::new, |arch| mangled::sites(data, arch));
+        let custom = own.map(|arch| described::find(catalogue(), Path::new(&self.display), data, arch));
+        let described::Found { sites: custom, missing: lacking, .. } = custom.unwrap_or_default();
+        // What the user says of a function counts.
+        compiled.retain(|site| custom.iter().all(|own| own.file_offset != site.file_offset));
+        compiled.extend(custom);
+        if !has_libc && go.is_none() && compiled.is_empty() && lacking.is_empty() {
             return Ok(false);
         }
         let mut found = Ok(Vec::new());
@@ -172,6 +180,7 @@ impl Library {
             Err(_) => {}
         }
         self.sites.extend(compiled);
+        self.missing.extend(lacking);
         Ok(true)
     }
 
@@ -193,7 +202,7 @@ impl Library {
             file_offset: site.file_offset.checked_sub(back)?,
             // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
             stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
-            detail: if back > 0 { 0 } else { site.detail },
+            detail: if back > 0 && site.function.code != CUSTOM { 0 } else { site.detail },
         })
     }
 }
@@ -235,7 +244,7 @@ pub(super) fn examine(file: &File, display: &Path, role: Role) -> Option<Library
 const MAX_BYTES: u64 = 512 << 20;
 
 /// The bytes of an open file, unless there are more than any program to be probed has.
-pub(in crate::capture) fn read_whole(open: &std::fs::File) -> std::io::Result<Vec<u8>> {
+pub fn read_whole(open: &std::fs::File) -> std::io::Result<Vec<u8>> {
     let mut data = Vec::new();
     // Its length first, so that a very large one is not read for nothing; it may grow meanwhile.
     let mut length = open.metadata()?.len();

@@ -18,9 +18,10 @@ use super::go;
 use super::leader;
 use super::mangled;
 use super::{guardian, remover};
+use crate::custom::catalogue;
 use crate::{door, sandbox};
 use file::{File, FileId, is_c_library};
-pub(super) use library::read_whole;
+pub use library::read_whole;
 use library::{Role, Verdict, examine};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -155,7 +156,7 @@ fn better(so_far: Verdict, next: Verdict) -> Verdict {
 
 /// Whether a library may have locks of its own compiled in.
 fn is_other_library(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(mangled::is_library)
+    path.file_name().and_then(|name| name.to_str()).is_some_and(mangled::is_library) || catalogue().describes(path)
 }
 
 /// Files looked at so far, each once however many processes use it and whenever it is come across.
@@ -265,7 +266,7 @@ impl Survey {
             // Dynamic executables may be huge; their headers are enough to leave them alone.
             let cache = object::ReadCache::new(door::open_own(&file.path).map_err(unreadable)?);
             let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
-            if dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) {
+            if dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) && !catalogue().describes(&path) {
                 new.insert(None);
             }
         }

@@ -77,7 +77,7 @@ impl Measured {
         for samples in &mut self.uses {
             samples.bare.push(per_use(&mut self.workload, samples.what)?);
         }
-        let observation = Observation::start(observers, Mode::Full, self.workload.child.pid())?;
+        let observation = Observation::start(observers, Mode::Described, self.workload.child.pid())?;
         let reading = observation.read()?;
         for samples in &mut self.uses {
             samples.observed.push(per_use(&mut self.workload, samples.what)?);

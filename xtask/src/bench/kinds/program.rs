@@ -32,6 +32,7 @@ pub(super) const PROGRAMS: [Program; 5] = [
             ("rwlock_write", "rwlock: wrlock, unlock"),
             ("spin", "spin lock: lock, unlock"),
             ("c11_mutex", "C11: mtx_lock, mtx_unlock"),
+            ("own", "a lock of the program's own, described: lock, unlock"),
             ("semaphore", "semaphore: wait, post"),
             ("cond_signal", "condition variable: signal, nobody waits"),
             ("barrier_of_one", "barrier of one: wait"),

@@ -5,7 +5,7 @@ use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::{self, Write};
 
 /// Bytes of a demangled name. C++ mangling can fold an exponentially long name into a few hundred bytes.
-pub(super) const MAX_LEN: usize = 4_096;
+pub(crate) const MAX_LEN: usize = 4_096;
 
 /// What compilers call a namespace without a name.
 const ANONYMOUS: &str = "_GLOBAL__N_1";
@@ -25,7 +25,7 @@ impl Write for Bounded {
 }
 
 /// A symbol's name, demangled where it is mangled, without the symbol version (`environ@GLIBC_2.2.5`).
-pub(super) fn demangle(symbol: &str) -> String {
+pub(crate) fn demangle(symbol: &str) -> String {
     let name = symbol.split_once('@').map_or(symbol, |(name, _)| if name.is_empty() { symbol } else { name });
     let mut out = Bounded::default();
     let done = if let Ok(rust) = rustc_demangle::try_demangle(name) {
@@ -43,7 +43,7 @@ pub(super) fn demangle(symbol: &str) -> String {
 }
 
 /// The beginning of a name, as long as names may be.
-pub(super) fn clip(name: &str) -> &str {
+pub(crate) fn clip(name: &str) -> &str {
     name.get(..name.floor_char_boundary(MAX_LEN)).unwrap_or(name)
 }
 

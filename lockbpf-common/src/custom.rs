@@ -1,0 +1,212 @@
+//! Locks that the user has described (`--locks`): what the programs on their functions have to know. The attach cookie's detail is the
+//! number of a function; a function names its kind of lock.
+
+use crate::via::Via;
+
+/// Functions that can be described.
+pub const MAX_FUNCTIONS: u32 = 256;
+/// Kinds of locks that can be described.
+pub const MAX_KINDS: u32 = 32;
+/// Locks of these kinds whose kind and name are remembered.
+pub const MAX_LOCKS: u32 = 65_536;
+/// Bytes of a name that are kept.
+pub const NAME: usize = 48;
+
+/// What a function does.
+pub mod does {
+    /// Gets a lock, and waits for it.
+    pub const ACQUIRE: u32 = 0;
+    /// Gets a lock if it is free.
+    pub const TRY: u32 = 1;
+    /// Gives a lock back.
+    pub const RELEASE: u32 = 2;
+}
+
+/// What sort of lock a kind is.
+pub mod sort {
+    /// One holder.
+    pub const MUTEX: u32 = 0;
+    /// One writer or many readers.
+    pub const RWLOCK: u32 = 1;
+    /// One holder; its waiters stay on the CPU.
+    pub const SPIN: u32 = 2;
+}
+
+/// By which results a function tells that it did not get the lock.
+pub mod fails {
+    /// It always gets it.
+    pub const NEVER: u32 = 0;
+    /// `int`: 0.
+    pub const ZERO: u32 = 1;
+    /// `int`: anything but 0.
+    pub const NONZERO: u32 = 2;
+    /// `int`: below 0.
+    pub const NEGATIVE: u32 = 3;
+    /// `bool`: false. Above its byte a register may hold anything.
+    pub const FALSE: u32 = 4;
+    /// `bool`: true.
+    pub const TRUE: u32 = 5;
+    /// A pointer, or another word of 64 bits: 0.
+    pub const NULL: u32 = 6;
+}
+
+/// The operation by which a lock of this [`sort`] is requested.
+#[must_use]
+#[inline(always)]
+pub const fn via(sort: u32, shared: bool, tries: bool) -> u32 {
+    match (sort, shared, tries) {
+        (sort::SPIN, _, false) => Via::CustomSpinLock as u32,
+        (sort::SPIN, _, true) => Via::TryCustomSpinLock as u32,
+        (sort::RWLOCK, true, false) => Via::CustomReadLock as u32,
+        (sort::RWLOCK, true, true) => Via::TryCustomReadLock as u32,
+        (sort::RWLOCK, false, false) => Via::CustomWriteLock as u32,
+        (sort::RWLOCK, false, true) => Via::TryCustomWriteLock as u32,
+        (_, _, false) => Via::CustomLock as u32,
+        (_, _, true) => Via::TryCustomLock as u32,
+    }
+}
+
+/// Whether a result says that the lock was not got, by one of [`fails`].
+#[must_use]
+#[inline(always)]
+pub const fn has_failed(fails: u32, result: u64) -> bool {
+    let (byte, int) = (result as u8, result as u32 as i32);
+    match fails {
+        fails::ZERO => int == 0,
+        fails::NONZERO => int != 0,
+        fails::NEGATIVE => int < 0,
+        fails::FALSE => byte == 0,
+        fails::TRUE => byte != 0,
+        fails::NULL => result == 0,
+        _ => false,
+    }
+}
+
+/// An address that begins with another one: `base + before`, or `*(base + before) + after`. Sums wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Place {
+    /// Added to the base.
+    pub before: u64,
+    /// Added to what is read there.
+    pub after: u64,
+    /// Not 0 if something is read there.
+    pub reads: u32,
+    /// Bytes of what stands at the address; 0 if nothing is to be read there, [`Place::TEXT`] for text up to a NUL.
+    pub size: u32,
+}
+
+impl Place {
+    /// The size of text.
+    pub const TEXT: u32 = u32::MAX;
+    /// Nowhere.
+    pub const NONE: Self = Self { before: 0, after: 0, reads: 0, size: 0 };
+}
+
+/// A function on locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Function {
+    /// Where the lock is, from the argument on.
+    pub lock: Place,
+    /// The value of `mode_argument` that asks for shared access.
+    pub shared_value: u64,
+    /// The number of the argument that leads to the lock, from 0 on.
+    pub argument: u32,
+    /// The number of the argument that says how; [`Function::FIXED`] if none does.
+    pub mode_argument: u32,
+    /// Whether it asks for shared access, if no argument says how.
+    pub shared: u32,
+    /// Number of its kind.
+    pub kind: u32,
+    /// [`does`].
+    pub does: u32,
+    /// [`fails`].
+    pub fails: u32,
+}
+
+impl Function {
+    /// No argument says how.
+    pub const FIXED: u32 = u32::MAX;
+}
+
+/// A kind of lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Kind {
+    /// Where a lock says whether it is taken, from the lock on.
+    pub taken: Place,
+    /// Where it says who holds it: the thread's number as the program knows it.
+    pub owner: Place,
+    /// What it is called, from the lock on: a number, or text.
+    pub name: Place,
+    /// Of [`Kind::taken`]: the bits of which one at least is set while an exclusive attempt has to wait.
+    pub exclusive_mask: u64,
+    /// The same for a shared attempt.
+    pub shared_mask: u64,
+    /// The bits of which one at least is set while somebody (perhaps) waits; 0 if they are not known.
+    pub waiters_mask: u64,
+    /// [`sort`].
+    pub sort: u32,
+    /// Whether its holder may get it once more.
+    pub recursive: u32,
+    /// Whether the bits of the masks are 0 while it is taken, not while it is free.
+    pub inverted: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+}
+
+/// What is known of a lock of such a kind, found when it was asked for first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Introduced {
+    /// The number that stands for its name.
+    pub number: u64,
+    /// Number of its kind.
+    pub kind: u32,
+    /// Whether the number or text could be read.
+    pub is_named: u32,
+    /// Its name, padded with NULs.
+    pub text: [u8; NAME],
+}
+
+const _: () = assert!(size_of::<Place>() == 24);
+const _: () = assert!(size_of::<Function>() == 24 + 8 + 24);
+const _: () = assert!(size_of::<Kind>() == 3 * 24 + 3 * 8 + 16);
+const _: () = assert!(size_of::<Introduced>() == 16 + NAME);
+
+// SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Function {}
+// SAFETY: as above.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Kind {}
+// SAFETY: as above.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Introduced {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_at_their_width() {
+        // The upper half of a register is nobody's where an `int` is returned, and all above the byte where a `bool` is.
+        let dirty = 0xdead_beef_0000_0000;
+        for (fails, result, failed) in [
+            (fails::NEVER, 0, false),
+            (fails::ZERO, dirty, true),
+            (fails::ZERO, dirty | 1, false),
+            (fails::NONZERO, dirty, false),
+            (fails::NEGATIVE, dirty | 0xffff_ffff, true),
+            (fails::NEGATIVE, 1, false),
+            (fails::FALSE, dirty | 0x100, true),
+            (fails::TRUE, dirty | 0x101, true),
+            (fails::TRUE, dirty | 0x100, false),
+            (fails::NULL, dirty, false),
+            (fails::NULL, 0, true),
+        ] {
+            assert_eq!(has_failed(fails, result), failed, "{fails} {result:#x}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Functions on locks that the user has described ([`crate::custom`]): where they are in a file, what the kernel side is told of them, and
+//! what it tells of their locks.
+
+use super::CaptureError;
+use super::elf::{self, Header};
+use super::go;
+use super::probe_table::{By, Function, Runtime};
+use super::prologue::Arch;
+use super::target::{Missing, Site};
+use crate::custom::{Catalogue, Function as Row};
+use crate::demangle::demangle;
+use crate::id::Lock;
+use aya::Ebpf;
+use aya::maps::{Array, HashMap as BpfHashMap, Map, MapData};
+use lockbpf_common::custom::{Function as Told, Introduced, Kind};
+use lockbpf_common::function::CUSTOM;
+use memchr::memmem;
+use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
+use object::read::elf::{FileHeader, Sym};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Places of one description in a file.
+const MAX_PLACES: usize = 4_096;
+
+/// What was found of the described functions in a file.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Where they are probed; the detail is the number of the description.
+    pub sites: Vec<Site>,
+    /// Symbols, as far as they are text, one for each of the sites.
+    pub symbols: Vec<String>,
+    /// What cannot be probed.
+    pub missing: Vec<Missing>,
+}
+
+/// Why none of them is probed in a program of Go's.
+const GO: &str = "Go passes arguments in ways of its own, and moves its stacks: watching a return would crash it";
+/// Why nothing is probed by this name.
+const ABSENT: &str = "no symbol of the file is called so";
+/// Why a function is not probed.
+const REFUSED: &str = "no instruction of it can be probed without harm";
+
+/// Finds the functions that are described of a file; none in a damaged one.
+#[must_use]
+pub fn find(catalogue: &'static Catalogue, path: &Path, data: &[u8], arch: Arch) -> Found {
+    let rows: Vec<_> = catalogue.of_file(path).collect();
+    let mut found = Found::default();
+    if rows.is_empty() {
+        return found;
+    }
+    let is_go = go::is_go(data);
+    let places = if is_go { vec![Place::default(); rows.len()] } else { places(&rows, data, arch).unwrap_or_default() };
+    let mut known = HashSet::new();
+    for (at, &(number, row)) in rows.iter().enumerate() {
+        let place = places.get(at).cloned().unwrap_or_default();
+        if place.sites.is_empty() && !row.is_optional {
+            let reason = if is_go {
+                GO
+            } else if place.is_refused {
+                REFUSED
+            } else {
+                ABSENT
+            };
+            found.missing.push(Missing { function: function(row), reason });
+        }
+        for (symbol, site) in place.sites {
+            // What is described twice is what it was described as first.
+            if known.insert(site.file_offset) {
+                found.sites.push(Site { detail: number as u16, ..site });
+                found.symbols.push(symbol);
+            }
+        }
+    }
+    found
+}
+
+/// Where the functions of a description are.
+#[derive(Clone, Default)]
+struct Place {
+    sites: Vec<(String, Site)>,
+    is_refused: bool,
+}
+
+fn places(rows: &[(usize, &'static Row)], data: &[u8], arch: Arch) -> object::read::Result<Vec<Place>> {
+    let mut places = vec![Place::default(); rows.len()];
+    let header = Header::parse(data)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, data)?;
+    let segments = header.program_headers(endian, data)?;
+    let searches: Vec<_> = rows.iter().map(|(_, row)| memmem::Finder::new(row.pattern.identifier())).collect();
+    for table in [SHT_DYNSYM, SHT_SYMTAB] {
+        let symbols = sections.symbols(endian, data, table)?;
+        let strings = elf::strings(&symbols, &sections, endian, data);
+        let functions = symbols.iter().take(elf::MAX_SYMBOLS);
+        for symbol in functions.filter(|s| s.st_type() == STT_FUNC && !s.is_undefined(endian)) {
+            let Some(raw) = elf::name(strings, symbol.st_name(endian)) else { continue };
+            let Ok(name) = std::str::from_utf8(raw) else { continue };
+            let mut demangled = None;
+            for ((place, (_, row)), search) in places.iter_mut().zip(rows).zip(&searches) {
+                let matches = if row.is_demangled {
+                    (raw.starts_with(b"_Z") || raw.starts_with(b"_R"))
+                        && search.find(raw).is_some()
+                        && row.pattern.matches(demangled.get_or_insert_with(|| demangle(name)))
+                } else {
+                    row.pattern.matches(name)
+                };
+                if !matches || place.sites.len() >= MAX_PLACES {
+                    continue;
+                }
+                let Some(code) = elf::code(symbol, segments, endian, data) else { continue };
+                match Site::of(function(row), &code, arch) {
+                    Some(site) => place.sites.push((name.to_owned(), site)),
+                    None => place.is_refused = true,
+                }
+            }
+        }
+    }
+    Ok(places)
+}
+
+fn function(row: &'static Row) -> Function {
+    let by = if row.is_watched { By::CustomReturn } else { By::Custom };
+    let symbol = row.pattern.text();
+    Function { symbol, runtime: Runtime::Described, args: row.arguments, code: CUSTOM, by, essential: true }
+}
+
+/// Tells the kernel side what is described.
+pub(super) fn tell(ebpf: &mut Ebpf, catalogue: &Catalogue) -> Result<(), CaptureError> {
+    let map = ebpf.map_mut("CUSTOM_FUNCTIONS").ok_or(CaptureError::NoMap("CUSTOM_FUNCTIONS"))?;
+    let mut functions: Array<_, Told> = map.try_into()?;
+    for (number, row) in catalogue.functions().iter().enumerate() {
+        functions.set(number as u32, row.kernel, 0)?;
+    }
+    let map = ebpf.map_mut("CUSTOM_KINDS").ok_or(CaptureError::NoMap("CUSTOM_KINDS"))?;
+    let mut kinds: Array<_, Kind> = map.try_into()?;
+    for (number, kind) in catalogue.kinds().iter().enumerate() {
+        kinds.set(number as u32, kind.kernel, 0)?;
+    }
+    Ok(())
+}
+
+/// Described locks that the kernel side has met.
+pub struct Met(BpfHashMap<MapData, [u64; 2], Introduced>);
+
+impl Met {
+    pub(super) fn of(map: Map) -> Result<Self, CaptureError> {
+        Ok(Self(map.try_into()?))
+    }
+
+    /// What it knows of a lock.
+    #[must_use]
+    pub fn get(&self, lock: Lock) -> Option<Introduced> {
+        self.0.get(&[lock.addr, lock.process.0.into()], 0).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Damage, compiled};
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    const SOURCE: &str = "int get(void *l, int mode) { return l != 0 && mode; }\n\
+        int put(void *l) { return !l; }\n\
+        int m(void *l) __asm__(\"_ZN2db5Latch4lockEv\");\n int m(void *l) { return l != 0; }\n\
+        int n(void *l) __asm__(\"_ZN2db5Latch8try_lockEv\");\n int n(void *l) { return !l; }\n\
+        int main(void) { return get(0, 1) + put(0); }";
+
+    static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+        let mut catalogue = Catalogue::default();
+        let lock = |kind: &str, key: &str, get: &str, put: &str| {
+            format!(
+                "[[lock]]\nkind = \"{kind}\"\nfiles = [\"app\"]\n[[lock.function]]\n{key} = \"{get}\"\ndoes = \"acquire\"\n\
+                 [[lock.function]]\n{key} = \"{put}\"\ndoes = \"release\"\n"
+            )
+        };
+        let text = [
+            "format = \"lockbpf.locks/1\"\n",
+            &lock("a", "symbol", "get", "put"),
+            &lock("b", "name", "db::Latch::*lock", "db::Latch::unlock"),
+        ];
+        catalogue.add(&text.concat(), "x").unwrap();
+        catalogue
+    });
+
+    fn found(path: &str, data: &[u8]) -> Found {
+        find(&CATALOGUE, Path::new(path), data, Arch::host().unwrap())
+    }
+
+    #[test]
+    fn functions_are_found_by_symbol_and_by_name() {
+        let data = compiled(&["-O2"], SOURCE);
+        let all = found("/bin/app", &data);
+        let mut numbers: Vec<_> =
+            all.symbols.iter().zip(&all.sites).map(|(s, site)| (s.as_str(), site.detail)).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [("_ZN2db5Latch4lockEv", 2), ("_ZN2db5Latch8try_lockEv", 2), ("get", 0), ("put", 1)]);
+        let watched = |site: &Site| (site.function.by == By::CustomReturn) == site.detail.is_multiple_of(2);
+        assert!(all.sites.iter().all(|site| watched(site) && site.function.code == CUSTOM));
+        let missing: Vec<_> = all.missing.iter().map(|m| (m.function.symbol, m.reason)).collect();
+        assert_eq!(missing, [("db::Latch::unlock", ABSENT)]);
+        assert!(found("/bin/other", &data).missing.is_empty(), "nothing is described of it");
+    }
+
+    #[test]
+    fn a_stripped_library_has_what_others_may_call() {
+        let data = compiled(&["-O2", "-shared", "-fPIC", "-s"], SOURCE);
+        assert_eq!(found("/lib/app", &data).sites.len(), 4);
+        let data = compiled(&["-O2", "-s"], SOURCE);
+        assert_eq!(found("/lib/app", &data).missing.len(), 4);
+    }
+
+    #[test]
+    fn nothing_is_probed_in_a_program_of_gos() {
+        let go = crate::golang::fixture::program(false);
+        let refused = found("/bin/app", &go);
+        assert!(refused.sites.is_empty() && refused.missing.iter().all(|m| m.reason == GO), "{refused:?}");
+        assert_eq!(refused.missing.len(), 4);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn damage_never_panics(damage in Damage::any(16)) {
+            thread_local!(static SAMPLE: Vec<u8> = compiled(&["-O2"], SOURCE));
+            let data = damage.of(SAMPLE.with(Clone::clone));
+            let _ = found("/bin/app", &data);
+        }
+    }
+}

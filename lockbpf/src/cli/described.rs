@@ -1,0 +1,222 @@
+//! Descriptions of locks: those that an observation goes by, and `lockbpf locks`, which checks and shows them.
+
+use super::input;
+use super::output::{self, right, table};
+use crate::capture::described::{self, Found};
+use crate::capture::lent;
+use crate::capture::prologue::{Arch, Cost};
+use crate::capture::target::{self, Library};
+use crate::custom::{self, Catalogue, SHIPPED};
+use crate::report::text::listed;
+use crate::units::Nanos;
+use crate::untrusted::shown;
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Seek};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Where descriptions are that every observation goes by.
+const DIRECTORY: &str = "/etc/lockbpf/locks.d";
+/// Functions named in a sentence.
+const NAMED: usize = 8;
+
+/// Check or show descriptions of locks.
+#[derive(Debug, Args)]
+pub(super) struct DescribedArgs {
+    /// What to do.
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Tell whether a file describes locks as it should, and what of it is found where. Exits with status 1 if anything is not.
+    Check {
+        /// The file, or the name of a description that lockbpf brings along.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Look in what these processes have loaded (repeatable).
+        #[arg(long, value_name = "PID", conflicts_with = "program")]
+        pid: Vec<u32>,
+        /// Look in this program or library.
+        #[arg(value_name = "PROGRAM")]
+        program: Option<PathBuf>,
+    },
+    /// Print a description that lockbpf brings along; without a name, tell which there are.
+    Show {
+        /// Its name.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+}
+
+/// Goes by these descriptions, and those of this machine, from now on.
+///
+/// # Errors
+/// When one cannot be read, or has a mistake.
+pub(super) fn load(files: &[PathBuf]) -> Result<()> {
+    let mut catalogue = Catalogue::default();
+    for file in files {
+        add(&mut catalogue, file)?;
+    }
+    for file in of_machine()? {
+        add(&mut catalogue, &file)?;
+    }
+    custom::install(catalogue);
+    Ok(())
+}
+
+/// The descriptions of this machine, in the order of their names.
+fn of_machine() -> Result<Vec<PathBuf>> {
+    let failed = || format!("failed to read {DIRECTORY}");
+    let entries = match std::fs::read_dir(DIRECTORY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(failed)?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        files.push(entry.with_context(failed)?.path());
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    Ok(files)
+}
+
+fn add(catalogue: &mut Catalogue, file: &Path) -> Result<()> {
+    let shipped = SHIPPED.iter().find(|(name, _)| file == Path::new(name));
+    let origin = shown(&file.display().to_string()).into_owned();
+    let text = match shipped {
+        Some((_, text)) => (*text).to_owned(),
+        None => input::read_text(file).with_context(|| format!("failed to read the locks that {origin} describes"))?,
+    };
+    catalogue.add(&text, &origin).context("locks are not described as they should be")
+}
+
+/// Runs `lockbpf locks`.
+///
+/// # Errors
+/// When the description has a mistake, or what it is looked for in cannot be read.
+pub(super) fn run(args: DescribedArgs) -> Result<ExitCode> {
+    let (file, pid, program) = match args.what {
+        What::Show { name: None } => {
+            output::write(SHIPPED.iter().map(|(name, _)| format!("{name}\n")).collect::<String>())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        What::Show { name: Some(name) } => {
+            let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) else {
+                let known: Vec<_> = SHIPPED.iter().map(|(name, _)| *name).collect();
+                bail!("lockbpf brings no description {name:?} along: there is {}", known.join(", "));
+            };
+            output::write(text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        What::Check { file, pid, program } => (file, pid, program),
+    };
+    let mut catalogue = Catalogue::default();
+    add(&mut catalogue, &file)?;
+    custom::install(catalogue);
+    let catalogue = custom::catalogue();
+    let mut text = said(catalogue);
+    let mut is_whole = true;
+    if let Some(program) = program {
+        is_whole = in_file(catalogue, &program, &mut text)?;
+    } else if !pid.is_empty() {
+        let targets = target::of_pids(&pid)?;
+        let found: Vec<_> =
+            targets.libraries.iter().filter(|library| catalogue.describes(Path::new(&library.display))).collect();
+        if found.is_empty() {
+            is_whole = false;
+            let _ = writeln!(text, "\nNothing that these processes have loaded is among the files that it is for.");
+        }
+        for library in found {
+            is_whole &= in_library(library, &mut text)?;
+        }
+    }
+    output::write(text)?;
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the description says, in sentences.
+fn said(catalogue: &'static Catalogue) -> String {
+    let mut text = String::new();
+    for (number, kind) in catalogue.kinds().iter().enumerate() {
+        let rows: Vec<_> = catalogue.functions().iter().filter(|f| f.kind == number).collect();
+        let names: Vec<String> = rows.iter().map(|f| shown(f.pattern.text()).into_owned()).collect();
+        let _ = writeln!(text, "{}: {} functions ({}).", shown(&kind.name), rows.len(), listed(&names, NAMED));
+        if kind.kernel.taken.size == 0 {
+            let _ = writeln!(
+                text,
+                "  Without `taken` nobody knows whether it is free: waiting is seen where threads sleep, and each call is watched to its return."
+            );
+            if kind.kernel.sort == lockbpf_common::custom::sort::SPIN {
+                let _ = writeln!(
+                    text,
+                    "  Whoever waits for a spin lock does not sleep, so its waiting will not be seen at all."
+                );
+            }
+        }
+    }
+    text
+}
+
+/// What is found in one file; returns whether that is all.
+fn in_file(catalogue: &'static Catalogue, file: &Path, text: &mut String) -> Result<bool> {
+    let name = shown(&file.display().to_string()).into_owned();
+    let path = lent::as_user(|| std::fs::canonicalize(file)).with_context(|| format!("failed to find {name}"))?;
+    if !catalogue.describes(&path) {
+        let _ = writeln!(text, "\n{name} is none of the files that it is for.");
+        return Ok(false);
+    }
+    let data = lent::as_user(|| std::fs::read(&path)).with_context(|| format!("failed to read {name}"))?;
+    let arch = crate::capture::elf::headers(&*data).with_context(|| format!("failed to read {name}"))?.arch;
+    if Some(arch) != Arch::host() {
+        bail!("{name} is for another processor");
+    }
+    Ok(told(&name, &described::find(catalogue, &path, &data, arch), text))
+}
+
+fn in_library(library: &Library, text: &mut String) -> Result<bool> {
+    let failed = || format!("failed to read {}", library.display);
+    let path = PathBuf::from(&library.display);
+    // By the descriptor: its path may be gone.
+    let mut open = library.open.as_ref().with_context(failed)?.try_clone().with_context(failed)?;
+    open.rewind().with_context(failed)?;
+    let data = target::read_whole(&open).with_context(failed)?;
+    let arch = crate::capture::elf::headers(&*data)?.arch;
+    Ok(told(&library.display, &described::find(custom::catalogue(), &path, &data, arch), text))
+}
+
+/// What was found, as a table and sentences; returns whether that is all.
+fn told(file: &str, found: &Found, text: &mut String) -> bool {
+    let functions = custom::catalogue().functions();
+    let _ = writeln!(text, "\n{file}");
+    let mut rows = table(["described", "symbol", "at", "instruction", "per hit", "return"]);
+    for (site, symbol) in found.sites.iter().zip(&found.symbols) {
+        let line = functions.get(usize::from(site.detail)).map_or(0, |f| f.line);
+        let watched = functions.get(usize::from(site.detail)).is_some_and(|f| f.is_watched);
+        rows.add_row([
+            format!("line {line}"),
+            shown(&crate::demangle::demangle(symbol)).into_owned(),
+            format!("+{}", site.placement.offset),
+            site.placement.instruction.clone(),
+            format!("~{}", Nanos(site.placement.cost.expected_ns())),
+            if watched { "watched" } else { "" }.to_owned(),
+        ]);
+    }
+    right(&mut rows, &[2, 4]);
+    if !found.sites.is_empty() {
+        let _ = writeln!(text, "{rows}");
+    }
+    let dear = found.sites.iter().filter(|site| site.placement.cost == Cost::SingleStepped).count();
+    if dear > 0 {
+        let _ = writeln!(text, "{dear} of these must be single-stepped, which is dear.");
+    }
+    for missing in &found.missing {
+        let of = functions.iter().find(|f| std::ptr::eq(f.pattern.text(), missing.function.symbol));
+        let line = of.map_or(0, |f| f.line);
+        let _ = writeln!(text, "line {line}: {} is not found: {}.", shown(missing.function.symbol), missing.reason);
+    }
+    found.missing.is_empty()
+}

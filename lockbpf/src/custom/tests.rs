@@ -1,0 +1,158 @@
+use super::*;
+use proptest::prelude::*;
+use std::path::Path;
+
+const MUTEX: &str = r#"format = "lockbpf.locks/1"
+[[lock]]
+kind = "latch"
+files = ["app", "libapp.so*"]
+taken = { at = "lock+4" }
+owner = { at = "lock+8" }
+name = { text = "*(lock+0x10)" }
+[[lock.function]]
+symbol = "latch_get"
+does = "acquire"
+lock = "*(arg1+8)"
+[[lock.function]]
+symbol = "latch_put"
+does = "release"
+"#;
+
+fn catalogue(text: &str) -> Result<Catalogue, DescriptionError> {
+    let mut catalogue = Catalogue::default();
+    catalogue.add(text, "x.toml")?;
+    Ok(catalogue)
+}
+
+/// The mistake in the text in which `from` is replaced.
+fn mistake(from: &str, to: &str) -> DescriptionError {
+    assert!(MUTEX.contains(from));
+    catalogue(&MUTEX.replacen(from, to, 1)).unwrap_err()
+}
+
+#[test]
+fn what_a_file_says() {
+    let latch = catalogue(MUTEX).unwrap();
+    assert!(latch.describes(Path::new("/usr/lib/libapp.so.3")) && !latch.describes(Path::new("/usr/bin/apps")));
+    let [get, put] = latch.functions() else { panic!("{latch:?}") };
+    assert_eq!((get.pattern.text(), get.line, get.is_watched, get.arguments), ("latch_get", 8, true, 2));
+    let lock = Place { before: 8, after: 0, reads: 1, size: 8 };
+    assert_eq!((get.kernel.lock, get.kernel.argument, get.kernel.does), (lock, 1, does::ACQUIRE));
+    assert_eq!((put.kernel.does, put.is_watched, put.arguments), (does::RELEASE, false, 1));
+    let kind = latch.kinds()[0].kernel;
+    assert_eq!((kind.taken.before, kind.taken.size, kind.exclusive_mask), (4, 4, u64::MAX));
+    assert_eq!((kind.name.size, kind.name.reads, kind.name.before), (Place::TEXT, 1, 16));
+}
+
+#[test]
+fn mistakes_have_lines() {
+    for (from, to, line, what) in [
+        ("lockbpf.locks/1", "lockbpf.locks/2", 1, "reads lockbpf.locks/1"),
+        ("kind = \"latch\"", "kind = \"\"", 3, "1 to 40 bytes"),
+        ("kind = \"latch\"\n", "", 2, "missing field `kind`"),
+        ("files = [\"app\", \"libapp.so*\"]", "files = []", 4, "names no program"),
+        ("\"lock+4\"", "\"arg0\"", 5, "begins with `lock`"),
+        ("\"lock+4\"", "\"lock+4\", mask = 0", 5, "mask of 0"),
+        ("\"lock+4\"", "\"lock+4\", size = 3", 5, "1, 2, 4 or 8 bytes"),
+        ("\"lock+4\"", "\"lock*4\"", 5, "is no place"),
+        ("taken = { at = \"lock+4\" }\n", "", 5, "only `taken` tells"),
+        ("text = \"*(lock+0x10)\"", "number = \"lock\"", 7, "a name is"),
+        ("symbol = \"latch_get\"", "symbol = \"*\"", 8, "describes none"),
+        ("symbol = \"latch_get\"", "symbol = \"a\"\nname = \"b\"", 8, "a `symbol`, or a `name`"),
+        ("does = \"acquire\"", "does = \"try\"", 8, "tells by its result"),
+        ("does = \"acquire\"", "does = \"acquire\"\nshared = true", 8, "only a read-write lock"),
+        (
+            "does = \"acquire\"",
+            "does = \"acquire\"\nfails = \"zero\"\nwatch_return = false",
+            8,
+            "watched to its return",
+        ),
+        ("does = \"acquire\"", "does = \"acquire\"\nshared = \"arg9 == 1\"", 11, "a condition like"),
+        ("does = \"release\"", "does = \"release\"\nfails = \"zero\"", 12, "neither fails"),
+        ("does = \"release\"", "does = \"acquire\"", 2, "one that releases"),
+        ("does = \"release\"", "does = \"drop\"", 14, "unknown variant"),
+        ("does = \"release\"", "does = \"release\"\nretries = 3", 15, "unknown field"),
+        ("[[lock]]", "[[lock", 2, ""),
+    ] {
+        let error = mistake(from, to);
+        assert_eq!(error.line, line, "{to}: {error}");
+        assert!(error.what.contains(what) && error.to_string().starts_with("x.toml, line "), "{to}: {error}");
+    }
+    let rwlock = mistake("kind = \"latch\"", "kind = \"latch\"\nsort = \"rwlock\"");
+    assert!(rwlock.line == 6 && rwlock.what.contains("`shared_mask`"), "{rwlock}");
+}
+
+#[test]
+fn nothing_of_a_file_with_a_mistake_is_taken() {
+    let mut both = catalogue(MUTEX).unwrap();
+    assert!(
+        both.add(&MUTEX.replacen("\"latch_put\"\ndoes", "\"latch_put\"\nlock = \"x\"\ndoes", 1), "y.toml").is_err()
+    );
+    assert_eq!((both.kinds().len(), both.functions().len()), (1, 2));
+    both.add(MUTEX, "z.toml").unwrap();
+    assert_eq!((both.kinds().len(), both.functions()[3].kernel.kind), (2, 1));
+    for _ in 2..MAX_KINDS {
+        both.add(MUTEX, "z.toml").unwrap();
+    }
+    assert!(both.add(MUTEX, "z.toml").unwrap_err().what.contains("more than 32 kinds"));
+}
+
+#[test]
+fn locks_are_called_by_number_or_text() {
+    let introduced = |number, text: &str| {
+        let mut padded = [0; custom::NAME];
+        padded[..text.len()].copy_from_slice(text.as_bytes());
+        Introduced { number, kind: 0, is_named: 1, text: padded }
+    };
+    let latch = catalogue(MUTEX).unwrap();
+    assert_eq!(latch.told(&introduced(0, "pool")), Some(("latch", Some("pool".to_owned()))));
+    assert_eq!(latch.told(&Introduced { is_named: 0, ..introduced(0, "pool") }), Some(("latch", None)));
+    assert_eq!(latch.told(&Introduced { kind: 1, ..introduced(0, "pool") }), None);
+    let numbers = "number = \"lock\", size = 2, names = [\"\", \"one\"], other = \"number {}\"";
+    let numbered = catalogue(&MUTEX.replacen("text = \"*(lock+0x10)\"", numbers, 1)).unwrap();
+    let name = |number| numbered.told(&introduced(number, "")).unwrap().1.unwrap();
+    assert_eq!((name(1), name(0), name(7)), ("one".to_owned(), "number 0".to_owned(), "number 7".to_owned()));
+}
+
+#[test]
+fn what_is_shipped_is_right() {
+    let mut all = Catalogue::default();
+    for (name, text) in SHIPPED {
+        all.add(text, name).unwrap();
+    }
+    let postgres = Path::new("/usr/lib/postgresql/15/bin/postgres");
+    let first = all.of_file(postgres).next().unwrap().1;
+    let tranche =
+        |number| all.told(&Introduced { number, kind: first.kind as u32, is_named: 1, text: [0; custom::NAME] });
+    // lwlocknames.h and lwlock.h of PostgreSQL 15.
+    for (number, name) in [
+        (4, "ProcArray"),
+        (8, "WALWrite"),
+        (55, "WALInsert"),
+        (56, "BufferContent"),
+        (60, "BufferMapping"),
+        (74, "PgStatsData"),
+        (99, "tranche 99"),
+    ] {
+        assert_eq!(tranche(number).unwrap().1.as_deref(), Some(name));
+    }
+    assert!(all.of_file(Path::new("/opt/pg/bin/postgres")).all(|(_, f)| f.kind != first.kind));
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text: String) {
+        let _ = catalogue(&text);
+    }
+
+    /// A file in which something was overwritten.
+    #[test]
+    fn damage_never_panics(at in 0..MUTEX.len(), with in "[\\x00-\\x7fé\"\\[\\]{}=*0-9]{0,6}", cut in 0..12usize) {
+        let from = MUTEX.floor_char_boundary(at);
+        let to = MUTEX.floor_char_boundary((from + cut).min(MUTEX.len()));
+        let damaged = [&MUTEX[..from], &with, &MUTEX[to..]].concat();
+        if let Err(error) = catalogue(&damaged) {
+            prop_assert!(error.line >= 1 && error.line <= damaged.bytes().filter(|&b| b == b'\n').count() + 1);
+        }
+    }
+}
