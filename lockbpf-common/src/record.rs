@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn unknown_numbers_are_refused() {
-        let fields = SectionFields { via: 31, ..SectionFields::default() };
+        let fields = SectionFields { via: 23, ..SectionFields::default() };
         assert_eq!(SectionRecord::known(&fields), None);
         let fields = SectionFields { via: 1, flags: 0x80, ..SectionFields::default() };
         assert_eq!(SectionRecord::known(&fields), None);
