@@ -77,7 +77,8 @@ pub(super) struct Renewing {
 }
 
 impl Renewing {
-    /// Begins to give signs of life to a guardian, if there is one; the lease begins later ([`Lease::begin`]).
+    /// Begins to give signs of life. The guardian, if there is one, is to expect them later ([`Lease::guarded`]), and the lease begins later
+    /// ([`Lease::begin`]).
     pub(super) fn start(map: Array<MapData, Control>, guardian: Option<Arc<Guardian>>) -> Result<Self, CaptureError> {
         let state = State {
             map,
@@ -96,10 +97,8 @@ impl Renewing {
         let (tell, runs) = sync_channel(1);
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || its.renew_always(&tell));
         let thread = Some(thread.map_err(CaptureError::Thread)?);
-        // Its first steps may take more than a second: it gets its memory under the lock that all threads of this process share, also
-        // those that load programs. Nothing is placed before it has taken them.
+        // Its first steps may take more than a second: it gets its memory under the lock that all threads of this process share.
         let _ = runs.recv();
-        lease.guarded(true);
         Ok(Self { lease, thread })
     }
 

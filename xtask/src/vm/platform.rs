@@ -19,9 +19,8 @@ pub(crate) struct Platform {
 const X86_64: Platform = Platform {
     qemu: "qemu-system-x86_64",
     package: ("qemu-system-x86", 40),
-    // Emulated in software: that /dev/kvm opens does not mean that it can run these kernels. With half of the memory the kernel moves
-    // pages about, and stacks cannot be read meanwhile.
-    options: &["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "2048"],
+    // Emulated in software: that /dev/kvm opens does not mean that it can run these kernels.
+    options: &["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "1024"],
     console: "ttyS0",
     debian: "amd64",
 };

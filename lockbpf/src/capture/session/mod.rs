@@ -87,7 +87,6 @@ impl Session {
         let which = events::which(&options.events);
         let extras = Extras { events: which, library: options.library, kernel_log: options.kernel_log };
         let mut ebpf = object::load(&options.config(), Some(options.task_offsets), extras)?;
-        // Before the first probe.
         let renewing = Renewing::start(control(&ebpf)?, options.guardian.clone())?;
         // Before anything can be read of them.
         let events = if options.events.is_empty() { None } else { Some(Events::start(&ebpf, &options.events)?) };
@@ -120,6 +119,8 @@ impl Session {
         .collect();
         let names = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
         let (full, sched) = load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>())?;
+        // Before the first probe, but not while programs are loaded: that keeps all threads of this process from their memory for seconds.
+        renewing.lease().guarded(true);
         let sched = sched.and_then(|program| tracepoints.attach_typed(program, SCHED_SWITCH));
         if let Some(kernel) = options.kernel_locks {
             let map = ebpf.map_mut("KERNEL").ok_or(CaptureError::NoMap("KERNEL"))?;
