@@ -39,6 +39,7 @@ mod looks;
 mod messages;
 mod observe;
 mod output;
+mod own;
 mod page;
 mod parking;
 mod parquet;

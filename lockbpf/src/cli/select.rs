@@ -3,7 +3,7 @@
 
 use super::args::{CaptureArgs, Format, Plan, Target};
 use super::collect::Collector;
-use super::{live, output};
+use super::{live, output, own};
 use crate::capture::launch::How;
 use crate::report::combine::{self, combine};
 use crate::report::{self, Report};
@@ -12,8 +12,7 @@ use crate::units::Nanos;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use nix::sys::resource::UsageWho;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -210,11 +209,9 @@ fn run_once(command: &[String]) -> Result<(Run, ExitStatus)> {
     Ok((Run { wall, cpu }, status))
 }
 
-/// CPU time, user and system, of all children that have been waited for, and of theirs.
+/// CPU time of all children that have been waited for, and of theirs.
 fn children_cpu() -> Result<Nanos> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("failed to read the CPU time of the runs")?;
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Ok(Nanos(u64::try_from(micros).unwrap_or(0) * 1_000))
+    own::cpu(UsageWho::RUSAGE_CHILDREN).context("failed to read the CPU time of the runs")
 }
 
 fn progress(total: u64) -> ProgressBar {

@@ -9,7 +9,6 @@ mod config;
 mod listen;
 mod notify;
 mod observer;
-mod own;
 mod serve;
 mod shared;
 mod told;

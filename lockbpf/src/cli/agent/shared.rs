@@ -1,10 +1,11 @@
 //! What the thread that observes shows to the one that serves. Neither waits for the other longer than a pointer takes to be put in place.
 
-use super::own;
+use super::super::own;
 use crate::metrics::{Book, Dialect, Own, Stacks};
 use crate::render::{FORMATS, Renderer};
 use anyhow::Result;
 use bytes::Bytes;
+use nix::sys::resource::UsageWho;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -123,9 +124,10 @@ impl Shared {
     /// All metrics.
     pub(super) fn metrics(&self, dialect: Dialect) -> Bytes {
         let published = self.published();
+        let cpu = |who| own::cpu(who).unwrap_or_default();
         let own = Own {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            cpu: own::cpu(),
+            cpu: cpu(UsageWho::RUSAGE_SELF) + cpu(UsageWho::RUSAGE_CHILDREN),
             resident_bytes: own::resident_bytes(),
             started_ns: self.started_ns,
             snapshot_ns: published.snapshot_ns,

@@ -1,6 +1,6 @@
 //! What is told of all that was observed: sums that go on from observation to observation.
 
-use super::own;
+use super::super::own;
 use super::shared::{Published, Shared};
 use crate::event::ProcessSeen;
 use crate::id::Process;

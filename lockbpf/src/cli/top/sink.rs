@@ -6,6 +6,7 @@ use super::now::Looker;
 use crate::analysis::Analyst;
 use crate::cli::collect::Collector;
 use crate::cli::live::{Captured, Live, Sink};
+use crate::cli::own;
 use crate::cli::snapshots::Snapshots;
 use crate::event::Event;
 use crate::observation::Observation;
@@ -13,7 +14,7 @@ use crate::report;
 use crate::symbol::Symbols;
 use crate::units::Time;
 use anyhow::Result;
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::UsageWho;
 use std::time::{Duration, Instant};
 
 /// How often a snapshot is taken.
@@ -97,9 +98,5 @@ impl Sink for Shown {
 
 /// CPU time that this process has used.
 fn cpu_time() -> Duration {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
-    let of = |time: nix::sys::time::TimeVal| {
-        Duration::from_micros((time.tv_sec() * 1_000_000 + time.tv_usec()).unsigned_abs())
-    };
-    of(usage.user_time()) + of(usage.system_time())
+    Duration::from_nanos(own::cpu(UsageWho::RUSAGE_SELF).unwrap_or_default().0)
 }

@@ -6,13 +6,14 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
 
-/// CPU time, user and system, of this process and of those that it has started and collected.
-pub(super) fn cpu() -> Nanos {
-    let used = |who| {
-        getrusage(who).map_or(0, |usage| usage.user_time().num_microseconds() + usage.system_time().num_microseconds())
-    };
-    let micros = used(UsageWho::RUSAGE_SELF) + used(UsageWho::RUSAGE_CHILDREN);
-    Nanos(u64::try_from(micros).unwrap_or(0) * 1_000)
+/// CPU time, user and system, of this process, or of the children that it has collected.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub(super) fn cpu(who: UsageWho) -> nix::Result<Nanos> {
+    let usage = getrusage(who)?;
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Nanos(u64::try_from(micros).unwrap_or(0) * 1_000))
 }
 
 /// Memory of this process, bytes; 0 if it is not known.
@@ -36,6 +37,6 @@ mod tests {
     fn this_process_uses_something() {
         assert!(resident_bytes() > 100_000);
         assert!(wall_ns() > 1_600_000_000_000_000_000);
-        assert!(cpu() > Nanos(0));
+        assert!(cpu(UsageWho::RUSAGE_SELF).unwrap() > Nanos(0));
     }
 }
