@@ -68,11 +68,13 @@ fn sums_give_the_same_model_as_all_events() {
     }
     for lock in list(&events["locks"]) {
         let same = list(&sums["locks"]).iter().find(|same| same["name"] == lock["name"]).expect("the lock");
-        // With more threads than CPUs, waits for CPUs are taken out of all times by a factor that follows from times between sections, too.
-        for (field, close) in [("hold_ns", 1e-2), ("hold_cv", 1e-3)] {
-            let [a, b] = [lock, same].map(|lock| lock[field].as_f64().unwrap_or_default());
-            assert!((a - b).abs() <= close * a, "{field} of {}: {a} and {b}", lock["name"]);
-        }
+        // With more threads than CPUs, waits for CPUs are taken out of all times by a factor that follows from times between sections, too. What
+        // probes cost is taken off before, so of short sections some nanoseconds more or less are left.
+        let [a, b] = [lock, same].map(|lock| lock["hold_ns"].as_f64().unwrap_or_default());
+        let close = 0.03 + 10.0 / a;
+        assert!((a - b).abs() <= close * a, "hold_ns of {}: {a} and {b}", lock["name"]);
+        let [a, b] = [lock, same].map(|lock| lock["hold_cv"].as_f64().unwrap_or_default());
+        assert!((a - b).abs() <= close * a, "hold_cv of {}: {a} and {b}", lock["name"]);
     }
     let shares = |model: &Value| list(&model["classes"]).iter().map(|class| class["share"].clone()).collect::<Vec<_>>();
     assert_eq!(shares(&events), shares(&sums));

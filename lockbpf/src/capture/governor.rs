@@ -327,7 +327,8 @@ impl Work {
     /// Does what the policy of one process says; `None` if the process is gone.
     fn look_at(&mut self, slot: u32) -> Option<()> {
         self.thin(slot);
-        let spread = (LOOK * (self.charges.len() / FEW) as u32).min(MAX_SPREAD);
+        let processes = self.charges.len();
+        let spread = (LOOK * (processes / FEW) as u32).min(MAX_SPREAD);
         loop {
             let reading = self.gates.reading(slot, &self.costs)?;
             // The policy is not to be told of time that nobody saw as of a window.
@@ -338,6 +339,7 @@ impl Work {
             if reading.cpu > charge.seen.cpu {
                 charge.busy = reading.time;
             }
+            charge.policy.shares_with(processes);
             let action = charge.policy.look(reading);
             match action {
                 Action::Wait(until) => {
@@ -388,6 +390,7 @@ impl Work {
 
     /// Decides how many of a process's waits are recorded.
     fn thin(&mut self, slot: u32) {
+        let processes = self.charges.len();
         let Some(charge) = self.charges.get_mut(&slot) else { return };
         if charge.policy.is_open() {
             return charge.thinning.interrupt();
@@ -395,7 +398,8 @@ impl Work {
         if !charge.thinning.is_due(now()) {
             return;
         }
-        if let Some(level) = self.gates.spent(slot, &self.costs).and_then(|spent| charge.thinning.look(spent)) {
+        let spent = self.gates.spent(slot, &self.costs);
+        if let Some(level) = spent.and_then(|spent| charge.thinning.look(spent, processes)) {
             log::debug!("pid {}: of short waits 1 of 2^{level} is recorded with its stack", charge.pid);
             if let Err(error) = self.gates.thin(slot, level) {
                 log::warn!("waits of pid {} are not thinned: {error}", charge.pid);

@@ -202,6 +202,12 @@ impl Coverage {
         part(self.observed_own_cpu, self.own_cpu)
     }
 
+    /// What observing cost in CPUs: CPU time for its time.
+    #[must_use]
+    pub fn cost_cpus(&self) -> f64 {
+        if self.time.0 == 0 { 0.0 } else { self.cost.0 as f64 / self.time.0 as f64 }
+    }
+
     /// Part of its CPU time that observing cost.
     #[must_use]
     pub fn cost_share(&self) -> f64 {

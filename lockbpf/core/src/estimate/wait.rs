@@ -24,7 +24,9 @@ pub(super) fn total(scale: &Scale<'_>) -> Interval {
             // been missed, beside the one that every total allows for.
             let longest = 2.0 * moments.wait_ns.largest * sizes.of / sizes.sum;
             let (likely, most) = (hidden(scale, FITS), hidden(scale, LEAST_INSIDE));
-            Interval { value: sum.value * likely, low: sum.low * likely, high: (sum.high + longest) * most }
+            // Few windows may all have missed waits that are longer than a window.
+            let beyond = if process.clusters < NONE_OF { process.sampled_time() * WAITERS } else { 0.0 };
+            Interval { value: sum.value * likely, low: sum.low * likely, high: (sum.high + longest) * most + beyond }
         }
         None => {
             let share = NONE_OF / process.clusters.max(NONE_OF);

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// The part of the budget that is spent. Costs are calibrated in a small loop; in a program whose caches the probes
 /// disturb they have been measured at up to 1.4 times that.
 const SPEND: f64 = 0.7;
+/// A program that sleeps while it holds its locks uses hardly any CPU time, and a share of hardly any would show nothing of it. So whoever
+/// uses less than this part of a CPU counts as if it used so much; processes that are observed together share it.
+pub const LEAST_USE: f64 = 0.5;
 /// Usual length of a cycle.
 const CYCLE: Duration = Duration::from_millis(500);
 /// Longest cycle: a tier that opens more seldom than this tells too little.
@@ -175,6 +178,10 @@ pub struct Policy {
     calm: u32,
     /// CPUs that the process may use at once.
     cpus: usize,
+    /// The part of a CPU that it counts as using at least, what observing may have cost so far, ns, and by which reading.
+    least: f64,
+    allowed: f64,
+    allowed_at: Reading,
     random: fastrand::Rng,
 }
 
@@ -205,8 +212,16 @@ impl Policy {
             pace: 0.0,
             edges: Duration::from_millis(10),
             calm: 0,
+            least: LEAST_USE,
+            allowed: 0.0,
+            allowed_at: first,
             random,
         }
+    }
+
+    /// So many processes are observed together from now on.
+    pub fn shares_with(&mut self, processes: usize) {
+        self.least = LEAST_USE / processes.max(1) as f64;
     }
 
     /// Whether the tier is to be open now.
@@ -266,6 +281,7 @@ impl Policy {
     /// What to do at this reading. [`Action::Wait`] is the last answer of a look; after any other, ask again.
     pub fn look(&mut self, now: Reading) -> Action {
         self.learn(now);
+        self.allow(now);
         match self.state {
             State::Always if self.debt(now) > self.credit() => {
                 self.calm = 0;
@@ -340,8 +356,14 @@ impl Policy {
 
     /// What observing has cost beyond the part of the budget that is to be spent, ns.
     fn debt(&self, now: Reading) -> f64 {
-        let (cost, cpu) = (now.cost - self.first.cost, now.cpu - self.first.cpu);
-        cost.0 as f64 - self.budget.0 * SPEND * cpu.0 as f64
+        (now.cost - self.first.cost).0 as f64 - self.allowed
+    }
+
+    /// Adds what may be spent for what was used since the last reading.
+    fn allow(&mut self, now: Reading) {
+        let before = std::mem::replace(&mut self.allowed_at, now);
+        let (cpu, time) = ((now.cpu - before.cpu).0 as f64, now.time.since(before.time).0 as f64);
+        self.allowed += self.budget.0 * SPEND * cpu.max(self.least * time);
     }
 
     /// Takes note of how fast the process uses CPU time, and, while open, of what observing costs.
@@ -368,13 +390,12 @@ impl Policy {
         let cost = now.cost.0.saturating_sub(opened.cost.0) as f64;
         self.peak = (cost / wall).max(self.peak * DECAY);
         self.mean = (self.mean.0 * MEMORY + cost, self.mean.1 * MEMORY + wall);
-        let affordable = self.budget.0 * SPEND * self.usage;
-        self.calm = if self.peak < affordable * 0.8 { self.calm + 1 } else { 0 };
+        self.calm = if self.peak < self.income() * 0.8 { self.calm + 1 } else { 0 };
     }
 
     /// What may be spent per time, of 1.
     fn income(&self) -> f64 {
-        (self.budget.0 * SPEND * self.usage).max(1e-6)
+        (self.budget.0 * SPEND * self.usage.max(self.least)).max(1e-6)
     }
 
     /// What may be spent beyond the budget before the tier is closed, ns.

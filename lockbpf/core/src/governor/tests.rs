@@ -75,6 +75,31 @@ fn what_is_cheap_stays_open() {
     assert!(out.windows.is_empty() && out.open_share > 0.999, "{out:?}");
 }
 
+/// A program that uses 2 % of a CPU, of which observing takes a quarter while the tier is open.
+#[test]
+fn who_sleeps_with_its_locks_is_seen_whole_unless_many_do() {
+    for (processes, whole) in [(1, true), (100, false)] {
+        let mut now = Reading { time: Time(1_000), ..Reading::default() };
+        let mut policy = Policy::open(Budget::new(0.03).unwrap(), now, 1, 1);
+        policy.shares_with(processes);
+        let (mut open, mut wait) = (0, Time(0));
+        for _ in 0..20_000 {
+            while now.time >= wait {
+                match policy.look(now) {
+                    Action::Wait(until) => wait = until,
+                    Action::Open => policy.opened(now),
+                    Action::Close | Action::Next => {}
+                }
+            }
+            open += u64::from(policy.is_open());
+            let cost = if policy.is_open() { 5_000 } else { 0 };
+            now = Reading { time: now.time + Nanos(1_000_000), cpu: now.cpu + Nanos(20_000), cost: now.cost + Nanos(cost) };
+        }
+        assert_eq!(open == 20_000, whole, "{processes} processes: open for {open} ms");
+        assert!(whole || now.cost.0 as f64 <= 0.03 * now.cpu.0 as f64 + 2e6, "{processes} processes: {now:?}");
+    }
+}
+
 #[test]
 fn what_is_cheap_is_looked_at_seldom_but_no_burst_can_be_missed() {
     let (cpus, ms) = (4, |ms: u64| Nanos(ms * 1_000_000));

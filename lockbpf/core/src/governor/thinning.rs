@@ -2,7 +2,7 @@
 //! what its records and stacks cost. What the kernel side counts and sums is not thinned, nor can be: the calls themselves cost
 //! what they cost.
 
-use super::{Budget, SPEND};
+use super::{Budget, LEAST_USE, SPEND};
 use crate::units::{Nanos, Time};
 use lockbpf_common::thin::{MAX_LEVEL, STACKS_FIRST};
 use std::time::Duration;
@@ -62,14 +62,15 @@ impl Thinning {
         self.closed = None;
     }
 
-    /// Tells what was spent, the tier being closed. Returns the new level, if it is another.
-    pub fn look(&mut self, now: Spent) -> Option<u32> {
+    /// Tells what was spent, the tier being closed, while so many processes are observed together. Returns the new level, if it is another.
+    pub fn look(&mut self, now: Spent, processes: usize) -> Option<u32> {
         let from = self.closed.replace(now)?;
-        let cpu = (now.cpu - from.cpu).0 as f64;
-        if cpu < LEAST_CPU.0 as f64 {
+        if now.cpu - from.cpu < LEAST_CPU {
             self.closed = Some(from);
             return None;
         }
+        let least = LEAST_USE / processes.max(1) as f64 * now.time.since(from.time).0 as f64;
+        let cpu = ((now.cpu - from.cpu).0 as f64).max(least);
         let part = |later: Nanos, before: Nanos| (later - before).0 as f64 / cpu;
         let (calls, records) = (part(now.calls, from.calls), part(now.records, from.records));
         let spend = self.budget.0 * SPEND;
@@ -104,7 +105,7 @@ mod tests {
         let mut thinning = Thinning::new(Budget::new(0.03).unwrap());
         let (mut spent, mut level, mut levels) = (Spent::default(), 0, Vec::new());
         for _ in 0..intervals {
-            if let Some(changed) = thinning.look(spent) {
+            if let Some(changed) = thinning.look(spent, 1) {
                 level = changed;
                 levels.push(level);
             }
@@ -139,15 +140,32 @@ mod tests {
             calls: Nanos(0),
             records: Nanos(records * 1_000_000),
         };
-        assert_eq!(thinning.look(at(0, 0, 0)), None);
-        assert_eq!(thinning.look(at(100, 100, 10)), Some(4));
-        assert_eq!(thinning.look(at(200, 200, 10)), Some(3));
+        assert_eq!(thinning.look(at(0, 0, 0), 1), None);
+        assert_eq!(thinning.look(at(100, 100, 10), 1), Some(4));
+        assert_eq!(thinning.look(at(200, 200, 10), 1), Some(3));
         // It sleeps.
-        assert_eq!(thinning.look(at(300, 200, 10)), None);
+        assert_eq!(thinning.look(at(300, 200, 10), 1), None);
         thinning.interrupt();
         assert!(thinning.is_due(Time(0)));
-        assert_eq!(thinning.look(at(400, 300, 90)), None);
-        assert_eq!(thinning.look(at(500, 400, 90)), Some(2));
+        assert_eq!(thinning.look(at(400, 300, 90), 1), None);
+        assert_eq!(thinning.look(at(500, 400, 90), 1), Some(2));
+    }
+
+    #[test]
+    fn who_uses_hardly_any_cpu_time_may_cost_more_of_it_but_many_of_them_may_not() {
+        let at = |ms: u64| Spent {
+            time: Time(ms * 1_000_000),
+            cpu: Nanos(ms * 20_000),
+            futex_calls: ms * 1_000,
+            calls: Nanos(0),
+            records: Nanos(ms * 4_000),
+        };
+        // A fifth of its CPU time, which is 0.4 % of a CPU.
+        for (processes, level) in [(1, None), (100, Some(5))] {
+            let mut thinning = Thinning::new(Budget::new(0.03).unwrap());
+            assert_eq!(thinning.look(at(0), processes), None);
+            assert_eq!(thinning.look(at(100), processes), level, "{processes} processes");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
     let q = &report.quality;
     let cost = q.perturbation.and_then(|p| p.cost_share).or(q.observed.as_ref().map(|o| o.overall.cost_share));
-    let cost_share = cost.filter(|&share| share > MUCH);
+    let cost_share = cost.filter(|&share| share > MUCH && !is_slight(report));
     let caution = if q.perturbation.is_none_or(|p| p.measured) { 1.0 } else { CAUTION };
     let unranked = cost_share.is_some_and(|share| share > TOO_MUCH * caution);
     let governed = q.observed.as_ref().map(|o| Ns::from_f64(o.hold_bias_ns.value.round()));
@@ -39,6 +39,16 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
         .collect();
     let much = cost_share.is_some() || !lengthened.is_empty();
     much.then_some(DistrustEntry { cost_share, unranked, hold_bias_ns, lengthened })
+}
+
+/// Whether threads waited so much longer than observing took that it cannot have made them wait: a program that sleeps while it holds its
+/// locks uses hardly any CPU time, of which observing takes a great part.
+fn is_slight(report: &Report) -> bool {
+    let waited: f64 = report.locks.iter().map(|lock| lock.wait_ns.sum.as_f64()).sum();
+    let waiters = report.locks.iter().map(|lock| lock.waiting_threads).max().unwrap_or(0);
+    // At worst all that it took was inside of sections, and everybody waited for each.
+    let most = report.quality.perturbation.map(|p| p.cost_ns.as_f64() * waiters.max(1) as f64);
+    most.is_some_and(|most| most < MUCH * waited)
 }
 
 /// What observing adds to the holds that are told as they were seen.

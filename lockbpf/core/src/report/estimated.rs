@@ -4,6 +4,7 @@ use super::schema::{LockEntry, Ns, ObservedEntry, Report};
 use super::table::UNKNOWN as NOTHING;
 use super::text::{counted, percent};
 use crate::estimate::{Figures, Interval};
+use crate::governor::LEAST_USE;
 
 /// Half-width of an interval from which on its bounds say more.
 const WIDE: f64 = 0.5;
@@ -88,11 +89,16 @@ pub(super) fn share(i: &Interval) -> String {
 pub(super) fn observed(entry: &ObservedEntry) -> String {
     let all = &entry.overall;
     let windows = if all.windows > 0 { format!(" ({})", counted(all.windows, "window")) } else { String::new() };
-    let budget = entry.budget.map(|budget| format!(" (budget {})", percent(budget))).unwrap_or_default();
+    let cpus = format!(", {} of a CPU", percent(all.cost_cpus));
+    let (cpus, budget) = match entry.budget {
+        None => (String::new(), String::new()),
+        Some(budget) if all.cost_share <= budget => (String::new(), format!(" (budget {})", percent(budget))),
+        Some(budget) => (cpus, format!(" (budget {}, or {} of a CPU)", percent(budget), percent(budget * LEAST_USE))),
+    };
     let bias = Ns::new(entry.hold_bias_ns.value.round() as u64);
     let bias = if all.estimated { String::new() } else { format!(" It makes each hold about {bias} longer.") };
     format!(
-        "Fully observed {} of the time{windows}; observing cost {} of the target's CPU time{budget}.{bias}",
+        "Fully observed {} of the time{windows}; observing cost {} of the target's CPU time{cpus}{budget}.{bias}",
         percent(all.time_share),
         percent(all.cost_share)
     )

@@ -110,6 +110,7 @@ fn observed(estimates: &Estimates, observation: &Observation) -> ObservedEntry {
         cpu_share: c.observed_cpu_share() * (1.0 - unobserved_share(observation, pid)),
         windows: c.windows,
         cost_share: c.cost_share(),
+        cost_cpus: c.cost_cpus(),
         estimated: !c.whole,
     };
     let process = |c: &Coverage| {
@@ -120,10 +121,11 @@ fn observed(estimates: &Estimates, observation: &Observation) -> ObservedEntry {
             coverage: entry(c, Some(seen.map_or(0, |seen| seen.pid))),
         }
     };
+    let cost_cpus = estimates.processes.iter().map(Coverage::cost_cpus).sum();
     ObservedEntry {
         budget: estimates.budget,
         hold_bias_ns: estimates.hold_bias_ns,
-        overall: entry(&estimates.overall(), None),
+        overall: CoverageEntry { cost_cpus, ..entry(&estimates.overall(), None) },
         processes: estimates.processes.iter().map(process).collect(),
     }
 }

@@ -257,6 +257,7 @@ fn coverage(runs: &[&ObservedEntry]) -> Option<ObservedEntry> {
             cpu_share: mean(|c| c.cpu_share),
             windows: runs.iter().map(|r| r.overall.windows).sum(),
             cost_share: mean(|c| c.cost_share),
+            cost_cpus: mean(|c| c.cost_cpus),
             estimated: runs.iter().any(|r| r.overall.estimated),
         },
         processes: Vec::new(),

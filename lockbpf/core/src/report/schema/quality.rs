@@ -197,6 +197,9 @@ pub struct CoverageEntry {
     pub windows: u64,
     /// What observing cost, of the CPU time that was used.
     pub cost_share: f64,
+    /// The same in CPUs: in CPU time for the time in which it was observed.
+    #[serde(default)]
+    pub cost_cpus: f64,
     /// Whether some of it was observed in windows only: its counts are estimates.
     pub estimated: bool,
 }
