@@ -106,8 +106,12 @@ counters! {
     /// Sections of which the end was not seen, since the thread then acquired more locks than are tracked per thread: it held more at
     /// once, or other threads gave some of them back.
     HeldForgotten => "held_forgotten", Lost;
-    /// A stack could not be kept: hash collision, table or ring buffer full, or its memory could not be read.
+    /// A stack could not be kept: hash collision, or table full.
     StackLost => "stack_lost", Lost;
+    /// A stack could not be copied to be unwound: ring buffer full.
+    StackRingFull => "stack_ring_full", Lost;
+    /// A stack could not be copied to be unwound: its memory could not be read.
+    StackUnread => "stack_unread", Lost;
     /// The lock's memory could not be read when it mattered.
     ReadFault => "read_fault", Lost;
     /// An address beyond 48 bits does not fit a record.

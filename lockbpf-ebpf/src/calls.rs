@@ -9,9 +9,8 @@ use crate::gate::opened_boottime;
 use crate::lock::{Seen, see, see_glibc};
 use crate::maps::count;
 use crate::process::start_boottime;
-use crate::section::{
-    End, acquired, attempt, close, contend, contend_held, failed, fits, hold, release_held, settle, sums,
-};
+use crate::section::{End, acquired, attempt, close, contend, contend_held, failed, fits, hold, release_held, settle};
+use crate::section_sums::sums;
 use crate::signal::jumped_out;
 use crate::spin;
 use crate::thread::{Held, Thread, Wrapper, now, task};

@@ -4,7 +4,7 @@
 use crate::atomic::add;
 use crate::maps::{EVENTS, EXITED_COUNTS, SITE_COUNTS, count};
 use crate::reading::{Counting, Reading, between, copy, copy_counts, created, on, own, read, restart};
-use crate::section::{slot_of_held, tally};
+use crate::section_sums::{slot_of_held, tally};
 use crate::slots::{NO_SLOT, slot_of};
 use crate::thread::{Thread, tid};
 use aya_ebpf::bindings::BPF_NOEXIST;

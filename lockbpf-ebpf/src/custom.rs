@@ -8,10 +8,8 @@ use crate::custom_call::CustomCall;
 use crate::gate::pass;
 use crate::maps::{FutexWord, count};
 use crate::off_cpu::record_absence;
-use crate::section::{
-    End, acquired, attempt, close, contend, contend_held, failed, fits, hold, place as recent_place, release_held,
-    settle,
-};
+use crate::section::{End, acquired, attempt, close, contend, contend_held, failed, fits, hold, release_held, settle};
+use crate::section_sums::place as recent_place;
 use crate::signal::is_above_interrupted;
 use crate::spin;
 use crate::thread::{Held, Thread, now};

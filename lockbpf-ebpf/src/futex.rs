@@ -4,7 +4,7 @@
 use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::counts;
-use crate::custom_call::{goes_on, is_pending};
+use crate::custom_call::is_pending;
 use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
 use crate::follow;
@@ -16,7 +16,8 @@ use crate::off_cpu::record_absence;
 use crate::parking;
 use crate::python;
 use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
-use crate::section::{add_time, at, contend, contend_held, place, reacquire_held, stack_of_wait, wakes_after_release};
+use crate::section::{contend, contend_held, is_of, reacquire_held, stack_of_wait, wakes_after_release};
+use crate::section_sums::{add_time, at, place};
 use crate::signal::handler_left;
 use crate::slots::{NO_SLOT, slot_of};
 use crate::stack::take_stack;
@@ -37,7 +38,6 @@ use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS, WakeFields, WakeRecord};
 use lockbpf_common::sums::{SumKey, Sums};
 use lockbpf_common::thin::Weight;
-use lockbpf_common::via::is_custom;
 use lockbpf_common::waiting::Waiting;
 
 pub const NONE: u32 = 0;
@@ -248,12 +248,6 @@ pub fn in_call_of(t: &Thread, word: u64) -> Option<usize> {
     let top = (t.depth as usize).checked_sub(1)?;
     let h = &t.held[top & (MAX_HELD - 1)];
     (t.pending.via == 0 && is_of(t, h, word)).then_some(top)
-}
-
-/// Whether a thread that uses this word, and has this lock or had it last, does so for the lock.
-#[inline(always)]
-fn is_of(t: &Thread, h: &Held, word: u64) -> bool {
-    has_word(h.lock, h.via, t.is_musl(), word) || is_custom(h.via) && goes_on(t, h.lock)
 }
 
 /// Whether this word is one that the attempt in progress may sleep on.

@@ -5,7 +5,7 @@ use crate::lease;
 use crate::lock::has_word;
 use crate::maps::{ACCOUNTS, GATES, count};
 use crate::reading;
-use crate::section::sums;
+use crate::section_sums::sums;
 use crate::thread::{Thread, current};
 use crate::transitions;
 use lockbpf_common::config::MAX_HELD;

@@ -42,6 +42,7 @@ mod reading;
 mod registers;
 mod sched;
 mod section;
+mod section_sums;
 mod signal;
 mod slots;
 mod spin;

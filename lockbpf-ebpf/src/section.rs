@@ -1,17 +1,17 @@
 //! The life of a critical section in a thread's state: begin an attempt, acquire, close; and the failed attempt.
 
-use crate::atomic::{add, raise};
+use crate::atomic::add;
 use crate::counts;
 use crate::custom_call::goes_on;
 use crate::emit::emit_for;
 use crate::focus;
 use crate::lock::{has_word, is_others};
-use crate::maps::{CONFIG, SUMS, count};
+use crate::maps::{CONFIG, count};
 use crate::orders::nested;
 use crate::permit;
-use crate::slots::{NO_SLOT, slot_of};
+use crate::section_sums::{add_hold, add_time, at, hold_together, plus, slot_of_ending, sums};
 use crate::stack::{take_stack, user_stack};
-use crate::thread::{Held, Pending, RECENT, Recent, Thread, tid};
+use crate::thread::{Held, Pending, Thread, tid};
 use crate::transitions;
 use crate::unended;
 use aya_ebpf::EbpfContext;
@@ -22,66 +22,8 @@ use lockbpf_common::kind::{Outcome, Via, flag, mutex_kind};
 use lockbpf_common::layout::mutex_kind::may_fail;
 use lockbpf_common::record::{LOW48, SectionFields, SectionRecord};
 use lockbpf_common::stack_copy::how;
-use lockbpf_common::sums::{BUCKETS, SumKey, Sums, bucket, is_shared_slot};
+use lockbpf_common::sums::{SumKey, is_shared_slot};
 use lockbpf_common::via::{is_custom, is_semaphore, is_shared};
-
-/// The sums of a key, made if missing; a full map is counted.
-#[inline(always)]
-pub fn sums(key: &SumKey, kind: u32, now: u64) -> Option<&'static mut Sums> {
-    at(slot_of(key, kind, now))
-}
-
-#[inline(always)]
-pub fn at(slot: u32) -> Option<&'static mut Sums> {
-    // SAFETY: the kernel returned a valid entry. Writers of plain fields are ordered by the observed lock; the others use
-    // `add`.
-    SUMS.get_ptr_mut(slot).map(|p| unsafe { &mut *p })
-}
-
-/// The slot for a section that ends, by the thread's memory of what it used last.
-#[inline(always)]
-fn slot_of_ending(t: &mut Thread, i: usize) -> u32 {
-    let h = &t.held[i & (MAX_HELD - 1)];
-    let (lock, site, via) = (h.lock, h.site, h.via);
-    let place = place(lock, site);
-    let recent = &t.recent[place];
-    if recent.lock == lock && recent.site == site && recent.via == via {
-        return recent.slot;
-    }
-    let slot = slot_of(&SumKey { lock, site, process: t.process, via }, h.kind, h.acquire_ns);
-    if slot != NO_SLOT {
-        t.recent[place] = Recent { lock, site, via, slot };
-    }
-    slot
-}
-
-/// The slot of the sums of held lock `i`.
-#[inline(always)]
-pub fn slot_of_held(t: &Thread, i: usize) -> u32 {
-    let h = &t.held[i & (MAX_HELD - 1)];
-    let (lock, site, via) = (h.lock, h.site, h.via);
-    let recent = &t.recent[place(lock, site)];
-    if recent.lock == lock && recent.site == site && recent.via == via {
-        return recent.slot;
-    }
-    slot_of(&SumKey { lock, site, process: t.process, via }, h.kind, h.acquire_ns)
-}
-
-/// Where a thread remembers the slot of a lock and a site.
-#[inline(always)]
-pub fn place(lock: u64, site: u64) -> usize {
-    // The upper bits of a product depend on all bits of its factors.
-    ((lock ^ site).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize & (RECENT - 1)
-}
-
-/// Counts a duration in a histogram, into which others may count at the same time.
-#[inline(always)]
-pub fn tally(histogram: &mut [u64; BUCKETS], ns: u64) {
-    let b = bucket(ns);
-    if b < BUCKETS {
-        add(&mut histogram[b], 1);
-    }
-}
 
 /// Whether addresses fit a record; counted if not.
 #[inline(always)]
@@ -341,6 +283,12 @@ pub fn release_held<C: EbpfContext>(
     t.released_ns = now;
 }
 
+/// Whether a thread that uses this word, and has this lock or had it last, does so for the lock.
+#[inline(always)]
+pub fn is_of(t: &Thread, h: &Held, word: u64) -> bool {
+    has_word(h.lock, h.via, t.is_musl(), word) || is_custom(h.via) && goes_on(t, h.lock)
+}
+
 /// The thread wakes whoever waits on `word`: if it has just released the lock there, that section made others wait. Whether it has.
 #[inline(always)]
 pub fn wakes_after_release<C: EbpfContext>(ctx: &C, t: &mut Thread, word: u64) -> bool {
@@ -352,50 +300,11 @@ fn record_released(ctx: *mut c_void, t: &mut Thread, word: u64) -> bool {
     let end = End { now: t.released_ns, outcome: Outcome::Released, waited_for: true };
     t.released_ns = 0;
     let i = t.depth & (MAX_HELD as u32 - 1);
-    let h = &t.held[i as usize];
-    let released = has_word(h.lock, h.via, t.is_musl(), word) || is_custom(h.via) && goes_on(t, h.lock);
+    let released = is_of(t, &t.held[i as usize], word);
     if released {
         record_section(ctx, t, i, &end);
     }
     released
-}
-
-/// Sums a section's hold where several locks are summed together, which do not order their writers. Returns 0. A function of its own,
-/// so that its instructions burden no hot path.
-#[inline(never)]
-fn hold_together(slot: u32, hold_ns: u64, inner_hits: u64) -> u32 {
-    if let Some(s) = at(slot) {
-        add_hold(s, hold_ns, inner_hits, true);
-    }
-    0
-}
-
-/// Sums a section's hold; with `shared`, others may do so at the same time.
-#[inline(always)]
-fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64, shared: bool) {
-    plus(&mut s.acquisitions, 1, shared);
-    plus(&mut s.inner_hits, inner_hits, shared);
-    add_time(&mut s.hold_ns, &mut s.hold_max_ns, &mut s.hold_hist, hold_ns, shared);
-}
-
-/// Adds a duration to a sum, the longest one and a histogram; with `shared`, others may do so at the same time.
-#[inline(always)]
-pub fn add_time(sum: &mut u64, longest: &mut u64, histogram: &mut [u64; BUCKETS], ns: u64, shared: bool) {
-    plus(sum, ns, shared);
-    if ns > *longest {
-        if shared {
-            raise(longest, ns);
-        } else {
-            *longest = ns;
-        }
-    }
-    tally(histogram, ns);
-}
-
-/// Adds to a word of sums; with `shared`, others may do so at the same time.
-#[inline(always)]
-fn plus(word: &mut u64, n: u64, shared: bool) {
-    if shared { add(word, n) } else { *word += n }
 }
 
 /// The thread holds lock `i` no longer.

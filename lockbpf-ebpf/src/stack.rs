@@ -125,7 +125,7 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
         return frames;
     }
     let Some(mut entry) = STACK_COPIES.reserve_untyped::<StackCopy>(0) else {
-        count(Counter::StackLost);
+        count(Counter::StackRingFull);
         return frames;
     };
     let record: *mut StackCopy = entry.as_mut_ptr();
@@ -144,7 +144,7 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
     }
     if blocks == 0 {
         entry.discard(u64::from(BPF_RB_NO_WAKEUP));
-        count(Counter::StackLost);
+        count(Counter::StackUnread);
         return frames;
     }
     let number = FIRST_COPY + next(SERIAL_COPY) as u32;

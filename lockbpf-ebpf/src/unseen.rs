@@ -4,7 +4,8 @@
 use crate::atomic::add;
 use crate::focus;
 use crate::maps::CONFIG;
-use crate::section::{Ended, add_time, record, sums, tally};
+use crate::section::{Ended, record};
+use crate::section_sums::{add_time, sums, tally};
 use crate::thread::{Held, Thread};
 use lockbpf_common::config::mode;
 use lockbpf_common::kind::{Outcome, Via, flag};

@@ -150,7 +150,8 @@ pub(super) struct CaptureArgs {
     #[arg(long)]
     pub kernel_locks: bool,
     /// How much of the target's CPU time observing may cost, e.g. 1%, 0.5%; or `off`. Within it every lock operation is observed,
-    /// all the time if that is cheap enough, else in windows at random times from which totals are estimated.
+    /// all the time if that is cheap enough, else in windows at random times from which totals are estimated. Processes that use
+    /// less than half a CPU together count as if they used that.
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", env = "LOCKBPF_BUDGET")]
     pub budget: Share,
     /// Count events in sections: instructions, cache-misses, page-faults, … by perf's names, :u or :k for the program's own code or the kernel

@@ -93,7 +93,11 @@ fn who_sleeps_with_its_locks_is_seen_whole_unless_many_do() {
             }
             open += u64::from(policy.is_open());
             let cost = if policy.is_open() { 5_000 } else { 0 };
-            now = Reading { time: now.time + Nanos(1_000_000), cpu: now.cpu + Nanos(20_000), cost: now.cost + Nanos(cost) };
+            now = Reading {
+                time: now.time + Nanos(1_000_000),
+                cpu: now.cpu + Nanos(20_000),
+                cost: now.cost + Nanos(cost),
+            };
         }
         assert_eq!(open == 20_000, whole, "{processes} processes: open for {open} ms");
         assert!(whole || now.cost.0 as f64 <= 0.03 * now.cpu.0 as f64 + 2e6, "{processes} processes: {now:?}");

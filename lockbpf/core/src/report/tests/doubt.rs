@@ -63,6 +63,17 @@ fn what_observing_did_is_said_at_once() {
     assert_eq!(report(&o).quality.distrust, None);
 }
 
+#[test]
+fn what_waits_dwarf_made_none_of_them() {
+    // Half of the CPU time, but 10 ms beside 7.2 s of waiting.
+    let mut o = waited_for(0.5, 900);
+    o.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (10_000_000, Some(20_000_000)));
+    assert_eq!(report(&o).quality.distrust, None);
+    assert!(text(&report(&o)).contains("Critical sections by"));
+    o.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (1_000_000_000, Some(2_000_000_000)));
+    assert!(report(&o).quality.distrust.is_some_and(|distrust| distrust.unranked));
+}
+
 /// 100 holds of 40 ms, for each of which others wait; what observing took, and added to each hold.
 fn waited_for(cost_share: f64, hold_bias_ns: u64) -> Run {
     let mut o = server();
