@@ -110,7 +110,7 @@ counters! {
     StackLost => "stack_lost", Lost;
     /// A stack could not be copied to be unwound: ring buffer full.
     StackRingFull => "stack_ring_full", Lost;
-    /// A stack could not be copied to be unwound: its memory could not be read.
+    /// A stack could not be copied to be unwound, since its memory was not there: only where the thread was is told.
     StackUnread => "stack_unread", Lost;
     /// The lock's memory could not be read when it mattered.
     ReadFault => "read_fault", Lost;

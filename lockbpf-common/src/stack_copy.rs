@@ -57,8 +57,10 @@ pub struct StackCopy {
     pub number: u32,
     /// Number of the same stack walked along frame pointers; negative if it was not.
     pub frames: i32,
-    /// Blocks that could be read, from the first on; fewer than [`BLOCKS`] only where the stack's memory ends.
-    pub blocks: u32,
+    /// Blocks that could be read; fewer than [`BLOCKS`] without the absent ones only where the stack's memory ends.
+    pub blocks: u16,
+    /// Blocks before them that could not: their page is not there, and what is in their place means nothing.
+    pub absent: u16,
     /// [`how`] bits.
     pub how: u32,
     /// How many of Python's frames count.

@@ -20,6 +20,9 @@ use lockbpf_common::stack_copy::{
     WAKE_AFTER, WAYS, how, method, place,
 };
 
+/// What [`copy`] says of a stack of which nothing can be read.
+const UNREAD: i32 = -14;
+
 /// What takes longer was not all spent here: the thread was preempted meanwhile, ns.
 const MAX_TAKING_NS: u64 = 20_000;
 
@@ -61,7 +64,9 @@ fn take(ctx: *mut c_void, (process, slot): (u32, u32), how: u32, compare: bool) 
         return known;
     }
     let frames = if decided == 0 { walk(ctx) } else { -1 };
-    copy(process, slot, stack_pointer, frames, how)
+    let copied = copy(process, slot, stack_pointer, frames, how);
+    // Where the thread is, is known without its stack.
+    if copied == UNREAD && decided != 0 { walk(ctx) } else { copied.max(frames) }
 }
 
 /// The return addresses of the thread's calls that are watched to their return, innermost first.
@@ -114,7 +119,7 @@ fn is_at(known: &KnownStack, stack_pointer: u64, own: &[u64; RETURNS]) -> bool {
 }
 
 /// Copies the stack at the expense of a slot. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be
-/// none. Global.
+/// none, or [`UNREAD`]. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how: u32) -> i32 {
@@ -130,22 +135,28 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
     };
     let record: *mut StackCopy = entry.as_mut_ptr();
     let base = stack_pointer & !(BLOCK as u64 - 1);
-    let mut blocks = 0;
-    while blocks < BLOCKS {
-        let from = base + (blocks * BLOCK) as u64;
+    let (mut absent, mut end) = (0, 0);
+    while end < BLOCKS {
+        let from = base + (end * BLOCK) as u64;
         // SAFETY: the block lies in the reserved room; a faulting address is an error from the helper.
-        let read = unsafe {
-            bpf_probe_read_user((&raw mut (*record).stack[blocks]).cast(), BLOCK as u32, from as *const c_void)
-        };
-        if read != 0 {
+        let read =
+            unsafe { bpf_probe_read_user((&raw mut (*record).stack[end]).cast(), BLOCK as u32, from as *const c_void) };
+        if read == 0 {
+            end += 1;
+        } else if absent == end {
+            // A thread that waits for a page of its stack has its callers on those above; between may be some of a large frame that were
+            // never touched.
+            absent += 1;
+            end += 1;
+        } else {
             break;
         }
-        blocks += 1;
     }
+    let blocks = end - absent;
     if blocks == 0 {
         entry.discard(u64::from(BPF_RB_NO_WAKEUP));
         count(Counter::StackUnread);
-        return frames;
+        return UNREAD;
     }
     let number = FIRST_COPY + next(SERIAL_COPY) as u32;
     const SAVED: usize = if size_of::<pt_regs>() < 8 * REGISTERS { size_of::<pt_regs>() } else { 8 * REGISTERS };
@@ -155,12 +166,13 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
         (*record).process = process;
         (*record).number = number;
         (*record).frames = frames;
-        (*record).blocks = blocks as u32;
+        (*record).blocks = blocks as u16;
+        (*record).absent = absent as u16;
         (*record).how = how;
         (*record).returns = returns();
         (*record).python_frames = if how & how::PYTHON == 0 { 0 } else { add_frames(&mut (*record).python) };
     }
-    let unread = (BLOCKS - blocks) * BLOCK;
+    let unread = (BLOCKS - end) * BLOCK;
     charge(slot, |account| account.stack_bytes += (size_of::<StackCopy>() + HEADER - unread) as u64);
     let wakes = copied + (AT_ONCE - WAKE_AFTER) == limit;
     entry.submit(u64::from(if wakes { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP }));

@@ -2,16 +2,26 @@
 
 mod mariadb;
 mod memcached;
+mod postgresql;
 
 use crate::harness::exact::assert_complete;
 use crate::harness::report::Report;
 use crate::unwind::unwound;
 use std::net::TcpListener;
+use std::process::Command;
 
 /// A TCP port of the loopback interface that nobody uses just now.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("failed to bind to the loopback interface");
     listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// Runs a command to its end and returns what it printed.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("failed to run {command:?}: {error}"));
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} failed: {stdout}{stderr}");
+    stdout.into_owned()
 }
 
 /// What holds for a server that has served so many requests while it was observed.

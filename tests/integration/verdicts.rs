@@ -91,6 +91,20 @@ fn a_holder_that_is_blocked() {
     assert!(first.contains("blocked in"), "{first}");
 }
 
+/// As where it has been swapped out: the page that the stack pointer is on is not there, those of the callers are.
+#[test]
+fn a_holder_that_waits_for_a_page_of_its_stack() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&["--budget", "off"][..], &["--futex-only"]] {
+        let (_, report) = observe_as("holder page 10", Variant::Plain, options);
+        let (_, first) = culprit(&report, "holder", "held_lock");
+        assert!(first.contains("goes_deep"), "{first}");
+        assert!(report.quality.lost.values().all(|&n| n == 0), "lost: {:?}", report.quality.lost);
+        let folded = format!("{:?}", report.culprits);
+        assert!(folded.contains("goes_deep"), "{folded}");
+    }
+}
+
 #[test]
 fn a_holder_that_is_preempted() {
     let Some(_turn) = may_observe() else { return };

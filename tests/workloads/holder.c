@@ -3,18 +3,25 @@
 // holder vfork ROUNDS: it waits uninterruptibly instead, for a child that sleeps for 5 ms.
 // holder io ROUNDS FILE: it writes 1 MB and calls fdatasync.
 // holder cond ROUNDS: it waits on a condition variable (and another mutex) for 5 ms.
+// holder page ROUNDS: it goes deeper into its stack, to a page that is not there for 5 ms, as one that was swapped out.
 // holder preempted ROUNDS: it computes for 10 ms of CPU time, on one CPU with three threads that never sleep.
 // Facts: `holder_tid`; `off_ns`, the holder's time off the CPU while it held the lock, and no less than that it took by the
 // clock minus by its CPU time; `switches`, how often it gave up the CPU of its own accord meanwhile.
 #include "truth.h"
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #define SPINNERS 3
 #define OFF_NS 5000000u
 #define COMPUTE_NS 10000000u
+#define PAGE 4096u
+// How far below its callers a function reaches.
+#define DEPTH (10u * 1024)
 
 pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t other_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -79,11 +86,61 @@ NAMED static void computes(void)
         ;
 }
 
+static int faults = -1;
+static void *absent;
+
+// Keeps each page away for a while.
+static void *provide(void *arg)
+{
+    struct uffd_msg fault;
+    while (read(faults, &fault, sizeof fault) == sizeof fault) {
+        sleep_ns(OFF_NS);
+        struct uffdio_zeropage page = {.range = {fault.arg.pagefault.address & ~(uint64_t)(PAGE - 1), PAGE}};
+        if (ioctl(faults, UFFDIO_ZEROPAGE, &page) != 0)
+            die("UFFDIO_ZEROPAGE", errno);
+    }
+    return arg;
+}
+
+// Touches the page that the stack pointer is on.
+NAMED static void goes_deep(void)
+{
+    volatile char room[DEPTH];
+    room[0] = 1;
+    absent = (void *)((uintptr_t)room & ~(uintptr_t)(PAGE - 1));
+}
+
+// Whoever touches that page has to wait for it, if it is not there.
+static void watch_page(void)
+{
+    struct uffdio_api api = {.api = UFFD_API};
+    faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    if (faults < 0 || ioctl(faults, UFFDIO_API, &api) != 0)
+        die("userfaultfd", errno);
+    struct uffdio_register page = {.range = {(uintptr_t)absent, PAGE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (ioctl(faults, UFFDIO_REGISTER, &page) != 0)
+        die("UFFDIO_REGISTER", errno);
+    pthread_t provider;
+    MUST(pthread_create(&provider, NULL, provide, NULL));
+    MUST(pthread_detach(provider));
+}
+
+NAMED static void faults_in(void)
+{
+    goes_deep();
+    if (faults < 0)
+        watch_page();
+    if (madvise(absent, PAGE, MADV_DONTNEED) != 0)
+        die("madvise", errno);
+    goes_deep();
+}
+
 static const struct way {
     const char *name;
     void (*hold)(void);
 } ways[] = {{"sleep", sleeps}, {"inherit", sleeps}, {"vfork", blocks},
-            {"io", writes},    {"cond", awaits},    {"preempted", computes}};
+            {"io", writes},    {"cond", awaits},    {"preempted", computes},
+            {"page", faults_in}};
 
 static const struct way *way;
 

@@ -220,7 +220,8 @@ fn decode(mut record: &[u8]) -> Option<StackCopy> {
     let process = Process(record.try_get_u32_ne().ok()?);
     let number = StackId(record.try_get_u32_ne().ok()?);
     let frames = StackId::from_raw(record.try_get_i32_ne().ok()?);
-    let blocks = record.try_get_u32_ne().ok()? as usize;
+    let blocks = usize::from(record.try_get_u16_ne().ok()?);
+    let absent = usize::from(record.try_get_u16_ne().ok()?).checked_mul(BLOCK)?;
     let at_release = record.try_get_u32_ne().ok()? & how::AT_RELEASE != 0;
     let python_frames = record.try_get_u32_ne().ok()? as usize;
     let mut returns = [0; RETURNS];
@@ -238,9 +239,9 @@ fn decode(mut record: &[u8]) -> Option<StackCopy> {
         python.push(PythonFrame { code, instruction });
     }
     python.truncate(python_frames);
-    let base = registers.stack_pointer()? & !(BLOCK as u64 - 1);
-    let bytes = record.get(..blocks.checked_mul(BLOCK)?)?.to_vec();
-    let bounded = blocks == BLOCKS;
+    let base = (registers.stack_pointer()? & !(BLOCK as u64 - 1)).checked_add(absent as u64)?;
+    let bytes = record.get(absent..absent.checked_add(blocks.checked_mul(BLOCK)?)?)?.to_vec();
+    let bounded = absent + bytes.len() == COPY_BYTES;
     Some(StackCopy { process, number, frames, at_release, returns, registers, python, base, bytes, bounded })
 }
 
@@ -309,15 +310,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_absent_is_not_told() {
+        let mut bytes = [0u8; 24 + 8 * RETURNS + 8 * REGISTERS + 16 * MAX_FRAMES].to_vec();
+        bytes.extend((0..BLOCKS).flat_map(|block| [block as u8; BLOCK]));
+        bytes[12..14].copy_from_slice(&14u16.to_ne_bytes());
+        bytes[14..16].copy_from_slice(&2u16.to_ne_bytes());
+        let copy = decode(&bytes).unwrap();
+        assert_eq!((copy.base, copy.bytes.len(), copy.bounded), (2 * BLOCK as u64, 14 * BLOCK, true));
+        assert_eq!(copy.word(BLOCK as u64), Err(End::Astray));
+        assert_eq!(copy.word(2 * BLOCK as u64), Ok(u64::from_ne_bytes([2; 8])));
+    }
+
     proptest! {
         #[test]
-        fn any_bytes_are_a_copy_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600), blocks in any::<u32>()) {
+        fn any_bytes_are_a_copy_or_none(
+            bytes in prop::collection::vec(any::<u8>(), 0..600),
+            blocks in prop_oneof![0u16..3, any::<u16>()],
+            absent in prop_oneof![0u16..3, any::<u16>()],
+        ) {
             decode(&bytes);
             prop_assert!(decode_place(&bytes).is_none() || bytes.len() >= 24);
             let mut whole = [0u8; 24 + 8 * RETURNS].to_vec();
-            whole[12..16].copy_from_slice(&blocks.to_ne_bytes());
+            whole[12..14].copy_from_slice(&blocks.to_ne_bytes());
+            whole[14..16].copy_from_slice(&absent.to_ne_bytes());
             whole.extend([0; 8 * REGISTERS + 16 * MAX_FRAMES + BLOCK]);
-            prop_assert_eq!(decode(&whole).is_some(), blocks <= 1);
+            prop_assert_eq!(decode(&whole).is_some(), u32::from(blocks) + u32::from(absent) <= 1);
         }
     }
 }

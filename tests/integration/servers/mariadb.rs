@@ -1,6 +1,6 @@
 //! MariaDB under sysbench, in a data directory of its own.
 
-use super::{assert_believable, assert_whole_stacks, free_port};
+use super::{assert_believable, assert_whole_stacks, free_port, output};
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::privilege::{installed, is_root, skipped};
@@ -8,14 +8,6 @@ use crate::harness::process::{Running, eventually};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-
-/// Runs a command to its end and returns what it printed.
-fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("failed to run {command:?}: {error}"));
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?} failed: {stdout}{stderr}");
-    stdout.into_owned()
-}
 
 /// The sysbench command for a step of the benchmark.
 fn sysbench(program: &Path, socket: &Path, step: &str) -> String {

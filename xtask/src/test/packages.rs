@@ -15,11 +15,12 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 22] = [
+const NEEDS: [Need; 23] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
     Need { package: "sysbench", program: "sysbench", why: "puts load on mariadb", tests: "mariadb" },
+    Need { package: "postgresql", program: "pg_ctlcluster", why: "a real server to observe", tests: "postgresql" },
     Need { package: "bpftrace", program: "bpftrace", why: "the observer to compare costs with", tests: "bpftrace" },
     Need { package: "valgrind", program: "valgrind", why: "tells what instructions access", tests: "lackey" },
     Need { package: "graphviz", program: "dot", why: "reads the wait graphs that lockbpf draws", tests: "graphviz" },
