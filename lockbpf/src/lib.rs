@@ -6,9 +6,9 @@
 //! joins them.
 
 pub use lockbpf_core::{
-    access, advice, analysis, barriers, cgroup, correction, costs, deadlock, decode, diff, estimate, event, fleet,
-    governor, graph, growth, histogram, id, inside, lines, measures, metrics, model, names, observation, op, options,
-    order, owners, perturbation, quality, render, report, select, stack, state, sums, tally, totals, trace,
+    access, advice, alert, analysis, barriers, cgroup, correction, costs, deadlock, decode, diff, estimate, event,
+    fleet, governor, graph, growth, histogram, id, inside, lines, measures, metrics, model, names, observation, op,
+    options, order, owners, perturbation, quality, render, report, select, stack, state, sums, tally, totals, trace,
     transitions, units, untrusted, unwind,
 };
 

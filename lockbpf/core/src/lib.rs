@@ -3,13 +3,14 @@
 //!
 //! Floors, from the ground up; a module uses lower floors only:
 //! [`units`], [`id`], [`histogram`], [`quality`], [`unwind`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
-//! [`totals`], [`perturbation`] → [`analysis`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`] →
+//! [`totals`], [`perturbation`] → [`analysis`], [`alert`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`] →
 //! [`advice`] → [`render`] → [`fleet`]; beside them the formats of recordings, [`trace`] and [`lines`], and the code of critical sections followed ahead,
 //! [`access`].
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod advice;
+pub mod alert;
 pub mod analysis;
 pub mod barriers;
 pub mod cgroup;

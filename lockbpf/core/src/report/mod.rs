@@ -62,3 +62,4 @@ pub use labels::{Labels, labels};
 pub use possible::violations;
 pub use schema::{Parts, Report, Selection};
 pub use select::Unmatched;
+pub use sleepers::{Sleeps, sleeps_for};

@@ -74,6 +74,7 @@ const CALLS: &[(&str, Option<&str>)] = &[
     ("pthread_cond_wait", Some(CONDITION)),
     ("pthread_cond_timedwait", Some(CONDITION)),
     ("pthread_cond_clockwait", Some(CONDITION)),
+    ("condvar::futex::Condvar", Some(CONDITION)),
     ("pthread_clockjoin_ex", Some(JOIN)),
     ("pthread_timedjoin", Some(JOIN)),
     ("pthread_join", Some(JOIN)),
@@ -147,6 +148,24 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
         let functions: Vec<&str> = frames.iter().filter_map(|frame| frame.function.as_deref()).map(plain).collect();
         of(&functions)
     })
+}
+
+/// What a thread waits for that sleeps on a word, by the functions that it is in, innermost first; `None` if they do not tell.
+#[must_use]
+pub fn sleeps_for<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<Sleeps> {
+    let functions: Vec<&str> = functions.into_iter().map(plain).collect();
+    let what = of(&functions)?;
+    let lock = ![CONDITION, JOIN, PARKING, SEMAPHORE].contains(&what);
+    Some(if lock { Sleeps::ForLock(what) } else { Sleeps::Otherwise })
+}
+
+/// What a thread sleeps for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleeps {
+    /// A lock, which is called that.
+    ForLock(&'static str),
+    /// Something that is no lock, or is not known to be one.
+    Otherwise,
 }
 
 /// [`PARKING`] if a runtime parks its threads in a condition variable.
@@ -251,5 +270,10 @@ mod tests {
             let functions: Vec<&str> = functions.iter().map(|function| plain(function)).collect();
             assert_eq!(of(&functions), name, "{functions:?}");
         }
+        assert_eq!(sleeps_for(["__GI___lll_lock_wait_private", "free"]), Some(Sleeps::ForLock("malloc arena")));
+        assert_eq!(sleeps_for(["___pthread_cond_wait", "worker"]), Some(Sleeps::Otherwise));
+        let rust = ["syscall", "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout", "worker"];
+        assert_eq!(sleeps_for(rust), Some(Sleeps::Otherwise));
+        assert_eq!(sleeps_for(["std::sys::sync::mutex::futex::Mutex::lock_contended"]), None);
     }
 }
