@@ -7,6 +7,7 @@ mod harness;
 mod access;
 mod advise;
 mod agent;
+mod alerts;
 mod barriers;
 mod blame;
 mod budget;

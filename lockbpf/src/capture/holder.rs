@@ -81,7 +81,13 @@ impl Holders {
             Named::ReadWrite => self.owners.of_rwlock(pid, lock.addr),
             Named::Word => self.owners.of_word(pid, lock.addr),
         }?;
-        let tid = owner.tid;
+        Some(Holder::look(session, pid, lock, owner.tid, unwinder))
+    }
+}
+
+impl Holder {
+    /// What a thread of the process `pid` does that holds a lock.
+    pub fn look(session: &Session, pid: u32, lock: Lock, tid: Tid, unwinder: &mut dyn Unwind) -> Self {
         let state = session.thread_now(tid);
         let hold = state.iter().flat_map(|now| &now.holds).find(|hold| hold.lock == lock.addr).copied();
         let off = state.as_ref().and_then(|now| now.off);
@@ -89,7 +95,7 @@ impl Holders {
         let off_since = off.map(|(_, since)| since).filter(|_| !matches!(doing, Doing::Running | Doing::Ready));
         let sleeps = matches!(doing, Doing::Asleep(Some(_)) | Doing::Blocked(Some(_)));
         let stack = if sleeps { stack(lock.process, tid, unwinder) } else { None };
-        Some(Holder { tid, hold, doing, off_since, stack: stack.unwrap_or_default() })
+        Self { tid, hold, doing, off_since, stack: stack.unwrap_or_default() }
     }
 }
 

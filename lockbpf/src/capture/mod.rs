@@ -3,6 +3,7 @@
 pub mod access;
 pub mod aside;
 pub mod attach;
+mod batch;
 pub mod btf;
 pub mod calibrate;
 pub mod calibrate_target;
@@ -10,6 +11,7 @@ pub mod cgroup;
 pub mod cpu_use;
 pub mod demo_target;
 pub mod described;
+pub mod earlier;
 pub mod edits;
 pub mod elf;
 pub mod events;

@@ -94,12 +94,47 @@ fn walk(waiter: Waiter) -> Option<Vec<u64>> {
 
 /// The same by unwind information.
 fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
+    copy(waiter).map(|copy| unwinder.unwind(&copy).addresses)
+}
+
+/// A copy of its stack, to be unwound.
+fn copy(waiter: Waiter) -> Option<StackCopy> {
     let Waiter { tid, word, frame, process, site, .. } = waiter;
     let still = || inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word);
     let sleep = still()?;
     let registers = Registers::of(sleep.program_counter, sleep.stack_pointer, frame);
     let copy = copied(process, tid, sleep.stack_pointer, registers, site);
-    still().map(|_| unwinder.unwind(&copy).addresses)
+    still().map(|_| copy)
+}
+
+/// The stack of a thread as it was at one moment; what it tells may be read off later.
+#[derive(Clone, Debug)]
+pub enum TakenStack {
+    /// Return addresses, innermost first.
+    Walked(Vec<u64>),
+    /// A copy.
+    Copied(Box<StackCopy>),
+}
+
+impl TakenStack {
+    /// That of a wait, to be unwound or along frame pointers; `None` if it has ended.
+    pub(super) fn of(waiter: Waiter, unwinds: bool) -> Option<Self> {
+        if unwinds { copy(waiter).map(|copy| Self::Copied(Box::new(copy))) } else { walk(waiter).map(Self::Walked) }
+    }
+
+    /// That of a thread that sleeps on a futex word, although no probe saw it begin; `None` if it does not.
+    #[must_use]
+    pub fn of_sleeper(tid: Tid, lock: Lock) -> Option<Self> {
+        copy(sleeper(tid, lock)).map(|copy| Self::Copied(Box::new(copy)))
+    }
+
+    /// Return addresses, innermost first.
+    pub fn addresses(&self, unwinder: &mut dyn Unwind) -> Vec<u64> {
+        match self {
+            Self::Walked(addresses) => addresses.clone(),
+            Self::Copied(copy) => unwinder.unwind(copy).addresses,
+        }
+    }
 }
 
 /// The stack of a thread that is blocked in a system call, by unwind information; `None` if it does not stay there.
@@ -154,9 +189,12 @@ impl Call {
 
 /// The stack of a thread that sleeps on a futex word, by unwind information, although no probe saw it begin; `None` if it does not.
 pub(super) fn of_sleeper(tid: Tid, lock: Lock, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
+    unwind(sleeper(tid, lock), unwinder)
+}
+
+fn sleeper(tid: Tid, lock: Lock) -> Waiter {
     // Where its frames are is not known: those that do not tell where the next one is end the stack.
-    let waiter = Waiter { tid: tid.0, since_ns: 0, word: lock.addr, frame: 0, process: lock.process, site: 0 };
-    unwind(waiter, unwinder)
+    Waiter { tid: tid.0, since_ns: 0, word: lock.addr, frame: 0, process: lock.process, site: 0 }
 }
 
 /// Return addresses along a chain of frames, each (caller's frame, return address); frames lie ever higher.

@@ -2,6 +2,8 @@
 //! saw, and the holders, as the locks' own memory names them. Everything is read from a running target and may be gone
 //! or nonsense at any moment: what cannot be read, or cannot be a lock, is left out.
 
+pub use super::open_stacks::TakenStack;
+
 use super::inflight::{self, Blocked as Sleep, Snapshot};
 use super::open_stacks;
 use super::owner::{Owner, Owners, read};

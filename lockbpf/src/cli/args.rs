@@ -1,5 +1,6 @@
 //! The arguments of observations: what was typed, then what it means ([`Plan`]).
 
+use super::alert_args::AlertArgs;
 use super::formats::{self, ExportFormat};
 use super::limits;
 use crate::capture::cgroup::{Cgroup, CgroupError};
@@ -9,11 +10,12 @@ use crate::capture::user::{User, UserError};
 use crate::governor::Budget;
 use crate::measures::event::{Event, EventError};
 use crate::measures::library::{Category, CategoryError};
+use crate::report::{Parts, Selection};
 use crate::unwind::Method;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Waits whose stacks are taken: below it, taking the stack would be a good part of the wait.
@@ -83,7 +85,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks", "wait_over", "hold_over", "alerts", "on_alert"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", visible_alias = "format", value_name = "FORMAT", value_parser = formats::export())]
@@ -167,6 +169,9 @@ pub(super) struct CaptureArgs {
     /// Record every section, not only contended ones and those that made them wait. Implies `--budget off`.
     #[arg(long, conflicts_with = "futex_only")]
     pub all_events: bool,
+    /// What is told at once.
+    #[command(flatten)]
+    pub alert: AlertArgs,
     /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
     #[arg(long, value_enum, default_value_t = PlacementChoice::Best, hide = true)]
     pub placement: PlacementChoice,
@@ -188,6 +193,18 @@ pub(super) struct CaptureArgs {
 }
 
 impl CaptureArgs {
+    /// The locks and sites that are asked for.
+    #[must_use]
+    pub fn selection(&self) -> Selection {
+        Selection { lock: Parts(self.lock.clone()), site: Parts(self.site.clone()) }
+    }
+
+    /// Whether alerts go to standard output.
+    #[must_use]
+    pub fn alerts_on_stdout(&self) -> bool {
+        self.alert.alerts.as_deref() == Some(Path::new("-"))
+    }
+
     /// The budget to be kept; `None` if there are no uprobes, or they are to be there all the time.
     #[must_use]
     pub fn budget(&self) -> Option<Budget> {

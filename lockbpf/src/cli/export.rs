@@ -144,6 +144,9 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
     if capture.functions.is_some() {
         bail!("recordings do not keep calls of the C library: observe without `export` to have --functions reported");
     }
+    if capture.alerts_on_stdout() && to == Path::new("-") {
+        bail!("the recording goes to standard output: name a file for --alerts");
+    }
     // Event lines have no place for them.
     let transitions = matches!(format, ExportFormat::Bin) && !capture.futex_only;
     let plan = Plan::from_args(target, CaptureArgs { transitions, ..capture })?;

@@ -23,6 +23,16 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     if interval < OFTENEST { Err("nobody reads a table more than ten times a second".to_owned()) } else { Ok(interval) }
 }
 
+/// From when on a wait or a hold is told of.
+pub(super) fn threshold(text: &str) -> Result<Duration, String> {
+    let threshold = time(text)?;
+    if threshold < SHORTEST {
+        Err("shorter than 1ms nothing can be told while it lasts".to_owned())
+    } else {
+        Ok(threshold)
+    }
+}
+
 /// A time that may be none at all.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
@@ -64,6 +74,8 @@ mod tests {
         assert_eq!(span("1ms"), Ok(SHORTEST));
         assert_eq!(time("0s"), Ok(Duration::ZERO));
         assert_eq!(interval("100ms"), Ok(OFTENEST));
+        assert_eq!(threshold("1ms"), Ok(SHORTEST));
+        assert!(threshold("0s").is_err() && threshold("999us").is_err());
         assert!(interval("99ms").is_err() && interval("0s").is_err());
         for text in ["0s", "0", "999us", "-1s", "366d", "1000000000years", "99999999999999999999y", "", "s"] {
             assert!(span(text).is_err(), "{text}");

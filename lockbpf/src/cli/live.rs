@@ -1,6 +1,7 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
 //! is the business of a [`Sink`].
 
+use super::alerts::Alerts;
 use super::args::{CaptureArgs, Plan, Target};
 use super::budget::Watch;
 use super::census::Census;
@@ -159,6 +160,7 @@ pub(super) fn observe(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> 
 async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Captured> {
     let mut ends = Ends::listen()?;
     ends.check()?;
+    let mut alerts = Alerts::prepare(&plan.capture)?;
     let (mut newcomers, deaf) = Newcomers::listen();
     let mut ready = prepare(plan, name, &mut newcomers)?;
     ends.check()?;
@@ -227,6 +229,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut poll = interval_at(began + POLL, POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut deadlocks = Deadlocks::new(&before, start);
+    if let Some(alerts) = &mut alerts {
+        alerts.begin(&before, start, |tid| is_wanted(capture, tid));
+    }
     let mut rescan_at = began + RESCAN / 10;
     let mut mapped = Mapped::default();
     let mut later = Vec::new();
@@ -279,6 +284,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 interpreters.look(&mut session, &mut census);
                 parking.look(&mut session, &mut census);
                 if let Some(text) = deadlocks.look(&mut session, &mut census) {
+                    progress.tell(&text);
+                }
+                if let Some(text) = alerts.as_mut().and_then(|alerts| alerts.look(&session, &mut census)) {
                     progress.tell(&text);
                 }
                 let found = sink.poll(time, &mut Live {
@@ -340,6 +348,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     cpu_use.look(&ready.pids);
     stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
     progress.tell(&deadlocks.withdrawn(&census.pids()));
+    if let Some(alerts) = alerts {
+        progress.tell(&alerts.end());
+    }
     drop(progress);
     census.refresh_all();
     let mut harvest = session.harvest(end, census.symbols())?;

@@ -6,7 +6,7 @@ use super::looks::Looks;
 use super::{live, output};
 use crate::capture::lent;
 use crate::observation::Observation;
-use crate::report::{self, Parts, Report, Selection};
+use crate::report::{self, Report, Selection};
 use crate::symbol::Symbols;
 use crate::units::Nanos;
 use anyhow::Result;
@@ -60,7 +60,7 @@ fn report_options(common: &CommonArgs) -> report::Options {
     report::Options {
         top: common.top.or(default),
         min_wait: Nanos(min_wait.as_nanos() as u64),
-        selection: Selection { lock: Parts(common.capture.lock.clone()), site: Parts(common.capture.site.clone()) },
+        selection: common.capture.selection(),
     }
 }
 

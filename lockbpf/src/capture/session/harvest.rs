@@ -2,8 +2,10 @@
 
 use super::Session;
 use crate::capture::CaptureError;
+use crate::capture::batch;
 use crate::capture::gates;
-use crate::capture::open_stacks::Waiter;
+use crate::capture::open_stacks::{TakenStack, Waiter};
+use crate::capture::raw_program::fd;
 use crate::capture::stack_copies::{Numbered, StackCopies};
 use crate::deadlock::LockOrder;
 use crate::decode::{known_tid, thread_totals};
@@ -16,8 +18,8 @@ use crate::sums::KernelSums;
 use crate::transitions::Transition;
 use crate::units::Time;
 use crate::unwind::Unwind;
-use aya::Ebpf;
-use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
+use aya::maps::{Array, HashMap as BpfHashMap, Map, MapData, PerCpuArray, StackTraceMap};
+use aya::{Ebpf, Pod};
 use lockbpf_common::config::MAX_THREADS;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{SiteCounts, ThreadCounts};
@@ -42,9 +44,9 @@ impl Session {
     pub fn harvest(&mut self, end: Time, unwinder: &mut dyn Unwind) -> Result<Harvest, CaptureError> {
         let sums = self.sums()?;
         let used = self.threads_used()?;
-        let slots: Array<_, ThreadSums> = self.map("THREAD_SUMS")?.try_into()?;
-        let threads = (0..used)
-            .filter_map(|slot| slots.get(&slot, 0).ok())
+        let threads = self
+            .of_threads::<ThreadSums>("THREAD_SUMS")?
+            .into_iter()
             .filter(|s| s.tid != 0)
             .map(|s| thread_totals(end, &s))
             .collect();
@@ -96,6 +98,27 @@ impl Session {
     fn threads_used(&self) -> Result<u32, CaptureError> {
         let serials: Array<_, u64> = self.map("SERIALS")?.try_into()?;
         Ok(u32::try_from(serials.get(&SERIAL_SLOT, 0)?).unwrap_or(MAX_THREADS).min(MAX_THREADS))
+    }
+
+    /// What an array map has in the slots of threads that have been used.
+    fn of_threads<T: Pod>(&self, name: &'static str) -> Result<Vec<T>, CaptureError> {
+        let (map, used) = (self.map(name)?, self.threads_used()?);
+        if let (Map::Array(data), Some(fd)) = (map, fd(map))
+            && let Some(values) = batch::first(fd, data.info()?.value_size(), used)
+        {
+            return Ok(values);
+        }
+        let slots: Array<_, T> = map.try_into()?;
+        Ok((0..used).filter_map(|slot| slots.get(&slot, 0).ok()).collect())
+    }
+
+    /// The threads that were seen and are there, and their processes.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn threads(&self) -> Result<Vec<(Process, Tid)>, CaptureError> {
+        let sums = self.of_threads::<ThreadSums>("THREAD_SUMS")?.into_iter().filter(|sums| sums.tid != 0);
+        Ok(sums.map(|sums| (Process(sums.process), Tid(sums.tid))).collect())
     }
 
     /// What was counted, in the first `used` slots of threads.
@@ -172,6 +195,15 @@ impl Session {
         Ok(wait.and_then(|wait| self.open_stack(waiter(&wait), unwinder)))
     }
 
+    /// The same, to be read off later.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    pub fn take_stack(&self, tid: Tid) -> Result<Option<TakenStack>, CaptureError> {
+        let wait = self.waiting()?.into_iter().find(|wait| wait.tid == tid.0);
+        Ok(wait.and_then(|wait| TakenStack::of(waiter(&wait), self.stack_copies.is_some())))
+    }
+
     fn open_stack(&mut self, waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<StackId> {
         self.open_stacks.of(waiter, if self.stack_copies.is_some() { Some(unwinder) } else { None })
     }
@@ -218,8 +250,7 @@ impl Session {
     }
 
     fn waiting(&self) -> Result<Vec<Waiting>, CaptureError> {
-        let waits: Array<_, Waiting> = self.map("WAITS")?.try_into()?;
-        let waits = (0..self.threads_used()?).filter_map(|slot| waits.get(&slot, 0).ok()).filter(Waiting::is_whole);
+        let waits = self.of_threads::<Waiting>("WAITS")?.into_iter().filter(Waiting::is_whole);
         // A wait from before may have ended unseen. If the thread sleeps on that word, it does so at least since then: its next
         // operation would have told.
         let Some(over) = self.lease().last_over() else { return Ok(waits.collect()) };

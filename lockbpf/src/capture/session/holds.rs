@@ -29,6 +29,8 @@ pub struct Hold {
     pub site: u64,
     /// When it was acquired.
     pub since: Time,
+    /// By which call; `None` for one that this version does not know.
+    pub via: Option<Via>,
 }
 
 /// What a thread was doing when it was looked at.
@@ -51,6 +53,7 @@ struct Layout {
     held_lock: usize,
     held_site: usize,
     held_acquire: usize,
+    held_via: usize,
     held_size: usize,
     pending_lock: usize,
     pending_site: usize,
@@ -84,6 +87,7 @@ impl Layout {
             held_lock: of("Held", "lock")?,
             held_site: of("Held", "site")?,
             held_acquire: of("Held", "acquire_ns")?,
+            held_via: of("Held", "via")?,
             // The next member begins where the array ends.
             held_size: of("Thread", "recent")?.checked_sub(held)? / MAX_HELD,
             pending_lock: inside("pending", "Pending", "lock")?,
@@ -109,20 +113,25 @@ impl Layout {
         let hold = |i: usize| {
             let at = self.held + i * self.held_size;
             let since = Time(long(at + self.held_acquire)?);
-            Some(Hold { lock: long(at + self.held_lock)?, site: long(at + self.held_site)?, since })
+            let via = via(word(at + self.held_via)?);
+            Some(Hold { lock: long(at + self.held_lock)?, site: long(at + self.held_site)?, since, via })
         };
         let mut holds = (0..depth).map(hold).collect::<Option<Vec<_>>>()?;
         // A call that cannot fail is not watched to its return: it is over, unless the thread sleeps in it.
-        let via = u8::try_from(word(self.pending_via)?).ok().and_then(Via::from_u8);
-        let settled = matches!(via, Some(Via::Lock | Via::CondReacquire | Via::ReadLock | Via::WriteLock));
+        let pending = via(word(self.pending_via)?);
+        let settled = matches!(pending, Some(Via::Lock | Via::CondReacquire | Via::ReadLock | Via::WriteLock));
         if settled && word(self.futex_role)? == 0 {
             let since = Time(long(self.pending_acquire)?.max(long(self.pending_attempt)?));
-            holds.push(Hold { lock: long(self.pending_lock)?, site: long(self.pending_site)?, since });
+            holds.push(Hold { lock: long(self.pending_lock)?, site: long(self.pending_site)?, since, via: pending });
         }
         let reason = Reason::from_u8(word(self.off_reason)? as u8);
         let off = reason.filter(|_| long(self.off_end) == Some(0)).zip(long(self.off_since).map(Time));
         Some(ThreadNow { holds, off })
     }
+}
+
+fn via(number: u32) -> Option<Via> {
+    u8::try_from(number).ok().and_then(Via::from_u8)
 }
 
 impl Session {
@@ -180,11 +189,12 @@ mod tests {
         put(layout.held + layout.held_lock, 0x10);
         put(layout.held + layout.held_site, 0x20);
         put(layout.held + layout.held_acquire, 30);
+        put(layout.held + layout.held_via, Via::WriteLock as u64);
         put(layout.off_since, 40);
         state[layout.depth] = 1;
         state[layout.off_reason] = Reason::Sleeping as u8;
         let now = layout.decode(&state, |_, _, _| true).unwrap();
-        let hold = Hold { lock: 0x10, site: 0x20, since: Time(30) };
+        let hold = Hold { lock: 0x10, site: 0x20, since: Time(30), via: Some(Via::WriteLock) };
         assert_eq!(now, ThreadNow { holds: vec![hold], off: Some((Reason::Sleeping, Time(40))) });
         assert_eq!(layout.decode(&state, |_, _, _| false), None, "its gate is closed");
         state[layout.off_end] = 1;

@@ -1,5 +1,6 @@
 //! The service's configuration, in TOML. What cannot be meant is refused in a sentence that names the line.
 
+use super::super::alert_args::AlertArgs;
 use super::super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Share, Target, share};
 use super::super::{input, limits};
 use super::args::AgentArgs;
@@ -65,6 +66,12 @@ pub(super) struct Observe {
     /// Call stacks are taken of waits from this length on.
     #[serde(deserialize_with = "time")]
     pub stack_wait: Duration,
+    /// Waits that last longer are told at once.
+    #[serde(deserialize_with = "time")]
+    pub wait_over: Duration,
+    /// Holds that last longer are told at once, as far as they are seen.
+    #[serde(deserialize_with = "time")]
+    pub hold_over: Duration,
 }
 
 /// How much is told apart.
@@ -113,6 +120,8 @@ impl Default for Observe {
             kernel_locks: false,
             min_wait: Duration::ZERO,
             stack_wait: DEFAULT_STACK_WAIT,
+            wait_over: Duration::ZERO,
+            hold_over: Duration::ZERO,
         }
     }
 }
@@ -194,6 +203,11 @@ impl Config {
             kernel_locks: observe.kernel_locks,
             min_wait: some(observe.min_wait),
             stack_wait: Some(observe.stack_wait),
+            alert: AlertArgs {
+                wait_over: some(observe.wait_over),
+                hold_over: some(observe.hold_over),
+                ..AlertArgs::default()
+            },
             ..CaptureArgs::default()
         };
         Plan { target: observe.target(), follow_forks: observe.pids.is_some(), capture }

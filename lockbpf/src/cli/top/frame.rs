@@ -1,5 +1,6 @@
 //! What the screen shows of one moment: small enough to keep those of ten minutes, and what is exported.
 
+use crate::alert::HeldFor;
 use crate::report::histograms::Bar;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -128,25 +129,13 @@ pub(super) struct HolderThread {
     /// For how long it is off the CPU, if that is known.
     pub off_ns: Option<u64>,
     /// For how long it holds the lock, if that is known.
-    pub held: Option<Held>,
+    pub held: Option<HeldFor>,
     /// Where it got it, if that is known.
     pub taken_at: Option<String>,
     /// In which function of the program it sleeps, if it does and that is known.
     pub is_in: Option<String>,
     /// The lock that it waits for itself.
     pub waits_for: Option<String>,
-}
-
-/// For how long a lock is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Held {
-    /// So long, ns.
-    Exactly(u64),
-    /// Longer: the one who has waited so long slept all the time, and nobody was woken.
-    AtLeast(u64),
-    /// Less: so long ago the lock was given back.
-    AtMost(u64),
 }
 
 /// A thread that waits for a lock.

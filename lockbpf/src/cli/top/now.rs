@@ -1,9 +1,11 @@
 //! Who holds and who waits at the moment of a snapshot: looked at at once, told in words when the report has names.
 
-use super::frame::{Held, HolderNow, HolderThread, WaiterNow};
-use crate::capture::holder::{Doing, Holder, Holders, Named};
+use super::frame::{HolderNow, HolderThread, WaiterNow};
+use crate::alert::HeldFor;
+use crate::capture::holder::{Holder, Holders, Named};
 use crate::capture::session::{Session, now};
 use crate::cli::census::Census;
+use crate::cli::holders::{Naming, held, in_words, naming_of, nobody};
 use crate::id::{Lock, Process, Tid};
 use crate::names::{self, Names};
 use crate::observation::{Observation, OpenWait};
@@ -33,9 +35,6 @@ pub(super) struct LockNow {
     pub more_waiters: u64,
 }
 
-/// How a lock names its holder, or why it does not.
-type Naming = Result<Named, &'static str>;
-
 /// A lock as it was found.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
@@ -43,7 +42,7 @@ pub(super) struct Found {
     lock: Lock,
     holder: Result<Holder, &'static str>,
     /// For how long it is held, as far as futex calls tell.
-    held: Option<Held>,
+    held: Option<HeldFor>,
     /// The longest waits, with their stacks, if there are any.
     waits: Vec<(OpenWait, Option<Vec<u64>>)>,
     /// How many more.
@@ -141,17 +140,6 @@ impl Looker {
     }
 }
 
-/// How a lock that is waited for by this call names its holder.
-fn naming_of(via: Via) -> Naming {
-    match via {
-        Via::Lock | Via::TimedLock | Via::ClockLock | Via::CondReacquire => Ok(Named::Mutex),
-        Via::ReadLock | Via::WriteLock | Via::TimedReadLock | Via::TimedWriteLock => Ok(Named::ReadWrite),
-        Via::Futex => Ok(Named::Word),
-        Via::Kernel => Err("the kernel does not show who holds its locks"),
-        _ => Err("locks of this kind do not name their holder"),
-    }
-}
-
 /// How a lock of a report names its holder.
 fn naming(lock: &LockEntry) -> Naming {
     match lock.kind.as_str() {
@@ -164,24 +152,6 @@ fn naming(lock: &LockEntry) -> Naming {
     }
 }
 
-/// For how long a lock is held for which somebody sleeps, by futex calls: whoever gives it back has to wake one of those.
-fn held(session: &Session, lock: Lock, first: Option<&OpenWait>, at: Time) -> Option<Held> {
-    let first = first.filter(|wait| wait.via == Via::Futex && wait.lock.addr == lock.addr)?;
-    match session.woken(lock) {
-        Some(woken) if woken >= first.since => Some(Held::AtMost(at.since(woken).0)),
-        _ => (session.seen_since() < first.since).then_some(Held::AtLeast(at.since(first.since).0)),
-    }
-}
-
-/// Why nobody was found.
-fn nobody(named: Named) -> &'static str {
-    match named {
-        Named::Mutex => "its word names nobody at this moment: it is free, or being handed over",
-        Named::ReadWrite => "no writer holds it; readers are not named by the lock",
-        Named::Word => "a word that only futex calls show names nobody, or nobody holds it",
-    }
-}
-
 /// The lock that the report calls so.
 fn lock_called(id: &str, census: &Census) -> Option<Lock> {
     let (pid, addr) = id.split_once(":0x")?;
@@ -190,7 +160,7 @@ fn lock_called(id: &str, census: &Census) -> Option<Lock> {
 
 fn thread(
     process: Process,
-    (holder, held): (Holder, Option<Held>),
+    (holder, held): (Holder, Option<HeldFor>),
     waits_for: Option<String>,
     at: Time,
     census: &mut Census,
@@ -204,7 +174,7 @@ fn thread(
         comm,
         doing: if waits_for.is_some() { "waiting for a lock itself".to_owned() } else { in_words(doing) },
         off_ns: off_since.map(|since| at.since(since).0),
-        held: hold.map(|hold| Held::Exactly(at.since(hold.since).0)).or(held),
+        held: hold.map(|hold| HeldFor::Exactly(at.since(hold.since))).or(held),
         taken_at,
         is_in,
         waits_for,
@@ -247,35 +217,6 @@ fn place(process: Process, addr: u64, census: &mut Census) -> Option<String> {
     names::place(&census.symbols().frames(process, addr)).map(names::Frame::symbol)
 }
 
-/// What a thread does.
-fn in_words(doing: Doing) -> String {
-    let call = |number: Option<u32>| match number.and_then(system_call) {
-        Some(name) => format!(" in {name}"),
-        None => String::new(),
-    };
-    match doing {
-        Doing::Running => "running".to_owned(),
-        Doing::Ready => "running, or waiting for a CPU".to_owned(),
-        Doing::Preempted => "preempted: it has no CPU".to_owned(),
-        Doing::Asleep(number) => format!("asleep{}", call(number)),
-        Doing::Blocked(number) => format!("blocked in I/O{}", call(number)),
-        Doing::Stopped => "stopped".to_owned(),
-        Doing::Unknown => "what it does is not known".to_owned(),
-    }
-}
-
-/// The name of a system call of this machine.
-#[cfg(target_arch = "x86_64")]
-fn system_call(number: u32) -> Option<&'static str> {
-    Some(syscalls::x86_64::Sysno::new(number as usize)?.name())
-}
-
-/// The same where names are not known.
-#[cfg(not(target_arch = "x86_64"))]
-fn system_call(_number: u32) -> Option<&'static str> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,13 +230,5 @@ mod tests {
         assert!(naming(&LockEntry { kernel: true, ..entry("mutex") }).is_err());
         assert!(naming(&LockEntry { others: true, ..entry("mutex") }).is_err());
         assert_eq!(naming_of(Via::TimedWriteLock), Ok(Named::ReadWrite));
-    }
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn what_a_thread_does_is_told_in_words() {
-        assert_eq!(in_words(Doing::Asleep(Some(74))), "asleep in fsync");
-        assert_eq!(in_words(Doing::Blocked(None)), "blocked in I/O");
-        assert_eq!(in_words(Doing::Asleep(Some(99_999))), "asleep");
     }
 }

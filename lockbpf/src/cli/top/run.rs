@@ -6,9 +6,9 @@ use crate::capture::launch::How;
 use crate::capture::lent;
 use crate::cli::args::{CaptureArgs, Plan, Target, TargetArgs};
 use crate::cli::{ends, live, observe, output};
-use crate::report::{self, Parts, Selection, table};
+use crate::report::{self, table};
 use crate::units::Nanos;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub struct TopArgs {
 pub fn run(args: TopArgs) -> Result<ExitCode> {
     screen::check()?;
     let TopArgs { target, capture, report } = args;
+    if capture.alerts_on_stdout() {
+        bail!("the screen is on standard output: name a file for --alerts");
+    }
     let mut plan = Plan::from_args(target, capture)?;
     // What a command writes would be drawn over.
     let written = match &plan.target {
@@ -50,7 +53,7 @@ pub fn run(args: TopArgs) -> Result<ExitCode> {
     let options = report::Options {
         top: None,
         min_wait: Nanos(plan.capture.min_wait.unwrap_or_default().as_nanos() as u64),
-        selection: Selection { lock: Parts(plan.capture.lock.clone()), site: Parts(plan.capture.site.clone()) },
+        selection: plan.capture.selection(),
     };
     ends::before_exit(screen::restore);
     let mut shown = Shown::new(options.clone(), futex_only);

@@ -1,7 +1,8 @@
 //! One lock closely: who holds it now and who waits, what is behind that, and how it was since the start.
 
 use super::Style;
-use crate::cli::top::frame::{Detail, Held, HolderNow, HolderThread, LinkNow, Part, Row, WaiterNow};
+use crate::alert::HeldFor;
+use crate::cli::top::frame::{Detail, HolderNow, HolderThread, LinkNow, Part, Row, WaiterNow};
 use crate::cli::top::model::Model;
 use crate::report::histograms::Bar;
 use crate::report::text::{clip, count, percent, wrap};
@@ -97,9 +98,9 @@ fn holder_in_words(holder: &HolderNow) -> String {
     let off = off_ns.map(|ns| format!(" for {}", Nanos(ns))).unwrap_or_default();
     let since = taken_at.as_ref().map(|place| format!(", taken in {place}")).unwrap_or_default();
     let held = match *held {
-        Some(Held::Exactly(ns)) => format!("holds it for {}{since}", Nanos(ns)),
-        Some(Held::AtLeast(ns)) => format!("holds it for at least {}{since}", Nanos(ns)),
-        Some(Held::AtMost(ns)) => format!("holds it for {} at most{since}", Nanos(ns)),
+        Some(HeldFor::Exactly(ns)) => format!("holds it for {ns}{since}"),
+        Some(HeldFor::AtLeast(ns)) => format!("holds it for at least {ns}{since}"),
+        Some(HeldFor::AtMost(ns)) => format!("holds it for {ns} at most{since}"),
         None => "since when is not known (not every lock operation is observed at this moment)".to_owned(),
     };
     format!("{}: {doing}{off}{place}; {held}", called(&thread.tid, &thread.comm))

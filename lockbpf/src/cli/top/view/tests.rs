@@ -1,8 +1,10 @@
 use super::*;
-use crate::cli::top::frame::{Detail, Held, HolderNow, HolderThread, LinkNow, Part, View, WaiterNow};
+use crate::alert::HeldFor;
+use crate::cli::top::frame::{Detail, HolderNow, HolderThread, LinkNow, Part, View, WaiterNow};
 use crate::cli::top::keys::Action;
 use crate::cli::top::model::tests::frame;
 use crate::report::histograms::Bar;
+use crate::units::Nanos;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -29,7 +31,7 @@ fn holder() -> HolderThread {
         comm: "flusher".to_owned(),
         doing: "asleep in fsync".to_owned(),
         off_ns: Some(2_000_000),
-        held: Some(Held::Exactly(3_000_000)),
+        held: Some(HeldFor::Exactly(Nanos(3_000_000))),
         taken_at: Some("flush_log (demo.rs:53)".to_owned()),
         is_in: Some("write_back (demo.rs:9)".to_owned()),
         waits_for: None,
@@ -120,8 +122,10 @@ fn what_is_not_known_is_said() {
     let detail = Detail { holder: HolderNow::Thread(Box::new(unsure)), ..Detail::default() };
     let text = screen(&closely(detail), PLAIN, 80, 24).join(" ");
     assert!(text.contains("since when is not known"), "{text}");
-    for (held, told) in [(Held::AtLeast(5_000), "for at least 5.00 µs"), (Held::AtMost(7_000), "for 7.00 µs at most")]
-    {
+    for (held, told) in [
+        (HeldFor::AtLeast(Nanos(5_000)), "for at least 5.00 µs"),
+        (HeldFor::AtMost(Nanos(7_000)), "for 7.00 µs at most"),
+    ] {
         let bounded = HolderThread { held: Some(held), taken_at: None, ..holder() };
         let detail = Detail { holder: HolderNow::Thread(Box::new(bounded)), ..Detail::default() };
         let text = screen(&closely(detail), PLAIN, 200, 24).join(" ");
