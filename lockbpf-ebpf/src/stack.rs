@@ -135,7 +135,11 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
     };
     let record: *mut StackCopy = entry.as_mut_ptr();
     let base = stack_pointer & !(BLOCK as u64 - 1);
-    let (mut absent, mut end) = (0, 0);
+    // Counted in the record: no room is left on the stack, and verifiers need not follow each number.
+    // SAFETY: the field lies in the reserved room.
+    let absent = unsafe { &mut *(&raw mut (*record).absent) };
+    *absent = 0;
+    let mut end = 0;
     while end < BLOCKS {
         let from = base + (end * BLOCK) as u64;
         // SAFETY: the block lies in the reserved room; a faulting address is an error from the helper.
@@ -143,16 +147,16 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
             unsafe { bpf_probe_read_user((&raw mut (*record).stack[end]).cast(), BLOCK as u32, from as *const c_void) };
         if read == 0 {
             end += 1;
-        } else if absent == end {
+        } else if usize::from(*absent) == end {
             // A thread that waits for a page of its stack has its callers on those above; between may be some of a large frame that were
             // never touched.
-            absent += 1;
+            *absent += 1;
             end += 1;
         } else {
             break;
         }
     }
-    let blocks = end - absent;
+    let blocks = end as u16 - *absent;
     if blocks == 0 {
         entry.discard(u64::from(BPF_RB_NO_WAKEUP));
         count(Counter::StackUnread);
@@ -166,8 +170,7 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
         (*record).process = process;
         (*record).number = number;
         (*record).frames = frames;
-        (*record).blocks = blocks as u16;
-        (*record).absent = absent as u16;
+        (*record).blocks = blocks;
         (*record).how = how;
         (*record).returns = returns();
         (*record).python_frames = if how & how::PYTHON == 0 { 0 } else { add_frames(&mut (*record).python) };
