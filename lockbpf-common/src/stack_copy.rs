@@ -80,12 +80,20 @@ pub struct StackCopy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct KnownKey {
-    /// Instruction pointer, exclusive or the [fingerprint](PythonFrame::fingerprint) of Python's frames.
+    /// [`known_ip`], exclusive or the [fingerprint](PythonFrame::fingerprint) of Python's frames.
     pub ip: u64,
     /// Process number.
     pub process: u32,
     /// [`place`] of the stack pointer.
     pub place: u32,
+}
+
+/// The instruction pointer by which a stack is recognised. Of one taken where a lock is given back other frames are told than of the same
+/// stack taken for another purpose, so it has another one: no address of the program's has the highest bit.
+#[inline(always)]
+#[must_use]
+pub const fn known_ip(ip: u64, how: u32) -> u64 {
+    ip ^ ((how & how::AT_RELEASE) as u64) << 63
 }
 
 /// The last twelve bits of a stack pointer, equal for the same calls in any thread since stacks begin at pages, and which of

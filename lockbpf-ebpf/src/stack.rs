@@ -17,7 +17,7 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::process::SERIAL_COPY;
 use lockbpf_common::stack_copy::{
     AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_COPIES, MAX_SLOTS, REGISTERS, RETURNS, StackCopy,
-    WAKE_AFTER, WAYS, how, method, place,
+    WAKE_AFTER, WAYS, how, known_ip, method, place,
 };
 
 /// What [`copy`] says of a stack of which nothing can be read.
@@ -58,7 +58,8 @@ fn take(ctx: *mut c_void, (process, slot): (u32, u32), how: u32, compare: bool) 
     // The C library and the interpreter are called in the same way from any Python function.
     let (functions, how) =
         if decided == method::PYTHON { (python_frames(process), how | how::PYTHON) } else { (0, how) };
-    let known = recognise(process, user_register(INSTRUCTION_POINTER) ^ functions, stack_pointer);
+    let ip = known_ip(user_register(INSTRUCTION_POINTER), how);
+    let known = recognise(process, ip ^ functions, stack_pointer);
     if known >= 0 {
         count(Counter::StackKnown);
         return known;

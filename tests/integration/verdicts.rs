@@ -32,6 +32,41 @@ fn the_inner_lock_is_to_blame_for_waits_for_the_outer_one() {
     assert!(report.verdict.iter().any(|s| s.contains("outer_lock") && s.contains("middle_man")), "{first}");
 }
 
+/// One function locks for all: the stacks of those who held the lock tell which caller held it for long.
+#[test]
+fn the_caller_of_a_function_that_locks_for_all() {
+    let Some(_turn) = may_observe() else { return };
+    assert_vacuum_dominates("callers 10");
+}
+
+/// The same where no function that gives the lock back is on the stack, since each has jumped on.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_caller_of_a_function_that_locks_for_all_and_is_left_by_a_jump() {
+    let Some(_turn) = may_observe() else { return };
+    assert_vacuum_dominates("callers 10 jump");
+}
+
+fn assert_vacuum_dominates(line: &str) {
+    let (_, report) = observe(line);
+    let (culprit, first) = culprit(&report, "db_lock", "db_mutex");
+    let callers = culprit.callers.as_ref().unwrap_or_else(|| panic!("no callers: {first}"));
+    let [vacuum, others @ ..] = &callers.most[..] else { panic!("no caller is known: {first}") };
+    assert_eq!(vacuum.function.as_deref(), Some("vacuum"), "{callers:?}");
+    assert!(vacuum.share > 0.5 && first.contains("called by `vacuum` (callers.c:"), "{first} {callers:?}");
+    // `put_row` waits, and holds the lock for no time at all.
+    assert!(others.iter().any(|c| c.function.as_deref() == Some("get_row")) && callers.functions == 3, "{callers:?}");
+}
+
+/// A section that one function calls has nobody else to name.
+#[test]
+fn a_section_with_one_caller_has_no_other_name() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe("culprit 5");
+    let (culprit, first) = culprit(&report, "slow_holder", "cache_lock");
+    assert!(culprit.callers.is_none() && !first.contains("called by"), "{first} {culprit:?}");
+}
+
 /// Without a probe in the program: whoever wakes a waiter has just given the lock back.
 #[test]
 fn the_futex_tier_names_the_place() {

@@ -76,6 +76,16 @@ fn culprit() {
 }
 
 #[test]
+fn callers() {
+    for line in ["callers 3", "callers 3 jump"] {
+        let truth = check_alone(line);
+        let lock = truth.lock("db_mutex");
+        assert_eq!((lock.acquisitions, lock.contended), (12, 6));
+        assert!(lock.wait_min_ns >= 3 * 21_000_000);
+    }
+}
+
+#[test]
 fn chained() {
     let truth = check_alone("chained 3");
     for symbol in ["inner_lock", "outer_lock"] {

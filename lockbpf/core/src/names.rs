@@ -103,6 +103,25 @@ pub trait Names {
     /// lock, if it is known) outwards.
     fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64>;
 
+    /// The same of a stack that may have been taken where the lock was given back: if the function that did so had also asked for it, at
+    /// `site`, that stands for both.
+    fn section_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
+        let mut stack = self.call_stack(process, raw, site);
+        if let (Some(site), &[first, second, ..]) = (site, stack.as_slice())
+            && first == site
+            && !raw.contains(&site)
+        {
+            let [asked, gave_back] = [first, second].map(|addr| {
+                let frame = self.frames(process, addr).pop()?;
+                Some((frame.function?, frame.module.map(|(module, _)| module)))
+            });
+            if asked.is_some() && asked == gave_back {
+                stack.remove(1);
+            }
+        }
+        stack
+    }
+
     /// What a return address on a stack is to a reader: what [`Names::call_stack`] goes by.
     fn role(&mut self, _process: Process, _return_addr: u64) -> Role {
         Role::Program

@@ -11,7 +11,7 @@ use lockbpf_common::process::SERIAL_COPY;
 use lockbpf_common::python::{Interpreter, MAX_FRAMES, PythonFrame};
 use lockbpf_common::stack_copy::{
     AT_ONCE, BLOCK, BLOCKS, FIRST_COPY, KnownKey, KnownStack, MAX_KNOWN, MAX_SLOTS, REGISTERS, RETURNS, WAYS, how,
-    method, place,
+    known_ip, method, place,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -97,13 +97,20 @@ impl StackCopies {
         places
     }
 
-    /// Takes note of what a copy has turned out to be. One that says nothing is what frame pointers said, if they did.
-    pub(super) fn settle(&mut self, ebpf: &mut Ebpf, copy: &StackCopy, unwound: &Unwound) -> Result<(), CaptureError> {
+    /// Takes note of what a copy has turned out to be, and of the addresses that are `told` of it. One that says nothing is what frame
+    /// pointers said, if they did.
+    pub(super) fn settle(
+        &mut self,
+        ebpf: &mut Ebpf,
+        copy: &StackCopy,
+        unwound: &Unwound,
+        told: Vec<u64>,
+    ) -> Result<(), CaptureError> {
         if unwound.addresses.len() < 2 && copy.frames.is_some() {
             self.numbers.insert(copy.number, copy.frames);
             return Ok(());
         }
-        let key = (copy.process, unwound.addresses.clone());
+        let key = (copy.process, told);
         let id = match self.ids.get(&key) {
             Some(&id) => id,
             None if self.stacks.len() >= MAX_KEPT => {
@@ -112,8 +119,8 @@ impl StackCopies {
                 return Ok(());
             }
             None => {
+                self.stacks.insert(copy.number, key.1.clone());
                 self.ids.insert(key, copy.number);
-                self.stacks.insert(copy.number, unwound.addresses.clone());
                 copy.number
             }
         };
@@ -124,7 +131,9 @@ impl StackCopies {
     /// Tells the kernel side by what to recognise a stack, if it can.
     fn tell(&mut self, ebpf: &mut Ebpf, copy: &StackCopy, unwound: &Unwound, id: StackId) -> Result<(), CaptureError> {
         let Some((known, stack_pointer)) = known(copy, unwound, id) else { return Ok(()) };
-        let ip = copy.registers.ip ^ copy.python.iter().fold(0, |before, frame| frame.fingerprint(before));
+        let how = if copy.at_release { how::AT_RELEASE } else { 0 };
+        let ip =
+            known_ip(copy.registers.ip, how) ^ copy.python.iter().fold(0, |before, frame| frame.fingerprint(before));
         let way = self.ways.entry((copy.process, ip, place(stack_pointer, 0))).or_insert(0);
         if *way >= WAYS || self.known >= MAX_KNOWN {
             return Ok(());

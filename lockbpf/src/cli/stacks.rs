@@ -114,14 +114,14 @@ impl Stacks {
                 let is_program = |address| symbols.is_own_code(process, address);
                 self.judge.compare(process, &unwound, frames.as_deref(), is_program)
             };
-            let mut is_caller = |address| symbols.is_caller(process, address);
+            let mut stack = unwound.addresses.clone();
             if copy.at_release
-                && let Some(place) = unwound.addresses.iter().skip(1).position(|&address| is_caller(address))
+                && let Some(place) = stack.iter().skip(1).position(|&address| symbols.is_caller(process, address))
             {
-                // Its place is taken by that where the lock was asked for.
-                unwound.addresses.remove(place + 1);
+                symbols.leave_out_release(process, &mut stack, place + 1);
             }
-            session.settle_stack(&copy, &unwound)?;
+            session.settle_stack(&copy, &unwound, stack)?;
+            let mut is_caller = |address| symbols.is_caller(process, address);
             if let Numbered::Known(Some(id)) = session.numbered(copy.number)
                 && let Some(&caller) = unwound.addresses.iter().skip(1).find(|&&address| is_caller(address))
                 && !unwound.addresses.first().is_some_and(|&address| is_caller(address))

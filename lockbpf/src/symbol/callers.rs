@@ -55,6 +55,41 @@ impl Symbols {
         self.left_by_jump(process, return_addr).unwrap_or(return_addr)
     }
 
+    /// Leaves the function that gave a lock back out of a stack taken there, whose first frame of the program's own is at `place`: where the
+    /// lock was asked for takes its place. That frame is already a caller if the function was left by a jump, or a function that it
+    /// called to unlock was. Callers that were left by a jump are put in.
+    pub fn leave_out_release(&mut self, process: Process, stack: &mut Vec<u64>, place: usize) {
+        let Some(&return_addr) = stack.get(place) else { return };
+        if let Some(left) = self.left_by_jump(process, return_addr) {
+            // It may be another one than had asked for the lock. Whoever knows where that was can tell.
+            return stack.insert(place, left);
+        }
+        if self.called_stand_in(process, return_addr) {
+            return;
+        }
+        stack.remove(place);
+        if let Some(&caller) = stack.get(place)
+            && let Some(left) = self.left_by_jump(process, caller)
+            && self.function_of(process, left) != self.function_of(process, return_addr)
+        {
+            stack.insert(place, left);
+        }
+    }
+
+    /// The file and the first address there of the function that a return address leads into.
+    fn function_of(&mut self, process: Process, return_addr: u64) -> Option<(FileId, u64)> {
+        let (id, call) = self.call_before(process, return_addr)?;
+        let file = self.files.get(id)?;
+        Some((id, self.unwinder.function(id, file, call)?.start))
+    }
+
+    fn called_stand_in(&mut self, process: Process, return_addr: u64) -> bool {
+        let Some((id, call)) = self.call_before(process, return_addr) else { return false };
+        let Some(file) = self.files.get(id).filter(|file| file.layout.is_x86_64) else { return false };
+        let code = FileCode { file, id, unwinder: RefCell::new(&mut self.unwinder) };
+        tail_call::stands_in(&code, call.wrapping_add(1))
+    }
+
     /// Whether a return address leads into [own code](Self::is_own_code) that is no lock function of a C library in the program's file.
     #[must_use]
     pub fn is_caller(&mut self, process: Process, return_addr: u64) -> bool {

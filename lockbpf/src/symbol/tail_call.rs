@@ -21,13 +21,8 @@ pub(super) trait Code {
 /// call leads elsewhere, or to one that calls nothing: that is the unlocking function itself, or only stands for it, and what a
 /// reader knows is its caller.
 pub(super) fn left_by_jump(file: &impl Code, return_addr: u64) -> Option<u64> {
-    let call = file.code(return_addr.checked_sub(CALL)?..return_addr)?;
-    let &[0xe8, a, b, c, d] = call.as_slice() else { return None };
-    let start = return_addr.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
-    let function = file.function(start).filter(|function| function.start == start)?;
-    let code = file.code(function.clone())?;
-    let instructions = || Decoder::with_ip(64, &code, start, DecoderOptions::NONE).into_iter();
-    let is_call = |i: &Instruction| matches!(i.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+    let (function, code) = called(file, return_addr)?;
+    let instructions = || Decoder::with_ip(64, &code, function.start, DecoderOptions::NONE).into_iter();
     if !instructions().any(|i| is_call(&i)) {
         return None;
     }
@@ -38,6 +33,29 @@ pub(super) fn left_by_jump(file: &impl Code, return_addr: u64) -> Option<u64> {
         _ => false,
     };
     instructions().filter(leaves).last().map(|jump| jump.next_ip())
+}
+
+/// Whether the function that was called before `return_addr` only stands for one that it jumps to. An entry in a table of another library's
+/// functions jumps through memory: it is that function to a reader.
+pub(super) fn stands_in(file: &impl Code, return_addr: u64) -> bool {
+    let Some((function, code)) = called(file, return_addr) else { return false };
+    let instructions = || Decoder::with_ip(64, &code, function.start, DecoderOptions::NONE).into_iter();
+    !instructions().any(|i| is_call(&i) || i.flow_control() == FlowControl::IndirectBranch)
+        && !goes_on_in(file, &function).is_empty()
+}
+
+/// The function that a direct call before `return_addr` leads to, and its code.
+fn called(file: &impl Code, return_addr: u64) -> Option<(Range<u64>, Vec<u8>)> {
+    let call = file.code(return_addr.checked_sub(CALL)?..return_addr)?;
+    let &[0xe8, a, b, c, d] = call.as_slice() else { return None };
+    let start = return_addr.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
+    let function = file.function(start).filter(|function| function.start == start)?;
+    let code = file.code(function.clone())?;
+    Some((function, code))
+}
+
+fn is_call(instruction: &Instruction) -> bool {
+    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 /// Where a function may go on in another one that it jumps to, and is on no stack itself then.
@@ -108,6 +126,16 @@ mod tests {
         assert_eq!(left_by_jump(&functions(flush), 6), None);
         assert_eq!(left_by_jump(&Functions(vec![near(0xe8, 0, 0x50), vec![0xc3]]), 5), None);
         assert_eq!(left_by_jump(&Functions(vec![]), 3), None);
+    }
+
+    #[test]
+    fn a_function_that_only_stands_for_another_is_known() {
+        assert!(stands_in(&functions([vec![0x90], near(0xe9, 0x41, 0x80)].concat()), 5));
+        // It calls something, it returns, it is an entry in a table of another library's functions.
+        assert!(!stands_in(&functions([near(0xe8, 0x40, 0x80), near(0xe9, 0x45, 0x80)].concat()), 5));
+        assert!(!stands_in(&functions(vec![0x90, 0xc3]), 5));
+        assert!(!stands_in(&functions(vec![0xff, 0x25, 0, 1, 0, 0]), 5));
+        assert!(!stands_in(&Functions(vec![]), 5));
     }
 
     #[test]

@@ -103,6 +103,21 @@ pub(crate) struct Culprit {
     pub(crate) name: String,
     pub(crate) share: f64,
     pub(crate) causes: Option<BTreeMap<String, f64>>,
+    pub(crate) callers: Option<Callers>,
+}
+
+/// For whom a function locks that several call.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Callers {
+    pub(crate) functions: u64,
+    pub(crate) most: Vec<Caller>,
+}
+
+/// One of them.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Caller {
+    pub(crate) function: Option<String>,
+    pub(crate) share: f64,
 }
 
 /// A lock.

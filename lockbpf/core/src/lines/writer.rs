@@ -322,7 +322,7 @@ impl<W: Write> Writer<W> {
             return Ok(());
         }
         let mut functions = Vec::new();
-        for addr in names.call_stack(process, raw, site.map(|site| site.addr)) {
+        for addr in names.section_stack(process, raw, site.map(|site| site.addr)) {
             functions.extend(names.frames(process, addr).iter().map(names::Frame::symbol));
         }
         let text = serde_json::to_vec(&functions)?.into_boxed_slice();

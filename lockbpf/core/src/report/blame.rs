@@ -124,7 +124,9 @@ fn caused(culprit: &CulpritEntry, of: &str, report: &Report, threads: &Threads<'
         format!("{part} of {of} is caused by {}", holder(culprit, threads))
     };
     let inferred = if culprit.inferred_ns.share_of(culprit.wait_ns) >= UNKNOWN { " (inferred)" } else { "" };
-    format!("{who}{inferred}{}.", how(culprit))
+    let callers = culprit.callers.as_ref().and_then(|callers| phrase::called_by(callers, culprit.wait_ns));
+    let callers = callers.map(|callers| format!(", {callers}")).unwrap_or_default();
+    format!("{who}{inferred}{callers}{}.", how(culprit))
 }
 
 fn holder(culprit: &CulpritEntry, threads: &Threads<'_>) -> String {

@@ -16,7 +16,9 @@ use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
 use super::timeline::{Timeline, stretches, timeline};
-use super::{counters, danger, distrust, functions, graph, site, sleep, slept, templates, verdict, windows, word};
+use super::{
+    calling, counters, danger, distrust, functions, graph, site, sleep, slept, templates, verdict, windows, word,
+};
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
 use crate::names::Names;
@@ -153,6 +155,7 @@ fn build_and<T>(
     let mut blame = windows::Blame { told: &mut told, sites: &mut blames, locks: &mut aplt };
     windows::extrapolate(&all, observation.estimates.as_ref(), observation.end, &mut blame);
     all.iter_mut().for_each(|(lock, gathered)| gathered.told = told.get(lock));
+    places.set_stacks(calling::stacks(&all));
     let selected = Selected::new(&options.selection, &all, &mut places)?;
     let ranked = ranked(&all, &selected, observation, &mut places);
     let divided = Divided::of(&ranked);

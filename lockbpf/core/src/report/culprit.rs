@@ -1,5 +1,6 @@
 //! Who causes most waiting, over all locks.
 
+use super::calling::Calling;
 use super::divide::{chain, holder_place};
 use super::doing::Doing;
 use super::gather::Gathered;
@@ -24,6 +25,7 @@ struct Harm {
     nested: Nanos,
     inferred: Nanos,
     doing: Doing,
+    calling: Calling,
 }
 
 /// All waiting that is divided among those to blame.
@@ -71,6 +73,7 @@ pub(super) fn culprits(
             harm.nested += holder.nested;
             harm.inferred += holder.inferred;
             harm.doing.add(holder, *lock);
+            harm.calling.add(holder);
         }
     }
     let mut harms: Vec<_> = harms.into_iter().filter(|(_, harm)| harm.wait > Nanos(0)).collect();
@@ -99,6 +102,7 @@ pub(super) fn culprits(
             nested_ns: places.ns(harm.nested),
             causes: harm.doing.causes(places),
             off_stacks: harm.doing.off_stacks(places),
+            callers: harm.calling.callers(places),
             waiter: waiting_at.map(|site| places.place(site).symbol),
             chain: heaviest.map(|(shares, heaviest)| chain(heaviest, shares.waits.time, places)),
         });

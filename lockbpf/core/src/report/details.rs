@@ -1,6 +1,6 @@
 //! One lock in the text report: who waited for it, and who held it meanwhile.
 
-use super::phrase::{Threads, label, remark};
+use super::phrase::{self, Threads, label, remark};
 use super::schema::{HolderEntry, LockEntry, Ns, PairEntry, Place, Report, StackFrame};
 use super::table::{UNKNOWN, table};
 use super::text::{clip, count, counted, percent, wrap};
@@ -101,7 +101,8 @@ fn holder(h: &HolderEntry) -> String {
         Some(remark) => format!(", {remark}"),
         None => String::new(),
     };
-    format!("{}{held}{doing}", label(&h.place))
+    let callers = h.callers.as_ref().map(|c| format!("\n  {}", phrase::callers(c))).unwrap_or_default();
+    format!("{}{held}{doing}{callers}", label(&h.place))
 }
 
 impl Block {

@@ -1,6 +1,7 @@
 //! How the waiting for a lock is divided: who waited, who is to blame, and through which other locks.
 
 use super::attribution;
+use super::calling::Calling;
 use super::doing::Doing;
 use super::place::Places;
 use super::schema::{
@@ -87,6 +88,7 @@ fn holder_entry(lock: Lock, holder: &Holder, shares: &Shares, places: &mut Place
         inferred_ns: places.ns(holder.inferred),
         causes: doing.causes(places),
         off_stacks: doing.off_stacks(places),
+        callers: Calling::of(holder).callers(places),
         stack: places.stack(held.process, site, top_stack(&holder.stacks)),
     }
 }

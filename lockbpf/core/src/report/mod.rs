@@ -7,6 +7,7 @@ mod attribution;
 mod blame;
 mod build;
 mod called;
+mod calling;
 mod columns;
 pub mod combine;
 mod counted;

@@ -27,6 +27,7 @@ pub(super) struct Places<'a> {
     ids: HashMap<Process, String>,
     locks: HashMap<Lock, String>,
     told: HashMap<Site, Told>,
+    stacks: HashMap<Site, BTreeSet<StackId>>,
     unit: Unit,
     /// Whether labels of locks name their processes.
     names_processes: bool,
@@ -57,6 +58,7 @@ impl<'a> Places<'a> {
             ids,
             locks: HashMap::new(),
             told: HashMap::new(),
+            stacks: HashMap::new(),
             unit,
             names_processes: true,
         }
@@ -75,6 +77,16 @@ impl<'a> Places<'a> {
     /// Takes what is told of sites instead of the first function there.
     pub(super) fn tell(&mut self, told: impl IntoIterator<Item = (Site, Told)>) {
         self.told.extend(told);
+    }
+
+    /// Takes the stacks with which locks were asked for at each site.
+    pub(super) fn set_stacks(&mut self, stacks: HashMap<Site, BTreeSet<StackId>>) {
+        self.stacks = stacks;
+    }
+
+    /// The stacks with which locks were asked for at a site.
+    pub(super) fn stacks_at(&self, site: Site) -> Vec<StackId> {
+        self.stacks.get(&site).into_iter().flatten().copied().collect()
     }
 
     /// Whether it is known when holders were off the CPU.
@@ -233,9 +245,22 @@ impl<'a> Places<'a> {
         self.outwards(site, stack).into_iter().filter(|&addr| addr != site.addr).collect()
     }
 
+    /// The return addresses of what called the function that a site is told by, as far as the stack there is known.
+    pub(super) fn beyond(&mut self, site: Site, stack: StackId) -> Vec<u64> {
+        let mut outwards = self.outwards(site, Some(stack));
+        let place = self.told.get(&site).map_or(site.addr, |told| told.addr);
+        let own = outwards.iter().position(|&addr| addr == place).unwrap_or(0);
+        outwards.split_off(outwards.len().min(own + 1))
+    }
+
     fn outwards(&mut self, site: Site, stack: Option<StackId>) -> Vec<u64> {
-        let raw = stack.and_then(|id| self.observation.stacks.get(&id));
-        raw.map(|raw| self.names.call_stack(site.process, raw, Some(site.addr))).unwrap_or_default()
+        stack.map(|stack| self.call_stack(site.process, stack, Some(site.addr))).unwrap_or_default()
+    }
+
+    /// The return addresses on a stack, innermost first, from `site` outwards; none if it was not kept.
+    fn call_stack(&mut self, process: Process, stack: StackId, site: Option<u64>) -> Vec<u64> {
+        let raw = self.observation.stacks.get(&stack);
+        raw.map(|raw| self.names.section_stack(process, raw, site)).unwrap_or_default()
     }
 
     /// Of a whole stack, the return address directly beneath this one: in the function that was called there.
@@ -272,8 +297,7 @@ impl<'a> Places<'a> {
 
     /// The functions of a stack, innermost first; empty if it was not kept.
     pub(super) fn stack(&mut self, process: Process, site: Option<u64>, stack: Option<StackId>) -> Vec<StackFrame> {
-        let Some(raw) = stack.and_then(|id| self.observation.stacks.get(&id)) else { return Vec::new() };
-        let addrs = self.names.call_stack(process, raw, site);
+        let addrs = stack.map(|stack| self.call_stack(process, stack, site)).unwrap_or_default();
         self.named(process, addrs)
     }
 

@@ -1,5 +1,6 @@
 //! Static critical sections over all their locks, ranked by the waiting that they cause.
 
+use super::calling::Calling;
 use super::distrust;
 use super::doing::Doing;
 use super::gather::Gathered;
@@ -40,14 +41,16 @@ pub(super) fn sites(
     places: &mut Places<'_>,
 ) -> Vec<SiteEntry> {
     let mut sections = collect(shown);
-    let mut doing: HashMap<Site, Doing> = HashMap::new();
+    let mut doing: HashMap<Site, (Doing, Calling)> = HashMap::new();
     let blamed = all.iter().filter_map(|(&lock, g)| Some((lock, g.blame()?)));
     for (lock, holder) in blamed.flat_map(|(lock, s)| s.holders.iter().map(move |h| (lock, h))) {
         if let (Some(held), Some(site)) = (holder.who.lock(), holder.who.site())
             && let Some(section) = sections.get_mut(&site)
         {
             section.locks.entry(held).or_default().0 += holder.wait;
-            doing.entry(site).or_default().add(holder, lock);
+            let (doing, calling) = doing.entry(site).or_default();
+            doing.add(holder, lock);
+            calling.add(holder);
         }
     }
     let bias = distrust::hold_bias(observation);
@@ -79,8 +82,9 @@ pub(super) fn sites(
             estimates: figures,
             apwt_ns: places.ns(blame.apwt),
             cpwt_ns: blame.cpwt.map(|cpwt| places.ns(cpwt)),
-            causes: doing.and_then(|d| d.causes(places)),
-            off_in: doing.and_then(|d| d.off_in(places)),
+            causes: doing.and_then(|(doing, _)| doing.causes(places)),
+            off_in: doing.and_then(|(doing, _)| doing.off_in(places)),
+            callers: doing.and_then(|(_, calling)| calling.callers(places)),
             ..SiteEntry::default()
         });
     }

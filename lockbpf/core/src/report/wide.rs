@@ -42,7 +42,7 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
             .unwrap_or_default()
     };
     let columns: [Column<Text<'_>>; 11] = [
-        ("Critical section", 0, Box::new(|s| clip(&s.symbol, SYMBOL))),
+        ("Critical section", 0, Box::new(section)),
         ("Lock", 100, Box::new(lock)),
         (
             "Sections",
@@ -83,6 +83,12 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
             fitted(columns, &["Critical section", "Lock", "Meanwhile", "Runs"], width)
         )
     })
+}
+
+/// A section, and on a second line for whom it locks, if it has several callers.
+fn section(site: &SiteEntry) -> String {
+    let callers = site.callers.as_ref().map(|c| format!("\n  {}", phrase::callers(c))).unwrap_or_default();
+    format!("{}{callers}", clip(&site.symbol, SYMBOL))
 }
 
 /// What the threads of a section were mostly doing while others waited for them.

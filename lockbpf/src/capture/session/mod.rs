@@ -383,12 +383,12 @@ impl Session {
         self.stack_copies.as_mut().map(StackCopies::python_places).unwrap_or_default()
     }
 
-    /// Takes note of what a copied stack has turned out to be.
+    /// Takes note of what a copied stack has turned out to be, and of the addresses that are told of it.
     ///
     /// # Errors
     /// When the kernel side cannot be told.
-    pub fn settle_stack(&mut self, copy: &StackCopy, unwound: &Unwound) -> Result<(), CaptureError> {
-        self.stack_copies.as_mut().map_or(Ok(()), |copies| copies.settle(&mut self.ebpf, copy, unwound))
+    pub fn settle_stack(&mut self, copy: &StackCopy, unwound: &Unwound, told: Vec<u64>) -> Result<(), CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(()), |copies| copies.settle(&mut self.ebpf, copy, unwound, told))
     }
 
     /// Takes the stacks of a process in this way from now on.

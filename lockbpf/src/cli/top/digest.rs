@@ -142,10 +142,13 @@ fn site_id(site: &SiteEntry) -> String {
 fn site_row(site: &SiteEntry, report: &Report) -> Row {
     let lock = report.locks.iter().find(|lock| lock.lock == site.lock);
     let doing = site.off_in.as_ref().map(|function| format!(", mostly in {function}")).unwrap_or_default();
+    let caller = site.callers.as_ref().and_then(|callers| callers.most.first()).filter(|caller| caller.share >= 0.5);
+    let caller = caller.map(|c| format!(", mostly for {}", c.place.function.as_ref().unwrap_or(&c.place.symbol)));
+    let caller = caller.unwrap_or_default();
     Row {
         id: site_id(site),
         name: site.symbol.clone(),
-        about: format!("{}{doing}", lock.map_or(site.lock.as_str(), |lock| lock.label.as_str())),
+        about: format!("{}{caller}{doing}", lock.map_or(site.lock.as_str(), |lock| lock.label.as_str())),
         pid: lock.and_then(|lock| lock.pid),
         lock: Some(site.lock.clone()),
         wait_ns: site.apwt_ns.whole(),

@@ -160,14 +160,15 @@ impl Reason {
     }
 }
 
-/// Whether it is the function, at a line that the source marks, if it has a line; or in the code that the program told.
+/// Whether it is the function, or one that calls it for at least half of the waiting, at a line that the source marks, if it has a line; or in
+/// the code that the program told.
 fn is_place(culprit: &Value, function: &str, truth: &Truth<'_>) -> bool {
     if let Some((from, to)) = truth.facts.place {
         // A return address may be the one behind the code.
         return address(text(culprit, "site")).is_some_and(|site| from < site && site <= to);
     }
-    let marked = || {
-        let Some(line) = culprit["line"].as_u64() else { return true };
+    let marked = |place: &Value| {
+        let Some(line) = place["line"].as_u64() else { return true };
         let lines = truth
             .source
             .lines()
@@ -175,7 +176,8 @@ fn is_place(culprit: &Value, function: &str, truth: &Truth<'_>) -> bool {
             .filter(|(text, _)| text.contains("// culprit") || text.contains("# culprit"));
         lines.into_iter().any(|(_, marked)| marked.abs_diff(line) <= 1)
     };
-    names(text(culprit, "function"), function) && marked()
+    let caller = culprit.pointer("/callers/most/0").filter(|caller| caller["share"].as_f64() >= Some(0.5));
+    [Some(culprit), caller].into_iter().flatten().any(|place| names(text(place, "function"), function) && marked(place))
 }
 
 /// Whether the text contains the name, not as a part of a longer one.
@@ -245,6 +247,21 @@ mod tests {
         assert_eq!(judged(|r| r["culprits"][0]["causes"]["running"] = json!(20)), Judgement { reason: false, ..right });
         assert_eq!(judged(|r| r["verdict"][0] = json!("No lock holds it back.")), Judgement::default());
         assert_eq!(judged(|r| r["culprits"] = json!([])), Judgement::default());
+    }
+
+    #[test]
+    fn a_function_that_locks_for_others_is_right_with_the_caller_that_dominates() {
+        let facts = Facts::default();
+        let judged = |share: f64, line: u64| {
+            let report = report(|report| {
+                report["culprits"][0]["function"] = json!("db_lock");
+                let caller = json!({"function": "flush", "line": line, "share": share});
+                report["culprits"][0]["callers"] = json!({"most": [caller]});
+            });
+            judge(Lock::Named("log_lock"), &facts, &report).place
+        };
+        assert!(judged(0.5, 2));
+        assert!(!judged(0.49, 2) && !judged(0.9, 5));
     }
 
     #[test]

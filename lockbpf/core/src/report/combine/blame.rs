@@ -1,14 +1,16 @@
 //! Who waited and who is to blame, over several runs.
 
 use super::super::schema::{
-    AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LockEntry, Ns, Place, Report,
-    ThreadId, Totals, WaiterEntry,
+    AttributionEntry, BlameEntry, CallerEntry, CallersEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry,
+    LockEntry, Ns, Place, Report, ThreadId, Totals, WaiterEntry,
 };
 use super::over::{Key, LockIds, Over};
 
 /// Culprits and chains listed.
 const MAX_CULPRITS: usize = 5;
 const MAX_CHAINS: usize = 10;
+/// Callers listed.
+const MAX_CALLERS: usize = 5;
 
 /// A place from run to run: threads are told apart by it where they are all that is known.
 fn place(place: &Place) -> String {
@@ -32,6 +34,28 @@ pub(super) fn causes<T>(all: &Over<'_, T>, of: impl Fn(&T) -> Option<CausesEntry
         handoff: mean(|c| c.handoff),
         unknown: mean(|c| c.unknown),
     })
+}
+
+/// Mean callers, of which each run may know others; `wait` is the waiting of which they are parts.
+pub(super) fn callers<T>(
+    all: &Over<'_, T>,
+    wait: Ns,
+    of: impl Fn(&T) -> Option<&CallersEntry>,
+) -> Option<CallersEntry> {
+    let mut most = all.within(
+        |thing| of(thing).map_or(&[], |callers| callers.most.as_slice()),
+        |caller| vec![caller.place.function.clone().unwrap_or_else(|| place(&caller.place))],
+        |all| {
+            let caused = all.ns(|caller| caller.wait_ns);
+            let like = all.largest(|caller| caller.wait_ns).clone();
+            CallerEntry { wait_ns: caused, share: caused.share_of(wait), ..like }
+        },
+    );
+    most.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
+    most.truncate(MAX_CALLERS);
+    let functions = all.most(|thing| of(thing).map_or(0, |callers| callers.functions)).max(most.len() as u64);
+    let known = || all.ns(|thing| of(thing).map_or(Ns::default(), |callers| callers.known_ns));
+    (!most.is_empty()).then(|| CallersEntry { functions, known_ns: known(), most })
 }
 
 /// Mean parts of the waiting by how surely it is charged.
@@ -93,6 +117,7 @@ pub(super) fn holders(all: &Over<'_, LockEntry>) -> Vec<HolderEntry> {
                 inferred: all.any(|h| h.inferred),
                 inferred_ns: all.ns(|h| h.inferred_ns),
                 causes: causes(all, |h| h.causes),
+                callers: callers(all, wait, |h| h.callers.as_ref()),
                 ..all.largest(|h| h.wait_ns).clone()
             }
         },
@@ -136,6 +161,7 @@ pub(super) fn culprits(all: &Over<'_, Report>, totals: &Totals, ids: &LockIds<'_
                 share_of_all: wait.share_of(totals.harm_ns.max(totals.recorded_wait_ns)),
                 inferred_ns: all.ns(|c| c.inferred_ns),
                 causes: causes(all, |c| c.causes),
+                callers: callers(all, wait, |c| c.callers.as_ref()),
                 ..like.clone()
             }
         },

@@ -165,6 +165,7 @@ fn section(all: &Over<'_, SiteEntry>, bound: f64, ids: &LockIds<'_>) -> SiteEntr
         wait_ns: wait,
         hold_ns: all.any(|s| s.hold_ns.is_some()).then(|| all.ns(|s| s.hold_ns.unwrap_or_default())),
         apwt_ns: apwt,
+        callers: blame::callers(all, apwt, |s| s.callers.as_ref()),
         cpwt_ns: critical.then_some(cpwt),
         causes: blame::causes(all, |s| s.causes),
         corrected: corrected(all, |s| s.corrected, |s| (0, s.wait_ns, s.hold_ns.unwrap_or_default())),

@@ -117,6 +117,7 @@ fn holder(h: &HolderEntry, check: &mut Check, name: &dyn Fn() -> String) {
     check.demand(h.inferred || h.inferred_ns == Ns::default(), || format!("by inference and not, {}", name()));
     check.causes(h.causes.as_ref(), h.wait_ns, name);
     check.parts(h.off_stacks.iter().map(|o| o.wait_ns), h.wait_ns, || format!("stacks of {}", name()));
+    check.callers(h.callers.as_ref(), h.wait_ns, name);
 }
 
 pub(super) fn chain(c: &ChainEntry, all: Ns, check: &mut Check, name: &dyn Fn() -> String) {

@@ -7,7 +7,7 @@ mod lock;
 mod value;
 mod whole;
 
-use super::schema::{Ns, Report};
+use super::schema::{CallersEntry, Ns, Report};
 
 /// Rounding of numbers that were written as decimals.
 const RELATIVE: f64 = 1e-9;
@@ -85,6 +85,16 @@ impl Check {
             sum += share;
         }
         self.demand(sum <= 1.0 + 1e-6, || format!("{}: shares of {sum} in all", what()));
+    }
+
+    /// Demands that callers are parts of what their section has caused.
+    fn callers(&mut self, callers: Option<&CallersEntry>, whole: Ns, name: &dyn Fn() -> String) {
+        let Some(callers) = callers else { return };
+        self.within(callers.known_ns, whole, || format!("by known callers of {}", name()));
+        self.parts(callers.most.iter().map(|c| c.wait_ns), callers.known_ns, || format!("callers of {}", name()));
+        self.shares(callers.most.iter().map(|c| c.share), || format!("callers of {}", name()));
+        let told = callers.most.len() as u64;
+        self.demand(callers.functions >= told, || format!("{told} of {} callers of {}", callers.functions, name()));
     }
 
     /// Whether a number does not exceed another by more than rounding does, of so many numbers.

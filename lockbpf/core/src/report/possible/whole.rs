@@ -91,6 +91,7 @@ fn culprit(c: &CulpritEntry, report: &Report, check: &mut Check) {
     check.demand(c.share_of_all <= c.share + 1e-6, || format!("{}: more of all than of what was recorded", name()));
     check.causes(c.causes.as_ref(), c.wait_ns, &name);
     check.parts(c.off_stacks.iter().map(|o| o.wait_ns), c.wait_ns, || format!("stacks of {}", name()));
+    check.callers(c.callers.as_ref(), c.wait_ns, &name);
     if let Some(chain) = &c.chain {
         lock::chain(chain, report.totals.recorded_wait_ns, check, &|| format!("the chain to {}", name()));
     }
@@ -106,6 +107,7 @@ fn sites(report: &Report, check: &mut Check) {
 }
 
 fn site(s: &SiteEntry, check: &mut Check) {
+    check.callers(s.callers.as_ref(), s.apwt_ns, &|| s.symbol.clone());
     if let Some(cpwt) = s.cpwt_ns {
         check.within(cpwt, s.apwt_ns, || format!("CPWT of {}", s.symbol));
     }

@@ -1,5 +1,6 @@
 //! Who made others wait, and what it was doing meanwhile.
 
+use super::caller::CallersEntry;
 use super::place::{Place, StackFrame};
 use super::value::{Ns, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -83,6 +84,9 @@ pub struct HolderEntry {
     /// Where its threads were off the CPU meanwhile, longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off_stacks: Vec<OffStackEntry>,
+    /// For whom the function at this place locks, if it has several callers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callers: Option<CallersEntry>,
     /// Callers in the stack that caused most, innermost first.
     pub stack: Vec<StackFrame>,
 }
@@ -201,6 +205,9 @@ pub struct CulpritEntry {
     /// Where its threads were off the CPU meanwhile, longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off_stacks: Vec<OffStackEntry>,
+    /// For whom the function at this place locks, if it has several callers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callers: Option<CallersEntry>,
     /// Where most of its nested waiting is waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiter: Option<String>,

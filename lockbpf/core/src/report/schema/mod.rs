@@ -2,6 +2,7 @@
 //! an observation cannot know is left out or `null`, never guessed. Shares are fractions of 1.
 
 mod blame;
+mod caller;
 mod counters;
 mod danger;
 mod functions;
@@ -18,6 +19,7 @@ pub use blame::{
     AttributionEntry, BlameEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry, LinkEntry, OffStackEntry,
     WaiterEntry,
 };
+pub use caller::{CallerEntry, CallersEntry};
 pub use counters::{BucketEntry, CountedEntry, CounterTotals, CountersEntry, EventEntry, PartHistograms, RegionsEntry};
 pub use danger::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
 pub use functions::{CallsEntry, FunctionsEntry, LeftOutEntry, ThreadCallsEntry};

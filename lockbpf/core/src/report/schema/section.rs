@@ -1,6 +1,7 @@
 //! Static critical sections and threads.
 
 use super::blame::CausesEntry;
+use super::caller::CallersEntry;
 use super::lock::CorrectedEntry;
 use super::runs::SiteSpread;
 use super::value::{Ns, ThreadId};
@@ -35,6 +36,9 @@ pub struct SiteEntry {
     /// The function that its threads were mostly off the CPU in meanwhile, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_in: Option<String>,
+    /// For whom the function at this place locks, if it has several callers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callers: Option<CallersEntry>,
     /// What remains without the observer, as in [`super::LockEntry::corrected`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<CorrectedEntry>,

@@ -213,3 +213,131 @@ mod left_by_a_jump {
         loader(&[(3_000, &[0x300])]);
     }
 }
+
+mod callers {
+    use super::*;
+
+    const CODE: &[(u64, &[(&str, u32)])] = &[
+        (0x200, &[("libc:unlock", 1)]),
+        (0x300, &[("db_lock", 10)]),
+        (0x310, &[("db_lock", 12)]),
+        (0x400, &[("get_row", 20)]),
+        (0x410, &[("reindex", 21)]),
+        (0x500, &[("store::ScopedLock::ScopedLock(Store&)", 30)]),
+        (0x510, &[("vacuum", 40), ("cleaner", 60)]),
+        (0x520, &[("vacuum", 44), ("cleaner", 60)]),
+        (0x530, &[("put_row", 50)]),
+        (0x600, &[("worker", 70)]),
+        (0x700, &[("libc:start_thread", 1)]),
+    ];
+
+    /// `db_lock` has caused 4 s of waiting, of that so many ms with each of these stacks.
+    fn locked_for(stacks: &[(u64, &[u64])]) -> Report {
+        let mut o = start();
+        let row = with_stacks(&mut o, stacks);
+        told(&mut o, CODE, vec![row])
+    }
+
+    fn with_stacks(o: &mut Run, stacks: &[(u64, &[u64])]) -> Holder {
+        let mut row = holder(o, LOCK, 0x300, false, ASLEEP);
+        for (id, &(time, stack)) in (7..).zip(stacks) {
+            row.stacks.add(StackId(id), Nanos(time * MS));
+            o.stacks.insert(StackId(id), stack.to_vec());
+        }
+        row
+    }
+
+    fn most(r: &Report) -> Vec<(&str, f64)> {
+        let callers = r.culprits[0].callers.iter().flat_map(|c| &c.most);
+        callers.map(|c| (c.place.function.as_deref().unwrap_or_default(), c.share)).collect()
+    }
+
+    #[test]
+    fn the_caller_that_dominates_is_told() {
+        let r = locked_for(&[(3_800, &[0x300, 0x510, 0x700]), (200, &[0x300, 0x400, 0x600, 0x700])]);
+        let expected = "100 % of all waiting is caused by `db_lock` holding `lock` at a.cc:10, called by `vacuum` (a.cc:40) for 95 % of it; \
+             100 % of that while asleep.";
+        assert_eq!(r.verdict[0], expected);
+        let callers = r.culprits[0].callers.as_ref().unwrap();
+        assert_eq!((callers.functions, callers.known_ns, most(&r).len()), (2, r.culprits[0].wait_ns, 2));
+        assert_eq!(
+            (&r.locks[0].holders[0].callers, &r.sites[0].callers),
+            (&Some(callers.clone()), &Some(callers.clone()))
+        );
+        let text = table::render(&r, &table::Layout::default());
+        assert_eq!(text.matches("← vacuum 95 %").count(), 2, "{text}");
+        assert_conserved(&r);
+    }
+
+    #[test]
+    fn where_none_dominates_the_first_are_told() {
+        let [a, b, c]: [&[u64]; 3] = [&[0x300, 0x510], &[0x300, 0x400, 0x600], &[0x300, 0x530, 0x600]];
+        let r = locked_for(&[(1_800, a), (1_600, b), (600, c)]);
+        let part = "called by 3 functions, most by `vacuum` (a.cc:40) for 45 % of it and by `get_row` (a.cc:20) for 40 %; 100 %";
+        assert!(r.verdict[0].contains(part), "{:?}", r.verdict);
+        assert_conserved(&r);
+    }
+
+    #[test]
+    fn waiting_without_a_stack_is_nobodys() {
+        let [a, b]: [&[u64]; 2] = [&[0x300, 0x510], &[0x300, 0x400]];
+        let r = locked_for(&[(1_600, a), (40, b)]);
+        assert_eq!(most(&r), [("vacuum", 0.4), ("get_row", 0.01)]);
+        let part = "called by 2 functions, most by `vacuum` (a.cc:40) for 40 % of it (not known for 59 %); 100 %";
+        assert!(r.verdict[0].contains(part), "{:?}", r.verdict);
+        // Of so little it is not worth a word.
+        let r = locked_for(&[(200, a), (40, b)]);
+        assert!(most(&r).len() == 2 && !r.verdict[0].contains("called by"), "{:?}", r.verdict);
+        assert_conserved(&r);
+    }
+
+    #[test]
+    fn more_than_all_is_a_share_of_it() {
+        let r = locked_for(&[(6_000, &[0x300, 0x510]), (2_000, &[0x300, 0x400])]);
+        assert_eq!(most(&r), [("vacuum", 0.75), ("get_row", 0.25)]);
+        assert_conserved(&r);
+    }
+
+    #[test]
+    fn what_all_go_through_or_only_locks_is_passed_over() {
+        let [a, b]: [&[u64]; 2] = [&[0x300, 0x500, 0x510], &[0x300, 0x500, 0x400]];
+        assert_eq!(most(&locked_for(&[(3_000, a), (1_000, b)])), [("vacuum", 0.75), ("get_row", 0.25)]);
+        let [a, b]: [&[u64]; 2] = [&[0x300, 0x600, 0x510], &[0x300, 0x600, 0x400]];
+        assert_eq!(most(&locked_for(&[(3_000, a), (1_000, b)])), [("vacuum", 0.75), ("get_row", 0.25)]);
+        let [a, b]: [&[u64]; 2] = [&[0x300, 0x500, 0x510], &[0x300, 0x400]];
+        assert_eq!(most(&locked_for(&[(3_000, a), (1_000, b)])), [("vacuum", 0.75), ("get_row", 0.25)]);
+    }
+
+    /// Where a lock was given back, the frame of the function that did so stands for that which had asked for it, if it is the same.
+    #[test]
+    fn stacks_of_releases_tell_callers_too() {
+        let [a, b, c]: [&[u64]; 3] = [&[0x200, 0x310, 0x520], &[0x200, 0x520], &[0x300, 0x400]];
+        let r = locked_for(&[(2_000, a), (1_000, b), (1_000, c)]);
+        assert_eq!(most(&r), [("vacuum", 0.75), ("get_row", 0.25)]);
+        let stack: Vec<_> = r.locks[0].holders[0].stack.iter().map(|f| f.function.as_deref().unwrap()).collect();
+        assert_eq!(stack, ["db_lock", "vacuum", "cleaner"]);
+    }
+
+    #[test]
+    fn a_section_with_one_caller_stays_as_it_is() {
+        let [a, b]: [&[u64]; 2] = [&[0x300, 0x510, 0x600], &[0x300, 0x520, 0x600]];
+        let r = locked_for(&[(3_000, a), (1_000, b)]);
+        assert_eq!(r.culprits[0].callers, None);
+        assert!(!r.verdict[0].contains("called by"), "{:?}", r.verdict);
+        // Who only waits there is a caller, too.
+        let mut o = start();
+        let row = with_stacks(&mut o, &[(3_000, a)]);
+        waits(&mut o, LOCK, 0x300, vec![row]);
+        let row = sums(&mut o, LOCK, site(0x300), Via::Lock);
+        row.stack = Some(StackId(99));
+        o.stacks.insert(StackId(99), vec![0x300, 0x400]);
+        let r =
+            build(&o, &mut Code(CODE.iter().map(|(at, f)| (*at, f.to_vec())).collect()), &Options::default()).unwrap();
+        assert_eq!(most(&r), [("vacuum", 0.75)]);
+        assert!(
+            r.verdict[0].contains("called by `vacuum` (a.cc:40) for 75 % of it (not known for 25 %)"),
+            "{:?}",
+            r.verdict
+        );
+    }
+}
