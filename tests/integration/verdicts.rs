@@ -4,6 +4,7 @@ use crate::harness::build::Variant;
 use crate::harness::may_observe;
 use crate::harness::observer::{observe, observe_as};
 use crate::harness::report::{Culprit, Report};
+use crate::unwind::unwound;
 
 /// The first culprit, and the verdict's first sentence, which must name it.
 fn culprit<'a>(report: &'a Report, function: &str, lock: &str) -> (&'a Culprit, &'a str) {
@@ -135,8 +136,8 @@ fn a_holder_that_waits_for_a_page_of_its_stack() {
         let (_, first) = culprit(&report, "holder", "held_lock");
         assert!(first.contains("goes_deep"), "{first}");
         assert!(report.quality.lost.values().all(|&n| n == 0), "lost: {:?}", report.quality.lost);
-        let folded = format!("{:?}", report.culprits);
-        assert!(folded.contains("goes_deep"), "{folded}");
+        let (all, whole) = unwound(&report).expect("stacks are unwound");
+        assert!(all > 0 && whole == all, "{whole} of {all} to the start: {:?}", report.quality.notes);
     }
 }
 
