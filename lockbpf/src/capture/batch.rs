@@ -26,7 +26,7 @@ pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<V
     let mut values: Vec<T> = Vec::with_capacity(count as usize);
     let mut keys = vec![0u32; count as usize];
     let mut next = 0u32;
-    let attr = LookupBatch {
+    let mut attr = LookupBatch {
         in_batch: 0,
         out_batch: std::ptr::from_mut(&mut next) as u64,
         keys: keys.as_mut_ptr() as u64,
@@ -39,9 +39,9 @@ pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<V
     let command = bpf_cmd::BPF_MAP_LOOKUP_BATCH as libc::c_int;
     // SAFETY: attr is a live prefix of `union bpf_attr` for this command, whose size is given. Keys and values have room for `count` entries of
     // the map's sizes, the values' being as just compared and a multiple of 8 as the kernel rounds it; all outlive the call.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(&attr), size_of::<LookupBatch>()) };
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(&mut attr), size_of::<LookupBatch>()) };
     // The kernel writes how many it has read. Where the map ends there, it says so.
-    let all = attr_count(&attr) == count;
+    let all = attr.count == count;
     let ended = result != 0 && nix::errno::Errno::last() == nix::errno::Errno::ENOENT;
     if !all || result != 0 && !ended {
         return None;
@@ -49,10 +49,4 @@ pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<V
     // SAFETY: the kernel has written that many values, each of which is valid whatever its bytes are (Pod).
     unsafe { values.set_len(count as usize) };
     Some(values)
-}
-
-/// How many entries the kernel says that it has read.
-fn attr_count(attr: &LookupBatch) -> u32 {
-    // SAFETY: a reference is valid to read; the kernel wrote there, of which the compiler does not know.
-    unsafe { std::ptr::read_volatile(&raw const attr.count) }
 }
