@@ -39,7 +39,8 @@ pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<V
     let command = bpf_cmd::BPF_MAP_LOOKUP_BATCH as libc::c_int;
     // SAFETY: attr is a live prefix of `union bpf_attr` for this command, whose size is given. Keys and values have room for `count` entries of
     // the map's sizes, the values' being as just compared and a multiple of 8 as the kernel rounds it; all outlive the call.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(&mut attr), size_of::<LookupBatch>()) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(&mut attr), size_of::<LookupBatch>()) };
     // The kernel writes how many it has read. Where the map ends there, it says so.
     let all = attr.count == count;
     let ended = result != 0 && nix::errno::Errno::last() == nix::errno::Errno::ENOENT;

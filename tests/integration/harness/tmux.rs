@@ -4,6 +4,7 @@ use super::privilege::installed;
 use super::process::PATIENCE;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// One terminal with a shell in it; gone when dropped.
@@ -16,8 +17,10 @@ pub(crate) struct Pane {
 impl Pane {
     /// Opens one of this size; `None`, with the proof printed, where tmux is not installed.
     pub(crate) fn open(width: u16, height: u16) -> Option<Self> {
-        let pane =
-            Self { tmux: installed("tmux")?, socket: format!("lockbpf-test-{}-{width}x{height}", std::process::id()) };
+        // The server of the pane before may not have ended yet.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let pane = Self { tmux: installed("tmux")?, socket: format!("lockbpf-test-{}-{number}", std::process::id()) };
         let (width, height) = (width.to_string(), height.to_string());
         let mut command = pane.command();
         command.args(["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, "exec env PS1='$ ' sh"]);

@@ -77,12 +77,18 @@ fn postgresql_under_pgbench() {
     server.signal(Signal::SIGINT);
     server.wait();
     assert!(given >= CLIENTS * TRANSACTIONS, "{given} numbers were given");
-    let lock = report.named("XidGen");
-    assert_eq!(lock.kind, "LWLock");
-    assert!((given..=given + OTHERS).contains(&lock.acquisitions), "{} for {given} transactions", lock.acquisitions);
+    // The backend that answers one question may be gone before it is known which memory it shares.
+    let acquired = |name: &str| -> Vec<u64> {
+        let locks = report.locks.iter().filter(|lock| lock.name == name && lock.kind == "LWLock");
+        locks.map(|lock| lock.acquisitions).collect()
+    };
+    let numbers = acquired("XidGen");
+    let all: u64 = numbers.iter().sum();
+    assert!((given..=given + OTHERS).contains(&all), "{numbers:?} for {given} transactions");
+    assert!(numbers.iter().any(|&one| one >= CLIENTS * TRANSACTIONS), "{numbers:?} for {given} transactions");
     // Each transaction asks for a snapshot at least once, and leaves the list of those that run.
-    let list = report.named("ProcArray");
-    assert!(list.acquisitions >= 2 * CLIENTS * TRANSACTIONS, "{list:?}");
+    let list = acquired("ProcArray");
+    assert!(list.iter().any(|&one| one >= 2 * CLIENTS * TRANSACTIONS), "{list:?}");
     assert!(report.quality.lost.values().all(|&n| n == 0), "lost: {:?}", report.quality.lost);
     assert!(report.quality.impossible.values().all(|&n| n == 0), "impossible: {:?}", report.quality.impossible);
 }
