@@ -76,6 +76,11 @@ impl Budget {
     }
 }
 
+/// The part of a CPU that each of so many processes counts as using at least.
+fn least_use(processes: usize) -> f64 {
+    LEAST_USE / processes.max(1) as f64
+}
+
 /// What is known about a process at one moment, since it is observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
@@ -178,8 +183,9 @@ pub struct Policy {
     calm: u32,
     /// CPUs that the process may use at once.
     cpus: usize,
-    /// The part of a CPU that it counts as using at least, what observing may have cost so far, ns, and by which reading.
+    /// The part of a CPU that it counts as using at least.
     least: f64,
+    /// What observing may have cost by this reading, ns.
     allowed: f64,
     allowed_at: Reading,
     random: fastrand::Rng,
@@ -212,7 +218,7 @@ impl Policy {
             pace: 0.0,
             edges: Duration::from_millis(10),
             calm: 0,
-            least: LEAST_USE,
+            least: least_use(1),
             allowed: 0.0,
             allowed_at: first,
             random,
@@ -221,7 +227,7 @@ impl Policy {
 
     /// So many processes are observed together from now on.
     pub fn shares_with(&mut self, processes: usize) {
-        self.least = LEAST_USE / processes.max(1) as f64;
+        self.least = least_use(processes);
     }
 
     /// Whether the tier is to be open now.

@@ -2,7 +2,7 @@
 //! what its records and stacks cost. What the kernel side counts and sums is not thinned, nor can be: the calls themselves cost
 //! what they cost.
 
-use super::{Budget, LEAST_USE, SPEND};
+use super::{Budget, SPEND, least_use};
 use crate::units::{Nanos, Time};
 use lockbpf_common::thin::{MAX_LEVEL, STACKS_FIRST};
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Thinning {
             self.closed = Some(from);
             return None;
         }
-        let least = LEAST_USE / processes.max(1) as f64 * now.time.since(from.time).0 as f64;
+        let least = least_use(processes) * now.time.since(from.time).0 as f64;
         let cpu = ((now.cpu - from.cpu).0 as f64).max(least);
         let part = |later: Nanos, before: Nanos| (later - before).0 as f64 / cpu;
         let (calls, records) = (part(now.calls, from.calls), part(now.records, from.records));

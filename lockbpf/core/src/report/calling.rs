@@ -15,8 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Callers listed.
-const MAX: usize = 5;
-
+pub(super) const MAX: usize = 5;
 /// Stacks per section that are looked at beside those of holders.
 const MAX_SEEN: usize = 64;
 /// Calls per stack that are looked at.

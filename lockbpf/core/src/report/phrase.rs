@@ -85,18 +85,14 @@ pub(super) fn remark(known: Option<&CausesEntry>, off: &[OffStackEntry]) -> Opti
 
 /// A caller of less than this part is not worth a word beside others.
 const CALLER: f64 = 0.1;
-/// A caller of this part is the only one to name.
-const DOMINATES: f64 = 0.5;
 /// Callers that are named, where none has caused half.
 const CALLERS: usize = 2;
 /// Characters of a caller's name in a table.
 const SHORT: usize = 28;
 
-/// Those to name, at least the first.
-fn named(callers: &CallersEntry) -> impl Iterator<Item = &CallerEntry> {
-    let dominates = callers.most.first().is_some_and(|caller| caller.share >= DOMINATES);
-    let most = if dominates { 1 } else { CALLERS };
-    let notable = move |&(at, caller): &(usize, &CallerEntry)| at == 0 || caller.share >= CALLER;
+/// The first of them that are worth a word, at least one.
+fn notable(callers: &CallersEntry, most: usize) -> impl Iterator<Item = &CallerEntry> {
+    let notable = |&(at, caller): &(usize, &CallerEntry)| at == 0 || caller.share >= CALLER;
     callers.most.iter().take(most).enumerate().filter(notable).map(|(_, caller)| caller)
 }
 
@@ -104,16 +100,15 @@ fn named(callers: &CallersEntry) -> impl Iterator<Item = &CallerEntry> {
 /// any caller is known.
 pub(super) fn called_by(callers: &CallersEntry, wait: Ns) -> Option<String> {
     let known = callers.known_ns.share_of(wait);
-    let name = |caller: &CallerEntry| {
+    let told = |caller: &CallerEntry| {
         let place = location(&caller.place).map(|location| format!(" ({location})")).unwrap_or_default();
-        let name = caller.place.function.as_deref().unwrap_or(&caller.place.symbol);
-        format!("`{}`{place} for {}", clip(name, FUNCTION), percent(caller.share))
+        format!("`{}`{place} for {}", clip(caller.name(), FUNCTION), percent(caller.share))
     };
-    let names: Vec<_> = named(callers).map(name).collect();
-    let several = match callers.most.first() {
-        Some(first) if first.share >= DOMINATES => String::new(),
-        _ => format!("{} functions, most by ", count(callers.functions)),
+    let (most, several) = match callers.dominating() {
+        Some(_) => (1, String::new()),
+        None => (CALLERS, format!("{} functions, most by ", count(callers.functions))),
     };
+    let names: Vec<_> = notable(callers, most).map(told).collect();
     let names = match names.as_slice() {
         [first, rest @ ..] if known >= CALLER => {
             let rest: String = rest.iter().map(|name| format!(" and by {name}")).collect();
@@ -126,12 +121,10 @@ pub(super) fn called_by(callers: &CallersEntry, wait: Ns) -> Option<String> {
     Some(format!("called by {several}{names}{unknown}"))
 }
 
-/// The same in a table: `← vacuum 98 %, get_row 1.4 %`.
+/// The same in a table: `← vacuum 68 %, get_row 14 %`.
 pub(super) fn callers(callers: &CallersEntry) -> String {
-    let shown = callers.most.iter().take(CALLERS).enumerate().filter(|(at, caller)| *at == 0 || caller.share >= CALLER);
-    let name = |caller: &CallerEntry| caller.place.function.as_deref().unwrap_or(&caller.place.symbol).to_owned();
-    let shown: Vec<_> =
-        shown.map(|(_, caller)| format!("{} {}", clip(&name(caller), SHORT), percent(caller.share))).collect();
+    let told = |caller: &CallerEntry| format!("{} {}", clip(caller.name(), SHORT), percent(caller.share));
+    let shown: Vec<_> = notable(callers, CALLERS).map(told).collect();
     format!("← {}", shown.join(", "))
 }
 

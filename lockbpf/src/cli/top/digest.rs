@@ -142,9 +142,8 @@ fn site_id(site: &SiteEntry) -> String {
 fn site_row(site: &SiteEntry, report: &Report) -> Row {
     let lock = report.locks.iter().find(|lock| lock.lock == site.lock);
     let doing = site.off_in.as_ref().map(|function| format!(", mostly in {function}")).unwrap_or_default();
-    let caller = site.callers.as_ref().and_then(|callers| callers.most.first()).filter(|caller| caller.share >= 0.5);
-    let caller = caller.map(|c| format!(", mostly for {}", c.place.function.as_ref().unwrap_or(&c.place.symbol)));
-    let caller = caller.unwrap_or_default();
+    let caller = site.callers.as_ref().and_then(|callers| callers.dominating());
+    let caller = caller.map(|caller| format!(", mostly for {}", caller.name())).unwrap_or_default();
     Row {
         id: site_id(site),
         name: site.symbol.clone(),

@@ -1,5 +1,6 @@
 //! Who waited and who is to blame, over several runs.
 
+use super::super::calling;
 use super::super::schema::{
     AttributionEntry, BlameEntry, CallerEntry, CallersEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry,
     LockEntry, Ns, Place, Report, ThreadId, Totals, WaiterEntry,
@@ -9,8 +10,6 @@ use super::over::{Key, LockIds, Over};
 /// Culprits and chains listed.
 const MAX_CULPRITS: usize = 5;
 const MAX_CHAINS: usize = 10;
-/// Callers listed.
-const MAX_CALLERS: usize = 5;
 
 /// A place from run to run: threads are told apart by it where they are all that is known.
 fn place(place: &Place) -> String {
@@ -52,7 +51,7 @@ pub(super) fn callers<T>(
         },
     );
     most.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
-    most.truncate(MAX_CALLERS);
+    most.truncate(calling::MAX);
     let functions = all.most(|thing| of(thing).map_or(0, |callers| callers.functions)).max(most.len() as u64);
     let known = || all.ns(|thing| of(thing).map_or(Ns::default(), |callers| callers.known_ns));
     (!most.is_empty()).then(|| CallersEntry { functions, known_ns: known(), most })

@@ -4,6 +4,9 @@ use super::place::Place;
 use super::value::Ns;
 use serde::{Deserialize, Serialize};
 
+/// A caller of this part of a section's waiting is the only one to name.
+const DOMINATES: f64 = 0.5;
+
 /// The callers of a critical section that has several, by the waiting that they caused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallersEntry {
@@ -25,4 +28,20 @@ pub struct CallerEntry {
     pub wait_ns: Ns,
     /// Part of all the section's waiting, whether its caller is known or not.
     pub share: f64,
+}
+
+impl CallersEntry {
+    /// The caller that has caused half of the section's waiting or more, if one has.
+    #[must_use]
+    pub fn dominating(&self) -> Option<&CallerEntry> {
+        self.most.first().filter(|caller| caller.share >= DOMINATES)
+    }
+}
+
+impl CallerEntry {
+    /// What it is called in texts.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.place.function.as_deref().unwrap_or(&self.place.symbol)
+    }
 }
