@@ -9,10 +9,10 @@ use crate::harness::workload::{Workload, command};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::MutexGuard;
+use std::sync::RwLockWriteGuard;
 
 /// The turn of a test that sets up containers, which only root may do.
-fn may_contain() -> Option<MutexGuard<'static, ()>> {
+fn may_contain() -> Option<RwLockWriteGuard<'static, ()>> {
     if is_root() {
         return may_observe();
     }

@@ -11,18 +11,23 @@ pub enum Expectation {
     PerfEvents,
     /// Links of many functions, but no sessions.
     Links,
+    /// As [`Links`](Self::Links); and a process that filters its system calls is killed where its returns are watched.
+    LinksKillFiltered,
     /// Uprobe sessions.
     Sessions,
 }
 
 impl Expectation {
-    const ALL: [Self; 4] = [Self::Refused, Self::PerfEvents, Self::Links, Self::Sessions];
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Refused, Self::PerfEvents, Self::Links, Self::LinksKillFiltered, Self::Sessions];
 
     fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::PerfEvents => "perf-events",
             Self::Links => "links",
+            Self::LinksKillFiltered => "links-kill-filtered",
             Self::Sessions => "sessions",
         }
     }

@@ -8,6 +8,7 @@ use vm_tests::{event::Event, plan::Plan};
 
 mod check;
 mod counters;
+mod filtered;
 mod functions;
 mod hotplug;
 mod lockbpf;

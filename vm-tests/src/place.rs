@@ -5,10 +5,11 @@ pub const LOCKBPF: &str = "/bin/lockbpf";
 /// The folder of the workloads, each under its own name.
 pub const WORKLOADS: &str = "/workloads";
 /// The workloads that must be there, sources of this name in `tests/workloads/`.
-pub const WORKLOAD_NAMES: [&str; 16] = [
+pub const WORKLOAD_NAMES: [&str; 17] = [
     "condvar",
     "counted",
     "counter",
+    "filtered",
     "functions",
     "hold",
     "holder",

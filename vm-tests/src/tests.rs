@@ -9,7 +9,7 @@ use vm_tests::{
 };
 
 use crate::{
-    check, counters, functions,
+    check, counters, filtered, functions,
     hotplug::Removable,
     lockbpf::{self, Observer},
     machine,
@@ -65,13 +65,13 @@ pub(crate) fn of(plan: Plan) -> Vec<Test> {
     }
     let ways: &[Way] = match plan.expectation {
         Expectation::Sessions => &[(SESSIONS, &[]), (PERF_EVENTS, &["--plain-uprobes"])],
-        Expectation::Links => &[(LINKS, &[]), (PERF_EVENTS, &["--plain-uprobes"])],
+        Expectation::Links | Expectation::LinksKillFiltered => &[(LINKS, &[]), (PERF_EVENTS, &["--plain-uprobes"])],
         Expectation::PerfEvents | Expectation::Refused => &[(PERF_EVENTS, &[])],
     };
     match plan.selection {
-        Selection::All => [core(ways), counted(plan)].into_iter().flatten().collect(),
+        Selection::All => [core(plan, ways), counted(plan)].into_iter().flatten().collect(),
         Selection::Counters => counted(plan),
-        Selection::Core => core(ways),
+        Selection::Core => core(plan, ways),
         Selection::Few => few(ways),
     }
 }
@@ -79,12 +79,15 @@ pub(crate) fn of(plan: Plan) -> Vec<Test> {
 /// How probes are placed, as lockbpf tells it, and the options that make it so.
 pub(crate) type Way = (&'static str, &'static [&'static str]);
 
-fn core(ways: &[Way]) -> Vec<Test> {
+fn core(plan: Plan, ways: &[Way]) -> Vec<Test> {
+    let killed = plan.expectation == Expectation::LinksKillFiltered;
     let mut tests = vec![test("doctor is content", doctor_is_content), test("tracefs is mounted", tracefs_is_mounted)];
     for &way in ways {
         tests.push(test(format!("exact counts {}", way.0), move || exact(way)));
         tests.push(test(format!("exact counts, system-wide {}", way.0), move || system_wide(way)));
         tests.push(measured(format!("calls of the C library {}", way.0), move || functions::exact(way)));
+        let name = format!("a process that filters its system calls {}", way.0);
+        tests.push(test(name, move || if killed { filtered::spared(way) } else { filtered::exact(way) }));
     }
     tests.push(test("exact waits, futex-only", futex_only));
     tests.push(test("kernel locks, or why not", kernel_locks));
@@ -295,7 +298,7 @@ mod unit_tests {
 
     #[test]
     fn names_are_unique() {
-        for expectation in [Expectation::Refused, Expectation::PerfEvents, Expectation::Links, Expectation::Sessions] {
+        for expectation in Expectation::ALL {
             for cycles_per_instruction in [None, Some(1)] {
                 let plan = Plan { expectation, selection: Selection::All, cycles_per_instruction };
                 let mut names: Vec<_> = of(plan).into_iter().map(|test| test.name).collect();

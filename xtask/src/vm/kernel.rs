@@ -36,17 +36,12 @@ pub(crate) struct Kernel {
 }
 
 /// Every kernel, oldest first: the last one too old, the oldest supported one, those of Debian's releases, the newest.
-pub(crate) const KERNELS: [Kernel; 7] = [
+pub(crate) const KERNELS: [Kernel; 8] = [
     debian("5.10", Expectation::Refused, "bullseye", "linux-image-5.10."),
-    Kernel {
-        name: "5.15",
-        arch: Arch::X86_64,
-        expectation: Expectation::PerfEvents,
-        origin: Origin::Ubuntu,
-        suite: "jammy",
-        package: ("linux-image-5.15.", "-generic"),
-    },
+    ubuntu("5.15", Expectation::PerfEvents, "jammy", "linux-image-5.15."),
     debian("6.1", Expectation::PerfEvents, "bookworm", "linux-image-6.1."),
+    // Its later versions, as Debian's 6.12, have the exemption from filters of 6.14.
+    ubuntu("6.11", Expectation::LinksKillFiltered, "noble-updates", "linux-image-6.11.0-17"),
     debian("6.12", Expectation::Links, "trixie", "linux-image-6.12."),
     // Newer images are split, and the kernel itself is in this package.
     debian("newest", Expectation::Sessions, "trixie-backports", "linux-binary-"),
@@ -57,6 +52,11 @@ pub(crate) const KERNELS: [Kernel; 7] = [
 const fn debian(name: &'static str, expectation: Expectation, suite: &'static str, prefix: &'static str) -> Kernel {
     let package = (prefix, "-cloud-amd64");
     Kernel { name, arch: Arch::X86_64, expectation, origin: Origin::Debian, suite, package }
+}
+
+const fn ubuntu(name: &'static str, expectation: Expectation, suite: &'static str, prefix: &'static str) -> Kernel {
+    let package = (prefix, "-generic");
+    Kernel { name, arch: Arch::X86_64, expectation, origin: Origin::Ubuntu, suite, package }
 }
 
 const fn on_aarch64(kernel: Kernel) -> Kernel {
@@ -123,7 +123,7 @@ impl Kernel {
         let (prefix, suffix) = self.package;
         let version = |name: &str| {
             let version = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
-            version.starts_with(|c: char| c.is_ascii_digit()).then(|| numbers(version))
+            (version.is_empty() || version.starts_with(|c: char| c.is_ascii_digit())).then(|| numbers(version))
         };
         let versions = names.into_iter().filter_map(|name| Some((version(&name)?, name)));
         versions.max().map(|(_, name)| name)
@@ -169,6 +169,10 @@ mod tests {
         let names = ["linux-image-6.1.0-9-cloud-amd64", "linux-image-6.1.0-8-cloud-arm64", "linux-image-6.1.0-9-arm64"];
         let newest = arm.newest(names.map(str::to_owned).to_vec());
         assert_eq!(newest.as_deref(), Some("linux-image-6.1.0-8-cloud-arm64"));
+        // One version only: the prefix says it all.
+        let names = ["linux-image-6.11.0-29-generic", "linux-image-6.11.0-17-generic", "linux-image-6.11.0-17-oem"];
+        let only = kernel("6.11").newest(names.map(str::to_owned).to_vec());
+        assert_eq!(only.as_deref(), Some("linux-image-6.11.0-17-generic"));
         assert_eq!(kernel("6.1").newest(vec!["linux-image-6.12.1-cloud-amd64".into()]), None);
     }
 
