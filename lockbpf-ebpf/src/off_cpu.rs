@@ -29,6 +29,8 @@ use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
 
 /// `TASK_UNINTERRUPTIBLE`.
 const UNINTERRUPTIBLE: u32 = 2;
+/// `TASK_DEAD`: the thread never runs again.
+const DEAD: u32 = 0x80;
 /// Marks the reason of an absence that is [kept](watched), not recorded: no lock is known that the thread holds.
 pub const KEPT: u32 = 1 << 8;
 
@@ -191,6 +193,10 @@ fn leave(ctx: &BtfTracePointContext, t: &mut Thread, kept: bool, goroutine: u64)
     let preempted: u32 = ctx.arg(0);
     let task: *mut task_struct = ctx.arg(1);
     let state = if preempted & 1 != 0 { 0 } else { task_state(task) };
+    if state & DEAD != 0 {
+        // It gave its memory back, and its stack with it. What its exit closes is not closed if the kernel left that program out.
+        return;
+    }
     let reason = if state == 0 {
         Reason::Runnable
     } else if state & UNINTERRUPTIBLE != 0 {
