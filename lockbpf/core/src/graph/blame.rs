@@ -293,16 +293,17 @@ impl Engine {
             }
             return emit(lock, source, split, inferred, Cause::HandOff, None, s);
         };
-        if semaphore || !m.node(newest).instance.shared {
+        let culprits = m.culprits(l);
+        let count = culprits.len() as u32;
+        if count == 1 {
             return self.resolve_holder(m, lock, newest, split, inferred, s);
         }
-        let count = l.holders.len() as u32;
-        for (part, &reader) in (0..).zip(&l.holders) {
-            match split.part(part, count) {
-                Some(split) => self.resolve_holder(m, lock, reader, split, inferred || count > 1, s),
+        for (part, &holder) in (0..).zip(culprits) {
+            let Some(split) = split.part(part, count) else {
                 // Readers of readers of …: the first stands for all.
-                None => return self.resolve_holder(m, lock, reader, split, true, s),
-            }
+                return self.resolve_holder(m, lock, holder, split, true, s);
+            };
+            self.resolve_holder(m, lock, holder, split, true, s);
         }
     }
 
@@ -375,10 +376,7 @@ impl Engine {
                 outer.swap_remove(at);
             }
         }
-        let holders = &m.lock_at(lock).holders;
-        let shared = m.shared(m.lock_at(lock));
-        let present = if shared { &holders[..] } else { &holders[holders.len().saturating_sub(1)..] };
-        for &holder in present.iter().filter(|_| waited) {
+        for &holder in m.culprits(m.lock_at(lock)).iter().filter(|_| waited) {
             if let Some(d) = m.thread_at(m.node(holder).thread).waiting.filter(|&d| m.node(d).queued) {
                 let to = m.node(d).lock;
                 if to != lock && !inner.contains(&to) {

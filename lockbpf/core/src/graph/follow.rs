@@ -24,6 +24,11 @@ impl Follower for Engine {
             return false;
         }
         let phase = self.phase(m, node);
+        if self.locks[n.lock as usize].gap && has_no_permit(m, node) {
+            // Nor is one being handed over: whoever was woken for it has it.
+            self.touch(m, n.lock);
+            self.locks[n.lock as usize].gap = false;
+        }
         if phase == Phase::Blocked {
             self.settle(m, n.lock);
         }
@@ -96,6 +101,7 @@ impl Follower for Engine {
             keeper.released(self.sections[node as usize].key, m.now);
         }
         let lock = m.lock_at(n.lock);
+        let is_newest = lock.holders.last().is_none_or(|&other| m.node(other).taken < n.taken);
         let who = who(i.lock, i.site, i.tid);
         let store = self.locks[n.lock as usize].shares;
         if store != NONE {
@@ -108,7 +114,7 @@ impl Follower for Engine {
             // Others may have had it since.
             self.drop_past(n.lock);
             self.vanish(m, node, false);
-        } else if lock.holders.is_empty() || lock.kind == LockKind::Semaphore {
+        } else if lock.holders.is_empty() || lock.kind == LockKind::Semaphore && (lock.wide || is_newest) {
             self.drop_past(n.lock);
             let last = self.last(m, node, false);
             let section = &mut self.sections[node as usize];
@@ -179,4 +185,10 @@ impl Follower for Engine {
     fn forget_thread(&mut self, tid: Tid) {
         self.comps.forget(tid);
     }
+}
+
+/// Whether an attempt found a semaphore without a permit, as its source says, that somebody is known to hold.
+fn has_no_permit(m: &Machines, attempt: NodeIx) -> bool {
+    let (n, lock) = (m.node(attempt), m.lock_at(m.node(attempt).lock));
+    lock.kind == LockKind::Semaphore && n.told == Some(true) && !lock.holders.is_empty()
 }

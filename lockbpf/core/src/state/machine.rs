@@ -47,6 +47,8 @@ pub struct Thread {
     pub(super) since: Time,
     /// When it was seen last.
     pub(super) last: Time,
+    /// The step by which it was seen last to do something by itself, other than giving a lock back.
+    pub(super) acted: u64,
 }
 
 /// A lock.
@@ -64,6 +66,9 @@ pub struct LockState {
     pub queued: u32,
     /// Permits known to be free: released and not taken since.
     pub free: u32,
+    /// Whether a semaphore is known to have given permits to two threads at once. One that is used as a lock has one permit: there
+    /// a holder that is not the newest has given it back already, and is only late to tell.
+    pub wide: bool,
     /// Who gave the last permit that nobody had taken, and by which step.
     pub poster: Option<(Tid, u64)>,
     /// Whether an acquisition was seen.
@@ -140,6 +145,7 @@ impl Machines {
                 fresh: true,
                 since: now,
                 last: now,
+                acted: 0,
             }) as u32
         });
         self.recent = Some((tid, ix));
@@ -170,6 +176,7 @@ impl Machines {
                 overtaken: 0,
                 queued: 0,
                 free: 0,
+                wide: false,
                 poster: None,
                 acquired: false,
                 round: None,
@@ -205,6 +212,19 @@ impl Machines {
     #[must_use]
     pub fn lock_at(&self, ix: u32) -> &LockState {
         &self.locks[ix as usize]
+    }
+
+    /// The holders that are to blame while somebody waits for the lock: all readers, and all who have permits of a wide semaphore
+    /// unless one of them waits for a further one; else the newest.
+    #[must_use]
+    pub fn culprits<'a>(&self, lock: &'a LockState) -> &'a [NodeIx] {
+        let waits_again = |&holder: &NodeIx| {
+            let waiting = self.thread_at(self.node(holder).thread).waiting;
+            waiting.is_some_and(|wait| self.node(wait).lock == self.node(holder).lock)
+        };
+        let all = &lock.holders[..];
+        let together = self.shared(lock) || lock.wide && !all.iter().any(waits_again);
+        if together { all } else { &all[all.len().saturating_sub(1)..] }
     }
 
     /// Whether the newest holder holds the lock shared; then all holders do.

@@ -18,6 +18,16 @@ fn kind_of_gap(cut: bool, state: &mut State, kind: &'static str) {
     if cut { state.cut_step(kind) } else { state.impossible_step(kind) }
 }
 
+/// Whether only the thread itself brings this about: it may be preempted, and the kernel may make it wait, anywhere.
+fn acts(action: &Action) -> bool {
+    match action {
+        Action::Attempt(a) => !a.lock.is_kernel(),
+        Action::Off { reason, .. } => *reason == OffReason::Sleeping,
+        Action::CondWait { .. } => true,
+        _ => false,
+    }
+}
+
 impl State {
     /// Takes one step. Steps come in order of time.
     pub fn op(&mut self, op: &Op, f: &mut impl Follower, o: &mut impl Observer) {
@@ -61,6 +71,9 @@ impl State {
         }
         if let Some(state) = self.m.threads.get_mut(thread as usize) {
             state.fresh = false;
+            if acts(&op.action) {
+                state.acted = self.m.step;
+            }
         }
     }
 
@@ -88,6 +101,10 @@ impl State {
     fn attempt(&mut self, thread: u32, a: Attempt, f: &mut impl Follower) {
         let lock = self.m.lock(a.lock);
         self.m.locks[lock as usize].kind = a.kind;
+        if a.kind == LockKind::Semaphore && a.contended == Some(true) {
+            // It found none: what was counted as free was taken by somebody whose release is told too late.
+            self.m.locks[lock as usize].free = 0;
+        }
         // Whoever waits for one of these is told to do so as if the scheduler had said it.
         self.m.scheduled |= a.lock.is_kernel();
         if self.leave_pending(thread, f) {
@@ -300,7 +317,9 @@ impl State {
     fn end(&mut self, node: NodeIx, how: Released, f: &mut impl Follower, o: &mut impl Observer) {
         f.releasing(&self.m, node);
         let state = *self.m.node(node);
+        let wide = state.instance.kind == LockKind::Semaphore && self.held_beside_another(node);
         let lock = &mut self.m.locks[state.lock as usize];
+        lock.wide |= wide;
         if state.overtaken {
             lock.overtaken -= 1;
         } else {
@@ -313,6 +332,15 @@ impl State {
         f.released(&self.m, node, how);
         o.released(&state.instance, self.m.now, how);
         self.m.nodes.remove(node as usize);
+    }
+
+    /// Whether another thread took a permit while this one was still held: the thread that gives it back did something else after that.
+    fn held_beside_another(&self, node: NodeIx) -> bool {
+        let n = self.m.node(node);
+        let mut later = self.m.lock_at(n.lock).holders.iter().rev().map(|&h| self.m.node(h));
+        let acted = self.m.thread_at(n.thread).acted;
+        self.last == Some(n.thread)
+            && later.any(|other| other.thread != n.thread && n.taken < other.taken && other.taken < acted)
     }
 
     fn fail(&mut self, thread: u32, lock: Lock, how: Failure, f: &mut impl Follower, o: &mut impl Observer) {

@@ -28,6 +28,7 @@ struct LockNow {
     releaser: Option<usize>,
     gap: bool,
     free: u32,
+    wide: bool,
 }
 
 #[derive(Default)]
@@ -36,6 +37,8 @@ struct Model {
     locks: BTreeMap<Lock, LockNow>,
     waiting: BTreeMap<u32, usize>,
     depth: BTreeMap<(u32, Lock), u32>,
+    /// The last attempt of each thread.
+    asked: BTreeMap<u32, usize>,
 }
 
 /// What the reference finds.
@@ -63,7 +66,11 @@ impl Model {
             return vec![(lock.releaser.unwrap(), 1, false)];
         }
         let newest = *lock.holders.last().unwrap();
-        let culprits = if self.nodes[newest].shared && !semaphore { lock.holders.clone() } else { vec![newest] };
+        let again = |&h: &usize| {
+            self.waiting.get(&self.nodes[h].tid).is_some_and(|&w| self.nodes[w].lock == self.nodes[v].lock)
+        };
+        let together = if semaphore { lock.wide && !lock.holders.iter().any(again) } else { self.nodes[newest].shared };
+        let culprits = if together { lock.holders.clone() } else { vec![newest] };
         let above: Vec<Lock> = above.iter().copied().chain([self.nodes[v].lock]).collect();
         let mut all = Vec::new();
         for &u in &culprits {
@@ -81,6 +88,7 @@ impl Model {
         let (now, tid) = (op.time.0, op.tid.0);
         match op.action {
             Action::Attempt(a) => {
+                self.asked.insert(tid, index);
                 let lock = self.locks.entry(a.lock).or_default();
                 lock.kind = a.kind;
                 let semaphore = a.kind == LockKind::Semaphore;
@@ -130,8 +138,18 @@ impl Model {
                 let own = state.holders.iter().rposition(|&h| self.nodes[h].tid == tid).unwrap_or(0);
                 let state = self.locks.get_mut(&lock).unwrap();
                 let node = state.holders.remove(own);
-                state.releaser = Some(node);
-                state.gap = true;
+                let later = |&h: &usize| self.nodes[h].taken > self.nodes[node].taken;
+                let others = |&h: &usize| self.nodes[h].tid != self.nodes[node].tid;
+                let asked = self.asked.get(&self.nodes[node].tid).copied().unwrap_or(0);
+                let before = |&h: &usize| self.nodes[h].taken < asked;
+                let semaphore = state.kind == LockKind::Semaphore;
+                state.wide |= semaphore
+                    && self.nodes[node].tid == tid
+                    && state.holders.iter().filter(|h| later(h) && others(h)).any(before);
+                if !semaphore || state.wide || !state.holders.iter().any(later) {
+                    state.releaser = Some(node);
+                    state.gap = true;
+                }
                 state.free += 1;
                 self.nodes[node].end = Some(now);
             }
