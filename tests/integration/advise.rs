@@ -35,6 +35,20 @@ fn names(of: &Value) -> Vec<&str> {
     of.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
+/// What to do about a lock that one function takes for all depends on who calls it: a recording tells.
+#[test]
+fn a_recording_tells_for_whom_a_section_locks() {
+    let dir = dir();
+    let section = |seq: u32, tid: &str| json!({"run": 0, "seq": seq, "tid": tid, "lock": "db_mutex", "site": "db_lock", "reads": ["rows"], "writes": ["rows"]});
+    let records: Vec<_> = (0..8).map(|seq| section(seq, if seq % 2 == 0 { "T1" } else { "T2" })).collect();
+    let records = write(dir.path(), "records.jsonl", &records);
+    let evidence = |advice: &Value| advice["advice"][0]["evidence"].to_string();
+    let recording = example("callers.jsonl");
+    let told = evidence(&advise(&["--from", &records, "--trace", recording.to_str().expect("a path in UTF-8")]));
+    assert!(told.contains("`db_lock` causes waiting, called by `vacuum` (db.c:40) for 95 % of it."), "{told}");
+    assert!(!evidence(&advise(&["--from", &records])).contains("called by"));
+}
+
 #[test]
 fn figure_7_and_the_contract() {
     let file = example("figure_7.jsonl");

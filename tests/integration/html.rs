@@ -276,6 +276,26 @@ fn one_recording_a_page() {
     run(&["report", "--from", text(&file), text(&file), "--format", "html"]).assert_error(&["html", "one recording"]);
 }
 
+/// What a page says of callers: beside the culprits, and beside each pair of a waiter and a holder.
+const CALLERS: &str = r#"(async () => {
+  const culprits = [...document.querySelectorAll('.culprits .callers')].map((p) => p.textContent);
+  document.querySelector('.matrix td.cell button:not([disabled])').click();
+  return { culprits, holders: [...document.querySelectorAll('#cell .callers')].map((p) => p.textContent) };
+})()"#;
+
+/// One function locks for all: as the report's first sentence, the page tells for whom.
+#[test]
+fn a_browser_shows_for_whom_a_section_locks() {
+    let Some(browser) = Browser::find() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = dir.path().join("callers.html");
+    export(&example("callers.jsonl"), &page);
+    let seen = browser.look(&page, WIDE, CALLERS);
+    assert_eq!(seen["culprits"], serde_json::json!(["Called by vacuum (db.c:40) for 95 % of it."]));
+    let holders = "Called by vacuum (db.c:40) 95 %, get_row (db.c:60) 4.8 %, and by 1 more function";
+    assert_eq!(seen["holders"], serde_json::json!([holders]));
+}
+
 /// What a page that compares two recordings shows.
 const COMPARED: &str = r#"(async () => ({
   verdicts: [...document.querySelectorAll('.verdict p')].map((p) => p.textContent),

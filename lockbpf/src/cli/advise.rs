@@ -5,14 +5,18 @@ use super::accesses::{self, Accesses};
 use super::args::{CaptureArgs, Format, Plan, Share, Target};
 use super::destination::{self, Whole};
 use super::formats::ExportFormat;
+use super::report::Recording;
 use super::script::Timed;
 use super::source::Input;
 use super::{access, calibration_file, convert, export, output, script};
 use crate::advice::predict::Predictor;
 use crate::advice::traced::Traced;
 use crate::advice::{self, Advice, Options, Records};
+use crate::analysis;
 use crate::capture::access::check;
 use crate::governor::Budget;
+use crate::report::Selection;
+use crate::report::words::{Called, called};
 use crate::trace::Compression;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -86,16 +90,17 @@ fn named_number(text: &str) -> Result<(String, f64), String> {
 /// # Errors
 /// When the records or the recording cannot be read, or no section has the name.
 pub(super) fn run(args: &AdviseArgs) -> Result<ExitCode> {
-    let (records, timed, mut cautions) = match (&args.from, args.pid) {
+    let (records, recording, mut cautions) = match (&args.from, args.pid) {
         (Some(from), _) => read(from, args.trace.as_deref())?,
         (None, Some(pid)) => watch(pid, args)?,
         (None, None) => bail!("nothing to advise on: name access records with --from, or a process with --pid"),
     };
-    if args.overhead.is_some() && timed.is_none() {
+    if args.overhead.is_some() && recording.is_none() {
         bail!("--overhead is what recording cost: name a recording with --trace");
     }
     let known = Known { w: args.w.clone(), overhead_ns: args.overhead };
-    let mut advice = of(&records, timed.as_ref(), &known)?;
+    let (timed, called) = recording.as_ref().map_or((None, &[][..]), |(timed, called)| (Some(timed), called));
+    let mut advice = of(&records, timed, called, &known)?;
     advice.cautions.append(&mut cautions);
     output::write(&match args.format {
         Format::Table => advice::render(&advice, output::layout().width),
@@ -113,11 +118,11 @@ pub(super) struct Known {
     pub overhead_ns: Option<f64>,
 }
 
-/// Advice from access records and a recording of the same program.
+/// Advice from access records and a recording of the same program, some of whose sections are called by several functions.
 ///
 /// # Errors
 /// When no section has a name that is given, or the calibration cannot be read.
-pub(super) fn of(records: &Records, timed: Option<&Timed>, known: &Known) -> Result<Advice> {
+pub(super) fn of(records: &Records, timed: Option<&Timed>, called: &[Called], known: &Known) -> Result<Advice> {
     let mut w = BTreeMap::new();
     for (name, value) in &known.w {
         let Some(site) = records.sites.find(name) else {
@@ -139,7 +144,9 @@ pub(super) fn of(records: &Records, timed: Option<&Timed>, known: &Known) -> Res
         let recorded = &timed.recorded;
         Predictor::new(recorded.oracle(None), &recorded.script, traced)
     });
-    let options = Options { w, traced: traced.as_ref(), predictor: predictor.as_ref(), operation_ns };
+    let site = |called: &Called| called.names.iter().find_map(|name| records.sites.find(name));
+    let callers = called.iter().filter_map(|called| Some((site(called)?, called.by.clone()))).collect();
+    let options = Options { w, traced: traced.as_ref(), predictor: predictor.as_ref(), operation_ns, callers };
     let mut advice = advice::advise(records, &options);
     if let Some(timed) = timed {
         advice.cautions.extend(timed.recorded.remarks.iter().cloned());
@@ -154,7 +161,7 @@ pub(super) fn of(records: &Records, timed: Option<&Timed>, known: &Known) -> Res
 }
 
 /// The whole chain on a running process: its records, its timing, and what could make both wrong.
-fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Timed>, Vec<String>)> {
+fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Read>, Vec<String>)> {
     check(pid)?;
     if let Some(keep) = &args.keep
         && !matches!(destination::format(keep, None), Ok(ExportFormat::Bin))
@@ -188,16 +195,25 @@ fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Timed>, Vec<Str
             .with_context(|| format!("failed to keep the recording in {to}"))?;
         kept.finish()?;
     }
-    Ok((records, Some(script::read_timed_input(&recording)?), followed.summary.notes))
+    Ok((records, Some(read_recording(&recording)?), followed.summary.notes))
+}
+
+/// A recording, and its sections that are called by several functions.
+type Read = (Timed, Vec<Called>);
+
+fn read_recording(input: &Input) -> Result<Read> {
+    let timed = script::read_timed_input(input)?;
+    let report = Recording::of(input, analysis::Options::default())?.report(Selection::default())?;
+    Ok((timed, called(&report)))
 }
 
 /// Records, the recording in the same file or another one, and what of the records is missing.
-fn read(from: &Path, trace: Option<&Path>) -> Result<(Records, Option<Timed>, Vec<String>)> {
+fn read(from: &Path, trace: Option<&Path>) -> Result<(Records, Option<Read>, Vec<String>)> {
     let input = Input::open(from)?;
     let Accesses { records, remarks, has_events } = accesses::read(&input)?;
     let timed = match trace {
-        Some(trace) => Some(script::read_timed(trace)?),
-        None if has_events => Some(script::read_timed_input(&input)?),
+        Some(trace) => Some(read_recording(&Input::open(trace)?)?),
+        None if has_events => Some(read_recording(&input)?),
         None => None,
     };
     Ok((records, timed, remarks))

@@ -8,6 +8,7 @@ use crate::render::{FORMATS, Format, Page, Renderer};
 use crate::report::Selection;
 use crate::report::profile::Profile;
 use crate::report::schema::Ns;
+use crate::report::words::called;
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::io::Write;
@@ -90,10 +91,12 @@ fn parser<T: Copy + Send + Sync + 'static>(
 /// When it cannot be read, or is none.
 pub(super) fn analyse(input: &Input, format: &Format) -> Result<Recording> {
     let how = analysis::Options { detail: format.is_timeline(), ..analysis::Options::default() };
-    let recording = Recording::of(input, how)?;
+    let mut recording = Recording::of(input, how)?;
     Ok(match format.renderer {
         Renderer::Page(_) => {
-            let answers = page::ask(input, recording.access_records > 0);
+            let has_accesses = recording.access_records > 0;
+            let called = || recording.report(Selection::default()).map(|report| called(&report)).unwrap_or_default();
+            let answers = page::ask(input, has_accesses, called);
             recording.asked(answers)
         }
         Renderer::Profile(_) | Renderer::Timeline(_) => recording,

@@ -6,6 +6,7 @@ use super::{accesses, advise};
 use crate::advice::Advice;
 use crate::model::sliders::Sliders;
 use crate::render::Answer;
+use crate::report::words::Called;
 use anyhow::Result;
 
 /// Acquisitions beyond which a page does not wait for replays: each answer replays all of them several times.
@@ -19,7 +20,9 @@ pub(super) struct Answers {
 }
 
 /// Asks what changes would gain, as far as the recording tells, and for advice if it has access records.
-pub(super) fn ask(input: &Input, has_accesses: bool) -> Answers {
+///
+/// Its sections that several functions call are only asked for where there are access records.
+pub(super) fn ask(input: &Input, has_accesses: bool, called: impl FnOnce() -> Vec<Called>) -> Answers {
     let timed = match script::read_whole(input, has_accesses) {
         Ok(timed) => timed,
         Err(error) => return Answers::none(has_accesses, &format!("cannot be told: {error:#}.")),
@@ -27,7 +30,7 @@ pub(super) fn ask(input: &Input, has_accesses: bool) -> Answers {
     match timed.recorded.script.acquisitions() {
         0 => Answers::none(has_accesses, "cannot be told: no section has a beginning."),
         1..=MAX_ACQUISITIONS => {
-            let advice = if has_accesses { self::advice(input, &timed) } else { Answer::default() };
+            let advice = if has_accesses { self::advice(input, &timed, &called()) } else { Answer::default() };
             Answers { what_if: what_if(timed), advice }
         }
         _ => Answers::none(
@@ -51,10 +54,10 @@ fn what_if(timed: Timed) -> Answer<Sliders> {
     Answer::Asked(sliders)
 }
 
-fn advice(input: &Input, timed: &Timed) -> Answer<Advice> {
+fn advice(input: &Input, timed: &Timed, called: &[Called]) -> Answer<Advice> {
     let read = || -> Result<Advice> {
         let accesses = accesses::read(input)?;
-        let mut advice = advise::of(&accesses.records, Some(timed), &advise::Known::default())?;
+        let mut advice = advise::of(&accesses.records, Some(timed), called, &advise::Known::default())?;
         advice.cautions.extend(accesses.remarks);
         Ok(advice)
     };

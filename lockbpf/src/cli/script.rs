@@ -109,14 +109,6 @@ pub(super) fn read_input(input: &Input) -> Result<Recorded> {
     read_whole(input, false).map(|timed| timed.recorded)
 }
 
-/// Reads a recording and its timing; `-` is standard input.
-///
-/// # Errors
-/// When it cannot be read, or is too long.
-pub(super) fn read_timed(path: &Path) -> Result<Timed> {
-    read_timed_input(&Input::open(path)?)
-}
-
 /// Reads a recording that is open, and its timing.
 ///
 /// # Errors

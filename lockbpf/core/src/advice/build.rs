@@ -30,6 +30,8 @@ pub struct Options<'a> {
     pub predictor: Option<&'a Predictor<'a>>,
     /// O: what recording a lock operation cost in that recording, ns.
     pub operation_ns: Option<f64>,
+    /// By site, for whom it locks in that recording, where its function has several callers: as [`crate::report::words::Called::by`].
+    pub callers: BTreeMap<u32, String>,
 }
 
 /// Gives advice.
@@ -62,6 +64,7 @@ pub fn advise(records: &Records, options: &Options<'_>) -> Advice {
         p_conflict: &p_conflict,
         false_sharing: &false_sharing,
         predictor: options.predictor,
+        callers: &options.callers,
     };
     let text = Texts(records);
     let pattern_entries = patterns.pairs.iter().filter_map(|(&(a, b), pair)| {

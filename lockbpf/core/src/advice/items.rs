@@ -35,6 +35,8 @@ pub(super) struct Advisor<'a> {
     pub(super) p_conflict: &'a BTreeMap<(u32, u32), f64>,
     pub(super) false_sharing: &'a [FalseSharing],
     pub(super) predictor: Option<&'a Predictor<'a>>,
+    /// By site, for whom it locks, where its function has several callers.
+    pub(super) callers: &'a BTreeMap<u32, String>,
 }
 
 /// Names in backticks, with `and` before the last one.
@@ -357,11 +359,18 @@ impl Advisor<'_> {
             sites.iter().filter_map(|&site| Some((site, self.sections.get(&(site, lock))?))).collect();
         let instances: u64 = sections.iter().map(|(_, section)| section.instances).sum();
         let threads: BTreeSet<u32> = sections.iter().flat_map(|(_, section)| section.threads.iter().copied()).collect();
-        let evidence = format!(
+        let mut evidence = vec![format!(
             "{} by {} in {}.",
             counted(instances, "execution"),
             counted(threads.len() as u64, "thread"),
             counted(self.records.runs.len() as u64, "run")
+        )];
+        let called = |&(site, _): &(u32, &Section)| Some((site, self.callers.get(&site)?));
+        evidence.extend(
+            sections
+                .iter()
+                .filter_map(called)
+                .map(|(site, by)| format!("{} causes waiting, {by}.", self.site_name(site))),
         );
         let mut cautions = Vec::new();
         if let Some(&(site, fewest)) = sections.iter().min_by_key(|(_, section)| section.instances) {
@@ -398,7 +407,7 @@ impl Advisor<'_> {
             lock: self.records.locks.text(lock).to_owned(),
             sites: self.names(sites),
             advice: String::new(),
-            evidence: vec![evidence],
+            evidence,
             cautions,
             predicted: None,
             unpredictable: None,

@@ -143,6 +143,18 @@ fn optimistic_execution_from_a_recording() {
 }
 
 #[test]
+fn for_whom_a_section_locks_is_evidence() {
+    let lines: Vec<_> =
+        (0..8).map(|seq| section(0, seq, ["T1", "T2"][seq as usize % 2], "db_lock", &["n"], &["n"])).collect();
+    let records = records(&lines);
+    let callers = [(records.sites.find("db_lock").unwrap(), "called by `vacuum` for 98 % of it".to_owned())].into();
+    let evidence = |options: &Options<'_>| advise(&records, options).advice[0].evidence.join(" ");
+    let told = evidence(&Options { callers, ..Options::default() });
+    assert!(told.contains("`db_lock` causes waiting, called by `vacuum` for 98 % of it."), "{told}");
+    assert!(!evidence(&Options::default()).contains("called by"));
+}
+
+#[test]
 fn callers_of_one_method_have_what_their_threads_do() {
     // The recording knows the method only: site 7.
     let sections = [(1, 9, 7, [0, 0, 100]), (2, 9, 7, [50, 100, 150]), (3, 9, 7, [150, 150, 170])];

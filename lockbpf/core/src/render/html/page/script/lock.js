@@ -47,9 +47,17 @@ function pair(lock, row, column, ns) {
     holders.map((holder) => el('details', { open: true },
       el('summary', null, holder.lock_name ? ['Where the other held ', name(holder.lock_name)] : 'Where the other held it',
         holder.released && ' (where it gave it back)', holder.inferred && ' (inferred)'),
+      calledBy(holder.callers),
       stackList(holder.stack),
       holder.causes && causes(holder.causes))),
   ].flat();
+}
+
+/** For whom a holder's function locks, if it has several callers. */
+function calledBy(callers) {
+  return callers && el('p', { class: 'small callers' }, 'Called by ',
+    callers.most.map((one, i) => [i > 0 && ', ', name(one.symbol), ` ${percent(one.share)}`]),
+    callers.functions > callers.most.length && `, and by ${counted(callers.functions - callers.most.length, 'more function')}`);
 }
 
 /** Where those to blame left the CPU. */

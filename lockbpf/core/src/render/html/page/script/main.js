@@ -37,7 +37,7 @@ function parts() {
   return [
     stuck && part('deadlocks', 'Deadlocks', stuck),
     part('locks', 'Locks by harm', locks(data, choose), report.locks.length > 0 && chosen),
-    part('culprits', 'Who causes most waiting', culprits(report)),
+    part('culprits', 'Who causes most waiting', culprits(data)),
     part('chains', 'Chains', chainsPicture(data.chains, chooseByName)),
     part('time', 'In time', words.critical_path && el('p', null, prose(words.critical_path)), swimlanes(lanes)),
     part('stacks', 'Flame graphs of waiting', flames(data)),
