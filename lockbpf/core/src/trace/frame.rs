@@ -157,6 +157,11 @@ impl<W: Write> FrameWriter<W> {
         Ok(())
     }
 
+    /// Whether frames of events are compressed.
+    pub(super) fn compresses_events(&self) -> bool {
+        self.compress_events
+    }
+
     /// Bytes written so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

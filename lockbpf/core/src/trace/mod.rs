@@ -22,7 +22,7 @@ mod writer;
 
 pub use accesses::AccessLines;
 pub use damage::{Damage, Ended};
-pub use header::{Capture, Header, Module, Modules, Probe};
+pub use header::{Capture, Header, Kept, Module, Modules, Probe};
 pub use names::TraceNames;
 pub use reader::{Closing, Reader};
 pub use writer::{Compression, Writer, Written};
