@@ -2,7 +2,8 @@
 
 use crate::deadlock::Deadlock;
 use crate::estimate::{Coverage, Estimates};
-use crate::event::{Event, FutexResult, ThreadTotals};
+use super::recorded::{Key, Recorded};
+use crate::event::ThreadTotals;
 use crate::id::{Lock, Process, Site, Tid};
 use crate::measures::counted::{Counted, CountedSite};
 use crate::observation::Harvest;
@@ -11,33 +12,9 @@ use crate::sums::KernelSums;
 use crate::transitions::Transition;
 use crate::units::{Nanos, Time};
 use lockbpf_common::counts::{Counts, SiteCounts, ThreadCounts};
-use lockbpf_common::kind::Via;
 use lockbpf_common::sums::{BUCKETS, Sums, bucket};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-
-/// Whose sums.
-type Key = (Lock, Site, Via);
-
-/// The longest wait and hold that were recorded of each lock and site.
-#[derive(Debug, Default)]
-pub(super) struct Longest(HashMap<Key, (Nanos, Nanos)>);
-
-impl Longest {
-    /// Takes note of an event.
-    pub(super) fn see(&mut self, event: &Event) {
-        let (key, wait, hold) = match event {
-            Event::Section(s) if s.acquired() => ((s.lock, s.site, s.via), s.wait, s.hold),
-            Event::FutexWait(w) if w.result == FutexResult::Slept => {
-                ((w.word, Site { process: w.word.process, addr: 0 }, Via::Futex), w.wait, Nanos(0))
-            }
-            _ => return,
-        };
-        let (longest_wait, longest_hold) = self.0.entry(key).or_default();
-        *longest_wait = (*longest_wait).max(wait);
-        *longest_hold = (*longest_hold).max(hold);
-    }
-}
 
 /// What a stretch began with.
 pub(super) struct Base {
@@ -74,8 +51,21 @@ impl Base {
         }
     }
 
+    /// When the stretch begins.
+    pub(super) fn start(&self) -> Time {
+        self.start
+    }
+
     /// Takes from what a thread has done what it had done before.
-    pub(super) fn thread(&self, totals: &mut ThreadTotals) {
+    pub(super) fn thread(&self, totals: &mut ThreadTotals, recorded: &Recorded) {
+        self.since(totals);
+        let (wait, hold, longest) = recorded.before(totals.process, totals.tid);
+        totals.wait = totals.wait - wait;
+        totals.held_sum = totals.held_sum - hold;
+        totals.held_union = (totals.held_union - longest).min(totals.held_sum);
+    }
+
+    fn since(&self, totals: &mut ThreadTotals) {
         let Some(before) = self.threads.get(&(totals.process, totals.tid)) else { return };
         // Another thread may have its number by now.
         if totals.acquisitions < before.acquisitions || totals.wait < before.wait || totals.held_sum < before.held_sum {
@@ -89,10 +79,13 @@ impl Base {
     }
 
     /// What was added up to `harvest`. Waits in progress, stacks and remarks are those of its end.
-    pub(super) fn until(&self, mut harvest: Harvest, longest: &Longest) -> Harvest {
-        harvest.sums.retain_mut(|row| self.sums(row, longest));
+    pub(super) fn until(&self, mut harvest: Harvest, recorded: &Recorded) -> Harvest {
+        harvest.sums.retain_mut(|row| self.sums(row, recorded));
         harvest.counted = self.counted(std::mem::take(&mut harvest.counted));
-        harvest.threads.iter_mut().for_each(|totals| self.thread(totals));
+        harvest.threads.iter_mut().for_each(|totals| self.thread(totals, recorded));
+        for wait in harvest.open_waits.iter_mut().filter(|wait| wait.since < self.start) {
+            (wait.since, wait.before_start) = (self.start, true);
+        }
         harvest.orders.retain_mut(|order| {
             let before = self.orders.get(&(order.outer, order.outer_site, order.inner, order.inner_site));
             order.count = order.count.saturating_sub(before.copied().unwrap_or(0));
@@ -106,20 +99,24 @@ impl Base {
     }
 
     /// Returns whether anything is left.
-    fn sums(&self, row: &mut KernelSums, longest: &Longest) -> bool {
+    fn sums(&self, row: &mut KernelSums, recorded: &Recorded) -> bool {
         let key = (row.lock, row.site, row.via);
         let s = &mut row.sums;
         s.first_ns = s.first_ns.max(self.start.0);
-        if let Some(before) = self.sums.get(&key) {
-            for (sum, before) in counts_of(s).into_iter().zip(counts_of(&mut before.clone())) {
-                *sum = sum.saturating_sub(*before);
-            }
-            less(&mut s.wait_hist, &before.wait_hist);
-            less(&mut s.hold_hist, &before.hold_hist);
-            let (wait, hold) = longest.0.get(&key).copied().unwrap_or_default();
-            s.wait_max_ns = longest_of(s.wait_max_ns, before.wait_max_ns, &s.wait_hist, wait);
-            s.hold_max_ns = longest_of(s.hold_max_ns, before.hold_max_ns, &s.hold_hist, hold);
+        let mut before = self.sums.get(&key).copied().unwrap_or(Sums::EMPTY);
+        for (sum, before) in counts_of(s).into_iter().zip(counts_of(&mut before)) {
+            *sum = sum.saturating_sub(*before);
         }
+        less(&mut s.wait_hist, &before.wait_hist);
+        less(&mut s.hold_hist, &before.hold_hist);
+        let (began, longest) = (recorded.began_before(&key), recorded.longest(&key));
+        for &(wait, hold) in began {
+            wait.of_sums(&mut s.wait_ns, &mut s.wait_hist);
+            hold.of_sums(&mut s.hold_ns, &mut s.hold_hist);
+        }
+        let whole = began.is_empty();
+        s.wait_max_ns = longest_of(s.wait_max_ns, before.wait_max_ns, &s.wait_hist, longest.wait, whole);
+        s.hold_max_ns = longest_of(s.hold_max_ns, before.hold_max_ns, &s.hold_hist, longest.hold, whole);
         counts_of(s).iter().any(|sum| **sum > 0)
     }
 
@@ -260,11 +257,11 @@ fn less_counts(counts: &mut BTreeMap<&'static str, u64>, before: &BTreeMap<&'sta
     counts.retain(|_, count| *count > 0);
 }
 
-/// The longest duration of a stretch. The kernel side keeps only that since the observation began: if it has grown, it is of the stretch. Else
-/// it is the longest that was recorded if that is in the last bucket of the stretch, and else bounded by that bucket.
-fn longest_of(now: u64, before: u64, histogram: &[u64; BUCKETS], recorded: Nanos) -> u64 {
+/// The longest duration of a stretch. The kernel side keeps only that since the observation began: if it has grown, it is of the stretch, if all of
+/// these are `whole`. Else it is the longest that was recorded if that is in the last bucket of the stretch, and else bounded by that bucket.
+fn longest_of(now: u64, before: u64, histogram: &[u64; BUCKETS], recorded: Nanos, whole: bool) -> u64 {
     let Some(last) = histogram.iter().rposition(|&count| count > 0) else { return 0 };
-    if now > before {
+    if now > before && whole {
         now
     } else if bucket(recorded.0) == last {
         recorded.0.min(now)

@@ -1,6 +1,7 @@
 //! One recording of the segments that are there.
 
-use super::difference::{Base, Longest};
+use super::difference::Base;
+use super::recorded::Recorded;
 use crate::event::Event;
 use crate::observation::Harvest;
 use crate::trace::{Closing, Compression, Header, Kept, Modules, Reader, TraceError, TraceNames, Writer, Written};
@@ -86,9 +87,9 @@ pub fn join<W: Write>(
     for part in std::iter::once(first).chain(rest) {
         joining.take(part, &base, &mut writer)?;
     }
-    let Joining { longest, harvest, names, modules, missing, damaged, torn, end, .. } = joining;
+    let Joining { recorded, harvest, names, modules, missing, damaged, torn, end, .. } = joining;
     let mut names = names;
-    let mut harvest = base.until(harvest, &longest);
+    let mut harvest = base.until(harvest, &recorded);
     harvest.quality.undecodable.extend(torn);
     let stretch = sentence(&kept, start, end);
     harvest.quality.notes.push(stretch.clone());
@@ -108,7 +109,7 @@ pub fn join<W: Write>(
 /// What was read so far.
 #[derive(Default)]
 struct Joining {
-    longest: Longest,
+    recorded: Recorded,
     /// At the last snapshot.
     harvest: Harvest,
     names: TraceNames,
@@ -139,10 +140,9 @@ impl Joining {
             match &mut event {
                 // Each segment tells them all.
                 Event::Process(seen) if !self.met.insert(seen.process.0) => continue,
-                Event::ThreadExit(totals) => base.thread(totals),
-                _ => {}
+                Event::ThreadExit(totals) => base.thread(totals, &self.recorded),
+                event => self.recorded.take(event, base.start()),
             }
-            self.longest.see(&event);
             writer.event(&event).map_err(JoinError::Write)?;
         }
         let Closing { header, mut harvest, names, modules, end, ended, damage, pace, .. } = reader.into_closing()?;
@@ -187,7 +187,7 @@ fn sentence(kept: &Kept, start: Time, end: Time) -> String {
         String::new()
     };
     format!(
-        "A flight recorder's last {lasted}{short}: sums are of what ended in that time. The {before} of the observation before it, with {} events, \
+        "A flight recorder's last {lasted}{short}: what began before is told without what was before. The {before} of the observation before it, with {} events, \
          were dropped.",
         kept.events_before
     )

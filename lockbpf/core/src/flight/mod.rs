@@ -8,6 +8,7 @@
 
 mod difference;
 mod join;
+mod recorded;
 mod ring;
 #[cfg(test)]
 mod tests;

@@ -78,6 +78,11 @@ struct Target {
 
 impl Target {
     fn acts(&mut self, section: &Section) {
+        self.acts_in_part(section, section.wait > Nanos(0));
+    }
+
+    /// The same of the part of a section in a stretch.
+    fn acts_in_part(&mut self, section: &Section, is_contended: bool) {
         let rows = &mut self.harvest.sums;
         if !rows.iter().any(|row| row.lock == section.lock) {
             let sums = Sums { first_ns: section.end.0, ..Sums::EMPTY };
@@ -91,7 +96,7 @@ impl Target {
             sums.wait_max_ns = sums.wait_max_ns.max(section.wait.0);
             sums.hold_max_ns = sums.hold_max_ns.max(section.hold.0);
             sums.hold_hist[bucket(section.hold.0)] += 1;
-            if section.wait.0 > 0 {
+            if is_contended {
                 sums.contended += 1;
                 sums.wait_hist[bucket(section.wait.0)] += 1;
             }
@@ -138,7 +143,8 @@ fn segments(all: &[Vec<Did>]) -> Vec<Vec<u8>> {
         let mut next = match writer.take() {
             None => Writer::new(Vec::new(), &header, Compression::None).unwrap(),
             Some(open) => {
-                let (bytes, next) = open.turn(Vec::new(), &header, &target.harvest, &mut Told, now).unwrap();
+                let (bytes, length, next) = open.turn(Vec::new(), &header, &target.harvest, &mut Told, now).unwrap();
+                assert_eq!(bytes.len() as u64, length);
                 done.push(bytes);
                 next
             }
@@ -190,18 +196,21 @@ proptest! {
         let parts = segments(&all);
         let (bytes, joined) = join(&parts[from..], &["Asked for.".to_owned()], Vec::new(), Compression::None).unwrap();
         let (sections, closing) = read(&bytes);
+        let at = BEGIN + from as u64 * SEGMENT;
         let mut expected = Target::default();
         let mut happened = Vec::new();
         for (number, segment) in all.iter().enumerate().skip(from) {
             for did in segment {
-                let section = section(number, *did);
-                expected.acts(&section);
+                let whole = section(number, *did);
+                let hold = whole.hold.min(whole.end.since(Time(at)));
+                let wait = whole.wait.min((whole.end - hold).since(Time(at)));
+                let section = Section { wait, hold, ..whole };
+                expected.acts_in_part(&section, whole.wait > Nanos(0));
                 happened.push(section);
             }
         }
         prop_assert_eq!(&sections, &happened);
         prop_assert_eq!(told(&closing.harvest), told(&expected.harvest));
-        let at = BEGIN + from as u64 * SEGMENT;
         prop_assert_eq!((joined.start, joined.end), (Time(at), Time(BEGIN + all.len() as u64 * SEGMENT)));
         prop_assert_eq!((closing.header.start, closing.end), (at, joined.end));
         for row in &closing.harvest.sums {
@@ -278,7 +287,7 @@ proptest! {
 #[test]
 fn an_exited_thread_is_told_without_what_it_did_before() {
     let did = |at| Did { at, lock: 1, tid: 2, wait: 10, hold: 20 };
-    let all = [vec![did(1), did(2)], vec![did(3)]];
+    let all = [vec![did(100), did(200)], vec![did(300)]];
     let mut target = Target::default();
     let mut bytes = segments(&all);
     for (number, segment) in all.iter().enumerate() {
@@ -290,7 +299,7 @@ fn an_exited_thread_is_told_without_what_it_did_before() {
     let header = Header { start: now.0, kept, ..Header::default() };
     let mut writer = Writer::new(Vec::new(), &header, Compression::None).unwrap();
     writer.opening(&target.harvest, now).unwrap();
-    target.acts(&section(2, did(5)));
+    target.acts(&section(2, did(500)));
     let totals = target.harvest.threads.remove(0);
     writer.event(&Event::ThreadExit(ThreadTotals { time: now, ..totals })).unwrap();
     bytes.push(writer.finish(&target.harvest, &mut Told, Time(now.0 + SEGMENT)).unwrap().0);

@@ -11,7 +11,7 @@ const MARK: [u8; 4] = *b"\xf5LbF";
 /// Bytes before the first frame: magic, version, checksum of both.
 const PREAMBLE: usize = 16;
 /// Bytes of a frame's header.
-const HEADER: usize = 28;
+pub(super) const HEADER: usize = 28;
 /// Bytes of a payload at most, as stored and when decompressed. No writer comes near it.
 pub(super) const MAX_PAYLOAD: usize = 16 << 20;
 /// Flag: the payload is compressed with zstd.
@@ -109,6 +109,12 @@ impl FrameHeader {
         let possible = header.stored as usize <= MAX_PAYLOAD && header.length as usize <= MAX_PAYLOAD;
         (possible && number(24) == crc32fast::hash(&bytes[..24])).then_some(header)
     }
+}
+
+/// Whether bytes end with an end mark, which is a header and nothing else.
+pub(super) fn is_end(bytes: &[u8]) -> bool {
+    let header = bytes.last_chunk().and_then(FrameHeader::from_bytes);
+    header.is_some_and(|header| header.kind == Kind::End as u8 && header.stored == 0)
 }
 
 /// Writes frames. Each is written at once and whole: no byte of it waits in a buffer of this process.

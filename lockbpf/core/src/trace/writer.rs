@@ -157,7 +157,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends this recording as a checkpoint would, and begins one that goes on where it ends, to `next`: that one names what this one has not
-    /// named yet. Hands the sink back.
+    /// named yet. Hands the sink back, with the bytes written to it.
     ///
     /// # Errors
     /// When a sink fails.
@@ -168,13 +168,14 @@ impl<W: Write> Writer<W> {
         harvest: &Harvest,
         names: &mut dyn Names,
         now: Time,
-    ) -> io::Result<(W, Self)> {
+    ) -> io::Result<(W, u64, Self)> {
         self.snapshot(harvest, names, now, NAMES_AT_ONCE)?;
         self.frames.write(Kind::End, true, &[])?;
         let compression = if self.frames.compresses_events() { Compression::Zstd } else { Compression::None };
         let mut successor = Self::new(next, header, compression)?;
         successor.tracker.inherit(self.tracker);
-        Ok((self.frames.finish()?, successor))
+        let bytes = self.frames.bytes();
+        Ok((self.frames.finish()?, bytes, successor))
     }
 
     /// Writes the last snapshot, all names, and the end mark. Hands the sink back.

@@ -1,0 +1,94 @@
+//! How `lockbpf dump` asks a running one: an abstract Unix socket, which leaves nothing behind whatever becomes of the one that listens. Each
+//! side believes root and its own user only, by what the kernel says of the other; root believes whoever it asks.
+
+use anyhow::{Context, Result, bail};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+use std::fs;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+/// What sockets are called, with the pid of the one that listens behind it.
+const NAME: &str = "lockbpf/flight/";
+/// The first byte of an answer: the recording follows.
+pub(in crate::cli) const ACCEPTED: u8 = b'+';
+/// The same: why there is none follows.
+pub(in crate::cli) const REFUSED: char = '-';
+/// How long a side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn address(pid: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("{NAME}{pid}"))
+}
+
+/// Listens for whoever asks this process.
+///
+/// # Errors
+/// When another process has its name.
+pub(super) fn listen() -> io::Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Who asks, if somebody does who may.
+pub(super) fn accept(listener: &UnixListener) -> Option<UnixStream> {
+    let (stream, _) = listener.accept().ok()?;
+    let may = getsockopt(&stream, PeerCredentials).is_ok_and(|peer| [0, geteuid().as_raw()].contains(&peer.uid()));
+    let set = |stream: &UnixStream| {
+        stream.set_nonblocking(false)?;
+        stream.set_write_timeout(Some(PATIENCE))
+    };
+    (may && set(&stream).is_ok()).then_some(stream)
+}
+
+/// Asks a process.
+///
+/// # Errors
+/// When it has no flight recorder, or is not one that may be believed.
+pub(in crate::cli) fn ask(pid: u32) -> Result<UnixStream> {
+    let failed = || format!("failed to ask the flight recorder of process {pid}");
+    let stream = address(pid).and_then(|address| UnixStream::connect_addr(&address)).with_context(|| {
+        format!("{}: is it a lockbpf with --keep, in this network namespace? (SIGUSR1 asks, too)", failed())
+    })?;
+    let peer = getsockopt(&stream, PeerCredentials).with_context(failed)?;
+    let believed = geteuid().is_root() || [0, geteuid().as_raw()].contains(&peer.uid());
+    if peer.pid().cast_unsigned() != pid || !believed {
+        bail!("{}: process {} of user {} answers in its place", failed(), peer.pid(), peer.uid());
+    }
+    stream.set_read_timeout(Some(PATIENCE)).with_context(failed)?;
+    Ok(stream)
+}
+
+/// The processes that can be asked, as the kernel tells of sockets.
+pub(in crate::cli) fn all() -> Vec<u32> {
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let of = |line: &str| line.rsplit_once(&format!("@{NAME}"))?.1.trim().parse().ok();
+    let mut all: Vec<u32> = table.lines().filter_map(of).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn whoever_may_is_heard() {
+        let listener = listen().unwrap();
+        assert!(accept(&listener).is_none());
+        let pid = std::process::id();
+        assert!(all().contains(&pid));
+        let mut asking = ask(pid).unwrap();
+        accept(&listener).unwrap().write_all(b"kept").unwrap();
+        let mut got = String::new();
+        asking.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "kept");
+        drop(listener);
+        assert!(format!("{:#}", ask(pid).unwrap_err()).contains("--keep"));
+    }
+}
