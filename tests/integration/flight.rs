@@ -234,7 +234,7 @@ fn a_full_ring_keeps_less_and_says_so() {
     let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let ring = dir.path().join("ring");
-    let mut workload = Workload::start("counter 2 1000000 1000");
+    let mut workload = Workload::start("counter 2 1 1000000000");
     let options =
         ["--keep", "1h", "--keep-size", "1M", "--keep-dir", text(&ring), "--all-events", "--dump-to", text(dir.path())];
     let mut observer = Observer::of(workload.pid(), &options);

@@ -2,11 +2,12 @@
 
 use super::limits;
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Bytes that it may have, unless the user says.
-const SIZE: u64 = 256 << 20;
+pub(super) const SIZE: u64 = 256 << 20;
 /// Dumps that alerts may cause, unless the user says: disks are not to be filled by a bad night.
 const DUMPS: u32 = 10;
 
@@ -50,7 +51,8 @@ impl FlightArgs {
 }
 
 /// What a recording is made after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum DumpOn {
     /// An alert of a wait.
     Wait,

@@ -228,7 +228,8 @@ impl Flight {
         let mut text = String::new();
         let outcome = match self.failed.take() {
             Some(error) => Err(error),
-            None if self.open.is_some() => self.close(harvest, census.symbols(), end),
+            // In memory nobody will look at it.
+            None if self.dumps.is_wanted() || self.store.is_lasting() => self.close(harvest, census.symbols(), end),
             None => Ok(()),
         };
         if let Err(error) = outcome {
