@@ -100,13 +100,13 @@ fn assert_agrees(path: &Path, dir: &Path, logged: &[Logged]) -> usize {
     let at_most = |from: usize, to: usize| -> u64 {
         logged[from.min(logged.len())..to.min(logged.len())].iter().map(|l| l.ended.1 - l.began.0).sum()
     };
-    let at_least =
-        |from: usize, to: usize| -> u64 { logged[from..to].iter().map(|l| l.ended.0 - l.began.1).sum() };
+    let at_least = |from: usize, to: usize| -> u64 { logged[from..to].iter().map(|l| l.ended.0 - l.began.1).sum() };
     let last = first + recorded.len();
     let (low, high) = (at_least(first + 2, last - 1), at_most(first.saturating_sub(1), last + 2));
     let waited = lock.contended_wait_ns.sum;
     assert!(low as f64 <= waited && waited <= high as f64, "{waited} is not in {low}..={high}");
-    let longest = logged[first.saturating_sub(1)..(last + 1).min(logged.len())].iter().map(|l| l.ended.1 - l.began.0).max();
+    let longest =
+        logged[first.saturating_sub(1)..(last + 1).min(logged.len())].iter().map(|l| l.ended.1 - l.began.0).max();
     assert!(lock.contended_wait_ns.max <= longest.unwrap_or(0) as f64);
     first
 }

@@ -1,8 +1,8 @@
 //! A trace written while the observation runs.
 
-use super::destination;
 use super::args::Plan;
 use super::cpus;
+use super::destination;
 use super::sink::{Captured, Live, Sink};
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
@@ -83,20 +83,20 @@ impl<W: Write> Recorder<W> {
 
 /// How an observation is captured, with the probes that are in place by now.
 pub(super) fn probed(capture: &Capture, live: &Live<'_>) -> Capture {
-        let how = match live.session.mechanism() {
-            Mechanism::Session => "session",
-            Mechanism::Link => "link",
-            Mechanism::PerfEvents => "perf_event",
-        };
-        let probe = |site: &ProbeSite| Probe {
-            function: site.function.symbol.to_owned(),
-            file: site.display.clone(),
-            offset: site.file_offset,
-            how: how.to_owned(),
-        };
-        let probes = live.sites.iter().map(probe).collect();
-        let counters = live.session.events().to_vec();
-        Capture { probes, counters, ..capture.clone() }
+    let how = match live.session.mechanism() {
+        Mechanism::Session => "session",
+        Mechanism::Link => "link",
+        Mechanism::PerfEvents => "perf_event",
+    };
+    let probe = |site: &ProbeSite| Probe {
+        function: site.function.symbol.to_owned(),
+        file: site.display.clone(),
+        offset: site.file_offset,
+        how: how.to_owned(),
+    };
+    let probes = live.sites.iter().map(probe).collect();
+    let counters = live.session.events().to_vec();
+    Capture { probes, counters, ..capture.clone() }
 }
 
 /// How an observation is to be captured.

@@ -200,7 +200,8 @@ fn segments(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse::<u64>().ok());
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse::<u64>().ok());
         all.extend(number.map(|number| (number, dir.join(name))));
     }
     all.sort_unstable();

@@ -1,8 +1,8 @@
 //! What was summed in a stretch of an observation: the sums at its end less those at its beginning.
 
+use super::recorded::{Key, Recorded};
 use crate::deadlock::Deadlock;
 use crate::estimate::{Coverage, Estimates};
-use super::recorded::{Key, Recorded};
 use crate::event::ThreadTotals;
 use crate::id::{Lock, Process, Site, Tid};
 use crate::measures::counted::{Counted, CountedSite};

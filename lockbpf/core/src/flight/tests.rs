@@ -150,8 +150,7 @@ fn segments(all: &[Vec<Did>]) -> Vec<Vec<u8>> {
             }
         };
         next.opening(&target.harvest, now).unwrap();
-        let seen =
-            ProcessSeen { time: now, process: PROCESS, pid: 7, start: Time(1), comm: "target".to_owned() };
+        let seen = ProcessSeen { time: now, process: PROCESS, pid: 7, start: Time(1), comm: "target".to_owned() };
         next.event(&Event::Process(seen)).unwrap();
         for did in all.get(number).into_iter().flatten() {
             let section = section(number, *did);
@@ -320,5 +319,8 @@ fn a_segment_that_is_missing_is_counted() {
     let (sections, closing) = read(&bytes);
     assert_eq!((sections.len(), joined.missing), (2, 1));
     assert!(closing.harvest.quality.incomplete());
-    assert!(matches!(join::<Vec<u8>>(&[Vec::<u8>::new()], &[], Vec::new(), Compression::None), Err(JoinError::Nothing)));
+    assert!(matches!(
+        join::<Vec<u8>>(&[Vec::<u8>::new()], &[], Vec::new(), Compression::None),
+        Err(JoinError::Nothing)
+    ));
 }

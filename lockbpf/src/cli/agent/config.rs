@@ -2,8 +2,8 @@
 
 use super::super::alert_args::AlertArgs;
 use super::super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Share, Target, share};
-use super::super::{input, limits};
 use super::super::flight_args::{DumpOn, FlightArgs, SIZE};
+use super::super::{input, limits};
 use super::args::AgentArgs;
 use super::listen::Listen;
 use crate::metrics::Limits;
@@ -261,7 +261,9 @@ impl Config {
         }
         let Observe { keep, keep_dir, dump_on, dump_to, .. } = &config.observe;
         if keep.is_zero() && (keep_dir.is_some() || dump_to.is_some() || !dump_on.is_empty()) {
-            return Err("keep_dir, dump_on and dump_to are of what is kept: say for how long that is with keep".to_owned());
+            return Err(
+                "keep_dir, dump_on and dump_to are of what is kept: say for how long that is with keep".to_owned()
+            );
         }
         if config.renew < config.interval {
             return Err("an observation is begun anew (renew) before there is a snapshot (interval)".to_owned());

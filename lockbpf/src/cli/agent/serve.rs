@@ -235,7 +235,9 @@ async fn dump() -> Response<Full<Bytes>> {
     let get = || socket::receive(socket::ask(std::process::id())?, Vec::new());
     match tokio::task::spawn_blocking(get).await {
         Ok(Ok((recording, _))) => respond(StatusCode::OK, "application/octet-stream", Bytes::from(recording)),
-        Ok(Err(error)) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}; nothing is kept unless keep is set\n")),
+        Ok(Err(error)) => {
+            text(StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}; nothing is kept unless keep is set\n"))
+        }
         Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "no recording was made\n".to_owned()),
     }
 }

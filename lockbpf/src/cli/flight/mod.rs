@@ -34,9 +34,7 @@ impl<'a, S: Sink> Tee<'a, S> {
     pub(super) fn prepare(plan: &Plan, sink: &'a mut S) -> Result<Self> {
         let flight = &plan.capture.flight;
         let AlertArgs { wait_over, hold_over, .. } = &plan.capture.alert;
-        for (on, over, option) in
-            [(DumpOn::Wait, wait_over, "--wait-over"), (DumpOn::Hold, hold_over, "--hold-over")]
-        {
+        for (on, over, option) in [(DumpOn::Wait, wait_over, "--wait-over"), (DumpOn::Hold, hold_over, "--hold-over")] {
             if flight.dump_on.contains(&on) && over.is_none() {
                 bail!("--dump-on names an alert that there is none of: say of what there is one with {option}");
             }
