@@ -51,7 +51,7 @@ pub(super) fn accept(listener: &UnixListener) -> Option<UnixStream> {
 ///
 /// # Errors
 /// When it has no flight recorder, or is not one that may be believed.
-pub(in crate::cli) fn ask(pid: u32) -> Result<UnixStream> {
+pub fn ask(pid: u32) -> Result<UnixStream> {
     let failed = || format!("failed to ask the flight recorder of process {pid}");
     let stream = address(pid).and_then(|address| UnixStream::connect_addr(&address)).with_context(|| {
         format!("{}: is it a lockbpf with --keep, in this network namespace? (SIGUSR1 asks, too)", failed())
@@ -69,7 +69,7 @@ pub(in crate::cli) fn ask(pid: u32) -> Result<UnixStream> {
 ///
 /// # Errors
 /// When there is none, it breaks off, or it cannot be written.
-pub(in crate::cli) fn receive<W: Write>(mut from: UnixStream, mut out: W) -> Result<(W, u64)> {
+pub fn receive<W: Write>(mut from: UnixStream, mut out: W) -> Result<(W, u64)> {
     let asked = "failed to read the flight recorder's answer";
     let mut first = [0];
     from.read_exact(&mut first).context(asked)?;
@@ -101,7 +101,7 @@ pub(in crate::cli) fn receive<W: Write>(mut from: UnixStream, mut out: W) -> Res
 }
 
 /// The processes that can be asked, as the kernel tells of sockets.
-pub(in crate::cli) fn all() -> Vec<u32> {
+pub fn all() -> Vec<u32> {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let of = |line: &str| line.rsplit_once(&format!("@{NAME}"))?.1.trim().parse().ok();
     let mut all: Vec<u32> = table.lines().filter_map(of).collect();
