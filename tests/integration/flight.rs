@@ -79,7 +79,7 @@ fn recorded(path: &Path, dir: &Path) -> Vec<Recorded> {
 fn assert_agrees(path: &Path, dir: &Path, logged: &[Logged]) -> usize {
     let recorded = recorded(path, dir);
     let report = report(path);
-    assert!(recorded.len() > 2, "{} waits are recorded", recorded.len());
+    assert!(recorded.len() > 8, "{} waits are recorded", recorded.len());
     let of = |wait: &Recorded| {
         let found = logged.iter().position(|l| l.ended.0 <= wait.acquire && wait.acquire <= l.ended.1);
         found.unwrap_or_else(|| panic!("{wait:?} is none of the workload's: {logged:?}"))
@@ -94,20 +94,22 @@ fn assert_agrees(path: &Path, dir: &Path, logged: &[Logged]) -> usize {
         assert!(began.0 <= wait.attempt && wait.attempt <= began.1, "{wait:?} is not {:?}", logged[*number]);
     }
     let lock = report.named("logged_lock");
-    // Sums and events are read a moment apart at either end.
-    let one_off = |a: u64, b: usize| a.abs_diff(b as u64) <= 2;
-    assert!(one_off(lock.contended, recorded.len()), "{} summed, {} recorded", lock.contended, recorded.len());
+    // Sums and events are read one after the other at either end, between which a busy machine may let time pass.
+    let off = 2 + recorded.len() / 8;
+    let apart = lock.contended.abs_diff(recorded.len() as u64);
+    assert!(apart <= off as u64, "{} summed, {} recorded", lock.contended, recorded.len());
     let at_most = |from: usize, to: usize| -> u64 {
         logged[from.min(logged.len())..to.min(logged.len())].iter().map(|l| l.ended.1 - l.began.0).sum()
     };
     let at_least = |from: usize, to: usize| -> u64 { logged[from..to].iter().map(|l| l.ended.0 - l.began.1).sum() };
     let last = first + recorded.len();
-    let (low, high) = (at_least(first + 2, last - 1), at_most(first.saturating_sub(1), last + 2));
+    // The first may be told in part.
+    let (low, high) = (at_least(first + 1 + off, last - off), at_most(first.saturating_sub(off), last + off));
     let waited = lock.contended_wait_ns.sum;
     assert!(low as f64 <= waited && waited <= high as f64, "{waited} is not in {low}..={high}");
-    let longest =
-        logged[first.saturating_sub(1)..(last + 1).min(logged.len())].iter().map(|l| l.ended.1 - l.began.0).max();
-    assert!(lock.contended_wait_ns.max <= longest.unwrap_or(0) as f64);
+    // By its bucket at most, where it is not known.
+    let longest = logged.iter().map(|l| l.ended.1 - l.began.0).max().unwrap_or(0);
+    assert!(lock.contended_wait_ns.max <= 2.0 * longest as f64);
     first
 }
 
