@@ -156,7 +156,7 @@ impl Base {
                 less(&mut counts.wait_hist, &before.wait_hist);
                 less(&mut counts.release_hist, &before.release_hist);
             }
-            counts.sections + counts.waits + counts.releases > 0
+            [counts.sections, counts.waits, counts.releases].iter().any(|&count| count > 0)
         });
         counted
     }
@@ -171,7 +171,7 @@ impl Base {
             t.cut = t.cut - before.cut;
             t.squares = t.squares.saturating_sub(before.squares);
         }
-        t.count + t.visits > 0
+        t.count > 0 || t.visits > 0
     }
 
     /// Whether a deadlock stood in the stretch.

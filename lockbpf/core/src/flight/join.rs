@@ -147,8 +147,8 @@ impl Joining {
         }
         let Closing { header, mut harvest, names, modules, end, ended, damage, pace, .. } = reader.into_closing()?;
         if let Some(kept) = &header.kept {
-            self.missing += kept.number.saturating_sub(self.expected);
-            self.expected = kept.number + 1;
+            self.missing = self.missing.saturating_add(kept.number.saturating_sub(self.expected));
+            self.expected = kept.number.saturating_add(1);
         }
         // These are told once, for all segments.
         let sentences = damage.sentences(ended);
@@ -157,7 +157,8 @@ impl Joining {
         self.damaged.extend(sentences);
         for (name, count) in damage.counts(ended) {
             harvest.quality.undecodable.remove(name);
-            *self.torn.entry(name).or_default() += count;
+            let torn = self.torn.entry(name).or_default();
+            *torn = torn.saturating_add(count);
         }
         self.names.add(names);
         self.modules.extend(modules.into_iter().map(|modules| (modules.process, modules)));

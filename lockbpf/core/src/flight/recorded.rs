@@ -26,7 +26,7 @@ impl Cut {
         if let Some(count) = histogram.get_mut(from).filter(|count| **count > 0) {
             *count -= 1;
             if let Some(count) = histogram.get_mut(to) {
-                *count += 1;
+                *count = count.saturating_add(1);
             }
         }
     }

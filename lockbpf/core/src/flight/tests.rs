@@ -256,6 +256,26 @@ proptest! {
     }
 
     #[test]
+    fn damage_is_told(
+        all in prop::collection::vec(prop::collection::vec(did(), 1..6), 2..5),
+        (part, at, bits) in (0.0f64..1.0, 0.0f64..1.0, 1u8..),
+    ) {
+        let mut parts = segments(&all);
+        let happened: usize = all.iter().map(Vec::len).sum();
+        let part = (part * parts.len() as f64) as usize;
+        let at = (at * parts[part].len() as f64) as usize;
+        parts[part][at] ^= bits;
+        let (bytes, _) = join(&parts, &[], Vec::new(), Compression::None).unwrap();
+        let (sections, closing) = read(&bytes);
+        // What was read is what was written, and if that is not all of it, it is said.
+        let of: Vec<Section> = all.iter().enumerate().flat_map(|(n, dids)| dids.iter().map(move |&d| section(n, d))).collect();
+        for section in &sections {
+            prop_assert!(of.iter().any(|known| known.end == section.end && known.tid == section.tid));
+        }
+        prop_assert!(closing.harvest.quality.incomplete() || sections.len() == happened);
+    }
+
+    #[test]
     fn a_ring_keeps_within_its_bounds(
         steps in prop::collection::vec((1u64..2_000_000_000, 0u64..40_000), 1..300),
     ) {
