@@ -35,9 +35,14 @@ struct Agent {
 impl Agent {
     /// Observes one process without a bound, as this says besides.
     fn of(pid: u32, more: &str) -> Self {
+        Self::configured(&configuration(pid, more))
+    }
+
+    /// Observes as this configuration says.
+    fn configured(text_of: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let config = dir.path().join("agent.toml");
-        std::fs::write(&config, configuration(pid, more)).expect("a configuration");
+        std::fs::write(&config, text_of).expect("a configuration");
         let mut running = Running::start(lockbpf().args(["agent", "--config", text(&config)]));
         let served = running.err.find(|line| line.starts_with("lockbpf: serving http at "));
         let Some(served) = served else { panic!("the agent ended: {}", running.err.rest()) };
@@ -332,4 +337,25 @@ fn systemd_accepts_the_unit() {
     let said = String::from_utf8_lossy(&output.stderr);
     let about_us: Vec<&str> = said.lines().filter(|line| line.contains("lockbpf.service")).collect();
     assert!(about_us.is_empty(), "{said}");
+}
+
+#[test]
+fn what_was_kept_is_served() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start_lingering("hold 20 2 5000");
+    let agent = Agent::configured(&(configuration(workload.pid(), "") + "keep = \"1m\"\n"));
+    workload.go();
+    let truth = workload.truth();
+    let file = agent.path("kept.bin");
+    std::fs::write(&file, agent.body("/dump", "")).expect("a file");
+    let report = run(&["report", "--from", text(&file), "--format", "json"]).report();
+    let (told, lock) = (report.named("cache_lock"), truth.lock("cache_lock"));
+    assert_eq!((told.acquisitions, told.contended), (lock.acquisitions, lock.contended));
+    let waited = told.contended_wait_ns.sum;
+    assert!(lock.wait_min_ns as f64 <= waited && waited <= lock.call_ns as f64, "{waited}: {lock:?}");
+    agent.end();
+    // Nothing is kept unless that is wanted.
+    let agent = Agent::of(workload.pid(), "");
+    assert!(agent.get("/dump").starts_with("HTTP/1.1 503"), "{}", agent.get("/dump"));
+    agent.end();
 }

@@ -30,6 +30,7 @@ mod examples;
 mod export;
 mod failing;
 mod fleet;
+mod flight;
 mod focus;
 mod forks;
 mod functions;

@@ -4,7 +4,8 @@
 //! Floors, from the ground up; a module uses lower floors only:
 //! [`units`], [`id`], [`histogram`], [`quality`], [`unwind`] → [`event`], [`decode`], [`op`], [`order`] → [`state`], [`graph`],
 //! [`totals`], [`perturbation`] → [`analysis`], [`alert`], [`observation`], [`names`] → [`report`] → [`diff`], [`select`], [`model`] →
-//! [`advice`] → [`render`] → [`fleet`]; beside them the formats of recordings, [`trace`] and [`lines`], and the code of critical sections followed ahead,
+//! [`advice`] → [`render`] → [`fleet`]; beside them the formats of recordings, [`trace`] and [`lines`], the
+//! flight recorder that keeps the last of a recording, [`flight`], and the code of critical sections followed ahead,
 //! [`access`].
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod diff;
 pub mod estimate;
 pub mod event;
 pub mod fleet;
+pub mod flight;
 pub mod governor;
 pub mod graph;
 pub mod growth;

@@ -133,12 +133,21 @@ pub enum CaptureError {
 
 /// The nice value of threads on which the target depends: they need little, but that at once.
 const NICE: i32 = -10;
+/// That of threads for which nobody waits.
+const PATIENT: i32 = 19;
 
 /// Lets this thread run before others. If that is refused, windows are less exact.
 fn be_quick() {
     let thread = nix::unistd::gettid().as_raw().cast_unsigned();
     // SAFETY: no memory is passed.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, NICE) };
+}
+
+/// Lets all others run before this thread. If that is refused, it runs as they do.
+pub fn be_patient() {
+    let thread = nix::unistd::gettid().as_raw().cast_unsigned();
+    // SAFETY: no memory is passed.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, PATIENT) };
 }
 
 /// Whether the kernel has a tracepoint, as far as tracefs tells.

@@ -1,6 +1,7 @@
 //! The arguments of observations: what was typed, then what it means ([`Plan`]).
 
 use super::alert_args::AlertArgs;
+use super::flight_args::FlightArgs;
 use super::formats::{self, ExportFormat};
 use super::limits;
 use crate::capture::cgroup::{Cgroup, CgroupError};
@@ -85,7 +86,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks", "wait_over", "hold_over", "alerts", "on_alert"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks", "wait_over", "hold_over", "alerts", "on_alert", "keep"])]
     pub from: Option<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", visible_alias = "format", value_name = "FORMAT", value_parser = formats::export())]
@@ -172,6 +173,9 @@ pub(super) struct CaptureArgs {
     /// What is told at once.
     #[command(flatten)]
     pub alert: AlertArgs,
+    /// What is kept.
+    #[command(flatten)]
+    pub flight: FlightArgs,
     /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
     #[arg(long, value_enum, default_value_t = PlacementChoice::Best, hide = true)]
     pub placement: PlacementChoice,

@@ -7,6 +7,7 @@ use super::args::{CommonArgs, ExportArgs, Format, ObserveArgs};
 use super::calibrate::CalibrateArgs;
 use super::described::DescribedArgs;
 use super::diff::DiffArgs;
+use super::dump::DumpArgs;
 use super::predict::PredictArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   lockbpf --pid 1234 --futex-only        waits only, at no cost to uncontended locks
   lockbpf top --pid 1234                 watch it live
   lockbpf export --pid 1234 --to t.bin   record to a file
+  lockbpf --pid 1234 --keep 10m          keep the last ten minutes, for `lockbpf dump --to t.bin` when something has happened
   lockbpf export --from t.bin --to t.jsonl   convert it to text
   lockbpf report --from t.bin            what a recording tells
   lockbpf diff old.bin new.bin           what changed from one recording to another
@@ -73,6 +75,8 @@ pub(super) enum Command {
     Top(Box<TopArgs>),
     /// Record to a file, or convert a recording.
     Export(Box<ExportArgs>),
+    /// Make a recording of what the flight recorder of a running lockbpf has kept (`--keep`), or of what a killed one has left (`--keep-dir`).
+    Dump(DumpArgs),
     /// Observe for months as a service: metrics for Prometheus and profiles for Parca, Pyroscope and pprof, over HTTP.
     Agent(AgentArgs),
     /// Tell what this machine allows: kernel features, capabilities, and the cost of each probe in each library found.
@@ -137,7 +141,7 @@ impl Command {
     /// Whether it reads what was written before, or what the user has, and looks into no other process.
     pub(super) fn only_reads(&self) -> bool {
         match self {
-            Self::Report(_) | Self::Diff(_) | Self::WhatIf(_) => true,
+            Self::Report(_) | Self::Diff(_) | Self::Dump(_) | Self::WhatIf(_) => true,
             Self::Export(args) => args.from.is_some(),
             Self::Predict(args) => args.from.is_some() || args.model.is_some(),
             Self::Access(args) => args.from.is_some(),

@@ -1,5 +1,5 @@
 //! How a user ends an observation: the first SIGINT, SIGTERM or SIGHUP ends it with its report, a second SIGINT or SIGTERM ends the program
-//! at once, without one. A service is asked by SIGHUP to read its configuration again. A thread of its own listens, since everything after the observation takes its time.
+//! at once, without one. A service is asked by SIGHUP to read its configuration again, a flight recorder by SIGUSR1 for what it has kept. A thread of its own listens, since everything after the observation takes its time.
 
 use crate::capture::{edits, launch};
 use anyhow::{Context, Result, bail};
@@ -19,6 +19,8 @@ static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
 static LISTENING: Mutex<Option<Ends>> = Mutex::new(None);
 /// Whether a service has been asked to read its configuration again.
 static RELOAD: AtomicBool = AtomicBool::new(false);
+/// Whether somebody has asked for what the flight recorder has kept.
+static DUMP: AtomicBool = AtomicBool::new(false);
 
 /// What the user wants.
 #[derive(Clone)]
@@ -84,6 +86,11 @@ impl Ends {
         RELOAD.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether the flight recorder was asked by SIGUSR1, since the last call, for what it has kept.
+    pub(super) fn dump_asked() -> bool {
+        DUMP.swap(false, Ordering::Relaxed)
+    }
+
     /// Waits until the observation is to end.
     pub(super) async fn asked(&mut self) {
         if self.0.wait_for(Option::is_some).await.is_err() {
@@ -103,6 +110,7 @@ async fn hear(
     let mut terminate = signal(SignalKind::terminate())?;
     // Who has it ignored, like nohup, wants to outlive the terminal.
     let mut hangup = if is_ignored(Signal::SIGHUP) && !service { None } else { Some(signal(SignalKind::hangup())?) };
+    let mut user = signal(SignalKind::user_defined1())?;
     let _ = begun.send(Ok(()));
     let mut first = None;
     loop {
@@ -116,6 +124,10 @@ async fn hear(
             _ = interrupt.recv() => Signal::SIGINT,
             _ = terminate.recv() => Signal::SIGTERM,
             _ = hung_up => Signal::SIGHUP,
+            _ = user.recv() => {
+                DUMP.store(true, Ordering::Relaxed);
+                continue;
+            }
         };
         if service && heard == Signal::SIGHUP {
             RELOAD.store(true, Ordering::Relaxed);

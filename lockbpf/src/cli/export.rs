@@ -4,13 +4,13 @@ use super::args::{CaptureArgs, ExportArgs, Plan, TablesArgs};
 use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
-use super::record::Recorder;
+use super::record::{self, Recorder};
 use super::source::{Format, Input};
-use super::{cpus, live, tables};
+use super::{live, tables};
 use crate::quality::Quality;
 use crate::render;
 use crate::report::Selection;
-use crate::trace::{Capture, Compression, Written};
+use crate::trace::{Compression, Written};
 use anyhow::{Context, Result, bail};
 use std::io;
 use std::path::Path;
@@ -169,20 +169,7 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
 /// # Errors
 /// When the target cannot be observed, or the trace not be written.
 pub(super) fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: Compression) -> Result<Quality> {
-    let c = &plan.capture;
-    let capture = Capture {
-        min_wait_ns: c.min_wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
-        all_events: c.all_events,
-        transitions: c.transitions,
-        futex_only: c.futex_only,
-        kernel_locks: c.kernel_locks,
-        cpus: cpus::of_target(plan),
-        comm: c.comm.clone(),
-        tids: c.tid.clone(),
-        counters: Vec::new(),
-        probes: Vec::new(),
-    };
-    let mut recorder = Recorder::new(out, to, compression, capture);
+    let mut recorder = Recorder::new(out, to, compression, record::capture(plan));
     let captured = live::observe(plan, None, &mut recorder)?;
     let quality = captured.harvest.quality.clone();
     let (_, written) = recorder.finish(captured)?;

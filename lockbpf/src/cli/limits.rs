@@ -8,6 +8,10 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The shortest interval between two looks at an observation.
 const OFTENEST: Duration = Duration::from_millis(100);
+/// Bytes that a flight recorder needs.
+const LEAST_SIZE: u64 = 1 << 20;
+/// Bytes that one has at most, and one more.
+const MOST_SIZE: u64 = (1 << 40) + 1;
 /// Bytes of a thread's name that the kernel keeps.
 const COMM_BYTES: usize = 15;
 
@@ -30,6 +34,31 @@ pub(super) fn threshold(text: &str) -> Result<Duration, String> {
         Err("shorter than 1ms nothing can be told while it lasts".to_owned())
     } else {
         Ok(threshold)
+    }
+}
+
+/// For how long a flight recorder keeps what was.
+pub(super) fn keep(text: &str) -> Result<Duration, String> {
+    let keep = time(text)?;
+    if keep < Duration::from_secs(1) { Err("less than 1s is not worth keeping".to_owned()) } else { Ok(keep) }
+}
+
+/// A number of bytes, at least a MiB.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        other => return Err(format!("{other:?} is no unit of size: K, M or G is expected")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{digits:?} is no number of bytes"))?;
+    let bytes = number.checked_shl(unit).filter(|bytes| bytes >> unit == number);
+    match bytes.ok_or("that is more than any machine has")? {
+        0..LEAST_SIZE => Err("less than 1M does not hold an observation's names and sums".to_owned()),
+        MOST_SIZE.. => Err("more than 1024G is expected of no flight recorder".to_owned()),
+        bytes => Ok(bytes),
     }
 }
 
@@ -80,6 +109,17 @@ mod tests {
         for text in ["0s", "0", "999us", "-1s", "366d", "1000000000years", "99999999999999999999y", "", "s"] {
             assert!(span(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("256M"), Ok(256 << 20));
+        assert_eq!((size("1048576"), size("2g"), size("1024KiB")), (Ok(1 << 20), Ok(2 << 30), Ok(1 << 20)));
+        for text in ["", "M", "1K", "-1M", "1.5M", "1T", "99999999999999999999M", "9007199254740992K", "2048G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+        assert_eq!(keep("10m"), Ok(Duration::from_secs(600)));
+        assert!(keep("999ms").is_err());
     }
 
     #[test]

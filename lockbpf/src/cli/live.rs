@@ -1,5 +1,5 @@
 //! One observation from its targets to the last sum: check, discover, attach, wait, harvest. What becomes of the events
-//! is the business of a [`Sink`].
+//! is the business of a [`Sink`]; a flight recorder sees them, too.
 
 use super::alerts::Alerts;
 use super::args::{CaptureArgs, Plan, Target};
@@ -7,14 +7,17 @@ use super::budget::Watch;
 use super::census::Census;
 use super::deadlocks::Deadlocks;
 use super::ends::Ends;
+use super::flight::Tee;
 use super::focus::Focus;
 use super::functions::Placing;
 use super::interpreters::Interpreters;
 use super::parking::Parking;
 use super::prepare::{guardian, known, options, prepare, prices};
 use super::progress::Progress;
+pub(super) use super::sink::{Captured, Live, Sink};
 use super::stacks::{self, Stacks};
 use super::{placement, suspend};
+use crate::alert::SoFar;
 use crate::capture::aside::drop_aside;
 use crate::capture::attach::ProbeSite;
 use crate::capture::cpu_use::CpuUse;
@@ -27,13 +30,9 @@ use crate::capture::session::{Options, Session, now};
 use crate::capture::suspend::Suspendable;
 use crate::capture::target::{FileKey, Library};
 use crate::costs::Costs;
-use crate::deadlock::Deadlock;
 use crate::estimate::Estimates;
-use crate::event::Event;
 use crate::id::Tid;
-use crate::observation::Harvest;
 use crate::perturbation::{self, Children, Perturbation, Taken};
-use crate::units::{Nanos, Time};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::path::Path;
@@ -45,108 +44,6 @@ const POLL: Duration = Duration::from_millis(50);
 /// How often it is looked who is there and whether a target has loaded a C library, or generated code, since: what the kernel
 /// did not tell.
 const RESCAN: Duration = Duration::from_secs(1);
-
-/// Where events go while an observation runs.
-pub(super) trait Sink {
-    /// It begins.
-    ///
-    /// # Errors
-    /// When it cannot.
-    fn begin(&mut self, live: &mut Live<'_>) -> Result<()>;
-
-    /// Takes one event; across CPUs they are not in order.
-    fn take(&mut self, event: Event);
-
-    /// Every event known at this time has been taken. Returns what is to be told meanwhile, if anything is.
-    ///
-    /// # Errors
-    /// When the sink has failed.
-    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String>;
-
-    /// Whether it shows itself how the observation goes.
-    fn has_screen(&self) -> bool {
-        false
-    }
-
-    /// Whether the observation is to end after a poll.
-    fn is_done(&self) -> bool {
-        false
-    }
-
-    /// This process is about to be stopped, or goes on: a screen makes room, and comes back.
-    fn suspended(&mut self, _stops: bool) {}
-}
-
-/// An observation under way.
-pub(super) struct Live<'a> {
-    /// The kernel side.
-    pub session: &'a mut Session,
-    /// Who is observed.
-    pub census: &'a mut Census,
-    /// Probes in place.
-    pub sites: &'a [ProbeSite],
-    /// What is observed, in words.
-    pub target: &'a str,
-    /// When it began.
-    pub start: Time,
-    /// Remarks so far.
-    pub notes: &'a [String],
-    /// Deadlocks found so far.
-    pub deadlocks: &'a [Deadlock],
-    /// The budget, and how it is kept.
-    pub watch: &'a Watch,
-    /// What observing costs on this machine.
-    pub costs: Costs,
-}
-
-impl Live<'_> {
-    /// Sums, threads, waits and losses up to now.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
-    pub(super) fn harvest(&mut self, now: Time) -> Result<Harvest> {
-        self.harvest_with(now, self.watch.coverage())
-    }
-
-    /// The same with the estimates so far, as they are at the end.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
-    pub(super) fn harvest_estimated(&mut self, now: Time) -> Result<Harvest> {
-        self.harvest_with(now, self.watch.so_far())
-    }
-
-    fn harvest_with(&mut self, now: Time, estimates: Option<Estimates>) -> Result<Harvest> {
-        let mut harvest = self.session.harvest(now, self.census.symbols())?;
-        harvest.deadlocks = self.deadlocks.to_vec();
-        harvest.estimates = estimates;
-        harvest.quality.notes.extend_from_slice(self.notes);
-        self.census.unite(&mut harvest);
-        Ok(harvest)
-    }
-
-    /// What observing has cost the target so far, CPU time.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
-    pub(super) fn cost(&self) -> Result<Nanos> {
-        Ok(self.session.taken()?.cost(&self.costs))
-    }
-}
-
-/// What an observation yielded beside its events.
-pub(super) struct Captured {
-    /// Sums, threads, waits, losses.
-    pub harvest: Harvest,
-    /// Who was observed, and names for it.
-    pub census: Census,
-    /// What was observed, in words.
-    pub target: String,
-    /// When it began.
-    pub start: Time,
-    /// When it ended.
-    pub end: Time,
-}
 
 /// Observes until the time is over, the targets have exited, or Ctrl-C; `name` describes the target if its command line
 /// would not.
@@ -161,6 +58,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut ends = Ends::listen()?;
     ends.check()?;
     let mut alerts = Alerts::prepare(&plan.capture)?;
+    let mut sink = Tee::prepare(plan, sink)?;
     let (mut newcomers, deaf) = Newcomers::listen();
     let mut ready = prepare(plan, name, &mut newcomers)?;
     ends.check()?;
@@ -245,6 +143,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         start,
         notes,
         deadlocks: deadlocks.found(),
+        alerts: &SoFar::default(),
         watch: &watch,
         costs,
     })?;
@@ -297,6 +196,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     start,
                     notes,
                     deadlocks: deadlocks.found(),
+                    alerts: alerts.as_ref().map_or(&SoFar::default(), Alerts::told),
                     watch: &watch,
                     costs,
                 })?;
@@ -372,6 +272,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     earlier.retain(|wait| is_wanted(capture, wait.tid));
     stacks::take_in_earlier(earlier, &mut harvest, census.symbols());
     census.unite(&mut harvest);
+    sink.end(&harvest, &mut census, end);
     if let Some(status) = status.filter(|status| !status.success()) {
         ready.notes.push(format!("the command ended with {status}."));
     }

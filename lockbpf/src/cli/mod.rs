@@ -27,8 +27,11 @@ mod described;
 mod destination;
 mod diff;
 mod doctor;
+mod dump;
 mod ends;
 mod export;
+mod flight;
+mod flight_args;
 mod focus;
 mod formats;
 mod functions;
@@ -56,7 +59,9 @@ mod python;
 mod record;
 mod report;
 mod script;
+mod segments;
 mod select;
+mod sink;
 mod snapshots;
 mod source;
 mod stacks;
@@ -137,6 +142,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         Some(Command::Export(args)) => export::run(*args),
         Some(Command::Agent(args)) => agent::run(&args),
+        Some(Command::Dump(args)) => dump::run(&args),
         Some(Command::Top(args)) => top::run(*args),
         Some(Command::Locks(args)) => described::run(args),
         Some(Command::Doctor { pid, locks, format }) => {

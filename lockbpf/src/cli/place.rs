@@ -79,7 +79,7 @@ pub(super) fn dir_of(path: &Path) -> &Path {
 }
 
 /// Whether somebody else than this user and root may put names into a directory.
-fn others_write(dir: &Metadata) -> bool {
+pub(super) fn others_write(dir: &Metadata) -> bool {
     dir.mode() & 0o022 != 0 || ![0, geteuid().as_raw()].contains(&dir.uid())
 }
 

@@ -1,7 +1,9 @@
 //! A trace written while the observation runs.
 
+use super::args::Plan;
+use super::cpus;
 use super::destination;
-use super::live::{Captured, Live, Sink};
+use super::sink::{Captured, Live, Sink};
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
 use crate::capture::session;
@@ -75,20 +77,52 @@ impl<W: Write> Recorder<W> {
     }
 
     fn describe(&self, live: &Live<'_>) -> Header {
-        let how = match live.session.mechanism() {
-            Mechanism::Session => "session",
-            Mechanism::Link => "link",
-            Mechanism::PerfEvents => "perf_event",
-        };
-        let probe = |site: &ProbeSite| Probe {
-            function: site.function.symbol.to_owned(),
-            file: site.display.clone(),
-            offset: site.file_offset,
-            how: how.to_owned(),
-        };
-        let probes = live.sites.iter().map(probe).collect();
-        let counters = live.session.events().to_vec();
-        Header { capture: Some(Capture { probes, counters, ..self.capture.clone() }), ..self.header.clone() }
+        Header { capture: Some(probed(&self.capture, live)), ..self.header.clone() }
+    }
+}
+
+/// How an observation is captured, with the probes that are in place by now.
+pub(super) fn probed(capture: &Capture, live: &Live<'_>) -> Capture {
+    let how = match live.session.mechanism() {
+        Mechanism::Session => "session",
+        Mechanism::Link => "link",
+        Mechanism::PerfEvents => "perf_event",
+    };
+    let probe = |site: &ProbeSite| Probe {
+        function: site.function.symbol.to_owned(),
+        file: site.display.clone(),
+        offset: site.file_offset,
+        how: how.to_owned(),
+    };
+    let probes = live.sites.iter().map(probe).collect();
+    let counters = live.session.events().to_vec();
+    Capture { probes, counters, ..capture.clone() }
+}
+
+/// How an observation is to be captured.
+pub(super) fn capture(plan: &Plan) -> Capture {
+    let c = &plan.capture;
+    Capture {
+        min_wait_ns: c.min_wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
+        all_events: c.all_events,
+        transitions: c.transitions,
+        futex_only: c.futex_only,
+        kernel_locks: c.kernel_locks,
+        cpus: cpus::of_target(plan),
+        comm: c.comm.clone(),
+        tids: c.tid.clone(),
+        counters: Vec::new(),
+        probes: Vec::new(),
+    }
+}
+
+/// The process whose files an event's addresses are in.
+pub(super) fn process_of(event: &Event) -> Option<Process> {
+    match event {
+        Event::Section(s) => Some(s.process),
+        Event::FutexWait(w) => Some(w.word.process),
+        Event::Wake(w) => Some(w.process),
+        Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
     }
 }
 
@@ -108,13 +142,7 @@ impl<W: Write> Sink for Recorder<W> {
     }
 
     fn take(&mut self, event: Event) {
-        let process = match &event {
-            Event::Section(s) => Some(s.process),
-            Event::FutexWait(w) => Some(w.word.process),
-            Event::Wake(w) => Some(w.process),
-            Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
-        };
-        if let Some(process) = process {
+        if let Some(process) = process_of(&event) {
             self.modules.entry(process).or_insert(0);
         }
         // After a failure nothing more is written; the next poll tells it.
@@ -167,11 +195,12 @@ pub(super) fn header(target: &str, start: Time) -> Result<Header> {
         wall_ns: wall_time(start),
         ticks_per_ns: 1,
         capture: None,
+        kept: None,
     })
 }
 
 /// Writes which files processes have mapped, where that is more than was written.
-fn modules<W: Write>(
+pub(super) fn modules<W: Write>(
     writer: &mut Writer<W>,
     symbols: &Symbols,
     written: &mut BTreeMap<Process, usize>,

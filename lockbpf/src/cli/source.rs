@@ -1,6 +1,6 @@
 //! Recordings as input: traces and event lines, told apart by their first bytes.
 
-use super::input;
+use super::{input, segments};
 use crate::event::Event;
 use crate::lines::{self, LineError};
 use crate::names::Names;
@@ -55,15 +55,20 @@ pub(super) struct Ending {
 }
 
 impl Input {
-    /// Opens a recording; `-` is standard input, which is copied to a temporary file, since recordings are read twice.
+    /// Opens a recording; a directory is that of a flight recorder's segments; `-` is standard input, which is copied to a temporary file, since recordings are read twice.
     ///
     /// # Errors
     /// When it cannot be opened or read.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let name = input::told(path);
-        let mut file = match input::open(path)? {
-            input::Input::File(file) => file,
-            input::Input::Pipe(pipe) => spool(pipe, &name)?,
+        let mut file = if segments::is_dir(path) {
+            let copied = || format!("failed to make a file of {name} in {}", std::env::temp_dir().display());
+            segments::joined(path, tempfile::tempfile().with_context(copied)?)?.0
+        } else {
+            match input::open(path)? {
+                input::Input::File(file) => file,
+                input::Input::Pipe(pipe) => spool(pipe, &name)?,
+            }
         };
         file.rewind().with_context(|| format!("failed to read {name}"))?;
         let mut first = Vec::new();

@@ -51,6 +51,17 @@ pub struct Tally {
     pub left_out: u64,
 }
 
+/// Which alerts were told so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SoFar {
+    /// Of waits.
+    pub waits: u64,
+    /// Of holds.
+    pub holds: u64,
+    /// The last one, as a line for people.
+    pub last: String,
+}
+
 /// What was told of a lock.
 #[derive(Clone, Copy, Debug)]
 struct Last {

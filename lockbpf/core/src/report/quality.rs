@@ -164,7 +164,8 @@ fn remarks(observation: &Observation) -> Vec<String> {
         );
     } else {
         remarks.push(
-            "The recording broke off before its estimates: counts and holds are those of the observed part of the time."
+            "The recording has no estimates (it broke off before them, or is a flight recorder's): counts and holds are \
+             those of the observed part of the time."
                 .to_owned(),
         );
     }

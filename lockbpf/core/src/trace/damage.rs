@@ -51,10 +51,14 @@ impl Damage {
 
     /// Enters it into the account of losses: as counts, which make an observation incomplete, and as sentences.
     pub(super) fn report(&self, ended: Ended, quality: &mut Quality) {
-        if matches!(ended, Ended::Torn { .. }) {
-            quality.undecodable.insert("trace_torn", 1);
-        }
-        for (name, count) in [
+        quality.undecodable.extend(self.counts(ended));
+        quality.notes.extend(self.sentences(ended));
+    }
+
+    /// What is missing, in counts that are not 0, by name.
+    pub fn counts(&self, ended: Ended) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = [
+            ("trace_torn", u64::from(matches!(ended, Ended::Torn { .. }))),
             ("trace_frames_damaged", self.frames),
             ("trace_frames_missing", self.missing),
             ("trace_frames_orphaned", self.orphaned),
@@ -62,12 +66,8 @@ impl Damage {
             ("trace_bytes_passed_over", self.bytes),
             ("trace_events_lost", self.events),
             ("trace_access_records_lost", self.accesses),
-        ] {
-            if count > 0 {
-                quality.undecodable.insert(name, count);
-            }
-        }
-        quality.notes.extend(self.sentences(ended));
+        ];
+        counts.into_iter().filter(|&(_, count)| count > 0)
     }
 
     /// What is missing, in words; nothing if nothing is.

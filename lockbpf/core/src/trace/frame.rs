@@ -11,7 +11,7 @@ const MARK: [u8; 4] = *b"\xf5LbF";
 /// Bytes before the first frame: magic, version, checksum of both.
 const PREAMBLE: usize = 16;
 /// Bytes of a frame's header.
-const HEADER: usize = 28;
+pub(super) const HEADER: usize = 28;
 /// Bytes of a payload at most, as stored and when decompressed. No writer comes near it.
 pub(super) const MAX_PAYLOAD: usize = 16 << 20;
 /// Flag: the payload is compressed with zstd.
@@ -111,6 +111,12 @@ impl FrameHeader {
     }
 }
 
+/// Whether bytes end with an end mark, which is a header and nothing else.
+pub(super) fn is_end(bytes: &[u8]) -> bool {
+    let header = bytes.last_chunk().and_then(FrameHeader::from_bytes);
+    header.is_some_and(|header| header.kind == Kind::End as u8 && header.stored == 0)
+}
+
 /// Writes frames. Each is written at once and whole: no byte of it waits in a buffer of this process.
 pub(super) struct FrameWriter<W> {
     sink: W,
@@ -155,6 +161,11 @@ impl<W: Write> FrameWriter<W> {
         self.sequence = self.sequence.wrapping_add(1);
         self.bytes += self.buffer.len() as u64;
         Ok(())
+    }
+
+    /// Whether frames of events are compressed.
+    pub(super) fn compresses_events(&self) -> bool {
+        self.compress_events
     }
 
     /// Bytes written so far.

@@ -31,6 +31,25 @@ pub struct Header {
     pub ticks_per_ns: u64,
     /// How it was captured; `None` if it was converted from event lines.
     pub capture: Option<Capture>,
+    /// If a flight recorder wrote it: what came before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+}
+
+/// Which part of an observation a flight recorder's segment is, or what was made of segments.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    /// Number of the segment, from 0: so many came before it.
+    pub number: u64,
+    /// When the observation began, on the clock of [`Header::start`].
+    pub observed_since: u64,
+    /// Events before it.
+    pub events_before: u64,
+    /// The time that the flight recorder was asked to keep, ns.
+    pub keep_ns: u64,
+    /// The bytes that it may have.
+    pub keep_bytes: u64,
 }
 
 /// How a recording was captured.

@@ -22,7 +22,7 @@ mod writer;
 
 pub use accesses::AccessLines;
 pub use damage::{Damage, Ended};
-pub use header::{Capture, Header, Module, Modules, Probe};
+pub use header::{Capture, Header, Kept, Module, Modules, Probe};
 pub use names::TraceNames;
 pub use reader::{Closing, Reader};
 pub use writer::{Compression, Writer, Written};
@@ -40,6 +40,15 @@ pub fn is_trace(first: &[u8]) -> bool {
 pub fn is_cut(all: &[u8]) -> bool {
     !all.is_empty() && all.len() < MAGIC_BYTES && frame::MAGIC.starts_with(all)
 }
+
+/// Whether a trace that ends with these bytes is whole: what remains of one that broke off is shorter, or ends with something else.
+#[must_use]
+pub fn is_end(last: &[u8]) -> bool {
+    frame::is_end(last)
+}
+
+/// Bytes that [`is_end`] needs.
+pub const END_BYTES: usize = frame::HEADER;
 
 /// Bytes that [`is_trace`] needs.
 pub const MAGIC_BYTES: usize = frame::MAGIC.len();

@@ -91,6 +91,27 @@ impl TraceNames {
         Ok(())
     }
 
+    /// Adds the names of a recording that goes on where this one ends. What both name is called as in the later one, but a name is not lost to
+    /// an address without one. Beyond the bound on memory names are left out.
+    pub fn add(&mut self, later: Self) {
+        for ((process, addr), (role, frames)) in later.addresses {
+            let has_name = |frames: &[Frame]| frames.iter().any(|frame| frame.function.is_some());
+            let known = self.addresses.get(&(process, addr)).is_some_and(|(_, known)| has_name(known));
+            if !known || has_name(&frames) {
+                let _ = self.add_address(process, addr, role, frames);
+            }
+        }
+        for (lock, named) in later.locks {
+            let _ = self.add_lock(lock, named);
+        }
+        for (site, named) in later.sites {
+            let _ = self.add_site(site, named);
+        }
+        for (tid, named) in later.threads {
+            let _ = self.add_thread(tid, named);
+        }
+    }
+
     fn spend(&mut self, bytes: usize) -> Result<(), Malformed> {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(ENTRY);
         if self.bytes > MAX_BYTES { Err(Malformed::TooMany) } else { Ok(()) }

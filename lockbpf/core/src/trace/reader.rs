@@ -72,6 +72,24 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
+    /// Reads what was summed before the recording began ([`super::Writer::opening`]), and what it says of itself; `None` if that cannot be
+    /// read.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub fn opening(source: R) -> Result<Option<(Header, Harvest)>, TraceError> {
+        let mut reader = Self::new(source)?;
+        while reader.ended.is_none() && reader.contents.pace.is_empty() && !reader.contents.has_events {
+            reader.advance()?;
+        }
+        let Contents { header, pace, damage, .. } = &reader.contents;
+        if header.is_none() || pace.is_empty() || damage.any() {
+            return Ok(None);
+        }
+        let Closing { header, harvest, .. } = reader.contents.close(Ended::Clean);
+        Ok(Some((header, harvest)))
+    }
+
     /// What the recording says of itself; empty if that could not be read.
     #[must_use]
     pub fn header(&self) -> Header {

@@ -52,6 +52,15 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
+    /// Takes over what another one has not named yet.
+    pub(super) fn inherit(&mut self, other: Self) {
+        other.addresses.waiting.into_iter().for_each(|address| self.addresses.mention(address));
+        other.locks.waiting.into_iter().for_each(|lock| self.locks.mention(lock));
+        other.sites.waiting.into_iter().for_each(|site| self.sites.mention(site));
+        other.threads.waiting.into_iter().for_each(|tid| self.threads.mention(tid));
+        other.stacks.waiting.into_iter().for_each(|(process, id)| self.stack(process, Some(id)));
+    }
+
     /// Takes note of what an event mentions.
     pub(super) fn event(&mut self, event: &Event) {
         match event {

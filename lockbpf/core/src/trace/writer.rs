@@ -147,6 +147,37 @@ impl<W: Write> Writer<W> {
         self.snapshot(harvest, names, now, NAMES_AT_ONCE)
     }
 
+    /// Writes what was summed before the recording began, whole: what is summed in it is the difference. Nothing is named for that.
+    ///
+    /// # Errors
+    /// When the sink fails.
+    pub fn opening(&mut self, harvest: &Harvest, now: Time) -> io::Result<()> {
+        self.flushed = now;
+        self.write_sums(harvest, now)
+    }
+
+    /// Ends this recording as a checkpoint would, and begins one that goes on where it ends, to `next`: that one names what this one has not
+    /// named yet. Hands the sink back, with the bytes written to it.
+    ///
+    /// # Errors
+    /// When a sink fails.
+    pub fn turn(
+        mut self,
+        next: W,
+        header: &Header,
+        harvest: &Harvest,
+        names: &mut dyn Names,
+        now: Time,
+    ) -> io::Result<(W, u64, Self)> {
+        self.snapshot(harvest, names, now, NAMES_AT_ONCE)?;
+        self.frames.write(Kind::End, true, &[])?;
+        let compression = if self.frames.compresses_events() { Compression::Zstd } else { Compression::None };
+        let mut successor = Self::new(next, header, compression)?;
+        successor.tracker.inherit(self.tracker);
+        let bytes = self.frames.bytes();
+        Ok((self.frames.finish()?, bytes, successor))
+    }
+
     /// Writes the last snapshot, all names, and the end mark. Hands the sink back.
     ///
     /// # Errors
@@ -169,6 +200,12 @@ impl<W: Write> Writer<W> {
         self.write_events()?;
         self.write_accesses()?;
         self.tracker.harvest(harvest);
+        self.write_sums(harvest, now)?;
+        self.write_names(harvest, names, limit)
+    }
+
+    /// Writes what of the harvest has changed since the last time.
+    fn write_sums(&mut self, harvest: &Harvest, now: Time) -> io::Result<()> {
         self.write_rows(harvest)?;
         if let Some(estimates) = &harvest.estimates {
             for (at, payload) in estimates::payloads(estimates).iter().enumerate() {
@@ -190,8 +227,7 @@ impl<W: Write> Writer<W> {
                 accesses: self.accesses.total(),
                 quality,
             },
-        )?;
-        self.write_names(harvest, names, limit)
+        )
     }
 
     fn write_events(&mut self) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use super::super::alert_args::AlertArgs;
 use super::super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Share, Target, share};
+use super::super::flight_args::{DumpOn, FlightArgs, SIZE};
 use super::super::{input, limits};
 use super::args::AgentArgs;
 use super::listen::Listen;
@@ -72,6 +73,18 @@ pub(super) struct Observe {
     /// Holds that last longer are told at once, as far as they are seen.
     #[serde(deserialize_with = "time")]
     pub hold_over: Duration,
+    /// The last so long is kept, for a recording when one is wanted.
+    #[serde(deserialize_with = "keep")]
+    pub keep: Duration,
+    /// In so many bytes at most.
+    #[serde(deserialize_with = "size")]
+    pub keep_size: u64,
+    /// In this directory, and not in memory.
+    pub keep_dir: Option<PathBuf>,
+    /// After which alerts recordings are made.
+    pub dump_on: Vec<DumpOn>,
+    /// Where they go.
+    pub dump_to: Option<PathBuf>,
 }
 
 /// How much is told apart.
@@ -122,6 +135,11 @@ impl Default for Observe {
             stack_wait: DEFAULT_STACK_WAIT,
             wait_over: Duration::ZERO,
             hold_over: Duration::ZERO,
+            keep: Duration::ZERO,
+            keep_size: SIZE,
+            keep_dir: None,
+            dump_on: Vec::new(),
+            dump_to: None,
         }
     }
 }
@@ -208,6 +226,14 @@ impl Config {
                 hold_over: some(observe.hold_over),
                 ..AlertArgs::default()
             },
+            flight: FlightArgs {
+                keep: some(observe.keep),
+                keep_size: Some(observe.keep_size),
+                keep_dir: observe.keep_dir.clone(),
+                dump_on: observe.dump_on.clone(),
+                dump_to: observe.dump_to.clone(),
+                dump_max: None,
+            },
             ..CaptureArgs::default()
         };
         Plan { target: observe.target(), follow_forks: observe.pids.is_some(), capture }
@@ -232,6 +258,12 @@ impl Config {
         }
         if let Some(pids) = pids.as_ref().filter(|pids| pids.get_ref().is_empty()) {
             return Err(at(text, Some(pids.span()), "no process is named"));
+        }
+        let Observe { keep, keep_dir, dump_on, dump_to, .. } = &config.observe;
+        if keep.is_zero() && (keep_dir.is_some() || dump_to.is_some() || !dump_on.is_empty()) {
+            return Err(
+                "keep_dir, dump_on and dump_to are of what is kept: say for how long that is with keep".to_owned()
+            );
         }
         if config.renew < config.interval {
             return Err("an observation is begun anew (renew) before there is a snapshot (interval)".to_owned());
@@ -304,6 +336,17 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     parsed(from, limits::time)
 }
 
+fn keep<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    parsed(from, |text| match limits::time(text)? {
+        none if none.is_zero() => Ok(none),
+        _ => limits::keep(text),
+    })
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parsed(from, limits::size)
+}
+
 fn budget<'de, D: Deserializer<'de>>(from: D) -> Result<Share, D::Error> {
     parsed(from, share)
 }
@@ -354,6 +397,10 @@ mod tests {
             ("[observe]\ncgroup = \"/a\"\npids = [1]", "line 3: cgroup and pids exclude each other"),
             ("[observe]\npids = []", "line 2: no process is named"),
             ("[limits]\nlocks = 0", "line 2: 0 is no number from 1 to"),
+            ("[observe]\nkeep = \"10ms\"", "line 2: less than 1s is not worth keeping"),
+            ("[observe]\nkeep_size = \"1K\"", "line 2: less than 1M"),
+            ("[observe]\ndump_on = [\"pain\"]", "line 2: unknown variant `pain`"),
+            ("[observe]\ndump_on = [\"wait\"]", "keep_dir, dump_on and dump_to are of what is kept"),
             ("interval = \"1h\"\nrenew = \"1m\"", "an observation is begun anew"),
             ("a = ", "line 1: "),
         ] {

@@ -1,6 +1,7 @@
 //! The HTTP side: a thread of its own that answers from what was shown to it. Connections are bounded in number, time and size, so whoever asks
 //! and hangs, or asks for too much, costs a place among them and nothing else.
 
+use super::super::flight::socket;
 use super::listen::Listen;
 use super::shared::{Shared, Side};
 use crate::capture::lent;
@@ -44,7 +45,10 @@ const SOCKET_MODE: u32 = 0o660;
 
 /// What is served, told to whoever asks for nothing in particular.
 const INDEX: &str = "lockbpf agent\n\n/metrics\n/debug/pprof/block  stacks of those who waited\n\
-                     /debug/pprof/mutex  stacks of those who made others wait\n/healthz\n";
+                     /debug/pprof/mutex  stacks of those who made others wait\n/dump  a recording of what the flight recorder has kept\n/healthz\n";
+
+/// A recording is in memory as a whole: one at a time.
+static DUMPING: Semaphore = Semaphore::const_new(1);
 
 /// Serves until it is dropped.
 pub(super) struct Server {
@@ -169,9 +173,15 @@ async fn serve(listener: &Listener, shared: &Arc<Shared>) {
 
 async fn converse(stream: Box<dyn Stream>, shared: Arc<Shared>) -> hyper::Result<()> {
     let service = service_fn(move |request: Request<Incoming>| {
-        let response = answer(&request, &shared);
-        shared.answered(response.status().as_u16());
-        async move { Ok::<_, Infallible>(response) }
+        let shared = shared.clone();
+        async move {
+            let mut response = answer(&request, &shared);
+            if response.status() == StatusCode::ACCEPTED {
+                response = dump().await;
+            }
+            shared.answered(response.status().as_u16());
+            Ok::<_, Infallible>(response)
+        }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -209,8 +219,26 @@ fn answer(request: &Request<Incoming>, shared: &Shared) -> Response<Full<Bytes>>
         }
         "/debug/pprof/block" => profile(shared.profile(Side::Block)),
         "/debug/pprof/mutex" => profile(shared.profile(Side::Mutex)),
+        // It takes its time: a request for the size alone gets none.
+        "/dump" if *request.method() == Method::HEAD => text(StatusCode::OK, String::new()),
+        "/dump" => text(StatusCode::ACCEPTED, String::new()),
         "/" => text(StatusCode::OK, INDEX.to_owned()),
         _ => text(StatusCode::NOT_FOUND, "no such thing here: see /\n".to_owned()),
+    }
+}
+
+/// What the flight recorder has kept. It is asked as anybody asks it.
+async fn dump() -> Response<Full<Bytes>> {
+    let Ok(_one) = DUMPING.try_acquire() else {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "a recording is being made for somebody else\n".to_owned());
+    };
+    let get = || socket::receive(socket::ask(std::process::id())?, Vec::new());
+    match tokio::task::spawn_blocking(get).await {
+        Ok(Ok((recording, _))) => respond(StatusCode::OK, "application/octet-stream", Bytes::from(recording)),
+        Ok(Err(error)) => {
+            text(StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}; nothing is kept unless keep is set\n"))
+        }
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "no recording was made\n".to_owned()),
     }
 }
 

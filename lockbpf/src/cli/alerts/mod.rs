@@ -8,7 +8,7 @@ mod outlets;
 use super::alert_args::AlertArgs;
 use super::args::CaptureArgs;
 use super::census::Census;
-use crate::alert::{Alert, Due, HeldFor, Kind, Lasting, MAX_AT_ONCE, Purpose, Rules, Tally, purpose};
+use crate::alert::{Alert, Due, HeldFor, Kind, Lasting, MAX_AT_ONCE, Purpose, Rules, SoFar, Tally, purpose};
 use crate::capture::earlier::Earlier;
 use crate::capture::holder::Holders;
 use crate::capture::inflight::Snapshot;
@@ -47,6 +47,7 @@ pub(super) struct Alerts {
     /// Whether those that have lasted long enough are wanted.
     judged: HashMap<Lasting, Judged>,
     outlets: Vec<Outlet>,
+    told: SoFar,
     next: Instant,
 }
 
@@ -98,6 +99,7 @@ impl Alerts {
             earlier: Earlier::default(),
             judged: HashMap::new(),
             outlets,
+            told: SoFar::default(),
             next: Instant::now(),
         }))
     }
@@ -150,12 +152,23 @@ impl Alerts {
     }
 
     /// Hands an alert to whoever is to have it; returns it as a line for people.
-    fn tell(&self, alert: &Alert) -> String {
+    fn tell(&mut self, alert: &Alert) -> String {
         // Of numbers and texts JSON can be made.
         if let (false, Ok(json)) = (self.outlets.is_empty(), serde_json::to_string(alert)) {
             self.outlets.iter().for_each(|outlet| outlet.take(&json));
         }
-        shown_lines(&format!("lockbpf: {}", alert.line())) + "\n"
+        let count = match alert.kind {
+            Kind::Wait => &mut self.told.waits,
+            Kind::Hold => &mut self.told.holds,
+        };
+        *count += 1;
+        self.told.last = alert.line();
+        shown_lines(&format!("lockbpf: {}", self.told.last)) + "\n"
+    }
+
+    /// Those that were told.
+    pub(super) fn told(&self) -> &SoFar {
+        &self.told
     }
 
     /// Ends. Returns how many alerts there were, and what has gone wrong.

@@ -223,7 +223,7 @@ fn a_recording_that_broke_off_says_that_it_was_not_scaled() {
     let r = built(&sampled(false));
     let hot = r.locks.iter().find(|l| l.name == "global_1000").unwrap();
     assert_eq!((hot.acquisitions, hot.estimates), (Some(300), None));
-    assert!(r.quality.notes.iter().any(|n| n.contains("broke off before its estimates")));
+    assert!(r.quality.notes.iter().any(|n| n.contains("has no estimates (it broke off")));
     assert_eq!(r.quality.observed.as_ref().unwrap().overall.windows, 61);
 }
 
