@@ -2,8 +2,8 @@
 //!
 //! The observation is written as *segments*, one after the other. Each is a trace of its own, which begins with what had been summed before it
 //! ([`crate::trace::Writer::opening`]) and needs no other one to be read. A [`Ring`] tells when the next one is to begin and which are to go.
-//! [`join`] makes one recording of those that are there: their events, and of sums the difference between the end and the beginning
-//! ([`difference`]). Killed at any moment, segments on disk are readable.
+//! [`join()`] makes one recording of those that are there: their events, and of sums the difference between the end and the beginning
+//! (`difference`). Killed at any moment, segments on disk are readable.
 #![forbid(unsafe_code)]
 
 mod difference;
