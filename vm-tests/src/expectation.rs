@@ -19,8 +19,7 @@ pub enum Expectation {
 
 impl Expectation {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Refused, Self::PerfEvents, Self::Links, Self::LinksKillFiltered, Self::Sessions];
+    pub const ALL: [Self; 5] = [Self::Refused, Self::PerfEvents, Self::Links, Self::LinksKillFiltered, Self::Sessions];
 
     fn name(self) -> &'static str {
         match self {
