@@ -122,7 +122,7 @@ fn trylock() {
 fn filtered() {
     let truth = check_alone("filtered 50");
     let lock = truth.lock("filtered_lock");
-    assert_eq!((lock.acquisitions, lock.try_failures, lock.timeouts), (101, 50, 1));
+    assert_eq!((lock.acquisitions, lock.try_failures), (151, 50));
 }
 
 #[test]
