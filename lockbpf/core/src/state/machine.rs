@@ -38,7 +38,7 @@ pub struct Thread {
     /// The condition that it waits for.
     pub idle: Option<Lock>,
     /// A lock that it holds and asks for once more.
-    pub(super) recursing: Option<Attempt>,
+    pub(super) recursing: Option<(Attempt, Time)>,
     /// Whether it exited.
     pub(super) exited: bool,
     /// Whether this is its first step.

@@ -113,9 +113,9 @@ impl State {
         if a.kind != LockKind::Semaphore
             && let Some(own) = self.m.own(thread, a.lock)
         {
-            // Live sources fold recursion themselves: there, and after another thread had the lock, a release is missing.
-            if !self.m.node(own).overtaken && a.contended.is_none() {
-                self.m.threads[thread as usize].recursing = Some(a);
+            // After another thread had the lock a release is missing. Else it may have been missed, too, but a timed call fails in the end.
+            if !self.m.node(own).overtaken {
+                self.m.threads[thread as usize].recursing = Some((a, self.m.now));
                 return;
             }
             self.impossible_step("release_missing");
@@ -194,13 +194,22 @@ impl State {
     fn acquire(&mut self, thread: u32, lock: Lock, waker: Option<Tid>, f: &mut impl Follower, o: &mut impl Observer) {
         let state = &mut self.m.threads[thread as usize];
         let fresh = state.fresh;
-        if state.recursing.take_if(|a| a.lock == lock).is_some() {
-            if let Some(own) = self.m.own(thread, lock) {
-                self.m.nodes[own as usize].depth += 1;
+        if let Some((again, _)) = state.recursing.take_if(|(a, _)| a.lock == lock) {
+            let own = self.m.own(thread, lock);
+            if again.contended.is_none() {
+                if let Some(own) = own {
+                    self.m.nodes[own as usize].depth += 1;
+                }
+                return;
             }
-            return;
+            // Live sources fold recursion themselves.
+            self.impossible_step("release_missing");
+            if let Some(own) = own {
+                self.end(own, Released::Unlock, f, &mut ());
+            }
+            self.attempt(thread, again, f);
         }
-        let pending = state.waiting.filter(|&n| self.m.node(n).instance.lock == lock);
+        let pending = self.m.threads[thread as usize].waiting.filter(|&n| self.m.node(n).instance.lock == lock);
         let ix = match pending {
             Some(node) => self.m.node(node).lock,
             None => self.m.lock(lock),
@@ -279,7 +288,7 @@ impl State {
 
     fn release(&mut self, thread: u32, lock: Lock, how: Released, f: &mut impl Follower, o: &mut impl Observer) {
         let fresh = self.m.threads[thread as usize].fresh;
-        if self.m.threads[thread as usize].recursing.take_if(|a| a.lock == lock).is_some() {
+        if self.m.threads[thread as usize].recursing.take_if(|(a, _)| a.lock == lock).is_some() {
             self.impossible_step("release_while_waiting");
         }
         if let Some(own) = self.m.own(thread, lock) {
@@ -359,9 +368,10 @@ impl State {
             acquire: None,
             stack: None,
         };
-        if let Some(a) = state.recursing.take_if(|a| a.lock == lock) {
+        if let Some((a, at)) = state.recursing.take_if(|(a, _)| a.lock == lock) {
             let Attempt { kind, shared, stack, site, .. } = a;
-            return o.failed(&Instance { kind, shared, stack, site: Some(site), ..bare }, self.m.now, how);
+            let (site, attempt, contended) = (Some(site), Some(at), a.contended == Some(true));
+            return o.failed(&Instance { kind, shared, stack, site, attempt, contended, ..bare }, self.m.now, how);
         }
         if let Some(node) = state.waiting.filter(|&n| self.m.node(n).instance.lock == lock) {
             let instance = self.give_up(thread, node, how, f);

@@ -152,6 +152,35 @@ fn a_barrier_passes_round_after_round() {
     assert_eq!(cut, BTreeMap::from([("waiting_at_end", 2)]));
 }
 
+/// A call as live sources tell it: with whether it had to wait.
+fn live(addr: u64, contended: bool) -> Action {
+    let Action::Attempt(asked) = attempt(addr) else { unreachable!("it is one") };
+    Action::Attempt(Attempt { contended: Some(contended), ..asked })
+}
+
+#[test]
+fn a_timed_call_for_ones_own_lock_fails_and_the_lock_is_kept() {
+    let (notes, graph) = run(&[
+        (0, 1, live(1, false)),
+        (0, 1, acquire(1)),
+        (2, 1, live(1, true)),
+        (5, 1, fail(1, Failure::TimedOut)),
+        (6, 1, release(1)),
+    ]);
+    assert_eq!(notes.0, ["d1 T1 L1 acquired 0", "d0! T1 L1 TimedOut 5", "d1 T1 L1 Unlock 6"]);
+    assert!(graph.state().impossible().is_empty(), "{:?}", graph.state().impossible());
+    // Only if it gets the lock, a release was missed.
+    let (notes, graph) = run(&[
+        (0, 1, live(1, false)),
+        (0, 1, acquire(1)),
+        (2, 1, live(1, false)),
+        (2, 1, acquire(1)),
+        (6, 1, release(1)),
+    ]);
+    assert_eq!(notes.0, ["d1 T1 L1 acquired 0", "d2 T1 L1 acquired 2", "d2 T1 L1 Unlock 6"]);
+    assert_eq!(graph.state().impossible(), &BTreeMap::from([("release_missing", 1)]));
+}
+
 #[test]
 fn a_missing_release_is_not_a_recursion() {
     let (notes, graph) = run(&[
