@@ -1,116 +1,17 @@
 //! The service: what it serves agrees with the truth and with itself, real readers understand it, and nothing that asks or is configured
 //! wrongly harms it.
 
+use crate::deploy::{deployed, queries};
+use crate::harness::agent::{Agent, Metrics, TOKEN, configuration, text};
 use crate::harness::may_observe;
-use crate::harness::observer::{lockbpf, run};
+use crate::harness::observer::run;
 use crate::harness::process::{Running, eventually};
 use crate::harness::workload::Workload;
 use crate::outputs::top;
 use nix::sys::signal::Signal;
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use tempfile::TempDir;
-
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-/// A file of `deploy/`.
-fn deployed(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path in UTF-8")
-}
-
-/// A running service.
-struct Agent {
-    running: Running,
-    address: String,
-    dir: TempDir,
-}
-
-impl Agent {
-    /// Observes one process without a bound, as this says besides.
-    fn of(pid: u32, more: &str) -> Self {
-        Self::configured(&configuration(pid, more))
-    }
-
-    /// Observes as this configuration says.
-    fn configured(text_of: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let config = dir.path().join("agent.toml");
-        std::fs::write(&config, text_of).expect("a configuration");
-        let mut running = Running::start(lockbpf().args(["agent", "--config", text(&config)]));
-        let served = running.err.find(|line| line.starts_with("lockbpf: serving http at "));
-        let Some(served) = served else { panic!("the agent ended: {}", running.err.rest()) };
-        let address = served.rsplit(' ').next().expect("an address").to_owned();
-        let agent = Self { running, address, dir };
-        eventually("it observes", || agent.get("/healthz").starts_with("HTTP/1.1 200"));
-        agent
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// The answer to a request, its head included; a body that is no text is cut off.
-    fn get(&self, path: &str) -> String {
-        String::from_utf8_lossy(&self.ask(path, "")).into_owned()
-    }
-
-    fn ask(&self, path: &str, header: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: agent\r\nAuthorization: Bearer {TOKEN}\r\n{header}\r\n")
-            .expect("it reads");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("it answers");
-        answer
-    }
-
-    fn body(&self, path: &str, header: &str) -> Vec<u8> {
-        let answer = self.ask(path, header);
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&answer));
-        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head");
-        answer[end + 4..].to_vec()
-    }
-
-    fn metrics(&self) -> Metrics {
-        Metrics::of(&String::from_utf8(self.body("/metrics", "")).expect("metrics are text"))
-    }
-
-    /// Ends it as a service manager does.
-    fn end(mut self) {
-        self.running.signal(Signal::SIGTERM);
-        let status = self.running.wait();
-        assert!(status.success(), "{status}: {}", self.running.err.rest());
-    }
-}
-
-fn configuration(pid: u32, more: &str) -> String {
-    format!("listen = \"127.0.0.1:0\"\ninterval = \"1s\"\n{more}\n[observe]\npids = [{pid}]\nbudget = \"off\"\n")
-}
-
-/// Samples by name and labels.
-#[derive(Debug)]
-struct Metrics(BTreeMap<String, f64>);
-
-impl Metrics {
-    fn of(text: &str) -> Self {
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let sample =
-            |line: &str| line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse().expect("a number")));
-        Self(lines.filter_map(sample).collect())
-    }
-
-    /// The sum of a metric's samples with these labels.
-    fn sum(&self, name: &str, labels: &[&str]) -> f64 {
-        let fits = |key: &str| key.split('{').next() == Some(name) && labels.iter().all(|label| key.contains(label));
-        self.0.iter().filter(|(key, _)| fits(key)).map(|(_, value)| value).sum()
-    }
-}
 
 #[test]
 fn sums_are_those_of_the_program_and_go_on_when_the_observation_is_begun_anew() {
@@ -222,18 +123,27 @@ fn prometheus_scrapes_the_agent_and_answers() {
         format!("--storage.tsdb.path={}", data.display()),
         format!("--web.listen-address=127.0.0.1:{port}"),
     ]));
-    let query = |query: &str| -> Option<f64> {
+    let answer = |query: &str| -> Option<serde_json::Value> {
+        let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        write!(stream, "GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n").ok()?;
+        write!(stream, "GET /api/v1/query?query={escaped} HTTP/1.0\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        let answer: serde_json::Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
-        answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
     };
-    let counted = "sum(lockbpf_lock_acquisitions_total%7Block%3D%22cache_lock%22%7D)";
+    let query = |query: &str| -> Option<f64> { answer(query)?["data"]["result"][0]["value"][1].as_str()?.parse().ok() };
+    let counted = "sum(lockbpf_lock_acquisitions_total{lock=\"cache_lock\"})";
     eventually("Prometheus answers", || query(counted) == Some(acquisitions));
-    let median = query("histogram_quantile(0.5,lockbpf_lock_wait_seconds_bucket%7Block%3D%22cache_lock%22%7D)");
+    let median = query("histogram_quantile(0.5,lockbpf_lock_wait_seconds_bucket{lock=\"cache_lock\"})");
     assert!(median.is_some_and(|median| median > 0.004 && median < 60.0), "{median:?}");
+    // So are the questions of the dashboard: none is empty but those of what there may be nothing to tell of.
+    for (title, asked) in queries() {
+        let is_rare = ["Lost"].contains(&title.as_str());
+        let told = |answer: &serde_json::Value| answer["data"]["result"].as_array().is_some_and(|all| !all.is_empty());
+        eventually(&format!("{title}: {asked}"), || {
+            answer(&asked).is_some_and(|answer| answer["status"] == "success" && (is_rare || told(&answer)))
+        });
+    }
     let mut asked = TcpStream::connect(&agent.address).expect("it listens");
     asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: agent\r\n\r\n").expect("it reads");
     let mut answer = String::new();
@@ -301,42 +211,6 @@ fn what_cannot_be_had_is_an_error() {
     let outcome = run(&["agent", "--config", text(&config)]);
     assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("4194303"), "{}", outcome.stderr);
-}
-
-#[test]
-fn promtool_accepts_the_rules() {
-    let output =
-        Command::new("promtool").args(["check", "rules"]).arg(deployed("alerts.yml")).output().expect("promtool runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("SUCCESS"), "{said}");
-    // Each metric that a rule asks for is there.
-    let rules = std::fs::read_to_string(deployed("alerts.yml")).expect("the rules");
-    let told = include_str!("../../lockbpf/core/src/metrics/expose.rs");
-    let names =
-        rules.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.starts_with("lockbpf_"));
-    for name in names {
-        let base = name.strip_suffix("_total").or(name.strip_suffix("_bucket")).unwrap_or(name);
-        let base = base.strip_suffix("_sum").or(base.strip_suffix("_count")).unwrap_or(base);
-        assert!(told.contains(&format!("\"{base}\"")), "no metric is called {name}");
-    }
-}
-
-#[test]
-fn systemd_accepts_the_unit() {
-    let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {
-        println!("skipped: there is no systemd-analyze");
-        return;
-    };
-    assert!(version.status.success());
-    let dir = tempfile::tempdir().expect("a directory");
-    let unit = dir.path().join("lockbpf.service");
-    let written = std::fs::read_to_string(deployed("lockbpf.service")).expect("the unit");
-    // What it starts has to be there.
-    std::fs::write(&unit, written.replace("/usr/bin/lockbpf", env!("CARGO_BIN_EXE_lockbpf"))).expect("a unit");
-    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let about_us: Vec<&str> = said.lines().filter(|line| line.contains("lockbpf.service")).collect();
-    assert!(about_us.is_empty(), "{said}");
 }
 
 #[test]

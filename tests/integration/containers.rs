@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::RwLockWriteGuard;
 
 /// The turn of a test that sets up containers, which only root may do.
-fn may_contain() -> Option<RwLockWriteGuard<'static, ()>> {
+pub(crate) fn may_contain() -> Option<RwLockWriteGuard<'static, ()>> {
     if is_root() {
         return may_observe();
     }
@@ -29,15 +29,20 @@ fn files_of(program: &Path) -> Vec<PathBuf> {
 
 /// Makes a root directory with a workload (as `/workload`) and its libraries, each placed there by `place`.
 fn make_root(root: &Path, program: &Path, place: impl Fn(&Path, &Path)) {
+    install(root, program, "workload", place);
+}
+
+/// Adds a program to a root directory, under a name, and its libraries, each placed there by `place`.
+pub(crate) fn install(root: &Path, program: &Path, name: &str, place: impl Fn(&Path, &Path)) {
     for file in files_of(program) {
         let target = root.join(file.strip_prefix("/").expect("ldd tells absolute paths"));
         fs::create_dir_all(target.parent().expect("a file has a directory")).expect("failed to make a directory");
         place(&file, &target);
     }
-    fs::copy(program, root.join("workload")).expect("failed to copy a workload");
+    fs::copy(program, root.join(name)).expect("failed to copy a program");
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::copy(from, to).expect("failed to copy a library");
 }
 

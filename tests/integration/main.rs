@@ -21,6 +21,7 @@ mod containers;
 mod contention;
 mod counters;
 mod cpp;
+mod deploy;
 mod described;
 mod diff;
 mod ends;

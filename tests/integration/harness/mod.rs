@@ -1,6 +1,7 @@
 //! What the suites share: workloads that print their own truth, lockbpf run as a user runs it, and the checks that hold
 //! for every report.
 
+pub(crate) mod agent;
 pub(crate) mod browser;
 pub(crate) mod build;
 pub(crate) mod capture;
