@@ -1,7 +1,7 @@
 //! Java monitors: contended ones as the machine itself counts them, and a program under load that must not notice.
 
 use crate::harness::exact::assert_complete;
-use crate::harness::may_observe_beside;
+use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::process::eventually;
 use crate::harness::text::modified_bytes;
@@ -35,7 +35,7 @@ const CLASS: &str = "java monitor of Monitors$Account";
 
 #[test]
 fn java_monitors() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::launch(&mut command(&compile(), &["1000"]));
     let observer = Observer::of(workload.pid(), &[]);
     workload.go();
@@ -73,7 +73,7 @@ fn speed(workload: &mut Workload, time: Duration) -> f64 {
 
 #[test]
 fn java_program_under_load() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::launch(&mut command(&compile(), &["load", "4"]));
     workload.go();
     let part = Duration::from_millis(1_000);
@@ -121,7 +121,7 @@ fn stack_under_load(options: &[&str], has_perf_map: bool) -> Vec<String> {
 
 #[test]
 fn java_frames_by_a_perf_map() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     // Compiled code keeps frame pointers only if asked to.
     let stack = stack_under_load(&["-XX:+PreserveFramePointer"], true);
     assert!(stack[0].contains("Monitors"), "HotSpot's own functions lead: {stack:?}");
@@ -131,7 +131,7 @@ fn java_frames_by_a_perf_map() {
 /// The machine's own memory tells what it has compiled, how large its frames are, and what it interprets.
 #[test]
 fn java_frames_without_a_perf_map() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     // A compiler inlines the method into the one that calls it.
     for (options, callee) in [(&[][..], "Monitors."), (&["-Xint"], "Monitors$Account.add")] {
         let stack = stack_under_load(options, false);

@@ -23,7 +23,7 @@ const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
 /// The suites of integration tests that run side by side: those that read recordings and write files, and those that observe processes of their
 /// own only, and hold on a busy machine (`harness::turn_beside`). Where one of them observes more, it waits for its turn.
-const SIDE_BY_SIDE: [&str; 31] = [
+const SIDE_BY_SIDE: [&str; 30] = [
     "barriers::",
     "blame::",
     "causes::",
@@ -38,7 +38,6 @@ const SIDE_BY_SIDE: [&str; 31] = [
     "failing::",
     "go::",
     "html::",
-    "java::",
     "kinds::",
     "libc_locks::",
     "musl::",
