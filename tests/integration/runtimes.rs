@@ -76,7 +76,8 @@ const HOLD: Duration = Duration::from_millis(1);
 static WAITER: AtomicI32 = AtomicI32::new(0);
 static WAITED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Holds what `hold` returns until a thread that does `want` sleeps, `rounds` times.
+/// Holds what `hold` returns until a thread that does `want` sleeps, `rounds` times. Not inlined: it is the place that is told.
+#[inline(never)]
 fn contend<G>(rounds: u64, hold: impl Fn() -> G, want: impl Fn() + Send + Sync) -> u64 {
     WAITED_NS.store(0, Ordering::Relaxed);
     for _ in 0..rounds {
