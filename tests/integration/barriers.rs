@@ -1,6 +1,6 @@
 //! Barriers that are looked at in the middle of their rounds.
 
-use crate::harness::may_observe_beside;
+use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::workload::Workload;
 
@@ -8,7 +8,7 @@ const ATTACHES: usize = 5;
 
 #[test]
 fn the_slow_thread_is_the_culprit_whenever_observing_begins() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::start("rounds 4 30 25000");
     workload.go();
     let mut told = 0.0;

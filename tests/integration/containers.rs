@@ -9,10 +9,10 @@ use crate::harness::workload::{Workload, command};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::RwLockWriteGuard;
+use std::sync::MutexGuard;
 
 /// The turn of a test that sets up containers, which only root may do.
-pub(crate) fn may_contain() -> Option<RwLockWriteGuard<'static, ()>> {
+pub(crate) fn may_contain() -> Option<MutexGuard<'static, ()>> {
     if is_root() {
         return may_observe();
     }

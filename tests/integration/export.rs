@@ -1,6 +1,6 @@
 //! Recording and converting: what is in a file is what was observed, also if the recorder is killed.
 
-use crate::harness::may_observe_beside;
+use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf, run};
 use crate::harness::workload::{LockTruth, Truth, Workload};
 use lockbpf::event::{Event, Via};
@@ -44,7 +44,7 @@ fn record(line: &str, to: &Path, options: &[&str]) -> (Truth, crate::harness::ob
 
 #[test]
 fn a_trace_holds_exact_sums_every_event_and_names() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = dir();
     for (name, options) in [("plain.bin", &["--all-events"][..]), ("short.trace", &["--all-events", "--zstd"])] {
         let path = dir.path().join(name);
@@ -74,7 +74,7 @@ fn a_trace_holds_exact_sums_every_event_and_names() {
 
 #[test]
 fn a_killed_recorder_loses_a_second_at_most() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = dir();
     let path = dir.path().join("killed.bin");
     // Stays alive after its work: everything has happened more than a second before the recorder is killed.
@@ -114,7 +114,7 @@ fn a_killed_recorder_loses_a_second_at_most() {
 
 #[test]
 fn ctrl_c_ends_a_recording_cleanly() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = dir();
     let path = dir.path().join("ended.bin");
     let workload = Workload::start("counter 1 1 10");
@@ -128,7 +128,7 @@ fn ctrl_c_ends_a_recording_cleanly() {
 
 #[test]
 fn event_lines_of_a_recording_survive_a_trace() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = dir();
     let path = |name: &str| dir.path().join(name).to_str().expect("a path of ours").to_owned();
     record("culprit 5", Path::new(&path("a.bin")), &[]);

@@ -1,7 +1,7 @@
 //! Go programs: contended acquisitions as the program counts them, stripped or not, and a web server that must not notice.
 
 use crate::harness::go::compile_go;
-use crate::harness::may_observe_beside;
+use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::process::{PATIENCE, eventually};
 use crate::harness::report::Report;
@@ -53,7 +53,7 @@ fn check(truth: &Truth, report: &Report) {
 
 #[test]
 fn go_locks() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let Some(program) = compile_go("go_locks", false) else { return };
     let (truth, report) = observe(&program, &[]);
     check(&truth, &report);
@@ -62,7 +62,7 @@ fn go_locks() {
 
 #[test]
 fn go_locks_of_a_stripped_program() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let Some(program) = compile_go("go_locks", true) else { return };
     let (truth, report) = observe(&program, &[]);
     check(&truth, &report);
@@ -70,7 +70,7 @@ fn go_locks_of_a_stripped_program() {
 
 #[test]
 fn go_locks_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let Some(program) = compile_go("go_locks", false) else { return };
     let (truth, report) = observe(&program, &["--plain-uprobes"]);
     check(&truth, &report);
@@ -78,7 +78,7 @@ fn go_locks_by_plain_uprobes() {
 
 /// What a goroutine does while others wait for it, in whichever threads it goes on: who is to blame, where, and doing what.
 fn reason(how: &str, options: &[&str], asleep_in: &str) {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let Some(program) = compile_go("go_holders", false) else { return };
     let mut workload = Workload::launch(Command::new(program).args([how, "300"]));
     let observer = Observer::of(workload.pid(), options);
@@ -176,7 +176,7 @@ impl Drop for Load<'_> {
 
 #[test]
 fn go_server_under_load() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let Some(program) = compile_go("go_server", true) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("failed to bind to the loopback interface");
     let address = listener.local_addr().expect("a bound socket has an address").to_string();

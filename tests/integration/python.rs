@@ -2,7 +2,7 @@
 //! distributions strip.
 
 use crate::harness::exact::assert_complete;
-use crate::harness::may_observe_beside;
+use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf};
 use crate::harness::process::Running;
 use crate::harness::report::{Lock, Party, Report};
@@ -85,7 +85,7 @@ fn check_waits(python: &Path, options: &[&str]) {
 
 #[test]
 fn python_gil() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let interpreters = interpreters();
     assert!(!interpreters.is_empty(), "no python3");
     for python in interpreters {
@@ -96,14 +96,14 @@ fn python_gil() {
 
 #[test]
 fn python_gil_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_waits(&interpreters()[0], &["--plain-uprobes"]);
 }
 
 /// An interpreter that begins after the observation does.
 #[test]
 fn python_gil_of_a_command() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/gil.py");
     let python = interpreters().remove(0);
     let program = [python.to_str().unwrap(), script.to_str().unwrap(), "20", "0"];
@@ -146,7 +146,7 @@ fn is_in(party: &Party, function: &str, file: &str) -> bool {
 /// The places of a lock of Python's are Python functions and lines, also where it is asked for in the module `threading`.
 #[test]
 fn python_functions_are_the_places() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     const FILE: &str = "python_functions.py";
     for python in known_interpreters() {
         println!("{}", python.display());
@@ -170,7 +170,7 @@ fn python_functions_are_the_places() {
 /// Without probes, too, waits for the interpreter lock are whole, and the places are Python functions.
 #[test]
 fn python_gil_by_futex_calls() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     for python in known_interpreters() {
         println!("{}", python.display());
         let (truth, report) = observe(&python, &["20", "0"], &["--futex-only"]);

@@ -1,7 +1,7 @@
 //! What a person reads first, on programs whose culprit is known by construction.
 
 use crate::harness::build::Variant;
-use crate::harness::may_observe_beside;
+use crate::harness::may_observe;
 use crate::harness::observer::{observe, observe_as};
 use crate::harness::report::{Culprit, Report};
 use crate::unwind::unwound;
@@ -25,7 +25,7 @@ fn assert_cause(culprit: &Culprit, cause: &str) {
 
 #[test]
 fn the_inner_lock_is_to_blame_for_waits_for_the_outer_one() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("chained 10");
     let (culprit, first) = culprit(&report, "root_cause", "inner_lock");
     // The rest is how long the scheduler takes to wake threads at the barriers between the rounds.
@@ -36,7 +36,7 @@ fn the_inner_lock_is_to_blame_for_waits_for_the_outer_one() {
 /// One function locks for all: the stacks of those who held the lock tell which caller held it for long.
 #[test]
 fn the_caller_of_a_function_that_locks_for_all() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     assert_vacuum_dominates("callers 10");
 }
 
@@ -44,7 +44,7 @@ fn the_caller_of_a_function_that_locks_for_all() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_caller_of_a_function_that_locks_for_all_and_is_left_by_a_jump() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     assert_vacuum_dominates("callers 10 jump");
 }
 
@@ -62,7 +62,7 @@ fn assert_vacuum_dominates(line: &str) {
 /// A section that one function calls has nobody else to name.
 #[test]
 fn a_section_with_one_caller_has_no_other_name() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("culprit 5");
     let (culprit, first) = culprit(&report, "slow_holder", "cache_lock");
     assert!(culprit.callers.is_none() && !first.contains("called by"), "{first} {culprit:?}");
@@ -71,7 +71,7 @@ fn a_section_with_one_caller_has_no_other_name() {
 /// Without a probe in the program: whoever wakes a waiter has just given the lock back.
 #[test]
 fn the_futex_tier_names_the_place() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_as("culprit 10", Variant::Plain, &["--futex-only"]);
     let (culprit, first) = culprit(&report, "slow_holder", "cache_lock");
     assert!(culprit.share > 0.5 && first.contains("given back at culprit.c:"), "{first} {culprit:?}");
@@ -80,7 +80,7 @@ fn the_futex_tier_names_the_place() {
 /// The kernel's own locks, too: who has one is in its word, and who gives it back hands it over.
 #[test]
 fn the_futex_tier_names_the_place_of_mutexes_with_priority_inheritance() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_as("handoff 3 2 20000 200", Variant::Plain, &["--futex-only"]);
     let (culprit, first) = culprit(&report, "handed_section", "handed_lock");
     assert!(culprit.share > 0.9 && first.contains("given back at handoff.c:"), "{first} {culprit:?}");
@@ -89,7 +89,7 @@ fn the_futex_tier_names_the_place_of_mutexes_with_priority_inheritance() {
 /// The same, where the one who gives the outer lock back has slept for the inner one meanwhile.
 #[test]
 fn the_futex_tier_passes_blame_on() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_as("chained 10", Variant::Plain, &["--futex-only"]);
     let (culprit, first) = culprit(&report, "root_cause", "inner_lock");
     assert!(culprit.share > 0.5, "{culprit:?}");
@@ -99,7 +99,7 @@ fn the_futex_tier_passes_blame_on() {
 /// A semaphore of one permit is a lock if whoever posts has waited for it, too; permits that stand for work are none.
 #[test]
 fn the_futex_tier_knows_semaphores_that_are_locks() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_as("permits 40", Variant::Plain, &["--futex-only"]);
     let (culprit, first) = culprit(&report, "long_task", "permit_lock");
     assert!(culprit.share > 0.5 && first.contains("(inferred)"), "{first} {culprit:?}");
@@ -113,7 +113,7 @@ fn the_futex_tier_knows_semaphores_that_are_locks() {
 /// the same, since who has the only permit is who took it last.
 #[test]
 fn a_semaphore_that_is_a_lock_names_its_holder() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("permits 60 3");
     // The short tasks are so many that observing them takes most of their time: the verdict says that instead.
     let culprit = report.culprits.first().expect("nobody is blamed");
@@ -124,7 +124,7 @@ fn a_semaphore_that_is_a_lock_names_its_holder() {
 
 #[test]
 fn a_holder_that_sleeps() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("holder sleep 10");
     let (culprit, first) = culprit(&report, "holder", "held_lock");
     assert_cause(culprit, "sleeping");
@@ -133,7 +133,7 @@ fn a_holder_that_sleeps() {
 
 #[test]
 fn a_holder_that_is_blocked() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("holder vfork 10");
     let (culprit, first) = culprit(&report, "holder", "held_lock");
     assert_cause(culprit, "blocked");
@@ -143,7 +143,7 @@ fn a_holder_that_is_blocked() {
 /// As where it has been swapped out: the page that the stack pointer is on is not there, those of the callers are.
 #[test]
 fn a_holder_that_waits_for_a_page_of_its_stack() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     for options in [&["--budget", "off"][..], &["--futex-only"]] {
         let (_, report) = observe_as("holder page 10", Variant::Plain, options);
         let (_, first) = culprit(&report, "holder", "held_lock");
@@ -156,7 +156,7 @@ fn a_holder_that_waits_for_a_page_of_its_stack() {
 
 #[test]
 fn a_holder_that_is_preempted() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("holder preempted 5");
     let (culprit, first) = culprit(&report, "holder", "held_lock");
     assert_cause(culprit, "runnable");
@@ -165,7 +165,7 @@ fn a_holder_that_is_preempted() {
 
 #[test]
 fn the_last_to_arrive_at_a_barrier() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("late 4 10");
     let (_, first) = culprit(&report, "latecomer", "meeting");
     assert!(first.contains("barrier `meeting`"), "{first}");
@@ -173,7 +173,7 @@ fn the_last_to_arrive_at_a_barrier() {
 
 #[test]
 fn orders_of_locking_that_could_deadlock() {
-    let Some(_turn) = may_observe_beside() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("orders 10");
     let [inversion] = &report.inversions[..] else { panic!("{:?}", report.inversions) };
     let text = inversion.to_string();

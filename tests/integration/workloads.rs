@@ -1,7 +1,7 @@
 //! The workloads alone, unobserved: a truth that contradicted itself would prove nothing.
 
 use crate::harness::build::Variant;
-use crate::harness::turn_beside;
+use crate::harness::turn;
 use crate::harness::workload::{Truth, Workload, run_alone};
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn assert_consistent(truth: &Truth) {
 }
 
 fn check_alone(line: &str) -> Truth {
-    let _turn = turn_beside();
+    let _turn = turn();
     let truth = run_alone(line);
     assert_consistent(&truth);
     truth
@@ -26,7 +26,7 @@ fn check_alone(line: &str) -> Truth {
 
 #[test]
 fn every_workload_compiles() {
-    let _turn = turn_beside();
+    let _turn = turn();
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads");
     let mut count = 0;
     for entry in std::fs::read_dir(dir).expect("failed to list the workloads") {
@@ -172,7 +172,7 @@ fn execer() {
 
 #[test]
 fn exit_holding() {
-    let _turn = turn_beside();
+    let _turn = turn();
     let truth = run_alone("exit_holding");
     assert_eq!((truth.lock("orphan_lock").timeouts, truth.lock("orphan_lock").hold_ns), (1, 0));
 }
@@ -191,7 +191,7 @@ fn heap() {
 
 #[test]
 fn cancel() {
-    let _turn = turn_beside();
+    let _turn = turn();
     for variant in [Variant::Plain, Variant::Exceptions] {
         let mut workload = Workload::start_as("cancel 5", variant);
         workload.go();
@@ -201,7 +201,7 @@ fn cancel() {
 
 #[test]
 fn stuck() {
-    let _turn = turn_beside();
+    let _turn = turn();
     for (line, locks) in [("stuck hang 3", 1), ("stuck deadlock", 2)] {
         let mut workload = Workload::start(line);
         workload.go();
@@ -212,7 +212,7 @@ fn stuck() {
 
 #[test]
 fn speed() {
-    let _turn = turn_beside();
+    let _turn = turn();
     let mut workload = Workload::start("speed 10");
     let pairs: u64 = workload.running.out.next().and_then(|line| line.parse().ok()).expect("speed prints numbers");
     assert!(pairs > 0);

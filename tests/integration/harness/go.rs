@@ -11,7 +11,7 @@ static BUILT: LazyLock<Mutex<HashMap<(String, bool), PathBuf>>> = LazyLock::new(
 /// The compiled workload of `tests/workloads/NAME/`, with or without symbols; `None`, with the reason printed, without Go.
 pub(crate) fn compile_go(name: &str, stripped: bool) -> Option<PathBuf> {
     let go = installed("go")?;
-    // Once for a run of the tests, which run side by side: a program that is replaced while it runs is another case.
+    // Once for a run of the tests: a program that is replaced while it runs is another case.
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     Some(built.entry((name.to_owned(), stripped)).or_insert_with(|| compile_now(&go, name, stripped)).clone())
 }

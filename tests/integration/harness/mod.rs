@@ -19,34 +19,22 @@ pub(crate) mod tmux;
 pub(crate) mod tracefs;
 pub(crate) mod workload;
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static TURN: RwLock<()> = RwLock::new(());
+static TURN: Mutex<()> = Mutex::new(());
 
-/// Nothing beside it: an observation of one test would slow down and be seen by another.
-pub(crate) fn turn() -> RwLockWriteGuard<'static, ()> {
-    TURN.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Beside others that say so, too: what the test observes is its own process only, and it holds on a busy machine.
-pub(crate) fn turn_beside() -> RwLockReadGuard<'static, ()> {
-    TURN.read().unwrap_or_else(PoisonError::into_inner)
+/// One test at a time: an observation of one would slow down and be seen by another.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The turn of a test that loads eBPF programs; `None`, with the proof printed, where the rights for it are missing.
-pub(crate) fn may_observe() -> Option<RwLockWriteGuard<'static, ()>> {
-    is_permitted().then(turn)
-}
-
-/// The same [beside others](turn_beside).
-pub(crate) fn may_observe_beside() -> Option<RwLockReadGuard<'static, ()>> {
-    is_permitted().then(turn_beside)
-}
-
-fn is_permitted() -> bool {
-    let lacking = privilege::lacking();
-    if let Some(proof) = &lacking {
-        privilege::skipped(proof);
+pub(crate) fn may_observe() -> Option<MutexGuard<'static, ()>> {
+    match privilege::lacking() {
+        None => Some(turn()),
+        Some(proof) => {
+            privilege::skipped(&proof);
+            None
+        }
     }
-    lacking.is_none()
 }

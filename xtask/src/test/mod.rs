@@ -21,40 +21,8 @@ use step::Outcome;
 /// How long a question to cargo may take, which may have to wait for a lock.
 const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
-/// The suites of integration tests that run side by side: those that read recordings and write files, and those that observe processes of their
-/// own only, and hold on a busy machine (`harness::turn_beside`). Where one of them observes more, it waits for its turn.
-const SIDE_BY_SIDE: [&str; 30] = [
-    "barriers::",
-    "blame::",
-    "causes::",
-    "condvar::",
-    "contention::",
-    "cpp::",
-    "described::",
-    "diff::",
-    "exact::",
-    "examples::",
-    "export::",
-    "failing::",
-    "go::",
-    "html::",
-    "kinds::",
-    "libc_locks::",
-    "musl::",
-    "names::",
-    "outputs::",
-    "predict::",
-    "python::",
-    "recordings::",
-    "runtimes::",
-    "rwlock::",
-    "signals::",
-    "stuck::",
-    "unwind::",
-    "verdicts::",
-    "what_if::",
-    "workloads::",
-];
+/// The suites of integration tests that read recordings and write files: they take turns where they observe at all.
+const OF_RECORDINGS: [&str; 5] = ["examples::", "html::", "outputs::", "predict::", "recordings::"];
 
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
 const FUZZ_TIME: u64 = 4;
@@ -145,7 +113,7 @@ fn component(subcommand: &str, name: &str, args: &[&str]) -> Result<Outcome> {
     }
 }
 
-/// The tests in `tests/integration`: first those that can be run side by side, then the others one after the other.
+/// The tests in `tests/integration`: first those of recordings, side by side, then one after the other those that observe the whole machine.
 fn integration_tests() -> Result<Outcome> {
     if !has_test_targets()? {
         return Ok(Outcome::unavailable("no package declares an integration test"));
@@ -161,9 +129,9 @@ fn integration_tests() -> Result<Outcome> {
         }
         tests(&mut cargo_test)
     };
-    let side_by_side = run(&SIDE_BY_SIDE)?;
-    let others: Vec<&str> = SIDE_BY_SIDE.iter().flat_map(|suite| ["--skip", suite]).collect();
-    Ok(side_by_side.and(run(&[&["--test-threads=1"], others.as_slice()].concat())?))
+    let of_recordings = run(&OF_RECORDINGS)?;
+    let others: Vec<&str> = OF_RECORDINGS.iter().flat_map(|suite| ["--skip", suite]).collect();
+    Ok(of_recordings.and(run(&[&["--test-threads=1"], others.as_slice()].concat())?))
 }
 
 fn has_test_targets() -> Result<bool> {
