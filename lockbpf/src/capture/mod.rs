@@ -138,16 +138,19 @@ const PATIENT: i32 = 19;
 
 /// Lets this thread run before others. If that is refused, windows are less exact.
 fn be_quick() {
-    let thread = nix::unistd::gettid().as_raw().cast_unsigned();
-    // SAFETY: no memory is passed.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, NICE) };
+    set_nice(NICE);
 }
 
 /// Lets all others run before this thread. If that is refused, it runs as they do.
 pub fn be_patient() {
+    set_nice(PATIENT);
+}
+
+/// Gives this thread a nice value, if it may have it.
+fn set_nice(nice: i32) {
     let thread = nix::unistd::gettid().as_raw().cast_unsigned();
     // SAFETY: no memory is passed.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, PATIENT) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, nice) };
 }
 
 /// Whether the kernel has a tracepoint, as far as tracefs tells.

@@ -54,9 +54,9 @@ pub struct Tally {
 /// Which alerts were told so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SoFar {
-    /// Of waits.
+    /// How many told of a wait.
     pub waits: u64,
-    /// Of holds.
+    /// How many told of a hold.
     pub holds: u64,
     /// The last one, as a line for people.
     pub last: String,

@@ -13,7 +13,7 @@ use crate::transitions::Transition;
 use crate::units::{Nanos, Time};
 use lockbpf_common::counts::{Counts, SiteCounts, ThreadCounts};
 use lockbpf_common::sums::{BUCKETS, Sums, bucket};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
 /// What a stretch began with.
@@ -123,7 +123,7 @@ impl Base {
     fn counted(&self, mut counted: Counted) -> Counted {
         let mut before = self.counting.clone();
         // What a thread that has exited had counted before is now in the sum of those.
-        let there: Vec<_> = counted.threads.iter().map(|t| (Process(t.process), Tid(t.tid))).collect();
+        let there: HashSet<_> = counted.threads.iter().map(|t| (Process(t.process), Tid(t.tid))).collect();
         let gone: Vec<_> = before.keys().filter(|key| !there.contains(key)).copied().collect();
         for key in gone {
             if let Some(thread) = before.remove(&key) {

@@ -59,7 +59,7 @@ pub struct Joined {
 }
 
 /// Makes one recording of segments, oldest first: their events, and what was summed from the beginning of the first to the end of the last.
-/// `remarks` are told in it. What cannot be read of them is told in it, too.
+/// The recording tells `remarks`, and which parts of the segments cannot be read.
 ///
 /// # Errors
 /// When none can be read, or the recording cannot be written.
@@ -150,7 +150,7 @@ impl Joining {
             self.missing = self.missing.saturating_add(kept.number.saturating_sub(self.expected));
             self.expected = kept.number.saturating_add(1);
         }
-        // These are told once, for all segments.
+        // The recording tells damage once, for all segments.
         let sentences = damage.sentences(ended);
         let notes = &mut harvest.quality.notes;
         notes.truncate(notes.len().saturating_sub(sentences.len()));

@@ -60,7 +60,7 @@ pub struct Holding {
 pub struct Ring<B> {
     limits: Limits,
     segments: VecDeque<Segment<B>>,
-    /// Of the segments that are kept.
+    /// Bytes of the segments that are kept.
     bytes: u64,
     dropped: Dropped,
     /// Whether the last one dropped was younger than wanted.
@@ -98,7 +98,7 @@ impl<B> Ring<B> {
         let mut gone = Vec::new();
         while let Some(oldest) = self.segments.front() {
             let is_old = now.since(oldest.end) >= self.limits.keep;
-            // The open segment grows until it is looked at again.
+            // The open segment grows until the next look.
             let is_too_much = self.bytes + open + self.limits.size / PARTS > self.limits.size;
             if !is_old && !is_too_much {
                 break;

@@ -76,7 +76,7 @@ impl Budget {
     }
 }
 
-/// The part of a CPU that each of so many processes counts as using at least.
+/// What the budget takes each of `processes` to use at least, as a part of a CPU.
 fn least_use(processes: usize) -> f64 {
     LEAST_USE / processes.max(1) as f64
 }

@@ -37,7 +37,7 @@ pub struct Thread {
     pub run: Run,
     /// The condition that it waits for.
     pub idle: Option<Lock>,
-    /// A lock that it holds and asks for once more.
+    /// Its call for a lock that it holds already, and when that began.
     pub(super) recursing: Option<(Attempt, Time)>,
     /// Whether it exited.
     pub(super) exited: bool,

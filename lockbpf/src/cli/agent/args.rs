@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// How the service is set up.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It serves /metrics (Prometheus and OpenMetrics text), /debug/pprof/block and /debug/pprof/mutex (cumulative pprof profiles)
+    after_help = "It serves /metrics (Prometheus and OpenMetrics text), /debug/pprof/block and /debug/pprof/mutex (cumulative pprof profiles),
 /dump (what the flight recorder has kept) and /healthz. SIGHUP has it read its configuration again, SIGTERM and Ctrl-C end it. docs/agent.md tells the rest."
 )]
 pub struct AgentArgs {
