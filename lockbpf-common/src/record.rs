@@ -318,7 +318,8 @@ impl WakeRecord {
 pub struct ProcessRecord {
     /// When it was first seen, ns.
     pub time_ns: u64,
-    /// [`Tag::Process`] in the top 4 bits.
+    /// [`Tag::Process`] in the top 4 bits; in the lower half the number of the process image that it was forked from, 0 if it is not told of
+    /// right at its fork.
     pub tag: u64,
     /// Start of the process, ns since boot (`task_struct::start_boottime`).
     pub start_ns: u64,

@@ -9,9 +9,9 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use lockbpf_common::record::{ProcessRecord, Tag};
 
-/// The number of the current process, registering it if it is new.
+/// The number of a process, registering it if it is new; `parent`: the number of the one that forks it now, else 0.
 #[inline(always)]
-pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
+pub fn number(task: *mut task_struct, pid: u32, parent: u32, comm: [u8; 16]) -> u32 {
     let start_ns = start_boottime(leader(task));
     // SAFETY: the entry is copied at once; a concurrent eviction can only make it stale, which the start time reveals.
     if let Some(known) = unsafe { PROCESSES.get(pid) }.copied() {
@@ -33,7 +33,7 @@ pub fn number(task: *mut task_struct, pid: u32, comm: [u8; 16]) -> u32 {
     }
     let record = ProcessRecord {
         time_ns: now(),
-        tag: (Tag::Process as u64) << 60,
+        tag: (Tag::Process as u64) << 60 | u64::from(parent),
         start_ns,
         process: process as u32,
         pid,

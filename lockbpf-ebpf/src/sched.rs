@@ -46,7 +46,9 @@ pub fn process_fork(ctx: RawTracePointContext) -> i32 {
         if TARGETS.insert(pid, 0, 0).is_err() {
             count(Counter::ProcessesFull);
         }
-        process::number(child, pid, bpf_get_current_comm().unwrap_or_default());
+        let comm = bpf_get_current_comm().unwrap_or_default();
+        let number = process::number(task(), parent, 0, comm);
+        process::number(child, pid, number, comm);
     }
     let probed = slot.and_then(|slot| GATES.get(slot)).is_some_and(|gate| gate.set != 0)
         || inherits.is_some_and(|parent| parent.flags & child::PROBED != 0);
@@ -86,7 +88,7 @@ pub fn process_exec(ctx: RawTracePointContext) -> i32 {
     if before as u32 != tid() && unsafe { TARGETS.get(pid) }.is_some() {
         // The new image has no breakpoints: what asks for them is tied to the thread that was the first, and is no more.
         let _ = REPLACED.insert(pid, now(), 0);
-        process::number(task(), pid, bpf_get_current_comm().unwrap_or_default());
+        process::number(task(), pid, 0, bpf_get_current_comm().unwrap_or_default());
     }
     // That was in the memory it had.
     let _ = GILS.remove(pid);

@@ -384,7 +384,7 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     t.decision = BETWEEN;
     t.slot = slot.unwrap_or(0);
     t.gil = crate::gil::mutex();
-    t.process = process::number(task, pid, comm);
+    t.process = process::number(task, pid, 0, comm);
     // They are those of the number before.
     for recent in &mut t.recent {
         recent.lock = 0;

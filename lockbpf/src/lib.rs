@@ -21,6 +21,7 @@ mod door;
 mod fixture;
 pub mod golang;
 pub mod kallsyms;
+mod leader;
 pub mod locks;
 pub mod sandbox;
 pub mod symbol;

@@ -296,7 +296,7 @@ fn a_running_process_is_advised_on() {
     let pid = workload.pid().to_string();
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let kept = dir.path().join("trace.bin").to_str().expect("a path in UTF-8").to_owned();
-    let pass = ["advise", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--format", "json"];
+    let pass = ["advise", "--pid", &pid, "--timing", "1s", "--samples", "24", "--format", "json"];
     run(&[&pass[..], &["--keep", "trace.jsonl"]].concat()).assert_error(&["trace.jsonl"]);
     let told = run(&[&pass[..], &["--keep", &kept]].concat());
     assert_eq!(told.code, Some(0), "{}", told.stderr);

@@ -78,7 +78,11 @@ fn go_tool_pprof_reads_the_profiles_of_the_agent() {
         std::fs::write(&file, agent.body(&format!("/debug/pprof/{name}"), "")).expect("a profile");
         let (total, nodes) = top(&file);
         let of_lock = nodes.get("cache_lock").copied().unwrap_or(0);
-        assert!((total as f64 - waited).abs() <= 0.01 * waited, "{name}: {total} of {waited}");
+        // Beside other work, threads wait for locks of the C library, too.
+        assert!(
+            total as f64 >= 0.99 * waited && of_lock as f64 <= 1.01 * waited,
+            "{name}: {total}, {of_lock} of {waited}"
+        );
         assert!(of_lock as f64 >= 0.9 * waited, "{name}: {nodes:?}");
     }
     workload.end();

@@ -294,6 +294,63 @@ fn a_program_that_never_stays_the_same() {
     assert!(began.elapsed() < IN_TIME);
 }
 
+/// Processes of two threads that wait for each other's lock once, and are gone: fifty at a time.
+const SWARM: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+pthread_mutex_t swarm_lock = PTHREAD_MUTEX_INITIALIZER;
+void *swarm(void *arg) { pthread_mutex_lock(&swarm_lock); usleep(3000); pthread_mutex_unlock(&swarm_lock); return arg; }
+int main(int argc, char **argv) {
+    for (int n = 0; n < atoi(argv[1]); n++) {
+        if (n >= 50) wait(0);
+        if (fork() == 0) {
+            pthread_t t; pthread_create(&t, 0, swarm, 0); swarm(0); pthread_join(t, 0);
+            _exit(0);
+        }
+    }
+    while (wait(0) > 0) { }
+}
+"#;
+
+#[test]
+fn children_that_end_before_anybody_looks_have_names() {
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::of(SWARM, &[]);
+    let program = trap.program.to_str().expect("a path in UTF-8");
+    let outcome = run(&["--follow-forks", "--format", "json", "--", program, "1000"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("the report is JSON");
+    assert_eq!(report["quality"]["processes"], 1001, "{}", report["quality"]);
+    let locks: Vec<&Value> = report["locks"].as_array().into_iter().flatten().collect();
+    // In each, one of the two waits, but where the first had ended before the second began.
+    assert!(locks.len() > 500, "{}", locks.len());
+    // The loader has a lock, too, which children take at their ends.
+    let is_known = |name: &str| name.starts_with("swarm_lock") || name.starts_with("_rtld_global");
+    let nameless: Vec<&&Value> = locks.iter().filter(|lock| !lock["name"].as_str().is_some_and(is_known)).collect();
+    assert!(nameless.is_empty(), "{} of {}: {}", nameless.len(), locks.len(), nameless[0]);
+    assert!(outcome.stdout.contains("swarm (trap.c") || outcome.stdout.contains("\"swarm\""), "{}", report["culprits"]);
+}
+
+#[test]
+fn an_observation_ends_when_its_memory_is_used_up() {
+    let Some(_turn) = may_observe() else { return };
+    let trap = Trap::of(SWARM, &[]);
+    let program = trap.program.to_str().expect("a path in UTF-8");
+    // What is known of processes grows with their number, to more than is allowed in any case.
+    let options = ["--follow-forks", "--max-memory", "1M", "--format", "json", "--kill-after", "1s"];
+    let outcome = run(&[&options[..], &["--", program, "100000"]].concat());
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("the report is JSON");
+    let quality = &report["quality"];
+    let notes: Vec<&str> = quality["notes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    assert!(notes.iter().any(|note| note.contains("--max-memory allows more")), "{notes:?}");
+    let processes = quality["processes"].as_u64().expect("a number");
+    assert!((100..100_000).contains(&processes), "{processes}");
+    assert!(report["locks"].as_array().is_some_and(|locks| locks.len() > 50), "{quality}");
+}
+
 /// The processes that a process has started, by a word of their command lines.
 fn children(of: u32, word: &str) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();

@@ -41,8 +41,19 @@ impl DecodeError {
     }
 }
 
-/// An event, and for a futex call the words at the top of its thread's stack, among which its caller can be found.
-pub type Decoded = (Event, Option<[u64; TOP_WORDS]>);
+/// An event, and what its record says beside it.
+pub type Decoded = (Event, Beside);
+
+/// What a record says beside its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Of a futex call, the words at the top of its thread's stack, among which its caller can be found.
+    Top([u64; TOP_WORDS]),
+    /// Of a process that was just forked, the image that it was forked from.
+    Parent(Process),
+}
 
 /// Decodes one record.
 ///
@@ -52,21 +63,25 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
     let time = word(&mut record)?;
     let tagged = word(&mut record)?;
     match Tag::of(tagged).ok_or(DecodeError::UnknownTag)? {
-        Tag::Section => Ok((Event::Section(section(time, tagged, &mut record)?), None)),
+        Tag::Section => Ok((Event::Section(section(time, tagged, &mut record)?), Beside::Nothing)),
         Tag::Futex => {
             let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?, word(&mut record)?];
-            Ok((Event::FutexWait(futex_wait(&fields)?), Some(top_words(&mut record)?)))
+            Ok((Event::FutexWait(futex_wait(&fields)?), Beside::Top(top_words(&mut record)?)))
         }
         Tag::Wake => {
             let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?, word(&mut record)?];
-            Ok((Event::Wake(wake(&fields)), Some(top_words(&mut record)?)))
+            Ok((Event::Wake(wake(&fields)), Beside::Top(top_words(&mut record)?)))
         }
         Tag::Process => {
             let start = Time(word(&mut record)?);
             let process = Process(half(&mut record)?);
             let pid = half(&mut record)?;
             let comm = text(&comm(&mut record)?);
-            Ok((Event::Process(ProcessSeen { time: Time(time), process, pid, start, comm }), None))
+            let beside = match tagged as u32 {
+                0 => Beside::Nothing,
+                parent => Beside::Parent(Process(parent)),
+            };
+            Ok((Event::Process(ProcessSeen { time: Time(time), process, pid, start, comm }), beside))
         }
         Tag::ThreadExit => {
             let sums = ThreadSums {
@@ -81,22 +96,22 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
             };
             let ends_process = tagged & ThreadExitRecord::ENDS_PROCESS != 0;
             let totals = ThreadTotals { ends_process, ..thread_totals(Time(time), &sums) };
-            Ok((Event::ThreadExit(totals), None))
+            Ok((Event::ThreadExit(totals), Beside::Nothing))
         }
         Tag::OffCpu => {
             let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
-            Ok((Event::OffCpu(off_cpu(OffCpuRecord(words))?), None))
+            Ok((Event::OffCpu(off_cpu(OffCpuRecord(words))?), Beside::Nothing))
         }
         Tag::Kernel => {
             let mut words = [time, tagged, 0, 0, 0, 0];
             for slot in &mut words[2..] {
                 *slot = word(&mut record)?;
             }
-            Ok((Event::Section(kernel_wait(KernelRecord(words))?), None))
+            Ok((Event::Section(kernel_wait(KernelRecord(words))?), Beside::Nothing))
         }
         Tag::Barrier => {
             let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
-            Ok((Event::Step(arrival(BarrierRecord(words))), None))
+            Ok((Event::Step(arrival(BarrierRecord(words))), Beside::Nothing))
         }
     }
 }
@@ -305,7 +320,7 @@ mod tests {
             outcome: Outcome::Released as u8,
             mutex_kind: 1,
         };
-        let (Event::Section(s), None) = decode(&bytes(&SectionRecord::pack(&fields).0)[..]).unwrap() else {
+        let (Event::Section(s), Beside::Nothing) = decode(&bytes(&SectionRecord::pack(&fields).0)[..]).unwrap() else {
             panic!("not a section")
         };
         assert_eq!((s.attempt(), s.acquire(), s.end), (Time(200), Time(500), Time(1_000)));
@@ -328,7 +343,9 @@ mod tests {
             failed: false,
         };
         let record = KernelRecord::pack(&fields);
-        let (Event::Section(s), None) = decode(&bytes(&record.0)[..]).unwrap() else { panic!("not a section") };
+        let (Event::Section(s), Beside::Nothing) = decode(&bytes(&record.0)[..]).unwrap() else {
+            panic!("not a section")
+        };
         assert!(s.lock.is_kernel() && s.is_shared() && s.has(flag::CONTENDED));
         assert_eq!((s.attempt(), s.acquire(), s.end), (Time(700), Time(1_000), Time(1_000)));
         assert_eq!((s.process, s.tid, s.owner), (Process(3), Tid(12), Some(Tid(11))));
@@ -341,7 +358,9 @@ mod tests {
         let fields = FutexFields { end_ns: 9, wait_ns: 4, expected: 2, owner: 5, ..FutexFields::default() };
         let mut words = FutexRecord::pack(&fields).to_vec();
         words.extend(1..=TOP_WORDS as u64);
-        let (Event::FutexWait(w), Some(top)) = decode(&bytes(&words)[..]).unwrap() else { panic!("not a futex wait") };
+        let (Event::FutexWait(w), Beside::Top(top)) = decode(&bytes(&words)[..]).unwrap() else {
+            panic!("not a futex wait")
+        };
         assert_eq!((w.wait, w.expected, w.owner), (Nanos(4), 2, Some(Tid(5))));
         assert_eq!(top[TOP_WORDS - 1], TOP_WORDS as u64);
     }

@@ -3,7 +3,6 @@
 use super::CaptureError;
 use super::aside::{drop_aside, removes};
 use super::attach::ProbeSite;
-use super::leader;
 use super::placer::{Links, Mechanism, Placer, Whom, hold};
 use super::session::{clock, now};
 use super::sweeper::Sweeper;
@@ -11,6 +10,7 @@ use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::Reading;
 use crate::governor::thinning::Spent;
+use crate::leader;
 use crate::perturbation::Taken;
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
@@ -186,7 +186,7 @@ impl Gates {
         let Some(slot) = self.admit(pid, files)? else { return self.refuse(pid) };
         let (failed, placed) = (self.failed.len(), self.placed);
         self.place(slot);
-        if is_gone(pid) {
+        if leader::is_gone(pid) {
             // That is why probes could not be placed.
             self.failed.truncate(failed);
             self.remove(slot);
@@ -215,7 +215,7 @@ impl Gates {
     /// Frees the slots of processes that have exited.
     fn dismiss_exited(&mut self) {
         for slot in 1..self.slots.len() as u32 {
-            let gone = self.slots.get(slot as usize).is_some_and(|s| is_gone(s.pid));
+            let gone = self.slots.get(slot as usize).is_some_and(|s| leader::is_gone(s.pid));
             if gone {
                 let _ = self.close(slot);
                 self.remove(slot);
@@ -277,7 +277,7 @@ impl Gates {
     pub fn resume(&mut self, placed: &[u32]) -> Result<(), CaptureError> {
         for &slot in placed {
             let pid = self.slots.get(slot as usize).map_or(0, |slot| slot.pid);
-            if slot == 0 || pid != 0 && !is_gone(pid) {
+            if slot == 0 || pid != 0 && !leader::is_gone(pid) {
                 self.place(slot);
                 self.open(slot)?;
             }
@@ -324,19 +324,28 @@ impl Gates {
         Ok(())
     }
 
+    /// Forgets a process that has exited before it had a slot.
+    pub fn forget(&mut self, pid: u32) {
+        // It may be gone from the map already.
+        let _ = self.targets.remove(&pid);
+    }
+
     /// Forgets a process that has exited: its slot is free for another.
     pub fn dismiss(&mut self, slot: u32) {
         if let Some(slot) = self.slots.get_mut(slot as usize) {
-            // It may be gone from the map already.
-            let _ = self.targets.remove(&slot.pid);
-            slot.pid = 0;
+            let pid = std::mem::take(&mut slot.pid);
+            self.forget(pid);
         }
     }
 
-    /// Places a slot's probes; its gate stays closed. Nothing is done if they are in place.
+    /// Places a slot's probes; its gate stays closed. Nothing is done if they are in place, or the process has ended.
     pub fn place(&mut self, slot: u32) {
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         if !state.links.is_empty() {
+            return;
+        }
+        let main = leader::find(state.pid);
+        if state.pid != 0 && main.is_none() {
             return;
         }
         let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| state.wants(site)).collect();
@@ -344,7 +353,7 @@ impl Gates {
         state.gate.set = state.sets;
         // Before the first breakpoint is there to be inherited. A map that cannot be written fails the opening, too.
         let _ = self.gates.set(slot, state.gate, 0);
-        state.stand_in = leader::stand_in(state.pid);
+        state.stand_in = main.filter(|&tid| tid != state.pid);
         let failed = state.place(&self.placer, &sites, slot);
         self.placed += sites.len().saturating_sub(failed.len());
         self.failed.extend(failed);
@@ -439,7 +448,7 @@ impl Gates {
         self.place(slot);
         drop_aside(old);
         self.placed = placed;
-        if is_gone(pid) || self.slots[slot as usize].stand_in.is_some_and(|tid| !leader::runs(pid, tid)) {
+        if leader::is_gone(pid) || self.slots[slot as usize].stand_in.is_some_and(|tid| !leader::runs(pid, tid)) {
             // That is why probes could not be placed.
             self.failed.truncate(failed);
         }
@@ -590,8 +599,4 @@ pub(super) fn taken(accounts: &PerCpuArray<MapData, Account>, slot: u32) -> Resu
 fn translated_somewhere() -> bool {
     let all = super::target::all().unwrap_or_default();
     all.into_iter().any(|pid| super::target::translator(pid).is_some())
-}
-
-fn is_gone(pid: u32) -> bool {
-    clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).is_err()
 }

@@ -44,7 +44,7 @@ pub fn locate(pid: u32, state: &Range<u64>) -> Option<u64> {
     let len = state.end.checked_sub(state.start).filter(|&len| len <= MAX_STATE)?;
     let mut memory = vec![0; usize::try_from(len).ok()?];
     let remote = RemoteIoVec { base: usize::try_from(state.start).ok()?, len: memory.len() };
-    let pid = Pid::from_raw(i32::try_from(super::leader::face(pid)).ok()?);
+    let pid = Pid::from_raw(i32::try_from(crate::leader::face(pid)).ok()?);
     let got = process_vm_readv(pid, &mut [IoSliceMut::new(&mut memory)], &[remote]).ok()?;
     let at = find(memory.get(..got)?)?;
     state.start.checked_add((at + GUARD) as u64)

@@ -11,10 +11,13 @@ use super::lease::Lease;
 use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::{Action, Budget, LOOK, Policy, Reading};
+use crate::leader;
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,6 +38,8 @@ const EARLY: usize = 8;
 const IDLE: Duration = Duration::from_millis(300);
 /// After so long, a process gives its place to another that waits for one.
 const TURN: Duration = Duration::from_millis(1500);
+/// While lockbpf has no CPU time left, a process is admitted once it has lived so long: those that come fastest have gone by then.
+const FRESH: Duration = Duration::from_millis(200);
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
 const ROTATE: Duration = Duration::from_millis(150);
@@ -94,6 +99,8 @@ pub struct Governor {
     commands: Sender<Command>,
     told: UnboundedReceiver<Told>,
     thread: Option<JoinHandle<()>>,
+    /// Whether lockbpf has no CPU time left.
+    busy: Arc<AtomicBool>,
 }
 
 impl Governor {
@@ -104,8 +111,10 @@ impl Governor {
     pub fn start(gates: Gates, lease: Lease, pids: &[u32], budget: Budget, costs: Costs) -> std::io::Result<Self> {
         let (commands, orders) = channel();
         let (tell, told) = unbounded_channel();
+        let busy = Arc::<AtomicBool>::default();
         let mut work = Work {
             gates,
+            busy: busy.clone(),
             lapses: lease.number(),
             lease,
             suspended: false,
@@ -114,6 +123,7 @@ impl Governor {
             costs,
             charges: BTreeMap::new(),
             slots: HashMap::new(),
+            fresh: VecDeque::new(),
             refused: VecDeque::new(),
             places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
             exchanged: Time(0),
@@ -124,7 +134,7 @@ impl Governor {
             work.take_over(i as u32 + 1, pid);
         }
         let thread = std::thread::Builder::new().name("governor".to_owned()).spawn(move || work.run(&orders))?;
-        Ok(Self { commands, told, thread: Some(thread) })
+        Ok(Self { commands, told, thread: Some(thread), busy })
     }
 
     /// What there is to tell; `None` when it has stopped.
@@ -135,6 +145,11 @@ impl Governor {
     /// What else there is to tell already.
     pub fn told_already(&mut self) -> Option<Told> {
         self.told.try_recv().ok()
+    }
+
+    /// While lockbpf has no CPU time left, processes that have used none get no probes.
+    pub fn pace(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Relaxed);
     }
 
     /// The sums of a stretch have been read: its process may go on to the next.
@@ -199,6 +214,7 @@ impl Drop for Governor {
 
 struct Work {
     gates: Gates,
+    busy: Arc<AtomicBool>,
     lease: Lease,
     /// Its lapses that are known here.
     lapses: u64,
@@ -210,6 +226,8 @@ struct Work {
     charges: BTreeMap<u32, Charge>,
     /// By pid.
     slots: HashMap<u32, u32>,
+    /// Processes that are to be admitted later, since when they are known.
+    fresh: VecDeque<(Time, u32, Option<Vec<FileKey>>)>,
     /// Processes for which there was no slot yet.
     refused: VecDeque<(u32, Option<Vec<FileKey>>)>,
     /// Places, and of these early ones: those that were named have one each.
@@ -226,7 +244,8 @@ impl Work {
         be_quick();
         loop {
             let next = self.charges.values().filter(|c| !c.held).map(|c| c.due).min();
-            let next = next.filter(|_| !self.suspended);
+            let grown = self.fresh.front().map(|&(since, ..)| since + Nanos(FRESH.as_nanos() as u64));
+            let next = next.into_iter().chain(grown).min().filter(|_| !self.suspended);
             let wait = next.map_or(Duration::from_secs(1), |due| Duration::from_nanos(due.since(now()).0));
             let wait = if self.gates.occupied() > 0 { wait.min(GLANCE) } else { wait };
             let mut order = orders.recv_timeout(wait);
@@ -245,6 +264,7 @@ impl Work {
                     self.gates.look_after();
                     self.looked_after = now();
                 }
+                self.admit_grown();
                 self.look();
             }
             self.tell_failed();
@@ -254,6 +274,9 @@ impl Work {
     fn obey(&mut self, order: Command) {
         match order {
             Command::Sites(sites) => self.gates.extend(&sites),
+            Command::Process(pid, files) if self.busy.load(Ordering::Relaxed) && !self.slots.contains_key(&pid) => {
+                self.fresh.push_back((now(), pid, files));
+            }
             Command::Process(pid, files) => self.admit(pid, files),
             Command::Renew(pid, since) => self.gates.renew(pid, since),
             Command::Suspend(done) => {
@@ -277,6 +300,17 @@ impl Work {
         let policy = Policy::open(self.budget, reading, self.cpus, fastrand::u64(..));
         self.slots.insert(pid, slot);
         self.charges.insert(slot, Charge { opened: Some(reading), ..Charge::new(pid, policy, reading, self.budget) });
+    }
+
+    /// Admits those that were put off and have not gone meanwhile.
+    fn admit_grown(&mut self) {
+        let time = now();
+        while let Some((since, ..)) = self.fresh.front()
+            && time.since(*since) >= Nanos(FRESH.as_nanos() as u64)
+            && let Some((_, pid, files)) = self.fresh.pop_front()
+        {
+            if leader::is_gone(pid) { self.gates.forget(pid) } else { self.admit(pid, files) }
+        }
     }
 
     /// A process whose gate is closed.
@@ -414,6 +448,7 @@ impl Work {
         let Some(charge) = self.charges.get(&slot) else { return false };
         let works = charge.busy > charge.from.time && ago(charge.busy) < IDLE;
         let (places, early) = self.places;
+        let early = if self.busy.load(Ordering::Relaxed) { 0 } else { early };
         let free = self.gates.occupied() < if works { places } else { early };
         if free || self.gates.is_placed(slot) || !self.gates.is_probed(slot) {
             return true;

@@ -1,5 +1,7 @@
 //! Whether observed processes still run: by pid and start time, so that a reused pid does not count.
 
+use crate::leader;
+use crate::units::Time;
 use procfs::process::{ProcState, Process};
 
 /// Processes that are looked after.
@@ -20,9 +22,10 @@ impl Liveness {
         Self { processes: pids.iter().map(|&pid| (pid, start_ticks(pid).unwrap_or(NEVER), 0)).collect() }
     }
 
-    /// Takes note of one more.
-    pub fn add(&mut self, pid: u32) {
-        self.processes.extend(start_ticks(pid).map(|start| (pid, start, 0)));
+    /// Takes note of one more, which began at this time since boot.
+    pub fn add(&mut self, pid: u32, began: Time) {
+        let tick = 1_000_000_000 / procfs::ticks_per_second();
+        self.processes.push((pid, began.0 / tick, 0));
     }
 
     /// Whether none of them runs any more; `false` if there were none to look after.
@@ -30,8 +33,14 @@ impl Liveness {
         if self.processes.is_empty() {
             return false;
         }
+        // One that runs is enough. Those that were there first are asked first: they mostly stay.
+        let mut runs = false;
         self.processes.retain_mut(|(pid, start, missed)| {
-            *missed = if start_ticks(*pid) == Some(*start) { 0 } else { *missed + 1 };
+            if runs {
+                return true;
+            }
+            runs = start_ticks(*pid) == Some(*start);
+            *missed = if runs { 0 } else { *missed + 1 };
             *missed < LOOKS
         });
         let gone = self.processes.is_empty();
@@ -49,6 +58,9 @@ const NEVER: u64 = u64::MAX;
 /// Start of a process that still runs code, in clock ticks since boot. A main thread that has exited before its other
 /// threads looks like a zombie, but is none.
 fn start_ticks(pid: u32) -> Option<u64> {
+    if leader::is_gone(pid) {
+        return None;
+    }
     let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
     let dead = matches!(stat.state(), Ok(ProcState::Zombie | ProcState::Dead)) && stat.num_threads <= 1;
     (!dead).then_some(stat.starttime)
@@ -68,6 +80,14 @@ mod tests {
         while !liveness.all_exited() {
             std::thread::yield_now();
         }
+        let own = std::process::id();
+        let ticks = start_ticks(own).unwrap();
+        let mut more = Liveness::of(&[child.id()]);
+        more.add(own, Time(ticks * (1_000_000_000 / procfs::ticks_per_second()) + 1));
+        for _ in 0..2 * LOOKS {
+            assert!(!more.all_exited());
+        }
+        assert_eq!(more.processes, [(own, ticks, 0)]);
         let mut late = Liveness::of(&[child.id()]);
         child.wait().unwrap();
         assert!(liveness.all_exited());

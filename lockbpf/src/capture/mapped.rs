@@ -1,7 +1,7 @@
 //! Whether processes have mapped other code since it was last looked: a library that was loaded, a program that became
 //! another. Asked each second, so that all that follows from it need not be done each second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader};
@@ -14,21 +14,20 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Whether any of the processes has other code mapped than at the last call. One that is gone has not.
+    /// Whether any of the processes has other code mapped than at the last call. One that is gone has not, and neither has one that is new
+    /// and has the code of another, from which it was forked.
     pub fn changed(&mut self, pids: &[u32]) -> bool {
-        let mut changed = false;
-        for &pid in pids {
-            let Some(code) = code(pid) else { continue };
-            changed |= self.code.insert(pid, code) != Some(code);
-        }
-        changed
+        let known: HashSet<u64> = self.code.values().copied().collect();
+        let now: HashMap<u32, u64> = pids.iter().filter_map(|&pid| Some((pid, code(pid)?))).collect();
+        let before = std::mem::replace(&mut self.code, now);
+        self.code.iter().any(|(pid, code)| before.get(pid).map_or(!known.contains(code), |before| before != code))
     }
 }
 
 /// A hash of what a process has mapped as code. Heaps and stacks, which come and go all the time, are not in it.
 fn code(pid: u32) -> Option<u64> {
     let mut maps =
-        BufReader::with_capacity(1 << 16, File::open(format!("/proc/{}/maps", super::leader::face(pid))).ok()?);
+        BufReader::with_capacity(1 << 16, File::open(format!("/proc/{}/maps", crate::leader::face(pid))).ok()?);
     let mut hasher = DefaultHasher::new();
     let mut line = Vec::new();
     while maps.read_until(b'\n', &mut line).ok()? > 0 {
@@ -64,5 +63,8 @@ mod tests {
         let pid = std::process::id();
         assert!(mapped.changed(&[pid]));
         assert!(!mapped.changed(&[pid, u32::MAX]));
+        // One that another has mapped likewise is no news; who comes again is, since it was forgotten.
+        assert!(!mapped.changed(&[]));
+        assert!(mapped.changed(&[pid]));
     }
 }

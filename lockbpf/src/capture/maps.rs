@@ -23,7 +23,7 @@ pub struct Mapping {
 /// # Errors
 /// When it is gone or may not be read.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
-    let text = std::fs::read(format!("/proc/{}/maps", super::leader::face(pid)))?;
+    let text = std::fs::read(format!("/proc/{}/maps", crate::leader::face(pid)))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
 }
 

@@ -29,7 +29,6 @@ pub mod hotspot;
 pub mod inflight;
 pub mod kernel;
 pub mod launch;
-pub mod leader;
 pub mod lease;
 pub mod lent;
 pub mod library;

@@ -5,11 +5,16 @@
 use super::cgroup::Cgroup;
 use super::mmap_events::{CodeFile, MmapEvents};
 use super::target::{self, Library, Process, Survey, Targets, Unusable};
+use crate::leader;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Files remembered at most; beyond that they are learnt anew.
 const MAX_FILES: usize = 1 << 16;
+
+/// So long a process has lived before it is looked at, if there is hardly time to look.
+const FRESH: Duration = Duration::from_millis(200);
 
 /// Whom to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +37,23 @@ pub struct Newcomers {
     known: HashSet<u32>,
     /// Files that were mapped: whether there are lock functions in them.
     files: HashMap<CodeFile, bool>,
-    /// Processes to be looked at, with the files for whose sake.
-    noticed: BTreeMap<u32, Vec<CodeFile>>,
+    /// Processes to be looked at.
+    noticed: BTreeMap<u32, Noticed>,
     /// Whether not all was told.
     deaf: bool,
+}
+
+/// A process that is to be looked at.
+struct Noticed {
+    since: Instant,
+    /// For whose sake.
+    files: Vec<CodeFile>,
+}
+
+impl Default for Noticed {
+    fn default() -> Self {
+        Self { since: Instant::now(), files: Vec::new() }
+    }
 }
 
 /// What has turned up.
@@ -86,7 +104,7 @@ impl Newcomers {
         self.hear();
         let noticed = std::mem::take(&mut self.noticed);
         let mut some = false;
-        for (pid, files) in noticed {
+        for (pid, Noticed { files, .. }) in noticed {
             some |= pids.contains(&pid);
             // Where another process maps them, they may still matter.
             if pids.contains(&pid) {
@@ -97,8 +115,8 @@ impl Newcomers {
     }
 
     /// These have done something for the first time.
-    pub fn notice(&mut self, pids: &[u32]) {
-        for &pid in pids {
+    pub fn notice(&mut self, pids: impl IntoIterator<Item = u32>) {
+        for pid in pids {
             if self.whom != Whom::Nobody {
                 self.noticed.entry(pid).or_default();
             }
@@ -106,21 +124,29 @@ impl Newcomers {
     }
 
     /// Who and what has turned up since the last look; looking at all processes that there are takes a while, and is done
-    /// only if `thorough`.
-    pub fn look(&mut self, thorough: bool) -> Found {
+    /// only if `thorough`. With `busy`, processes are put off until they have lived for a while: those that come fastest have gone by then.
+    pub fn look(&mut self, thorough: bool, busy: bool) -> Found {
         self.hear();
         if thorough && (!self.shared || self.deaf) {
             self.list();
             self.deaf = self.events.is_none();
         }
         let mut found = Found::default();
-        for (pid, files) in std::mem::take(&mut self.noticed) {
+        let waits = |noticed: &Noticed| busy && noticed.since.elapsed() < FRESH;
+        for (pid, noticed) in std::mem::take(&mut self.noticed) {
+            if waits(&noticed) {
+                self.noticed.insert(pid, noticed);
+                continue;
+            }
+            if leader::is_gone(pid) {
+                continue;
+            }
             let Targets { processes, libraries, .. } = self.survey.of_all(&[pid], std::process::id());
             found.libraries.extend(libraries);
             // Else it is gone.
             let Some(process) = processes.into_iter().next() else { continue };
             self.known.insert(pid);
-            for file in files {
+            for file in noticed.files {
                 let has_locks = process.files.iter().any(|&(_, inode)| inode == file.inode);
                 self.files.insert(file, has_locks);
             }
@@ -149,7 +175,7 @@ impl Newcomers {
             let mut is_member =
                 |cgroup: &Cgroup| known.contains(&pid) || *members.entry(pid).or_insert_with(|| cgroup.contains(pid));
             if pid != own && matters && !matches!(whom, Whom::Cgroup(cgroup) if !is_member(cgroup)) {
-                noticed.entry(pid).or_default().push(file);
+                noticed.entry(pid).or_default().files.push(file);
             }
         });
     }
@@ -179,14 +205,30 @@ mod tests {
         let (mut newcomers, _) = Newcomers::listen();
         newcomers.look_for(Whom::All, false, &Targets::default());
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut looks_until_found = || (0..).find(|_| has(&newcomers.look(true), child.id())).unwrap();
+        let mut looks_until_found = || (0..).find(|_| has(&newcomers.look(true, false), child.id())).unwrap();
         fn has(found: &Found, pid: u32) -> bool {
             found.processes.iter().any(|process| process.pid == Some(pid))
         }
         assert_eq!(looks_until_found(), 0);
         // Its loader may have mapped more meanwhile, but not for ever.
-        while has(&newcomers.look(true), child.id()) {}
+        while has(&newcomers.look(true, false), child.id()) {}
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn without_time_who_comes_is_found_later_if_at_all() {
+        let (mut newcomers, _) = Newcomers::listen();
+        newcomers.look_for(Whom::All, false, &Targets::default());
+        newcomers.look(true, false);
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        newcomers.notice([child.id(), 1 << 25]);
+        let mut found = Vec::new();
+        while !found.contains(&Some(child.id())) {
+            found.extend(newcomers.look(false, true).processes.into_iter().map(|process| process.pid));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!found.contains(&Some(1 << 25)) && !newcomers.noticed.contains_key(&(1 << 25)));
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::capture) fn read_into(pid: u32, addr: u64, bytes: &mut [u8]) -> Op
     let mut read =
         |tid: u32| process_vm_readv(Pid::from_raw(tid.cast_signed()), &mut [IoSliceMut::new(bytes)], &[remote]).ok();
     // A main thread that has ended has no memory, others have.
-    let got = read(pid).or_else(|| read(super::leader::stand_in(pid)?))?;
+    let got = read(pid).or_else(|| read(crate::leader::stand_in(pid)?))?;
     (got == wanted).then_some(())
 }
 

@@ -1,6 +1,7 @@
 //! Locks in memory that processes share: one lock, known by file and offset, at whatever addresses they have mapped it.
 
 use crate::id::{Lock, Process};
+use crate::leader;
 use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -57,7 +58,7 @@ impl SharedLocks {
 
     /// Looks at what the living processes share, so that it is known when they have exited.
     pub fn refresh(&mut self) {
-        for known in self.processes.values_mut() {
+        for known in self.processes.values_mut().filter(|known| !leader::is_gone(known.pid)) {
             known.look();
         }
         // What was in no mapping may be in one by now.
@@ -110,7 +111,7 @@ impl Known {
     /// Reads its mappings; those of a process that has exited stay as they were.
     fn look(&mut self) {
         self.read = Some(Instant::now());
-        if let Ok(maps) = fs::read(format!("/proc/{}/maps", super::leader::face(self.pid)))
+        if let Ok(maps) = fs::read(format!("/proc/{}/maps", leader::face(self.pid)))
             && !maps.is_empty()
         {
             self.areas = areas(&maps);

@@ -65,12 +65,12 @@ impl StackCopies {
             undecodable: 0,
             pythons: HashSet::new(),
         };
-        copies.fetch(ebpf)?;
+        copies.fetch(ebpf, AT_ONCE)?;
         Ok(copies)
     }
 
-    /// Every copy that is there; as many again may be made.
-    pub(super) fn fetch(&mut self, ebpf: &mut Ebpf) -> Result<Vec<StackCopy>, CaptureError> {
+    /// Every copy that is there; so many `more` may be made.
+    pub(super) fn fetch(&mut self, ebpf: &mut Ebpf, more: u64) -> Result<Vec<StackCopy>, CaptureError> {
         let mut copies = Vec::new();
         while let Some(record) = self.ring.next() {
             match decode(&record) {
@@ -79,7 +79,7 @@ impl StackCopies {
             }
         }
         let serials: Array<_, u64> = ebpf.map("SERIALS").ok_or(CaptureError::NoMap("SERIALS"))?.try_into()?;
-        let limit = serials.get(&SERIAL_COPY, 0)?.saturating_add(AT_ONCE);
+        let limit = serials.get(&SERIAL_COPY, 0)?.saturating_add(more);
         let map = ebpf.map_mut("COPY_LIMIT").ok_or(CaptureError::NoMap("COPY_LIMIT"))?;
         Array::<_, u64>::try_from(map)?.set(0, limit, 0)?;
         Ok(copies)

@@ -14,7 +14,7 @@ use lockbpf_common::gate::{Account, Gate};
 use lockbpf_common::kind::Via;
 use lockbpf_common::sums::SumKey;
 use nix::time::ClockId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -92,7 +92,10 @@ impl Witness {
         let since_boot = clock(ClockId::CLOCK_BOOTTIME).saturating_sub(clock(ClockId::CLOCK_MONOTONIC));
         let targets: Vec<(u32, u32)> =
             self.targets.iter().filter_map(Result::ok).filter(|&(_, slot)| slot != 0).collect();
-        self.seen.retain(|pid, _| targets.iter().any(|(target, _)| target == pid));
+        let there: HashSet<u32> = targets.iter().map(|&(pid, _)| pid).collect();
+        self.seen.retain(|pid, _| there.contains(pid));
+        // Read once for all, if anybody asks.
+        let (mut words, mut locks) = (None, None);
         for (pid, slot) in targets {
             let (Ok(gate), Ok(taken)) = (self.gates.get(&slot, 0), gates::taken(&self.accounts, slot)) else {
                 continue;
@@ -115,12 +118,14 @@ impl Witness {
                 continue;
             }
             let Some(process) = number(pid) else { continue };
-            let woken = |word: &[u64; 2], when: u64| word[1] == u64::from(process.0) && Time(when) > since;
-            let words = self.wakers.iter().filter_map(Result::ok).filter(|(word, waker)| woken(word, waker[0]));
-            let words: Vec<u64> = words.map(|(word, _)| word[0]).collect();
-            if words.is_empty()
-                || !sums().iter().any(|key| key.process == process.0 && words.iter().any(|&w| has(key, w)))
-            {
+            let words = words.get_or_insert_with(|| woken(&self.wakers)).get(&process);
+            let words = words.into_iter().flatten().filter(|(_, when)| *when > since);
+            let words: Vec<u64> = words.map(|&(word, _)| word).collect();
+            if words.is_empty() {
+                continue;
+            }
+            let locks = locks.get_or_insert_with(|| by_process(sums())).get(&process);
+            if !locks.into_iter().flatten().any(|key| words.iter().any(|&word| has(key, word))) {
                 continue;
             }
             seen.looks += 1;
@@ -133,6 +138,23 @@ impl Witness {
         }
         blind
     }
+}
+
+/// The words at which somebody was woken, or nobody, and when last, by process.
+fn woken(wakers: &HashMap<MapData, [u64; 2], [u64; 3]>) -> BTreeMap<Process, Vec<(u64, Time)>> {
+    let mut words: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for ([word, process], [when, ..]) in wakers.iter().filter_map(Result::ok) {
+        words.entry(Process(process as u32)).or_default().push((word, Time(when)));
+    }
+    words
+}
+
+fn by_process(sums: Vec<SumKey>) -> BTreeMap<Process, Vec<SumKey>> {
+    let mut locks: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for key in sums {
+        locks.entry(Process(key.process)).or_default().push(key);
+    }
+    locks
 }
 
 /// Whether a word is one of a lock that the C library takes and gives back where there are probes.

@@ -176,6 +176,10 @@ pub(super) struct CaptureArgs {
     /// What is kept.
     #[command(flatten)]
     pub flight: FlightArgs,
+    /// End the observation, with its report, once lockbpf itself has so much memory, e.g. 512M: the kernel's maps not counted, some 70 MB.
+    /// Default: 1G.
+    #[arg(long, value_name = "SIZE", value_parser = limits::size)]
+    pub max_memory: Option<u64>,
     /// Where uprobes go: at the cheapest correct instruction, or at the function's first.
     #[arg(long, value_enum, default_value_t = PlacementChoice::Best, hide = true)]
     pub placement: PlacementChoice,

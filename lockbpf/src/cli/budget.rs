@@ -127,6 +127,13 @@ impl Watch {
         }
     }
 
+    /// While lockbpf has no CPU time left, processes that have used none get no probes.
+    pub(super) fn pace(&self, busy: bool) {
+        if let Some(governor) = &self.governor {
+            governor.pace(busy);
+        }
+    }
+
     /// Places probes in further libraries.
     pub(super) fn extend(&self, session: &mut Session, sites: &[ProbeSite]) {
         match &self.governor {

@@ -7,18 +7,27 @@ use crate::capture::named::Named;
 use crate::capture::python::Layout;
 use crate::capture::shared::SharedLocks;
 use crate::custom::catalogue;
-use crate::decode::Decoded;
+use crate::decode::{Beside, Decoded};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site, Tid};
+use crate::leader;
 use crate::observation::Harvest;
+use crate::report::text::count;
 use crate::symbol::Symbols;
 use crate::unwind::{StackCopy, Unwind, Unwound};
 use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
 use lockbpf_common::parking;
 use lockbpf_common::python::PythonFrame;
-use std::collections::{HashMap, HashSet};
+use lockbpf_common::record::TOP_WORDS;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Processes that come within a second, if they are many.
+const MANY: u32 = 20;
+/// So long a process has lived before it is looked at, if there is hardly time to look.
+const FRESH: Duration = Duration::from_millis(200);
 
 /// The processes observed, and names for what they do.
 pub(super) struct Census {
@@ -32,6 +41,17 @@ pub(super) struct Census {
     /// Processes in which a thread slept on a word of parking_lot's, perhaps, since somebody asked.
     parked: HashSet<Process>,
     processes: HashMap<Process, ProcessSeen>,
+    /// The last of each pid.
+    numbers: HashMap<u32, Process>,
+    /// Those met since somebody asked.
+    newly_met: Vec<(Process, u32)>,
+    /// Whether lockbpf has used up its CPU time while processes come fast: then they are put off.
+    busy: bool,
+    /// Processes that have come since this second began, and in the one before.
+    came: (Instant, u32, u32),
+    /// Processes that have still to be looked at, and how many had ended before they were.
+    put_off: VecDeque<(Instant, Process, u32)>,
+    missed: u64,
     events: u64,
 }
 
@@ -47,27 +67,97 @@ impl Census {
             met: None,
             parked: HashSet::new(),
             processes: HashMap::new(),
+            numbers: HashMap::new(),
+            newly_met: Vec::new(),
+            busy: false,
+            came: (Instant::now(), 0, 0),
+            put_off: VecDeque::new(),
+            missed: 0,
             events: 0,
         };
         known.into_iter().for_each(|seen| census.meet(seen));
         census
     }
 
-    /// Takes what names need from a process, at once, while it lives.
+    /// Takes what names need from a process, at once, while it lives, unless there is no time for that.
     fn meet(&mut self, seen: ProcessSeen) {
-        self.symbols.observe(seen.process, seen.pid);
+        let (process, pid) = (seen.process, seen.pid);
+        if self.busy {
+            self.put_off.push_back((Instant::now(), process, pid));
+        } else {
+            self.look_at(process, pid);
+        }
+        self.enter(seen);
+    }
+
+    /// Takes what names need from the parent of a process.
+    fn meet_forked(&mut self, seen: ProcessSeen, parent: Process) {
+        self.symbols.observe_forked(seen.process, seen.pid, parent);
+        self.newly_met.push((seen.process, seen.pid));
+        self.enter(seen);
+    }
+
+    fn look_at(&mut self, process: Process, pid: u32) {
+        self.symbols.observe(process, pid);
+        self.newly_met.push((process, pid));
+    }
+
+    fn enter(&mut self, seen: ProcessSeen) {
+        self.came.1 = self.came.1.saturating_add(1);
         self.shared.meet(seen.process, seen.pid);
+        let number = self.numbers.entry(seen.pid).or_insert(seen.process);
+        *number = seen.process.max(*number);
         self.processes.insert(seen.process, seen);
     }
 
+    /// Takes note of whether lockbpf has used up its CPU time. If so, and many processes come, looks only at those that have lived for a
+    /// while; else at all that were put off, as far as they still run.
+    pub(super) fn pace(&mut self, busy: bool) {
+        let (since, now, before) = self.came;
+        if since.elapsed() >= Duration::from_secs(1) {
+            self.came = (Instant::now(), 0, now);
+        }
+        let busy = busy && now.max(before) >= MANY;
+        self.busy = busy;
+        while let Some(&(since, ..)) = self.put_off.front()
+            && (!busy || since.elapsed() >= FRESH)
+            && let Some((_, process, pid)) = self.put_off.pop_front()
+        {
+            if leader::is_gone(pid) {
+                self.missed += 1;
+            } else {
+                self.look_at(process, pid);
+            }
+        }
+    }
+
+    /// Whether lockbpf has used up its CPU time while processes come fast.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// What is not known of processes, a sentence.
+    pub(super) fn notes(&self) -> Option<String> {
+        let (missed, all) = (count(self.missed), count(self.processes.len() as u64));
+        (self.missed > 0).then(|| {
+            format!(
+                "Of {all} processes, {missed} had ended before lockbpf looked at them, since it had used the CPU time that it allows itself: \
+                 their functions are told by address."
+            )
+        })
+    }
+
     /// Takes note of a record; returns its event, with what can only be found out now.
-    pub(super) fn complete(&mut self, (mut event, top): Decoded) -> Event {
+    pub(super) fn complete(&mut self, (mut event, beside): Decoded) -> Event {
         self.events += 1;
         match &mut event {
-            Event::Process(seen) => self.meet(seen.clone()),
+            Event::Process(seen) => match beside {
+                Beside::Parent(parent) => self.meet_forked(seen.clone(), parent),
+                Beside::Nothing | Beside::Top(_) => self.meet(seen.clone()),
+            },
             Event::FutexWait(wait) => {
                 let process = wait.word.process;
-                let caller = top.and_then(|words| self.symbols.caller_among(process, &words));
+                let caller = top(beside).and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
                 self.name(process, &mut wait.owner);
                 if wait.expected == parking::PARKED {
@@ -75,7 +165,7 @@ impl Census {
                 }
             }
             Event::Wake(wake) => {
-                let caller = top.and_then(|words| self.symbols.releaser_among(wake.process, &words));
+                let caller = top(beside).and_then(|words| self.symbols.releaser_among(wake.process, &words));
                 wake.site = caller.map(|addr| Site { process: wake.process, addr });
             }
             Event::Section(section) => {
@@ -189,8 +279,8 @@ impl Census {
 
     /// Takes note of what these processes have loaded since.
     pub(super) fn refresh_some(&mut self, pids: &[u32]) {
-        for seen in self.processes.values().filter(|seen| pids.contains(&seen.pid)) {
-            self.symbols.refresh(seen.process);
+        for process in pids.iter().filter_map(|pid| self.numbers.get(pid)) {
+            self.symbols.refresh(*process);
         }
     }
 
@@ -200,6 +290,11 @@ impl Census {
             self.symbols.refresh_made(process);
         }
         self.java.refresh(&mut self.symbols);
+    }
+
+    /// Processes that are observed since the last call, with their pids.
+    pub(super) fn newly_met(&mut self) -> Vec<(Process, u32)> {
+        std::mem::take(&mut self.newly_met)
     }
 
     /// Threads that locks' words named, whether anything else was seen of them or not.
@@ -232,7 +327,7 @@ impl Census {
 
     /// The number of an observed process; after exec a pid has a second one: the later.
     pub(super) fn number(&self, pid: u32) -> Option<Process> {
-        self.processes.values().filter(|seen| seen.pid == pid).map(|seen| seen.process).max()
+        self.numbers.get(&pid).copied()
     }
 
     /// The processes observed.
@@ -244,4 +339,9 @@ impl Census {
     pub(super) fn into_parts(self) -> (HashMap<Process, ProcessSeen>, Symbols) {
         (self.processes, self.symbols)
     }
+}
+
+/// The words at the top of a stack, if a record tells them.
+fn top(beside: Beside) -> Option<[u64; TOP_WORDS]> {
+    if let Beside::Top(words) = beside { Some(words) } else { None }
 }

@@ -15,6 +15,8 @@ const LOOKS: u32 = 200;
 #[derive(Default)]
 pub(super) struct Interpreters {
     states: HashMap<Process, Option<State>>,
+    /// Those of these in which something has still to be found.
+    unsettled: Vec<(Process, u32)>,
     /// Versions whose functions are not known: major and minor, or `None` before 3.11, where no variable tells.
     unknown: BTreeSet<Option<(u8, u8)>>,
 }
@@ -38,42 +40,50 @@ struct Functions {
 impl Interpreters {
     /// Looks into processes that were not there at the last look, and into those whose interpreter had not begun.
     pub(super) fn look(&mut self, session: &mut Session, census: &mut Census) {
-        for (process, pid) in census.pids() {
-            let unknown = &mut self.unknown;
-            let state = self.states.entry(process).or_insert_with(|| {
-                let range = census.symbols().variable_in(process, gil::STATE, gil::is_interpreter)?;
-                Some(State { range, looks: LOOKS, functions: functions(process, pid, census, unknown) })
-            });
-            let Some(state) = state else { continue };
-            if state.looks > 0 {
-                state.looks -= 1;
-                if let Some(mutex) = gil::locate(pid, &state.range) {
-                    census.call_interpreter_lock(process, mutex);
-                    if let Err(error) = session.interpreter_lock(pid, mutex) {
-                        log::warn!("the interpreter lock of process {pid} is not observed: {error}");
-                    }
-                    state.looks = 0;
+        let mut unsettled = std::mem::take(&mut self.unsettled);
+        unsettled.extend(census.newly_met());
+        unsettled.retain(|&(process, pid)| self.look_into(process, pid, session, census));
+        self.unsettled = unsettled;
+    }
+
+    /// Looks into one process. Returns whether something has still to be found.
+    fn look_into(&mut self, process: Process, pid: u32, session: &mut Session, census: &mut Census) -> bool {
+        let unknown = &mut self.unknown;
+        let state = self.states.entry(process).or_insert_with(|| {
+            let range = census.symbols().variable_in(process, gil::STATE, gil::is_interpreter)?;
+            Some(State { range, looks: LOOKS, functions: functions(process, pid, census, unknown) })
+        });
+        let Some(state) = state else { return false };
+        if state.looks > 0 {
+            state.looks -= 1;
+            if let Some(mutex) = gil::locate(pid, &state.range) {
+                census.call_interpreter_lock(process, mutex);
+                if let Err(error) = session.interpreter_lock(pid, mutex) {
+                    log::warn!("the interpreter lock of process {pid} is not observed: {error}");
                 }
-            }
-            if let Some(functions) = state.functions.as_mut().filter(|functions| functions.looks > 0) {
-                functions.looks -= 1;
-                if let Some(found) = functions.layout.interpreter(pid, &state.range, &functions.code) {
-                    match session.read_python(process, found) {
-                        Ok(true) => census.begin_python(process, pid, functions.layout, functions.code.clone()),
-                        Ok(false) => {}
-                        Err(error) => log::warn!("the Python functions of process {pid} are not read: {error}"),
-                    }
-                    functions.looks = 0;
-                } else if functions.looks == 0 {
-                    self.unknown.insert(Some(functions.version));
-                }
+                state.looks = 0;
             }
         }
+        if let Some(functions) = state.functions.as_mut().filter(|functions| functions.looks > 0) {
+            functions.looks -= 1;
+            if let Some(found) = functions.layout.interpreter(pid, &state.range, &functions.code) {
+                match session.read_python(process, found) {
+                    Ok(true) => census.begin_python(process, pid, functions.layout, functions.code.clone()),
+                    Ok(false) => {}
+                    Err(error) => log::warn!("the Python functions of process {pid} are not read: {error}"),
+                }
+                functions.looks = 0;
+            } else if functions.looks == 0 {
+                self.unknown.insert(Some(functions.version));
+            }
+        }
+        state.looks > 0 || state.functions.as_ref().is_some_and(|functions| functions.looks > 0)
     }
 
     /// What is loaded may have changed: a program can embed an interpreter later.
-    pub(super) fn reconsider(&mut self) {
+    pub(super) fn reconsider(&mut self, census: &Census) {
         self.states.retain(|_, state| state.is_some());
+        self.unsettled.extend(census.pids().into_iter().filter(|(process, _)| !self.states.contains_key(process)));
     }
 
     /// What is not known of them, each a sentence.

@@ -11,11 +11,12 @@ use super::flight::Tee;
 use super::focus::Focus;
 use super::functions::Placing;
 use super::interpreters::Interpreters;
+use super::own::{MAX_MEMORY, Own};
 use super::parking::Parking;
 use super::prepare::{guardian, known, options, prepare, prices};
 use super::progress::Progress;
 pub(super) use super::sink::{Captured, Live, Sink};
-use super::stacks::{self, Stacks};
+use super::stacks::{self, Seen, Stacks};
 use super::{placement, suspend};
 use crate::alert::SoFar;
 use crate::capture::aside::drop_aside;
@@ -32,10 +33,10 @@ use crate::capture::target::{FileKey, Library};
 use crate::costs::Costs;
 use crate::estimate::Estimates;
 use crate::id::Tid;
+use crate::leader;
 use crate::perturbation::{self, Children, Perturbation, Taken};
 use anyhow::Result;
 use std::collections::HashSet;
-use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -44,6 +45,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// How often it is looked who is there and whether a target has loaded a C library, or generated code, since: what the kernel
 /// did not tell.
 const RESCAN: Duration = Duration::from_secs(1);
+/// The same while lockbpf has no CPU time left.
+const SELDOM: Duration = Duration::from_secs(10);
 
 /// Observes until the time is over, the targets have exited, or Ctrl-C; `name` describes the target if its command line
 /// would not.
@@ -121,6 +124,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     let began = Instant::now();
     let mut cpu_use = CpuUse::of(&ready.pids);
+    let mut own = Own::begin(capture.max_memory.unwrap_or(MAX_MEMORY));
     say!("observing {}: {}", ready.description, placement::summary(&session, &attached, capture.futex_only));
     let bell = session.bell()?;
     let progress = Progress::start(capture.duration, sink.has_screen());
@@ -133,6 +137,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut rescan_at = began + RESCAN / 10;
     let mut mapped = Mapped::default();
     let mut later = Vec::new();
+    let mut later_notes = Vec::new();
     let target = ready.description.as_str();
     let notes = ready.notes.as_slice();
     sink.begin(&mut Live {
@@ -151,14 +156,16 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         tokio::select! {
             () = ends.asked() => break,
             () = tokio::time::sleep_until(began + capture.duration.unwrap_or_default()), if capture.duration.is_some() => break,
-            rung = bell.rung() => {
+            rung = bell.rung(), if !census.is_busy() => {
                 rung?;
                 let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
-                newcomers.notice(&seen);
+                newcomers.notice(seen.iter().map(|seen| seen.pid));
                 renew(&seen, &mut session, &watch);
-                follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
+                if !many {
+                    follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
+                }
                 if many {
-                    let found = newcomers.look(false);
+                    let found = newcomers.look(false, false);
                     sites.extend(take_in(found, &mut session, &watch, &mut census, &mut placing, &mut attached, &mut later)?);
                 }
             }
@@ -170,12 +177,17 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     sink.suspended(false);
                 }
                 let time = now();
+                census.pace(own.is_busy());
+                watch.pace(census.is_busy());
                 let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
-                newcomers.notice(&seen);
+                newcomers.notice(seen.iter().map(|seen| seen.pid));
                 renew(&seen, &mut session, &watch);
-                follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
+                if !many {
+                    follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
+                }
                 session.look_after();
-                for pid in session.witness(|pid| census.number(pid)) {
+                let blind = if census.is_busy() { Vec::new() } else { session.witness(|pid| census.number(pid)) };
+                for pid in blind {
                     progress.tell(&format!("lockbpf: pid {pid} is not observed any more: its probes see nothing\n"));
                 }
                 cpu_use.look(&ready.pids);
@@ -204,6 +216,10 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     progress.tell(&found);
                 }
                 progress.update(began.elapsed(), census.events());
+                if let Some(why) = own.full() {
+                    later_notes.push(why);
+                    break;
+                }
                 if sink.is_done() {
                     break;
                 }
@@ -212,26 +228,26 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 }
                 let thorough = Instant::now() >= rescan_at;
                 if thorough {
-                    rescan_at = Instant::now() + RESCAN;
+                    rescan_at = Instant::now() + if census.is_busy() { SELDOM } else { RESCAN };
                 }
                 if many {
-                    let found = newcomers.look(thorough);
+                    let found = newcomers.look(thorough, census.is_busy());
                     sites.extend(take_in(found, &mut session, &watch, &mut census, &mut placing, &mut attached, &mut later)?);
                     continue;
                 }
                 if !newcomers.heard_of(&ready.pids) && !thorough {
                     continue;
                 }
-                let there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
-                let pids: Vec<u32> = ready.pids.iter().copied().filter(there).collect();
+                // What was tied to those that have exited is over.
+                ready.pids.retain(|&pid| !leader::is_gone(pid));
                 census.refresh_made();
-                if mapped.changed(&pids) {
+                if mapped.changed(&ready.pids) {
                     census.refresh();
-                    interpreters.reconsider();
+                    interpreters.reconsider(&census);
                     parking.reconsider();
                     focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
-                        sites.extend(attach_later(&mut newcomers, &mut session, &watch, &pids, &mut placing, &mut attached)?);
+                        sites.extend(attach_later(&mut newcomers, &mut session, &watch, &ready.pids, &mut placing, &mut attached)?);
                     }
                 }
             }
@@ -252,11 +268,15 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
         progress.tell(&alerts.end());
     }
     drop(progress);
+    census.pace(false);
     census.refresh_all();
     let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
     harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
     placing.complete(&mut harvest.library);
+    ready.notes.append(&mut later_notes);
+    ready.notes.extend(own.notes());
+    ready.notes.extend(census.notes());
     ready.notes.extend(later.iter().flat_map(placement::remarks_on));
     ready.targets.libraries.append(&mut later);
     ready.notes.extend(focus.notes(&session, &harvest)?);
@@ -282,20 +302,20 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
 
 /// Observes these processes from now on, if forks of some in particular are followed.
 fn follow(
-    seen: &[u32],
+    seen: &[Seen],
     session: &mut Session,
     watch: &Watch,
     pids: &mut Vec<u32>,
     liveness: &mut Liveness,
 ) -> Result<()> {
-    if !watch.follows() || pids.is_empty() {
+    if !watch.follows() {
         return Ok(());
     }
-    for &pid in seen {
+    for &Seen { pid, start } in seen {
         watch.admit(session, pid, None)?;
         if !pids.contains(&pid) {
             pids.push(pid);
-            liveness.add(pid);
+            liveness.add(pid, start);
         }
     }
     Ok(())
@@ -303,8 +323,8 @@ fn follow(
 
 /// Places anew what was placed in those of these processes whose image another thread than the first has replaced: the kernel tied it to
 /// that one.
-fn renew(seen: &[u32], session: &mut Session, watch: &Watch) {
-    for &pid in seen {
+fn renew(seen: &[Seen], session: &mut Session, watch: &Watch) {
+    for &Seen { pid, .. } in seen {
         if let Some(when) = session.replaced(pid) {
             watch.renew(session, pid, when);
         }

@@ -1,10 +1,95 @@
-//! What lockbpf itself uses.
+//! What lockbpf itself uses, and what it allows itself.
 
 use crate::units::Nanos;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
+use std::time::{Duration, Instant};
+
+/// Memory that an observation may take, unless another amount is named, bytes.
+pub(super) const MAX_MEMORY: u64 = 1 << 30;
+/// Memory that an observation may take in any case, bytes.
+const LEAST_MEMORY: u64 = 8 << 20;
+/// Memory that is told of, bytes.
+const MUCH_MEMORY: u64 = 300 << 20;
+/// Share of a CPU that an observation may take, and CPU time beyond that, once.
+const CPU_SHARE: f64 = 0.05;
+const CPU_ONCE: Duration = Duration::from_secs(1);
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What an observation takes of the machine for lockbpf itself, held against what it may take.
+pub(super) struct Own {
+    began: Instant,
+    cpu: Nanos,
+    max_memory: u64,
+    looked: Instant,
+    /// The most that was seen, bytes.
+    memory: u64,
+}
+
+impl Own {
+    /// Begins now; `max_memory` in bytes.
+    pub(super) fn begin(max_memory: u64) -> Self {
+        let (began, memory) = (Instant::now(), resident_bytes());
+        // What was there before, an observation cannot give back.
+        let max_memory = max_memory.max(memory + LEAST_MEMORY);
+        Self { began, cpu: cpu(UsageWho::RUSAGE_SELF).unwrap_or_default(), max_memory, looked: began, memory }
+    }
+
+    /// Why it has to end, if it has.
+    pub(super) fn full(&mut self) -> Option<String> {
+        if self.looked.elapsed() < LOOK {
+            return None;
+        }
+        self.looked = Instant::now();
+        let memory = resident_bytes();
+        self.memory = self.memory.max(memory);
+        (memory >= self.max_memory).then(|| {
+            format!(
+                "lockbpf ended the observation after {:.1} s: it had taken {} MiB of memory itself (--max-memory allows more).",
+                self.began.elapsed().as_secs_f64(),
+                memory >> 20
+            )
+        })
+    }
+
+    /// Whether it has used half of the CPU time so far that it may use: the rest is for what cannot be put off.
+    pub(super) fn is_busy(&self) -> bool {
+        self.used() > allowed(self.began.elapsed()) / 2
+    }
+
+    /// What was taken beyond what it may take, each a sentence.
+    pub(super) fn notes(&self) -> Vec<String> {
+        notes(self.used(), self.began.elapsed(), self.memory)
+    }
+
+    fn used(&self) -> Duration {
+        Duration::from_nanos((cpu(UsageWho::RUSAGE_SELF).unwrap_or_default() - self.cpu).0)
+    }
+}
+
+/// CPU time that an observation may take.
+fn allowed(time: Duration) -> Duration {
+    CPU_ONCE + time.mul_f64(CPU_SHARE)
+}
+
+fn notes(used: Duration, time: Duration, memory: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if used > allowed(time) {
+        let share = 100.0 * used.as_secs_f64() / time.as_secs_f64();
+        let (used, time, allowed) = (used.as_secs_f64(), time.as_secs_f64(), 100.0 * CPU_SHARE);
+        notes.push(format!(
+            "lockbpf itself used {share:.0} % of a CPU while it observed ({used:.1} s in {time:.1} s), more than the {allowed:.0} % that it allows itself."
+        ));
+    }
+    if memory > MUCH_MEMORY {
+        let (memory, much) = (memory >> 20, MUCH_MEMORY >> 20);
+        notes.push(format!("lockbpf itself took {memory} MiB of memory, more than the usual {much}."));
+    }
+    notes
+}
 
 /// CPU time, user and system, of this process, or of the children that it has collected.
 ///
@@ -38,5 +123,25 @@ mod tests {
         assert!(resident_bytes() > 100_000);
         assert!(wall_ns() > 1_600_000_000_000_000_000);
         assert!(cpu(UsageWho::RUSAGE_SELF).unwrap() > Nanos(0));
+    }
+
+    #[test]
+    fn more_than_is_allowed_is_told() {
+        let seconds = Duration::from_secs_f64;
+        assert!(notes(seconds(1.4), seconds(10.0), MUCH_MEMORY).is_empty());
+        let [cpu, memory] = notes(seconds(4.0), seconds(10.0), 412 << 20).try_into().unwrap();
+        assert!(cpu.contains("40 % of a CPU") && cpu.contains("4.0 s in 10.0 s"), "{cpu}");
+        assert!(memory.contains("412 MiB"), "{memory}");
+    }
+
+    #[test]
+    fn an_observation_ends_when_its_memory_is_used_up_and_not_for_what_was_there_before() {
+        let mut own = Own::begin(0);
+        assert!(own.max_memory > own.memory);
+        assert!(own.full().is_none(), "just looked at");
+        own.looked = own.began.checked_sub(LOOK).unwrap();
+        assert!(own.full().is_none());
+        (own.looked, own.max_memory) = (own.began.checked_sub(LOOK).unwrap(), 1);
+        assert!(own.full().unwrap().contains("--max-memory"));
     }
 }

@@ -4,11 +4,12 @@ use super::census::Census;
 use crate::capture::session::Session;
 use crate::capture::stack_copies::{COPY_BYTES, Numbered};
 use crate::capture::waits;
-use crate::event::Event;
+use crate::event::{Event, ProcessSeen};
 use crate::id::{Process, Site, StackId};
 use crate::observation::{Harvest, OpenWait};
 use crate::report::text::listed;
 use crate::symbol::Symbols;
+use crate::units::Time;
 use crate::unwind::{Decision, End, Judge, Method, Walked};
 use anyhow::Result;
 use lockbpf_common::config::MAX_STACKS;
@@ -18,6 +19,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Stacks by frame pointers that are looked at in the end.
 const MAX_LOOKED_AT: usize = 4_096;
+/// Stacks that may be copied from one look to the next while lockbpf has no CPU time left.
+const SPARING: u64 = 8;
 /// Processes named in a remark.
 const MAX_NAMED: usize = 3;
 
@@ -34,6 +37,16 @@ pub(super) struct Stacks {
     /// By stacks that were unwound: the return address outside of the C library that comes first. Words found on a stack may be
     /// left over from earlier calls.
     callers: HashMap<StackId, u64>,
+    /// Whether there was a time in which fewer were copied.
+    spared: bool,
+}
+
+/// A process that was told of for the first time.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) pid: u32,
+    /// When it began, since boot.
+    pub(super) start: Time,
 }
 
 impl Stacks {
@@ -46,6 +59,7 @@ impl Stacks {
             walked: HashSet::new(),
             stale: HashSet::new(),
             callers: HashMap::new(),
+            spared: false,
         }
     }
 
@@ -58,14 +72,14 @@ impl Stacks {
         session: &mut Session,
         census: &mut Census,
         mut take: impl FnMut(Event),
-    ) -> Result<Vec<u32>> {
+    ) -> Result<Vec<Seen>> {
         let mut seen = Vec::new();
         let mut held_back = Vec::new();
         let mut known = Vec::new();
         session.drain(|record| {
             let event = census.complete(record);
-            if let Event::Process(process) = &event {
-                seen.push(process.pid);
+            if let &Event::Process(ProcessSeen { pid, start, .. }) = &event {
+                seen.push(Seen { pid, start });
             }
             // A copy is there before any record that names it, so all that these name is there after them.
             match named(&event) {
@@ -99,7 +113,9 @@ impl Stacks {
         for (process, frame) in session.python_places() {
             census.name_python(process, frame);
         }
-        for copy in session.fetch_stacks()? {
+        let more = if census.is_busy() { SPARING } else { AT_ONCE };
+        self.spared |= census.is_busy();
+        for copy in session.fetch_stacks(more)? {
             let process = copy.process;
             let mut unwound = census.unwind(&copy);
             // It may have led into a library that was loaded after the last look.
@@ -200,8 +216,10 @@ impl Stacks {
         }
         let skipped = harvest.quality.counters.get(Counter::StackSkipped.name()).copied().unwrap_or(0);
         if skipped > 0 {
+            let fewer =
+                if self.spared { format!(", or {SPARING} while lockbpf has no CPU time left") } else { String::new() };
             notes.push(format!(
-                "{skipped} waits have no stack: more different ones came at once than are copied, {AT_ONCE} in 50 ms."
+                "{skipped} waits have no stack: more different ones came at once than are copied, {AT_ONCE} in 50 ms{fewer}."
             ));
         }
         notes

@@ -16,6 +16,7 @@ mod frames;
 mod generated;
 mod globals;
 mod guard;
+mod identity;
 mod kept;
 mod maps;
 mod perf_map;
@@ -37,6 +38,7 @@ mod tests;
 
 use crate::id::{Lock, Process, Site};
 use crate::kallsyms::Kallsyms;
+use crate::leader;
 use crate::names::{Frame, Names};
 use crate::stack::{Role, call_stack};
 use crate::untrusted::cleaned;
@@ -45,6 +47,7 @@ use files::{FileId, Files};
 pub use find::{Found, Kind};
 use generated::Generated;
 pub use generated::{Frames, Piece};
+use identity::{Identity, Layout};
 use kept::Kept;
 use lockbpf_common::python::PythonFrame;
 use maps::Mapping;
@@ -73,24 +76,8 @@ const MAX_PROBLEMS: usize = 64;
 enum ProcessError {
     #[error("failed to read the mappings of process {pid}: {source}; its functions and locks stay without names")]
     Mappings { pid: u32, source: io::Error },
-    #[error("failed to name the addresses of process {pid}: {MAX_PROCESSES} processes are named already")]
-    Full { pid: u32 },
-}
-
-/// Tells one program image from the next under the same pid: start of the process in clock ticks since boot, and where
-/// the image's first stack begins (0 if that may not be known).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    start: u64,
-    stack: u64,
-}
-
-impl Identity {
-    fn of(pid: u32, tid: u32) -> Option<Self> {
-        let stat = |id: u32| procfs::process::Process::new(i32::try_from(id).ok()?).and_then(|p| p.stat()).ok();
-        let start = stat(pid)?.starttime;
-        Some(Self { start, stack: stat(tid)?.startstack })
-    }
+    #[error("functions and locks of further processes stay without names: {MAX_PROCESSES} have some already")]
+    Full,
 }
 
 /// A file in the memory of a process.
@@ -112,6 +99,8 @@ struct Known {
     pid: u32,
     /// `None` until a snapshot succeeded.
     identity: Option<Identity>,
+    /// As far as it may be known.
+    layout: Option<Layout>,
     space: AddressSpace,
     generated: Generated,
     threads: Threads,
@@ -119,6 +108,29 @@ struct Known {
     program: Option<FileId>,
     /// Code of an interpreter whose functions are known.
     interpreter: Option<Range<u64>>,
+}
+
+impl Known {
+    fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            identity: None,
+            layout: None,
+            space: AddressSpace::default(),
+            generated: Generated::default(),
+            threads: Threads::default(),
+            program: None,
+            interpreter: None,
+        }
+    }
+
+    /// Whether this is its image, as far as it is known.
+    fn is(&self, identity: Option<Identity>, layout: Option<Layout>) -> bool {
+        match self.identity {
+            Some(_) => self.identity == identity,
+            None => self.layout.is_none() || self.layout == layout,
+        }
+    }
 }
 
 /// Names of functions and variables in observed processes.
@@ -133,6 +145,8 @@ pub struct Symbols {
     reader: Reader,
     frames: frames::Frames,
     processes: HashMap<Process, Known>,
+    /// A process of each image: those that are forked from it have the same mappings.
+    images: HashMap<Layout, Process>,
     /// What locks are called that no symbol names.
     given: HashMap<Lock, String>,
     /// What their kinds are called that users have described.
@@ -172,6 +186,7 @@ impl Symbols {
             frames: frames::Frames::new(reader.clone()),
             files: Files::new(dirs, reader.clone()),
             processes: HashMap::new(),
+            images: HashMap::new(),
             given: HashMap::new(),
             kinds: HashMap::new(),
             kernel: None,
@@ -189,34 +204,61 @@ impl Symbols {
     /// fatal: see [`Symbols::problems`].
     pub fn observe(&mut self, process: Process, pid: u32) {
         if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&process) {
-            self.problem(&ProcessError::Full { pid });
+            self.problem(&ProcessError::Full);
             return;
         }
-        self.processes.entry(process).or_insert_with(|| Known {
-            pid,
-            identity: None,
-            space: AddressSpace::default(),
-            generated: Generated::default(),
-            threads: Threads::default(),
-            program: None,
-            interpreter: None,
-        });
-        self.refresh(process);
+        self.processes.entry(process).or_insert_with(|| Known::new(pid));
+        let Some((identity, Some(layout))) = identity::of(pid, pid) else { return self.refresh(process) };
+        let twin = *self.images.entry(layout).or_insert(process);
+        if twin != process && self.share(process, twin) {
+            if let Some(known) = self.processes.get_mut(&process) {
+                known.identity = Some(identity);
+            }
+        } else {
+            self.refresh(process);
+        }
+    }
+
+    /// As [`Symbols::observe`], of a process that `parent` has just forked: it has that one's mappings, even if it has exited by now.
+    pub fn observe_forked(&mut self, process: Process, pid: u32, parent: Process) {
+        let is_new = self.processes.len() < MAX_PROCESSES && !self.processes.contains_key(&process);
+        if is_new {
+            self.processes.insert(process, Known::new(pid));
+        }
+        if !is_new || !self.share(process, parent) {
+            self.observe(process, pid);
+        }
+    }
+
+    /// Has a new process share the mappings of another one with the same image: to read them would take most of the time that a process
+    /// takes. What it loads later is found by [`Symbols::refresh`].
+    fn share(&mut self, process: Process, twin: Process) -> bool {
+        let Some(twin) = self.processes.get(&twin).filter(|twin| !twin.space.is_empty()) else { return false };
+        let (space, program, layout) = (twin.space.clone(), twin.program, twin.layout);
+        let known = self.processes.get_mut(&process).filter(|known| known.space.is_empty());
+        let Some((known, layout)) = known.zip(layout) else { return false };
+        (known.space, known.program, known.layout) = (space, program, Some(layout));
+        known.threads.begin(layout.stack());
+        true
     }
 
     /// Adds what the process has loaded or generated since. Nothing is forgotten, so that a process that has exited, or
     /// a library that was unloaded, keeps its names; a process that meanwhile became another adds nothing.
     pub fn refresh(&mut self, process: Process) {
         let Some(known) = self.processes.get(&process) else { return };
-        let pid = known.pid;
+        let (pid, is_known) = (known.pid, !known.space.is_empty());
+        if is_known && leader::is_gone(pid) {
+            return;
+        }
         let (tid, mappings) = match maps::read(pid) {
             Ok(read) => read,
             // Exit after a good snapshot is what snapshots are for.
-            Err(_) if known.identity.is_some() => return,
+            Err(_) if is_known => return,
             Err(source) => return self.problem(&ProcessError::Mappings { pid, source }),
         };
-        let identity = Identity::of(pid, tid);
-        if known.identity.is_some() && known.identity != identity {
+        let (identity, layout) = identity::of(pid, tid).unzip();
+        let layout = layout.flatten();
+        if !known.is(identity, layout) {
             return;
         }
         let (images, regions) = self.keep(tid, &mappings);
@@ -227,6 +269,7 @@ impl Symbols {
             known.threads.refresh(tid, identity.map_or(0, |identity| identity.stack));
             known.program = known.program.or(program);
             known.identity = known.identity.or(identity);
+            known.layout = known.layout.or(layout);
         }
     }
 
@@ -234,8 +277,12 @@ impl Symbols {
     /// where it keeps a list of it.
     pub fn refresh_made(&mut self, process: Process) {
         if let Some(known) = self.processes.get_mut(&process)
-            && known.identity.is_some_and(|identity| Identity::of(known.pid, known.pid) == Some(identity))
+            && !known.space.is_empty()
+            && !leader::is_gone(known.pid)
+            && let Some((identity, layout)) = identity::of(known.pid, known.pid)
+            && known.is(Some(identity), layout)
         {
+            known.identity = Some(identity);
             known.generated.refresh(known.pid, &mut self.perf_maps);
             known.threads.refresh(known.pid, 0);
         }

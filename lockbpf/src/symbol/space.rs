@@ -56,7 +56,7 @@ pub(super) enum Place<'s> {
 
 /// Everything known of one process, the newest first: what has been unmapped stays known, and yields where something
 /// newer lies in its place.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct AddressSpace {
     images: Vec<Image>,
     regions: Vec<Region>,

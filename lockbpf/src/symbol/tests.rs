@@ -291,6 +291,70 @@ int main(void) { pthread_t t; leader = pthread_self(); pthread_create(&t, 0, oth
     assert_eq!(symbols.global(lock(program.told("shared_lock"))).as_deref(), Some("shared_lock"));
 }
 
+/// A child that loads a library at addresses of its own before its parent goes on.
+const FORKED: &str = r#"
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/prctl.h>
+int shared_lock;
+int main(int argc, char **argv) {
+    tell("shared_lock", &shared_lock); fflush(stdout);
+    int pid = fork();
+    if (pid) { sleep(1); tell("child", (void *)(long)pid); stay(); return 0; }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    tell("later_lock", dlsym(dlopen(argv[1], RTLD_NOW), "later_lock"));
+    fflush(stdout);
+    pause();
+}
+"#;
+
+#[test]
+fn a_forked_process_has_its_parents_names_even_if_it_is_gone() {
+    let shop = Workshop::new();
+    let Some(library) = shop.build("gcc", "int later_lock;", &["-shared", "-fPIC"]) else { return };
+    let Some(path) = shop.build("gcc", FORKED, PIE) else { return };
+    let program = Program::start(&path, &[&library]);
+    let mut symbols = observed(&program, Vec::new());
+    let (gone, child, stranger) = (Process(7), Process(8), Process(9));
+    let name = |symbols: &mut Symbols, process, at| symbols.global(Lock { process, addr: program.told(at) });
+    symbols.observe_forked(gone, u32::MAX, PROCESS);
+    assert_eq!(name(&mut symbols, gone, "shared_lock").as_deref(), Some("shared_lock"));
+    symbols.refresh(gone);
+    symbols.observe_forked(child, program.told("child") as u32, PROCESS);
+    assert_eq!(name(&mut symbols, child, "shared_lock").as_deref(), Some("shared_lock"));
+    // What it has loaded itself is known once it is looked at, and not of its parent.
+    assert_eq!(name(&mut symbols, child, "later_lock"), None);
+    symbols.refresh(child);
+    assert_eq!(name(&mut symbols, child, "later_lock").as_deref(), Some("later_lock"));
+    assert_eq!(name(&mut symbols, PROCESS, "later_lock"), None);
+    assert_eq!(symbols.problems().count(), 0);
+    // Of a parent that is not known, nothing can be had; the process itself is asked.
+    symbols.observe_forked(stranger, std::process::id(), Process(99));
+    assert!(symbols.loaded(stranger).count() > 0);
+    // Another program has taken the pid: what that has is not the forked one's.
+    let other = Process(10);
+    symbols.observe_forked(other, std::process::id(), PROCESS);
+    symbols.refresh(other);
+    assert_eq!(symbols.loaded(other).count(), symbols.loaded(PROCESS).count());
+}
+
+#[test]
+fn processes_of_one_image_are_read_once() {
+    let shop = Workshop::new();
+    let Some(path) = shop.build("gcc", FORKED, PIE) else { return };
+    let program = Program::start(&path, &[Path::new("none.so")]);
+    let mut symbols = observed(&program, Vec::new());
+    symbols.observe(Process(2), program.told("child") as u32);
+    assert_eq!(symbols.images.len(), 1);
+    assert!(symbols.processes[&Process(2)].identity.is_some());
+    let addr = program.told("shared_lock");
+    assert_eq!(symbols.global(Lock { process: Process(2), addr }).as_deref(), Some("shared_lock"));
+    let mut second = Program::start(&path, &[Path::new("none.so")]);
+    symbols.observe(Process(3), second.pid());
+    assert_eq!(symbols.images.len(), 2);
+    second.end();
+}
+
 #[test]
 fn a_program_in_another_mount_namespace() {
     let shop = Workshop::new();

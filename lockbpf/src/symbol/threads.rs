@@ -48,9 +48,14 @@ pub(super) enum Place {
 }
 
 impl Threads {
+    /// Begins with where the first stack begins, 0 if unknown.
+    pub(super) fn begin(&mut self, first: u64) {
+        self.first = Some(first).filter(|&first| first > 0).or(self.first);
+    }
+
     /// Looks for threads of a process; `first` is where its first stack begins, 0 if unknown.
     pub(super) fn refresh(&mut self, tid: u32, first: u64) {
-        self.first = Some(first).filter(|&first| first > 0).or(self.first);
+        self.begin(first);
         let mut text = String::new();
         let maps = File::open(format!("/proc/{tid}/maps"));
         let read = maps.and_then(|file| file.take(MAX_MAPS).read_to_string(&mut text));

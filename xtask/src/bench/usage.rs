@@ -28,6 +28,16 @@ pub(super) fn peak_rss(pid: Pid) -> Result<u64> {
     field(&status, "VmHWM").map(|kilobytes| kilobytes * 1024).with_context(|| format!("{path} has no VmHWM"))
 }
 
+/// The memory that a process has resident, bytes: of what it shares with others its part.
+///
+/// # Errors
+/// There is no such process, or the kernel does not tell.
+pub(super) fn own_share(pid: Pid) -> Result<u64> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let sums = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
+    field(&sums, "Pss").map(|kilobytes| kilobytes * 1024).with_context(|| format!("{path} has no Pss"))
+}
+
 /// The eBPF objects that a process has open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Objects {

@@ -287,7 +287,7 @@ impl Session {
         self.sums_of(|_| true)
     }
 
-    /// The same of the processes that are wanted only: each entry that is left out saves two system calls of three.
+    /// The same of the processes that are wanted only: each entry that is left out saves a system call.
     ///
     /// # Errors
     /// When the map cannot be read.
@@ -299,7 +299,6 @@ impl Session {
         &self,
         wanted: impl Fn(Process) -> bool,
     ) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
-        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
         let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
         // A copy that is not unwound yet may be so the next time.
         let numbered = |raw| match StackId::from_raw(raw).map(|id| self.numbered(id)) {
@@ -308,14 +307,14 @@ impl Session {
             None => raw,
         };
         let with_stack = |sums: Sums| Sums { stack: numbered(sums.stack), ..sums };
-        let keys = slots.keys().filter_map(Result::ok).filter(|key| wanted(Process(key.process)));
-        let known = keys.filter_map(|key| Some((key, slots.get(&key, 0).ok()?)));
+        let known = entries::<SumKey, u32>(&self.ebpf, "SUM_SLOTS")?;
+        let known = known.into_iter().filter(|(key, _)| wanted(Process(key.process)));
         known.map(|(key, slot)| Ok((key, with_stack(sums.get(&slot, 0)?)))).collect()
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
-        let map: BpfHashMap<_, OrderKey, OrderSums> = self.map("ORDERS")?.try_into()?;
-        Ok(map.iter().filter_map(Result::ok).map(|(key, sums)| lock_order(&key, &sums)).collect())
+        let orders = entries::<OrderKey, OrderSums>(&self.ebpf, "ORDERS")?;
+        Ok(orders.iter().map(|(key, sums)| lock_order(key, sums)).collect())
     }
 
     fn transitions(&self) -> Result<Vec<Transition>, CaptureError> {
@@ -341,9 +340,20 @@ impl Session {
 
 /// The locks that there are sums of.
 pub(super) fn known_locks(ebpf: &Ebpf) -> Result<Vec<SumKey>, CaptureError> {
-    let map = ebpf.map("SUM_SLOTS").ok_or(CaptureError::NoMap("SUM_SLOTS"))?;
-    let slots: BpfHashMap<_, SumKey, u32> = map.try_into()?;
-    Ok(slots.keys().filter_map(Result::ok).collect())
+    Ok(entries::<SumKey, u32>(ebpf, "SUM_SLOTS")?.into_iter().map(|(key, _)| key).collect())
+}
+
+/// The entries of a hash map.
+fn entries<K: Pod, V: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Vec<(K, V)>, CaptureError> {
+    let map = ebpf.map(name).ok_or(CaptureError::NoMap(name))?;
+    if let (Some(fd), Map::HashMap(data)) = (fd(map), map) {
+        let info = data.info()?;
+        if let Some(all) = batch::entries(fd, (info.key_size(), info.value_size())) {
+            return Ok(all);
+        }
+    }
+    let map: BpfHashMap<_, K, V> = map.try_into()?;
+    Ok(map.iter().filter_map(Result::ok).collect())
 }
 
 /// The first argument of the system call that a thread is in, which for a futex call is the word.

@@ -369,13 +369,13 @@ impl Session {
         }
     }
 
-    /// The stacks copied so far that were not fetched before. Call after [`Session::drain`], and every record handed over
+    /// The stacks copied so far that were not fetched before; until the next call so many `more` may be. Call after [`Session::drain`], and every record handed over
     /// then has its stack among these or earlier ones.
     ///
     /// # Errors
     /// When a map cannot be accessed.
-    pub fn fetch_stacks(&mut self) -> Result<Vec<StackCopy>, CaptureError> {
-        self.stack_copies.as_mut().map_or(Ok(Vec::new()), |copies| copies.fetch(&mut self.ebpf))
+    pub fn fetch_stacks(&mut self, more: u64) -> Result<Vec<StackCopy>, CaptureError> {
+        self.stack_copies.as_mut().map_or(Ok(Vec::new()), |copies| copies.fetch(&mut self.ebpf, more))
     }
 
     /// The places in Python functions where locks were asked for that were not told before.

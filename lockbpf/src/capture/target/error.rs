@@ -59,6 +59,12 @@ pub enum Unusable {
     /// The file could not be read.
     #[error("its file could not be read: {0}")]
     Unreadable(String),
+    /// Files that were there before took all the time there is for them.
+    #[error("its file was not looked into: other files had taken all the time that lockbpf spends on that")]
+    OutOfTime,
+    /// There are more files than are remembered.
+    #[error("its file was not looked into: lockbpf knows as many others as it remembers")]
+    TooManyFiles,
 }
 
 /// Why a target cannot be observed.

@@ -1,7 +1,7 @@
 //! The file behind a mapping: a path by which this process can reach it, and an identity by which it is probed once.
 
 use super::error::Unusable;
-use crate::capture::leader;
+use crate::leader;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,14 @@ pub(super) struct FileId {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+}
+
+#[cfg(test)]
+impl FileId {
+    /// That of another file of the same size and times.
+    pub(super) fn other(self, n: u64) -> Self {
+        Self { inode: u64::MAX - n, ..self }
+    }
 }
 
 /// A file that can be opened.

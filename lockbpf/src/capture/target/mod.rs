@@ -15,10 +15,10 @@ pub use library::{FileKey, Library, Missing, Site};
 
 use super::elf::{self, Linkage};
 use super::go;
-use super::leader;
 use super::mangled;
 use super::{guardian, remover};
 use crate::custom::catalogue;
+use crate::leader;
 use crate::{door, sandbox};
 use file::{File, FileId, is_c_library};
 pub use library::read_whole;
@@ -27,6 +27,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time that all files of one observation may take together; those that turn up later are not looked into.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Files that may have lock functions, at most.
+const MAX_LIBRARIES: usize = 4_096;
+/// Files known, with those in which there is nothing to look for.
+const MAX_FILES: usize = 65_536;
 
 /// A process asked for, or come across.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +175,8 @@ pub struct Survey {
     taken: usize,
     /// Position in `libraries`; `None` for a file in which there is nothing to look for.
     known: HashMap<FileId, Option<usize>>,
+    /// Time that files have taken so far.
+    spent: Duration,
 }
 
 impl Survey {
@@ -262,23 +272,32 @@ impl Survey {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
         let path = fs::read_link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
-        if let Entry::Vacant(new) = self.known.entry(file.id) {
+        if let Entry::Vacant(new) = self.known.entry(file.id)
+            && self.spent < PATIENCE
+        {
+            let began = Instant::now();
             // Dynamic executables may be huge; their headers are enough to leave them alone.
             let cache = object::ReadCache::new(door::open_own(&file.path).map_err(unreadable)?);
             let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
             if dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) && !catalogue().describes(&path) {
                 new.insert(None);
             }
+            self.spent += began.elapsed();
         }
         self.add(&file, &path, Role::Executable, Some(pid), files)
     }
 
     /// Takes in a file that a process uses, and says whether it can be probed; if so, it is added to `files`.
     fn add(&mut self, file: &File, display: &Path, role: Role, pid: Option<u32>, files: &mut Vec<FileKey>) -> Verdict {
+        let is_full = self.libraries.len() >= MAX_LIBRARIES || self.known.len() >= MAX_FILES;
         let index = match self.known.entry(file.id) {
             Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(_) if is_full => return Err(Unusable::TooManyFiles),
+            Entry::Vacant(_) if self.spent >= PATIENCE => return Err(Unusable::OutOfTime),
             Entry::Vacant(new) => {
+                let began = Instant::now();
                 let library = examine(file, display, role);
+                self.spent += began.elapsed();
                 *new.insert(library.map(|library| {
                     self.libraries.push(library);
                     self.libraries.len() - 1
@@ -361,6 +380,23 @@ mod tests {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), all.libraries.len());
+    }
+
+    #[test]
+    fn files_take_no_more_than_their_time_and_room() {
+        let pid = std::process::id();
+        let why = |mut survey: Survey| {
+            let targets = survey.of_pids(&[pid]).unwrap();
+            assert!(targets.libraries.is_empty() && survey.known.len() <= MAX_FILES);
+            targets.processes[0].unusable.clone()
+        };
+        assert_eq!(why(Survey { spent: PATIENCE, ..Survey::default() }), Some(Unusable::OutOfTime));
+        let own = File::at(Path::new("/proc/self/exe")).unwrap().id;
+        let known = (0..MAX_FILES as u64).map(|inode| (own.other(inode), None)).collect();
+        assert_eq!(why(Survey { known, ..Survey::default() }), Some(Unusable::TooManyFiles));
+        let mut patient = Survey::default();
+        patient.of_pids(&[pid]).unwrap();
+        assert!(patient.spent > Duration::ZERO && patient.spent < PATIENCE);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! UTF-8, and must not make lockbpf fail (the procfs crate gives up on such names, and panics on some paths).
 
 use super::error::TargetError;
-use crate::capture::{leader, lent};
+use crate::capture::lent;
+use crate::leader;
 use crate::untrusted::shown;
 use std::ffi::OsString;
 use std::io;

@@ -2,9 +2,9 @@
 //! would die of them. A name raises the suspicion, and what the process maps decides.
 
 use crate::capture::elf::{self, Linkage};
-use crate::capture::leader;
 use crate::capture::maps::{self, Mapping};
 use crate::door;
+use crate::leader;
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;

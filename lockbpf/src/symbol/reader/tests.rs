@@ -75,8 +75,12 @@ fn an_answer_that_does_not_come_is_not_waited_for() {
 
 #[test]
 fn what_is_answered_is_within_bounds() {
-    let named = Named { function: Some("a\x1b".repeat(1 << 20)), location: Some(("b\n".into(), 7)), inlined: false };
-    let frames = answers::frames(vec![named; 10_000]);
+    let named = |name: &str, times| Named {
+        function: Some(name.repeat(times)),
+        location: Some(("b\n".into(), 7)),
+        inlined: false,
+    };
+    let frames = answers::frames((0..10_000).map(|n| named("a\x1b", if n == 0 { 1 << 20 } else { 1 })).collect());
     assert_eq!(frames.len(), 256);
     let function = frames[0].function.as_deref().unwrap();
     assert!(function.len() < 1 << 18 && function.starts_with(r"a\u{1b}a"));

@@ -15,7 +15,7 @@ use serde::{Serialize, de::IgnoredAny};
 use crate::bench::{
     child::Child,
     interrupt,
-    usage::{Objects, cpu_time, peak_rss},
+    usage::{Objects, cpu_time, own_share, peak_rss},
 };
 use crate::process::describe;
 
@@ -53,7 +53,7 @@ pub(super) struct Run {
     pub(super) report_s: f64,
     /// Most memory of lockbpf, bytes.
     pub(super) rss_bytes: u64,
-    /// Most memory of its helpers together, bytes.
+    /// Most memory of its helpers together, bytes: of pages that several have, such as lockbpf's own file, their parts.
     pub(super) helpers_bytes: u64,
     /// Most memory of its maps, bytes.
     pub(super) map_bytes: u64,
@@ -195,7 +195,7 @@ impl Usage {
         for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
             let cpu = self.helpers.entry(pid).or_default();
             *cpu = cpu_time(Pid::from_raw(pid)).unwrap_or_default().max(*cpu);
-            rss += peak_rss(Pid::from_raw(pid)).unwrap_or_default();
+            rss += own_share(Pid::from_raw(pid)).unwrap_or_default();
         }
         self.helpers_rss = self.helpers_rss.max(rss);
     }

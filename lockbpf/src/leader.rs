@@ -1,7 +1,15 @@
 //! Processes whose main thread has ended while others go on: under their own number the kernel then shows neither memory nor files, and
 //! what is tied to their memory by the main thread is tied to nothing. A thread that goes on stands in for it.
 
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use std::fs;
+
+/// Whether no process has this number any more: whoever had it has exited, and its parent knows.
+#[must_use]
+pub fn is_gone(pid: u32) -> bool {
+    clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).is_err()
+}
 
 /// Whether a thread is there, and has not ended.
 pub(super) fn runs(pid: u32, tid: u32) -> bool {
@@ -12,8 +20,14 @@ pub(super) fn runs(pid: u32, tid: u32) -> bool {
 /// A thread that goes on, the oldest, where the main thread has ended; `None` while that runs, and of a process that has ended.
 #[must_use]
 pub fn stand_in(pid: u32) -> Option<u32> {
+    find(pid).filter(|&tid| tid != pid)
+}
+
+/// The main thread, or the one that stands in for it; `None` of a process that has ended.
+#[must_use]
+pub fn find(pid: u32) -> Option<u32> {
     if runs(pid, pid) {
-        return None;
+        return Some(pid);
     }
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -49,7 +63,8 @@ mod tests {
     fn nobody_stands_in_for_a_main_thread_that_runs() {
         let pid = std::process::id();
         assert!(runs(pid, pid));
-        assert_eq!((stand_in(pid), face(pid)), (None, pid));
-        assert_eq!((stand_in(u32::MAX), runs(u32::MAX, u32::MAX)), (None, false));
+        assert_eq!((stand_in(pid), find(pid), face(pid)), (None, Some(pid), pid));
+        assert_eq!((find(u32::MAX), runs(u32::MAX, u32::MAX)), (None, false));
+        assert!(!is_gone(pid) && is_gone(1 << 25));
     }
 }
