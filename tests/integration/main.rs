@@ -50,6 +50,7 @@ mod musl;
 mod names;
 mod newcomers;
 mod outputs;
+mod packaging;
 mod predict;
 mod python;
 mod recordings;
