@@ -36,6 +36,7 @@ mod focus;
 mod forks;
 mod functions;
 mod go;
+mod helm;
 mod hostile;
 mod html;
 mod java;
