@@ -45,10 +45,10 @@ lost(json.loads(text), json.loads(JSONEncoder().encode(Dashboard.from_json(json.
 "#;
 
 /// Kubernetes' definitions.
-const KUBERNETES: &str = "kubernetes-validate==1.37.0";
+pub(crate) const KUBERNETES: &str = "kubernetes-validate==1.37.0";
 
 /// Holds documents against them, in the oldest release that has all that is used, and prints them by kind.
-const READ_MANIFEST: &str = r#"
+pub(crate) const READ_MANIFEST: &str = r#"
 import json, sys
 import kubernetes_validate, yaml
 

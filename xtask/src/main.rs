@@ -12,7 +12,9 @@ mod bpf_linker;
 mod build_ebpf;
 mod cc;
 mod compile;
+mod deb;
 mod debian;
+mod dist;
 mod fuzz;
 mod goldens;
 mod install;
@@ -54,6 +56,10 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Measure what observing costs.
     Bench(bench::Args),
+    /// Compile lockbpf for others: the same bytes wherever its sources lie.
+    Dist(dist::Args),
+    /// Make a Debian package.
+    Deb(deb::Args),
     /// Boot other kernels in virtual machines and run lockbpf's core tests in them.
     VmTest(vm::Args),
 }
@@ -80,6 +86,8 @@ fn run(args: Args) -> Result<ExitCode> {
         Task::Layers(args) => layers::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Dist(args) => dist::run(&args),
+        Task::Deb(args) => deb::run(&args),
         Task::VmTest(args) => vm::run(&args),
     }
 }

@@ -79,6 +79,13 @@ pub(super) struct TablesArgs {
 
 /// What to record, or convert.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf export --pid 1234 --duration 30s --to t.bin   record a process
+  lockbpf export --from t.bin --to t.html               a page to look at, without network
+  lockbpf export --from t.bin --to t.folded             for flame graphs
+  lockbpf export --from t.bin --to t.jsonl              event lines, for scripts
+  lockbpf export --from t.bin --to fleet --as parquet --partition
+                                                        tables, for questions about many machines")]
 #[command(group = clap::ArgGroup::new("source").required(true).multiple(true).args(["from", "pid", "system_wide", "cgroup", "container", "cmd"]))]
 pub(super) struct ExportArgs {
     /// Write the recording to this file; `-` is standard output. The suffix tells the format: `.jsonl` is event lines,

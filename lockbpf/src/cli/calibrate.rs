@@ -32,6 +32,9 @@ const HAND_OFFS: u32 = 20;
 
 /// How to measure.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf calibrate                  on a machine that does nothing else
+  lockbpf calibrate --max-load 30%   though it is not quite idle")]
 pub(super) struct CalibrateArgs {
     /// Measure each figure so often; the medians count.
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]

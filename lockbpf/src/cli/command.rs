@@ -8,6 +8,7 @@ use super::calibrate::CalibrateArgs;
 use super::described::DescribedArgs;
 use super::diff::DiffArgs;
 use super::dump::DumpArgs;
+use super::manual::{CompletionsArgs, ManArgs};
 use super::predict::PredictArgs;
 use super::report::ReportArgs;
 use super::select::SelectArgs;
@@ -57,14 +58,16 @@ const EXAMPLES: &str = "Examples:
 Ctrl-C, SIGTERM and SIGHUP end an observation with its report, and a command that was started with it is asked to end; a second Ctrl-C or
 SIGTERM, a quarter of a second later or more, ends at once.
 
-Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error; 128 and the signal's number if ended at once.";
+Exit status: 0 done; 1 done, but incomplete (with --strict); 2 error; 128+N ended at once by signal N.";
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Start a small contended program and observe it: shows what lockbpf does, on any machine. Nobody depends on that program, so it
     /// is observed without a budget unless one is named.
-    #[command(mut_arg("budget", |budget| budget.default_value("off")))]
+    #[command(mut_arg("budget", |budget| budget.default_value("off")), after_help = "Examples:
+  lockbpf demo                    five seconds of it
+  lockbpf demo --duration 2s --format json")]
     Demo {
         /// How to observe and report.
         #[command(flatten)]
@@ -80,6 +83,9 @@ pub(super) enum Command {
     /// Observe for months as a service: metrics for Prometheus and profiles for Parca, Pyroscope and pprof, over HTTP.
     Agent(AgentArgs),
     /// Tell what this machine allows: kernel features, capabilities, and the cost of each probe in each library found.
+    #[command(after_help = "Examples:
+  lockbpf doctor              the machine, and the libraries of all processes
+  lockbpf doctor --pid 1234   those of this process")]
     Doctor {
         /// Look at the libraries of this process only (repeatable).
         #[arg(long, value_name = "PID")]
@@ -111,6 +117,10 @@ pub(super) enum Command {
     Advise(AdviseArgs),
     /// Find the sizes of a workload at which locks hold it back, and observe those.
     Select(SelectArgs),
+    /// Print what a shell needs to complete commands and options.
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each command.
+    Man(ManArgs),
     /// Ends a lockbpf that is stopped while a target depends on it.
     #[command(hide = true)]
     Guardian {
@@ -141,7 +151,9 @@ impl Command {
     /// Whether it reads what was written before, or what the user has, and looks into no other process.
     pub(super) fn only_reads(&self) -> bool {
         match self {
-            Self::Report(_) | Self::Diff(_) | Self::Dump(_) | Self::WhatIf(_) => true,
+            Self::Report(_) | Self::Diff(_) | Self::Dump(_) | Self::WhatIf(_) | Self::Completions(_) | Self::Man(_) => {
+                true
+            }
             Self::Export(args) => args.from.is_some(),
             Self::Predict(args) => args.from.is_some() || args.model.is_some(),
             Self::Access(args) => args.from.is_some(),

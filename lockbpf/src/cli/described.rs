@@ -24,6 +24,9 @@ const NAMED: usize = 8;
 
 /// Check or show descriptions of locks.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf locks check latches.toml ./server   what of it is found where, and what is not
+  lockbpf locks show postgresql               a description that lockbpf brings along")]
 pub(super) struct DescribedArgs {
     /// What to do.
     #[command(subcommand)]
@@ -33,6 +36,9 @@ pub(super) struct DescribedArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Tell whether a file describes locks as it should, and what of it is found where. Exits with status 1 if anything is not.
+    #[command(
+        after_help = "Exit status: 0 it is right, and all of it is found; 1 something is wrong or not found; 2 error."
+    )]
     Check {
         /// The file, or the name of a description that lockbpf brings along.
         #[arg(value_name = "FILE")]

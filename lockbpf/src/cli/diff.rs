@@ -14,6 +14,11 @@ use std::process::ExitCode;
 
 /// Which recordings to compare.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf diff before.bin after.bin                              what changed
+  lockbpf diff before.bin after.bin --fail-if 'wait > +20%'      a gate for continuous integration
+
+Exit status: 0 done; 1 done, but a recording is incomplete (with --strict); 2 error; 3 a condition of --fail-if is met.")]
 pub(super) struct DiffArgs {
     /// The recording before: a trace file or event lines.
     pub a: PathBuf,

@@ -10,6 +10,10 @@ use std::process::ExitCode;
 
 /// Whose recording, and where it goes.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf dump --to slow.bin                                now, of the lockbpf that runs with --keep
+  lockbpf dump --of 4321 --to slow.bin                      of this one, where there are several
+  lockbpf dump --from /var/lib/lockbpf/ring --to slow.bin   of what one that was killed has left")]
 pub(super) struct DumpArgs {
     /// Write the recording to this file; `-` is standard output.
     #[arg(long, value_name = "FILE")]

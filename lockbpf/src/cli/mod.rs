@@ -42,6 +42,7 @@ mod java;
 mod limits;
 mod live;
 mod looks;
+mod manual;
 mod messages;
 mod observe;
 mod output;
@@ -76,7 +77,7 @@ use crate::capture::lent;
 use crate::sandbox;
 use anyhow::{Context, Result};
 use args::{Format, ObserveArgs, Plan, Target};
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use command::{Cli, Command};
 use std::ffi::OsString;
 use std::io;
@@ -161,6 +162,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::WhatIf(args)) => what_if::run(&args),
         Some(Command::Access(args)) => access::run(&args),
+        Some(Command::Completions(args)) => manual::complete(&args, &Cli::command()),
+        Some(Command::Man(args)) => manual::run(&args, Cli::command()),
         Some(Command::Guardian { pid }) => Ok(crate::capture::guardian::run(pid)),
         Some(Command::Remover { pid }) => Ok(crate::capture::remover::run(pid)),
         Some(Command::Reader) => reader(),

@@ -22,6 +22,12 @@ use std::process::ExitCode;
 
 /// Which recordings to analyse, and what to show of them.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf report --from t.bin                        the report that the observation would have printed
+  lockbpf report --from t.bin --format json          for programs
+  lockbpf report --from 1.bin --from 2.bin           several runs: their means, and how far they agree
+  lockbpf report --from t.bin --format folded | flamegraph.pl > t.svg
+  lockbpf report --from /var/lib/lockbpf/ring        what a flight recorder has kept")]
 pub(super) struct ReportArgs {
     /// Trace files or event lines; `-` is standard input. Several are runs of one program: the report tells their means
     /// and how far they agree (repeatable).

@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 23] = [
+const NEEDS: [Need; 26] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -64,6 +64,9 @@ const NEEDS: [Need; 23] = [
     },
     Need { package: "prometheus", program: "prometheus", why: "scrapes the agent", tests: "prometheus" },
     Need { package: "prometheus", program: "promtool", why: "checks metrics and rules", tests: "promtool" },
+    Need { package: "mandoc", program: "mandoc", why: "checks manual pages", tests: "mandoc" },
+    Need { package: "lintian", program: "lintian", why: "checks the Debian package", tests: "lintian" },
+    Need { package: "dpkg-dev", program: "dpkg-shlibdeps", why: "finds what the package depends on", tests: "lintian" },
 ];
 
 /// Installs what is missing, unless `quick`.

@@ -8,7 +8,13 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "It serves /metrics (Prometheus and OpenMetrics text), /debug/pprof/block and /debug/pprof/mutex (cumulative pprof profiles),
-/dump (what the flight recorder has kept) and /healthz. SIGHUP has it read its configuration again, SIGTERM and Ctrl-C end it. docs/agent.md tells the rest."
+/dump (what the flight recorder has kept) and /healthz. SIGHUP has it read its configuration again, SIGTERM and Ctrl-C end it. docs/agent.md tells the rest.
+
+Examples:
+  lockbpf agent                                             the whole system, at 127.0.0.1:9948
+  lockbpf agent --config /etc/lockbpf/agent.toml --check    are there mistakes in it?
+  lockbpf agent --config /etc/lockbpf/agent.toml            as lockbpf.service does
+  systemctl enable --now lockbpf                            start the service, now and at each boot"
 )]
 pub struct AgentArgs {
     /// The configuration, in TOML (deploy/agent.toml names all there is). Without it: the whole system, on 127.0.0.1:9948.

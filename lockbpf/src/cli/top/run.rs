@@ -15,6 +15,13 @@ use std::sync::Arc;
 
 /// Whom to watch, and how.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  lockbpf top --pid 1234            a process
+  lockbpf top --system-wide         everything
+  lockbpf top -- ./server           a command; what it writes goes to a file whose name is told at the end
+  lockbpf top --pid 1234 --report   with the whole report afterwards
+
+Keys: ? shows them all; q ends.")]
 pub struct TopArgs {
     /// Whom.
     #[command(flatten)]
