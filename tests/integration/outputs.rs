@@ -6,7 +6,7 @@ use crate::harness::observer::{Observer, run};
 use crate::harness::python;
 use crate::harness::workload::Workload;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -254,7 +254,8 @@ fn perfettos_own_definitions_read_the_waits_of_the_report() {
     }
 }
 
-/// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock.
+/// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock; and of waits with a time
+/// that, how long they were, and their lock.
 const READ_OTLP: &str = r#"
 import json, sys
 from opentelemetry.proto.profiles.v1development import profiles_pb2
@@ -264,17 +265,22 @@ d = data.dictionary
 for table in (d.mapping_table, d.location_table, d.function_table, d.link_table, d.attribute_table, d.stack_table):
     assert table[0] == type(table[0])()
 assert d.string_table[0] == '' and len(set(d.string_table)) == len(d.string_table)
-told = {}
+told, moments = {}, {}
 for profile in data.resource_profiles[0].scope_profiles[0].profiles:
     kind = '/'.join(d.string_table[i] for i in (profile.period_type.type_strindex, profile.sample_type.type_strindex, profile.sample_type.unit_strindex))
-    values = told.setdefault(kind, {})
+    values, times = told.setdefault(kind, {}), moments.setdefault(kind, [])
+    assert len({bool(sample.timestamps_unix_nano) for sample in profile.samples}) <= 1, 'samples of one profile are of one shape'
     for sample in profile.samples:
         leaf = d.location_table[d.stack_table[sample.stack_index].location_indices[0]]
         name = d.string_table[d.function_table[leaf.lines[0].function_index].name_strindex]
         attributes = {d.string_table[d.attribute_table[i].key_strindex]: d.attribute_table[i].value.string_value for i in sample.attribute_indices}
         assert name == '[' + attributes['lock'] + ']', (name, attributes)
         values[attributes['lock']] = values.get(attributes['lock'], 0) + sum(sample.values)
-print(json.dumps(told))
+        assert len(sample.values) == 1 and len(sample.timestamps_unix_nano) <= 1
+        for at in sample.timestamps_unix_nano:
+            assert profile.time_unix_nano <= at <= profile.time_unix_nano + profile.duration_nano
+            times.append([at - profile.time_unix_nano, sample.values[0], attributes['lock']])
+print(json.dumps([told, moments]))
 "#;
 
 #[test]
@@ -285,7 +291,7 @@ fn opentelemetrys_own_definitions_read_the_sums_of_the_report() {
         let report = report(recording);
         let to = dir.path().join("a.otlp");
         export(recording, &to);
-        let read: Value = serde_json::from_str(&python::run(&python, READ_OTLP, &[&to])).expect("JSON");
+        let [read, _]: [Value; 2] = serde_json::from_str(&python::run(&python, READ_OTLP, &[&to])).expect("JSON");
         for (kind, expected) in
             [("block/delay/nanoseconds", waited(&report)), ("mutex/delay/nanoseconds", caused(&report))]
         {
@@ -293,6 +299,70 @@ fn opentelemetrys_own_definitions_read_the_sums_of_the_report() {
             assert_eq!(read, expected, "{kind} of {}", recording.display());
         }
         assert!(read["block/contentions/count"].is_object() && read["mutex/contentions/count"].is_object());
+    }
+}
+
+/// Waits as event lines tell them: from a call to the moment at which the lock is had, on the clock of the recording.
+fn waits_of_lines(lines: &str) -> BTreeSet<(u64, u64)> {
+    let mut asked = BTreeMap::new();
+    let mut waits = BTreeSet::new();
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let (who, at) = ((line["tid"].to_string(), line["lock"].to_string()), &line["t"]);
+        match line["op"].as_str() {
+            Some("attempt") => drop(asked.insert(who, ns(at))),
+            Some("acquire") => drop(asked.remove(&who).map(|since| waits.insert((since, ns(at) - since)))),
+            _ => {}
+        }
+    }
+    waits
+}
+
+/// Waits as the Firefox Profiler's markers tell them: since the recording began, how long, and for which lock.
+fn waits_of_markers(profile: &Value) -> Vec<(u64, u64, String)> {
+    let mut waits = Vec::new();
+    for thread in profile["threads"].as_array().expect("threads") {
+        let markers = &thread["markers"];
+        let text = |at: &Value| thread["stringArray"][index(at)].as_str().expect("a text").to_owned();
+        for row in 0..index(&markers["length"]) {
+            if text(&markers["name"][row]) == "Lock wait" {
+                let at = |column: &str| (markers[column][row].as_f64().expect("ms") * 1e6).round() as u64;
+                let (start, end) = (at("startTime"), at("endTime"));
+                waits.push((start, end - start, text(&markers["data"][row]["lock"])));
+            }
+        }
+    }
+    waits.sort_unstable();
+    waits
+}
+
+#[test]
+fn opentelemetrys_own_definitions_read_when_each_wait_was() {
+    let Some(python) = python::with(&["opentelemetry-proto==1.45.2"]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let [otlp, firefox, lines] = ["a.otlp", "a.firefox.json", "a.jsonl"].map(|name| dir.path().join(name));
+    for name in ["nested.bin", "rwlock.bin", "culprit-before.bin"] {
+        let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/recordings").join(name);
+        export(&recording, &otlp);
+        export(&recording, &firefox);
+        assert_eq!(run(&["export", "--from", text(&recording), "--to", text(&lines)]).code, Some(0));
+        let [_, moments]: [Value; 2] = serde_json::from_str(&python::run(&python, READ_OTLP, &[&otlp])).expect("JSON");
+        let read = |kind: &str| -> Vec<(u64, u64, String)> {
+            let mut read: Vec<_> = serde_json::from_value(moments[kind].clone()).expect("times, waits and locks");
+            read.sort_unstable();
+            read
+        };
+        let block = read("block/delay/nanoseconds");
+        assert!(block.len() > 3, "{name}: {block:?}");
+        assert_eq!(block, waits_of_markers(&json(&firefox)), "{name}");
+        // Lines have the clock of the recording: the first wait tells how far that is ahead.
+        let told = waits_of_lines(&std::fs::read_to_string(&lines).expect("event lines"));
+        let ahead = told.iter().find(|wait| wait.1 == block[0].1).map(|wait| wait.0 - block[0].0).expect("a wait");
+        assert!(block.iter().all(|wait| told.contains(&(wait.0 + ahead, wait.1))), "{name}: {block:?} {told:?}");
+        // Whoever is to blame is so during a wait, for that or a part of it.
+        let mutex = read("mutex/delay/nanoseconds");
+        let during = |part: &(u64, u64, String)| block.iter().any(|wait| wait.0 == part.0 && wait.1 >= part.1);
+        assert!(!mutex.is_empty() && mutex.iter().all(during), "{name}: {mutex:?}");
     }
 }
 

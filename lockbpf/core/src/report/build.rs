@@ -17,7 +17,7 @@ use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
 use super::timeline::{Timeline, stretches, timeline};
 use super::{
-    calling, counters, danger, distrust, functions, graph, site, sleep, slept, templates, verdict, windows, word,
+    calling, counters, danger, distrust, functions, graph, site, sleep, slept, templates, timed, verdict, windows, word,
 };
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
@@ -66,7 +66,8 @@ pub fn build_histograms(
     })
 }
 
-/// Builds the report with all its locks, and all waiting by stack.
+/// Builds the report with all its locks, and all waiting by stack; with the times of waits, if the graph itself was kept
+/// ([`crate::analysis::Options::detail`]).
 ///
 /// # Errors
 /// When nothing matches [`Options::selection`].
@@ -75,7 +76,13 @@ pub fn build_profile(
     source: &mut dyn Names,
     options: &Options,
 ) -> Result<(Report, Profile), Unmatched> {
-    build_and(observation, source, &Options { top: None, ..options.clone() }, profile::profile)
+    build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, divided, report, places| {
+        let mut profile = profile::profile(ranked, divided, report, places);
+        if observation.findings.detail.is_some() {
+            timed::tell(&mut profile, &timeline(ranked, report, observation, places));
+        }
+        profile
+    })
 }
 
 /// Builds the report with all its locks, and every recorded wait and hold in time. That takes the graph itself

@@ -50,6 +50,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod timed;
 pub mod timeline;
 mod verdict;
 mod warnings;
