@@ -2,11 +2,15 @@
 
 use crate::examples::example;
 use crate::harness::may_observe;
-use crate::harness::observer::{Observer, run};
+use crate::harness::observer::{Observer, lockbpf, run};
+use crate::harness::process::Running;
 use crate::harness::python;
 use crate::harness::workload::Workload;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -168,6 +172,57 @@ fn firefox_markers_add_up_to_the_report() {
         }
         assert_eq!(read, recorded(&report(&recording)), "{}", recording.display());
     }
+}
+
+/// The text of a URL in which some bytes are told by their numbers.
+fn unescaped(url: &str) -> String {
+    let mut parts = url.split('%');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let (byte, rest) = part.split_at(2);
+        text + &char::from(u8::from_str_radix(byte, 16).expect("a byte")).to_string() + rest
+    })
+}
+
+/// What a browser of profiler.firefox.com gets for a URL: head and body.
+fn fetched(url: &str) -> (String, String) {
+    let (address, path) = url.strip_prefix("http://").and_then(|url| url.split_once('/')).expect("a URL");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let origin = "Origin: https://profiler.firefox.com";
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\n{origin}\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.to_ascii_lowercase(), body.to_owned())
+}
+
+#[test]
+fn a_profile_is_served_to_the_firefox_profiler() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, from) = (dir.path().join("a.firefox.json"), example("figure_4a.jsonl"));
+    export(&from, &file);
+    let expected = std::fs::read_to_string(&file).expect("a profile");
+    let (from, again) = (text(&from).to_owned(), dir.path().join("again.firefox.json"));
+    let exported = ["export", "--from", &from, "--to", text(&again), "--serve", "0"];
+    for arguments in [&["report", "--from", &from, "--format", "firefox", "--serve"][..], &exported] {
+        let mut running = Running::start(lockbpf().args(arguments));
+        let Some(url) = running.out.next() else { panic!("it ended: {}", running.err.rest()) };
+        let profile = unescaped(url.strip_prefix("https://profiler.firefox.com/from-url/").expect("the viewer"));
+        let (head, body) = fetched(&profile);
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert!(head.contains("\naccess-control-allow-origin: https://profiler.firefox.com"), "{head}");
+        assert_eq!(body, expected);
+        let (place, name) = profile.rsplit_once('/').expect("a name");
+        let (guessed, _) = fetched(&format!("{}g/{name}", &place[..place.len() - 1]));
+        assert!(guessed.starts_with("http/1.1 404") && !guessed.contains("access-control"), "{guessed}");
+        running.signal(Signal::SIGINT);
+        assert_eq!((running.out.rest(), running.wait().code()), (format!("{url}\n"), Some(0)));
+    }
+    assert_eq!(std::fs::read_to_string(&again).expect("a profile"), expected);
+    run(&["report", "--from", &from, "--serve"]).assert_error(&["--serve", "firefox"]);
+    run(&["report", "--from", &from, "--format", "svg", "--serve"]).assert_error(&["--serve", "firefox"]);
+    run(&["export", "--from", &from, "--to", "-", "--as", "firefox", "--serve"]).assert_error(&["--serve", "--to"]);
 }
 
 /// What `go tool pprof -top` says: the total, and what is spent in each node itself, in ns.

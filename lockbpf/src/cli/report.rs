@@ -1,9 +1,9 @@
 //! `lockbpf report`: recordings in, a report out.
 
 use super::formats::{self, OwnFormat, ReportFormat};
-use super::output;
 use super::page::Answers;
 use super::source::{Ending, Input};
+use super::{output, serve};
 use crate::analysis::{self, Analyst, Closing};
 use crate::fleet::Run;
 use crate::names::Names;
@@ -45,6 +45,10 @@ pub(super) struct ReportArgs {
     /// What an arrival at a barrier is charged with, for each thread that waits there.
     #[arg(long, value_enum, default_value_t = BarrierCost::Exclusive)]
     pub barrier_cost: BarrierCost,
+    /// Instead of printing it, serve `--format firefox` to profiler.firefox.com in a browser on this machine, at this port of the
+    /// loopback interface or any, until Ctrl-C; print the URL to open.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    pub serve: Option<u16>,
     /// Exit with status 1 if anything is missing from a recording.
     #[arg(long)]
     pub strict: bool,
@@ -66,6 +70,7 @@ pub(super) enum BarrierCost {
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let selection = Selection { lock: Parts(args.lock.clone()), site: Parts(args.site.clone()) };
     let format = match args.format {
+        ReportFormat::Own(_) if args.serve.is_some() => return serve::check(None).map(|()| ExitCode::SUCCESS),
         ReportFormat::Own(format) => format,
         ReportFormat::View(format) => return view(args, format, &selection),
     };
@@ -93,11 +98,17 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
 
 /// Writes the recordings in a viewer's format.
 fn view(args: &ReportArgs, format: &Format, selection: &Selection) -> Result<ExitCode> {
+    if args.serve.is_some() {
+        serve::check(Some(format))?;
+    }
     let analysed = args.from.iter().map(|path| formats::analyse(&Input::open(path)?, format));
     let mut recordings = analysed.collect::<Result<Vec<_>>>()?;
     let mut shown = Vec::new();
     let incomplete = formats::view(format, &mut recordings, selection, Path::new("-"), &mut shown)?;
-    output::write(&shown)?;
+    match args.serve {
+        Some(port) => serve::profile(shown, port)?,
+        None => output::write(&shown)?,
+    }
     Ok(ExitCode::from(u8::from(args.strict && incomplete)))
 }
 
