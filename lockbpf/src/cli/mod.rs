@@ -8,6 +8,7 @@ macro_rules! say {
 mod access;
 mod accesses;
 mod advise;
+mod again;
 mod agent;
 mod alert_args;
 mod alerts;

@@ -1,5 +1,6 @@
 //! `lockbpf report`: recordings in, a report out.
 
+use super::again::Again;
 use super::formats::{self, OwnFormat, ReportFormat};
 use super::page::Answers;
 use super::source::{Ending, Input};
@@ -12,10 +13,10 @@ use crate::render::{Format, Page};
 use crate::report::combine::{self, combine};
 use crate::report::profile::{Mapping, Profile};
 use crate::report::timeline::Timeline;
-use crate::report::{self, Parts, Report, Selection, dot};
+use crate::report::{self, Parts, Report, Rows, Selection, dot};
 use crate::trace::{Capture, Header, Modules};
 use crate::units::{Nanos, Time};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -169,6 +170,19 @@ impl Recording {
     /// # Errors
     /// When it cannot be read, or is none.
     pub(super) fn of(input: &Input, how: analysis::Options) -> Result<Self> {
+        Ok(Self::read(input, how, false)?.0)
+    }
+
+    /// Analyses a recording, of which every wait and hold is to be read later.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub(super) fn twice(input: &Input) -> Result<(Self, Again)> {
+        let (recording, again) = Self::read(input, analysis::Options::default(), true)?;
+        Ok((recording, again.context("the recording is not kept")?))
+    }
+
+    fn read(input: &Input, how: analysis::Options, again: bool) -> Result<(Self, Option<Again>)> {
         // Captured sums cover what was not recorded one by one too. Where there are none, they come from the steps.
         let sums_inside = |header: &Header| header.capture.is_some();
         let (mut analyst, mut ending) =
@@ -188,9 +202,10 @@ impl Recording {
         let Capture { min_wait_ns, futex_only, .. } = header.capture.unwrap_or_default();
         let target = if header.target.is_empty() { input.name().to_owned() } else { header.target };
         let closing = Closing { target, period, futex_only, ticks_per_ns: header.ticks_per_ns, harvest };
+        let again = again.then(|| Again::new(how, header.ticks_per_ns, closing.clone()));
         let (observation, min_wait) = (analyst.finish(closing), Nanos(min_wait_ns));
         let (started_ns, answers) = (header.wall_ns, Answers::default());
-        Ok(Self { observation, names, min_wait, started_ns, modules, access_records, run, answers })
+        Ok((Self { observation, names, min_wait, started_ns, modules, access_records, run, answers }, again))
     }
 
     /// The recording, and what else a page shows of it.
@@ -233,6 +248,21 @@ impl Recording {
         let options = self.options(selection);
         let (report, timeline) = report::build_timeline(&self.observation, &mut *self.names, &options)?;
         Ok((report, Timeline { started_ns: self.started_ns, ..timeline }))
+    }
+
+    /// Its report with all its locks, and what `read` makes of it and of rows to be read. `read` is
+    /// told as well when it began, in ns since 1970, if that is known.
+    ///
+    /// # Errors
+    /// When `read` fails.
+    pub(super) fn rows<T>(
+        &mut self,
+        read: impl FnOnce(&Report, Rows<'_, '_>, Option<u64>) -> Result<T>,
+    ) -> Result<(Report, T)> {
+        let (options, started_ns) = (self.options(Selection::default()), self.started_ns);
+        let read = |report: &Report, rows: Rows<'_, '_>| read(report, rows, started_ns);
+        let (report, done) = report::build_rows(&self.observation, &mut *self.names, &options, read)?;
+        Ok((report, done?))
     }
 
     /// Its report, and what pictures of it are drawn from.

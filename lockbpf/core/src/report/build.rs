@@ -16,6 +16,7 @@ use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
 use super::timeline::{Timeline, stretches, timeline};
+use super::told::Rows;
 use super::{
     calling, counters, danger, distrust, functions, graph, site, sleep, slept, templates, timed, verdict, windows, word,
 };
@@ -97,6 +98,21 @@ pub fn build_timeline(
 ) -> Result<(Report, Timeline), Unmatched> {
     build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, _, report, places| {
         timeline(ranked, report, observation, places)
+    })
+}
+
+/// Builds the report with all its locks; `read` is to read the recording once more for the rows, which have every recorded wait and hold.
+///
+/// # Errors
+/// When nothing matches [`Options::selection`].
+pub fn build_rows<T>(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+    read: impl FnOnce(&Report, Rows<'_, '_>) -> T,
+) -> Result<(Report, T), Unmatched> {
+    build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, _, report, places| {
+        read(report, Rows::new(ranked, report, observation, places))
     })
 }
 
