@@ -50,6 +50,7 @@ mod musl;
 mod names;
 mod newcomers;
 mod outputs;
+mod policy;
 mod predict;
 mod python;
 mod recordings;

@@ -310,7 +310,7 @@ fn perfettos_own_definitions_read_the_waits_of_the_report() {
 }
 
 /// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock; and of waits with a time
-/// that, how long they were, and their lock.
+/// that, how long they were, their lock and its kind.
 const READ_OTLP: &str = r#"
 import json, sys
 from opentelemetry.proto.profiles.v1development import profiles_pb2
@@ -334,7 +334,7 @@ for profile in data.resource_profiles[0].scope_profiles[0].profiles:
         assert len(sample.values) == 1 and len(sample.timestamps_unix_nano) <= 1
         for at in sample.timestamps_unix_nano:
             assert profile.time_unix_nano <= at <= profile.time_unix_nano + profile.duration_nano
-            times.append([at - profile.time_unix_nano, sample.values[0], attributes['lock']])
+            times.append([at - profile.time_unix_nano, sample.values[0], attributes['lock'], attributes.get('kind', '')])
 print(json.dumps([told, moments]))
 "#;
 
@@ -357,7 +357,10 @@ fn opentelemetrys_own_definitions_read_the_sums_of_the_report() {
     }
 }
 
-/// Waits as event lines tell them: from a call to the moment at which the lock is had, on the clock of the recording.
+/// A wait: since the recording began, how long, for which lock, of which kind.
+type Wait = (u64, u64, String, String);
+
+/// Waits for locks as event lines tell them: from a call to the moment at which the lock is had or given up, on the clock of the recording.
 fn waits_of_lines(lines: &str) -> BTreeSet<(u64, u64)> {
     let mut asked = BTreeMap::new();
     let mut waits = BTreeSet::new();
@@ -366,15 +369,15 @@ fn waits_of_lines(lines: &str) -> BTreeSet<(u64, u64)> {
         let (who, at) = ((line["tid"].to_string(), line["lock"].to_string()), &line["t"]);
         match line["op"].as_str() {
             Some("attempt") => drop(asked.insert(who, ns(at))),
-            Some("acquire") => drop(asked.remove(&who).map(|since| waits.insert((since, ns(at) - since)))),
+            Some("acquire" | "timeout") => drop(asked.remove(&who).map(|since| waits.insert((since, ns(at) - since)))),
             _ => {}
         }
     }
     waits
 }
 
-/// Waits as the Firefox Profiler's markers tell them: since the recording began, how long, and for which lock.
-fn waits_of_markers(profile: &Value) -> Vec<(u64, u64, String)> {
+/// Waits as the Firefox Profiler's markers tell them.
+fn waits_of_markers(profile: &Value) -> Vec<Wait> {
     let mut waits = Vec::new();
     for thread in profile["threads"].as_array().expect("threads") {
         let markers = &thread["markers"];
@@ -383,7 +386,8 @@ fn waits_of_markers(profile: &Value) -> Vec<(u64, u64, String)> {
             if text(&markers["name"][row]) == "Lock wait" {
                 let at = |column: &str| (markers[column][row].as_f64().expect("ms") * 1e6).round() as u64;
                 let (start, end) = (at("startTime"), at("endTime"));
-                waits.push((start, end - start, text(&markers["data"][row]["lock"])));
+                let data = &markers["data"][row];
+                waits.push((start, end - start, text(&data["lock"]), text(&data["kind"])));
             }
         }
     }
@@ -402,21 +406,23 @@ fn opentelemetrys_own_definitions_read_when_each_wait_was() {
         export(&recording, &firefox);
         assert_eq!(run(&["export", "--from", text(&recording), "--to", text(&lines)]).code, Some(0));
         let [_, moments]: [Value; 2] = serde_json::from_str(&python::run(&python, READ_OTLP, &[&otlp])).expect("JSON");
-        let read = |kind: &str| -> Vec<(u64, u64, String)> {
-            let mut read: Vec<_> = serde_json::from_value(moments[kind].clone()).expect("times, waits and locks");
+        let read = |kind: &str| -> Vec<Wait> {
+            let mut read: Vec<_> = serde_json::from_value(moments[kind].clone()).expect("waits");
             read.sort_unstable();
             read
         };
         let block = read("block/delay/nanoseconds");
         assert!(block.len() > 3, "{name}: {block:?}");
         assert_eq!(block, waits_of_markers(&json(&firefox)), "{name}");
-        // Lines have the clock of the recording: the first wait tells how far that is ahead.
+        // Lines have the clock of the recording: the first wait tells how far that is ahead. Of barriers they tell arrivals.
         let told = waits_of_lines(&std::fs::read_to_string(&lines).expect("event lines"));
-        let ahead = told.iter().find(|wait| wait.1 == block[0].1).map(|wait| wait.0 - block[0].0).expect("a wait");
-        assert!(block.iter().all(|wait| told.contains(&(wait.0 + ahead, wait.1))), "{name}: {block:?} {told:?}");
+        let mut for_locks = block.iter().filter(|wait| wait.3 != "barrier").peekable();
+        let first = for_locks.peek().expect("a wait for a lock");
+        let ahead = told.iter().find(|wait| wait.1 == first.1).map(|wait| wait.0 - first.0).expect("the wait");
+        assert!(for_locks.all(|wait| told.contains(&(wait.0 + ahead, wait.1))), "{name}: {block:?} {told:?}");
         // Whoever is to blame is so during a wait, for that or a part of it.
         let mutex = read("mutex/delay/nanoseconds");
-        let during = |part: &(u64, u64, String)| block.iter().any(|wait| wait.0 == part.0 && wait.1 >= part.1);
+        let during = |part: &Wait| block.iter().any(|wait| wait.0 == part.0 && wait.1 >= part.1);
         assert!(!mutex.is_empty() && mutex.iter().all(during), "{name}: {mutex:?}");
     }
 }
