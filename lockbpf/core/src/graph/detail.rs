@@ -44,6 +44,12 @@ impl Keeper {
         self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Nodes in memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.nodes.len()
+    }
+
     fn insert(&mut self, node: Node) -> u64 {
         let key = self.next;
         self.next += 1;
