@@ -39,10 +39,10 @@ pub(super) fn write(input: &Input, to: &Path, how: &TablesArgs) -> Result<bool> 
         }
         let place = Place { folder: to, partition, file: format!("{id}.parquet") };
         let tables = Tables::new(&id, report, started_ns);
+        // All of them appear at the end: what fails leaves nothing that could be counted.
+        let mut files = Vec::new();
         for table in tables.of_report(&run) {
-            let mut file = place.file(&table)?;
-            file.add(&table)?;
-            file.finish()?;
+            files.push(place.whole(&table)?);
         }
         let mut waits = place.file(&tables.waits(rows.timeline()))?;
         let mut holds = place.file(&tables.holds(rows.timeline()))?;
@@ -59,12 +59,8 @@ pub(super) fn write(input: &Input, to: &Path, how: &TablesArgs) -> Result<bool> 
         };
         again.read(input, &mut rows, |rows| flush(rows, parquet::GROUP))?;
         flush(&mut rows, 0)?;
-        waits.finish()?;
-        holds.finish()?;
-        let stacks = tables.stacks(rows.timeline());
-        let mut file = place.file(&stacks)?;
-        file.add(&stacks)?;
-        file.finish()?;
+        files.extend([waits, holds, place.whole(&tables.stacks(rows.timeline()))?]);
+        files.into_iter().try_for_each(Growing::finish)?;
         Ok((id, rows.not_shown_ns()))
     })?;
     say!("lockbpf: run {id} to {}", to.display());
@@ -95,6 +91,13 @@ impl Place<'_> {
         let whole = Whole::create(&path)?;
         let writer = parquet::Writer::new(table, whole).with_context(|| failed(&path))?;
         Ok(Growing { writer, path })
+    }
+
+    /// The same, with all its rows.
+    fn whole(&self, table: &Table) -> Result<Growing> {
+        let mut file = self.file(table)?;
+        file.add(table)?;
+        Ok(file)
     }
 }
 
