@@ -34,7 +34,7 @@ impl Again {
         let mut analyst = Analyst::new(self.how);
         for event in input.source(self.ticks)? {
             analyst.take(event?);
-            if analyst.events() % LOOK == 0 {
+            if analyst.events().is_multiple_of(LOOK) {
                 for told in analyst.told() {
                     rows.take(told);
                 }

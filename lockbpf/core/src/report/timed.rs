@@ -9,23 +9,18 @@ use rustc_hash::FxHashMap;
 pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
     let waiters = Waiters::new(&profile.waiters, timeline);
     let culprits = Culprits::new(&profile.culprits, timeline);
-    let mut found = (Times::new(&profile.waiters), Times::new(&profile.culprits));
+    let (mut waited, mut caused) = (Times::new(&profile.waiters), Times::new(&profile.culprits));
     for (at, wait) in timeline.waits.iter().enumerate() {
-        let since_start_ns = wait.start_ns - timeline.start_ns;
-        let tell = |times: &mut Times, sample: Option<usize>, wait_ns: Ns| {
-            if let Some(sample) = sample.filter(|_| wait_ns > Ns::default()) {
-                times.add(sample, at, Moment { since_start_ns, wait_ns });
-            }
-        };
-        tell(&mut found.0, waiters.sample(wait), wait.wait_ns);
+        let moment = |wait_ns| Moment { since_start_ns: wait.start_ns - timeline.start_ns, wait_ns };
+        waited.add(waiters.samples(wait), at, moment(wait.wait_ns));
         for culprit in &wait.culprits {
-            tell(&mut found.1, culprits.sample(wait, culprit), culprit.wait_ns);
+            caused.add(&culprits.samples(wait, culprit), at, moment(culprit.wait_ns));
         }
         let blamed: Ns = wait.culprits.iter().map(|culprit| culprit.wait_ns).sum();
-        tell(&mut found.1, culprits.nobody(wait), wait.wait_ns - blamed);
+        caused.add(culprits.nobody(wait), at, moment(wait.wait_ns - blamed));
     }
-    found.0.give(&mut profile.waiters);
-    found.1.give(&mut profile.culprits);
+    waited.give(&mut profile.waiters);
+    caused.give(&mut profile.culprits);
 }
 
 /// Times by sample.
@@ -33,14 +28,25 @@ struct Times {
     moments: Vec<Vec<Moment>>,
     /// The last wait of each: the parts of one wait that are one sample's are one.
     last: Vec<Option<usize>>,
+    /// Waiting of each that has no time yet.
+    left: Vec<Ns>,
 }
 
 impl Times {
     fn new(samples: &[Sample]) -> Self {
-        Self { moments: vec![Vec::new(); samples.len()], last: vec![None; samples.len()] }
+        let left = samples.iter().map(|sample| sample.wait_ns).collect();
+        Self { moments: vec![Vec::new(); samples.len()], last: vec![None; samples.len()], left }
     }
 
-    fn add(&mut self, sample: usize, wait: usize, moment: Moment) {
+    /// Adds to one of these samples, between which nothing tells. Times never come to more than their sample.
+    fn add(&mut self, samples: &[usize], wait: usize, moment: Moment) {
+        let exact = samples.iter().find(|&&sample| self.left[sample] == moment.wait_ns);
+        let roomiest = || samples.iter().max_by_key(|&&sample| self.left[sample]);
+        let Some(&sample) = exact.or_else(roomiest) else { return };
+        if moment.wait_ns == Ns::default() || moment.wait_ns > self.left[sample] {
+            return;
+        }
+        self.left[sample] = self.left[sample] - moment.wait_ns;
         let moments = &mut self.moments[sample];
         match moments.last_mut() {
             Some(last) if self.last[sample] == Some(wait) => last.wait_ns += moment.wait_ns,
@@ -49,12 +55,9 @@ impl Times {
         self.last[sample] = Some(wait);
     }
 
-    /// Where waits come to more than their sample, which ones are its own is not known.
     fn give(self, samples: &mut [Sample]) {
         for (sample, moments) in samples.iter_mut().zip(self.moments) {
-            if moments.iter().map(|moment| moment.wait_ns).sum::<Ns>() <= sample.wait_ns {
-                sample.moments = moments;
-            }
+            sample.moments = moments;
         }
     }
 }
@@ -75,30 +78,32 @@ fn numbered<'a>(names: impl Iterator<Item = &'a str>) -> FxHashMap<&'a str, usiz
 }
 
 /// Samples of those who waited, by a timeline's lock and stack.
-struct Waiters(FxHashMap<(usize, usize), usize>);
+struct Waiters(FxHashMap<(usize, usize), Vec<usize>>);
 
 impl Waiters {
     fn new(samples: &[Sample], timeline: &Timeline) -> Self {
         let numbers = numbered(samples.iter().map(|sample| sample.lock.as_str()));
-        let by_frames: FxHashMap<(usize, &[StackFrame]), usize> =
-            samples.iter().enumerate().map(|(at, s)| ((numbers[s.lock.as_str()], s.frames.as_slice()), at)).collect();
+        let mut by_frames = FxHashMap::<(usize, &[StackFrame]), Vec<usize>>::default();
+        for (at, sample) in samples.iter().enumerate() {
+            by_frames.entry((numbers[sample.lock.as_str()], &sample.frames)).or_default().push(at);
+        }
         let names = named(&numbers, timeline);
-        // Of a place only some stacks are told apart; the others are told as the place alone.
-        let alone: Vec<[StackFrame; 1]> = timeline.stacks.iter().map(|s| [profile::frame(&s.place)]).collect();
         let mut found = FxHashMap::default();
         for wait in &timeline.waits {
             let Some(lock) = names[wait.lock] else { continue };
-            let stack = timeline.stacks[wait.stack].frames.as_slice();
-            let sample = by_frames.get(&(lock, stack)).or_else(|| by_frames.get(&(lock, alone[wait.stack].as_slice())));
-            if let Some(&sample) = sample {
-                found.insert((wait.lock, wait.stack), sample);
-            }
+            found.entry((wait.lock, wait.stack)).or_insert_with(|| {
+                let stack = &timeline.stacks[wait.stack];
+                // Of a place only some stacks are told apart; the others are told as the place alone.
+                let alone = [profile::frame(&stack.place)];
+                let of = |frames| by_frames.get(&(lock, frames)).cloned();
+                of(stack.frames.as_slice()).or_else(|| of(alone.as_slice())).unwrap_or_default()
+            });
         }
         Self(found)
     }
 
-    fn sample(&self, wait: &Wait) -> Option<usize> {
-        self.0.get(&(wait.lock, wait.stack)).copied()
+    fn samples(&self, wait: &Wait) -> &[usize] {
+        self.0.get(&(wait.lock, wait.stack)).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -106,7 +111,7 @@ impl Waiters {
 struct Culprits<'a> {
     samples: &'a [Sample],
     by_place: FxHashMap<(usize, usize, &'a str), Vec<usize>>,
-    nobody: FxHashMap<usize, usize>,
+    nobody: FxHashMap<usize, Vec<usize>>,
     names: Vec<Option<usize>>,
     timeline: &'a Timeline,
 }
@@ -115,30 +120,33 @@ impl<'a> Culprits<'a> {
     fn new(samples: &'a [Sample], timeline: &'a Timeline) -> Self {
         let waited = |sample: &'a Sample| sample.waited_for.as_deref().unwrap_or(&sample.lock);
         let numbers = numbered(samples.iter().flat_map(|sample| [sample.lock.as_str(), waited(sample)]));
-        let (mut by_place, mut nobody) = (FxHashMap::<_, Vec<usize>>::default(), FxHashMap::default());
+        let (mut by_place, mut nobody) = (FxHashMap::<_, Vec<usize>>::default(), FxHashMap::<_, Vec<usize>>::default());
         for (at, sample) in samples.iter().enumerate() {
             let (held, waited) = (numbers[sample.lock.as_str()], numbers[waited(sample)]);
             if !sample.place.is_empty() {
                 by_place.entry((waited, held, sample.place.as_str())).or_default().push(at);
             } else if sample.is_of_nobody() {
-                nobody.insert(waited, at);
+                nobody.entry(waited).or_default().push(at);
             }
         }
         let names = named(&numbers, timeline);
         Self { samples, by_place, nobody, names, timeline }
     }
 
-    /// What a culprit was doing is known of its sums, and seldom of one wait.
-    fn sample(&self, wait: &Wait, culprit: &Culprit) -> Option<usize> {
+    /// What a culprit was doing, and with which stack, is known of its sums, and seldom of one wait.
+    fn samples(&self, wait: &Wait, culprit: &Culprit) -> Vec<usize> {
         let place = self.timeline.places[culprit.place].symbol.as_str();
-        let key = (self.names[wait.lock]?, self.names[culprit.lock]?, place);
-        let all = self.by_place.get(&key)?.iter().copied();
+        let named = self.names[wait.lock].zip(self.names[culprit.lock]);
+        let all = named.and_then(|(waited, held)| self.by_place.get(&(waited, held, place)));
         let fits = |&at: &usize| culprit.cause.is_none() || self.samples[at].cause == culprit.cause;
-        let mut fitting = all.filter(fits);
-        fitting.next().filter(|_| fitting.next().is_none())
+        let fitting: Vec<usize> = all.into_iter().flatten().copied().filter(fits).collect();
+        let told = |&at: &usize| (&self.samples[at].frames, self.samples[at].cause, self.samples[at].inferred);
+        let is_one = fitting.windows(2).all(|pair| told(&pair[0]) == told(&pair[1]));
+        if is_one { fitting } else { Vec::new() }
     }
 
-    fn nobody(&self, wait: &Wait) -> Option<usize> {
-        self.nobody.get(&self.names[wait.lock]?).copied()
+    fn nobody(&self, wait: &Wait) -> &[usize] {
+        let samples = self.names[wait.lock].and_then(|lock| self.nobody.get(&lock));
+        samples.map_or(&[], Vec::as_slice)
     }
 }
