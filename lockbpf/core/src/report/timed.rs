@@ -3,10 +3,14 @@
 use super::profile::{self, Moment, Profile, Sample};
 use super::schema::{Ns, StackFrame};
 use super::timeline::{Culprit, Timeline, Wait};
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::cmp::Reverse;
 
 /// Gives samples the times of their waits. A sample keeps none where it is not known which waits are its own.
 pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
+    unite(&mut profile.waiters);
+    unite(&mut profile.culprits);
     let waiters = Waiters::new(&profile.waiters, timeline);
     let culprits = Culprits::new(&profile.culprits, timeline);
     let (mut waited, mut caused) = (Times::new(&profile.waiters), Times::new(&profile.culprits));
@@ -21,6 +25,18 @@ pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
     }
     waited.give(&mut profile.waiters);
     caused.give(&mut profile.culprits);
+}
+
+/// Makes one sample of those between which nothing tells: calls of one function at one line.
+fn unite(samples: &mut Vec<Sample>) {
+    let mut united: IndexMap<Sample, (u64, Ns), FxBuildHasher> = IndexMap::default();
+    for sample in std::mem::take(samples) {
+        let (count, wait_ns) = (sample.count, sample.wait_ns);
+        let sum = united.entry(Sample { count: 0, wait_ns: Ns::default(), ..sample }).or_default();
+        *sum = (sum.0 + count, sum.1 + wait_ns);
+    }
+    samples.extend(united.into_iter().map(|(sample, (count, wait_ns))| Sample { count, wait_ns, ..sample }));
+    samples.sort_by_key(|sample| Reverse(sample.wait_ns));
 }
 
 /// Times by sample.
