@@ -2,6 +2,9 @@
 //!
 //! `commands.txt` lists the goldens. `recordings/` holds the input: programs of `tests/workloads` under observation, with most kinds of
 //! locks. `expected/` holds the output. `cargo xtask goldens --accept` renews it; what then changes is for the review to judge.
+//! Of a page it holds the data, without the script that shows them; of Parquet files the rows, as text.
+
+mod shown;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -29,15 +32,23 @@ impl<'a> Golden<'a> {
 
     /// What lockbpf writes, whatever this machine was calibrated to.
     fn output(&self, recordings: &Path) -> Vec<u8> {
+        let folder = tempfile::tempdir().expect("a directory");
+        let tables = folder.path().to_str().expect("a path in UTF-8");
         let output = Command::new(env!("CARGO_BIN_EXE_lockbpf"))
-            .args(&self.arguments)
+            .args(self.arguments.iter().map(|&word| if word == "TABLES" { tables } else { word }))
             .current_dir(recordings)
             .env("XDG_STATE_HOME", "/nonexistent")
             .output()
             .expect("failed to run lockbpf");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "lockbpf {}: {}: {said}", self.arguments.join(" "), output.status);
-        output.stdout
+        if self.arguments.contains(&"TABLES") {
+            shown::tables(folder.path()).into_bytes()
+        } else if self.arguments.contains(&"html") {
+            shown::data(&String::from_utf8(output.stdout).expect("a page is UTF-8")).into_bytes()
+        } else {
+            output.stdout
+        }
     }
 
     /// The first line that is not as expected.

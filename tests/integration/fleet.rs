@@ -1,4 +1,4 @@
-//! Tables of many recordings, asked by DuckDB what docs/fleet.md asks, and compared with what lockbpf says of each.
+//! Tables of many recordings, asked by DuckDB what docs/fleet.md asks, and compared with what lockbpf says of each; and the same by ClickHouse.
 
 use crate::harness::observer::run;
 use crate::harness::python;
@@ -6,6 +6,7 @@ use lockbpf::lines::Reader;
 use lockbpf::observation::Harvest;
 use lockbpf::trace::{Compression, Header, Writer};
 use lockbpf::units::Time;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -86,8 +87,8 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&outcome.stdout).expect("JSON")
 }
 
-/// Runs the queries of a document, the first of which makes views; prints the rows of each further one as objects.
-const ASK: &str = r#"
+/// Runs the queries of a document, the first of which makes views; prints names and rows of each further one.
+const ASK_DUCKDB: &str = r#"
 import duckdb, json, os, re, sys
 os.chdir(sys.argv[1])
 blocks = re.findall(r'```sql\n(.*?)```', open(sys.argv[2]).read(), re.S)
@@ -96,17 +97,92 @@ database.execute(blocks[0])
 answers = []
 for block in blocks[1:]:
     asked = database.execute(block)
-    names = [column[0] for column in asked.description]
-    answers.append([dict(zip(names, row)) for row in asked.fetchall()])
+    answers.append({'names': [column[0] for column in asked.description], 'rows': asked.fetchall()})
 print(json.dumps(answers, default=str))
 "#;
 
-/// Answers to the questions of the document, about the folder `fleet` in a folder.
-fn ask(folder: &Path) -> Option<Vec<Vec<Value>>> {
-    let python = python::with(&["duckdb==2.0.1"])?;
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fleet.md");
-    let answers = serde_json::from_str(&python::run(&python, ASK, &[folder, &document])).expect("JSON");
+/// The same by ClickHouse.
+const ASK_CHDB: &str = r#"
+import json, os, re, sys
+from chdb.session import Session
+os.chdir(sys.argv[1])
+blocks = re.findall(r'```sql\n(.*?)```', open(sys.argv[2]).read(), re.S)
+session = Session()
+session.query('SET output_format_json_quote_64bit_integers = 0')
+for view in filter(str.strip, blocks[0].split(';')):
+    session.query(view)
+answers = []
+for block in blocks[1:]:
+    names, *rows = map(json.loads, str(session.query(block.strip().rstrip(';'), 'JSONCompactEachRowWithNames')).splitlines())
+    answers.append({'names': names, 'rows': rows})
+print(json.dumps(answers))
+"#;
+
+/// What an engine answers to a question.
+#[derive(Deserialize)]
+struct Answer {
+    names: Vec<String>,
+    rows: Vec<Vec<Value>>,
+}
+
+impl Answer {
+    /// Rows as objects.
+    fn objects(&self) -> Vec<Value> {
+        let object = |row: &Vec<Value>| self.names.iter().cloned().zip(row.iter().cloned()).collect();
+        self.rows.iter().map(object).collect()
+    }
+
+    /// Rows in words that no engine has ways of its own for, without one column: in no order, since rows may be equal in what they are ordered by.
+    fn plain(&self, without: Option<usize>) -> Vec<Vec<String>> {
+        let row = |row: &Vec<Value>| {
+            let cells = row.iter().enumerate().filter(|&(at, _)| Some(at) != without);
+            cells.map(|(_, cell)| plain(cell)).collect()
+        };
+        let mut rows: Vec<_> = self.rows.iter().map(row).collect();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+fn plain(cell: &Value) -> String {
+    match cell {
+        Value::Bool(flag) => plain(&u64::from(*flag).into()),
+        Value::Number(number) => format!("{:.9e}", number.as_f64().expect("a number")),
+        // A time: of the zone, and of parts of seconds that are none, engines say more or less.
+        Value::String(text) if text.starts_with("2026-") => text.chars().take("2026-11-25 00:07:00".len()).collect(),
+        other => other.to_string(),
+    }
+}
+
+/// Answers to the questions of a document, about the folder `fleet` in a folder.
+fn ask(folder: &Path, package: &str, script: &str, document: &str) -> Option<Vec<Answer>> {
+    let python = python::with(&[package])?;
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
+    let answers: Vec<Answer> = serde_json::from_str(&python::run(&python, script, &[folder, &document])).expect("JSON");
+    assert_eq!(answers.len(), 10);
     Some(answers)
+}
+
+fn ask_duckdb(folder: &Path) -> Option<Vec<Answer>> {
+    ask(folder, "duckdb==2.0.1", ASK_DUCKDB, "fleet.md")
+}
+
+/// Recordings of all hosts, of two days and versions, as tables in the folder `fleet` of a folder.
+fn fleet(folder: &Path) -> Vec<PathBuf> {
+    let (fleet, mut files) = (folder.join("fleet"), Vec::new());
+    for host in 0..HOSTS {
+        let before = 50_000 + 1_000 * host;
+        let slow = if host == SLOW { 20 } else { 1 };
+        for (day, version, hold_ns) in [(0, "1.0", before), (1, "1.1", 2 * before)] {
+            let file: PathBuf = folder.join(format!("{host}-{day}.bin"));
+            record(host, day, slow * hold_ns, &file);
+            export(&file, &fleet, version);
+            files.push(file);
+        }
+    }
+    // Once more: nothing is counted twice.
+    export(&files[0], &fleet, "1.0");
+    files
 }
 
 fn whole(value: &Value) -> u64 {
@@ -133,23 +209,11 @@ fn by_lock(reports: &[Value], field: &str) -> BTreeMap<String, u64> {
 #[test]
 fn python_duckdb_answers_as_the_reports_do() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (fleet, mut files) = (dir.path().join("fleet"), Vec::new());
-    for host in 0..HOSTS {
-        let before = 50_000 + 1_000 * host;
-        let slow = if host == SLOW { 20 } else { 1 };
-        for (day, version, hold_ns) in [(0, "1.0", before), (1, "1.1", 2 * before)] {
-            let file: PathBuf = dir.path().join(format!("{host}-{day}.bin"));
-            record(host, day, slow * hold_ns, &file);
-            export(&file, &fleet, version);
-            files.push(file);
-        }
-    }
-    // Once more: nothing is counted twice.
-    export(&files[0], &fleet, "1.0");
-    let Some(answers) = ask(dir.path()) else { return };
+    let files = fleet(dir.path());
+    let Some(answers) = ask_duckdb(dir.path()) else { return };
+    let answers: Vec<Vec<Value>> = answers.iter().map(Answer::objects).collect();
     let reports: Vec<Value> = files.iter().map(|file| json(&["report", "--from", text(file)])).collect();
     let later: Vec<Value> = reports.iter().skip(1).step_by(2).cloned().collect();
-    assert_eq!(answers.len(), 10);
 
     let last_day: BTreeMap<String, u64> =
         answers[0].iter().map(|row| (word(&row["lock"]).to_owned(), whole(&row["wait_ns"]))).collect();
@@ -198,16 +262,31 @@ fn python_duckdb_tells_changes_as_diff_does() {
         export(&file, &fleet, version);
         file
     });
-    let Some(answers) = ask(dir.path()) else { return };
+    let Some(answers) = ask_duckdb(dir.path()) else { return };
+    let rows = answers[1].objects();
     let diff = json(&["diff", text(&files[0]), text(&files[1])]);
     let locks = diff["locks"].as_array().expect("locks");
-    assert_eq!(answers[1].len(), locks.len());
-    for (row, lock) in answers[1].iter().zip(locks) {
+    assert_eq!(rows.len(), locks.len());
+    for (row, lock) in rows.iter().zip(locks) {
         assert_eq!(row["lock"], lock["name"]);
         for (column, field) in [("before", "a"), ("after", "b"), ("ratio", "ratio")] {
             let (sql, own) =
                 (row[column].as_f64().expect("a number"), lock["wait_ns_per_s"][field].as_f64().expect("a number"));
             assert!((sql / own - 1.0).abs() < 1e-9, "{row} {lock}");
         }
+    }
+}
+
+#[test]
+fn python_chdb_answers_as_duckdb_does() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fleet(dir.path());
+    let Some(duckdb) = ask_duckdb(dir.path()) else { return };
+    let Some(clickhouse) = ask(dir.path(), "chdb-core==26.9.0", ASK_CHDB, "fleet-clickhouse.md") else { return };
+    for (at, (duckdb, clickhouse)) in duckdb.iter().zip(&clickhouse).enumerate() {
+        // Of waits that are equally long an engine may show any.
+        let without = (at == 6).then_some(1);
+        assert!(!duckdb.rows.is_empty());
+        assert_eq!(duckdb.plain(without), clickhouse.plain(without), "question {}", at + 1);
     }
 }

@@ -2,11 +2,15 @@
 
 use crate::examples::example;
 use crate::harness::may_observe;
-use crate::harness::observer::{Observer, run};
+use crate::harness::observer::{Observer, lockbpf, run};
+use crate::harness::process::Running;
 use crate::harness::python;
 use crate::harness::workload::Workload;
+use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -170,6 +174,57 @@ fn firefox_markers_add_up_to_the_report() {
     }
 }
 
+/// The text of a URL in which some bytes are told by their numbers.
+fn unescaped(url: &str) -> String {
+    let mut parts = url.split('%');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let (byte, rest) = part.split_at(2);
+        text + &char::from(u8::from_str_radix(byte, 16).expect("a byte")).to_string() + rest
+    })
+}
+
+/// What a browser of profiler.firefox.com gets for a URL: head and body.
+fn fetched(url: &str) -> (String, String) {
+    let (address, path) = url.strip_prefix("http://").and_then(|url| url.split_once('/')).expect("a URL");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let origin = "Origin: https://profiler.firefox.com";
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\n{origin}\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.to_ascii_lowercase(), body.to_owned())
+}
+
+#[test]
+fn a_profile_is_served_to_the_firefox_profiler() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, from) = (dir.path().join("a.firefox.json"), example("figure_4a.jsonl"));
+    export(&from, &file);
+    let expected = std::fs::read_to_string(&file).expect("a profile");
+    let (from, again) = (text(&from).to_owned(), dir.path().join("again.firefox.json"));
+    let exported = ["export", "--from", &from, "--to", text(&again), "--serve", "0"];
+    for arguments in [&["report", "--from", &from, "--format", "firefox", "--serve"][..], &exported] {
+        let mut running = Running::start(lockbpf().args(arguments));
+        let Some(url) = running.out.next() else { panic!("it ended: {}", running.err.rest()) };
+        let profile = unescaped(url.strip_prefix("https://profiler.firefox.com/from-url/").expect("the viewer"));
+        let (head, body) = fetched(&profile);
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert!(head.contains("\naccess-control-allow-origin: https://profiler.firefox.com"), "{head}");
+        assert_eq!(body, expected);
+        let (place, name) = profile.rsplit_once('/').expect("a name");
+        let (guessed, _) = fetched(&format!("{}g/{name}", &place[..place.len() - 1]));
+        assert!(guessed.starts_with("http/1.1 404") && !guessed.contains("access-control"), "{guessed}");
+        running.signal(Signal::SIGINT);
+        assert_eq!((running.out.rest(), running.wait().code()), (format!("{url}\n"), Some(0)));
+    }
+    assert_eq!(std::fs::read_to_string(&again).expect("a profile"), expected);
+    run(&["report", "--from", &from, "--serve"]).assert_error(&["--serve", "firefox"]);
+    run(&["report", "--from", &from, "--format", "svg", "--serve"]).assert_error(&["--serve", "firefox"]);
+    run(&["export", "--from", &from, "--to", "-", "--as", "firefox", "--serve"]).assert_error(&["--serve", "--to"]);
+}
+
 /// What `go tool pprof -top` says: the total, and what is spent in each node itself, in ns.
 pub(crate) fn top(profile: &Path) -> (u64, BTreeMap<String, u64>) {
     let options = ["tool", "pprof", "-top", "-unit=ns", "-nodecount=100000", "-nodefraction=0", "-sample_index=delay"];
@@ -254,7 +309,8 @@ fn perfettos_own_definitions_read_the_waits_of_the_report() {
     }
 }
 
-/// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock.
+/// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock; and of waits with a time
+/// that, how long they were, their lock and its kind.
 const READ_OTLP: &str = r#"
 import json, sys
 from opentelemetry.proto.profiles.v1development import profiles_pb2
@@ -264,17 +320,22 @@ d = data.dictionary
 for table in (d.mapping_table, d.location_table, d.function_table, d.link_table, d.attribute_table, d.stack_table):
     assert table[0] == type(table[0])()
 assert d.string_table[0] == '' and len(set(d.string_table)) == len(d.string_table)
-told = {}
+told, moments = {}, {}
 for profile in data.resource_profiles[0].scope_profiles[0].profiles:
     kind = '/'.join(d.string_table[i] for i in (profile.period_type.type_strindex, profile.sample_type.type_strindex, profile.sample_type.unit_strindex))
-    values = told.setdefault(kind, {})
+    values, times = told.setdefault(kind, {}), moments.setdefault(kind, [])
+    assert len({bool(sample.timestamps_unix_nano) for sample in profile.samples}) <= 1, 'samples of one profile are of one shape'
     for sample in profile.samples:
         leaf = d.location_table[d.stack_table[sample.stack_index].location_indices[0]]
         name = d.string_table[d.function_table[leaf.lines[0].function_index].name_strindex]
         attributes = {d.string_table[d.attribute_table[i].key_strindex]: d.attribute_table[i].value.string_value for i in sample.attribute_indices}
         assert name == '[' + attributes['lock'] + ']', (name, attributes)
         values[attributes['lock']] = values.get(attributes['lock'], 0) + sum(sample.values)
-print(json.dumps(told))
+        assert len(sample.values) == 1 and len(sample.timestamps_unix_nano) <= 1
+        for at in sample.timestamps_unix_nano:
+            assert profile.time_unix_nano <= at <= profile.time_unix_nano + profile.duration_nano
+            times.append([at - profile.time_unix_nano, sample.values[0], attributes['lock'], attributes.get('kind', '')])
+print(json.dumps([told, moments]))
 "#;
 
 #[test]
@@ -285,7 +346,7 @@ fn opentelemetrys_own_definitions_read_the_sums_of_the_report() {
         let report = report(recording);
         let to = dir.path().join("a.otlp");
         export(recording, &to);
-        let read: Value = serde_json::from_str(&python::run(&python, READ_OTLP, &[&to])).expect("JSON");
+        let [read, _]: [Value; 2] = serde_json::from_str(&python::run(&python, READ_OTLP, &[&to])).expect("JSON");
         for (kind, expected) in
             [("block/delay/nanoseconds", waited(&report)), ("mutex/delay/nanoseconds", caused(&report))]
         {
@@ -293,6 +354,76 @@ fn opentelemetrys_own_definitions_read_the_sums_of_the_report() {
             assert_eq!(read, expected, "{kind} of {}", recording.display());
         }
         assert!(read["block/contentions/count"].is_object() && read["mutex/contentions/count"].is_object());
+    }
+}
+
+/// A wait: since the recording began, how long, for which lock, of which kind.
+type Wait = (u64, u64, String, String);
+
+/// Waits for locks as event lines tell them: from a call to the moment at which the lock is had or given up, on the clock of the recording.
+fn waits_of_lines(lines: &str) -> BTreeSet<(u64, u64)> {
+    let mut asked = BTreeMap::new();
+    let mut waits = BTreeSet::new();
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let (who, at) = ((line["tid"].to_string(), line["lock"].to_string()), &line["t"]);
+        match line["op"].as_str() {
+            Some("attempt") => drop(asked.insert(who, ns(at))),
+            Some("acquire" | "timeout") => drop(asked.remove(&who).map(|since| waits.insert((since, ns(at) - since)))),
+            _ => {}
+        }
+    }
+    waits
+}
+
+/// Waits as the Firefox Profiler's markers tell them.
+fn waits_of_markers(profile: &Value) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for thread in profile["threads"].as_array().expect("threads") {
+        let markers = &thread["markers"];
+        let text = |at: &Value| thread["stringArray"][index(at)].as_str().expect("a text").to_owned();
+        for row in 0..index(&markers["length"]) {
+            if text(&markers["name"][row]) == "Lock wait" {
+                let at = |column: &str| (markers[column][row].as_f64().expect("ms") * 1e6).round() as u64;
+                let (start, end) = (at("startTime"), at("endTime"));
+                let data = &markers["data"][row];
+                waits.push((start, end - start, text(&data["lock"]), text(&data["kind"])));
+            }
+        }
+    }
+    waits.sort_unstable();
+    waits
+}
+
+#[test]
+fn opentelemetrys_own_definitions_read_when_each_wait_was() {
+    let Some(python) = python::with(&["opentelemetry-proto==1.45.2"]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let [otlp, firefox, lines] = ["a.otlp", "a.firefox.json", "a.jsonl"].map(|name| dir.path().join(name));
+    for name in ["nested.bin", "rwlock.bin", "culprit-before.bin"] {
+        let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/recordings").join(name);
+        export(&recording, &otlp);
+        export(&recording, &firefox);
+        assert_eq!(run(&["export", "--from", text(&recording), "--to", text(&lines)]).code, Some(0));
+        let [_, moments]: [Value; 2] = serde_json::from_str(&python::run(&python, READ_OTLP, &[&otlp])).expect("JSON");
+        let read = |kind: &str| -> Vec<Wait> {
+            let mut read: Vec<_> = serde_json::from_value(moments[kind].clone()).expect("waits");
+            read.sort_unstable();
+            read
+        };
+        let block = read("block/delay/nanoseconds");
+        assert!(block.len() > 3, "{name}: {block:?}");
+        assert_eq!(block, waits_of_markers(&json(&firefox)), "{name}");
+        // Lines have the clock of the recording: the first wait tells how far that is ahead. Of barriers they tell arrivals.
+        let told = waits_of_lines(&std::fs::read_to_string(&lines).expect("event lines"));
+        let mut for_locks = block.iter().filter(|wait| wait.3 != "barrier").peekable();
+        let first = for_locks.peek().expect("a wait for a lock");
+        let ahead = told.iter().find(|wait| wait.1 == first.1).map(|wait| wait.0 - first.0).expect("the wait");
+        assert!(for_locks.all(|wait| told.contains(&(wait.0 + ahead, wait.1))), "{name}: {block:?} {told:?}");
+        // Whoever is to blame is so during a wait, for that or a part of it.
+        let mutex = read("mutex/delay/nanoseconds");
+        let during = |part: &Wait| block.iter().any(|wait| wait.0 == part.0 && wait.1 >= part.1);
+        assert!(!mutex.is_empty() && mutex.iter().all(during), "{name}: {mutex:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::barriers::Barriers;
 use crate::deadlock::Deadlock;
 use crate::estimate;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
-use crate::graph::findings::Findings;
+use crate::graph::findings::{Findings, Told};
 use crate::graph::{FutexWaits, WaitGraph};
 use crate::id::{Lock, Process, Tid};
 use crate::inside::Insides;
@@ -111,6 +111,12 @@ impl Analyst {
         for op in self.sorter.pop_ready() {
             step(&mut self.graph, &mut self.sums, &self.owners.check(op));
         }
+    }
+
+    /// What has come to be complete since the last call ([`Options::told`]). What is complete at the end only, the observation has.
+    #[must_use]
+    pub fn told(&mut self) -> Vec<Told> {
+        self.graph.told()
     }
 
     /// Events so far.

@@ -5,6 +5,9 @@
 pub struct Options {
     /// Whether to keep every node and edge ([`crate::graph::findings::Detail`]): memory grows with the input.
     pub detail: bool,
+    /// Whether to give out each section, and each wait that is divided, once nothing can change it any more ([`crate::graph::findings::Told`]):
+    /// memory does not grow with the input.
+    pub told: bool,
     /// Charge each arrival at a barrier with the whole time since the earlier arrival (SyncProf's overlapping costs) and
     /// not only with the time since the previous one (exclusive, conserving).
     pub overlapping_barriers: bool,
@@ -16,6 +19,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { detail: false, overlapping_barriers: false, totals: true, hold_back: crate::order::CAPACITY }
+        Self {
+            detail: false,
+            told: false,
+            overlapping_barriers: false,
+            totals: true,
+            hold_back: crate::order::CAPACITY,
+        }
     }
 }

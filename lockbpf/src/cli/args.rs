@@ -104,6 +104,10 @@ pub(super) struct ExportArgs {
     /// Do not compress a trace (the default).
     #[arg(long, overrides_with = "zstd")]
     pub no_zstd: bool,
+    /// When it is written, also serve a file of the Firefox Profiler (`--as firefox`) to profiler.firefox.com in a browser on this machine,
+    /// at this port of the loopback interface or any, until Ctrl-C; print the URL to open.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    pub serve: Option<u16>,
     /// How tables are written.
     #[command(flatten)]
     pub tables: TablesArgs,

@@ -66,7 +66,7 @@ pub(super) struct Whole {
 enum Out {
     Temporary(BufWriter<NamedTempFile>),
     /// Standard output, or something that is no file.
-    Direct(BufWriter<Box<dyn Write>>),
+    Direct(BufWriter<Box<dyn Write + Send>>),
 }
 
 impl Whole {

@@ -6,7 +6,7 @@ use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::record::{self, Recorder};
 use super::source::{Format, Input};
-use super::{live, tables};
+use super::{live, serve, tables};
 use crate::quality::Quality;
 use crate::render;
 use crate::report::Selection;
@@ -27,15 +27,25 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
         destination::format(&args.to, args.format)?
     };
     let compression = if args.zstd && !args.no_zstd { Compression::Zstd } else { Compression::None };
-    let to = args.to.clone();
+    if args.serve.is_some() {
+        serve::check(if let ExportFormat::View(format) = format { Some(format) } else { None })?;
+        if args.to == Path::new("-") {
+            bail!("--serve serves the file that was written: name one with --to");
+        }
+    }
+    let (to, serve) = (args.to.clone(), args.serve);
     let done = match &args.from {
         Some(from) => convert(from, &to, format, compression, &args),
         None => capture(args, format, compression),
     };
-    match done {
-        Err(error) if had_enough(&error, &to) => Ok(ExitCode::SUCCESS),
-        done => done,
+    let code = match done {
+        Err(error) if had_enough(&error, &to) => return Ok(ExitCode::SUCCESS),
+        done => done?,
+    };
+    if let Some(port) = serve {
+        serve::file(&to, port)?;
     }
+    Ok(code)
 }
 
 fn convert(

@@ -99,7 +99,7 @@ pub(super) fn analyse(input: &Input, format: &Format) -> Result<Recording> {
             let answers = page::ask(input, has_accesses, called);
             recording.asked(answers)
         }
-        Renderer::Profile(_) | Renderer::Timeline(_) => recording,
+        Renderer::Profile(_) | Renderer::Timed(_) | Renderer::Timeline(_) => recording,
     })
 }
 
@@ -117,7 +117,7 @@ pub(super) fn view(
     let failed = || format!("failed to write {}", destination::told(to));
     let mut reports = Vec::with_capacity(recordings.len());
     match format.renderer {
-        Renderer::Profile(render) => {
+        Renderer::Profile(render) | Renderer::Timed(render) => {
             let mut all: Option<Profile> = None;
             for recording in recordings {
                 let (report, profile) = recording.profile(selection.clone())?;

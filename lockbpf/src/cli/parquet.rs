@@ -8,38 +8,58 @@ use ::parquet::file::metadata::KeyValue;
 use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::parser::parse_message_type;
+use bytes::Bytes;
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows that are written, and can be read, at one time.
-const GROUP: usize = 1 << 20;
+/// Rows that are written, and can be read, at one time: engines read groups of about so many side by side.
+pub(super) const GROUP: usize = 1 << 17;
 
-/// Writes a table.
-///
-/// # Errors
-/// When it cannot be written.
-pub(super) fn write(table: &Table, out: impl Write + Send) -> Result<()> {
-    let schema = Arc::new(parse_message_type(&schema(table))?);
-    let about = vec![KeyValue::new("lockbpf.schema".to_owned(), SCHEMA.to_owned())];
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(Some(about))
-        .build();
-    let mut file = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
-    let rows = table.rows();
-    for first in (0..rows).step_by(GROUP) {
-        let mut group = file.next_row_group()?;
-        for (_, column) in &table.columns {
-            if let Some(mut writer) = group.next_column()? {
-                values(column, first..rows.min(first + GROUP), &mut writer)?;
-                writer.close()?;
-            }
-        }
-        group.close()?;
+/// A file to which a table is written, at once or part by part.
+pub(super) struct Writer<W: Write + Send>(SerializedFileWriter<W>);
+
+impl<W: Write + Send> Writer<W> {
+    /// A file for tables with the columns of this one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn new(table: &Table, out: W) -> Result<Self> {
+        let schema = Arc::new(parse_message_type(&schema(table))?);
+        let about = vec![KeyValue::new("lockbpf.schema".to_owned(), SCHEMA.to_owned())];
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_key_value_metadata(Some(about))
+            .build();
+        Ok(Self(SerializedFileWriter::new(out, schema, Arc::new(properties))?))
     }
-    file.close()?;
-    Ok(())
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(super) fn add(&mut self, table: &Table) -> Result<()> {
+        let rows = table.rows();
+        for first in (0..rows).step_by(GROUP) {
+            let mut group = self.0.next_row_group()?;
+            for (_, column) in &table.columns {
+                if let Some(mut writer) = group.next_column()? {
+                    values(column, first..rows.min(first + GROUP), &mut writer)?;
+                    writer.close()?;
+                }
+            }
+            group.close()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn finish(self) -> Result<W> {
+        self.0.into_inner()
+    }
 }
 
 /// The table's columns in Parquet's own words.
@@ -62,13 +82,9 @@ fn values(column: &Column, rows: Range<usize>, writer: &mut SerializedColumnWrit
         Column::Whole(values) | Column::Moment(values) => optional::<Int64Type, _>(&values[rows], |&n| n, writer),
         Column::Decimal(values) => optional::<DoubleType, _>(&values[rows], |&n| n, writer),
         Column::Flag(values) => optional::<BoolType, _>(&values[rows], |&b| b, writer),
-        Column::Text(values) => optional::<ByteArrayType, _>(&values[rows], |text| bytes(text), writer),
+        Column::Text(values) => optional::<ByteArrayType, _>(&values[rows], |text| text.clone().into(), writer),
         Column::Texts(values) => lists(&values[rows], writer),
     }
-}
-
-fn bytes(text: &str) -> ByteArray {
-    ByteArray::from(text.as_bytes().to_vec())
 }
 
 /// Values of which some may be missing: those have definition level 0.
@@ -83,12 +99,12 @@ fn optional<T: DataType, V>(
 }
 
 /// Lists: an empty one has definition level 0; each element but a list's first repeats at level 1.
-fn lists(values: &[Vec<String>], writer: &mut SerializedColumnWriter<'_>) -> Result<()> {
+fn lists(values: &[Vec<Bytes>], writer: &mut SerializedColumnWriter<'_>) -> Result<()> {
     let (mut defined, mut repeated) = (Vec::new(), Vec::new());
     for list in values {
         defined.extend(std::iter::repeat_n(1_i16, list.len()).chain(list.is_empty().then_some(0)));
         repeated.extend((0..list.len().max(1)).map(|at| i16::from(at > 0)));
     }
-    let elements: Vec<ByteArray> = values.iter().flatten().map(|text| bytes(text)).collect();
+    let elements: Vec<ByteArray> = values.iter().flatten().map(|text| text.clone().into()).collect();
     writer.typed::<ByteArrayType>().write_batch(&elements, Some(&defined), Some(&repeated)).map(drop)
 }

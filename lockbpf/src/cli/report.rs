@@ -1,9 +1,10 @@
 //! `lockbpf report`: recordings in, a report out.
 
+use super::again::Again;
 use super::formats::{self, OwnFormat, ReportFormat};
-use super::output;
 use super::page::Answers;
 use super::source::{Ending, Input};
+use super::{output, serve};
 use crate::analysis::{self, Analyst, Closing};
 use crate::fleet::Run;
 use crate::names::Names;
@@ -12,10 +13,10 @@ use crate::render::{Format, Page};
 use crate::report::combine::{self, combine};
 use crate::report::profile::{Mapping, Profile};
 use crate::report::timeline::Timeline;
-use crate::report::{self, Parts, Report, Selection, dot};
+use crate::report::{self, Parts, Report, Rows, Selection, dot};
 use crate::trace::{Capture, Header, Modules};
 use crate::units::{Nanos, Time};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,6 +52,10 @@ pub(super) struct ReportArgs {
     /// What an arrival at a barrier is charged with, for each thread that waits there.
     #[arg(long, value_enum, default_value_t = BarrierCost::Exclusive)]
     pub barrier_cost: BarrierCost,
+    /// Instead of printing it, serve `--format firefox` to profiler.firefox.com in a browser on this machine, at this port of the
+    /// loopback interface or any, until Ctrl-C; print the URL to open.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    pub serve: Option<u16>,
     /// Exit with status 1 if anything is missing from a recording.
     #[arg(long)]
     pub strict: bool,
@@ -72,6 +77,7 @@ pub(super) enum BarrierCost {
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let selection = Selection { lock: Parts(args.lock.clone()), site: Parts(args.site.clone()) };
     let format = match args.format {
+        ReportFormat::Own(_) if args.serve.is_some() => return serve::check(None).map(|()| ExitCode::SUCCESS),
         ReportFormat::Own(format) => format,
         ReportFormat::View(format) => return view(args, format, &selection),
     };
@@ -99,11 +105,17 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
 
 /// Writes the recordings in a viewer's format.
 fn view(args: &ReportArgs, format: &Format, selection: &Selection) -> Result<ExitCode> {
+    if args.serve.is_some() {
+        serve::check(Some(format))?;
+    }
     let analysed = args.from.iter().map(|path| formats::analyse(&Input::open(path)?, format));
     let mut recordings = analysed.collect::<Result<Vec<_>>>()?;
     let mut shown = Vec::new();
     let incomplete = formats::view(format, &mut recordings, selection, Path::new("-"), &mut shown)?;
-    output::write(&shown)?;
+    match args.serve {
+        Some(port) => serve::profile(shown, port)?,
+        None => output::write(&shown)?,
+    }
     Ok(ExitCode::from(u8::from(args.strict && incomplete)))
 }
 
@@ -164,6 +176,19 @@ impl Recording {
     /// # Errors
     /// When it cannot be read, or is none.
     pub(super) fn of(input: &Input, how: analysis::Options) -> Result<Self> {
+        Ok(Self::read(input, how, false)?.0)
+    }
+
+    /// Analyses a recording, of which every wait and hold is to be read later.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub(super) fn twice(input: &Input) -> Result<(Self, Again)> {
+        let (recording, again) = Self::read(input, analysis::Options::default(), true)?;
+        Ok((recording, again.context("the recording is not kept")?))
+    }
+
+    fn read(input: &Input, how: analysis::Options, again: bool) -> Result<(Self, Option<Again>)> {
         // Captured sums cover what was not recorded one by one too. Where there are none, they come from the steps.
         let sums_inside = |header: &Header| header.capture.is_some();
         let (mut analyst, mut ending) =
@@ -183,9 +208,10 @@ impl Recording {
         let Capture { min_wait_ns, futex_only, .. } = header.capture.unwrap_or_default();
         let target = if header.target.is_empty() { input.name().to_owned() } else { header.target };
         let closing = Closing { target, period, futex_only, ticks_per_ns: header.ticks_per_ns, harvest };
+        let again = again.then(|| Again::new(how, header.ticks_per_ns, closing.clone()));
         let (observation, min_wait) = (analyst.finish(closing), Nanos(min_wait_ns));
         let (started_ns, answers) = (header.wall_ns, Answers::default());
-        Ok(Self { observation, names, min_wait, started_ns, modules, access_records, run, answers })
+        Ok((Self { observation, names, min_wait, started_ns, modules, access_records, run, answers }, again))
     }
 
     /// The recording, and what else a page shows of it.
@@ -228,6 +254,21 @@ impl Recording {
         let options = self.options(selection);
         let (report, timeline) = report::build_timeline(&self.observation, &mut *self.names, &options)?;
         Ok((report, Timeline { started_ns: self.started_ns, ..timeline }))
+    }
+
+    /// Its report with all its locks, and what `read` makes of it and of rows to be read. `read` is
+    /// told as well when it began, in ns since 1970, if that is known.
+    ///
+    /// # Errors
+    /// When `read` fails.
+    pub(super) fn rows<T>(
+        &mut self,
+        read: impl FnOnce(&Report, Rows<'_, '_>, Option<u64>) -> Result<T>,
+    ) -> Result<(Report, T)> {
+        let (options, started_ns) = (self.options(Selection::default()), self.started_ns);
+        let read = |report: &Report, rows: Rows<'_, '_>| read(report, rows, started_ns);
+        let (report, done) = report::build_rows(&self.observation, &mut *self.names, &options, read)?;
+        Ok((report, done?))
     }
 
     /// Its report, and what pictures of it are drawn from.

@@ -4,6 +4,8 @@
 //! are no keys. Within a recording `run_id` and `stack_id` are.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod rows_tests;
 mod run;
 mod table;
 mod tables;
@@ -12,4 +14,4 @@ mod tests;
 
 pub use run::Run;
 pub use table::{Column, Table};
-pub use tables::{SCHEMA, tables};
+pub use tables::{SCHEMA, Tables};

@@ -1,6 +1,7 @@
 //! What a recording says of itself.
 
-use crate::render::Page;
+use crate::report::Report;
+use crate::report::schema::Ns;
 use sha2::{Digest, Sha256};
 
 /// Where and when a recording was made, and of which version of the program.
@@ -17,19 +18,18 @@ pub struct Run {
 }
 
 impl Run {
-    /// A key that another recording does not have: the same each time that this one is turned into tables.
+    /// A key that another recording does not have: the same each time that this one is turned into tables. It began and ended at these times on
+    /// its own clock, and began so many ns after 1970, if that is known.
     #[must_use]
-    pub fn id(&self, page: &Page) -> String {
-        let quality = &page.report.quality;
+    pub fn id(&self, report: &Report, (start, end): (Ns, Ns), started_ns: Option<u64>) -> String {
+        let quality = &report.quality;
         let mut digest = Sha256::new();
         for text in [&self.host, &self.kernel, &self.arch, &quality.target] {
             digest.update((text.len() as u64).to_le_bytes());
             digest.update(text);
         }
-        let timeline = &page.pictures.timeline;
-        let numbers =
-            [page.started_ns.unwrap_or(0), timeline.start_ns.whole(), timeline.end_ns.whole(), quality.events];
-        for number in numbers.into_iter().chain([page.report.totals.harm_ns.whole()]) {
+        let numbers = [started_ns.unwrap_or(0), start.whole(), end.whole(), quality.events];
+        for number in numbers.into_iter().chain([report.totals.harm_ns.whole()]) {
             digest.update(number.to_le_bytes());
         }
         digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()

@@ -1,5 +1,7 @@
 //! Tables by columns.
 
+use bytes::Bytes;
+
 /// A table: columns of equal length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
@@ -18,10 +20,10 @@ pub enum Column {
     Decimal(Vec<Option<f64>>),
     /// Yes or no.
     Flag(Vec<Option<bool>>),
-    /// Text.
-    Text(Vec<Option<String>>),
+    /// Text in UTF-8. Most of it recurs, and is in memory once.
+    Text(Vec<Option<Bytes>>),
     /// Lists of text, none of which is missing.
-    Texts(Vec<Vec<String>>),
+    Texts(Vec<Vec<Bytes>>),
     /// Moments, in microseconds since 1970 (UTC).
     Moment(Vec<Option<i64>>),
 }

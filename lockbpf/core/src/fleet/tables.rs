@@ -2,28 +2,22 @@
 
 use super::{Column, Run, Table};
 use crate::diff::family;
-use crate::render::{Page, name};
+use crate::render::name;
 use crate::report::Report;
 use crate::report::schema::{LockEntry, Ns};
-use crate::report::timeline::{Thread, Timeline, Wait};
+use crate::report::timeline::{Culprit, Timeline, Wait};
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
 /// Version of the tables: changes when a column changes its meaning or goes away.
 pub const SCHEMA: &str = "lockbpf.tables/1";
 
-/// All tables of a recording.
-#[must_use]
-pub fn tables(run: &Run, page: &Page) -> Vec<Table> {
-    let made = Made { id: run.id(page), report: &page.report, timeline: &page.pictures.timeline, page };
-    vec![made.runs(run), made.locks(), made.sites(), made.waits(), made.holds(), made.edges(), made.stacks()]
-}
-
-struct Made<'a> {
-    id: String,
+/// The tables of a recording. Those of waits, holds and stacks are made of a timeline, or of one part of it after the other.
+pub struct Tables<'a> {
+    id: Bytes,
     report: &'a Report,
-    timeline: &'a Timeline,
-    page: &'a Page,
+    started_ns: Option<u64>,
 }
 
 fn whole<T>(rows: &[T], value: impl Fn(&T) -> Option<u64>) -> Column {
@@ -35,7 +29,17 @@ fn ns<T>(rows: &[T], value: impl Fn(&T) -> Option<Ns>) -> Column {
 }
 
 fn text<T>(rows: &[T], value: impl Fn(&T) -> Option<String>) -> Column {
-    Column::Text(rows.iter().map(|row| value(row).filter(|text| !text.is_empty())).collect())
+    Column::Text(rows.iter().map(|row| value(row).and_then(word)).collect())
+}
+
+/// Text of which there is one for many rows.
+fn named<T>(rows: &[T], name: impl Fn(&T) -> Option<Bytes>) -> Column {
+    Column::Text(rows.iter().map(name).collect())
+}
+
+/// A text; an empty one tells nothing.
+fn word(text: String) -> Option<Bytes> {
+    (!text.is_empty()).then(|| Bytes::from(text))
 }
 
 fn decimal<T>(rows: &[T], value: impl Fn(&T) -> Option<f64>) -> Column {
@@ -60,7 +64,28 @@ struct Edge<'a> {
     wait_ns: Ns,
 }
 
-impl Made<'_> {
+/// Names in a timeline, as the tables have them, by their indices.
+struct Named {
+    locks: Vec<(Option<Bytes>, Option<Bytes>)>,
+    tids: Vec<Option<Bytes>>,
+    threads: Vec<Option<Bytes>>,
+    sites: Vec<Option<Bytes>>,
+    places: Vec<Option<Bytes>>,
+}
+
+impl<'a> Tables<'a> {
+    /// Of a recording with this id and report, which began so many ns after 1970, if that is known.
+    #[must_use]
+    pub fn new(id: &str, report: &'a Report, started_ns: Option<u64>) -> Self {
+        Self { id: Bytes::from(id.to_owned()), report, started_ns }
+    }
+
+    /// Those that the report tells: runs, locks, sites, edges.
+    #[must_use]
+    pub fn of_report(&self, run: &Run) -> Vec<Table> {
+        vec![self.runs(run), self.locks(), self.sites(), self.edges()]
+    }
+
     fn table(&self, name: &'static str, columns: Vec<(&'static str, Column)>) -> Table {
         let rows = columns.first().map_or(0, |(_, column)| column.len());
         let id = Column::Text(vec![Some(self.id.clone()); rows]);
@@ -79,7 +104,7 @@ impl Made<'_> {
                 ("arch", known(&run.arch)),
                 ("target", known(&quality.target)),
                 ("version", text(&one, |()| run.version.clone())),
-                ("started", Column::Moment(vec![self.page.started_ns.map(|ns| signed(ns / 1_000))])),
+                ("started", Column::Moment(vec![self.started_ns.map(|ns| signed(ns / 1_000))])),
                 ("duration_ns", ns(&one, |()| Some(quality.duration_ns))),
                 ("observed_share", decimal(&one, |()| Some(quality.observed_share))),
                 ("wait_ns", ns(&one, |()| Some(self.report.totals.harm_ns))),
@@ -134,66 +159,81 @@ impl Made<'_> {
         )
     }
 
-    /// Names of a timeline's locks and their processes, as the other tables have them.
-    fn names(&self) -> Vec<(String, Option<String>)> {
+    fn named(&self, timeline: &Timeline) -> Named {
         let by_label: FxHashMap<&str, &LockEntry> =
             self.report.locks.iter().rev().map(|lock| (lock.label.as_str(), lock)).collect();
-        let named = |label: &str| by_label.get(label).map(|lock| (key(lock), lock.comm.clone()));
-        self.timeline.locks.iter().map(|lock| named(&lock.name).unwrap_or_else(|| (lock.name.clone(), None))).collect()
-    }
-
-    fn thread(&self, thread: usize) -> &Thread {
-        &self.timeline.threads[thread]
+        let lock = |label: &str| match by_label.get(label) {
+            Some(lock) => (word(key(lock)), lock.comm.clone().and_then(word)),
+            None => (word(label.to_owned()), None),
+        };
+        Named {
+            locks: timeline.locks.iter().map(|name| lock(&name.name)).collect(),
+            tids: timeline.threads.iter().map(|thread| word(thread.tid.to_string())).collect(),
+            threads: timeline.threads.iter().map(|thread| word(thread.name.clone())).collect(),
+            sites: timeline.stacks.iter().map(|stack| word(stack.place.symbol.clone())).collect(),
+            places: timeline.places.iter().map(|place| word(place.symbol.clone())).collect(),
+        }
     }
 
     /// When something was, if it is known when the recording began.
-    fn moment(&self, at: Ns) -> Option<i64> {
-        let since = (at - self.timeline.start_ns).whole();
-        self.page.started_ns.map(|started| signed(started.saturating_add(since) / 1_000))
+    fn moment(&self, timeline: &Timeline, at: Ns) -> Option<i64> {
+        let since = (at - timeline.start_ns).whole();
+        self.started_ns.map(|started| signed(started.saturating_add(since) / 1_000))
     }
 
-    fn waits(&self) -> Table {
-        let (timeline, names) = (self.timeline, self.names());
-        let waits = &timeline.waits;
-        let mostly = |wait: &Wait| timeline.mostly(wait).cloned();
+    /// The waits of a timeline.
+    #[must_use]
+    pub fn waits(&self, timeline: &Timeline) -> Table {
+        let names = self.named(timeline);
+        let rows: Vec<(&Wait, Option<&Culprit>)> =
+            timeline.waits.iter().map(|wait| (wait, timeline.mostly(wait))).collect();
+        let causes: FxHashMap<&'static str, Bytes> = rows
+            .iter()
+            .filter_map(|(_, most)| most.and_then(|most| most.cause))
+            .map(|cause| (cause, Bytes::from_static(cause.as_bytes())))
+            .collect();
+        let pid = |thread: usize| timeline.threads[thread].pid.map(u64::from);
+        let blamed = |wait: &Wait| wait.culprits.iter().map(|culprit| culprit.wait_ns).sum();
         self.table(
             "waits",
             vec![
-                ("started", Column::Moment(waits.iter().map(|wait| self.moment(wait.start_ns)).collect())),
-                ("t_ns", ns(waits, |wait| Some(wait.start_ns - timeline.start_ns))),
-                ("wait_ns", ns(waits, |wait| Some(wait.wait_ns))),
-                ("lock", text(waits, |wait| Some(names[wait.lock].0.clone()))),
-                ("process", text(waits, |wait| names[wait.lock].1.clone())),
-                ("pid", whole(waits, |wait| self.thread(wait.thread).pid.map(u64::from))),
-                ("tid", text(waits, |wait| Some(self.thread(wait.thread).tid.to_string()))),
-                ("thread", text(waits, |wait| Some(self.thread(wait.thread).name.clone()))),
-                ("site", text(waits, |wait| Some(timeline.stacks[wait.stack].place.symbol.clone()))),
-                ("stack_id", whole(waits, |wait| Some(wait.stack as u64))),
-                ("holder_tid", text(waits, |wait| Some(self.thread(mostly(wait)?.thread).tid.to_string()))),
-                ("holder_thread", text(waits, |wait| Some(self.thread(mostly(wait)?.thread).name.clone()))),
-                ("holder_site", text(waits, |wait| Some(timeline.places[mostly(wait)?.place].symbol.clone()))),
-                ("holder_lock", text(waits, |wait| Some(names[mostly(wait)?.lock].0.clone()))),
-                ("cause", text(waits, |wait| mostly(wait)?.cause.map(str::to_owned))),
-                ("blamed_ns", ns(waits, |wait| Some(wait.culprits.iter().map(|culprit| culprit.wait_ns).sum()))),
+                ("started", Column::Moment(rows.iter().map(|(w, _)| self.moment(timeline, w.start_ns)).collect())),
+                ("t_ns", ns(&rows, |(wait, _)| Some(wait.start_ns - timeline.start_ns))),
+                ("wait_ns", ns(&rows, |(wait, _)| Some(wait.wait_ns))),
+                ("lock", named(&rows, |(wait, _)| names.locks[wait.lock].0.clone())),
+                ("process", named(&rows, |(wait, _)| names.locks[wait.lock].1.clone())),
+                ("pid", whole(&rows, |(wait, _)| pid(wait.thread))),
+                ("tid", named(&rows, |(wait, _)| names.tids[wait.thread].clone())),
+                ("thread", named(&rows, |(wait, _)| names.threads[wait.thread].clone())),
+                ("site", named(&rows, |(wait, _)| names.sites[wait.stack].clone())),
+                ("stack_id", whole(&rows, |(wait, _)| Some(wait.stack as u64))),
+                ("holder_tid", named(&rows, |(_, most)| names.tids[(*most)?.thread].clone())),
+                ("holder_thread", named(&rows, |(_, most)| names.threads[(*most)?.thread].clone())),
+                ("holder_site", named(&rows, |(_, most)| names.places[(*most)?.place].clone())),
+                ("holder_lock", named(&rows, |(_, most)| names.locks[(*most)?.lock].0.clone())),
+                ("cause", named(&rows, |(_, most)| causes.get((*most)?.cause?).cloned())),
+                ("blamed_ns", ns(&rows, |(wait, _)| Some(blamed(wait)))),
             ],
         )
     }
 
-    fn holds(&self) -> Table {
-        let (timeline, names) = (self.timeline, self.names());
-        let holds = &timeline.holds;
+    /// The holds of a timeline.
+    #[must_use]
+    pub fn holds(&self, timeline: &Timeline) -> Table {
+        let (names, holds) = (self.named(timeline), &timeline.holds);
+        let pid = |thread: usize| timeline.threads[thread].pid.map(u64::from);
         self.table(
             "holds",
             vec![
-                ("started", Column::Moment(holds.iter().map(|hold| self.moment(hold.start_ns)).collect())),
+                ("started", Column::Moment(holds.iter().map(|h| self.moment(timeline, h.start_ns)).collect())),
                 ("t_ns", ns(holds, |hold| Some(hold.start_ns - timeline.start_ns))),
                 ("hold_ns", ns(holds, |hold| Some(hold.end_ns - hold.start_ns))),
-                ("lock", text(holds, |hold| Some(names[hold.lock].0.clone()))),
-                ("process", text(holds, |hold| names[hold.lock].1.clone())),
-                ("pid", whole(holds, |hold| self.thread(hold.thread).pid.map(u64::from))),
-                ("tid", text(holds, |hold| Some(self.thread(hold.thread).tid.to_string()))),
-                ("thread", text(holds, |hold| Some(self.thread(hold.thread).name.clone()))),
-                ("site", text(holds, |hold| Some(timeline.stacks[hold.stack].place.symbol.clone()))),
+                ("lock", named(holds, |hold| names.locks[hold.lock].0.clone())),
+                ("process", named(holds, |hold| names.locks[hold.lock].1.clone())),
+                ("pid", whole(holds, |hold| pid(hold.thread))),
+                ("tid", named(holds, |hold| names.tids[hold.thread].clone())),
+                ("thread", named(holds, |hold| names.threads[hold.thread].clone())),
+                ("site", named(holds, |hold| names.sites[hold.stack].clone())),
                 ("stack_id", whole(holds, |hold| Some(hold.stack as u64))),
             ],
         )
@@ -222,10 +262,12 @@ impl Made<'_> {
         )
     }
 
-    fn stacks(&self) -> Table {
-        let stacks = &self.timeline.stacks;
+    /// The stacks of a timeline, all of which it has at its end.
+    #[must_use]
+    pub fn stacks(&self, timeline: &Timeline) -> Table {
+        let stacks = &timeline.stacks;
         let ids: Vec<u64> = (0..stacks.len() as u64).collect();
-        let frames = stacks.iter().map(|stack| stack.frames.iter().map(name).collect());
+        let frames = stacks.iter().map(|stack| stack.frames.iter().map(|frame| Bytes::from(name(frame))).collect());
         self.table(
             "stacks",
             vec![

@@ -3,6 +3,7 @@
 use super::*;
 use crate::render::Page;
 use crate::render::tests::page_of;
+use bytes::Bytes;
 
 /// One thread waits for `L` while another holds it, and a third waits for both.
 const LINES: &str = r#"{"t":0,"tid":1,"op":"attempt","lock":"L","site":"writer (a.c:1)","comm":"w"}
@@ -20,6 +21,23 @@ fn page() -> Page {
     Page { started_ns: Some(1_000_000_000_500_000), ..page_of(LINES) }
 }
 
+/// All tables of a page.
+fn all(run: &Run, page: &Page) -> Vec<Table> {
+    let tables = Tables::new(&id(run, page), &page.report, page.started_ns);
+    let timeline = &page.pictures.timeline;
+    let of_timeline = [tables.waits(timeline), tables.holds(timeline), tables.stacks(timeline)];
+    tables.of_report(run).into_iter().chain(of_timeline).collect()
+}
+
+fn id(run: &Run, page: &Page) -> String {
+    let timeline = &page.pictures.timeline;
+    run.id(&page.report, (timeline.start_ns, timeline.end_ns), page.started_ns)
+}
+
+fn text(text: &str) -> Option<Bytes> {
+    Some(Bytes::from(text.to_owned()))
+}
+
 fn column<'a>(tables: &'a [Table], table: &str, name: &str) -> &'a Column {
     let table = tables.iter().find(|t| t.name == table).unwrap();
     &table.columns.iter().find(|(n, _)| *n == name).unwrap().1
@@ -33,9 +51,9 @@ fn sum(column: &Column) -> i64 {
 #[test]
 fn tables_add_up_to_the_report() {
     let (page, run) = (page(), Run { host: "h".into(), version: Some("1.2".into()), ..Run::default() });
-    let tables = tables(&run, &page);
+    let tables = all(&run, &page);
     let names: Vec<_> = tables.iter().map(|table| table.name).collect();
-    assert_eq!(names, ["runs", "locks", "sites", "waits", "holds", "edges", "stacks"]);
+    assert_eq!(names, ["runs", "locks", "sites", "edges", "waits", "holds", "stacks"]);
     for table in &tables {
         assert!(
             table.columns.iter().all(|(_, column)| column.len() == table.rows() && !column.is_empty()),
@@ -50,21 +68,20 @@ fn tables_add_up_to_the_report() {
     }
     assert_eq!(sum(column(&tables, "waits", "blamed_ns")), 75);
     assert_eq!(sum(column(&tables, "holds", "hold_ns")), 61);
-    assert_eq!(*column(&tables, "waits", "lock"), Column::Text(vec![Some("L".into()); 2]));
-    let holders = ["writer (a.c:1)"; 2].map(|site| Some(site.to_owned()));
-    assert_eq!(*column(&tables, "waits", "holder_site"), Column::Text(holders.to_vec()));
+    assert_eq!(*column(&tables, "waits", "lock"), Column::Text(vec![text("L"); 2]));
+    assert_eq!(*column(&tables, "waits", "holder_site"), Column::Text(vec![text("writer (a.c:1)"); 2]));
     assert_eq!(*column(&tables, "waits", "started"), Column::Moment(vec![Some(1_000_000_000_500); 2]));
     let Column::Texts(frames) = column(&tables, "stacks", "frames") else { panic!("frames are lists") };
-    assert!(frames.contains(&vec!["reader".to_owned(), "main".to_owned()]), "{frames:?}");
+    assert!(frames.contains(&["reader", "main"].map(|name| Bytes::from(name.to_owned())).to_vec()), "{frames:?}");
 }
 
 #[test]
 fn a_recording_keeps_its_key_and_others_have_another_one() {
     let (page, run) = (page(), Run { host: "h".into(), ..Run::default() });
-    assert_eq!(run.id(&page), run.id(&page.clone()));
-    assert_eq!(run.id(&page).len(), 16);
-    assert_ne!(run.id(&page), Run { host: "i".into(), ..Run::default() }.id(&page));
-    assert_ne!(run.id(&page), run.id(&Page { started_ns: None, ..page.clone() }));
+    assert_eq!(id(&run, &page), id(&run, &page.clone()));
+    assert_eq!(id(&run, &page).len(), 16);
+    assert_ne!(id(&run, &page), id(&Run { host: "i".into(), ..Run::default() }, &page));
+    assert_ne!(id(&run, &page), id(&run, &Page { started_ns: None, ..page.clone() }));
     // What the user calls its version is no part of it.
-    assert_eq!(run.id(&page), Run { version: Some("2".into()), ..run.clone() }.id(&page));
+    assert_eq!(id(&run, &page), id(&Run { version: Some("2".into()), ..run.clone() }, &page));
 }

@@ -3,7 +3,7 @@
 
 use super::component::NONE;
 use super::engine::{Engine, who};
-use super::findings::{Cause, EdgeKind};
+use super::findings::{Blamed, Cause, EdgeKind};
 use super::path::Hop;
 use super::shares::{Charge, Ended, Waited};
 use crate::state::{Machines, NodeIx};
@@ -130,7 +130,8 @@ impl Engine {
         if let Some(keeper) = &mut self.keeper {
             for &waiter in &round.successors {
                 let to = self.sections[waiter as usize].key;
-                keeper.edge(key, to, EdgeKind::Barrier, cost(waiter), false);
+                let by = Blamed { who: charge.who, tid: i.tid, lock: i.lock, wait: cost(waiter), inferred: false };
+                keeper.edge(key, to, EdgeKind::Barrier, by);
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use super::component::NONE;
 use super::engine::{Cell, CellKey, Engine, Entry, PIECES, Phase, Piece, kind, who};
-use super::findings::{Cause, Link, Who};
+use super::findings::{Blamed, Cause, Link, Who};
 use super::split::Split;
 use crate::id::{Lock, StackId, Tid};
 use crate::op::{LockKind, OffReason};
@@ -94,9 +94,11 @@ impl Engine {
                 for &waiter in &self.locks[lock as usize].blocked {
                     let waiter = &self.sections[waiter as usize];
                     match culprit.who {
-                        Some(_) => {
+                        Some(who) => {
                             let kind = kind(nested, culprit.taken, waiter.direct);
-                            keeper.edge(culprit.key, waiter.key, kind, wait, blame.inferred);
+                            let Culprit { tid, lock, key, .. } = culprit;
+                            let by = Blamed { who, tid, lock, wait, inferred: blame.inferred };
+                            keeper.edge(key, waiter.key, kind, by);
                         }
                         None => keeper.leave(waiter.key, wait),
                     }

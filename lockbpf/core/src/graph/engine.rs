@@ -231,7 +231,7 @@ impl Sites {
 
 impl Engine {
     pub(super) fn new(options: Options) -> Self {
-        let keeper = options.detail.then(Keeper::default);
+        let keeper = (options.detail || options.told).then(|| Keeper::new(!options.detail));
         Self { options, keeper, comps: Components::new(options.detail), ..Self::default() }
     }
 
@@ -332,6 +332,9 @@ impl Engine {
 
     /// A section is complete, and nobody can be charged to it any more.
     pub(super) fn complete(&mut self, site: u32, mut comp: u32, last: Last) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.complete(last.key);
+        }
         if comp == NONE {
             self.comps.alone(last.tid, site, last.key);
         } else {

@@ -6,7 +6,7 @@ use crate::id::{Lock, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::{Nanos, Time};
 use rustc_hash::FxHashSet;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Stacks kept per site.
@@ -29,6 +29,10 @@ pub struct Findings {
     pub last_thread: Option<Tid>,
     /// Nodes and edges, if they were asked for.
     pub detail: Option<Detail>,
+    /// What was not given out before the end, if it was to be given out ([`crate::options::Options::told`]).
+    pub told: Vec<Told>,
+    /// Locks of runtimes: their waits are divided ones.
+    pub runtimes: BTreeSet<Lock>,
     /// The longest dependent chain.
     pub path: CriticalPath,
     /// Transitions that a well-formed program cannot make, by kind.
@@ -286,6 +290,35 @@ pub struct Detail {
     pub critical_components: Vec<Vec<u64>>,
     /// Waits that are divided among those who gave the lock back, since their holders are not seen: in the order of their ends.
     pub divided: Vec<DividedWait>,
+}
+
+/// Something that nothing can change any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A section, or an attempt that failed after a wait.
+    Section {
+        /// What [`Detail::nodes`] would have; its number may be 0.
+        node: Node,
+        /// Whom its wait is charged to, in the order in which they came about.
+        blamed: Vec<Blamed>,
+    },
+    /// What [`Detail::divided`] would have.
+    Divided(DividedWait),
+}
+
+/// A part of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blamed {
+    /// Who is to blame.
+    pub who: Who,
+    /// The thread.
+    pub tid: Tid,
+    /// The lock that it held, or was about to hand over.
+    pub lock: Lock,
+    /// For how much.
+    pub wait: Nanos,
+    /// Whether that rests on something less than the recorded order of holders.
+    pub inferred: bool,
 }
 
 /// A wait for a futex word, or for a lock of a runtime, and whom it is charged to.

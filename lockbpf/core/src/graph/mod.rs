@@ -44,8 +44,9 @@ use crate::options::Options;
 use crate::state::{Observer, State};
 use crate::tally::Tally;
 use crate::units::Time;
+use detail::Keeper;
 use engine::Engine;
-use findings::{Findings, SiteBlame};
+use findings::{Findings, SiteBlame, Told};
 use released::{Of, Piece, Releases};
 use rustc_hash::FxHashMap;
 use shares::LockShares;
@@ -144,6 +145,11 @@ impl WaitGraph {
         }
     }
 
+    /// What has come to be complete since the last call, if that is to be given out.
+    pub fn told(&mut self) -> Vec<Told> {
+        self.engine.keeper.as_mut().map(Keeper::take_told).unwrap_or_default()
+    }
+
     /// Threads that wait for one another in a circle, as of the last step.
     #[must_use]
     pub fn deadlocks(&self) -> &[Deadlock] {
@@ -186,14 +192,13 @@ impl WaitGraph {
         let mut critical = finished.map(|tid| engine.comps.of_thread(tid)).unwrap_or_default();
         let mut findings = Findings {
             last_thread,
-            path: engine.hops.path(
-                last_thread,
-                self.start.unwrap_or_default(),
-                path_end,
-                ends,
-                engine.keeper.is_some(),
-            ),
-            detail: engine.keeper.map(|keeper| keeper.finish(std::mem::take(&mut critical.members))),
+            path: engine.hops.path(last_thread, self.start.unwrap_or_default(), path_end, ends, engine.options.detail),
+            told: engine.keeper.as_mut().map(Keeper::take_told).unwrap_or_default(),
+            detail: engine
+                .keeper
+                .filter(|_| engine.options.detail)
+                .map(|keeper| keeper.finish(std::mem::take(&mut critical.members))),
+            runtimes: self.runtimes.keys().copied().collect(),
             impossible: self.state.impossible().clone(),
             cut: self.state.cut().clone(),
             words: self.words.into_iter().map(|(word, known)| (word, known.finish(scheduling_known))).collect(),

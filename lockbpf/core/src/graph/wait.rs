@@ -1,8 +1,8 @@
 //! The end of a wait: its costs are the differences of the lock's cells; its component joins those it waited for.
 
 use super::component::NONE;
-use super::engine::{Engine, PIECES, Phase};
-use super::findings::{Cause, EdgeKind, Who};
+use super::engine::{Engine, Head, PIECES, Phase};
+use super::findings::{Blamed, Cause, EdgeKind, Who};
 use super::path::Hop;
 use super::shares::{Charge, Ended, Waited};
 use crate::id::Tid;
@@ -104,7 +104,8 @@ impl Engine {
                     self.comps.add_cost(root, head.site, head.wait.0);
                 }
                 if let Some(keeper) = &mut self.keeper {
-                    keeper.edge(head.key, section.key, EdgeKind::Direct, head.wait, head.inferred);
+                    let Head { tid, lock, wait, inferred, .. } = head;
+                    keeper.edge(head.key, section.key, EdgeKind::Direct, Blamed { who, tid, lock, wait, inferred });
                     self.comps.add_member(root, head.key);
                 }
             } else {

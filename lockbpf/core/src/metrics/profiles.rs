@@ -193,6 +193,9 @@ fn stack(sample: &Sample, workloads: &HashMap<Process, Workload>) -> Sample {
         labels: labels.map(|(label, value)| (label, value.to_owned())).collect(),
         count: 0,
         wait_ns: Ns::default(),
+        // What it is called may be an address.
+        place: String::new(),
+        moments: Vec::new(),
         ..sample.clone()
     }
 }

@@ -51,6 +51,8 @@ pub struct Format {
 pub enum Renderer {
     /// From waiting by stack.
     Profile(fn(&Profile, &mut dyn Write) -> io::Result<()>),
+    /// From waiting by stack, with the times of waits.
+    Timed(fn(&Profile, &mut dyn Write) -> io::Result<()>),
     /// From every wait and hold in time.
     Timeline(fn(&Timeline, &mut dyn Write) -> io::Result<()>),
     /// From the report and everything that pictures of it are drawn from.
@@ -98,10 +100,10 @@ impl<T> Default for Answer<T> {
 }
 
 impl Format {
-    /// Whether it shows waits and holds in time, for which the wait graph itself is kept in memory.
+    /// Whether it tells waits one by one, for which the wait graph itself is kept in memory.
     #[must_use]
     pub fn is_timeline(&self) -> bool {
-        matches!(self.renderer, Renderer::Timeline(_) | Renderer::Page(_))
+        matches!(self.renderer, Renderer::Timed(_) | Renderer::Timeline(_) | Renderer::Page(_))
     }
 }
 

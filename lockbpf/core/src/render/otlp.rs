@@ -1,10 +1,14 @@
 //! OpenTelemetry's profiles, as they are posted to `/v1development/profiles`: by the stacks of those who waited and of those to blame, time
 //! and number of each. Alpha. `open-telemetry/opentelemetry-proto:opentelemetry/proto/profiles/v1development/profiles.proto`.
+//!
+//! A wait of which it is known when it was is a sample of its own. The format would let waits of one stack share a sample, but a known server
+//! (`grafana/pyroscope:pkg/ingester/otlp/convert.go`) refuses samples with several values. Sums without times come in a profile of their own
+//! of the same type, since the samples of a profile are to be of one shape.
 
 use super::protobuf::Message;
 use super::tables::{Tables, labels, mapping_of};
 use super::{Format, Renderer};
-use crate::report::profile::{Profile, Sample};
+use crate::report::profile::{Moment, Profile, Sample};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use std::io::{self, Write};
@@ -14,8 +18,8 @@ pub(super) const OTLP: Format = Format {
     name: "otlp",
     suffixes: &[".otlp", ".otlp.pb"],
     about: "OpenTelemetry profiles (alpha): stacks of those who waited and of those to blame",
-    leaves_out: "OpenTelemetry's profiles are sums by stack here: which thread waited when and for whom is left out",
-    renderer: Renderer::Profile(write),
+    leaves_out: "OpenTelemetry's profiles are by stack here: which thread waited, and for which other, is left out",
+    renderer: Renderer::Timed(write),
 };
 
 /// Text attributes by numbers of key and value.
@@ -40,12 +44,16 @@ fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     scope.bytes(1, b"lockbpf").bytes(2, env!("CARGO_PKG_VERSION").as_bytes());
     let mut profiles = Message::default();
     profiles.message(1, &scope);
-    let delay: fn(&Sample) -> u64 = |sample| sample.wait_ns.whole();
-    let contentions: fn(&Sample) -> u64 = |sample| sample.count;
     for (side, samples) in [("block", &profile.waiters), ("mutex", &profile.culprits)] {
-        for (kind, unit, value) in [("delay", "nanoseconds", delay), ("contentions", "count", contentions)] {
-            let encoded = dictionary.profile(profile, (side, kind, unit), samples, value);
-            profiles.message(2, &encoded);
+        for (told, kind, unit) in [
+            (Told::Waits, "delay", "nanoseconds"),
+            (Told::Rest, "delay", "nanoseconds"),
+            (Told::Number, "contentions", "count"),
+        ] {
+            let (encoded, is_empty) = dictionary.profile(profile, (side, kind, unit), samples, told);
+            if told != Told::Waits || !is_empty {
+                profiles.message(2, &encoded);
+            }
         }
     }
     let mut target = Message::default();
@@ -57,34 +65,76 @@ fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(all.as_bytes())
 }
 
+/// What the samples of a profile tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Waits, with the times at which they began.
+    Waits,
+    /// Waiting of which it is not known when it was.
+    Rest,
+    /// How many waits.
+    Number,
+}
+
+impl Told {
+    /// Values of a sample, and when each was, in ns since 1970.
+    fn values(self, started_ns: Option<u64>, sample: &Sample) -> Vec<(u64, Option<u64>)> {
+        let moments = if started_ns.is_some() { sample.moments.as_slice() } else { &[] };
+        match self {
+            Self::Waits => {
+                let at = |moment: &Moment| started_ns.map(|ns| ns.saturating_add(moment.since_start_ns.whole()));
+                moments.iter().map(|moment| (moment.wait_ns.whole(), at(moment))).collect()
+            }
+            Self::Rest => {
+                let timed: u64 = moments.iter().map(|moment| moment.wait_ns.whole()).sum();
+                vec![(sample.wait_ns.whole().saturating_sub(timed), None)]
+            }
+            Self::Number => vec![(sample.count, None)],
+        }
+    }
+}
+
 impl Dictionary {
+    /// A profile, and whether it has no samples.
     fn profile(
         &mut self,
         profile: &Profile,
         (side, kind, unit): (&str, &str, &str),
         samples: &[Sample],
-        value: fn(&Sample) -> u64,
-    ) -> Message {
+        told: Told,
+    ) -> (Message, bool) {
         let mut message = Message::default();
+        let mut is_empty = true;
         message.message(1, &self.value_type(kind, unit));
-        for told in samples.iter().filter(|sample| value(sample) > 0) {
-            let stack = self.tables.stack(told);
+        for sample in samples {
+            let mut values = told.values(profile.started_ns, sample);
+            values.retain(|&(value, _)| value > 0);
+            if values.is_empty() {
+                continue;
+            }
+            is_empty = false;
+            let stack = self.tables.stack(sample);
             let stack = index(self.stacks.insert_full(stack).0);
             let mut attributes = Vec::new();
-            for (key, value) in labels(told) {
+            for (key, value) in labels(sample) {
                 let attribute = (self.tables.string(key), self.tables.string(value));
                 attributes.push(index(self.attributes.insert_full(attribute).0));
             }
-            let mut sample = Message::default();
-            sample.number(1, stack).numbers(2, attributes).numbers(4, [value(told)]);
-            message.message(2, &sample);
+            for (value, at) in values {
+                let mut sample = Message::default();
+                sample.number(1, stack).numbers(2, attributes.iter().copied()).numbers(4, [value]);
+                if let Some(at) = at {
+                    sample.fixed64s(5, [at]);
+                }
+                message.message(2, &sample);
+            }
         }
         if let Some(started) = profile.started_ns {
             message.fixed64(3, started);
         }
         // Some servers name a profile after this.
         message.number(4, profile.duration_ns.whole()).message(5, &self.value_type(side, "count")).number(6, 1);
-        message
+        (message, is_empty)
     }
 
     fn value_type(&mut self, kind: &str, unit: &str) -> Message {

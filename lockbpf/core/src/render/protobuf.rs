@@ -47,6 +47,12 @@ impl Message {
         self.message(field, &packed)
     }
 
+    /// Repeated `fixed64`s, packed.
+    pub(super) fn fixed64s(&mut self, field: u32, values: impl IntoIterator<Item = u64>) -> &mut Self {
+        let packed: Vec<u8> = values.into_iter().flat_map(u64::to_le_bytes).collect();
+        self.bytes(field, &packed)
+    }
+
     /// The message as bytes.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -84,6 +90,9 @@ mod tests {
         let mut fixed = Message::default();
         fixed.fixed64(4, 0x0102);
         assert_eq!(fixed.as_bytes(), [0x21, 2, 1, 0, 0, 0, 0, 0, 0]);
+        let mut packed = Message::default();
+        packed.fixed64s(5, [1, 2]);
+        assert_eq!(packed.as_bytes(), [0x2a, 16, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         let mut test5 = Message::default();
         test5.numbers(6, [3, 270, 86_942]);
         assert_eq!(test5.as_bytes(), [0x32, 0x06, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05]);

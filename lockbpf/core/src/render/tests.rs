@@ -52,7 +52,7 @@ pub(crate) fn page_of(lines: &str) -> Page {
 fn written(format: &str, lines: &str) -> Vec<u8> {
     let mut out = Vec::new();
     match FORMATS.iter().find(|f| f.name == format).unwrap().renderer {
-        Renderer::Profile(render) => render(&profile_of(lines).1, &mut out).unwrap(),
+        Renderer::Profile(render) | Renderer::Timed(render) => render(&profile_of(lines).1, &mut out).unwrap(),
         Renderer::Timeline(render) => render(&timeline_of(lines).1, &mut out).unwrap(),
         Renderer::Page(render) => render(&page_of(lines), &mut out).unwrap(),
     }
@@ -91,6 +91,21 @@ fn a_picture_has_names_as_text_only() {
     assert!(svg.contains("&lt;&quot;other&#39;&gt;&amp;\\u{1}\\u{202e}"), "{svg}");
     assert_eq!(svg.matches("<title>").count(), svg.matches("</title>").count());
     assert!(!svg.contains("<script") && !svg.contains("href") && !svg.contains("<\"other"), "{svg}");
+}
+
+#[test]
+fn samples_have_the_times_of_their_waits() {
+    let (_, profile) = profile_of(LINES);
+    let told = |samples: &[Sample]| -> Vec<(u64, Vec<(u64, u64)>)> {
+        let moments = |s: &Sample| s.moments.iter().map(|m| (m.since_start_ns.whole(), m.wait_ns.whole())).collect();
+        samples.iter().map(|sample| (sample.wait_ns.whole(), moments(sample))).collect()
+    };
+    assert_eq!(told(&profile.waiters), [(45, vec![(15, 45)]), (30, vec![(10, 30)])]);
+    assert_eq!(told(&profile.culprits), [(55, vec![(10, 30), (15, 25)]), (20, vec![(15, 20)])]);
+    // Sums of several recordings have no time.
+    let mut both = profile.clone();
+    both.add(profile);
+    assert!(both.waiters.iter().chain(&both.culprits).all(|sample| sample.moments.is_empty()));
 }
 
 /// Lines in which every name is `name`, all of which an output could show.
@@ -181,6 +196,9 @@ proptest! {
         let blamed: Ns = timeline.waits.iter().flat_map(|wait| &wait.culprits).map(|culprit| culprit.wait_ns).sum();
         prop_assert_eq!(blamed + report.totals.unattributed_ns, waits);
         let all = || profile.waiters.iter().chain(&profile.culprits);
+        let timed = |samples: &[Sample]| -> Ns { samples.iter().flat_map(|s| &s.moments).map(|m| m.wait_ns).sum() };
+        prop_assert_eq!(timed(&profile.waiters), waits);
+        prop_assert!(timed(&profile.culprits) <= waits);
         prop_assert!(all().all(|sample| !sample.frames.is_empty() && sample.wait_ns > Ns::default()));
         for format in FORMATS {
             prop_assert!(format.name.starts_with("folded") || !written(format.name, &lines).is_empty());

@@ -16,8 +16,9 @@ use super::released::Released;
 use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
 use super::select::{Selected, Unmatched};
 use super::timeline::{Timeline, stretches, timeline};
+use super::told::Rows;
 use super::{
-    calling, counters, danger, distrust, functions, graph, site, sleep, slept, templates, verdict, windows, word,
+    calling, counters, danger, distrust, functions, graph, site, sleep, slept, templates, timed, verdict, windows, word,
 };
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
@@ -66,7 +67,8 @@ pub fn build_histograms(
     })
 }
 
-/// Builds the report with all its locks, and all waiting by stack.
+/// Builds the report with all its locks, and all waiting by stack; with the times of waits, if the graph itself was kept
+/// ([`crate::analysis::Options::detail`]).
 ///
 /// # Errors
 /// When nothing matches [`Options::selection`].
@@ -75,7 +77,13 @@ pub fn build_profile(
     source: &mut dyn Names,
     options: &Options,
 ) -> Result<(Report, Profile), Unmatched> {
-    build_and(observation, source, &Options { top: None, ..options.clone() }, profile::profile)
+    build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, divided, report, places| {
+        let mut profile = profile::profile(ranked, divided, report, places);
+        if observation.findings.detail.is_some() {
+            timed::tell(&mut profile, &timeline(ranked, report, observation, places));
+        }
+        profile
+    })
 }
 
 /// Builds the report with all its locks, and every recorded wait and hold in time. That takes the graph itself
@@ -90,6 +98,21 @@ pub fn build_timeline(
 ) -> Result<(Report, Timeline), Unmatched> {
     build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, _, report, places| {
         timeline(ranked, report, observation, places)
+    })
+}
+
+/// Builds the report with all its locks; `read` is to read the recording once more for the rows, which have every recorded wait and hold.
+///
+/// # Errors
+/// When nothing matches [`Options::selection`].
+pub fn build_rows<T>(
+    observation: &Observation,
+    source: &mut dyn Names,
+    options: &Options,
+    read: impl FnOnce(&Report, Rows<'_, '_>) -> T,
+) -> Result<(Report, T), Unmatched> {
+    build_and(observation, source, &Options { top: None, ..options.clone() }, |ranked, _, report, places| {
+        read(report, Rows::new(ranked, report, observation, places))
     })
 }
 

@@ -50,7 +50,9 @@ mod templates;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod timed;
 pub mod timeline;
+mod told;
 mod verdict;
 mod warnings;
 mod wide;
@@ -58,9 +60,12 @@ mod windows;
 mod word;
 pub mod words;
 
-pub use build::{Options, build, build_histograms, build_measured, build_pictures, build_profile, build_timeline};
+pub use build::{
+    Options, build, build_histograms, build_measured, build_pictures, build_profile, build_rows, build_timeline,
+};
 pub use labels::{Labels, labels};
 pub use possible::violations;
 pub use schema::{Parts, Report, Selection};
 pub use select::Unmatched;
 pub use sleepers::{Sleeps, sleeps_for};
+pub use told::Rows;

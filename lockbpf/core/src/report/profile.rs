@@ -39,7 +39,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Adds another recording's: sums, not means. Files in memory are kept if they are the same in both.
+    /// Adds another recording's: sums, not means. Files in memory are kept if they are the same in both; times of waits are not.
     pub fn add(&mut self, other: Self) {
         self.duration_ns += other.duration_ns;
         self.wait_ns += other.wait_ns;
@@ -49,6 +49,8 @@ impl Profile {
         }
         for (side, others) in [(&mut self.waiters, other.waiters), (&mut self.culprits, other.culprits)] {
             side.extend(others);
+            // Each recording has a beginning of its own.
+            side.iter_mut().for_each(|sample| sample.moments.clear());
             side.sort_by_key(|sample| Reverse(sample.wait_ns));
         }
     }
@@ -91,6 +93,26 @@ pub struct Sample {
     pub count: u64,
     /// How long in all.
     pub wait_ns: Ns,
+    /// The critical section of a culprit, in words; empty of others.
+    pub place: String,
+    /// Waits of these that are known one by one, in the order of time: all or some of them, or none.
+    pub moments: Vec<Moment>,
+}
+
+/// A wait, or the part of it that somebody is to blame for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Moment {
+    /// When the wait began, since the observation did.
+    pub since_start_ns: Ns,
+    /// How long it lasted, or the part.
+    pub wait_ns: Ns,
+}
+
+impl Sample {
+    /// Whether it is what nobody is charged with.
+    pub(super) fn is_of_nobody(&self) -> bool {
+        self.frames.first().is_some_and(|frame| frame.function.as_deref() == Some(NOBODY))
+    }
 }
 
 /// Waiting that was counted, but not recorded one by one.
@@ -187,6 +209,7 @@ impl Sides<'_, '_> {
                 process: held.process,
                 waited_for: (held != lock).then(|| self.places.lock_label(lock)),
                 inferred: holder.inferred > Nanos(0),
+                place: place.symbol.clone(),
                 ..Sample::default()
             };
             let parts = parts(holder);

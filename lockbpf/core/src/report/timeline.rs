@@ -8,7 +8,7 @@ use super::place::Places;
 use super::profile;
 use super::schema::{Ns, Place, Report, StackFrame, ThreadId};
 use super::word::elsewhere;
-use crate::graph::findings::{Cause, CriticalPath, Detail, DividedWait, Edge, Node, Who};
+use crate::graph::findings::{Blamed, Cause, CriticalPath, Detail, DividedWait, Edge, Node, Who};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::Observation;
 use crate::units::{Nanos, Time};
@@ -161,28 +161,11 @@ pub(super) fn timeline(
     observation: &Observation,
     places: &mut Places<'_>,
 ) -> Timeline {
-    let known = observation.threads.iter().map(|t| (t.tid, (t.process, t.comm.as_str()))).collect();
-    let start = observation.start;
-    let mut timeline = Timeline {
-        target: report.quality.target.clone(),
-        start_ns: places.at(start),
-        end_ns: places.at(observation.end),
-        ..Timeline::default()
-    };
-    let kinds = ranked.iter().zip(&report.locks).map(|(r, entry)| (r.lock, entry.kind.as_str())).collect();
-    let mut tables = Tables {
-        places,
-        known,
-        kinds,
-        threads: Table::default(),
-        owners: HashMap::new(),
-        locks: Table::default(),
-        stacks: Table::default(),
-        culprits: Table::default(),
-    };
+    let mut timeline = empty(report, observation, places);
+    let mut tables = Tables::new(ranked, report, observation, places);
     if let Some(detail) = &observation.findings.detail {
         let shown: HashSet<Lock> = ranked.iter().map(|r| r.lock).collect();
-        tables.nodes(detail, &shown, (start, observation.end), &mut timeline);
+        tables.nodes(detail, &shown, (observation.start, observation.end), &mut timeline);
         for wait in detail.divided.iter().filter(|wait| shown.contains(&wait.lock)) {
             let wait = tables.divided(wait);
             timeline.waits.push(wait);
@@ -190,10 +173,25 @@ pub(super) fn timeline(
     }
     timeline.waits.sort_by_key(|wait| (wait.start_ns, wait.thread));
     timeline.holds.sort_by_key(|hold| (hold.start_ns, hold.thread));
-    let all = report.totals.harm_ns.max(report.totals.recorded_wait_ns);
-    timeline.not_shown_ns = all - timeline.waits.iter().map(|wait| wait.wait_ns).sum();
+    timeline.not_shown_ns = all(report) - timeline.waits.iter().map(|wait| wait.wait_ns).sum();
     tables.name(&mut timeline);
+    number(&mut timeline.threads);
     timeline
+}
+
+/// A timeline in which nothing happens.
+pub(super) fn empty(report: &Report, observation: &Observation, places: &Places<'_>) -> Timeline {
+    Timeline {
+        target: report.quality.target.clone(),
+        start_ns: places.at(observation.start),
+        end_ns: places.at(observation.end),
+        ..Timeline::default()
+    }
+}
+
+/// All waiting that a report tells.
+pub(super) fn all(report: &Report) -> Ns {
+    report.totals.harm_ns.max(report.totals.recorded_wait_ns)
 }
 
 /// The critical path on the clock of a timeline, by its threads. Stretches of threads that neither waited, held nor are to blame are left out.
@@ -209,7 +207,7 @@ pub(super) fn stretches(path: &CriticalPath, timeline: &Timeline, places: &mut P
 /// Things by their numbers, in the order in which they were first asked for.
 type Table<K> = IndexSet<K, FxBuildHasher>;
 
-struct Tables<'a, 'b> {
+pub(super) struct Tables<'a, 'b> {
     places: &'a mut Places<'b>,
     /// Process and name of each thread.
     known: HashMap<Tid, (Process, &'a str)>,
@@ -222,7 +220,26 @@ struct Tables<'a, 'b> {
     culprits: Table<Who>,
 }
 
-impl Tables<'_, '_> {
+impl<'a, 'b> Tables<'a, 'b> {
+    pub(super) fn new(
+        ranked: &[Ranked<'_>],
+        report: &'a Report,
+        observation: &'a Observation,
+        places: &'a mut Places<'b>,
+    ) -> Self {
+        let entries = ranked.iter().zip(&report.locks);
+        Self {
+            places,
+            known: observation.threads.iter().map(|t| (t.tid, (t.process, t.comm.as_str()))).collect(),
+            kinds: entries.map(|(r, entry)| (r.lock, entry.kind.as_str())).collect(),
+            threads: Table::default(),
+            owners: HashMap::new(),
+            locks: Table::default(),
+            stacks: Table::default(),
+            culprits: Table::default(),
+        }
+    }
+
     /// Waits and holds that steps tell.
     fn nodes(&mut self, detail: &Detail, shown: &HashSet<Lock>, period: (Time, Time), timeline: &mut Timeline) {
         // Those are told below, with whom they are charged to.
@@ -241,21 +258,24 @@ impl Tables<'_, '_> {
                     let from = at.ok().and_then(|at| detail.nodes.get(at));
                     culprits.extend(from.map(|from| self.culprit(edge, from)));
                 }
-                let start = node.attempt.unwrap_or(period.0);
-                timeline.waits.push(Wait {
-                    thread: self.thread(node.tid, node.lock),
-                    lock: self.lock(node.lock),
-                    stack: self.stack(node.lock.process, node.site, node.stack),
-                    start_ns: self.places.at(start),
-                    wait_ns: self.places.ns(node.wait),
-                    culprits,
-                });
+                timeline.waits.push(self.wait(node, period.0, culprits));
             }
             timeline.holds.extend(self.hold(node, period));
         }
     }
 
-    fn hold(&mut self, node: &Node, (start, end): (Time, Time)) -> Option<Hold> {
+    pub(super) fn wait(&mut self, node: &Node, start: Time, culprits: Vec<Culprit>) -> Wait {
+        Wait {
+            thread: self.thread(node.tid, node.lock),
+            lock: self.lock(node.lock),
+            stack: self.stack(node.lock.process, node.site, node.stack),
+            start_ns: self.places.at(node.attempt.unwrap_or(start)),
+            wait_ns: self.places.ns(node.wait),
+            culprits,
+        }
+    }
+
+    pub(super) fn hold(&mut self, node: &Node, (start, end): (Time, Time)) -> Option<Hold> {
         // At a barrier it is the way to the next arrival.
         let is_barrier = self.kinds.get(&node.lock) == Some(&"barrier");
         let from = node.acquire.or((node.attempt.is_none() && node.release.is_some()).then_some(start))?;
@@ -270,18 +290,24 @@ impl Tables<'_, '_> {
     }
 
     fn culprit(&mut self, edge: &Edge, from: &Node) -> Culprit {
+        let Node { tid, lock, site, .. } = *from;
+        let who = site.map_or(Who::Thread(tid), |site| Who::Section { lock, site });
+        self.blamed(&Blamed { who, tid, lock, wait: edge.cost, inferred: edge.inferred })
+    }
+
+    pub(super) fn blamed(&mut self, by: &Blamed) -> Culprit {
         Culprit {
-            thread: self.thread(from.tid, from.lock),
-            lock: self.lock(from.lock),
-            place: self.place(from.site.map_or(Who::Thread(from.tid), |site| Who::Section { lock: from.lock, site })),
-            wait_ns: self.places.ns(edge.cost),
+            thread: self.thread(by.tid, by.lock),
+            lock: self.lock(by.lock),
+            place: self.place(by.who),
+            wait_ns: self.places.ns(by.wait),
             cause: None,
-            inferred: edge.inferred,
+            inferred: by.inferred,
         }
     }
 
     /// A wait that only futex calls show.
-    fn divided(&mut self, wait: &DividedWait) -> Wait {
+    pub(super) fn divided(&mut self, wait: &DividedWait) -> Wait {
         let mut culprits = Vec::new();
         for part in wait.parts.iter().filter(|part| part.wait > Nanos(0)) {
             let Some(who) = part.who else { continue };
@@ -322,23 +348,21 @@ impl Tables<'_, '_> {
         self.stacks.insert_full((process, site, stack)).0
     }
 
-    /// Gives everything its name.
-    fn name(self, timeline: &mut Timeline) {
+    /// Gives everything its name that has none yet.
+    pub(super) fn name(&mut self, timeline: &mut Timeline) {
         let Self { places, known, kinds, threads, owners, locks, stacks, culprits } = self;
-        let ids: Vec<ThreadId> = threads.iter().map(|&tid| places.thread(tid)).collect();
-        let numbers = numbers(&ids);
-        for ((tid, id), number) in threads.into_iter().zip(ids).zip(numbers) {
-            let seen = known.get(&tid).copied();
+        for &tid in threads.iter().skip(timeline.threads.len()) {
+            let (id, seen) = (places.thread(tid), known.get(&tid).copied());
             let process = seen.map(|(process, _)| process).or(owners.get(&tid).copied()).unwrap_or_default();
             let (pid, process) = places.process(process);
             let name = places.comm(tid, seen.map_or("", |(_, comm)| comm));
-            timeline.threads.push(Thread { tid: id, number, name, pid, process: process.unwrap_or_default() });
+            timeline.threads.push(Thread { tid: id, number: 0, name, pid, process: process.unwrap_or_default() });
         }
-        for lock in locks {
+        for &lock in locks.iter().skip(timeline.locks.len()) {
             let kind = kinds.get(&lock).copied().unwrap_or_default().to_owned();
             timeline.locks.push(LockName { name: places.lock_label(lock), kind });
         }
-        for (process, site, stack) in stacks {
+        for &(process, site, stack) in stacks.iter().skip(timeline.stacks.len()) {
             let unknown = || elsewhere("[place not seen]");
             let place = site.map_or_else(unknown, |site| places.place_of_wait(site, stack));
             let mut frames = places.stack(process, site.map(|site| site.addr), stack);
@@ -347,19 +371,22 @@ impl Tables<'_, '_> {
             }
             timeline.stacks.push(Stack { place, frames });
         }
-        timeline.places = culprits.into_iter().map(|who| holder_place(who, places).0).collect();
+        let new = culprits.iter().skip(timeline.places.len());
+        timeline.places.extend(new.map(|&who| holder_place(who, places).0));
     }
 }
 
-/// Numbers for threads: their own, as far as an operating system could have given them.
-fn numbers(ids: &[ThreadId]) -> Vec<u32> {
-    let own = |id: &ThreadId| match id {
-        ThreadId::Number(number) => u32::try_from(*number).ok().filter(|&number| (1..=MAX_TID).contains(&number)),
+/// Gives threads numbers: their own, as far as an operating system could have given them.
+fn number(threads: &mut [Thread]) {
+    let own = |thread: &Thread| match thread.tid {
+        ThreadId::Number(number) => u32::try_from(number).ok().filter(|&number| (1..=MAX_TID).contains(&number)),
         ThreadId::Name(_) => None,
     };
-    let taken: HashSet<u32> = ids.iter().filter_map(own).collect();
+    let taken: HashSet<u32> = threads.iter().filter_map(own).collect();
     let mut free = (1..).filter(|number| !taken.contains(number));
-    ids.iter().map(|id| own(id).or_else(|| free.next()).unwrap_or(u32::MAX)).collect()
+    for thread in threads {
+        thread.number = own(thread).or_else(|| free.next()).unwrap_or(u32::MAX);
+    }
 }
 
 /// Largest number that Linux gives a thread.

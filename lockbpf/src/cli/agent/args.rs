@@ -1,6 +1,6 @@
 //! How the service is called.
 
-use super::listen::Listen;
+use super::super::http::Listen;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -3,9 +3,9 @@
 use super::super::alert_args::AlertArgs;
 use super::super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Share, Target, share};
 use super::super::flight_args::{DumpOn, FlightArgs, SIZE};
+use super::super::http::Listen;
 use super::super::{input, limits};
 use super::args::AgentArgs;
-use super::listen::Listen;
 use crate::metrics::Limits;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, de};

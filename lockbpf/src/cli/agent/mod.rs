@@ -6,7 +6,6 @@
 
 mod args;
 mod config;
-mod listen;
 mod notify;
 mod observer;
 mod serve;
@@ -14,14 +13,13 @@ mod shared;
 mod told;
 
 use super::ends::Ends;
+use super::http::{Listen, Server};
 use super::{live, output};
 use anyhow::Result;
 pub(super) use args::AgentArgs;
 use config::Config;
-use listen::Listen;
 use notify::Notify;
 use observer::Observer;
-use serve::Server;
 use shared::Shared;
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,7 +48,7 @@ pub(super) fn run(args: &AgentArgs) -> Result<ExitCode> {
     let ends = Ends::of_service()?;
     let notify = Notify::from_environment();
     let shared = Arc::new(Shared::new(token, config.interval));
-    let mut server = Server::start(&config.listen, shared.clone())?;
+    let mut server = serve::start(&config.listen, shared.clone())?;
     say!("lockbpf: serving http at {}", server.address());
     let mut told = Told::new(config.limits(), config.limits.stacks, shared.clone());
     loop {
@@ -91,9 +89,9 @@ fn moved(server: Server, to: &Listen, shared: &Arc<Shared>) -> Result<Server> {
     let from = server.address().clone();
     // Both may want the same port.
     drop(server);
-    let started = Server::start(to, shared.clone()).or_else(|error| {
+    let started = serve::start(to, shared.clone()).or_else(|error| {
         say!("lockbpf: {error:#}; it stays where it was");
-        Server::start(&from, shared.clone())
+        serve::start(&from, shared.clone())
     })?;
     say!("lockbpf: serving http at {}", started.address());
     Ok(started)

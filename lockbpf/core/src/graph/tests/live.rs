@@ -111,6 +111,23 @@ fn memory_is_bounded_by_what_lives() {
     assert_eq!(apwt(&f, 1), 50 * 200_000);
 }
 
+/// What is given out is forgotten; what stays is the section that each lock was released by last.
+#[test]
+fn what_is_told_is_not_kept() {
+    let mut graph = WaitGraph::new(Options { told: true, ..Options::default() });
+    let (mut told, mut most) = (0, 0);
+    for i in 0..20_000u64 {
+        let (t, tid, addr) = (i * 100, i as u32 % 7 + 10, i % 5);
+        let ops = [attempt(t, tid, addr, 1), acquire(t, tid, addr), attempt(t + 10, 1, addr, 2)];
+        let ends = [release(t + 50, tid, addr), acquire(t + 60, 1, addr), release(t + 70, 1, addr)];
+        ops.iter().chain(&ends).for_each(|op| graph.op(op, &mut ()));
+        told += graph.told().len();
+        most = most.max(graph.engine.keeper.as_ref().map_or(0, crate::graph::detail::Keeper::kept));
+    }
+    assert!(most <= 5 + 2, "{most}");
+    assert_eq!(told + graph.finish(Time(0), &mut ()).told.len(), 40_000);
+}
+
 #[test]
 fn a_queue_of_five_hundred() {
     let threads = 500u64;

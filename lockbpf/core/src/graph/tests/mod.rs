@@ -73,7 +73,7 @@ fn exits(time: u64, tid: u32) -> Op {
     op(time, tid, Action::Exit { ends: false })
 }
 
-const DETAIL: Options = Options { detail: true, overlapping_barriers: false, totals: false, hold_back: 0 };
+const DETAIL: Options = Options { detail: true, told: false, overlapping_barriers: false, totals: false, hold_back: 0 };
 
 /// The findings, with everything checked that holds for each trace.
 fn findings_of(ops: &[Op], options: Options) -> Findings {

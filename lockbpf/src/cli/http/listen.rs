@@ -26,7 +26,7 @@ impl Default for Listen {
 
 impl Listen {
     /// Whether other machines may reach it.
-    pub(super) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         matches!(self, Self::Tcp(address) if !address.ip().is_loopback())
     }
 }

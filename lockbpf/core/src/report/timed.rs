@@ -1,0 +1,168 @@
+//! When the waits of a profile were: what a timeline knows of them one by one, for samples that are sums.
+
+use super::profile::{self, Moment, Profile, Sample};
+use super::schema::{Ns, StackFrame};
+use super::timeline::{Culprit, Timeline, Wait};
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::cmp::Reverse;
+
+/// Gives samples the times of their waits. A sample keeps none where it is not known which waits are its own.
+pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
+    unite(&mut profile.waiters);
+    unite(&mut profile.culprits);
+    let waiters = Waiters::new(&profile.waiters, timeline);
+    let culprits = Culprits::new(&profile.culprits, timeline);
+    let (mut waited, mut caused) = (Times::new(&profile.waiters), Times::new(&profile.culprits));
+    for (at, wait) in timeline.waits.iter().enumerate() {
+        let moment = |wait_ns| Moment { since_start_ns: wait.start_ns - timeline.start_ns, wait_ns };
+        waited.add(waiters.samples(wait), at, moment(wait.wait_ns));
+        for culprit in &wait.culprits {
+            caused.add(&culprits.samples(wait, culprit), at, moment(culprit.wait_ns));
+        }
+        let blamed: Ns = wait.culprits.iter().map(|culprit| culprit.wait_ns).sum();
+        caused.add(culprits.nobody(wait), at, moment(wait.wait_ns - blamed));
+    }
+    waited.give(&mut profile.waiters);
+    caused.give(&mut profile.culprits);
+}
+
+/// Makes one sample of those between which nothing tells: calls of one function at one line.
+fn unite(samples: &mut Vec<Sample>) {
+    let mut united: IndexMap<Sample, (u64, Ns), FxBuildHasher> = IndexMap::default();
+    for sample in std::mem::take(samples) {
+        let (count, wait_ns) = (sample.count, sample.wait_ns);
+        let sum = united.entry(Sample { count: 0, wait_ns: Ns::default(), ..sample }).or_default();
+        *sum = (sum.0 + count, sum.1 + wait_ns);
+    }
+    samples.extend(united.into_iter().map(|(sample, (count, wait_ns))| Sample { count, wait_ns, ..sample }));
+    samples.sort_by_key(|sample| Reverse(sample.wait_ns));
+}
+
+/// Times by sample.
+struct Times {
+    moments: Vec<Vec<Moment>>,
+    /// The last wait of each: the parts of one wait that are one sample's are one.
+    last: Vec<Option<usize>>,
+    /// Waiting of each that has no time yet.
+    left: Vec<Ns>,
+}
+
+impl Times {
+    fn new(samples: &[Sample]) -> Self {
+        let left = samples.iter().map(|sample| sample.wait_ns).collect();
+        Self { moments: vec![Vec::new(); samples.len()], last: vec![None; samples.len()], left }
+    }
+
+    /// Adds to one of these samples, between which nothing tells. Times never come to more than their sample.
+    fn add(&mut self, samples: &[usize], wait: usize, moment: Moment) {
+        let exact = samples.iter().find(|&&sample| self.left[sample] == moment.wait_ns);
+        let roomiest = || samples.iter().max_by_key(|&&sample| self.left[sample]);
+        let Some(&sample) = exact.or_else(roomiest) else { return };
+        if moment.wait_ns == Ns::default() || moment.wait_ns > self.left[sample] {
+            return;
+        }
+        self.left[sample] = self.left[sample] - moment.wait_ns;
+        let moments = &mut self.moments[sample];
+        match moments.last_mut() {
+            Some(last) if self.last[sample] == Some(wait) => last.wait_ns += moment.wait_ns,
+            _ => moments.push(moment),
+        }
+        self.last[sample] = Some(wait);
+    }
+
+    fn give(self, samples: &mut [Sample]) {
+        for (sample, moments) in samples.iter_mut().zip(self.moments) {
+            sample.moments = moments;
+        }
+    }
+}
+
+/// A timeline's locks by the names that samples have for them. `None`: no sample is of it.
+fn named(locks: &FxHashMap<&str, usize>, timeline: &Timeline) -> Vec<Option<usize>> {
+    timeline.locks.iter().map(|lock| locks.get(lock.name.as_str()).copied()).collect()
+}
+
+/// Numbers for the names of locks.
+fn numbered<'a>(names: impl Iterator<Item = &'a str>) -> FxHashMap<&'a str, usize> {
+    let mut numbers = FxHashMap::default();
+    for name in names {
+        let next = numbers.len();
+        numbers.entry(name).or_insert(next);
+    }
+    numbers
+}
+
+/// Samples of those who waited, by a timeline's lock and stack.
+struct Waiters(FxHashMap<(usize, usize), Vec<usize>>);
+
+impl Waiters {
+    fn new(samples: &[Sample], timeline: &Timeline) -> Self {
+        let numbers = numbered(samples.iter().map(|sample| sample.lock.as_str()));
+        let mut by_frames = FxHashMap::<(usize, &[StackFrame]), Vec<usize>>::default();
+        for (at, sample) in samples.iter().enumerate() {
+            by_frames.entry((numbers[sample.lock.as_str()], &sample.frames)).or_default().push(at);
+        }
+        let names = named(&numbers, timeline);
+        let mut found = FxHashMap::default();
+        for wait in &timeline.waits {
+            let Some(lock) = names[wait.lock] else { continue };
+            found.entry((wait.lock, wait.stack)).or_insert_with(|| {
+                let stack = &timeline.stacks[wait.stack];
+                // Of a place only some stacks are told apart; the others are told as the place alone.
+                let alone = [profile::frame(&stack.place)];
+                let of = |frames| by_frames.get(&(lock, frames)).cloned();
+                of(stack.frames.as_slice()).or_else(|| of(alone.as_slice())).unwrap_or_default()
+            });
+        }
+        Self(found)
+    }
+
+    fn samples(&self, wait: &Wait) -> &[usize] {
+        self.0.get(&(wait.lock, wait.stack)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Samples of those to blame, by the lock that was waited for, the one held, and the place.
+struct Culprits<'a> {
+    samples: &'a [Sample],
+    by_place: FxHashMap<(usize, usize, &'a str), Vec<usize>>,
+    nobody: FxHashMap<usize, Vec<usize>>,
+    names: Vec<Option<usize>>,
+    timeline: &'a Timeline,
+}
+
+impl<'a> Culprits<'a> {
+    fn new(samples: &'a [Sample], timeline: &'a Timeline) -> Self {
+        let waited = |sample: &'a Sample| sample.waited_for.as_deref().unwrap_or(&sample.lock);
+        let numbers = numbered(samples.iter().flat_map(|sample| [sample.lock.as_str(), waited(sample)]));
+        let (mut by_place, mut nobody) = (FxHashMap::<_, Vec<usize>>::default(), FxHashMap::<_, Vec<usize>>::default());
+        for (at, sample) in samples.iter().enumerate() {
+            let (held, waited) = (numbers[sample.lock.as_str()], numbers[waited(sample)]);
+            if !sample.place.is_empty() {
+                by_place.entry((waited, held, sample.place.as_str())).or_default().push(at);
+            } else if sample.is_of_nobody() {
+                nobody.entry(waited).or_default().push(at);
+            }
+        }
+        let names = named(&numbers, timeline);
+        Self { samples, by_place, nobody, names, timeline }
+    }
+
+    /// What a culprit was doing, and with which stack, is known of its sums, and seldom of one wait.
+    fn samples(&self, wait: &Wait, culprit: &Culprit) -> Vec<usize> {
+        let place = self.timeline.places[culprit.place].symbol.as_str();
+        let named = self.names[wait.lock].zip(self.names[culprit.lock]);
+        let all = named.and_then(|(waited, held)| self.by_place.get(&(waited, held, place)));
+        let fits = |&at: &usize| culprit.cause.is_none() || self.samples[at].cause == culprit.cause;
+        let fitting: Vec<usize> = all.into_iter().flatten().copied().filter(fits).collect();
+        let told = |&at: &usize| (&self.samples[at].frames, self.samples[at].cause, self.samples[at].inferred);
+        let is_one = fitting.windows(2).all(|pair| told(&pair[0]) == told(&pair[1]));
+        if is_one { fitting } else { Vec::new() }
+    }
+
+    fn nobody(&self, wait: &Wait) -> &[usize] {
+        let samples = self.names[wait.lock].and_then(|lock| self.nobody.get(&lock));
+        samples.map_or(&[], Vec::as_slice)
+    }
+}

