@@ -84,7 +84,7 @@ pub(super) fn entries<K: Pod, V: Pod>(map: RawFd, (key_size, value_size): (u32, 
             unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(&mut attr), size_of::<LookupBatch>()) };
         let ended = result != 0 && nix::errno::Errno::last() == nix::errno::Errno::ENOENT;
         let read = (attr.count as usize).min(AT_ONCE);
-        if result != 0 && !ended || !ended && read == 0 {
+        if !ended && (result != 0 || read == 0) {
             return None;
         }
         // SAFETY: the kernel has written that many of both, each of which is valid whatever its bytes are (Pod).

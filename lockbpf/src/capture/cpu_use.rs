@@ -27,15 +27,17 @@ impl CpuUse {
         Self::Processes(pids.iter().copied().filter_map(now).collect())
     }
 
-    /// Looks at them again, so that what they used is known once they are gone. Those that are new have been observed from their
-    /// beginning.
-    pub fn look(&mut self, pids: &[u32]) {
+    /// Looks at them again, so that what they used is known once they are gone: those leave `pids`. Those that are new have been observed
+    /// from their beginning.
+    pub fn look(&mut self, pids: &mut Vec<u32>) {
         let Self::Processes(known) = self else { return };
-        for &pid in pids {
-            if let Some(cpu) = process(pid) {
+        pids.retain(|&pid| {
+            let cpu = process(pid);
+            if let Some(cpu) = cpu {
                 known.entry(pid).or_default().1 = cpu;
             }
-        }
+            cpu.is_some()
+        });
     }
 
     /// What was used since it began; of processes that are gone, up to the last look at them.
@@ -72,8 +74,11 @@ mod tests {
         // Until the machine's clock, which goes by ticks, shows some of it.
         while machine.used().unwrap() < Nanos(30_000_000) || process.used() < Some(Nanos(30_000_000)) {
             std::hint::black_box((0..100_000u64).sum::<u64>());
-            process.look(&[me]);
+            process.look(&mut vec![me]);
         }
+        let mut pids = vec![me, 1 << 25];
+        process.look(&mut pids);
+        assert_eq!(pids, [me]);
         // Beyond the highest pid there is.
         assert!(CpuUse::of(&[1 << 25]).used().is_none());
     }

@@ -33,7 +33,6 @@ use crate::capture::target::{FileKey, Library};
 use crate::costs::Costs;
 use crate::estimate::Estimates;
 use crate::id::Tid;
-use crate::leader;
 use crate::perturbation::{self, Children, Perturbation, Taken};
 use anyhow::Result;
 use std::collections::HashSet;
@@ -190,7 +189,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 for pid in blind {
                     progress.tell(&format!("lockbpf: pid {pid} is not observed any more: its probes see nothing\n"));
                 }
-                cpu_use.look(&ready.pids);
+                cpu_use.look(&mut ready.pids);
                 focus.look(&mut session, census.events())?;
                 interpreters.look(&mut session, &mut census);
                 parking.look(&mut session, &mut census);
@@ -238,8 +237,6 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 if !newcomers.heard_of(&ready.pids) && !thorough {
                     continue;
                 }
-                // What was tied to those that have exited is over.
-                ready.pids.retain(|&pid| !leader::is_gone(pid));
                 census.refresh_made();
                 if mapped.changed(&ready.pids) {
                     census.refresh();
@@ -261,7 +258,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let over = deadlocks.missed_ends(&session, &census);
     let end = session.deactivate()?;
     let status = ready.launched.take().and_then(Launched::end);
-    cpu_use.look(&ready.pids);
+    cpu_use.look(&mut ready.pids);
     stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
     progress.tell(&deadlocks.withdrawn(&census.pids()));
     if let Some(alerts) = alerts {
