@@ -17,46 +17,65 @@ struct LookupBatch {
     flags: u64,
 }
 
-/// The first `count` values of an array map whose values are `T`; `None` if the kernel does not read them at once (before 5.6), or not all
-/// are there.
-pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<Vec<T>> {
-    if value_size as usize != size_of::<T>() || !size_of::<T>().is_multiple_of(8) {
-        return None;
-    }
-    let mut values: Vec<T> = Vec::with_capacity(count as usize);
-    let mut keys = vec![0u32; count as usize];
-    let mut next = 0u32;
+/// Where the kernel goes on reading: an index of an array, the number of a bucket of a hash map.
+type Position = u32;
+
+/// Reads up to `count` entries, from the beginning or where the last call has left off. Returns how many there were, and whether the map
+/// ends there; `None` if the kernel does not read them at once (before 5.6).
+///
+/// # Safety
+/// There is room for `count` of the map's keys at `keys` and of its values at `values`, these of arrays rounded up to 8 bytes.
+unsafe fn lookup(
+    map: RawFd,
+    from: Option<Position>,
+    to: &mut Position,
+    (keys, values): (*mut u8, *mut u8),
+    count: u32,
+) -> Option<(usize, bool)> {
+    let mut from = from;
     let mut attr = LookupBatch {
-        in_batch: 0,
-        out_batch: std::ptr::from_mut(&mut next) as u64,
-        keys: keys.as_mut_ptr() as u64,
-        values: values.as_mut_ptr() as u64,
+        in_batch: from.as_mut().map_or(0, |from| std::ptr::from_mut(from) as u64),
+        out_batch: std::ptr::from_mut(to) as u64,
+        keys: keys as u64,
+        values: values as u64,
         count,
         map_fd: map as u32,
         elem_flags: 0,
         flags: 0,
     };
     let command = bpf_cmd::BPF_MAP_LOOKUP_BATCH as libc::c_int;
-    // SAFETY: attr is a live prefix of `union bpf_attr` for this command, whose size is given. Keys and values have room for `count` entries of
-    // the map's sizes, the values' being as just compared and a multiple of 8 as the kernel rounds it; all outlive the call.
+    // SAFETY: attr is a live prefix of `union bpf_attr` for this command, whose size is given. It points to positions, which are 4 bytes of both
+    // sorts of maps, and to room for keys and values as the caller promises; all outlive the call.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(&mut attr), size_of::<LookupBatch>()) };
-    // The kernel writes how many it has read. Where the map ends there, it says so.
-    let all = attr.count == count;
     let ended = result != 0 && nix::errno::Errno::last() == nix::errno::Errno::ENOENT;
-    if !all || result != 0 && !ended {
+    // The kernel writes how many it has read.
+    (result == 0 || ended).then_some((attr.count.min(count) as usize, ended))
+}
+
+/// The first `count` values of an array map whose values are `T`; `None` if the kernel does not read them at once, or not all are there.
+pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<Vec<T>> {
+    if value_size as usize != size_of::<T>() || !size_of::<T>().is_multiple_of(8) {
+        return None;
+    }
+    let mut values: Vec<T> = Vec::with_capacity(count as usize);
+    let mut keys = vec![0u32; count as usize];
+    let room = (keys.as_mut_ptr().cast(), values.as_mut_ptr().cast());
+    // SAFETY: an array's keys are of 4 bytes, and its values of the size just compared, which is a multiple of 8.
+    let (read, _) = unsafe { lookup(map, None, &mut 0, room, count) }?;
+    if read < count as usize {
         return None;
     }
     // SAFETY: the kernel has written that many values, each of which is valid whatever its bytes are (Pod).
-    unsafe { values.set_len(count as usize) };
+    unsafe { values.set_len(read) };
     Some(values)
 }
 
 /// Entries of a hash map read at once. The kernel has them in buckets, none of which is as large.
 const AT_ONCE: usize = 4_096;
 
-/// All entries of a hash map of `K` and `V`; `None` if the kernel does not read them at once (before 5.6). Entries that come or go meanwhile may
-/// be missing or there.
+/// All entries of a hash map of `K` and `V`; `None` if the kernel does not read them at once. Entries that come or go meanwhile may be missing
+/// or there.
 pub(super) fn entries<K: Pod, V: Pod>(map: RawFd, (key_size, value_size): (u32, u32)) -> Option<Vec<(K, V)>> {
     if (key_size as usize, value_size as usize) != (size_of::<K>(), size_of::<V>()) {
         return None;
@@ -64,38 +83,21 @@ pub(super) fn entries<K: Pod, V: Pod>(map: RawFd, (key_size, value_size): (u32, 
     let mut all = Vec::new();
     let mut keys: Vec<K> = Vec::with_capacity(AT_ONCE);
     let mut values: Vec<V> = Vec::with_capacity(AT_ONCE);
-    // Where to go on: the number of a bucket.
-    let (mut from, mut to) = (0u32, 0u32);
+    let (mut from, mut to) = (None, 0);
     loop {
-        let begins = all.is_empty();
-        let mut attr = LookupBatch {
-            in_batch: if begins { 0 } else { std::ptr::from_mut(&mut from) as u64 },
-            out_batch: std::ptr::from_mut(&mut to) as u64,
-            keys: keys.as_mut_ptr() as u64,
-            values: values.as_mut_ptr() as u64,
-            count: AT_ONCE as u32,
-            map_fd: map as u32,
-            elem_flags: 0,
-            flags: 0,
-        };
-        let command = bpf_cmd::BPF_MAP_LOOKUP_BATCH as libc::c_int;
-        // SAFETY: as above. Of a hash map, the kernel writes entries of just the map's sizes, and a bucket's number of 4 bytes.
-        let result =
-            unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(&mut attr), size_of::<LookupBatch>()) };
-        let ended = result != 0 && nix::errno::Errno::last() == nix::errno::Errno::ENOENT;
-        let read = (attr.count as usize).min(AT_ONCE);
-        if !ended && (result != 0 || read == 0) {
-            return None;
-        }
+        let room = (keys.as_mut_ptr().cast(), values.as_mut_ptr().cast());
+        // SAFETY: there is room for as many, of the sizes just compared, which the kernel does not round for hash maps.
+        let (read, ended) = unsafe { lookup(map, from, &mut to, room, AT_ONCE as u32) }?;
         // SAFETY: the kernel has written that many of both, each of which is valid whatever its bytes are (Pod).
         unsafe {
             keys.set_len(read);
             values.set_len(read);
         }
         all.extend(keys.drain(..).zip(values.drain(..)));
-        if ended {
-            return Some(all);
+        match (ended, read) {
+            (true, _) => return Some(all),
+            (false, 0) => return None,
+            (false, _) => from = Some(to),
         }
-        from = to;
     }
 }

@@ -1,9 +1,11 @@
 //! The full tier, process by process: probes are placed and the gate opened, or the gate closed and the probes removed.
 
+mod slot;
+
 use super::CaptureError;
 use super::aside::{drop_aside, removes};
 use super::attach::ProbeSite;
-use super::placer::{Links, Mechanism, Placer, Whom, hold};
+use super::placer::{Links, Mechanism, Placer, hold};
 use super::session::{clock, now};
 use super::sweeper::Sweeper;
 use super::target::FileKey;
@@ -19,6 +21,7 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+use slot::Slot;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -67,26 +70,6 @@ pub struct Gap {
     pub from: Time,
     /// Until when.
     pub to: Time,
-}
-
-/// One process's.
-#[derive(Default)]
-struct Slot {
-    pid: u32,
-    /// The files to place its probes in; `None` for all that are known.
-    files: Option<Vec<FileKey>>,
-    epoch: u64,
-    gate: Gate,
-    links: Links,
-    /// Sets of probes placed so far.
-    sets: u64,
-    /// The thread that stands in for the main thread, if that has ended, and what keeps the breakpoints in place by it.
-    stand_in: Option<u32>,
-    holders: Links,
-    /// What kept them by threads that have ended.
-    spent: Vec<Links>,
-    /// Since when the gate is closed until such a thread is found that goes on.
-    muted: Option<Time>,
 }
 
 impl Gates {
@@ -557,25 +540,6 @@ impl Drop for Gates {
             all.extend(std::mem::take(&mut slot.holders));
             slot.spent.drain(..).for_each(|spent| all.extend(spent));
         }
-    }
-}
-
-impl Slot {
-    /// Places probes of the present set at further sites; returns what failed.
-    fn place(&mut self, placer: &Placer, sites: &[&ProbeSite], slot: u32) -> Vec<FailedProbe> {
-        let whom = Whom { pid: self.pid, stand_in: self.stand_in, slot, set: self.gate.set };
-        if let Some(tid) = self.stand_in
-            && placer.mechanism() != Mechanism::PerfEvents
-        {
-            self.holders.extend(hold(sites, tid));
-        }
-        let (links, failed) = placer.place(sites, whom);
-        self.links.extend(links);
-        failed
-    }
-
-    fn wants(&self, site: &ProbeSite) -> bool {
-        self.files.as_ref().is_none_or(|files| files.contains(&site.file))
     }
 }
 

@@ -2,20 +2,20 @@
 //! busy, opens and closes the gates as the [policy](crate::governor) of each process says.
 
 mod charge;
+mod told;
 
 use self::charge::Charge;
+pub use self::told::{Told, Watched};
 use super::attach::ProbeSite;
 use super::be_quick;
-use super::gates::{Gap, Gates};
+use super::gates::Gates;
 use super::lease::Lease;
 use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::{Action, Budget, LOOK, Policy, Reading};
 use crate::leader;
-use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -43,45 +43,6 @@ const FRESH: Duration = Duration::from_millis(200);
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
 const ROTATE: Duration = Duration::from_millis(150);
-
-/// A stretch of a process's time: a cycle with its window, or the time for which its gate stayed open.
-#[derive(Clone, Copy)]
-pub struct Watched {
-    /// The process.
-    pub pid: u32,
-    /// At its beginning.
-    pub from: Reading,
-    /// At its end.
-    pub to: Reading,
-    /// Of this, while the gate was open: time, CPU time and cost.
-    pub open: (Nanos, Nanos, Nanos),
-    /// Whether it was open all the time.
-    pub whole: bool,
-}
-
-impl fmt::Debug for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = |ns: Nanos| ns.0 as f64 / 1e6;
-        let Self { pid, from, to, open: (time, cpu, cost), whole } = self;
-        write!(f, "pid {pid}: {:.1} ms", ms(to.time.since(from.time)))?;
-        write!(f, ", of the CPU {:.2}, cost {:.2}", ms(to.cpu - from.cpu), ms(to.cost - from.cost))?;
-        let how = if *whole { "all the time" } else { "in a window" };
-        write!(f, "; open {how}: {:.1} ms, of the CPU {:.2}, cost {:.2}", ms(*time), ms(*cpu), ms(*cost))
-    }
-}
-
-/// What a governor tells while it works.
-#[derive(Debug)]
-pub enum Told {
-    /// A stretch is over. Until [`Governor::go_on`] the gate of its process stays as it is.
-    Stretch(Watched),
-    /// Probes could not be placed.
-    Failed(Vec<FailedProbe>),
-    /// Processes were not observed although they were to be.
-    Gaps(Vec<Gap>),
-    /// So many processes are beyond the last slot, so far.
-    Refused(u64),
-}
 
 enum Command {
     Sites(Vec<ProbeSite>),

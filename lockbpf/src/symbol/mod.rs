@@ -18,6 +18,7 @@ mod globals;
 mod guard;
 mod identity;
 mod kept;
+mod known;
 mod maps;
 mod perf_map;
 mod reader;
@@ -45,10 +46,10 @@ use crate::untrusted::cleaned;
 use crate::unwind::{End, StackCopy, Unwind, Unwound};
 use files::{FileId, Files};
 pub use find::{Found, Kind};
-use generated::Generated;
 pub use generated::{Frames, Piece};
-use identity::{Identity, Layout};
+use identity::Layout;
 use kept::Kept;
+use known::Known;
 use lockbpf_common::python::PythonFrame;
 use maps::Mapping;
 #[cfg(fuzzing)]
@@ -56,12 +57,11 @@ pub use reader::fuzz;
 pub use reader::serve;
 use reader::{Reader, StaticName};
 pub use search::Search;
-use space::{AddressSpace, Image, Place, Region};
+use space::{Image, Place, Region};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use threads::Threads;
 use unwind::Unwinder;
 
 /// Process images known at one time, as many as the kernel side can number.
@@ -91,46 +91,6 @@ pub struct Loaded {
     pub range: Range<u64>,
     /// What is added to an address in the file to get one in memory; it may wrap around.
     pub bias: u64,
-}
-
-/// What is known of one process.
-#[derive(Debug)]
-struct Known {
-    pid: u32,
-    /// `None` until a snapshot succeeded.
-    identity: Option<Identity>,
-    /// As far as it may be known.
-    layout: Option<Layout>,
-    space: AddressSpace,
-    generated: Generated,
-    threads: Threads,
-    /// What it executes.
-    program: Option<FileId>,
-    /// Code of an interpreter whose functions are known.
-    interpreter: Option<Range<u64>>,
-}
-
-impl Known {
-    fn new(pid: u32) -> Self {
-        Self {
-            pid,
-            identity: None,
-            layout: None,
-            space: AddressSpace::default(),
-            generated: Generated::default(),
-            threads: Threads::default(),
-            program: None,
-            interpreter: None,
-        }
-    }
-
-    /// Whether this is its image, as far as it is known.
-    fn is(&self, identity: Option<Identity>, layout: Option<Layout>) -> bool {
-        match self.identity {
-            Some(_) => self.identity == identity,
-            None => self.layout.is_none() || self.layout == layout,
-        }
-    }
 }
 
 /// Names of functions and variables in observed processes.
