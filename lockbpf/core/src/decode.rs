@@ -49,9 +49,9 @@ pub type Decoded = (Event, Beside);
 pub enum Beside {
     /// Nothing.
     Nothing,
-    /// Of a futex call, the words at the top of its thread's stack, among which its caller can be found.
+    /// The words at the top of the stack of a thread in a futex call. The call's caller is among them.
     Top([u64; TOP_WORDS]),
-    /// Of a process that was just forked, the image that it was forked from.
+    /// The image from which a process has just been forked.
     Parent(Process),
 }
 

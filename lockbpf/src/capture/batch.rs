@@ -27,12 +27,11 @@ type Position = u32;
 /// There is room for `count` of the map's keys at `keys` and of its values at `values`, these of arrays rounded up to 8 bytes.
 unsafe fn lookup(
     map: RawFd,
-    from: Option<Position>,
+    mut from: Option<Position>,
     to: &mut Position,
     (keys, values): (*mut u8, *mut u8),
     count: u32,
 ) -> Option<(usize, bool)> {
-    let mut from = from;
     let mut attr = LookupBatch {
         in_batch: from.as_mut().map_or(0, |from| std::ptr::from_mut(from) as u64),
         out_batch: std::ptr::from_mut(to) as u64,

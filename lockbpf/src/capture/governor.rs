@@ -10,10 +10,10 @@ use super::attach::ProbeSite;
 use super::be_quick;
 use super::gates::Gates;
 use super::lease::Lease;
+use super::put_off::{Grown, PutOff};
 use super::target::FileKey;
 use crate::costs::Costs;
 use crate::governor::{Action, Budget, LOOK, Policy, Reading};
-use crate::leader;
 use crate::units::{Nanos, Time};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,8 +38,6 @@ const EARLY: usize = 8;
 const IDLE: Duration = Duration::from_millis(300);
 /// After so long, a process gives its place to another that waits for one.
 const TURN: Duration = Duration::from_millis(1500);
-/// While lockbpf has no CPU time left, a process is admitted once it has lived so long: those that come fastest have gone by then.
-const FRESH: Duration = Duration::from_millis(200);
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
 const ROTATE: Duration = Duration::from_millis(150);
@@ -84,7 +82,7 @@ impl Governor {
             costs,
             charges: BTreeMap::new(),
             slots: HashMap::new(),
-            fresh: VecDeque::new(),
+            fresh: PutOff::default(),
             refused: VecDeque::new(),
             places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
             exchanged: Time(0),
@@ -187,8 +185,8 @@ struct Work {
     charges: BTreeMap<u32, Charge>,
     /// By pid.
     slots: HashMap<u32, u32>,
-    /// Processes that are to be admitted later, since when they are known.
-    fresh: VecDeque<(Time, u32, Option<Vec<FileKey>>)>,
+    /// Processes that came while lockbpf had no CPU time left: they are admitted later.
+    fresh: PutOff<Option<Vec<FileKey>>>,
     /// Processes for which there was no slot yet.
     refused: VecDeque<(u32, Option<Vec<FileKey>>)>,
     /// Places, and of these early ones: those that were named have one each.
@@ -205,9 +203,9 @@ impl Work {
         be_quick();
         loop {
             let next = self.charges.values().filter(|c| !c.held).map(|c| c.due).min();
-            let grown = self.fresh.front().map(|&(since, ..)| since + Nanos(FRESH.as_nanos() as u64));
-            let next = next.into_iter().chain(grown).min().filter(|_| !self.suspended);
-            let wait = next.map_or(Duration::from_secs(1), |due| Duration::from_nanos(due.since(now()).0));
+            let next = next.map(|due| Duration::from_nanos(due.since(now()).0));
+            let next = next.into_iter().chain(self.fresh.left()).min().filter(|_| !self.suspended);
+            let wait = next.unwrap_or(Duration::from_secs(1));
             let wait = if self.gates.occupied() > 0 { wait.min(GLANCE) } else { wait };
             let mut order = orders.recv_timeout(wait);
             // All that were given, before anything that takes time.
@@ -236,7 +234,7 @@ impl Work {
         match order {
             Command::Sites(sites) => self.gates.extend(&sites),
             Command::Process(pid, files) if self.busy.load(Ordering::Relaxed) && !self.slots.contains_key(&pid) => {
-                self.fresh.push_back((now(), pid, files));
+                self.fresh.push(pid, files);
             }
             Command::Process(pid, files) => self.admit(pid, files),
             Command::Renew(pid, since) => self.gates.renew(pid, since),
@@ -265,12 +263,8 @@ impl Work {
 
     /// Admits those that were put off and have not gone meanwhile.
     fn admit_grown(&mut self) {
-        let time = now();
-        while let Some((since, ..)) = self.fresh.front()
-            && time.since(*since) >= Nanos(FRESH.as_nanos() as u64)
-            && let Some((_, pid, files)) = self.fresh.pop_front()
-        {
-            if leader::is_gone(pid) { self.gates.forget(pid) } else { self.admit(pid, files) }
+        while let Some(Grown { pid, what: files, is_gone }) = self.fresh.next(false) {
+            if is_gone { self.gates.forget(pid) } else { self.admit(pid, files) }
         }
     }
 

@@ -49,6 +49,7 @@ pub mod privilege;
 pub mod probe_table;
 pub mod prologue;
 pub(crate) mod pthread;
+pub mod put_off;
 pub mod python;
 mod raw_program;
 pub mod remover;

@@ -4,17 +4,15 @@
 
 use super::cgroup::Cgroup;
 use super::mmap_events::{CodeFile, MmapEvents};
+use super::put_off;
 use super::target::{self, Library, Process, Survey, Targets, Unusable};
 use crate::leader;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Files remembered at most; beyond that they are learnt anew.
 const MAX_FILES: usize = 1 << 16;
-
-/// So long a process has lived before it is looked at, if there is hardly time to look.
-const FRESH: Duration = Duration::from_millis(200);
 
 /// Whom to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +130,7 @@ impl Newcomers {
             self.deaf = self.events.is_none();
         }
         let mut found = Found::default();
-        let waits = |noticed: &Noticed| busy && noticed.since.elapsed() < FRESH;
+        let waits = |noticed: &Noticed| busy && !put_off::left(noticed.since).is_zero();
         for (pid, noticed) in std::mem::take(&mut self.noticed) {
             if waits(&noticed) {
                 self.noticed.insert(pid, noticed);

@@ -69,7 +69,7 @@ impl StackCopies {
         Ok(copies)
     }
 
-    /// Every copy that is there; so many `more` may be made.
+    /// Every copy that is there. The programs may make `more` until the next call.
     pub(super) fn fetch(&mut self, ebpf: &mut Ebpf, more: u64) -> Result<Vec<StackCopy>, CaptureError> {
         let mut copies = Vec::new();
         while let Some(record) = self.ring.next() {

@@ -4,13 +4,13 @@ use super::java::Machines;
 use super::python::Functions;
 use crate::capture::described::Met;
 use crate::capture::named::Named;
+use crate::capture::put_off::{Grown, PutOff};
 use crate::capture::python::Layout;
 use crate::capture::shared::SharedLocks;
 use crate::custom::catalogue;
 use crate::decode::{Beside, Decoded};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site, Tid};
-use crate::leader;
 use crate::observation::Harvest;
 use crate::report::text::count;
 use crate::symbol::Symbols;
@@ -20,14 +20,12 @@ use lockbpf_common::kind::Via;
 use lockbpf_common::parking;
 use lockbpf_common::python::PythonFrame;
 use lockbpf_common::record::TOP_WORDS;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Processes that come within a second, if they are many.
 const MANY: u32 = 20;
-/// So long a process has lived before it is looked at, if there is hardly time to look.
-const FRESH: Duration = Duration::from_millis(200);
 
 /// The processes observed, and names for what they do.
 pub(super) struct Census {
@@ -50,7 +48,7 @@ pub(super) struct Census {
     /// Processes that have come since this second began, and in the one before.
     came: (Instant, u32, u32),
     /// Processes that have still to be looked at, and how many had ended before they were.
-    put_off: VecDeque<(Instant, Process, u32)>,
+    put_off: PutOff<Process>,
     missed: u64,
     events: u64,
 }
@@ -71,7 +69,7 @@ impl Census {
             newly_met: Vec::new(),
             busy: false,
             came: (Instant::now(), 0, 0),
-            put_off: VecDeque::new(),
+            put_off: PutOff::default(),
             missed: 0,
             events: 0,
         };
@@ -83,7 +81,7 @@ impl Census {
     fn meet(&mut self, seen: ProcessSeen) {
         let (process, pid) = (seen.process, seen.pid);
         if self.busy {
-            self.put_off.push_back((Instant::now(), process, pid));
+            self.put_off.push(pid, process);
         } else {
             self.look_at(process, pid);
         }
@@ -119,11 +117,8 @@ impl Census {
         }
         let busy = busy && now.max(before) >= MANY;
         self.busy = busy;
-        while let Some(&(since, ..)) = self.put_off.front()
-            && (!busy || since.elapsed() >= FRESH)
-            && let Some((_, process, pid)) = self.put_off.pop_front()
-        {
-            if leader::is_gone(pid) {
+        while let Some(Grown { pid, what: process, is_gone }) = self.put_off.next(!busy) {
+            if is_gone {
                 self.missed += 1;
             } else {
                 self.look_at(process, pid);

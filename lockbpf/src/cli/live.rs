@@ -136,7 +136,6 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut rescan_at = began + RESCAN / 10;
     let mut mapped = Mapped::default();
     let mut later = Vec::new();
-    let mut later_notes = Vec::new();
     let target = ready.description.as_str();
     let notes = ready.notes.as_slice();
     sink.begin(&mut Live {
@@ -215,11 +214,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     progress.tell(&found);
                 }
                 progress.update(began.elapsed(), census.events());
-                if let Some(why) = own.full() {
-                    later_notes.push(why);
-                    break;
-                }
-                if sink.is_done() {
+                if own.is_full() || sink.is_done() {
                     break;
                 }
                 if ready.launched.as_mut().is_some_and(|child| child.exited().is_some()) || liveness.all_exited() {
@@ -271,7 +266,6 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     harvest.deadlocks = deadlocks.found().to_vec();
     harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
     placing.complete(&mut harvest.library);
-    ready.notes.append(&mut later_notes);
     ready.notes.extend(own.notes());
     ready.notes.extend(census.notes());
     ready.notes.extend(later.iter().flat_map(placement::remarks_on));

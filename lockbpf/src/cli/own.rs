@@ -27,6 +27,8 @@ pub(super) struct Own {
     looked: Instant,
     /// The most that was seen, bytes.
     memory: u64,
+    /// Why the observation has to end, if it has.
+    full: Option<String>,
 }
 
 impl Own {
@@ -35,24 +37,31 @@ impl Own {
         let (began, memory) = (Instant::now(), resident_bytes());
         // What was there before, an observation cannot give back.
         let max_memory = max_memory.max(memory + LEAST_MEMORY);
-        Self { began, cpu: cpu(UsageWho::RUSAGE_SELF).unwrap_or_default(), max_memory, looked: began, memory }
+        Self {
+            began,
+            cpu: cpu(UsageWho::RUSAGE_SELF).unwrap_or_default(),
+            max_memory,
+            looked: began,
+            memory,
+            full: None,
+        }
     }
 
-    /// Why it has to end, if it has.
-    pub(super) fn full(&mut self) -> Option<String> {
-        if self.looked.elapsed() < LOOK {
-            return None;
+    /// Whether the observation has to end, for want of memory.
+    pub(super) fn is_full(&mut self) -> bool {
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            let memory = resident_bytes();
+            self.memory = self.memory.max(memory);
+            self.full = (memory >= self.max_memory).then(|| {
+                format!(
+                    "lockbpf ended the observation after {:.1} s: it had taken {} MiB of memory itself (--max-memory allows more).",
+                    self.began.elapsed().as_secs_f64(),
+                    memory >> 20
+                )
+            });
         }
-        self.looked = Instant::now();
-        let memory = resident_bytes();
-        self.memory = self.memory.max(memory);
-        (memory >= self.max_memory).then(|| {
-            format!(
-                "lockbpf ended the observation after {:.1} s: it had taken {} MiB of memory itself (--max-memory allows more).",
-                self.began.elapsed().as_secs_f64(),
-                memory >> 20
-            )
-        })
+        self.full.is_some()
     }
 
     /// Whether it has used half of the CPU time so far that it may use: the rest is for what cannot be put off.
@@ -60,9 +69,9 @@ impl Own {
         self.used() > allowed(self.began.elapsed()) / 2
     }
 
-    /// What was taken beyond what it may take, each a sentence.
+    /// What was taken beyond what it may take, and what came of that, each a sentence.
     pub(super) fn notes(&self) -> Vec<String> {
-        notes(self.used(), self.began.elapsed(), self.memory)
+        self.full.iter().cloned().chain(notes(self.used(), self.began.elapsed(), self.memory)).collect()
     }
 
     fn used(&self) -> Duration {
@@ -138,10 +147,10 @@ mod tests {
     fn an_observation_ends_when_its_memory_is_used_up_and_not_for_what_was_there_before() {
         let mut own = Own::begin(0);
         assert!(own.max_memory > own.memory);
-        assert!(own.full().is_none(), "just looked at");
+        assert!(!own.is_full(), "just looked at");
         own.looked = own.began.checked_sub(LOOK).unwrap();
-        assert!(own.full().is_none());
+        assert!(!own.is_full());
         (own.looked, own.max_memory) = (own.began.checked_sub(LOOK).unwrap(), 1);
-        assert!(own.full().unwrap().contains("--max-memory"));
+        assert!(own.is_full() && own.notes()[0].contains("--max-memory"));
     }
 }

@@ -9,7 +9,7 @@ use crate::report::timeline::Timeline;
 use crate::report::{self, build_rows, build_timeline};
 use proptest::prelude::*;
 
-/// Rows in words: whatever is told of a wait or hold, by names.
+/// Writes each wait and hold of a timeline as a line, with names in place of numbers.
 fn told(timeline: &Timeline) -> Vec<String> {
     let stack = |at: usize| format!("{:?}", timeline.stacks[at]);
     let mut rows = Vec::new();

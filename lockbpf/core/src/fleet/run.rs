@@ -18,8 +18,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// A key that another recording does not have: the same each time that this one is turned into tables. It began and ended at these times on
-    /// its own clock, and began so many ns after 1970, if that is known.
+    /// A key that no other recording has, and the same one each time that this recording is turned into tables. It is made of the report, of
+    /// the times at which the recording began and ended by its own clock, and of `started_ns`, its beginning in ns since 1970, if known.
     #[must_use]
     pub fn id(&self, report: &Report, (start, end): (Ns, Ns), started_ns: Option<u64>) -> String {
         let quality = &report.quality;

@@ -74,7 +74,7 @@ struct Named {
 }
 
 impl<'a> Tables<'a> {
-    /// Of a recording with this id and report, which began so many ns after 1970, if that is known.
+    /// Prepares the tables of a recording. `started_ns` is its beginning in ns since 1970, if known.
     #[must_use]
     pub fn new(id: &str, report: &'a Report, started_ns: Option<u64>) -> Self {
         Self { id: Bytes::from(id.to_owned()), report, started_ns }

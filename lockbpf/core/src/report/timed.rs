@@ -109,7 +109,7 @@ impl Waiters {
             let Some(lock) = names[wait.lock] else { continue };
             found.entry((wait.lock, wait.stack)).or_insert_with(|| {
                 let stack = &timeline.stacks[wait.stack];
-                // Of a place only some stacks are told apart; the others are told as the place alone.
+                // The profile keeps some stacks of a place apart. It sums up the others under the place alone.
                 let alone = [profile::frame(&stack.place)];
                 let of = |frames| by_frames.get(&(lock, frames)).cloned();
                 of(stack.frames.as_slice()).or_else(|| of(alone.as_slice())).unwrap_or_default()

@@ -369,7 +369,7 @@ impl Session {
         }
     }
 
-    /// The stacks copied so far that were not fetched before; until the next call so many `more` may be. Call after [`Session::drain`], and every record handed over
+    /// The stacks copied so far that were not fetched before. The programs may copy `more` until the next call. Call after [`Session::drain`], and every record handed over
     /// then has its stack among these or earlier ones.
     ///
     /// # Errors

@@ -275,14 +275,15 @@ impl Survey {
         if let Entry::Vacant(new) = self.known.entry(file.id)
             && self.spent < PATIENCE
         {
-            let began = Instant::now();
             // Dynamic executables may be huge; their headers are enough to leave them alone.
-            let cache = object::ReadCache::new(door::open_own(&file.path).map_err(unreadable)?);
-            let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
-            if dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) && !catalogue().describes(&path) {
+            let nothing = || -> Result<bool, Unusable> {
+                let cache = object::ReadCache::new(door::open_own(&file.path).map_err(unreadable)?);
+                let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
+                Ok(dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) && !catalogue().describes(&path))
+            };
+            if timed(&mut self.spent, nothing)? {
                 new.insert(None);
             }
-            self.spent += began.elapsed();
         }
         self.add(&file, &path, Role::Executable, Some(pid), files)
     }
@@ -295,9 +296,7 @@ impl Survey {
             Entry::Vacant(_) if is_full => return Err(Unusable::TooManyFiles),
             Entry::Vacant(_) if self.spent >= PATIENCE => return Err(Unusable::OutOfTime),
             Entry::Vacant(new) => {
-                let began = Instant::now();
-                let library = examine(file, display, role);
-                self.spent += began.elapsed();
+                let library = timed(&mut self.spent, || examine(file, display, role));
                 *new.insert(library.map(|library| {
                     self.libraries.push(library);
                     self.libraries.len() - 1
@@ -322,6 +321,14 @@ impl Survey {
             }
         }
     }
+}
+
+/// Does something, and adds the time that it takes.
+fn timed<T>(spent: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let done = work();
+    *spent += began.elapsed();
+    done
 }
 
 #[cfg(test)]
