@@ -3,19 +3,14 @@
 use crate::atomic::{add, raise};
 use crate::lease;
 use crate::lock::has_word;
-use crate::maps::{ACCOUNTS, GATES, count};
+use crate::maps::{ACCOUNTS, GATES};
 use crate::reading;
-use crate::section_sums::sums;
-use crate::thread::{Thread, current};
+use crate::section_sums::at;
+use crate::slots::take_slot;
+use crate::thread::{Thread, current, stored, task};
 use crate::transitions;
 use lockbpf_common::config::MAX_HELD;
-use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::{self, Account, CLOSINGS, Gate};
-use lockbpf_common::sums::SumKey;
-
-/// Locks held whose cut sections are counted, the innermost ones; more are counted as lost. Each makes the verifier's work
-/// longer.
-const MAX_CUT: usize = 4;
 
 /// Bits of an opening's number below the lapses of the lease.
 const LAPSES_SHIFT: u32 = 32;
@@ -46,7 +41,7 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
     let epoch = opening(gate, t.lapses);
     if t.epoch != epoch {
         if t.epoch != 0 {
-            cut(t, gate);
+            cut(slot);
         }
         t.epoch = epoch;
         t.slot = slot;
@@ -72,7 +67,7 @@ fn refresh_known(t: &mut Thread) {
     if let Some(gate) = GATES.get(t.slot)
         && opening(gate, t.lapses) != t.epoch
     {
-        cut(t, gate);
+        cut(t.slot);
         t.epoch = 0;
     }
 }
@@ -101,10 +96,12 @@ pub fn opened_boottime(t: &Thread) -> u64 {
     GATES.get(t.slot).map_or(0, |gate| gate.opened_boottime_ns)
 }
 
-/// The thread's gate was closed, or the lease over, while it held locks: how long its sections lasted will never be known, but that they
-/// were there, and for how long at least, is. A function of its own: it burdens no hot path.
+/// The gate of the current thread was closed, or the lease over, while it held locks: how long its sections lasted will never be known, but
+/// that they were there, and for how long at least, is. Returns 0. Global.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn cut(t: &mut Thread, gate: &Gate) {
+extern "C" fn cut(slot: u32) -> u32 {
+    let (Some(t), Some(gate)) = (stored(task()), GATES.get(slot)) else { return 0 };
     let mut closed_ns = gate.closed_ns[t.epoch as usize & (CLOSINGS - 1)];
     let lapses = t.epoch >> LAPSES_SHIFT;
     if lapses != t.lapses {
@@ -123,27 +120,33 @@ fn cut(t: &mut Thread, gate: &Gate) {
     };
     transitions::cut(t, closed_ns, !waits);
     let mut back = 0;
-    while back < MAX_CUT {
+    while back < MAX_HELD {
         if back >= depth {
             break;
         }
         let h = &t.held[(depth - 1 - back) & (MAX_HELD - 1)];
         // What it still waits for has not been acquired.
         if !has_word(h.lock, h.via, t.is_musl(), waits_for) && h.acquire_ns <= closed_ns {
-            let key = SumKey { lock: h.lock, site: h.site, process: t.process, via: h.via };
-            if let Some(s) = sums(&key, 0, h.acquire_ns) {
-                // Others may hold the lock by now, so nothing orders the writers.
-                add(&mut s.cut, 1);
-                let seen_ns = closed_ns - h.acquire_ns;
-                add(&mut s.cut_ns, seen_ns);
-                // It was held that long at least.
-                raise(&mut s.hold_max_ns, seen_ns);
-            }
+            let process_and_via = u64::from(t.process) << 32 | u64::from(h.via);
+            add_cut(h.lock, h.site, process_and_via, h.acquire_ns, closed_ns);
         }
         back += 1;
     }
-    if depth > MAX_CUT {
-        count(Counter::HeldFull);
-    }
     t.forget_locks();
+    0
+}
+
+/// Sums a section that was cut. Returns 0. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn add_cut(lock: u64, site: u64, process_and_via: u64, acquire_ns: u64, cut_ns: u64) -> u32 {
+    if let Some(s) = at(take_slot(lock, site, process_and_via, 0, acquire_ns)) {
+        // Others may hold the lock by now, so nothing orders the writers.
+        add(&mut s.cut, 1);
+        let seen_ns = cut_ns.wrapping_sub(acquire_ns);
+        add(&mut s.cut_ns, seen_ns);
+        // It was held that long at least.
+        raise(&mut s.hold_max_ns, seen_ns);
+    }
+    0
 }

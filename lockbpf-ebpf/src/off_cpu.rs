@@ -56,7 +56,7 @@ impl Absence {
     /// Records an absence that is over, in which `who` waited `runnable_ns` for a CPU.
     #[inline(always)]
     fn tell(&self, who: Who, runnable_ns: u64) {
-        let record = OffCpuRecord::pack(&OffCpuFields {
+        let OffCpuRecord([end, off, runnable, thread, stack]) = OffCpuRecord::pack(&OffCpuFields {
             end_ns: self.end_ns,
             off_ns: self.end_ns.saturating_sub(self.since_ns),
             runnable_ns,
@@ -65,8 +65,17 @@ impl Absence {
             stack: self.stack,
             reason: self.reason as u8,
         });
-        emit_for(who.slot, &record, Counter::OffCpuRecords);
+        emit_absence(end, off, runnable, thread, u64::from(who.slot) << 32 | stack);
     }
+}
+
+/// Emits a record by its words, with the slot that pays for it above the last one's. Returns 0. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn emit_absence(end: u64, off: u64, runnable: u64, who: u64, slot_and_stack: u64) -> u32 {
+    let record = OffCpuRecord([end, off, runnable, who, u64::from(slot_and_stack as u32)]);
+    emit_for((slot_and_stack >> 32) as u32, &record, Counter::OffCpuRecords);
+    0
 }
 
 /// Whose absence is told.

@@ -16,6 +16,8 @@ use lockbpf_common::python::{
 };
 use lockbpf_common::record::TOP_WORDS;
 
+/// Threads that are looked at in one stride.
+const STRIDE: usize = 16;
 /// After a thread was not found in the interpreter, it is not looked for again for so long, ns.
 const RETRY_NS: u64 = 100_000_000;
 
@@ -54,12 +56,18 @@ fn word(address: u64) -> u64 {
     unsafe { bpf_probe_read_user(address as *const u64) }.unwrap_or(0)
 }
 
-/// Reads the Python functions that the current thread is in. Returns their fingerprint; 0 if there are none. Global.
+/// Reads the Python functions that the current thread is in. Returns their fingerprint; 0 if there are none.
+#[inline(always)]
+pub fn python_frames(process: u32) -> u64 {
+    if find_thread(process) == 0 { 0 } else { read_frames(process) }
+}
+
+/// See [`python_frames`], of a thread that was found. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn python_frames(process: u32) -> u64 {
+extern "C" fn read_frames(process: u32) -> u64 {
     let Some(python) = PYTHONS.get_ptr(process) else { return 0 };
-    let Some(stack) = own(u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE)) else { return 0 };
+    let Some(stack) = own(0) else { return 0 };
     // SAFETY: the kernel returned a valid entry, which is written once.
     let python = unsafe { &*python };
     stack.count = 0;
@@ -91,9 +99,15 @@ pub extern "C" fn python_site(process: u32, slot: u32, returns_to: u64) -> u64 {
         return returns_to;
     }
     let began = now();
-    let Some(stack) = own(u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE)) else { return returns_to };
-    let frame = innermost(python, stack);
-    let site = if read_frame(stack, frame) { tell(process, in_hand(python, stack)) } else { returns_to };
+    let mut site = returns_to;
+    if find_thread(process) != 0
+        && let Some(stack) = own(0)
+    {
+        let frame = innermost(python, stack);
+        if read_frame(stack, frame) {
+            site = tell(process, in_hand(python, stack));
+        }
+    }
     let took = now() - began;
     charge(slot, |account| account.stack_ns += took);
     site
@@ -157,41 +171,71 @@ fn in_hand(python: &Interpreter, stack: &PythonStack) -> PythonFrame {
     PythonFrame { code: word(python.code), instruction: word(python.instruction) }
 }
 
-/// Address of the innermost frame; 0 if the thread has none, or does not run Python.
+/// Address of the innermost frame of a thread that was found; 0 if it has none.
 #[inline(always)]
-fn innermost(python: &Interpreter, stack: &mut PythonStack) -> u64 {
-    if stack.tid == 0 {
-        stack.tid = own_tid();
-    }
-    let is_own = stack.thread != 0 && word(stack.thread + u64::from(python.native_id)) == u64::from(stack.tid);
-    if !is_own && !find_thread(python, stack) {
-        return 0;
-    }
+fn innermost(python: &Interpreter, stack: &PythonStack) -> u64 {
     let holder = if python.holder == 0 { stack.thread } else { word(stack.thread + u64::from(python.holder)) };
     word(holder + u64::from(python.innermost))
 }
 
-/// Looks for the thread's state among those of the interpreter.
+/// Makes sure that the thread's state in the interpreter is known. Returns 0 if it is not: the thread does not run Python. Global.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn find_thread(python: &Interpreter, stack: &mut PythonStack) -> bool {
+extern "C" fn find_thread(process: u32) -> u32 {
+    let Some(python) = PYTHONS.get_ptr(process) else { return 0 };
+    let Some(stack) = own(u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE)) else { return 0 };
+    // SAFETY: the kernel returned a valid entry, which is written once.
+    let python = unsafe { &*python };
+    if stack.tid == 0 {
+        stack.tid = own_tid();
+    }
+    if stack.thread != 0 && is_thread(python, stack.thread, stack.tid) {
+        return 1;
+    }
     stack.thread = 0;
     let now = now();
     if now < stack.retry_ns || stack.tid == 0 {
-        return false;
+        return 0;
     }
     let mut thread = word(python.threads);
-    let mut i = 0;
-    while i < MAX_THREADS {
+    let mut strides = 0;
+    while strides < MAX_THREADS / STRIDE {
+        thread = walk_threads(process, stack.tid, thread);
         if thread == 0 {
             break;
         }
-        if word(thread + u64::from(python.native_id)) == u64::from(stack.tid) {
+        if is_thread(python, thread, stack.tid) {
             stack.thread = thread;
-            return true;
+            return 1;
+        }
+        strides += 1;
+    }
+    stack.retry_ns = now + RETRY_NS;
+    0
+}
+
+/// Goes one stride along the interpreter's threads. Returns the thread `tid` if it is among them, else the one after them; 0 at the end.
+/// Global: the verifier follows the stride once, not for each of all threads.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn walk_threads(process: u32, tid: u32, from: u64) -> u64 {
+    let Some(python) = PYTHONS.get_ptr(process) else { return 0 };
+    // SAFETY: the kernel returned a valid entry, which is written once.
+    let python = unsafe { &*python };
+    let mut thread = from;
+    let mut i = 0;
+    while i < STRIDE {
+        if thread == 0 || is_thread(python, thread, tid) {
+            break;
         }
         thread = word(thread + u64::from(python.next));
         i += 1;
     }
-    stack.retry_ns = now + RETRY_NS;
-    false
+    thread
+}
+
+/// Whether the interpreter's thread at this address is the thread `tid`.
+#[inline(always)]
+fn is_thread(python: &Interpreter, thread: u64, tid: u32) -> bool {
+    word(thread + u64::from(python.native_id)) == u64::from(tid)
 }

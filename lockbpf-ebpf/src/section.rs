@@ -9,7 +9,7 @@ use crate::lock::{has_word, is_others};
 use crate::maps::{CONFIG, count};
 use crate::orders::nested;
 use crate::permit;
-use crate::section_sums::{add_hold, add_time, at, hold_together, plus, slot_of_ending, sums};
+use crate::section_sums::{NO_WAIT, add_hold, add_section, at, hold_together, slot_of_ending, sums};
 use crate::stack::{take_stack, user_stack};
 use crate::thread::{Held, Pending, Thread, tid};
 use crate::transitions;
@@ -384,14 +384,8 @@ fn sum_up(t: &mut Thread, i: u32, hold_ns: u64) -> u32 {
     let Held { via, wait_ns, flags, .. } = t.held[i];
     let slot = slot_of_ending(t, i);
     let shared = is_shared(via) || is_shared_slot(slot);
-    if let Some(s) = at(slot) {
-        add_hold(s, hold_ns, inner_hits, shared);
-        if flags & u32::from(flag::CONTENDED) != 0 {
-            plus(&mut s.contended, 1, shared);
-            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, shared);
-        }
-    }
-    0
+    let contended = flags & u32::from(flag::CONTENDED) != 0;
+    add_section(slot, hold_ns, if contended { wait_ns } else { NO_WAIT }, inner_hits, u32::from(shared))
 }
 
 /// Whether a hold took eight times `--stack-wait`: then its stack takes about a hundredth of it.

@@ -65,6 +65,24 @@ pub fn tally(histogram: &mut [u64; BUCKETS], ns: u64) {
     }
 }
 
+/// In place of a wait: the section had none, ns.
+pub const NO_WAIT: u64 = u64::MAX;
+
+/// Sums a section: its hold, and its wait unless that is [`NO_WAIT`]; if it is `shared`, others may do so at the same time. Returns 0. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn add_section(slot: u32, hold_ns: u64, wait_ns: u64, inner_hits: u64, shared: u32) -> u32 {
+    let shared = shared != 0;
+    if let Some(s) = at(slot) {
+        add_hold(s, hold_ns, inner_hits, shared);
+        if wait_ns != NO_WAIT {
+            plus(&mut s.contended, 1, shared);
+            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, shared);
+        }
+    }
+    0
+}
+
 /// Sums a section's hold where several locks are summed together, which do not order their writers. Returns 0. A function of its own,
 /// so that its instructions burden no hot path.
 #[inline(never)]

@@ -21,7 +21,7 @@ pub fn slot_of(key: &SumKey, kind: u32, now: u64) -> u32 {
 /// A function of its own, so that the key is not on the stack of the rest. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn take_slot(lock: u64, site: u64, process_and_via: u64, kind: u32, now: u64) -> u32 {
+pub extern "C" fn take_slot(lock: u64, site: u64, process_and_via: u64, kind: u32, now: u64) -> u32 {
     let mut key = SumKey { lock, site, process: (process_and_via >> 32) as u32, via: process_and_via as u32 };
     let slot = slot_among(&key, kind, now, SERIAL_SUMS, OWN_SUMS);
     if slot != NO_SLOT {

@@ -20,6 +20,10 @@ use lockbpf_common::stack_copy::{
     WAKE_AFTER, WAYS, how, known_ip, method, place,
 };
 
+/// What [`recognise`] says of a stack that was not unwound before.
+const NONE: i32 = -1;
+/// What [`recognise_by`] says where a different stack is kept.
+const OTHER: i32 = -2;
 /// What [`copy`] says of a stack of which nothing can be read.
 const UNREAD: i32 = -14;
 
@@ -78,25 +82,30 @@ fn returns() -> [u64; RETURNS] {
     if t.pending.via == 0 || is_settled(t.pending.via) { [slow, 0] } else { [t.pending.returns_to, slow] }
 }
 
-/// The stack's number, if it was unwound before; else a negative one. Global.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
-    // Once: the verifier follows all that is in the loops again and again.
-    let own = returns();
+/// The stack's number, if it was unwound before; else a negative one.
+#[inline(always)]
+fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
     let mut way = 0;
     while way < WAYS {
-        let Some(known) = KNOWN_STACKS.get_ptr(KnownKey { ip, process, place: place(stack_pointer, way) }) else {
-            return -1;
-        };
-        // SAFETY: entries are neither changed nor removed while the programs run.
-        let known = unsafe { &*known };
-        if is_at(known, stack_pointer, &own) {
-            return known.stack as i32;
+        let known = recognise_by(process, ip, stack_pointer, way);
+        if known != OTHER {
+            return known;
         }
         way += 1;
     }
-    -1
+    NONE
+}
+
+/// The stack's number, if it is the one kept in this way of its place; [`OTHER`] if a different one is, [`NONE`] if none is. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn recognise_by(process: u32, ip: u64, stack_pointer: u64, way: u32) -> i32 {
+    let Some(known) = KNOWN_STACKS.get_ptr(KnownKey { ip, process, place: place(stack_pointer, way) }) else {
+        return NONE;
+    };
+    // SAFETY: entries are neither changed nor removed while the programs run.
+    let known = unsafe { &*known };
+    if is_at(known, stack_pointer, &returns()) { known.stack as i32 } else { OTHER }
 }
 
 /// Whether every return address of a known stack is in its place; those of calls that are watched to their return are the thread's `own`.

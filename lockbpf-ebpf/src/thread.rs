@@ -562,7 +562,7 @@ impl Thread {
         self.way.lose();
     }
 
-    /// Index of a held lock, most recent first.
+    /// Index of a lock that the thread, the current one, holds, most recent first.
     #[inline(always)]
     pub fn find(&self, lock: u64) -> Option<usize> {
         let depth = self.depth as usize;
@@ -576,15 +576,16 @@ impl Thread {
         if depth == 1 {
             return None;
         }
-        let i = find_below(self, lock) as usize;
+        let i = find_below(lock) as usize;
         (i < MAX_HELD).then_some(i)
     }
 }
 
-/// Index of a held lock that is not the one taken last; `MAX_HELD` if there is none. A function of its own, so that its
-/// instructions burden no hot path.
+/// Index of a lock that the current thread holds and did not take last; `MAX_HELD` if there is none. Global.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn find_below(t: &Thread, lock: u64) -> u32 {
+extern "C" fn find_below(lock: u64) -> u32 {
+    let Some(t) = stored(task()) else { return MAX_HELD as u32 };
     let depth = t.depth as usize;
     let mut back = 2;
     while back <= MAX_HELD {

@@ -5,7 +5,7 @@
 
 use crate::maps::THINNING;
 use crate::off_cpu::{Absence, Absences, Who};
-use crate::thread::{Thread, now, tid};
+use crate::thread::{Thread, now, stored, task, tid};
 use aya_ebpf::{btf_maps::Array, macros::btf_map};
 use lockbpf_common::gate::MAX_SLOTS;
 
@@ -105,7 +105,16 @@ pub fn gave_back(t: &mut Thread, from_ns: u64, now: u64, long: bool) -> u64 {
     if long {
         watch(t, now);
     }
-    let who = Who::of(t, tid());
-    t.watched.absences.tell_since(who, from_ns, now);
+    tell_kept(from_ns, now);
     t.watched.complete_ns
+}
+
+/// Records the current thread's kept absences since `from_ns`. Returns 0. Global.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn tell_kept(from_ns: u64, now: u64) -> u32 {
+    if let Some(t) = stored(task()) {
+        t.watched.absences.tell_since(Who::of(t, tid()), from_ns, now);
+    }
+    0
 }
