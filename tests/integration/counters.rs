@@ -63,9 +63,9 @@ fn a_preempted_holders_own() {
     assert!(missing == unread && missing < ROUNDS, "{missing} sections are not counted, {unread} are told");
     let inner = counters.of("inner_section");
     assert!(inner.hold["context-switches"] >= 1.0, "100 ms beside a thread that never sleeps: {inner:?}");
-    // 10 ms each of its own, and half as much again of all for the probes and a busy machine; by the wall clock it took the
-    // other's time as well.
-    let least = 1e7 * inner.sections.saturating_sub(WARM_UP).min(ROUNDS) as f64;
+    // 10 ms each of its own, by a clock that may differ from the kernel's by what an interrupt takes, and half as much again of all for the
+    // probes and a busy machine; by the wall clock it took the other's time as well.
+    let least = 0.99e7 * inner.sections.saturating_sub(WARM_UP).min(ROUNDS) as f64;
     let most = 1.5 * truth.fact("inner_cpu_ns") as f64;
     assert!((least..most).contains(&inner.on_cpu_ns), "{least} to {most} of its own: {inner:?}");
     assert!(inner.preempted_ns > 0.0 && inner.hold_ns > inner.on_cpu_ns + 0.5 * inner.preempted_ns, "{inner:?}");

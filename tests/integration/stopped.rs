@@ -1,7 +1,7 @@
 //! lockbpf is stopped, in all the ways there are, while the target depends on it: the target runs on at its own speed, and what was not
 //! seen is told.
 
-use crate::harness::cgroup::Cgroup;
+use crate::harness::cgroup::{Cgroup, Quota};
 use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf};
 use crate::harness::privilege::skipped;
@@ -183,7 +183,7 @@ fn guardian_of(pid: u32) -> u32 {
 fn observer_in(cgroup: &Cgroup, pid: u32) -> Observer {
     let mut command = Command::new("sh");
     command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&cgroup.dir);
-    command.arg(env!("CARGO_BIN_EXE_lockbpf")).args(["--budget", "off", "--pid", &pid.to_string()]);
+    command.arg(env!("CARGO_BIN_EXE_lockbpf")).args(["--budget", "off", "--format", "json", "--pid", &pid.to_string()]);
     Observer::launch(&mut command)
 }
 
@@ -223,6 +223,35 @@ fn frozen_by_its_cgroup_it_is_ended() {
     assert!(inside(observer.running.pid()) && !inside(guardian_of(observer.running.pid())), "the guardian has left");
     fs::write(cgroup.dir.join("cgroup.freeze"), "1").expect("failed to freeze a cgroup");
     assert_ended(workload, before, observer);
+}
+
+/// The class of a thread of a process, by its name: 0 of all, 1 of those that run before all (`man 7 sched`).
+fn class_of(pid: u32, name: &str) -> Option<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let stat = stats.find(|stat| stat.contains(&format!("({name})")))?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(38)?.parse().ok()
+}
+
+/// A quota stops lockbpf for most of each tenth of a second, though not threads of real-time classes.
+#[test]
+fn throttled_by_a_quota_it_renews_no_lease() {
+    let Some(_turn) = may_observe() else { return };
+    let Some(quota) = Quota::make(&format!("lockbpf-quota-{}", std::process::id())) else { return };
+    let mut workload = Workload::start("steady 0 2 0");
+    let observer = observer_in(quota.cgroup(), workload.pid());
+    let pid = observer.running.pid();
+    let class = || class_of(pid, "lease").expect("a thread renews the lease");
+    assert_eq!(class(), 1, "before all others: nothing stops it alone");
+    quota.set(Some(1_000));
+    eventually("it is stopped with the rest", || class() == 0);
+    workload.go();
+    std::thread::sleep(Duration::from_secs(1));
+    quota.set(None);
+    eventually("it runs before all others again", || class() == 1);
+    workload.finish();
+    let report = observer.report();
+    assert!(report.quality.notes.iter().any(|note| note.contains("was stopped or did not get to run")));
 }
 
 #[test]

@@ -33,6 +33,13 @@ impl Measure {
         self.histogram.add(duration);
     }
 
+    /// The longest of those that are summed. [`Measure::max`] may be that of a section that was cut, which took so long at least and is not
+    /// among them.
+    #[must_use]
+    pub fn longest_summed(&self) -> Nanos {
+        self.histogram.nth(self.histogram.count(), self.max).min(self.sum)
+    }
+
     /// Adds another's.
     pub fn merge(&mut self, other: &Self) {
         self.sum += other.sum;
@@ -253,6 +260,23 @@ mod tests {
             let again = told.hold.clone();
             told.hold.merge(&again);
             prop_assert_eq!(told.hold.histogram.count(), 2 * holds);
+        }
+
+        #[test]
+        fn a_section_that_was_cut_is_not_the_longest_of_those_summed(
+            holds in proptest::collection::vec(0..1_000_000_u64, 0..20),
+            cut_ns in 0..10_000_000_000_u64,
+        ) {
+            let mut sums = Sums::EMPTY;
+            for &ns in &holds {
+                sums.hold_ns += ns;
+                sums.hold_hist[lockbpf_common::sums::bucket(ns)] += 1;
+            }
+            let longest = holds.iter().copied().max().unwrap_or(0);
+            let told = |max| Measure::from_raw(sums.hold_ns, max, &sums.hold_hist).longest_summed().0;
+            prop_assert_eq!(told(longest), longest);
+            let told = told(longest.max(cut_ns));
+            prop_assert!(longest <= told && told <= (2 * longest).min(sums.hold_ns), "{} of {:?}", told, holds);
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Renews the lease by which programs do anything ([`Control`]): a thread of its own, so that the target pays for no observation while
 //! this process is stopped, frozen, or does not get to run. What was not seen meanwhile is counted, and cut.
+//!
+//! On a busy machine even a thread of nice -10 comes 20 ms late now and then, and a lease that is over costs the observation what happens
+//! meanwhile. So the thread is of the class SCHED_FIFO, of which it comes within 2 ms. A quota of CPU time does not hold for that
+//! class: where there is one, the thread stays of the class that is throttled with the rest of lockbpf.
 
 use super::guardian::{self, Guardian};
 use super::session::now;
-use super::{CaptureError, be_quick};
+use super::{CaptureError, be_first, be_one_of_many, be_quick, cgroup};
 use crate::units::{Nanos, Time};
 use aya::maps::{Array, MapData};
 use lockbpf_common::config::{Control, LAPSES};
@@ -18,7 +22,7 @@ use std::time::{Duration, Instant};
 const LENGTH: Duration = Duration::from_millis(40);
 /// How often the lease is renewed.
 const PERIOD: Duration = Duration::from_millis(10);
-/// How often it is looked whether the guardian is there.
+/// How often it is looked whether the guardian is there, and whether there is a quota.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 /// What the thread may need of its stack, bytes.
 const STACK: usize = 32 << 10;
@@ -127,7 +131,9 @@ impl Lease {
 
     /// Tells when it has what it needs to run in time.
     fn renew_always(&self, tell: &SyncSender<()>) {
-        be_quick();
+        let own = std::process::id();
+        let mut throttled = cgroup::has_quota(own);
+        be_prompt(throttled);
         touch_stack();
         let _ = tell.send(());
         let mut looked = Instant::now();
@@ -143,6 +149,10 @@ impl Lease {
             if looked.elapsed() >= LOOK_AFTER {
                 looked = Instant::now();
                 state.look_after_guardian();
+                if throttled != cgroup::has_quota(own) {
+                    throttled = !throttled;
+                    be_prompt(throttled);
+                }
             }
             // The futex call that this is shows programs that the lease is renewed.
             state = self.0.changed.wait_timeout(state, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
@@ -295,6 +305,16 @@ impl State {
             }
             Some(Ok(false)) | None => {}
         }
+    }
+}
+
+/// Lets the calling thread run before others: before all, unless that would keep it running while a quota stops the rest of lockbpf.
+fn be_prompt(throttled: bool) {
+    if throttled {
+        be_one_of_many();
+    }
+    if throttled || !be_first() {
+        be_quick();
     }
 }
 

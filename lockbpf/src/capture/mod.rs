@@ -141,6 +141,23 @@ fn be_quick() {
     set_nice(NICE);
 }
 
+/// Lets this thread run before all that are not of real-time classes; what it forks is not. Returns whether that is granted.
+fn be_first() -> bool {
+    set_class(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1)
+}
+
+/// Ends [`be_first`].
+fn be_one_of_many() {
+    set_class(libc::SCHED_OTHER, 0);
+}
+
+/// Gives this thread a scheduling class, if it may have it. Returns whether it may.
+fn set_class(class: i32, priority: i32) -> bool {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: for this thread; the parameters live.
+    unsafe { libc::sched_setscheduler(0, class, &raw const parameters) == 0 }
+}
+
 /// Lets all others run before this thread. If that is refused, it runs as they do.
 pub fn be_patient() {
     set_nice(PATIENT);

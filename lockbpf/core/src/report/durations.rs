@@ -8,16 +8,21 @@ use crate::units::Nanos;
 
 /// Statistics over `count` occurrences, of which those that were not measured took no time.
 pub(super) fn over(measure: &Measure, count: u64, unit: Unit) -> Durations {
+    up_to(measure.max, measure, count, unit)
+}
+
+/// The same, of which the longest is known to be `max`.
+pub(super) fn up_to(max: Nanos, measure: &Measure, count: u64, unit: Unit) -> Durations {
     let zeros = count.saturating_sub(measure.histogram.count());
     let quantile = |q: f64| {
         let rank = (q * count as f64).ceil() - zeros as f64;
         let measured = measure.histogram.count() as f64;
-        if rank <= 0.0 { Nanos(0) } else { measure.histogram.quantile(rank / measured, measure.max) }
+        if rank <= 0.0 { Nanos(0) } else { measure.histogram.quantile(rank / measured, max) }
     };
     Durations {
         sum: unit.ns(measure.sum),
         mean: unit.ns(Nanos(measure.sum.0.checked_div(count).unwrap_or(0))),
-        max: unit.ns(measure.max),
+        max: unit.ns(max),
         p50: unit.ns(quantile(0.5)),
         p99: unit.ns(quantile(0.99)),
     }

@@ -2,7 +2,7 @@
 
 use super::attribution;
 use super::divide::divide;
-use super::durations::{Total, least_waits, over};
+use super::durations::{Total, least_waits, over, up_to};
 use super::gather::Gathered;
 use super::kernel;
 use super::place::Places;
@@ -207,11 +207,12 @@ impl<'a> Ranked<'a> {
     }
 
     fn holds(&self, unit: Unit) -> Durations {
-        let seen =
-            over(&self.total.hold, self.total.acquisitions - self.total.unseen.min(self.total.acquisitions), unit);
+        let hold = &self.total.hold;
+        let count = self.total.acquisitions - self.total.unseen.min(self.total.acquisitions);
         match &self.figures {
             // What was counted has the weights of windows, and was prolonged by observing: estimates have neither.
             Some(f) => {
+                let seen = over(hold, count, unit);
                 let without = |ns: Ns| Ns::from_f64((ns.as_f64() - self.hold_bias).max(0.0).round());
                 let mean = Ns::from_f64(f.hold_mean_ns.value.round());
                 // Where sections are longer than windows, none was seen to its end.
@@ -220,7 +221,7 @@ impl<'a> Ranked<'a> {
                 // Half of them are at least as long as the median.
                 Durations { sum: seen.sum.max(max), mean, max, p99, p50: without(seen.p50).min(p99).min(mean + mean) }
             }
-            None => seen,
+            None => up_to(hold.longest_summed(), hold, count, unit),
         }
     }
 

@@ -7,9 +7,11 @@ mod container;
 mod error;
 mod leave;
 mod mounts;
+mod quota;
 
 pub use error::CgroupError;
 pub(super) use leave::leave_all;
+pub(super) use quota::has_quota;
 
 use mounts::{Mount, mounts};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
