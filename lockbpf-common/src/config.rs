@@ -81,8 +81,12 @@ pub const MAX_WAITS: u32 = 16_384;
 pub const MAX_ORDERS: u32 = 16_384;
 /// Threads × functions of the C library with sums.
 pub const MAX_CALLS: u32 = 16_384;
-/// Distinct stacks.
+/// Distinct stacks in the kernel's first table.
 pub const MAX_STACKS: u32 = 16_384;
+/// Stacks in its second table: those whose place in the first one another stack has. Their numbers follow on the first one's.
+pub const MORE_STACKS: u32 = 2_048;
+/// Beyond the numbers of stacks in both.
+pub const WALKED_STACKS: u32 = MAX_STACKS + MORE_STACKS;
 /// Frames kept of a stack.
 pub const STACK_DEPTH: usize = 32;
 /// Targets and tids that can be named on the command line.

@@ -57,6 +57,10 @@ counters! {
     BarrierRecords => "barrier_records", Volume;
     /// Records of waits for kernel locks, written to a ring buffer.
     KernelRecords => "kernel_records", Volume;
+    /// Records of who held a kernel lock that was waited for, written to a ring buffer.
+    HolderRecords => "holder_records", Volume;
+    /// Holders of kernel locks that had given them back before it was known where they were: of these only the thread is told.
+    HolderGone => "kernel_holder_gone", Volume;
     /// Waits for kernel spin locks in interrupts: of nobody's doing, and only counted.
     KernelInterrupts => "kernel_in_interrupts", Volume;
     /// User stacks copied to be unwound.

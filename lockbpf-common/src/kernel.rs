@@ -121,13 +121,113 @@ pub struct Kernel {
     pub task_pid: u32,
     /// Of the preemption count in `task_struct` (arm64).
     pub preempt_count: u32,
+    /// Of `rw_semaphore::count`.
+    pub rwsem_count: u32,
+    /// Of `task_struct::stack`.
+    pub task_stack: u32,
+    /// Of `task_struct::on_cpu`.
+    pub task_on_cpu: u32,
+    /// Of `task_struct::tgid`.
+    pub task_tgid: u32,
+    /// Of the number of the system call in `pt_regs`, whose lower half is negative in an exception or interrupt.
+    pub system_call: u32,
+    /// Explicit padding.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Kernel>() == 16 * (MAX_RANGES + 1) + 32);
+const _: () = assert!(size_of::<Kernel>() == 16 * (MAX_RANGES + 1) + 56);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]
 unsafe impl aya::Pod for Kernel {}
+
+/// What a thread that holds a kernel lock does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Doing {
+    /// Not known.
+    #[default]
+    Unknown = 0,
+    /// It is on a CPU.
+    Running = 1,
+    /// It could run, but has no CPU.
+    Runnable = 2,
+    /// It sleeps, and no signal ends that.
+    Blocked = 3,
+    /// It sleeps.
+    Sleeping = 4,
+}
+
+impl Doing {
+    /// What a number read from a record stands for; `None` for a number no version has written.
+    #[must_use]
+    pub const fn from_u8(raw: u8) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Unknown,
+            1 => Self::Running,
+            2 => Self::Runnable,
+            3 => Self::Blocked,
+            4 => Self::Sleeping,
+            _ => return None,
+        })
+    }
+}
+
+/// The fields of one look at a thread that holds a kernel lock, unpacked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HolderFields {
+    /// When it was looked at, ns on `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// Address of the lock.
+    pub lock: u64,
+    /// Number of the process, of who holds it and of who looked.
+    pub process: u32,
+    /// The thread that holds it, as the initial pid namespace numbers it.
+    pub holder: u32,
+    /// The thread that waits for it, or has waited: the same.
+    pub tid: u32,
+    /// Number of the holder's user stack.
+    pub stack: i32,
+    /// [`Doing`] as a number.
+    pub doing: u8,
+}
+
+/// One look at a holder, packed into five words.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct HolderRecord(pub [u64; 5]);
+
+impl HolderRecord {
+    /// Packs the fields.
+    #[must_use]
+    #[inline(always)]
+    pub const fn pack(f: &HolderFields) -> Self {
+        Self([
+            f.time_ns,
+            (Tag::Holder as u64) << 60 | f.doing as u64,
+            f.lock,
+            (f.process as u64) << 32 | f.tid as u64,
+            (f.holder as u64) << 32 | f.stack as u32 as u64,
+        ])
+    }
+
+    /// Unpacks the fields.
+    #[must_use]
+    pub const fn unpack(&self) -> HolderFields {
+        let w = &self.0;
+        HolderFields {
+            time_ns: w[0],
+            lock: w[2],
+            process: (w[3] >> 32) as u32,
+            holder: (w[4] >> 32) as u32,
+            tid: w[3] as u32,
+            stack: w[4] as u32 as i32,
+            doing: w[1] as u8,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<HolderRecord>() == 40);
 
 /// The fields of one wait for a kernel lock, unpacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -223,6 +323,23 @@ mod tests {
             assert_eq!(Tag::of(packed.0[1]), Some(Tag::Kernel));
             assert_eq!(packed.unpack(), fields);
         }
+    }
+
+    #[test]
+    fn a_look_at_a_holder_survives_packing() {
+        let fields = HolderFields {
+            time_ns: u64::MAX,
+            lock: 0xff11_0001_0000_0000,
+            process: u32::MAX - 1,
+            holder: 4_194_302,
+            tid: 4_194_303,
+            stack: i32::MAX,
+            doing: Doing::Sleeping as u8,
+        };
+        let packed = HolderRecord::pack(&fields);
+        assert_eq!(Tag::of(packed.0[1]), Some(Tag::Holder));
+        assert_eq!(packed.unpack(), fields);
+        assert_eq!((0..=5).map(Doing::from_u8).filter(Option::is_some).count(), 5);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub enum Tag {
     Barrier = 6,
     /// [`WakeRecord`].
     Wake = 7,
+    /// [`crate::kernel::HolderRecord`].
+    Holder = 8,
     /// [`crate::kernel::KernelRecord`].
     Kernel = 12,
 }
@@ -43,6 +45,7 @@ impl Tag {
             5 => Self::OffCpu,
             6 => Self::Barrier,
             7 => Self::Wake,
+            8 => Self::Holder,
             12 => Self::Kernel,
             _ => return None,
         })

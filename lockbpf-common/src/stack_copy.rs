@@ -45,6 +45,8 @@ pub mod how {
     pub const AT_RELEASE: u32 = 1;
     /// With Python's frames.
     pub const PYTHON: u32 = 2;
+    /// Of another thread of the process than the one that takes it.
+    pub const OTHERS: u32 = 4;
 }
 
 /// A user stack and the registers that unwinding it begins with.

@@ -13,6 +13,7 @@ use crate::emit::emit_for;
 use crate::focus;
 use crate::futex;
 use crate::gate::refresh;
+use crate::holder::{Holder, read};
 use crate::lease;
 use crate::maps::{CONFIG, KERNEL, SUMS, count};
 use crate::section::{is_settled, mark_outer};
@@ -46,6 +47,8 @@ pub struct KernelWaits {
     depth: u32,
     /// More beyond those: their ends are expected.
     beyond: u32,
+    /// Who held the lock of the outermost one, if that sleeps, and where the thread itself asked for it.
+    holder: Holder,
 }
 
 /// A wait in progress.
@@ -185,7 +188,13 @@ fn begin(ctx: &RawTracePointContext, lock: u64, flags: u32) {
         mark_outer(t);
         focus::waits_in_kernel(t, lock, caller.site);
     }
-    let owner = if alone && !spinning { owner(lock, flags) } else { 0 };
+    let owner = if alone && !spinning {
+        let holder = Holder::of(t, lock, flags);
+        t.kernel.holder = holder;
+        holder.tid
+    } else {
+        0
+    };
     t.kernel.waits[depth & (MAX_NESTED - 1)] =
         Wait { lock, site: caller.site, begin_ns: now, slot, flags, owner, alone: u32::from(alone) };
     t.kernel.depth = depth as u32 + 1;
@@ -281,6 +290,10 @@ fn record(t: &Thread, wait: &Wait, now: u64, failed: bool) -> u32 {
     if !focus::includes(PROCESS, wait.lock, wait.site) {
         return 0;
     }
+    if !is_spinning(wait.flags) {
+        // Just before, so that it is known when the wait begins.
+        t.kernel.holder.tell(t, wait.lock, wait.begin_ns - 1);
+    }
     let stack = SUMS.get(wait.slot).map_or(-1, |sums| sums.stack);
     let record = KernelRecord::pack(&KernelFields {
         end_ns: now,
@@ -295,6 +308,9 @@ fn record(t: &Thread, wait: &Wait, now: u64, failed: bool) -> u32 {
         failed,
     });
     emit_for(t.slot, &record, Counter::KernelRecords);
+    if !is_spinning(wait.flags) && !failed {
+        t.kernel.holder.tell_own(t, wait.lock, now);
+    }
     0
 }
 
@@ -396,38 +412,6 @@ fn known_lock(lock: u64, flags: u32) -> u32 {
     }
     let object = read(task() as u64, pointer);
     if object != 0 && object.wrapping_add(u64::from(offset)) == lock { which } else { 0 }
-}
-
-/// The thread that a mutex or a read-write semaphore names as its owner; 0 if it names none. Of several readers it may name
-/// the one that came last.
-#[inline(always)]
-fn owner(lock: u64, flags: u32) -> u32 {
-    let Some(kernel) = KERNEL.get(0) else { return 0 };
-    let offset = if flags & (flag::RT | flag::PERCPU) != 0 {
-        NO_OFFSET
-    } else if flags & flag::MUTEX != 0 {
-        kernel.mutex_owner
-    } else {
-        kernel.rwsem_owner
-    };
-    if offset == NO_OFFSET {
-        return 0;
-    }
-    // The lowest bits are flags.
-    let owner = read(lock, offset) & !7;
-    // Threads of the kernel itself have their place above user space, too; what is no task has no such number.
-    let pid = if owner == 0 { 0 } else { read(owner, kernel.task_pid) as u32 };
-    if pid <= MAX_TID { pid } else { 0 }
-}
-
-/// Largest number that a kernel gives a thread (`PID_MAX_LIMIT`).
-const MAX_TID: u32 = 1 << 22;
-
-/// A word of the kernel's memory; 0 if it cannot be read.
-#[inline(always)]
-fn read(base: u64, offset: u32) -> u64 {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    unsafe { bpf_probe_read_kernel(base.wrapping_add(u64::from(offset)) as *const u64) }.unwrap_or(0)
 }
 
 /// Interrupts in service, in a preemption count: software, hardware and non-maskable ones. Disabled software interrupts are

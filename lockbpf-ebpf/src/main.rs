@@ -25,6 +25,7 @@ mod gate;
 mod gil;
 mod go;
 mod goroutine;
+mod holder;
 mod kernel;
 mod lease;
 mod library;

@@ -16,7 +16,7 @@ use core::marker::PhantomData;
 use lockbpf_common::access::{MAX_LOCKS, Sampler};
 use lockbpf_common::config::{
     Config, Control, MAX_CALLS, MAX_CPUS, MAX_ORDERS, MAX_PROCESSES, MAX_STACKS, MAX_SUMS, MAX_TARGETS, MAX_THREADS,
-    MAX_WAITS, STACK_DEPTH, Seen,
+    MAX_WAITS, MORE_STACKS, STACK_DEPTH, Seen,
 };
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{Events, SiteCounts, ThreadCounts};
@@ -190,6 +190,10 @@ pub static SPINNERS: LruHashMap<FutexWord, u32, 1_024> = LruHashMap::new();
 /// User stacks of waits and of holders that made others wait, walked along frame pointers; kernel stacks of waits for kernel locks.
 #[btf_map]
 pub static STACKS: StackTrace<{ MAX_STACKS as usize }, 0, STACK_DEPTH> = StackTrace::new();
+
+/// Those whose place in [`STACKS`], which their hash decides, another stack has: they are few, and so are those that meet here again. 0.6 MB.
+#[btf_map]
+pub static FURTHER_STACKS: StackTrace<{ MORE_STACKS as usize }, 0, STACK_DEPTH> = StackTrace::new();
 
 /// Copied stacks: one ring buffer for all CPUs, since they are rare, and apart from the records, which they must not crowd out.
 /// Room for 250; a page where stacks are not copied.

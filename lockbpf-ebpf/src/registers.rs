@@ -57,6 +57,14 @@ pub fn user_registers() -> *const pt_regs {
     unsafe { bpf_task_pt_regs(task()) as *const pt_regs }
 }
 
+/// Their address as a number, with which a program may calculate: reading the pointer through a helper makes it one to the verifier.
+#[inline(always)]
+pub fn user_registers_address() -> u64 {
+    let pointer = user_registers() as u64;
+    // SAFETY: this program's own memory.
+    unsafe { bpf_probe_read_kernel(&raw const pointer) }.unwrap_or(0)
+}
+
 /// One of them, by its offset.
 #[inline(always)]
 pub fn user_register(offset: usize) -> u64 {

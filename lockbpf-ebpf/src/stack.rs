@@ -3,16 +3,18 @@
 
 use crate::emit::HEADER;
 use crate::gate::charge;
-use crate::maps::{CONFIG, COPY_LIMIT, KNOWN_STACKS, METHODS, SERIALS, STACK_COPIES, STACKS, count, next};
+use crate::maps::{
+    CONFIG, COPY_LIMIT, FURTHER_STACKS, KNOWN_STACKS, METHODS, SERIALS, STACK_COPIES, STACKS, count, next,
+};
 use crate::python::{add_frames, python_frames};
-use crate::registers::{INSTRUCTION_POINTER, STACK_POINTER, user_register, user_registers};
+use crate::registers::{INSTRUCTION_POINTER, STACK_POINTER, read_register, user_register, user_registers_address};
 use crate::section::is_settled;
 use crate::thread::{Thread, now, stored, task};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::{BPF_F_SKIP_FIELD_MASK, BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, pt_regs};
 use aya_ebpf::helpers::generated::{bpf_get_stackid, bpf_probe_read_kernel, bpf_probe_read_user};
 use core::ffi::c_void;
-use lockbpf_common::config::mode;
+use lockbpf_common::config::{MAX_STACKS, mode};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::process::SERIAL_COPY;
 use lockbpf_common::stack_copy::{
@@ -55,28 +57,61 @@ pub fn take_stack(ctx: *mut c_void, process: u32, slot: u32, how: u32) -> i32 {
 fn take(ctx: *mut c_void, (process, slot): (u32, u32), how: u32, compare: bool) -> i32 {
     // SAFETY: copied at once.
     let decided = unsafe { METHODS.get(process) }.copied().unwrap_or(if compare { 0 } else { method::COPY });
+    let mut frames = -1;
     if decided == method::FRAMES {
-        return walk(ctx);
+        frames = place_of(ctx);
+        if !has_no_place(frames) {
+            return frames;
+        }
     }
     let stack_pointer = user_register(STACK_POINTER);
     // The C library and the interpreter are called in the same way from any Python function.
     let (functions, how) =
         if decided == method::PYTHON { (python_frames(process), how | how::PYTHON) } else { (0, how) };
     let ip = known_ip(user_register(INSTRUCTION_POINTER), how);
-    let known = recognise(process, ip ^ functions, stack_pointer);
+    let known = recognise(process, ip ^ functions, stack_pointer, how);
     if known >= 0 {
         count(Counter::StackKnown);
         return known;
     }
-    let frames = if decided == 0 { walk(ctx) } else { -1 };
-    let copied = copy(process, slot, stack_pointer, frames, how);
+    if decided == 0 {
+        frames = place_of(ctx);
+    }
+    let copied = copy(process, slot, user_registers_address(), frames, how);
     // Where the thread is, is known without its stack.
     if copied == UNREAD && decided != 0 { walk(ctx) } else { copied.max(frames) }
 }
 
-/// The return addresses of the thread's calls that are watched to their return, innermost first.
+/// Number of the user stack that begins with saved registers of the current process, by their address, at the expense of a slot; or a negative
+/// number, which is counted. Only if stacks are copied.
 #[inline(always)]
-fn returns() -> [u64; RETURNS] {
+pub fn stack_of(process: u32, slot: u32, registers: u64, how: u32) -> i32 {
+    if CONFIG.load().mode & mode::COPY_STACKS == 0 || registers == 0 {
+        return -1;
+    }
+    let began = now();
+    let registers = registers as *const pt_regs;
+    // SAFETY: whoever found the address vouches for the offsets; a faulting address is an error from the helper.
+    let (ip, stack_pointer) =
+        unsafe { (read_register(registers, INSTRUCTION_POINTER), read_register(registers, STACK_POINTER)) };
+    let known = recognise(process, known_ip(ip, how), stack_pointer, how);
+    let stack = if known >= 0 {
+        count(Counter::StackKnown);
+        known
+    } else {
+        copy(process, slot, registers as u64, -1, how)
+    };
+    let took = now() - began;
+    charge(slot, |account| account.stack_ns += took.min(MAX_TAKING_NS));
+    stack
+}
+
+/// The return addresses of the thread's calls that are watched to their return, innermost first; none of another thread's.
+#[inline(always)]
+fn returns(how: u32) -> [u64; RETURNS] {
+    if how & how::OTHERS != 0 {
+        return [0; RETURNS];
+    }
     let Some(t) = stored(task()) else { return [0; RETURNS] };
     let slow = if t.slow.via == 0 { 0 } else { t.slow.returns_to };
     if t.pending.via == 0 || is_settled(t.pending.via) { [slow, 0] } else { [t.pending.returns_to, slow] }
@@ -84,10 +119,10 @@ fn returns() -> [u64; RETURNS] {
 
 /// The stack's number, if it was unwound before; else a negative one.
 #[inline(always)]
-fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
+fn recognise(process: u32, ip: u64, stack_pointer: u64, how: u32) -> i32 {
     let mut way = 0;
     while way < WAYS {
-        let known = recognise_by(process, ip, stack_pointer, way);
+        let known = recognise_by(process, ip, stack_pointer, way, how);
         if known != OTHER {
             return known;
         }
@@ -99,13 +134,13 @@ fn recognise(process: u32, ip: u64, stack_pointer: u64) -> i32 {
 /// The stack's number, if it is the one kept in this way of its place; [`OTHER`] if a different one is, [`NONE`] if none is. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn recognise_by(process: u32, ip: u64, stack_pointer: u64, way: u32) -> i32 {
+extern "C" fn recognise_by(process: u32, ip: u64, stack_pointer: u64, way: u32, how: u32) -> i32 {
     let Some(known) = KNOWN_STACKS.get_ptr(KnownKey { ip, process, place: place(stack_pointer, way) }) else {
         return NONE;
     };
     // SAFETY: entries are neither changed nor removed while the programs run.
     let known = unsafe { &*known };
-    if is_at(known, stack_pointer, &returns()) { known.stack as i32 } else { OTHER }
+    if is_at(known, stack_pointer, &returns(how)) { known.stack as i32 } else { OTHER }
 }
 
 /// Whether every return address of a known stack is in its place; those of calls that are watched to their return are the thread's `own`.
@@ -128,11 +163,11 @@ fn is_at(known: &KnownStack, stack_pointer: u64, own: &[u64; RETURNS]) -> bool {
     true
 }
 
-/// Copies the stack at the expense of a slot. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be
+/// Copies the stack that begins with saved registers, by their address, at the expense of a slot. Returns the number of the copy, or `frames`, its number by frame pointers, if there can be
 /// none, or [`UNREAD`]. Global.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how: u32) -> i32 {
+extern "C" fn copy(process: u32, slot: u32, registers: u64, frames: i32, how: u32) -> i32 {
     let copied = SERIALS.get(SERIAL_COPY).copied().unwrap_or(u64::MAX);
     let limit = COPY_LIMIT.get(0).copied().unwrap_or(0);
     if copied >= limit.min(u64::from(MAX_COPIES)) {
@@ -144,6 +179,9 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
         return frames;
     };
     let record: *mut StackCopy = entry.as_mut_ptr();
+    let registers = registers as *const pt_regs;
+    // SAFETY: the registers are the kernel's own; a faulting address is an error from the helper.
+    let stack_pointer = unsafe { read_register(registers, STACK_POINTER) };
     let base = stack_pointer & !(BLOCK as u64 - 1);
     // Counted in the record: no room is left on the stack, and verifiers need not follow each number.
     // SAFETY: the field lies in the reserved room.
@@ -176,13 +214,13 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
     const SAVED: usize = if size_of::<pt_regs>() < 8 * REGISTERS { size_of::<pt_regs>() } else { 8 * REGISTERS };
     // SAFETY: the fields lie in the reserved room, and are plain integers; the registers are the kernel's own.
     unsafe {
-        bpf_probe_read_kernel((&raw mut (*record).registers).cast(), SAVED as u32, user_registers().cast());
+        bpf_probe_read_kernel((&raw mut (*record).registers).cast(), SAVED as u32, registers.cast());
         (*record).process = process;
         (*record).number = number;
         (*record).frames = frames;
         (*record).blocks = blocks;
         (*record).how = how;
-        (*record).returns = returns();
+        (*record).returns = returns(how);
         (*record).python_frames = if how & how::PYTHON == 0 { 0 } else { add_frames(&mut (*record).python) };
     }
     let unread = (BLOCKS - end) * BLOCK;
@@ -197,17 +235,28 @@ extern "C" fn copy(process: u32, slot: u32, stack_pointer: u64, frames: i32, how
 /// keep them.
 #[inline(always)]
 pub fn walk(ctx: *mut c_void) -> i32 {
+    let id = place_of(ctx);
+    if has_no_place(id) {
+        count(Counter::StackLost);
+    }
+    id
+}
+
+/// The same, but whoever asks counts what is lost, if it is.
+#[inline(always)]
+fn place_of(ctx: *mut c_void) -> i32 {
     let id = stack_id(ctx, u64::from(BPF_F_USER_STACK));
     if id >= 0 {
         return id;
     }
-    // A different stack has this one's bucket: without its innermost frame, which readers leave out anyway, it has another.
-    let id = stack_id(ctx, u64::from(BPF_F_USER_STACK) | 1);
-    // -EFAULT: there is nothing beyond that frame, so nothing is lost.
-    if id < 0 && id != -14 {
-        count(Counter::StackLost);
-    }
-    id
+    // Different stacks have this one's places: without its innermost frame, which readers leave out anyway, it has others.
+    stack_id(ctx, u64::from(BPF_F_USER_STACK) | 1)
+}
+
+/// Whether this says that there is a stack, and no room for it. -EFAULT: there is nothing beyond the innermost frame, so nothing is lost.
+#[inline(always)]
+const fn has_no_place(id: i32) -> bool {
+    id < 0 && id != -14
 }
 
 /// Number of the current kernel stack without its `skip` innermost frames, or a negative errno, which is counted.
@@ -220,8 +269,16 @@ pub fn kernel_stack<C: EbpfContext>(ctx: &C, skip: u64) -> i32 {
     id
 }
 
+/// Number of a stack in one of the two tables, or a negative errno.
 #[inline(always)]
 fn stack_id(ctx: *mut c_void, flags: u64) -> i32 {
     // SAFETY: ctx is the program's own context and STACKS a stack-trace map.
-    unsafe { bpf_get_stackid(ctx, core::ptr::from_ref(&STACKS).cast_mut().cast(), flags) as i32 }
+    let id = unsafe { bpf_get_stackid(ctx, core::ptr::from_ref(&STACKS).cast_mut().cast(), flags) as i32 };
+    if !has_no_place(id) {
+        return id;
+    }
+    let more = core::ptr::from_ref(&FURTHER_STACKS).cast_mut().cast();
+    // SAFETY: as above.
+    let id = unsafe { bpf_get_stackid(ctx, more, flags) as i32 };
+    if id < 0 { id } else { id + MAX_STACKS as i32 }
 }

@@ -44,12 +44,48 @@ fn a_kernel_lock_that_is_held_on_purpose() {
     // Who waits for the mutex waits because its holder waits for the kernel.
     let outer = report.named("outer");
     assert_eq!((outer.kernel, outer.contended), (false, truth.lock("outer").contended), "{outer:?}");
-    let culprit = &report.culprits[0];
-    assert_eq!((culprit.name.as_str(), culprit.function.as_deref()), ("outer", Some("writer")), "{culprit:?}");
-    let causes = culprit.causes.as_ref().expect("the culprit's causes");
-    assert!(causes["kernel_lock"] > 0.8 * causes.values().sum::<f64>(), "{causes:?}");
-    assert!(report.verdict.iter().any(|s| s.contains("waiting for a kernel lock")), "{:?}", report.verdict);
+    let culprit = &outer.holders[0];
+    assert_eq!(culprit.function.as_deref(), Some("reader"), "{culprit:?}");
+    assert!(culprit.share > 0.8, "{culprit:?}");
     assert!(report.quality.notes.iter().any(|n| n.contains("only the waiting is seen")), "{:?}", report.quality.notes);
+}
+
+/// Who holds a kernel lock that it got at once is known by its place in the program, and by what it does there.
+#[track_caller]
+fn assert_holder(report: &Report) {
+    for name in ["kernel:pipe->mutex", "kernel:directory i_rwsem"] {
+        let lock = report.named(name);
+        let holder = &lock.holders[0];
+        assert_eq!(holder.function.as_deref(), Some("reader"), "{lock:?}");
+        assert!(holder.line.is_some() && holder.wait_ns > 0.8 * lock.wait_ns.sum, "{lock:?}");
+    }
+    let culprit = &report.culprits[0];
+    assert!(culprit.name.starts_with("kernel:"), "{culprit:?}");
+    assert_eq!(culprit.function.as_deref(), Some("reader"), "{culprit:?}");
+    let causes = culprit.causes.as_ref().expect("the culprit's causes");
+    assert!(causes["blocked"] + causes["sleeping"] > 0.8 * causes.values().sum::<f64>(), "{causes:?}");
+    let first = &report.verdict[0];
+    let calls = ["read", "getdents64", "syscall"];
+    assert!(first.contains("`reader` holding `kernel:") && first.contains("(inferred)"), "{first}");
+    assert!(calls.iter().any(|call| first.contains(&format!(" in {call}"))), "{first}");
+}
+
+#[test]
+fn who_holds_a_kernel_lock_is_told_in_all_modes() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&["--budget", "3%"][..], &["--budget", "off"], &["--futex-only"], &["--unwind", "dwarf"]] {
+        let (_, report) = observe_as(HELD, Variant::Plain, &[&[KERNEL_LOCKS], options].concat());
+        assert_holder(&report);
+        assert!(report.quality.lost.is_empty() && report.quality.impossible.is_empty(), "{:?}", report.quality);
+    }
+}
+
+#[test]
+fn without_copies_of_stacks_only_the_holding_thread_is_told() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe_as(HELD, Variant::Plain, &[KERNEL_LOCKS, "--unwind", "fp"]);
+    let pipe = report.named("kernel:pipe->mutex");
+    assert!(pipe.holders[0].function.is_none(), "{pipe:?}");
 }
 
 #[test]
@@ -75,6 +111,7 @@ fn kernel_locks_in_recordings() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let report = run(&["report", "--from", &trace, "--format", "json"]).report();
     assert_all_held(&truth, &report);
+    assert_holder(&report);
     let diff = run(&["diff", &trace, &trace]);
     assert_eq!(diff.code, Some(0), "{}", diff.stderr);
     // Event lines have the waits; that they are of the kernel is in their names.

@@ -63,6 +63,7 @@ mod select;
 mod servers;
 mod shared;
 mod signals;
+mod stacks;
 mod stopped;
 mod stuck;
 mod system_wide;

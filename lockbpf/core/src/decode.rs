@@ -5,12 +5,12 @@ use crate::event::{
     Event, FutexResult, FutexWait, OffCpu, Outcome, ProcessSeen, Section, ThreadTotals, Via, Wake, flag,
 };
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::op::{Action, Arrival, OffReason, Op, Round};
+use crate::op::{Action, Arrival, Doing, Hold, OffReason, Op, Round};
 use crate::units::{Nanos, Time};
 use crate::untrusted::shown_bytes;
 use bytes::Buf;
 use lockbpf_common::barrier::BarrierRecord;
-use lockbpf_common::kernel::{self, KernelRecord};
+use lockbpf_common::kernel::{self, HolderRecord, KernelRecord};
 use lockbpf_common::off_cpu::{OffCpuRecord, Reason};
 use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag, ThreadExitRecord, WakeRecord};
 use lockbpf_common::sums::ThreadSums;
@@ -109,6 +109,10 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
             }
             Ok((Event::Section(kernel_wait(KernelRecord(words))?), Beside::Nothing))
         }
+        Tag::Holder => {
+            let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
+            Ok((Event::Step(hold(HolderRecord(words))?), Beside::Nothing))
+        }
         Tag::Barrier => {
             let words = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?];
             Ok((Event::Step(arrival(BarrierRecord(words))), Beside::Nothing))
@@ -180,6 +184,30 @@ fn kernel_wait(record: KernelRecord) -> Result<Section, DecodeError> {
         via: Via::Kernel,
         outcome: if f.failed { Outcome::Failed } else { Outcome::Released },
         mutex_kind: f.flags,
+    })
+}
+
+/// A look at who holds a kernel lock. Where that is follows from the stack.
+fn hold(record: HolderRecord) -> Result<Op, DecodeError> {
+    let f = record.unpack();
+    let doing = match kernel::Doing::from_u8(f.doing).ok_or(DecodeError::UnknownValue)? {
+        kernel::Doing::Unknown => Doing::Unknown,
+        kernel::Doing::Running => Doing::Running,
+        kernel::Doing::Runnable => Doing::Runnable,
+        kernel::Doing::Blocked => Doing::Blocked,
+        kernel::Doing::Sleeping => Doing::Sleeping,
+    };
+    Ok(Op {
+        time: Time(f.time_ns),
+        tid: Tid(f.tid),
+        process: Process(f.process),
+        action: Action::Holds(Hold {
+            lock: Lock { process: Process::KERNEL, addr: f.lock },
+            holder: Tid(f.holder),
+            site: None,
+            stack: StackId::from_raw(f.stack),
+            doing,
+        }),
     })
 }
 
@@ -294,7 +322,7 @@ fn text(raw: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockbpf_common::kernel::KernelFields;
+    use lockbpf_common::kernel::{HolderFields, KernelFields};
     use lockbpf_common::record::{FutexFields, SectionFields};
     use proptest::prelude::*;
 
@@ -350,6 +378,26 @@ mod tests {
         assert_eq!((s.attempt(), s.acquire(), s.end), (Time(700), Time(1_000), Time(1_000)));
         assert_eq!((s.process, s.tid, s.owner), (Process(3), Tid(12), Some(Tid(11))));
         let unknown = KernelRecord::pack(&KernelFields { flags: 0x80, ..fields });
+        assert_eq!(decode(&bytes(&unknown.0)[..]), Err(DecodeError::UnknownValue));
+    }
+
+    #[test]
+    fn a_look_at_a_holder_is_a_step_of_who_looked() {
+        let fields = HolderFields {
+            time_ns: 9,
+            lock: 0xffff_8880_0000_1000,
+            process: 3,
+            holder: 11,
+            tid: 12,
+            stack: 5,
+            doing: kernel::Doing::Sleeping as u8,
+        };
+        let record = HolderRecord::pack(&fields);
+        let (Event::Step(op), Beside::Nothing) = decode(&bytes(&record.0)[..]).unwrap() else { panic!("no step") };
+        let lock = Lock { process: Process::KERNEL, addr: fields.lock };
+        let hold = Hold { lock, holder: Tid(11), site: None, stack: Some(StackId(5)), doing: Doing::Sleeping };
+        assert_eq!(op, Op { time: Time(9), tid: Tid(12), process: Process(3), action: Action::Holds(hold) });
+        let unknown = HolderRecord::pack(&HolderFields { doing: 9, ..fields });
         assert_eq!(decode(&bytes(&unknown.0)[..]), Err(DecodeError::UnknownValue));
     }
 

@@ -78,6 +78,8 @@ pub enum Action {
         /// For how long.
         wait: Nanos,
     },
+    /// Sees who holds a kernel lock.
+    Holds(Hold),
     /// Exited.
     Exit {
         /// Whether it ended its process by that, and all other threads with it.
@@ -102,6 +104,36 @@ pub struct Attempt {
     pub stack: Option<StackId>,
     /// Whether the source itself says that the thread waited for a holder; `None` where that follows from the steps.
     pub contended: Option<bool>,
+}
+
+/// A look at who holds a kernel lock, whose acquisitions and releases are not seen unless others wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Hold {
+    /// The lock.
+    pub lock: Lock,
+    /// The thread that holds it.
+    pub holder: Tid,
+    /// Where its program called the kernel; `None` if that is not known.
+    pub site: Option<Site>,
+    /// The stack there.
+    pub stack: Option<StackId>,
+    /// What it did at that moment.
+    pub doing: Doing,
+}
+
+/// What a thread that holds a kernel lock does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Doing {
+    /// Not known.
+    Unknown,
+    /// On a CPU.
+    Running,
+    /// Could run, but has no CPU.
+    Runnable,
+    /// Asleep, and no signal ends that.
+    Blocked,
+    /// Asleep.
+    Sleeping,
 }
 
 /// An arrival at a barrier.

@@ -75,6 +75,7 @@ impl Totals {
             | Action::Release { .. }
             | Action::Fail { .. }
             | Action::Off { .. }
+            | Action::Holds(_)
             | Action::On => {}
         }
     }

@@ -70,6 +70,12 @@ pub fn describe(types: &Btf, symbols: Option<&Kallsyms>) -> Kernel {
         rwsem_owner: offset("rw_semaphore", "owner"),
         task_pid: offset("task_struct", "pid"),
         preempt_count: preempt_count.unwrap_or(NO_OFFSET),
+        rwsem_count: offset("rw_semaphore", "count"),
+        task_stack: offset("task_struct", "stack"),
+        task_on_cpu: offset("task_struct", "on_cpu"),
+        task_tgid: offset("task_struct", "tgid"),
+        system_call: offset("pt_regs", if cfg!(target_arch = "aarch64") { "syscallno" } else { "orig_ax" }),
+        reserved: 0,
     }
 }
 
@@ -83,6 +89,9 @@ mod tests {
         let kernel = describe(types, None);
         assert_ne!(kernel.task_pid, NO_OFFSET);
         assert_ne!((kernel.task_mm, kernel.mmap_lock), (NO_OFFSET, NO_OFFSET));
+        let of_holders =
+            [kernel.task_stack, kernel.task_on_cpu, kernel.task_tgid, kernel.system_call, kernel.rwsem_count];
+        assert!(!of_holders.contains(&NO_OFFSET), "{of_holders:?}");
         let text = "ffffffff81000000 T asm_exc_page_fault\nffffffff81000040 T asm_common_interrupt\n\
             ffffffff81000080 T asm_sysvec_reboot\nffffffff810000c0 T __irqentry_text_end\n\
             ffffffff82000000 T __lock_text_start\nffffffff82000100 T __lock_text_end\n";

@@ -24,6 +24,8 @@ pub(super) struct Extras {
     pub events: Events,
     /// Calls of the C library.
     pub library: bool,
+    /// Room for stacks in each of the tables; `None` for all that there is.
+    pub walked_stacks: Option<[u32; 2]>,
     /// What the kernel side says of its rare paths.
     pub kernel_log: bool,
 }
@@ -33,7 +35,7 @@ pub(super) struct Extras {
 /// # Errors
 /// When the kernel refuses a map: rights, memory limits, or a map type it does not have.
 pub(super) fn load(config: &Config, task: Option<TaskOffsets>, extras: Extras) -> Result<Ebpf, CaptureError> {
-    let Extras { events, library, kernel_log } = extras;
+    let Extras { events, library, walked_stacks, kernel_log } = extras;
     let (task_tgid, task_mm) = task.map_or((0, 0), |task| (task.tgid, task.mm));
     let log_level: u8 = if kernel_log { u8::MAX } else { 0 };
     let mut loader = EbpfLoader::new();
@@ -49,6 +51,11 @@ pub(super) fn load(config: &Config, task: Option<TaskOffsets>, extras: Extras) -
     if config.mode & mode::TRANSITIONS == 0 {
         for map in ["TRANSITIONS", "TRANSITION_SLOTS"] {
             loader.map_max_entries(map, 1);
+        }
+    }
+    if let Some(room) = walked_stacks {
+        for (map, room) in ["STACKS", "FURTHER_STACKS"].into_iter().zip(room) {
+            loader.map_max_entries(map, room);
         }
     }
     if !library {

@@ -6,7 +6,7 @@ use super::inflight;
 use super::owner::read;
 use crate::id::{Lock, Process, StackId, Tid};
 use crate::unwind::{Registers, StackCopy, Unwind};
-use lockbpf_common::config::{MAX_STACKS, STACK_DEPTH};
+use lockbpf_common::config::{MAX_STACKS, STACK_DEPTH, WALKED_STACKS};
 use lockbpf_common::stack_copy::{BLOCK, BLOCKS};
 use std::collections::{HashMap, HashSet};
 
@@ -30,7 +30,7 @@ pub(super) struct Waiter {
     pub site: u64,
 }
 
-/// Stacks read so far, numbered beyond those of the kernel's own map.
+/// Stacks read so far, numbered beyond those of the kernel's own maps.
 #[derive(Debug, Default)]
 pub(super) struct OpenStacks {
     by_wait: HashMap<Waiter, Option<StackId>>,
@@ -57,7 +57,7 @@ impl OpenStacks {
         if let Some(&id) = self.ids.get(&stack) {
             return Some(id);
         }
-        let id = StackId(u32::try_from(self.ids.len()).ok()?.checked_add(MAX_STACKS)?);
+        let id = StackId(u32::try_from(self.ids.len()).ok()?.checked_add(WALKED_STACKS)?);
         (self.ids.len() < MAX_KEPT).then(|| *self.ids.entry(stack).or_insert(id))
     }
 
@@ -245,10 +245,10 @@ mod tests {
     fn equal_stacks_have_one_number() {
         let mut stacks = OpenStacks::default();
         let first = stacks.number(vec![1, 2]);
-        assert_eq!(first, Some(StackId(MAX_STACKS)));
-        assert_eq!(stacks.number(vec![3]), Some(StackId(MAX_STACKS + 1)));
+        assert_eq!(first, Some(StackId(WALKED_STACKS)));
+        assert_eq!(stacks.number(vec![3]), Some(StackId(WALKED_STACKS + 1)));
         assert_eq!(stacks.number(vec![1, 2]), first);
-        assert_eq!(stacks.get(StackId(MAX_STACKS + 1)), Some(&[3][..]));
+        assert_eq!(stacks.get(StackId(WALKED_STACKS + 1)), Some(&[3][..]));
         assert_eq!(stacks.get(StackId(7)), None);
     }
 

@@ -9,6 +9,7 @@ use crate::capture::placer::Mechanism;
 use crate::capture::session;
 use crate::event::Event;
 use crate::id::Process;
+use crate::op::{Action, Op};
 use crate::symbol::{Loaded, Symbols};
 use crate::trace::{Capture, Compression, Header, Module, Modules, Probe, Writer, Written};
 use crate::units::{Nanos, Time};
@@ -122,6 +123,7 @@ pub(super) fn process_of(event: &Event) -> Option<Process> {
         Event::Section(s) => Some(s.process),
         Event::FutexWait(w) => Some(w.word.process),
         Event::Wake(w) => Some(w.process),
+        Event::Step(Op { process, action: Action::Holds(_), .. }) => Some(*process),
         Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
     }
 }

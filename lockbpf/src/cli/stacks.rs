@@ -7,12 +7,13 @@ use crate::capture::waits;
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Process, Site, StackId};
 use crate::observation::{Harvest, OpenWait};
+use crate::op::{Action, Op};
 use crate::report::text::listed;
 use crate::symbol::Symbols;
 use crate::units::Time;
 use crate::unwind::{Decision, End, Judge, Method, Walked};
 use anyhow::Result;
-use lockbpf_common::config::MAX_STACKS;
+use lockbpf_common::config::WALKED_STACKS;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::stack_copy::{AT_ONCE, FIRST_COPY};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -37,6 +38,8 @@ pub(super) struct Stacks {
     /// By stacks that were unwound: the return address outside of the C library that comes first. Words found on a stack may be
     /// left over from earlier calls.
     callers: HashMap<StackId, u64>,
+    /// By those that lead from the program's own code into the kernel: where.
+    own_calls: HashMap<StackId, u64>,
     /// Whether there was a time in which fewer were copied.
     spared: bool,
 }
@@ -59,6 +62,7 @@ impl Stacks {
             walked: HashSet::new(),
             stale: HashSet::new(),
             callers: HashMap::new(),
+            own_calls: HashMap::new(),
             spared: false,
         }
     }
@@ -139,10 +143,13 @@ impl Stacks {
             session.settle_stack(&copy, &unwound, stack)?;
             let mut is_caller = |address| symbols.is_caller(process, address);
             if let Numbered::Known(Some(id)) = session.numbered(copy.number)
-                && let Some(&caller) = unwound.addresses.iter().skip(1).find(|&&address| is_caller(address))
-                && !unwound.addresses.first().is_some_and(|&address| is_caller(address))
+                && let Some(&first) = unwound.addresses.first()
             {
-                self.callers.insert(id, caller);
+                if is_caller(first) {
+                    self.own_calls.insert(id, first);
+                } else if let Some(&caller) = unwound.addresses.iter().skip(1).find(|&&address| is_caller(address)) {
+                    self.callers.insert(id, caller);
+                }
             }
             if let Some(decision) = decision {
                 session.decide(process, decision)?;
@@ -154,6 +161,12 @@ impl Stacks {
     /// Puts the caller by the unwound stack in place of the one that was found among words of the stack.
     fn correct(&self, event: &mut Event, census: &mut Census) {
         let Some((process, id)) = named(event) else { return };
+        if let Event::Step(Op { action: Action::Holds(hold), .. }) = event {
+            // A function that calls the kernel last of all is left by a jump, too.
+            let caller = self.callers.get(&id).map(|&caller| census.symbols().releaser(process, caller));
+            hold.site = caller.or_else(|| self.own_calls.get(&id).copied()).map(|addr| Site { process, addr });
+            return;
+        }
         let Some(&caller) = self.callers.get(&id) else { return };
         match event {
             Event::FutexWait(w) => w.site = Some(Site { process, addr: caller }),
@@ -165,7 +178,7 @@ impl Stacks {
     /// Takes note of a stack by frame pointers.
     fn note(&mut self, event: &Event) {
         if let Some((process, id)) = named(event)
-            && id.0 < MAX_STACKS
+            && id.0 < WALKED_STACKS
             && self.walked.len() < MAX_LOOKED_AT
         {
             self.walked.insert((process, id));
@@ -193,7 +206,7 @@ impl Stacks {
         // In another process they were taken only to be compared, or where they were all there was.
         for entry in &harvest.sums {
             if let Some(id) = StackId::from_raw(entry.sums.stack)
-                && id.0 < MAX_STACKS
+                && id.0 < WALKED_STACKS
                 && self.walked.len() < MAX_LOOKED_AT
             {
                 self.walked.insert((entry.lock.process, id));
@@ -255,6 +268,7 @@ fn named(event: &Event) -> Option<(Process, StackId)> {
         Event::FutexWait(w) => Some((w.word.process, w.stack?)),
         Event::Wake(w) => Some((w.process, w.stack?)),
         Event::OffCpu(o) => Some((o.process, o.stack?)),
+        Event::Step(Op { process, action: Action::Holds(hold), .. }) => Some((*process, hold.stack?)),
         Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
     }
 }
@@ -265,6 +279,7 @@ fn stack(event: &mut Event) -> Option<&mut Option<StackId>> {
         Event::FutexWait(w) => Some(&mut w.stack),
         Event::Wake(w) => Some(&mut w.stack),
         Event::OffCpu(o) => Some(&mut o.stack),
+        Event::Step(Op { action: Action::Holds(hold), .. }) => Some(&mut hold.stack),
         Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
     }
 }

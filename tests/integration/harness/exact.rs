@@ -6,15 +6,11 @@ use super::workload::{LockTruth, Truth};
 /// The kernel's clock for eBPF and the one that programs read agree to less than this at any moment, ns.
 const CLOCK_SLACK_NS: u64 = 1_000;
 
-/// Two different stacks may have one place in the kernel's table, whatever its size: now and then that loses a stack, and no event.
-const FEW_STACKS: u64 = 2;
-
 /// Demands that nothing was lost, impossible or left unprobed. (Late events depend on how long the scheduler keeps a
 /// thread off its CPU inside a probe; they are analysed all the same.)
 pub(crate) fn assert_complete(report: &Report) {
     let quality = &report.quality;
-    let may_be = |cause: &str, n: u64| n == 0 || cause == "stack_lost" && n <= FEW_STACKS;
-    assert!(quality.lost.iter().all(|(cause, &n)| may_be(cause, n)), "lost: {:?}", quality.lost);
+    assert!(quality.lost.values().all(|&n| n == 0), "lost: {:?}", quality.lost);
     assert!(quality.impossible.values().all(|&n| n == 0), "impossible: {:?}", quality.impossible);
     assert!(quality.failed_probes.is_empty(), "failed probes: {:?}", quality.failed_probes);
 }

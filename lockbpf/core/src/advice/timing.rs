@@ -127,6 +127,7 @@ impl Clock {
             | Action::CondWake { .. }
             | Action::Off { .. }
             | Action::On
+            | Action::Holds(_)
             | Action::Join { .. } => {}
         }
     }

@@ -284,7 +284,9 @@ impl Engine {
             let source = if state.past.is_some() { Source::Past(lock) } else { Source::Nobody };
             if l.lock.is_kernel() {
                 // Its release is not seen: whoever had it last has it still, as far as is known.
+                let seen = state.past.and_then(|past| past.seen);
                 let (cause, off) = match (source, s.path.last()) {
+                    (Source::Past(_), _) if let Some(seen) = seen => seen,
                     (Source::Nobody, Some(&(_, Source::Live(holder)))) => {
                         let waits = m.thread_at(m.node(holder).thread).waiting;
                         waits.map_or((Cause::Unknown, None), |d| waiting_for(m, d))

@@ -93,6 +93,11 @@ impl Keeper {
         key
     }
 
+    /// It is no section after all, and nothing leads to it.
+    pub(super) fn forget(&mut self, key: u64) {
+        self.nodes.remove(&key);
+    }
+
     pub(super) fn acquired(&mut self, key: u64, at: Time) {
         if let Some(kept) = self.nodes.get_mut(&key) {
             kept.node.acquire = Some(at);

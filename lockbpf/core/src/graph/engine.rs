@@ -7,10 +7,10 @@ use super::findings::{Cause, EdgeKind, Who};
 use super::path::Hops;
 use super::shares::LockShares;
 use super::split::Split;
-use crate::id::{Lock, Site, StackId, Tid};
-use crate::op::LockKind;
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::op::{Doing, Hold, LockKind};
 use crate::options::Options;
-use crate::state::{Machines, NodeIx};
+use crate::state::{Instance, Machines, NodeIx};
 use crate::tally::Tally;
 use crate::units::{Nanos, Time};
 use rustc_hash::FxHashMap;
@@ -78,6 +78,8 @@ pub(super) struct Past {
     pub(super) comp: u32,
     pub(super) taken: u64,
     pub(super) last: Last,
+    /// Of one that was only seen to hold it ([`crate::op::Hold`]): what it did, and with which stack.
+    pub(super) seen: Option<(Cause, Option<StackId>)>,
 }
 
 /// One to blame, in one way: what the lock's waiters have waited because of it, since the lock is waited for.
@@ -254,6 +256,65 @@ impl Engine {
         state.shares
     }
 
+    /// Somebody is seen to hold a lock whose releases are not seen: from now on it is the one that had it last.
+    pub(super) fn see(&mut self, m: &Machines, lock: u32, (process, site): (Process, Site), hold: &Hold) {
+        let waiting = m.known(hold.holder).and_then(|thread| thread.waiting);
+        if waiting.is_some_and(|wait| m.node(wait).lock == lock) {
+            // The lock names its last reader even when that one has given it back, and asks for it anew.
+            return;
+        }
+        if self.locks.len() <= lock as usize {
+            self.locks.resize_with(lock as usize + 1, LockBlame::default);
+        }
+        self.touch(m, lock);
+        let who = Who::Section { lock: hold.lock, site };
+        let cause = match hold.doing {
+            Doing::Unknown => Cause::Unknown,
+            Doing::Running => Cause::Running,
+            Doing::Runnable => Cause::Runnable,
+            Doing::Blocked => Cause::Blocked,
+            Doing::Sleeping => Cause::Sleeping,
+        };
+        let seen = Some((cause, hold.stack.filter(|_| cause != Cause::Unknown)));
+        let known = &mut self.locks[lock as usize].past;
+        if let Some(past) = known
+            && (past.tid, past.who, past.stack) == (hold.holder, who, hold.stack)
+            && past.seen.is_some()
+        {
+            // It goes on, or began anew: where it did so is the same.
+            past.seen = seen;
+            past.last.release = m.now;
+            return;
+        }
+        self.drop_past(lock);
+        let kind = m.lock_at(lock).kind;
+        let instance = Instance {
+            number: 0,
+            tid: hold.holder,
+            process,
+            lock: hold.lock,
+            kind,
+            site: Some(site),
+            shared: false,
+            contended: false,
+            attempt: None,
+            acquire: None,
+            stack: hold.stack,
+        };
+        let key = match &mut self.keeper {
+            Some(keeper) => keeper.add(&instance),
+            None => self.keys,
+        };
+        self.keys = key + 1;
+        let last = Last { open: false, release: m.now, acquire: None, key, tid: hold.holder };
+        let site = self.sites.number(Some(site));
+        let state = &mut self.locks[lock as usize];
+        state.past =
+            Some(Past { tid: hold.holder, site, who, stack: hold.stack, key, comp: NONE, taken: m.step, last, seen });
+        state.gap = true;
+        state.epoch = m.now;
+    }
+
     pub(super) fn begin(&mut self, m: &Machines, node: NodeIx) {
         if self.sections.len() <= node as usize {
             self.sections.resize_with(node as usize + 1, Section::default);
@@ -345,8 +406,12 @@ impl Engine {
     }
 
     pub(super) fn drop_past(&mut self, lock: u32) {
-        if let Some(past) = self.locks[lock as usize].past.take() {
+        let Some(past) = self.locks[lock as usize].past.take() else { return };
+        if past.seen.is_none() || past.comp != NONE {
             self.complete(past.site, past.comp, past.last);
+        } else if let Some(keeper) = &mut self.keeper {
+            // Nobody waited for it: it is none of the sections that count.
+            keeper.forget(past.key);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::futex::FutexWaits;
 use crate::histogram::Histogram;
-use crate::id::{Lock, Site, StackId, Tid};
+use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::{Nanos, Time};
 use rustc_hash::FxHashSet;
@@ -83,6 +83,14 @@ impl Who {
             Self::Section { lock, .. } | Self::Released { lock, .. } => Some(lock),
             Self::Thread(_) | Self::Others => None,
         }
+    }
+
+    /// The process whose code its stacks lead through, having made others wait for `lock`: the lock's, but of a kernel lock that of the
+    /// place, which is the program's where that is known.
+    #[must_use]
+    pub fn process(self, lock: Lock) -> Process {
+        let held = self.lock().unwrap_or(lock);
+        self.site().filter(|_| held.is_kernel()).map_or(held.process, |site| site.process)
     }
 
     /// Where it was requested, or given back, as far as that is known.

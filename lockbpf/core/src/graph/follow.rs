@@ -5,8 +5,8 @@ use super::component::NONE;
 use super::engine::{Engine, LockBlame, Past, Phase, who};
 use super::path::Hop;
 use super::shares::Ended;
-use crate::id::Tid;
-use crate::op::{Failure, LockKind, Released};
+use crate::id::{Process, Site, Tid};
+use crate::op::{Failure, Hold, LockKind, Released};
 use crate::state::{Follower, Machines, NodeIx, Round};
 use crate::units::{Nanos, Time};
 
@@ -121,7 +121,8 @@ impl Follower for Engine {
             let comp = std::mem::replace(&mut section.comp, NONE);
             let (site, key) = (section.site, section.key);
             let state = &mut self.locks[n.lock as usize];
-            state.past = Some(Past { tid: i.tid, site, who, stack: i.stack, key, comp, taken: n.taken, last });
+            state.past =
+                Some(Past { tid: i.tid, site, who, stack: i.stack, key, comp, taken: n.taken, last, seen: None });
             state.gap = true;
         } else {
             self.vanish(m, node, false);
@@ -173,6 +174,10 @@ impl Follower for Engine {
     fn joined(&mut self, m: &Machines, tid: Tid, of: Tid, wait: Nanos) {
         let attempt = Time(m.now.0.saturating_sub(wait.0));
         self.hops.push(Hop { tid, giver: of, lock: None, attempt, acquire: m.now });
+    }
+
+    fn seen_holding(&mut self, m: &Machines, lock: u32, at: (Process, Site), hold: &Hold) {
+        self.see(m, lock, at, hold);
     }
 
     fn forget_lock(&mut self, lock: u32) {

@@ -81,6 +81,10 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The output cannot be written to.
     pub fn op(&mut self, op: &Op, names: &mut dyn Names, stacks: &Stacks) -> io::Result<()> {
+        if matches!(op.action, Action::Holds(_)) {
+            // Lines have no word for it: they tell of locks whose holders are seen.
+            return Ok(());
+        }
         self.line.clear();
         self.line.extend_from_slice(br#"{"t":"#);
         time::write(&mut self.line, op.time.0, self.ticks_per_ns)?;
@@ -156,6 +160,7 @@ impl<W: Write> Writer<W> {
                 );
                 self.stack(stack, None, op.process, names, stacks)
             }
+            Action::Holds(_) => Ok(()),
             Action::On => {
                 self.word("op", "on");
                 Ok(())

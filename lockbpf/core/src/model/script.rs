@@ -295,7 +295,7 @@ impl Builder {
                 open.idle = Some((op.time, open.released));
             }
             Action::CondWake { .. } => self.wake(thread, op.time),
-            Action::Off { .. } | Action::On => {}
+            Action::Off { .. } | Action::On | Action::Holds(_) => {}
             Action::Join { thread: of, wait } => self.joined(thread, of, op, wait.0),
             Action::Exit { ends } => {
                 self.give_up(thread);

@@ -137,6 +137,7 @@ fn phase(item: &Item, step: u8, present: u8) -> u8 {
         (Item::Off(_), _) => phase::OFF,
         // It waited until now.
         (Item::Step(Op { action: Action::Join { .. }, .. }), _) => phase::EXIT,
+        (Item::Step(Op { action: Action::Holds(_), .. }), _) => phase::AT_ONCE,
         // An arrival: asks to pass.
         (Item::Step(_), _) => phase::ATTEMPT,
         (Item::Section(_), 0) => phase::ATTEMPT,
@@ -185,11 +186,16 @@ fn canonical(item: &Item) -> impl Ord + use<> {
     }
 }
 
-/// Only arrivals, and waits for exits, come as steps.
+/// Only arrivals, waits for exits and looks at holders come as steps.
 fn step(op: &Op) -> [u64; 5] {
     match op.action {
         Action::Join { thread, wait } => [op.time.0, thread.0.into(), wait.0, 0, 0],
         Action::Barrier(a) => [op.time.0, a.barrier.addr, a.site.addr, a.post.addr, u64::from(a.participants)],
+        Action::Holds(h) => {
+            let site = h.site.map_or(0, |site| site.addr);
+            let who = u64::from(h.holder.0) << 8 | h.doing as u64;
+            [op.time.0, h.lock.addr, who, site, h.stack.map_or(0, |stack| u64::from(stack.0) + 1)]
+        }
         _ => [op.time.0, 0, 0, 0, 0],
     }
 }

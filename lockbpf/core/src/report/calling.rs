@@ -9,7 +9,7 @@ use super::place::Places;
 use super::schema::{CallerEntry, CallersEntry, Place};
 use super::text::share;
 use crate::graph::findings::Holder;
-use crate::id::{Lock, Site, StackId};
+use crate::id::{Lock, Process, Site, StackId};
 use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -61,7 +61,7 @@ impl Calling {
     /// Adds that of a holder.
     pub(super) fn add(&mut self, holder: &Holder) {
         self.wait += holder.wait;
-        let Some(site) = holder.who.site().filter(|_| !holder.who.lock().is_some_and(Lock::is_kernel)) else { return };
+        let Some(site) = holder.who.site().filter(|site| site.process != Process::KERNEL) else { return };
         // Stacks are charged with attempts that fail in the end, too, which are no part of the waiting.
         let (all, known) = (holder.wait.0, holder.stacks.total().time.0);
         let scale = if known > all { all as f64 / known as f64 } else { 1.0 };

@@ -89,7 +89,7 @@ fn holder_entry(lock: Lock, holder: &Holder, shares: &Shares, places: &mut Place
         causes: doing.causes(places),
         off_stacks: doing.off_stacks(places),
         callers: Calling::of(holder).callers(places),
-        stack: places.stack(held.process, site, top_stack(&holder.stacks)),
+        stack: places.stack(holder.who.process(lock), site, top_stack(&holder.stacks)),
     }
 }
 

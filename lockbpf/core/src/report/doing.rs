@@ -28,10 +28,14 @@ impl Doing {
 
     /// Adds that of a holder, blamed for waiting for `lock`.
     pub(super) fn add(&mut self, holder: &Holder, lock: Lock) {
-        let process = holder.who.lock().unwrap_or(lock).process;
+        let process = holder.who.process(lock);
         self.causes.merge(&holder.causes);
+        // Stacks are charged with attempts that fail in the end, too, which are no part of the waiting.
+        let (all, known) = (holder.wait.0, holder.off_stacks.total().time.0);
+        let scale = if known > all { all as f64 / known as f64 } else { 1.0 };
         for ((cause, stack), tally) in holder.off_stacks.top() {
-            *self.off.entry((cause, process, stack)).or_default() += tally.time;
+            let time = if scale < 1.0 { (tally.time.0 as f64 * scale) as u64 } else { tally.time.0 };
+            *self.off.entry((cause, process, stack)).or_default() += Nanos(time);
         }
     }
 

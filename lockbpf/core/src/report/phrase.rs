@@ -61,7 +61,7 @@ pub(super) fn causes(causes: Option<&CausesEntry>, off: &[OffStackEntry]) -> Vec
         None => otherwise.to_owned(),
     };
     let mut parts = vec![
-        (c.running.share_of(all), "running".to_owned()),
+        (c.running.share_of(all), named("running", "running", "running")),
         (c.runnable.share_of(all), PREEMPTED.to_owned()),
         (c.blocked.share_of(all), named("blocked", "blocked", "blocked in I/O")),
         (c.sleeping.share_of(all), named("asleep", "sleeping", "asleep")),
@@ -79,7 +79,7 @@ pub(super) const PREEMPTED: &str = "preempted (runnable, not running)";
 
 /// `61 % blocked in fdatasync`: what a holder was mostly doing, if it was not running.
 pub(super) fn remark(known: Option<&CausesEntry>, off: &[OffStackEntry]) -> Option<String> {
-    let (share, doing) = causes(known, off).into_iter().find(|(_, doing)| doing != "running")?;
+    let (share, doing) = causes(known, off).into_iter().find(|(_, doing)| !doing.starts_with("running"))?;
     Some(format!("{} {}", percent(share), if doing == PREEMPTED { "preempted" } else { &doing }))
 }
 

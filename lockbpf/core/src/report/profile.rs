@@ -202,7 +202,7 @@ impl Sides<'_, '_> {
         for holder in shares.holders.iter().filter(|holder| holder.wait > Nanos(0)) {
             let held = holder.who.lock().unwrap_or(lock);
             let (place, _) = holder_place(holder.who, self.places);
-            let site = holder.who.site().map(|site| site.addr);
+            let (site, stacks_of) = (holder.who.site().map(|site| site.addr), holder.who.process(lock));
             let all = Sample {
                 lock: self.places.lock_label(held),
                 kind: self.kind(held),
@@ -217,10 +217,10 @@ impl Sides<'_, '_> {
             for (at, part) in parts.iter().enumerate() {
                 let frames = match part.stack {
                     Some((stack, true)) => {
-                        let frames = self.places.off_stack(held.process, stack);
+                        let frames = self.places.off_stack(stacks_of, stack);
                         if frames.is_empty() { vec![frame(&place)] } else { frames }
                     }
-                    Some((stack, false)) => self.frames(held.process, site, Some(stack), &place),
+                    Some((stack, false)) => self.frames(stacks_of, site, Some(stack), &place),
                     None => vec![frame(&place)],
                 };
                 // Whom each part held up was not kept: the victims are divided as the time is.

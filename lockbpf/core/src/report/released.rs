@@ -3,11 +3,13 @@
 //!
 //! A function that is left by a jump when it gives the lock back is not on the stack then. Where its caller's code does not tell what
 //! was called (a pointer to a function, another library), the stacks do with which the thread left the CPU while it had the lock.
+//!
+//! So is who holds a lock of the kernel's: all calls in one function are one holder.
 
 use super::gather::Gathered;
 use super::place::{Places, Told};
 use crate::graph::findings::{Holder, Shares, SiteBlame, Who};
-use crate::id::{Lock, Site};
+use crate::id::{Lock, Process, Site};
 use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -27,8 +29,13 @@ impl Released {
         let holders = || all.values().filter_map(Gathered::blame).flat_map(|shares| &shares.holders);
         let left = left(holders(), places);
         places.tell(left.iter().map(|(_, &(site, told))| (site, told)));
+        for site in holders().filter(|holder| is_seen_in_kernel(holder.who)).filter_map(|holder| holder.who.site()) {
+            // What is inlined around the call is mostly there to make it, for any caller.
+            let from = places.frames_at(site).len().saturating_sub(1);
+            places.tell([(site, Told { addr: site.addr, from })]);
+        }
         let mut released: Vec<_> = holders()
-            .filter(|holder| matches!(holder.who, Who::Released { .. }))
+            .filter(|holder| matches!(holder.who, Who::Released { .. }) || is_seen_in_kernel(holder.who))
             .map(|holder| (Reverse(holder.wait), holder.who))
             .collect();
         released.sort_unstable();
@@ -36,7 +43,12 @@ impl Released {
         let mut first: HashMap<(Lock, String), Who> = HashMap::new();
         let mut known = HashMap::new();
         for (_, who) in released {
-            let Who::Released { lock, site, stack } = who else { continue };
+            let (lock, site, stack) = match who {
+                Who::Released { lock, site, stack } => (lock, site, stack),
+                // What it calls the kernel for there is one thing, in however many calls.
+                Who::Section { lock, site } => (lock, site, None),
+                Who::Thread(_) | Who::Others => continue,
+            };
             let (place, otherwise) = match left.get(&(lock, site)) {
                 // It held the lock there; where it gave it back is not known.
                 Some(&(site, _)) => (places.place(site), Who::Section { lock, site }),
@@ -45,7 +57,8 @@ impl Released {
             let name = place.function.unwrap_or(place.symbol);
             let sections = sections.entry(lock).or_insert_with(|| by_function(all.get(&lock), places));
             let section = match sections.get(&name).map(Vec::as_slice) {
-                Some(&[site]) => Who::Section { lock, site },
+                // The kernel's own functions have other names for the same things.
+                Some(&[site]) if !is_seen_in_kernel(who) => Who::Section { lock, site },
                 _ => *first.entry((lock, name)).or_insert(otherwise),
             };
             known.insert(who, section);
@@ -76,6 +89,11 @@ impl Released {
             }
         }
     }
+}
+
+/// Whether it was seen to hold a lock of the kernel's, somewhere in the program's code.
+fn is_seen_in_kernel(who: Who) -> bool {
+    matches!(who, Who::Section { lock, site } if lock.is_kernel() && site.process != Process::KERNEL)
 }
 
 /// By lock, and place at which it was given back: a place in the function called there that had the lock, and what is told of it.

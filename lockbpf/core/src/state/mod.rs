@@ -19,7 +19,7 @@ pub use machine::{LockState, Machines, Node, NodeIx, Run, Thread};
 
 use crate::deadlock::{Deadlock, LockOrder};
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::op::{Failure, LockKind, Released};
+use crate::op::{Failure, Hold, LockKind, Released};
 use crate::units::{Nanos, Time};
 use orders::Orders;
 use std::collections::BTreeMap;
@@ -101,6 +101,8 @@ pub trait Follower {
     fn open(&mut self, m: &Machines, node: NodeIx) -> bool;
     /// A thread has waited so long for another one's exit, until now.
     fn joined(&mut self, m: &Machines, tid: Tid, of: Tid, wait: Nanos);
+    /// Somebody is seen to hold a lock that nobody is known to hold: in this process, at this place.
+    fn seen_holding(&mut self, m: &Machines, lock: u32, at: (Process, Site), hold: &Hold);
     /// A lock is forgotten; its index may be given to another.
     fn forget_lock(&mut self, lock: u32);
     /// A thread is forgotten.

@@ -2,8 +2,8 @@
 
 use super::machine::{Node, Run};
 use super::{End, Follower, Instance, NodeIx, Observer, State};
-use crate::id::{Lock, Site, StackId, Tid};
-use crate::op::{Action, Attempt, Failure, LockKind, OffReason, Op, Released};
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::op::{Action, Attempt, Failure, Hold, LockKind, OffReason, Op, Released};
 use crate::units::{Nanos, Time};
 
 /// Locks remembered, idle ones included, before idle ones are forgotten.
@@ -62,6 +62,7 @@ impl State {
             Action::Off { reason, stack } => self.off(thread, reason, stack, f),
             Action::On => self.on(thread, f),
             Action::Join { thread: of, wait } => self.join(thread, of, wait, f),
+            Action::Holds(hold) => self.seen_holding(op.process, &hold, f),
             Action::Exit { ends } => {
                 if ends {
                     self.ended = Some(End { tid: op.tid, process: op.process, time: self.m.now });
@@ -95,6 +96,16 @@ impl State {
                 state.instance.contended = state.told.unwrap_or(contended);
             }
             o.open(&state.instance, self.m.now);
+        }
+    }
+
+    /// Somebody was seen to hold a lock whose holders are not seen otherwise.
+    fn seen_holding(&mut self, process: Process, hold: &Hold, f: &mut impl Follower) {
+        let lock = self.m.lock(hold.lock);
+        if let Some(site) = hold.site
+            && self.m.locks[lock as usize].holders.is_empty()
+        {
+            f.seen_holding(&self.m, lock, (process, site), hold);
         }
     }
 

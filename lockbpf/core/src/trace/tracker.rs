@@ -121,6 +121,12 @@ impl Tracker {
             }
             Action::CondWake { condition } => self.lock(condition),
             Action::Off { stack, .. } => self.stack(process, stack),
+            Action::Holds(hold) => {
+                self.lock(hold.lock);
+                hold.site.into_iter().for_each(|site| self.site(site));
+                self.threads([Some(hold.holder), None, None]);
+                self.stack(process, hold.stack);
+            }
             Action::On | Action::Join { .. } | Action::Exit { .. } => {}
         }
     }

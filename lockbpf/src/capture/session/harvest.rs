@@ -20,7 +20,7 @@ use crate::units::Time;
 use crate::unwind::Unwind;
 use aya::maps::{Array, HashMap as BpfHashMap, Map, MapData, PerCpuArray, StackTraceMap};
 use aya::{Ebpf, Pod};
-use lockbpf_common::config::MAX_THREADS;
+use lockbpf_common::config::{MAX_STACKS, MAX_THREADS};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{SiteCounts, ThreadCounts};
 use lockbpf_common::gate::MAX_SLOTS;
@@ -275,8 +275,9 @@ impl Session {
         if let Some(stack) = self.stack_copies.as_ref().and_then(|copies| copies.get(id)) {
             return Ok(stack.to_vec());
         }
-        let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
-        Ok(map.get(&id.0, 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
+        let (name, first) = *STACK_TABLES.iter().rfind(|(_, first)| *first <= id.0).unwrap_or(&STACK_TABLES[0]);
+        let map: StackTraceMap<&MapData> = self.map(name)?.try_into()?;
+        Ok(map.get(&(id.0 - first), 0).map(|trace| trace.frames().iter().map(|f| f.ip).collect()).unwrap_or_default())
     }
 
     /// The sums as they are now.
@@ -327,16 +328,21 @@ impl Session {
     }
 
     fn stacks(&self) -> Result<HashMap<StackId, Vec<u64>>, CaptureError> {
-        let map: StackTraceMap<&MapData> = self.map("STACKS")?.try_into()?;
-        Ok(map
-            .iter()
-            .filter_map(Result::ok)
-            .map(|(id, trace)| (StackId(id), trace.frames().iter().map(|f| f.ip).collect()))
-            .chain(self.open_stacks.all().map(|(id, stack)| (id, stack.to_vec())))
-            .chain(self.stack_copies.iter().flat_map(StackCopies::all).map(|(id, stack)| (id, stack.to_vec())))
-            .collect())
+        let mut stacks = HashMap::new();
+        for (name, first) in STACK_TABLES {
+            let map: StackTraceMap<&MapData> = self.map(name)?.try_into()?;
+            let walked = map.iter().filter_map(Result::ok);
+            stacks
+                .extend(walked.map(|(id, trace)| (StackId(first + id), trace.frames().iter().map(|f| f.ip).collect())));
+        }
+        stacks.extend(self.open_stacks.all().map(|(id, stack)| (id, stack.to_vec())));
+        stacks.extend(self.stack_copies.iter().flat_map(StackCopies::all).map(|(id, stack)| (id, stack.to_vec())));
+        Ok(stacks)
     }
 }
+
+/// The kernel's tables of stacks, and the number of the first in each.
+const STACK_TABLES: [(&str, u32); 2] = [("STACKS", 0), ("FURTHER_STACKS", MAX_STACKS)];
 
 /// The locks that there are sums of.
 pub(super) fn known_locks(ebpf: &Ebpf) -> Result<Vec<SumKey>, CaptureError> {

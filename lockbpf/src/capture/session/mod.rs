@@ -85,7 +85,12 @@ impl Session {
     /// When the kernel refuses a map, a program or a tracepoint, or when no uprobe at all could be placed.
     pub fn start(options: &Options, sites: &[ProbeSite]) -> Result<Self, CaptureError> {
         let which = events::which(&options.events);
-        let extras = Extras { events: which, library: options.library, kernel_log: options.kernel_log };
+        let extras = Extras {
+            events: which,
+            library: options.library,
+            walked_stacks: Some(options.walked_stacks),
+            kernel_log: options.kernel_log,
+        };
         let mut ebpf = object::load(&options.config(), Some(options.task_offsets), extras)?;
         let renewing = Renewing::start(control(&ebpf)?, options.guardian.clone())?;
         // Before anything can be read of them.

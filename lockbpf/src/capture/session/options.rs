@@ -6,7 +6,7 @@ use crate::capture::guardian::Guardian;
 use crate::event::ProcessSeen;
 use crate::measures::event::Event;
 use crate::unwind::Method;
-use lockbpf_common::config::{Config, comm_words, mode};
+use lockbpf_common::config::{Config, MAX_STACKS, MORE_STACKS, comm_words, mode};
 use lockbpf_common::kernel::Kernel;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub struct Options {
     pub stack_wait: Duration,
     /// How stacks are taken.
     pub unwind: Method,
+    /// Room for stacks in each of the kernel side's tables; for tests, which fill them.
+    pub walked_stacks: [u32; 2],
     /// Let the kernel side log its rare paths.
     pub kernel_log: bool,
     /// The kernel's types.
@@ -88,6 +90,7 @@ impl Options {
             min_wait: Duration::ZERO,
             stack_wait: Duration::ZERO,
             unwind: Method::Fp,
+            walked_stacks: [MAX_STACKS, MORE_STACKS],
             kernel_log: false,
             types,
             task_offsets,

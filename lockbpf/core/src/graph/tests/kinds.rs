@@ -490,6 +490,88 @@ fn kernel_locks() {
     assert!(f.scheduling_known);
 }
 
+/// A kernel lock; its attempts, as the kernel tells them; its acquisitions; and looks at who holds it.
+mod kernel_lock {
+    use super::*;
+
+    pub(super) const LOCK: Lock = Lock { process: Process::KERNEL, addr: 9 };
+
+    pub(super) fn asks(t: u64, tid: u32, owner: u32) -> Op {
+        let attempt = Attempt { lock: LOCK, owner: Some(Tid(owner)), contended: Some(true), ..super::asks(9, 7) };
+        op(t, tid, Action::Attempt(attempt))
+    }
+
+    pub(super) fn got(t: u64, tid: u32) -> [Op; 2] {
+        [Action::Acquire { lock: LOCK, waker: None }, Action::Release { lock: LOCK, how: Released::Unlock }]
+            .map(|action| op(t, tid, action))
+    }
+
+    pub(super) fn sees(t: u64, tid: u32, holder: u32, at: u64, doing: Doing) -> Op {
+        let stack = Some(StackId(at as u32));
+        let hold = Hold { lock: LOCK, holder: Tid(holder), site: Some(site(at)), stack, doing };
+        op(t, tid, Action::Holds(hold))
+    }
+
+    pub(super) fn at(place: u64) -> Who {
+        Who::Section { lock: LOCK, site: site(place) }
+    }
+}
+
+#[test]
+fn who_is_seen_to_hold_a_kernel_lock_is_to_blame_until_another_one_is() {
+    use kernel_lock::{LOCK, asks, at, got, sees};
+    // T2 waits from 10 on for T1, which is at 21 in the program, and from 30 on for T4, at 24: T3 saw that when it asked. T2 gets it at 40, T3 at 60.
+    let mut ops = vec![sees(9, 2, 1, 21, Doing::Running), asks(10, 2, 1)];
+    ops.extend([sees(30, 3, 4, 24, Doing::Sleeping), asks(31, 3, 4)]);
+    ops.extend(got(40, 2));
+    ops.push(sees(40, 2, 2, 22, Doing::Unknown));
+    ops.extend(got(60, 3));
+    let f = findings(&ops);
+    let holders = &f.locks[&LOCK].holders;
+    let blamed: Vec<_> = holders.iter().filter(|h| h.wait > Nanos(0)).map(|h| (h.who, h.wait.0)).collect();
+    assert_eq!(blamed, [(at(21), 20), (at(24), 10 + 9), (at(22), 20)]);
+    assert_eq!(f.locks[&LOCK].unattributed, Nanos(0));
+    assert!(holders.iter().all(|h| h.inferred == h.wait), "a look tells of a moment: {holders:?}");
+    let of = |who| holders.iter().find(|h| h.who == who).unwrap();
+    assert_eq!(of(at(21)).causes.of(findings::Cause::Running), Nanos(20));
+    assert_eq!(of(at(24)).causes.of(findings::Cause::Sleeping), Nanos(19));
+    assert_eq!(of(at(22)).causes.of(findings::Cause::Unknown), Nanos(20), "what it did since is not known");
+    let off: Vec<_> = of(at(24)).off_stacks.top().iter().map(|(k, t)| (*k, t.time.0)).collect();
+    assert_eq!(off, [((findings::Cause::Sleeping, StackId(24)), 19)]);
+    assert_eq!(of(at(22)).stacks.top()[0].0, StackId(22));
+    assert_eq!(apwt(&f, 21) + apwt(&f, 24) + apwt(&f, 22), 59);
+}
+
+#[test]
+fn a_look_at_a_holder_that_waits_itself_or_has_no_place_says_nothing() {
+    use kernel_lock::{LOCK, asks, got, sees};
+    let Action::Holds(nowhere) = sees(11, 3, 4, 24, Doing::Running).action else { panic!("a look") };
+    // The lock names T2, its last reader, which waits for it anew.
+    let mut ops = vec![asks(10, 2, 9), sees(11, 3, 2, 22, Doing::Running), asks(12, 3, 2)];
+    ops.push(op(13, 3, Action::Holds(Hold { site: None, ..nowhere })));
+    ops.extend(got(20, 3));
+    let f = findings(&ops);
+    let blamed: Vec<_> = f.locks[&LOCK].holders.iter().map(|h| (h.who, h.wait.0)).collect();
+    assert_eq!(blamed[0], (Who::Thread(Tid(2)), 8), "only what the lock says");
+    assert!(!f.sites.contains_key(&site(22)));
+}
+
+#[test]
+fn who_is_seen_to_hold_a_kernel_lock_is_to_blame_for_those_behind_its_waiter() {
+    use kernel_lock::{LOCK, asks, at, got, sees};
+    // T2 holds L1, for which T3 waits, while it waits for T1 in the kernel.
+    let mut ops = vec![attempt(0, 2, 1, 2), acquire(0, 2, 1), sees(9, 2, 1, 21, Doing::Blocked), asks(10, 2, 1)];
+    ops.push(attempt(15, 3, 1, 3));
+    ops.extend(got(40, 2));
+    ops.extend([release(45, 2, 1), acquire(45, 3, 1)]);
+    let f = findings(&ops);
+    let shares = &f.locks[&lock(1)];
+    let of = |who| shares.holders.iter().find(|h| h.who == who).unwrap();
+    assert_eq!((of(at(21)).wait, of(at(21)).nested), (Nanos(25), Nanos(25)));
+    assert_eq!(of(section(1, 2)).wait, Nanos(5));
+    assert_eq!(f.locks[&LOCK].holders[0].wait, Nanos(30));
+}
+
 #[test]
 fn the_critical_path() {
     let f = findings(&[

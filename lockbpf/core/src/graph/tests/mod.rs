@@ -1,7 +1,7 @@
 use super::findings::{Detail, EdgeKind, Findings, Who};
 use super::*;
-use crate::id::{Lock, Process, Site, Tid};
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released, Round};
+use crate::id::{Lock, Process, Site, StackId, Tid};
+use crate::op::{Action, Arrival, Attempt, Doing, Failure, Hold, LockKind, OffReason, Op, Released, Round};
 use crate::units::{Nanos, Time};
 use std::collections::BTreeMap;
 

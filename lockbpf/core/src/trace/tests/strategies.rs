@@ -8,7 +8,7 @@ use crate::event::{
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::measures::counted::{Counted, CountedSite};
 use crate::observation::{Harvest, OpenWait};
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Op, Released, Round};
+use crate::op::{Action, Arrival, Attempt, Doing, Failure, Hold, LockKind, OffReason, Op, Released, Round};
 use crate::sums::KernelSums;
 use crate::trace::v1::shape::LOCK_KINDS;
 use crate::transitions::Transition;
@@ -125,6 +125,10 @@ fn kind() -> impl Strategy<Value = LockKind> {
     select(LOCK_KINDS.to_vec())
 }
 
+fn doing() -> impl Strategy<Value = Doing> {
+    select(vec![Doing::Unknown, Doing::Running, Doing::Runnable, Doing::Blocked, Doing::Sleeping])
+}
+
 fn action() -> BoxedStrategy<Action> {
     let attempt = (lock(), site(), any::<bool>(), kind(), option::of(tid()), stack(), any::<Option<bool>>());
     prop_oneof![
@@ -143,6 +147,8 @@ fn action() -> BoxedStrategy<Action> {
         lock().prop_map(|condition| Action::CondWake { condition }),
         (off_reason(), stack()).prop_map(|(reason, stack)| Action::Off { reason, stack }),
         Just(Action::On),
+        (lock(), tid(), option::of(site()), stack(), doing())
+            .prop_map(|(lock, holder, site, stack, doing)| Action::Holds(Hold { lock, holder, site, stack, doing })),
         any::<bool>().prop_map(|ends| Action::Exit { ends }),
         (tid(), number()).prop_map(|(thread, wait)| Action::Join { thread, wait: Nanos(wait) }),
     ]

@@ -5,7 +5,7 @@ use super::super::Malformed;
 use super::super::varint::{Cursor, put, put_delta, put_option};
 use crate::event::{FutexResult, Outcome, Via, Weight};
 use crate::id::{Lock, Process, Site, StackId, Tid};
-use crate::op::{Action, Arrival, Attempt, Failure, LockKind, OffReason, Released, Round};
+use crate::op::{Action, Arrival, Attempt, Doing, Failure, Hold, LockKind, OffReason, Released, Round};
 use crate::units::Nanos;
 
 /// The bit of a futex wait's result that tells of a weight behind it.
@@ -78,6 +78,7 @@ impl Shape {
                 | Action::Off { .. }
                 | Action::On
                 | Action::Join { .. }
+                | Action::Holds(_)
                 | Action::Exit { .. } => None,
             },
         }
@@ -202,6 +203,16 @@ impl Near {
                 put(out, u64::from(thread.0));
                 put(out, wait.0);
             }
+            Action::Holds(hold) => {
+                self.put_lock(out, hold.lock);
+                put(out, u64::from(hold.holder.0));
+                put_code(out, &DOING, hold.doing);
+                out.push(u8::from(hold.site.is_some()));
+                if let Some(site) = hold.site {
+                    self.put_site(out, site);
+                }
+                put_stack(out, hold.stack);
+            }
             Action::Release { how, .. } => put_code(out, &RELEASED, how),
             Action::Fail { how, .. } => put_code(out, &FAILURES, how),
             Action::Barrier(a) => {
@@ -254,6 +265,11 @@ impl Near {
             9 => Action::Exit { ends: false },
             10 => Action::Exit { ends: true },
             11 => Action::Join { thread: Tid(from.number32()?), wait: Nanos(from.number()?) },
+            HOLDS => {
+                let (lock, holder, doing) = (self.lock(from)?, Tid(from.number32()?), code_in(&DOING, from)?);
+                let site = if code_in(&[false, true], from)? { Some(self.site(from)?) } else { None };
+                Action::Holds(Hold { lock, holder, site, stack: stack(from)?, doing })
+            }
             _ => return Err(Malformed::Unknown("step")),
         })
     }
@@ -264,6 +280,8 @@ pub(super) const ACTIONS_WITH_LOCK: u8 = 4;
 
 /// An arrival at a barrier of which the round is known.
 const BARRIER_IN_ROUND: u8 = 12;
+/// A look at who holds a kernel lock.
+const HOLDS: u8 = 13;
 
 /// The code of an action.
 pub(super) fn action_code(action: &Action) -> u8 {
@@ -281,6 +299,7 @@ pub(super) fn action_code(action: &Action) -> u8 {
         Action::Exit { ends: false } => 9,
         Action::Exit { ends: true } => 10,
         Action::Join { .. } => 11,
+        Action::Holds(_) => HOLDS,
     }
 }
 
@@ -300,6 +319,7 @@ pub(in crate::trace) const LOCK_KINDS: [LockKind; 9] = [
 const CONTENDED: [Option<bool>; 3] = [None, Some(false), Some(true)];
 const RELEASED: [Released; 4] = [Released::Unlock, Released::CondWait, Released::ExitedHolding, Released::Unseen];
 const FAILURES: [Failure; 3] = [Failure::TryFailed, Failure::TimedOut, Failure::Error];
+const DOING: [Doing; 5] = [Doing::Unknown, Doing::Running, Doing::Runnable, Doing::Blocked, Doing::Sleeping];
 pub(super) const OFF_REASONS: [OffReason; 4] =
     [OffReason::Runnable, OffReason::Blocked, OffReason::Sleeping, OffReason::Futex];
 

@@ -21,7 +21,7 @@ static LARGE void renew_arena(void)
 {
     void *memory = map(LARGE_BYTES, MAP_POPULATE); // culprit
     madvise(memory, LARGE_BYTES, MADV_DONTNEED);
-    munmap(memory, LARGE_BYTES);
+    munmap(memory, LARGE_BYTES); // culprit
 }
 
 static LARGE void use_buffer(void)
