@@ -52,6 +52,7 @@ mod names;
 mod newcomers;
 mod outputs;
 mod packaging;
+mod patterns;
 mod policy;
 mod predict;
 mod python;

@@ -19,6 +19,7 @@ use crate::sums::SiteSums;
 use crate::tally::Tally;
 use crate::totals::Totals;
 use crate::units::{Nanos, Time};
+use crate::wakeups::Returns;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, mutex_kind};
 use std::collections::{HashMap, HashSet};
@@ -61,6 +62,7 @@ pub struct Analyst {
 struct Sums {
     totals: Option<Totals>,
     barriers: Barriers,
+    returns: Returns,
     open: Vec<OpenWait>,
     /// Waits beyond those listed in `open`.
     unlisted: u64,
@@ -171,7 +173,7 @@ impl Analyst {
             waits.owners.retain(|owner| self.owners.believes(word, word.process, owner));
             waits.shares.disown(|tid| self.owners.believes(word, word.process, tid));
         }
-        let Sums { totals, barriers, open, unlisted } = self.sums;
+        let Sums { totals, barriers, returns, open, unlisted } = self.sums;
         let mut quality = harvest.quality;
         quality.events = self.events;
         // A recording's own figures may be anything.
@@ -227,6 +229,7 @@ impl Analyst {
             library: harvest.library,
             threads,
             findings,
+            wakeups: returns.sites(),
             deadlocks,
             orders,
             open_waits,
@@ -256,6 +259,7 @@ impl Observer for Sums {
     }
 
     fn released(&mut self, instance: &Instance, at: Time, how: Released) {
+        self.returns.released(instance, at, how);
         if let Some(totals) = &mut self.totals {
             totals.released(instance, at, how);
         }

@@ -56,3 +56,4 @@ pub mod transitions;
 pub mod units;
 pub mod untrusted;
 pub mod unwind;
+pub mod wakeups;

@@ -11,7 +11,9 @@ use crate::quality::Quality;
 use crate::sums::{KernelSums, SiteSums};
 use crate::transitions::Transition;
 use crate::units::{Nanos, Time};
+use crate::wakeups::Wakeups;
 use lockbpf_common::kind::Via;
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
 /// A wait that had not ended when the observation did.
@@ -60,6 +62,8 @@ pub struct Observation {
     pub threads: Vec<ThreadTotals>,
     /// Who waited because of whom.
     pub findings: Findings,
+    /// What became of those whom condition variables woke, by where they had waited.
+    pub wakeups: FxHashMap<Site, Wakeups>,
     /// Threads that wait for one another in a circle, found while observing.
     pub deadlocks: Vec<Deadlock>,
     /// Which locks were taken while which were held.

@@ -10,6 +10,9 @@ pub(crate) struct Report {
     pub(crate) schema: String,
     pub(crate) verdict: Vec<String>,
     pub(crate) totals: Value,
+    /// Left out where there are none.
+    #[serde(default)]
+    pub(crate) patterns: Vec<Value>,
     pub(crate) culprits: Vec<Culprit>,
     pub(crate) deadlocks: Vec<Value>,
     pub(crate) inversions: Vec<Value>,

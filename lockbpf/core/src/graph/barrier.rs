@@ -171,7 +171,8 @@ impl Engine {
                 self.beyond.add(wait);
             } else {
                 let shares = &mut self.stores[store as usize];
-                let row = shares.add_wait(&Waited { site: i.site, tid: i.tid, wait, count: 1, stack: i.stack, how });
+                let waited = Waited { site: i.site, tid: i.tid, wait, count: 1, stack: i.stack, how, overtaken: None };
+                let row = shares.add_wait(&waited);
                 shares.leave(row, unattributed);
             }
             if let Some(giver) = giver {

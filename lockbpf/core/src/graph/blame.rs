@@ -75,6 +75,11 @@ impl Engine {
         if state.blocked.is_empty() || m.now <= from {
             return;
         }
+        if state.shares != NONE {
+            let free = m.lock_at(lock).holders.is_empty() && !m.lock_at(lock).lock.is_kernel();
+            let turns = &mut self.stores[state.shares as usize].edit().turns;
+            turns.queue(state.blocked.len(), free, m.now.since(from));
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.blames.clear();
         scratch.links.clear();

@@ -63,6 +63,9 @@ pub(super) struct Section {
     /// Steps up to this one made those who block it directly.
     pub(super) direct: u64,
     pub(super) head: Option<Head>,
+    /// The lock's acquisitions, and how many waited for it, when it asked.
+    pub(super) acquisitions: u64,
+    pub(super) ahead: u64,
     /// The lock's cells when it began to be blocked.
     pub(super) before: Vec<u64>,
 }
@@ -141,6 +144,8 @@ pub(super) struct LockBlame {
     pub(super) pieces: Vec<Piece>,
     pub(super) next_piece: usize,
     pub(super) past: Option<Past>,
+    /// Acquisitions so far.
+    pub(super) acquisitions: u64,
     /// Whether nobody has acquired it since the last release.
     pub(super) gap: bool,
     /// Locks that its holders wait for, if it is waited for itself.
@@ -167,6 +172,7 @@ impl Default for LockBlame {
             pieces: Vec::new(),
             next_piece: 0,
             past: None,
+            acquisitions: 0,
             gap: false,
             inner: Vec::new(),
             outer: Vec::new(),

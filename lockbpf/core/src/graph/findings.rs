@@ -1,6 +1,7 @@
 //! What the wait graph tells: the input of every report.
 
 use super::futex::FutexWaits;
+use super::turns::Turns;
 use crate::histogram::Histogram;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
@@ -213,6 +214,8 @@ pub struct Shares {
     pub unpaired: Nanos,
     /// Distinct threads that waited, counted up to 1,024.
     pub threads: FxHashSet<Tid>,
+    /// How the lock was shared out among them.
+    pub turns: Turns,
 }
 
 impl Shares {

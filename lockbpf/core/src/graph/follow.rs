@@ -32,6 +32,9 @@ impl Follower for Engine {
         if phase == Phase::Blocked {
             self.settle(m, n.lock);
         }
+        let (state, section) = (&self.locks[n.lock as usize], &mut self.sections[node as usize]);
+        section.acquisitions = state.acquisitions;
+        section.ahead = (state.blocked.len() + state.free.len()) as u64;
         let first = phase == Phase::Blocked && self.locks[n.lock as usize].blocked.is_empty();
         self.enlist(m, node, phase, n.asked);
         if first {
@@ -57,8 +60,13 @@ impl Follower for Engine {
         let state = &mut self.locks[lock as usize];
         state.gap = false;
         state.epoch = m.now;
+        state.acquisitions += 1;
         if !state.free.is_empty() {
             self.overtake(m, lock, node);
+        }
+        let (state, i) = (&self.locks[lock as usize], &m.node(node).instance);
+        if !state.blocked.is_empty() && state.shares != NONE {
+            self.stores[state.shares as usize].edit().turns.take(i.tid, i.contended);
         }
         self.relink(m, lock);
         self.relink_held(m, m.node(node).thread);

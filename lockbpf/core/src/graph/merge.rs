@@ -67,6 +67,7 @@ impl Shares {
         self.unpaired += other.unpaired;
         self.threads.extend(&other.threads);
         self.pairs.merge(&other.pairs);
+        self.turns.merge(&other.turns);
         let rows: Vec<usize> = other.holders.iter().map(|holder| self.add_holder(holder, name(holder.who))).collect();
         for waiter in &other.waiters {
             let own = match self.waiters.iter_mut().position(|known| known.site == waiter.site) {
@@ -187,8 +188,15 @@ mod tests {
     /// A wait of 100, of which `who` is blamed for 70.
     fn shares(who: Who) -> Shares {
         let mut shares = LockShares::new(WORD);
-        let waited =
-            Waited { site: Some(site(1)), tid: Tid(9), wait: Nanos(100), count: 1, stack: None, how: Ended::Acquired };
+        let waited = Waited {
+            site: Some(site(1)),
+            tid: Tid(9),
+            wait: Nanos(100),
+            count: 1,
+            stack: None,
+            how: Ended::Acquired,
+            overtaken: None,
+        };
         let row = shares.add_wait(&waited);
         shares.charge(row, &Charge { who, cause: Cause::Unknown, nested: false, inferred: false, wait: Nanos(70) });
         shares.leave(row, Nanos(30));
@@ -222,7 +230,15 @@ mod tests {
     fn waits_that_go_on_keep_their_longest() {
         let mut known = LockShares::new(WORD);
         for wait in [Nanos(30), Nanos(70)] {
-            known.add_wait(&Waited { site: None, tid: Tid(4), wait, count: 1, stack: None, how: Ended::Open });
+            known.add_wait(&Waited {
+                site: None,
+                tid: Tid(4),
+                wait,
+                count: 1,
+                stack: None,
+                how: Ended::Open,
+                overtaken: None,
+            });
         }
         known.add_wait(&Waited {
             site: None,
@@ -231,6 +247,7 @@ mod tests {
             count: 1,
             stack: None,
             how: Ended::Acquired,
+            overtaken: None,
         });
         let mut shares = shares(Who::Thread(Tid(3)));
         shares.add_open(&known.finish(true).2);

@@ -8,8 +8,8 @@
 //!   since it is waited for without a break (sites × causes, at most 1,024), never the length of the queue; a change of a
 //!   lock's holder, the locks whose holders wait for it; a piece with several readers, the readers. With
 //!   [`Options::detail`] each piece costs as much as there are waiters.
-//! * **Memory**: live threads, locks and sections; 32,768 locks with at most 128 waiting sites, 128 + 64 holders, 256 chains
-//!   each; sites; a million waits for the critical path. Components are folded when no live section can extend them.
+//! * **Memory**: live threads, locks and sections; 32,768 locks with at most 128 waiting sites, 128 + 64 holders, 256 chains,
+//!   256 threads whose turns are counted each; sites; a million waits for the critical path. Components are folded when no live section can extend them.
 //! * **Inner trylocks**: an attempt that a trylock fails makes no edges; but as long as it lasts, the waiters of locks that
 //!   its thread holds blame whom it waits for.
 #![forbid(unsafe_code)]
@@ -32,9 +32,11 @@ mod split;
 mod tape;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod wait;
 
 pub use futex::{FutexSite, FutexWaits, Threads, plausible_owner};
+pub use turns::{Turn, Turns};
 
 use crate::deadlock::{Deadlock, LockOrder};
 use crate::event::{Event, FutexWait, Via, flag};

@@ -29,6 +29,8 @@ pub(super) struct Waited {
     pub(super) count: u64,
     pub(super) stack: Option<StackId>,
     pub(super) how: Ended,
+    /// By how many acquisitions it was overtaken, at least, if they were seen.
+    pub(super) overtaken: Option<u64>,
 }
 
 /// How a wait ended.
@@ -189,6 +191,7 @@ impl LockShares {
         if shares.threads.len() < MAX_WAITING_THREADS {
             shares.threads.insert(w.tid);
         }
+        shares.turns.wait(w.tid, w.count, w.wait, w.overtaken);
         row
     }
 
@@ -225,7 +228,7 @@ impl LockShares {
     pub(super) fn divided(&mut self, w: &FutexWait, pieces: &[Piece]) {
         let how = if w.result == FutexResult::Slept { Ended::Acquired } else { Ended::TimedOut };
         let count = w.weight.of_waits();
-        let waited = Waited { site: w.site, tid: w.tid, wait: w.wait, count, stack: w.stack, how };
+        let waited = Waited { site: w.site, tid: w.tid, wait: w.wait, count, stack: w.stack, how, overtaken: None };
         let row = self.add_wait(&waited);
         for piece in pieces {
             let wait = Nanos(piece.wait().0.saturating_mul(count));

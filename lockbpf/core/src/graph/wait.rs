@@ -83,7 +83,8 @@ impl Engine {
         if own == NONE {
             self.beyond.add(wait);
         } else {
-            let waited = Waited { site: i.site, tid: i.tid, wait, count: 1, stack: i.stack, how };
+            let overtaken = Some(state.acquisitions.saturating_sub(section.acquisitions + section.ahead));
+            let waited = Waited { site: i.site, tid: i.tid, wait, count: 1, stack: i.stack, how, overtaken };
             row = self.stores[own as usize].add_wait(&waited);
         }
         let mut unattributed = Nanos(0);

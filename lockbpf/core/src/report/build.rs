@@ -18,7 +18,8 @@ use super::select::{Selected, Unmatched};
 use super::timeline::{Timeline, stretches, timeline};
 use super::told::Rows;
 use super::{
-    calling, counters, danger, distrust, functions, graph, site, sleep, slept, templates, timed, verdict, windows, word,
+    calling, counters, danger, distrust, functions, graph, pattern, site, sleep, slept, templates, timed, verdict,
+    windows, word,
 };
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
@@ -211,6 +212,7 @@ fn build_and<T>(
         selection: (!unrestricted).then(|| options.selection.clone()),
         deadlocks: danger::deadlocks(observation, false, &mut places),
         ended_circles: danger::deadlocks(observation, true, &mut places),
+        patterns: Vec::new(),
         culprits: culprits(&ranked, &all, &totals, &mut places),
         totals,
         locks,
@@ -227,6 +229,8 @@ fn build_and<T>(
     };
     report.quality.distrust = distrust::of(&report);
     report.quality.sleep = sleep::of(&report);
+    let seen = pattern::Seen { observation, report: &report };
+    report.patterns = pattern::find(&ranked, &all, &selected, &seen, &mut places);
     report.verdict = verdict::sentences(&report);
     check(observation, &report);
     let other = also(&ranked, divided, &report, &mut places);

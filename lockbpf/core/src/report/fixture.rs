@@ -109,7 +109,8 @@ pub(super) fn found(run: &Run) -> Observation {
     let harvest = Harvest { open_waits: observation.open_waits.clone(), ..Harvest::default() };
     let period = Some((observation.start, observation.end));
     let closing = Closing { period, futex_only: observation.futex_only, harvest, ..Closing::default() };
-    Observation { findings: analyst.finish(closing).findings, ..observation.clone() }
+    let Observation { findings, wakeups, .. } = analyst.finish(closing);
+    Observation { findings, wakeups, ..observation.clone() }
 }
 
 /// Times in ms: attempt, acquire, release.

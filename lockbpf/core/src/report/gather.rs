@@ -10,7 +10,7 @@ use lockbpf_common::kind::{Via, mutex_kind};
 use std::collections::BTreeMap;
 
 /// Size of glibc's `pthread_cond_t`: the kernel sees futex words inside it.
-const CONDVAR_SIZE: u64 = 48;
+pub(super) const CONDVAR_SIZE: u64 = 48;
 
 /// What is known about one address.
 #[derive(Debug, Default)]

@@ -32,6 +32,7 @@ mod labels;
 mod lock;
 pub mod measured;
 mod naming;
+mod pattern;
 mod phrase;
 pub mod pictures;
 mod place;

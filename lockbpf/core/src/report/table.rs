@@ -212,9 +212,9 @@ fn conditions(report: &Report, width: u16) -> Option<String> {
         report.conditions.iter().filter(|c| c.idle_ns.sum > Ns::default() || c.waiting_now > 0).collect();
     let shown = &used[..WORDS.min(used.len())];
     let title = "Condition variables (idle time, not contention)";
-    let herds = used.iter().filter_map(|c| herd(c)).map(|text| wrap(&text, width.into()));
+    let remarks = used.iter().filter_map(|c| queues_up(c)).map(|text| wrap(&text, width.into()));
     let table = fitted(fill(CONDITIONS, shown, width), &["Condition"], width);
-    let text = [table].into_iter().chain(herds).collect::<Vec<_>>().join("\n");
+    let text = [table].into_iter().chain(remarks).collect::<Vec<_>>().join("\n");
     (!used.is_empty()).then(|| section(title, text, used.len()))
 }
 
@@ -223,12 +223,13 @@ fn per_call(c: &ConditionEntry) -> String {
     if c.woken == 0 { String::new() } else { format!("{:.1}", c.woken as f64 / c.wakes as f64) }
 }
 
-/// A remark on broadcasts that wake threads only for them to queue up for the mutex.
-fn herd(c: &ConditionEntry) -> Option<String> {
-    let herd = c.wakes > 0 && c.woken >= c.wakes * 3 && c.blocked_again * 2 >= c.waits;
-    herd.then(|| {
+/// A remark on broadcasts that wake threads only for them to queue up for the mutex. Whether they then have something to do, a
+/// [`super::schema::PatternEntry`] tells.
+fn queues_up(c: &ConditionEntry) -> Option<String> {
+    let queues = c.wakes > 0 && c.woken >= c.wakes * 3 && c.blocked_again * 2 >= c.waits;
+    queues.then(|| {
         format!(
-            "`{}` wakes {} threads at a time, and {} of them then wait for the mutex: a thundering herd. \
+            "`{}` wakes {} threads at a time, and {} of them then wait for the mutex. \
              Signal as many as there is work for, or broadcast after the mutex is unlocked.",
             c.label,
             per_call(c),

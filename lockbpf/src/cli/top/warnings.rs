@@ -37,6 +37,7 @@ pub(super) fn of(report: &Report, locks: &[Row]) -> Vec<String> {
     for lock in busy.filter_map(|row| report.locks.iter().find(|lock| lock.lock == row.id)) {
         warnings.extend(of_lock(lock));
     }
+    warnings.extend(report.patterns.iter().take(LOOKED_AT).map(|pattern| pattern.title()));
     if !report.inversions.is_empty() {
         warnings.push(format!("{} of locking that could deadlock", counted(report.inversions.len() as u64, "order")));
     }
@@ -52,7 +53,7 @@ fn of_lock(lock: &LockEntry) -> Option<String> {
     if preempted >= MUCH {
         return Some(format!("holders of `{name}` are preempted: {} of its waiting", percent(preempted)));
     }
-    (handed >= MUCH).then(|| format!("convoy at `{name}`: {} of its waiting is handing it over", percent(handed)))
+    (handed >= MUCH).then(|| format!("handing `{name}` over is {} of its waiting", percent(handed)))
 }
 
 fn sum(causes: &CausesEntry) -> Ns {
@@ -80,10 +81,7 @@ mod tests {
         let busy = [row("a", 1.0), row("b", 0.2)];
         assert_eq!(
             of(&report, &busy),
-            [
-                "holders of `a` are preempted: 40 % of its waiting",
-                "convoy at `b`: 50 % of its waiting is handing it over"
-            ]
+            ["holders of `a` are preempted: 40 % of its waiting", "handing `b` over is 50 % of its waiting"]
         );
         assert!(of(&report, &[row("a", 0.01)]).is_empty(), "nobody waits");
         report.quality.lost.insert("ring_full".to_owned(), 7);

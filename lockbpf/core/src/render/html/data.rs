@@ -173,6 +173,7 @@ fn head(report: &Report) -> Report {
         totals: report.totals.clone(),
         deadlocks: report.deadlocks.clone(),
         ended_circles: report.ended_circles.clone(),
+        patterns: report.patterns.clone(),
         culprits: report.culprits.clone(),
         sites: report.sites.clone(),
         threads: report.threads.clone(),

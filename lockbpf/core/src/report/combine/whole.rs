@@ -2,10 +2,11 @@
 
 use super::super::schema::{
     ConditionEntry, CoverageEntry, CriticalPathEntry, FutexCounts, FutexEntry, InversionEntry, Ns, ObservedEntry,
-    PathLockEntry, PerturbationEntry, QualityEntry, Report, SCHEMA, ThreadEntry, Totals,
+    PathLockEntry, PatternEntry, PerturbationEntry, QualityEntry, Report, SCHEMA, ThreadEntry, Totals,
 };
 use super::over::{Key, LockIds, Over};
 use super::{blame, counted};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything but locks, critical sections and the verdict.
@@ -27,6 +28,7 @@ pub(super) fn report(all: &Over<'_, Report>, ids: &LockIds<'_>) -> Report {
         selection: all.things().next().and_then(|(_, r)| r.selection.clone()),
         deadlocks: all.things().flat_map(|(_, r)| r.deadlocks.iter().cloned()).collect(),
         ended_circles: all.things().flat_map(|(_, r)| r.ended_circles.iter().cloned()).collect(),
+        patterns: patterns(all),
         culprits: blame::culprits(all, &totals, ids),
         threads: threads(all),
         critical_path: critical_path(all),
@@ -104,6 +106,27 @@ fn critical_path(all: &Over<'_, Report>) -> Option<CriticalPathEntry> {
         agreeing: all.count(|r| r.critical_path.as_ref().map_or(0, |p| p.agreeing)),
         truncated: all.any(|r| r.critical_path.as_ref().is_some_and(|p| p.truncated)),
     })
+}
+
+/// What all runs have, as the run tells it that has most of it.
+fn patterns(all: &Over<'_, Report>) -> Vec<PatternEntry> {
+    let key = |p: &PatternEntry| (std::mem::discriminant(&p.evidence), p.name.clone());
+    let mut reports = all.things().map(|(_, report)| report);
+    let Some(first) = reports.next() else { return Vec::new() };
+    let mut patterns = first.patterns.clone();
+    for report in reports {
+        patterns.retain_mut(|known| match report.patterns.iter().find(|p| key(p) == key(known)) {
+            Some(other) => {
+                if other.wait_ns > known.wait_ns {
+                    *known = other.clone();
+                }
+                true
+            }
+            None => false,
+        });
+    }
+    patterns.sort_by_key(|p| Reverse(p.wait_ns));
+    patterns
 }
 
 /// Each circle of lock orders once.

@@ -8,6 +8,7 @@ mod danger;
 mod functions;
 mod graph;
 mod lock;
+mod pattern;
 mod place;
 mod quality;
 mod runs;
@@ -25,6 +26,7 @@ pub use danger::{BlockedEntry, DeadlockEntry, InversionEntry, OrderEntry};
 pub use functions::{CallsEntry, FunctionsEntry, LeftOutEntry, ThreadCallsEntry};
 pub use graph::{CriticalPathEntry, EdgeEntry, GraphEntry, NodeEntry, PathLockEntry};
 pub use lock::{CorrectedEntry, LockEntry, PairEntry, WaitingNow, WaitingPlace};
+pub use pattern::{Convoy, Evidence, FavouredEntry, LockStep, PatternEntry, Starvation, StarvingEntry, ThunderingHerd};
 pub use place::{Place, StackFrame};
 pub use quality::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, ObservedEntry, PerturbationEntry,
@@ -61,6 +63,9 @@ pub struct Report {
     /// The same of those that went on: they were no deadlocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended_circles: Vec<DeadlockEntry>,
+    /// Patterns of waiting that have names: starvation, thundering herds, convoys, lock-step; those with most waiting first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<PatternEntry>,
     /// Who causes most waiting, over all locks (of the selection).
     pub culprits: Vec<CulpritEntry>,
     /// Most harmful first: by `harm_ns`, then by name.

@@ -4,6 +4,7 @@ mod doubt;
 mod estimates;
 mod examples;
 mod functions;
+mod patterns;
 mod places;
 mod slept;
 mod story;
