@@ -23,8 +23,8 @@ fn a_stack_whose_place_another_one_has_goes_into_the_second_table() {
     let captured = capture_as(CALLERS, |options| options.walked_stacks = [1, MORE_STACKS], |_| {});
     assert!(!captured.harvest.quality.incomplete(), "{:?}", captured.harvest.quality);
     let numbers = numbers(&captured);
-    assert!(numbers.contains(&0), "one has the only place in the first table: {numbers:?}");
-    assert!(numbers.iter().any(|id| (MAX_STACKS..WALKED_STACKS).contains(id)), "{numbers:?}");
+    // One stack has the only place in the first table; it may be another event's.
+    assert!(numbers.iter().filter(|id| (MAX_STACKS..WALKED_STACKS).contains(id)).count() > 1, "{numbers:?}");
     let kept = |id: &u32| captured.harvest.stacks.iter().find(|(known, _)| known.0 == *id).map(|(_, stack)| stack);
     let stacks: Vec<_> = numbers.iter().filter_map(kept).collect();
     assert_eq!(stacks.len(), numbers.len(), "each number is a stack: {numbers:?}");
