@@ -11,10 +11,12 @@ use anyhow::{Context as _, Result};
 
 use crate::{build_ebpf, compile::Toolchain, fuzz, layers, process, vm, workspace};
 
+mod hogs;
 mod packages;
 pub(crate) mod report;
 pub(crate) mod step;
 
+use hogs::Hogs;
 use report::Report;
 use step::Outcome;
 
@@ -36,6 +38,9 @@ pub(crate) struct Args {
     /// Recompile the eBPF objects even if they are recorded as made from these sources, with these tools
     #[arg(long)]
     all: bool,
+    /// Busy loops beside the integration tests, which hold beside two
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    hogs: u32,
 }
 
 /// Runs every step; succeeds if none failed.
@@ -82,7 +87,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         tests(release(&["test", "--no-fail-fast"]).args(["--test", "goldens", "--test", "allocations"]))
     });
     report.run("fuzzing", || if args.quick { Ok(Outcome::skipped("--quick")) } else { fuzz::step(FUZZ_TIME) });
-    report.run("integration tests", integration_tests);
+    report.run("integration tests", || {
+        let _hogs = Hogs::start(args.hogs)?;
+        integration_tests()
+    });
     report.run("an older kernel", || if args.quick { Ok(Outcome::skipped("--quick")) } else { vm::few() });
     report.run("eBPF objects", || ebpf_objects(args));
     report.write(&packages::missing_reasons(), &mut io::stdout())
