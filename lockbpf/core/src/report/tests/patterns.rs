@@ -23,7 +23,7 @@ enum Next {
     LastAgain(u64),
 }
 
-/// Sections of one lock, in the order of their ends.
+/// Sections of one lock that end by a time, in the order of their ends.
 fn sections(threads: &[Thread], next: Next, until: u64) -> Vec<Section> {
     let mut asks: Vec<u64> = (0..threads.len() as u64).collect();
     let (mut free, mut last, mut made) = (0, None::<usize>, Vec::new());
@@ -36,6 +36,9 @@ fn sections(threads: &[Thread], next: Next, until: u64) -> Vec<Section> {
         let acquire = if asks[thread] < free { free + late } else { asks[thread] };
         let (think, hold) = threads[thread];
         let release = acquire + hold;
+        if release > until {
+            break;
+        }
         made.push(Section {
             end: Time(release),
             wait: Nanos(acquire - asks[thread]),
