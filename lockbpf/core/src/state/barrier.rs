@@ -21,14 +21,16 @@ pub struct Round {
 }
 
 impl Round {
-    /// Whether an arrival tells that this round is over, though not all have been seen to arrive: observing began or paused in the
-    /// middle of it.
-    fn is_over(&self, next: Known) -> bool {
+    /// Whether an arrival, `again` of a thread that is here, tells that this round is over, though not all have been seen to arrive: observing
+    /// began or paused in the middle of it.
+    fn is_over(&self, next: Known, again: bool) -> bool {
         !self.arrivals.is_empty()
             && match (self.known, next) {
                 (Known::Number(this), Known::Number(next)) => this != next,
                 // Those who arrive at the same moment may all find nobody.
                 (Known::Later, Known::First) => true,
+                // Two who arrive together may be told in another order than they found each other in; then a round is taken for two.
+                (Known::First | Known::Later, Known::First | Known::Later) => again,
                 _ => false,
             }
     }
@@ -43,7 +45,8 @@ impl State {
         let mut round = self.m.locks[lock as usize].round.take().unwrap_or_default();
         self.m.locks[lock as usize].kind = LockKind::Barrier;
         round.lock = lock;
-        if round.is_over(a.round) {
+        let again = round.arrivals.iter().any(|&(_, n)| self.m.node(n).thread == thread);
+        if round.is_over(a.round, again) {
             // Its other arrivals were not seen: those who were had to wait until the last of them, at least.
             self.cut_step("barrier_round_cut");
             self.complete(round, f, o);
@@ -51,8 +54,7 @@ impl State {
         }
         if self.m.threads[thread as usize].at_barrier.is_some() {
             self.impossible_step("arrival_while_at_barrier");
-            let again = |&(_, n): &(Instance, NodeIx)| self.m.node(n).thread == thread;
-            if round.arrivals.iter().any(again) {
+            if again {
                 self.m.locks[lock as usize].round = Some(round);
                 return;
             }

@@ -152,6 +152,24 @@ fn a_barrier_passes_round_after_round() {
     assert_eq!(cut, BTreeMap::from([("waiting_at_end", 2)]));
 }
 
+#[test]
+fn who_arrives_again_at_a_barrier_has_left_it() {
+    let arrive =
+        |round| Action::Barrier(Arrival { barrier: lock(1), participants: 2, round, site: site(1), post: site(2) });
+    // T2 was there first, but its arrival is told after that of T1. In the next round each of them found nobody.
+    let (notes, graph) = run(&[
+        (0, 1, arrive(Round::Later)),
+        (1, 2, arrive(Round::First)),
+        (5, 2, arrive(Round::First)),
+        (6, 1, arrive(Round::First)),
+    ]);
+    let passed = ["d1 T1 L1 passed as d2 T1 L1 after 0", "d3 T2 L1 passed as d4 T2 L1 after 0"];
+    let then = ["d5 T2 L1 passed as d6! T2 L1 after 1", "d7 T1 L1 passed as d8 T1 L1 after 0"];
+    assert_eq!(notes.0, [passed, then].concat());
+    assert!(graph.state().impossible().is_empty(), "{:?}", graph.state().impossible());
+    assert_eq!(graph.state().cut(), &BTreeMap::from([("barrier_round_cut", 2)]));
+}
+
 /// A call as live sources tell it: with whether it had to wait.
 fn live(addr: u64, contended: bool) -> Action {
     let Action::Attempt(asked) = attempt(addr) else { unreachable!("it is one") };
