@@ -5,9 +5,10 @@
 //! meanwhile. So the thread is of the class SCHED_FIFO, of which it comes within 2 ms. A quota of CPU time does not hold for that
 //! class: where there is one, the thread stays of the class that is throttled with the rest of lockbpf.
 
+use super::cgroup::Quotas;
 use super::guardian::{self, Guardian};
 use super::session::now;
-use super::{CaptureError, be_first, be_one_of_many, be_quick, cgroup};
+use super::{CaptureError, be_first, be_one_of_many, be_quick};
 use crate::units::{Nanos, Time};
 use aya::maps::{Array, MapData};
 use lockbpf_common::config::{Control, LAPSES};
@@ -132,7 +133,8 @@ impl Lease {
     /// Tells when it has what it needs to run in time.
     fn renew_always(&self, tell: &SyncSender<()>) {
         let own = std::process::id();
-        let mut throttled = cgroup::has_quota(own);
+        let quotas = Quotas::new();
+        let mut throttled = quotas.limit(own);
         be_prompt(throttled);
         touch_stack();
         let _ = tell.send(());
@@ -149,7 +151,7 @@ impl Lease {
             if looked.elapsed() >= LOOK_AFTER {
                 looked = Instant::now();
                 state.look_after_guardian();
-                if throttled != cgroup::has_quota(own) {
+                if throttled != quotas.limit(own) {
                     throttled = !throttled;
                     be_prompt(throttled);
                 }

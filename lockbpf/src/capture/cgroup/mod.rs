@@ -11,7 +11,7 @@ mod quota;
 
 pub use error::CgroupError;
 pub(super) use leave::leave_all;
-pub(super) use quota::has_quota;
+pub(super) use quota::Quotas;
 
 use mounts::{Mount, mounts};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
@@ -131,9 +131,7 @@ impl Cgroup {
 #[must_use]
 pub fn directories_of(pid: u32) -> Vec<PathBuf> {
     let all = mounts().unwrap_or_default();
-    let Ok(Mount { point, .. }) = version2(&all) else { return Vec::new() };
-    let Some(own) = path_of(pid).map(|path| point.join(path.trim_start_matches('/'))) else { return Vec::new() };
-    own.ancestors().take_while(|dir| dir.starts_with(point)).map(Path::to_owned).collect()
+    version2(&all).ok().zip(path_of(pid)).map_or_else(Vec::new, |(mount, path)| mount.directories(&path))
 }
 
 /// The path in the hierarchy of the cgroup that a process is in.

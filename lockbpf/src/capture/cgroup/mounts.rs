@@ -3,7 +3,7 @@
 use super::error::CgroupError;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const MOUNTS: &str = "/proc/self/mountinfo";
 
@@ -16,6 +16,24 @@ pub(super) struct Mount {
     pub(super) version2: bool,
     /// What it controls, for version 1.
     pub(super) controllers: String,
+}
+
+impl Mount {
+    /// The directory of a path in it, and those of all above that, innermost first.
+    pub(super) fn directories(&self, path: &str) -> Vec<PathBuf> {
+        let own = self.point.join(path.trim_start_matches('/'));
+        own.ancestors().take_while(|dir| dir.starts_with(&self.point)).map(Path::to_owned).collect()
+    }
+
+    /// Whether it is of version 1, and for CPU time.
+    pub(super) fn is_for_cpu_time(&self) -> bool {
+        !self.version2 && has_cpu(&self.controllers)
+    }
+}
+
+/// Whether `cpu` is among controllers, as mounts and `/proc/PID/cgroup` list them.
+pub(super) fn has_cpu(controllers: &str) -> bool {
+    controllers.split(',').any(|one| one == "cpu")
 }
 
 /// The mounted hierarchies, in the order of their mounting.

@@ -49,14 +49,7 @@ pub(super) fn find(r: &Ranked<'_>, seen: &Seen<'_>, places: &mut Places<'_>) -> 
         && evidence.handed_share >= HANDED
         && share(r.contended, acquisitions) >= HANDED
         && evidence.free_share >= FREE;
-    let wait_ns = places.ns(r.harm);
-    is_one.then(|| PatternEntry {
-        lock: places.lock_id(r.lock),
-        name: places.lock_label(r.lock),
-        wait_ns,
-        share: seen.share(wait_ns),
-        evidence: Evidence::Convoy(evidence),
-    })
+    is_one.then(|| seen.entry(places, r.lock, r.harm, Evidence::Convoy(evidence)))
 }
 
 pub(super) fn words(p: &PatternEntry, e: &Convoy) -> String {

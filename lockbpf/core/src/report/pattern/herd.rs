@@ -64,16 +64,7 @@ pub(super) fn find(
     found.truncate(super::LOOKED_AT);
     found
         .into_iter()
-        .map(|(in_vain, condition, herd)| {
-            let wait_ns = places.ns(in_vain.time);
-            PatternEntry {
-                lock: places.lock_id(condition),
-                name: places.lock_label(condition),
-                wait_ns,
-                share: seen.share(wait_ns),
-                evidence: Evidence::ThunderingHerd(herd),
-            }
-        })
+        .map(|(in_vain, condition, herd)| seen.entry(places, condition, in_vain.time, Evidence::ThunderingHerd(herd)))
         .collect()
 }
 

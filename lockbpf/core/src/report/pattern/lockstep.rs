@@ -33,14 +33,8 @@ pub(super) fn find(r: &Ranked<'_>, seen: &Seen<'_>, places: &mut Places<'_>) -> 
     let least = turns.threads.values().map(|turn| of(turn.waits.time.0)).fold(f64::INFINITY, f64::min);
     let arrivals = r.total.acquisitions;
     let is_one = arrivals >= ROUNDS * threads && all >= MUCH && least >= EACH;
-    let wait_ns = places.ns(r.harm);
-    is_one.then(|| PatternEntry {
-        lock: places.lock_id(r.lock),
-        name: places.lock_label(r.lock),
-        wait_ns,
-        share: seen.share(wait_ns),
-        evidence: Evidence::LockStep(LockStep { threads, arrivals, waited_share: all, least_share: least }),
-    })
+    let evidence = LockStep { threads, arrivals, waited_share: all, least_share: least };
+    is_one.then(|| seen.entry(places, r.lock, r.harm, Evidence::LockStep(evidence)))
 }
 
 pub(super) fn words(p: &PatternEntry, e: &LockStep) -> String {

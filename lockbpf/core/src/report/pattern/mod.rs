@@ -10,11 +10,12 @@ use super::gather::Gathered;
 use super::lock::Ranked;
 use super::phrase::Threads;
 use super::place::Places;
-use super::schema::{Evidence, Ns, PatternEntry, Report};
+use super::schema::{Evidence, PatternEntry, Report};
 use super::select::Selected;
 use super::text::percent;
 use crate::id::Lock;
 use crate::observation::Observation;
+use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -32,9 +33,16 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// A part of all waiting.
-    fn share(&self, wait: Ns) -> f64 {
-        wait.share_of(self.report.totals.harm_ns).min(1.0)
+    /// A pattern of a lock, a barrier or a condition variable, which rests on so much waiting.
+    fn entry(&self, places: &mut Places<'_>, lock: Lock, wait: Nanos, evidence: Evidence) -> PatternEntry {
+        let wait_ns = places.ns(wait);
+        PatternEntry {
+            lock: places.lock_id(lock),
+            name: places.lock_label(lock),
+            wait_ns,
+            share: wait_ns.share_of(self.report.totals.harm_ns).min(1.0),
+            evidence,
+        }
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn find(r: &Ranked<'_>, seen: &Seen<'_>, places: &mut Places<'_>) -> 
     let mut favoured: Vec<(Tid, Turn)> = turns.threads.iter().map(|(&tid, &turn)| (tid, turn)).collect();
     favoured.retain(|(tid, turn)| turn.taken > 0 && starving.iter().all(|(other, _)| other != tid));
     favoured.sort_by_key(|&(tid, turn)| (Reverse(turn.taken), tid));
-    let wait_ns = places.ns(starving.iter().map(|(_, turn)| turn.waits.time).sum());
+    let wait = starving.iter().map(|(_, turn)| turn.waits.time).sum();
     let entry = |places: &mut Places<'_>, &(tid, turn): &(Tid, Turn)| StarvingEntry {
         tid: places.thread(tid),
         wait_ns: places.ns(turn.waits.time),
@@ -60,13 +60,7 @@ pub(super) fn find(r: &Ranked<'_>, seen: &Seen<'_>, places: &mut Places<'_>) -> 
             .collect(),
         favoured_wait_ns: places.ns(favoured_wait),
     };
-    Some(PatternEntry {
-        lock: places.lock_id(r.lock),
-        name: places.lock_label(r.lock),
-        wait_ns,
-        share: seen.share(wait_ns),
-        evidence: Evidence::Starvation(evidence),
-    })
+    Some(seen.entry(places, r.lock, wait, Evidence::Starvation(evidence)))
 }
 
 /// How long those who got the lock while others went on waiting waited themselves: the mean by how often each got it. `None` unless it is
