@@ -9,11 +9,12 @@ use crate::harness::process::{Running, eventually};
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::Workload;
 use nix::sched::{CpuSet, sched_getaffinity};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Generous: a second without a sign of life, and what a busy machine takes.
@@ -117,6 +118,36 @@ fn a_call_that_returns_only_afterwards_is_left_out() {
     assert_eq!(report.named("last_lock").acquisitions, 1);
     assert!(report.quality.impossible.is_empty(), "{:?}", report.quality);
     assert!(report.quality.notes.iter().any(|note| note.contains("was stopped or did not get to run")));
+}
+
+/// A signal for a thread in the kernel's verifier ends the verifier's work: the programs are loaded anew, and by the same means.
+#[test]
+fn stopped_and_continued_while_it_begins_it_begins_all_the_same() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("steady 0 1 0");
+    let args = ["--pid", &workload.pid().to_string(), "--format", "json"];
+    let mut running = Running::start(lockbpf().args(args));
+    let (pid, begins) = (Pid::from_raw(running.pid().cast_signed()), AtomicBool::new(true));
+    let begun = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The verifier needs a tenth of a second for some programs, and more on a busy machine: it gets longer and longer.
+            for round in (1..).take_while(|_| begins.load(Ordering::Relaxed)) {
+                for (signal, ms) in [(Signal::SIGSTOP, 2), (Signal::SIGCONT, 10 * round)] {
+                    kill(pid, signal).expect("its end is not waited for yet");
+                    std::thread::sleep(Duration::from_millis(ms));
+                }
+            }
+        });
+        let begun = running.err.find(|line| line.starts_with("observing ") || line.contains("perf events"));
+        begins.store(false, Ordering::Relaxed);
+        begun.unwrap_or_else(|| panic!("it ended before it observed: {}", running.err.rest()))
+    });
+    assert!(begun.starts_with("observing "), "{begun}");
+    workload.go();
+    let truth = workload.finish();
+    let report = Observer { running }.report();
+    assert!(truth.lock("steady_lock").acquisitions > 0 && report.named("steady_lock").acquisitions > 0);
+    assert!(report.quality.impossible.is_empty(), "{:?}", report.quality);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::CaptureError;
 use super::btf::Btf;
 use super::probe_table::{Function, TRACEPOINTS};
 use super::raw_program::{self, Kind, Programs, RawError};
+use super::verifier::to_the_end;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
@@ -80,8 +81,8 @@ pub(super) fn futex_programs(tracefs: bool) -> Vec<&'static str> {
 /// Loads programs for tracepoints, side by side: the verifier takes a tenth of a second for some.
 pub(super) fn load(ebpf: &mut Ebpf, wanted: &[&'static str]) -> Result<(), CaptureError> {
     let one = |program: &mut Program| match program {
-        Program::RawTracePoint(program) => program.load(),
-        Program::TracePoint(program) => program.load(),
+        Program::RawTracePoint(program) => to_the_end(|| program.load()),
+        Program::TracePoint(program) => to_the_end(|| program.load()),
         _ => Err(ProgramError::UnexpectedProgramType),
     };
     let programs = ebpf.programs_mut().filter(|(name, _)| wanted.contains(name));

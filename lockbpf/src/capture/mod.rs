@@ -64,6 +64,7 @@ mod sweeper;
 pub mod target;
 mod thread_fd;
 pub mod user;
+mod verifier;
 pub mod waits;
 mod witness;
 

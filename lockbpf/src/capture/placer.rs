@@ -11,6 +11,7 @@ use super::probe_table::{By, Runtime, is_return_half};
 use super::raw_program::{Programs, RawError};
 use super::remover;
 use super::seccomp;
+use super::verifier::to_the_end;
 use crate::quality::FailedProbe;
 use aya::Ebpf;
 use aya::programs::UProbe;
@@ -68,7 +69,7 @@ impl Placer {
         for &name in wanted.by().flat_map(By::programs) {
             let error = |source| CaptureError::Program { name: name.to_owned(), source };
             let program: &mut UProbe = super::attach::program(ebpf, name)?;
-            program.load().map_err(error)?;
+            to_the_end(|| program.load()).map_err(error)?;
             let fd = program.fd().map_err(error)?.as_fd().try_clone_to_owned();
             programs.insert(name, fd.map_err(|e| error(e.into()))?);
         }

@@ -1,6 +1,7 @@
 //! Programs that aya 0.14 cannot load (uprobe sessions) or only at the price of reading the kernel's types a second time
 //! (BTF tracepoints): prepared from the same object, loaded with the system call itself, on the maps that aya has made.
 
+use super::verifier::to_the_end;
 use aya::maps::Map;
 use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type};
@@ -177,13 +178,15 @@ fn load(object: &Object, types: Option<&OwnedFd>, program: &'static str, kind: K
     for (to, from) in attr.prog_name.iter_mut().take(15).zip(program.bytes()) {
         *to = from;
     }
-    bpf(bpf_cmd::BPF_PROG_LOAD, &attr).or_else(|_| {
+    to_the_end(|| bpf(bpf_cmd::BPF_PROG_LOAD, &attr)).or_else(|refused| {
         // Once more, to learn why.
         let mut log = vec![0u8; LOG_BYTES];
         attr.log_level = 1;
         attr.log_size = LOG_BYTES as u32;
         attr.log_buf = log.as_mut_ptr() as u64;
-        bpf(bpf_cmd::BPF_PROG_LOAD, &attr).map_err(|source| {
+        to_the_end(|| bpf(bpf_cmd::BPF_PROG_LOAD, &attr)).map_err(|source| {
+            // A log that is too long for its room hides the reason.
+            let source = if source.kind() == io::ErrorKind::StorageFull { refused } else { source };
             let end = log.iter().position(|&b| b == 0).unwrap_or(log.len());
             RawError::Load { program, source, log: String::from_utf8_lossy(&log[..end]).into_owned() }
         })
@@ -202,7 +205,7 @@ pub(super) fn load_empty() -> io::Result<OwnedFd> {
         expected_attach_type: UPROBE_MULTI,
         ..ProgLoad::default()
     };
-    bpf(bpf_cmd::BPF_PROG_LOAD, &attr)
+    to_the_end(|| bpf(bpf_cmd::BPF_PROG_LOAD, &attr))
 }
 
 /// Hands the object's types to the kernel.
