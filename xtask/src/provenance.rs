@@ -137,7 +137,8 @@ pub(crate) fn hash_file(path: &Path) -> Result<String> {
     Ok(hash(&fs::read(path).with_context(|| format!("failed to read {}", path.display()))?))
 }
 
-fn hash(bytes: &[u8]) -> String {
+/// SHA-256 of bytes, in hexadecimal.
+pub(crate) fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 

@@ -8,7 +8,11 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
+use super::times::Times;
 use crate::{process, workspace};
+
+/// Has a test program run its tests one after the other.
+pub(crate) const ONE_BY_ONE: &str = "--test-threads=1";
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +99,8 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) })
 }
 
-/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`.
+/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`. Of tests [one by one](ONE_BY_ONE) it is told
+/// which took the longest.
 ///
 /// # Errors
 /// It cannot be started, or `out` cannot be written to.
@@ -105,14 +110,19 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("failed to start `{}`", process::describe(command)))?;
-    let mut counts = Counts::default();
+    let (mut counts, mut times) = (Counts::default(), Times::start());
     let output = child.stdout.take().context("failed to read the output of cargo test")?;
     for line in BufReader::new(output).split(b'\n') {
         let line = line?;
         out.write_all(&line)?;
         out.write_all(b"\n")?;
         out.flush()?;
-        counts += test_result(&String::from_utf8_lossy(&line)).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        times.hear(&line);
+        counts += test_result(&line).unwrap_or_default();
+    }
+    if command.get_args().any(|arg| arg == ONE_BY_ONE) {
+        eprintln!("the slowest: {}", times.slowest());
     }
     let status = child.wait()?;
     if !status.success() && counts.failed == 0 {
