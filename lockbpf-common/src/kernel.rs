@@ -142,7 +142,7 @@ const _: () = assert!(size_of::<Kernel>() == 16 * (MAX_RANGES + 1) + 56);
 unsafe impl aya::Pod for Kernel {}
 
 /// What a thread that holds a kernel lock does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Doing {
     /// Not known.

@@ -6,6 +6,7 @@ use crate::context::instruction_pointer;
 use crate::counts;
 use crate::custom_call;
 use crate::gate::opened_boottime;
+use crate::held::Held;
 use crate::lock::{Seen, see, see_glibc};
 use crate::maps::count;
 use crate::process::start_boottime;
@@ -13,7 +14,7 @@ use crate::section::{End, acquired, attempt, close, contend, contend_held, faile
 use crate::section_sums::sums;
 use crate::signal::jumped_out;
 use crate::spin;
-use crate::thread::{Held, Thread, Wrapper, now, task};
+use crate::thread::{Thread, Wrapper, now, task};
 use crate::unseen;
 use aya_ebpf::EbpfContext;
 #[cfg(bpf_target_arch = "x86_64")]

@@ -7,13 +7,15 @@ use crate::maps::{ACCOUNTS, GATES};
 use crate::reading;
 use crate::section_sums::at;
 use crate::slots::take_slot;
-use crate::thread::{Thread, current, stored, task};
+use crate::thread::{Thread, current, now, stored, task};
 use crate::transitions;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::gate::{self, Account, CLOSINGS, Gate};
 
 /// Bits of an opening's number below the lapses of the lease.
 const LAPSES_SHIFT: u32 = 32;
+/// What takes longer was not all spent here: the thread was preempted meanwhile, ns.
+const MAX_TAKING_NS: u64 = 20_000;
 
 /// Changes the account of a slot on this CPU.
 #[inline(always)]
@@ -23,6 +25,13 @@ pub fn charge(slot: u32, change: impl FnOnce(&mut Account)) {
         // that is an estimate anyway.
         change(unsafe { &mut *account });
     }
+}
+
+/// Charges a slot with what it took to take a stack since then, ns.
+#[inline(always)]
+pub fn charge_stack(slot: u32, began: u64) {
+    let took = now() - began;
+    charge(slot, |account| account.stack_ns += took.min(MAX_TAKING_NS));
 }
 
 /// The current thread at a hit of the probe with this cookie, if its process's gate is open and it is observed.

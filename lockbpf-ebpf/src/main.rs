@@ -25,6 +25,7 @@ mod gate;
 mod gil;
 mod go;
 mod goroutine;
+mod held;
 mod holder;
 mod kernel;
 mod lease;

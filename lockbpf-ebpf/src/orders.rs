@@ -2,8 +2,9 @@
 //! lookup each.
 
 use crate::atomic::add;
+use crate::held::Held;
 use crate::maps::{ORDERS, count};
-use crate::thread::{Held, Thread, tid};
+use crate::thread::{Thread, tid};
 use aya_ebpf::bindings::BPF_NOEXIST;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;

@@ -2,7 +2,7 @@
 //!
 //! Where the thread's own state is in the interpreter is kept by thread, and asked anew each time whether it is still that.
 
-use crate::gate::charge;
+use crate::gate::charge_stack;
 use crate::maps::{FutexWord, NEW_PYTHON_PLACES, PYTHON_PLACES, PYTHON_STACKS, PYTHONS};
 use crate::thread::{Thread, now, own_tid, task};
 use aya_ebpf::bindings::{BPF_LOCAL_STORAGE_GET_F_CREATE, BPF_RB_NO_WAKEUP};
@@ -108,8 +108,7 @@ pub extern "C" fn python_site(process: u32, slot: u32, returns_to: u64) -> u64 {
             site = tell(process, in_hand(python, stack));
         }
     }
-    let took = now() - began;
-    charge(slot, |account| account.stack_ns += took);
+    charge_stack(slot, began);
     site
 }
 
@@ -127,8 +126,7 @@ pub fn add_innermost(t: &Thread, top: &mut [u64; TOP_WORDS]) {
             if (i as u32) < stack.count { stack.frames[i].address() | IN_TOP } else { 0 };
         i += 1;
     }
-    let took = now() - began;
-    charge(t.slot, |account| account.stack_ns += took);
+    charge_stack(t.slot, began);
 }
 
 /// Tells user space of a place, unless it was told before. Returns its address.

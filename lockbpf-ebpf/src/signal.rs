@@ -6,11 +6,12 @@
 
 use crate::futex::{INTERRUPTED, NONE, in_call_of};
 use crate::gate::refresh;
+use crate::held::Held;
 use crate::maps::{SUSPENDED, count};
 use crate::once::Begun;
 use crate::registers::{STACK_POINTER, user_register};
 use crate::section::{is_settled, settle};
-use crate::thread::{FutexCall, Held, Pending, Thread, Wrapper, existing, now, task};
+use crate::thread::{FutexCall, Pending, Thread, Wrapper, existing, now, task};
 use aya_ebpf::bindings::BPF_LOCAL_STORAGE_GET_F_CREATE;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::bpf_task_storage_get;

@@ -2,7 +2,7 @@
 //! that was unwound before is recognised: by its return addresses, in the places where they were found then.
 
 use crate::emit::HEADER;
-use crate::gate::charge;
+use crate::gate::{charge, charge_stack};
 use crate::maps::{
     CONFIG, COPY_LIMIT, FURTHER_STACKS, KNOWN_STACKS, METHODS, SERIALS, STACK_COPIES, STACKS, count, next,
 };
@@ -29,9 +29,6 @@ const OTHER: i32 = -2;
 /// What [`copy`] says of a stack of which nothing can be read.
 const UNREAD: i32 = -14;
 
-/// What takes longer was not all spent here: the thread was preempted meanwhile, ns.
-const MAX_TAKING_NS: u64 = 20_000;
-
 /// Number of the current user stack, or a negative errno, which is counted.
 #[inline(always)]
 pub fn user_stack<C: EbpfContext>(ctx: &C, t: &Thread) -> i32 {
@@ -48,8 +45,7 @@ pub fn take_stack(ctx: *mut c_void, process: u32, slot: u32, how: u32) -> i32 {
     }
     let began = now();
     let stack = take(ctx, (process, slot), how, mode & mode::COMPARE_STACKS != 0);
-    let took = now() - began;
-    charge(slot, |account| account.stack_ns += took.min(MAX_TAKING_NS));
+    charge_stack(slot, began);
     stack
 }
 
@@ -101,8 +97,7 @@ pub fn stack_of(process: u32, slot: u32, registers: u64, how: u32) -> i32 {
     } else {
         copy(process, slot, registers as u64, -1, how)
     };
-    let took = now() - began;
-    charge(slot, |account| account.stack_ns += took.min(MAX_TAKING_NS));
+    charge_stack(slot, began);
     stack
 }
 

@@ -3,10 +3,11 @@
 
 use crate::atomic::add;
 use crate::focus;
+use crate::held::Held;
 use crate::maps::CONFIG;
 use crate::section::{Ended, record};
 use crate::section_sums::{add_time, sums, tally};
-use crate::thread::{Held, Thread};
+use crate::thread::Thread;
 use lockbpf_common::config::mode;
 use lockbpf_common::kind::{Outcome, Via, flag};
 use lockbpf_common::sums::SumKey;

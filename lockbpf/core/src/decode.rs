@@ -190,13 +190,7 @@ fn kernel_wait(record: KernelRecord) -> Result<Section, DecodeError> {
 /// A look at who holds a kernel lock. Where that is follows from the stack.
 fn hold(record: HolderRecord) -> Result<Op, DecodeError> {
     let f = record.unpack();
-    let doing = match kernel::Doing::from_u8(f.doing).ok_or(DecodeError::UnknownValue)? {
-        kernel::Doing::Unknown => Doing::Unknown,
-        kernel::Doing::Running => Doing::Running,
-        kernel::Doing::Runnable => Doing::Runnable,
-        kernel::Doing::Blocked => Doing::Blocked,
-        kernel::Doing::Sleeping => Doing::Sleeping,
-    };
+    let doing = Doing::from_u8(f.doing).ok_or(DecodeError::UnknownValue)?;
     Ok(Op {
         time: Time(f.time_ns),
         tid: Tid(f.tid),
@@ -390,7 +384,7 @@ mod tests {
             holder: 11,
             tid: 12,
             stack: 5,
-            doing: kernel::Doing::Sleeping as u8,
+            doing: Doing::Sleeping as u8,
         };
         let record = HolderRecord::pack(&fields);
         let (Event::Step(op), Beside::Nothing) = decode(&bytes(&record.0)[..]).unwrap() else { panic!("no step") };

@@ -7,6 +7,7 @@ use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::units::{Nanos, Time};
 use lockbpf_common::barrier::round;
 use lockbpf_common::kernel;
+pub use lockbpf_common::kernel::Doing;
 use lockbpf_common::kind::Via;
 
 /// One step of one thread.
@@ -119,21 +120,6 @@ pub struct Hold {
     pub stack: Option<StackId>,
     /// What it did at that moment.
     pub doing: Doing,
-}
-
-/// What a thread that holds a kernel lock does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Doing {
-    /// Not known.
-    Unknown,
-    /// On a CPU.
-    Running,
-    /// Could run, but has no CPU.
-    Runnable,
-    /// Asleep, and no signal ends that.
-    Blocked,
-    /// Asleep.
-    Sleeping,
 }
 
 /// An arrival at a barrier.
