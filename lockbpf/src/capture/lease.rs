@@ -134,7 +134,7 @@ impl Lease {
     fn renew_always(&self, tell: &SyncSender<()>) {
         let own = std::process::id();
         let quotas = Quotas::new();
-        let mut throttled = quotas.limit(own);
+        let mut throttled = quotas.cpus(own).is_some();
         be_prompt(throttled);
         touch_stack();
         let _ = tell.send(());
@@ -151,7 +151,7 @@ impl Lease {
             if looked.elapsed() >= LOOK_AFTER {
                 looked = Instant::now();
                 state.look_after_guardian();
-                if throttled != quotas.limit(own) {
+                if throttled != quotas.cpus(own).is_some() {
                     throttled = !throttled;
                     be_prompt(throttled);
                 }

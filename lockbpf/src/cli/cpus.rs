@@ -1,7 +1,7 @@
 //! CPUs that a program may use.
 
 use super::args::{Plan, Target};
-use crate::capture::cgroup;
+use crate::capture::cgroup::Quotas;
 use crate::trace::Header;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -28,32 +28,14 @@ pub(super) fn of_target(plan: &Plan) -> u32 {
 fn of_process(pid: u32) -> Option<u32> {
     let set = sched_getaffinity(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
     let allowed = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).count() as u32;
-    let limits = cgroup::directories_of(pid).into_iter();
-    let quota = quota(limits.filter_map(|dir| std::fs::read_to_string(dir.join("cpu.max")).ok()));
+    // Whole ones, at least one.
+    let quota = Quotas::new().cpus(pid).map(|cpus| cpus.max(1.0) as u32);
     Some(allowed.min(quota.unwrap_or(allowed))).filter(|&allowed| allowed > 0)
-}
-
-/// Whole CPUs that the tightest of several `cpu.max` leaves, at least one; `None` where none of them sets a limit.
-fn quota(limits: impl Iterator<Item = String>) -> Option<u32> {
-    let cpus = |text: String| {
-        let mut words = text.split_whitespace().map(str::parse::<u32>);
-        let (Some(Ok(quota)), Some(Ok(period))) = (words.next(), words.next()) else { return None };
-        Some(quota.checked_div(period)?.max(1))
-    };
-    limits.filter_map(cpus).min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quotas_of_cgroups_count() {
-        let limits = |texts: &[&str]| quota(texts.iter().map(|&text| text.to_owned()));
-        assert_eq!(limits(&["max 100000\n", "250000 100000\n", "400000 100000\n"]), Some(2));
-        assert_eq!(limits(&["50000 100000\n"]), Some(1));
-        assert_eq!(limits(&["max 100000\n", "", "1 0"]), None);
-    }
 
     #[test]
     fn a_process_has_cpus() {

@@ -11,7 +11,7 @@ mod quota;
 
 pub use error::CgroupError;
 pub(super) use leave::leave_all;
-pub(super) use quota::Quotas;
+pub use quota::Quotas;
 
 use mounts::{Mount, mounts};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
@@ -127,13 +127,6 @@ impl Cgroup {
     }
 }
 
-/// The directory of a process's cgroup and those of all above it, innermost first; none if that cannot be told.
-#[must_use]
-pub fn directories_of(pid: u32) -> Vec<PathBuf> {
-    let all = mounts().unwrap_or_default();
-    version2(&all).ok().zip(path_of(pid)).map_or_else(Vec::new, |(mount, path)| mount.directories(&path))
-}
-
 /// The path in the hierarchy of the cgroup that a process is in.
 fn path_of(pid: u32) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
@@ -193,10 +186,10 @@ mod tests {
         assert_eq!(path_in("1:cpu:/a\n"), None);
         let Ok(all) = mounts() else { return };
         let Ok(mount) = version2(&all) else { return };
-        let own = directories_of(std::process::id());
+        let own = mount.directories(&path_of(std::process::id()).unwrap());
         assert_eq!(own.last(), Some(&mount.point));
         assert!(own.iter().all(|dir| dir.starts_with(&mount.point)), "{own:?}");
-        assert_eq!(directories_of(u32::MAX), Vec::<PathBuf>::new());
+        assert_eq!(path_of(u32::MAX), None);
     }
 
     #[test]

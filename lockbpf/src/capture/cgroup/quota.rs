@@ -3,30 +3,39 @@
 use super::mounts::{Mount, has_cpu, mounts};
 use super::path_of;
 use std::fs;
+use std::path::Path;
 
 /// Where cgroups tell their quotas.
-pub(in crate::capture) struct Quotas(Vec<Mount>);
+pub struct Quotas(Vec<Mount>);
 
 impl Quotas {
     /// Those of all hierarchies that are mounted now.
-    pub(in crate::capture) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         Self(mounts().unwrap_or_default())
     }
 
-    /// Whether a cgroup that a process is in, of either version, sets a quota of CPU time. What a container cannot see of the cgroups around
-    /// it is not looked at.
-    pub(in crate::capture) fn limit(&self, pid: u32) -> bool {
-        self.0.iter().any(|mount| {
-            let (path, file, is_limit): (_, _, fn(&str) -> bool) = if mount.version2 {
-                (path_of(pid), "cpu.max", is_limit)
+    /// As many CPUs as the tightest quota leaves to a process, of the cgroups of either version that it is in; `None` where none of them
+    /// sets one. What a container cannot see of the cgroups around it is not looked at.
+    #[must_use]
+    pub fn cpus(&self, pid: u32) -> Option<f64> {
+        let tightest = |mount: &Mount| {
+            let (path, cpus): (_, fn(&Path) -> Option<f64>) = if mount.version2 {
+                (path_of(pid), cpus)
             } else if mount.is_for_cpu_time() {
-                (path_of_version1(pid), "cpu.cfs_quota_us", is_limit_of_version1)
+                (path_of_version1(pid), cpus_of_version1)
             } else {
-                return false;
+                return None;
             };
-            let directories = path.map_or_else(Vec::new, |path| mount.directories(&path));
-            directories.iter().any(|dir| fs::read_to_string(dir.join(file)).is_ok_and(|text| is_limit(&text)))
-        })
+            mount.directories(&path?).iter().filter_map(|dir| cpus(dir)).min_by(f64::total_cmp)
+        };
+        self.0.iter().filter_map(tightest).min_by(f64::total_cmp)
+    }
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -39,12 +48,21 @@ fn path_of_version1(pid: u32) -> Option<String> {
     })
 }
 
-fn is_limit(text: &str) -> bool {
-    text.split_whitespace().next().is_some_and(|quota| quota != "max")
+fn cpus(dir: &Path) -> Option<f64> {
+    let text = fs::read_to_string(dir.join("cpu.max")).ok()?;
+    let (quota, period) = text.split_once(' ')?;
+    ratio(quota, period)
 }
 
-fn is_limit_of_version1(text: &str) -> bool {
-    text.trim().parse::<i64>().is_ok_and(|quota_us| quota_us > 0)
+fn cpus_of_version1(dir: &Path) -> Option<f64> {
+    let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
+    ratio(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?)
+}
+
+/// Time that may be used in each period over the period; `None` for what stands for no limit.
+fn ratio(quota: &str, period: &str) -> Option<f64> {
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|&us| us > 0).map(f64::from);
+    Some(number(quota)? / number(period)?)
 }
 
 #[cfg(test)]
@@ -53,17 +71,27 @@ mod tests {
 
     #[test]
     fn quotas_of_both_versions() {
-        assert!(is_limit("50000 100000\n") && is_limit_of_version1("50000\n"));
-        for none in ["max 100000\n", "", "\n"] {
-            assert!(!is_limit(none), "{none:?}");
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| fs::write(dir.path().join(file), text).unwrap();
+        for (text, left) in [
+            ("50000 100000\n", Some(0.5)),
+            ("250000 100000\n", Some(2.5)),
+            ("max 100000\n", None),
+            ("", None),
+            ("1 0", None),
+        ] {
+            write("cpu.max", text);
+            assert_eq!(cpus(dir.path()), left, "{text:?}");
         }
-        for none in ["-1\n", "0\n", "", "max"] {
-            assert!(!is_limit_of_version1(none), "{none:?}");
+        write("cpu.cfs_period_us", "100000\n");
+        for (text, left) in [("50000\n", Some(0.5)), ("-1\n", None), ("0\n", None), ("max", None)] {
+            write("cpu.cfs_quota_us", text);
+            assert_eq!(cpus_of_version1(dir.path()), left, "{text:?}");
         }
     }
 
     #[test]
     fn who_is_gone_has_none() {
-        assert!(!Quotas::new().limit(u32::MAX));
+        assert_eq!(Quotas::new().cpus(u32::MAX), None);
     }
 }
