@@ -103,7 +103,7 @@ pub struct ThreadCounts {
     pub wait: u64,
     /// Inside of calls that give one back and wake somebody.
     pub release: u64,
-    /// Of these two, while no other lock was held.
+    /// The part of these two while no other lock was held.
     pub outside: u64,
     /// With at least one lock held.
     pub held_union: u64,

@@ -140,7 +140,7 @@ pub struct Kind {
     pub owner: Place,
     /// What it is called, from the lock on: a number, or text.
     pub name: Place,
-    /// Of [`Kind::taken`]: the bits of which one at least is set while an exclusive attempt has to wait.
+    /// The bits of [`Kind::taken`] of which one at least is set while an exclusive attempt has to wait.
     pub exclusive_mask: u64,
     /// The same for a shared attempt.
     pub shared_mask: u64,

@@ -194,7 +194,7 @@ pub struct Gate {
 pub struct Account {
     /// Uprobe hits, those at closed gates too.
     pub hits: u64,
-    /// Of these, hits of probes on instructions that must be single-stepped.
+    /// How many of these were hits of probes on instructions that must be single-stepped.
     pub stepped: u64,
     /// Records written.
     pub records: u64,

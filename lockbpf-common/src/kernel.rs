@@ -105,31 +105,31 @@ pub struct Kernel {
     pub locking: [Range; MAX_RANGES],
     /// Code by which interrupts enter the kernel from user mode (x86-64); empty elsewhere.
     pub interrupts: Range,
-    /// Of `task_struct::mm`.
+    /// Offset of `task_struct::mm`.
     pub task_mm: u32,
-    /// Of `mm_struct::mmap_lock`.
+    /// Offset of `mm_struct::mmap_lock`.
     pub mmap_lock: u32,
-    /// Of `task_struct::sighand`.
+    /// Offset of `task_struct::sighand`.
     pub task_sighand: u32,
-    /// Of `sighand_struct::siglock`.
+    /// Offset of `sighand_struct::siglock`.
     pub siglock: u32,
-    /// Of `mutex::owner`.
+    /// Offset of `mutex::owner`.
     pub mutex_owner: u32,
-    /// Of `rw_semaphore::owner`.
+    /// Offset of `rw_semaphore::owner`.
     pub rwsem_owner: u32,
-    /// Of `task_struct::pid`.
+    /// Offset of `task_struct::pid`.
     pub task_pid: u32,
-    /// Of the preemption count in `task_struct` (arm64).
+    /// Offset of the preemption count in `task_struct` (arm64).
     pub preempt_count: u32,
-    /// Of `rw_semaphore::count`.
+    /// Offset of `rw_semaphore::count`.
     pub rwsem_count: u32,
-    /// Of `task_struct::stack`.
+    /// Offset of `task_struct::stack`.
     pub task_stack: u32,
-    /// Of `task_struct::on_cpu`.
+    /// Offset of `task_struct::on_cpu`.
     pub task_on_cpu: u32,
-    /// Of `task_struct::tgid`.
+    /// Offset of `task_struct::tgid`.
     pub task_tgid: u32,
-    /// Of the number of the system call in `pt_regs`, whose lower half is negative in an exception or interrupt.
+    /// Offset of the number of the system call in `pt_regs`, whose lower half is negative in an exception or interrupt.
     pub system_call: u32,
     /// Explicit padding.
     pub reserved: u32,

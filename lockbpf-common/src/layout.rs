@@ -108,13 +108,13 @@ impl MutexHead {
 
 /// What glibc's read-write lock says in its first two words (glibc 2.25 and later, `nptl/pthread_rwlock_common.c`).
 pub mod rwlock {
-    /// Of `__readers`: writers have their turn.
+    /// Bit of `__readers`: writers have their turn.
     pub const WRITE_PHASE: u32 = 1;
-    /// Of `__readers`: a writer has the lock, or has claimed it.
+    /// Bit of `__readers`: a writer has the lock, or has claimed it.
     pub const WRITE_LOCKED: u32 = 2;
-    /// Of `__readers`: readers wait.
+    /// Bit of `__readers`: readers wait.
     pub const READERS_WAIT: u32 = 4;
-    /// Of `__readers`: the number of readers begins here.
+    /// Where in `__readers` the number of readers begins.
     pub const READERS: u32 = 3;
     /// Bytes from the lock to the word on which readers, and the first writer, wait for their turn.
     pub const PHASE_WORD: u64 = 8;
@@ -154,11 +154,11 @@ pub mod musl {
     pub const MUTEX_WORD: u64 = 4;
     /// What the lock word of a plain mutex is while it is locked (`EBUSY`): no thread's id.
     const BUSY: u32 = 16;
-    /// Of the lock word: the owner's tid, or [`BUSY`].
+    /// Bits of the lock word: the owner's tid, or [`BUSY`].
     const OWNER: u32 = 0x3fff_ffff;
-    /// Of `_m_type`: robust.
+    /// Bit of `_m_type`: robust.
     const ROBUST: u32 = 4;
-    /// Of `_m_type`: priority inheritance.
+    /// Bit of `_m_type`: priority inheritance.
     const PRIO_INHERIT: u32 = 8;
 
     /// [`mutex_kind`] by musl's `_m_type`.
@@ -178,7 +178,7 @@ pub mod musl {
         if of_type & 15 == 0 && owner == BUSY { 0 } else { owner }
     }
 
-    /// Of a read-write lock's word: the number of readers.
+    /// Bits of a read-write lock's word: the number of readers.
     pub const READERS: u32 = 0x7fff_ffff;
     /// The number of readers that stands for a writer.
     pub const WRITE_LOCKED: u32 = 0x7fff_ffff;

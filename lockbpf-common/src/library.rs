@@ -27,9 +27,9 @@ pub struct CallSums {
     pub calls: u64,
     /// Calls inside of others, which are charged with them.
     pub nested: u64,
-    /// Of `calls`, those whose end was seen: all below is theirs.
+    /// Calls whose end was seen: all below is theirs.
     pub ended: u64,
-    /// Of `ended`, those whose events could not be counted.
+    /// Ended calls whose events could not be counted.
     pub uncounted: u64,
     /// From beginning to end, ns.
     pub wall_ns: u64,

@@ -45,7 +45,7 @@ pub mod how {
     pub const AT_RELEASE: u32 = 1;
     /// With Python's frames.
     pub const PYTHON: u32 = 2;
-    /// Of another thread of the process than the one that takes it.
+    /// The stack is another thread's of the process than the one that takes it.
     pub const OTHERS: u32 = 4;
 }
 

@@ -70,9 +70,9 @@ pub struct Sums {
     pub first_ns: u64,
     /// Sections completed (condition variable: waits; futex: waits that slept and were woken).
     pub acquisitions: u64,
-    /// Of these, contended (condition variable: waits that then had to wait for the mutex as well).
+    /// The contended ones of these (condition variable: waits that then had to wait for the mutex as well).
     pub contended: u64,
-    /// Of `acquisitions`, those of which the release was not seen: their holds are unknown, and not in the sums.
+    /// Acquisitions of which the release was not seen: their holds are unknown, and not in the sums.
     pub unseen: u64,
     /// Failed trylocks (futex: waits that returned at once, `EAGAIN`).
     pub try_failures: u64,

@@ -23,9 +23,9 @@ use lockbpf_common::thin::STACKS_FIRST;
 const MAX_TID: u32 = 1 << 22;
 /// The lowest bits of an owner word are flags, in both kinds of locks.
 const OWNER_FLAGS: u64 = 7;
-/// Of a mutex: it has been handed to a waiter that has not taken it yet (`MUTEX_FLAG_PICKUP`).
+/// Flag of a mutex that was handed to a waiter which has not taken it yet (`MUTEX_FLAG_PICKUP`).
 const PICKUP: u64 = 4;
-/// Of a read-write semaphore: a reader's (`RWSEM_READER_OWNED`).
+/// Flag of a read-write semaphore that readers have (`RWSEM_READER_OWNED`).
 const READER: u64 = 1;
 /// What a reader adds to the count of a read-write semaphore (`RWSEM_READER_SHIFT`); below are flags.
 const READERS: u32 = 8;

@@ -59,7 +59,7 @@ struct Wait {
     /// Return address of the locking function's call.
     site: u64,
     begin_ns: u64,
-    /// Of its sums; [`NO_SLOT`] if there was none left.
+    /// Slot of its sums; [`NO_SLOT`] if there was none left.
     slot: u32,
     /// Those of its last beginning.
     flags: u32,

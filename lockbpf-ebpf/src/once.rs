@@ -14,7 +14,7 @@ use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::kind::{Outcome, Via};
 
-/// Of the control word: its state. Bits beyond it count glibc's forks.
+/// The bits of the control word that are its state. Bits beyond it count glibc's forks.
 const STATE: u32 = 3;
 /// The state in glibc and musl once the initialiser has been run. Until then it is 0, or odd while somebody runs it.
 const DONE: u32 = 2;

@@ -48,7 +48,7 @@ struct Call {
     released_ns: u64,
     /// The lowest stack pointer of all calls put aside so far, when they were interrupted.
     lowest: u64,
-    /// Of the handlers that the thread is in, the number of the one that interrupted it.
+    /// Which of the handlers that the thread is in interrupted it, by number.
     handler: u64,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Report {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Counters {
     pub(crate) events: Vec<Event>,
-    /// Of the clock.
+    /// The unit of the clock.
     pub(crate) unit: String,
     pub(crate) totals: CounterTotals,
     /// By lock and site.
@@ -71,7 +71,7 @@ pub(crate) struct Counted {
 /// Calls of the C library.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Functions {
-    /// Of the clock.
+    /// The unit of the clock.
     pub(crate) unit: String,
     pub(crate) library_share: f64,
     pub(crate) program_share: f64,

@@ -300,7 +300,7 @@ impl Observer for Sums {
     }
 }
 
-/// Of words whose waits were thinned, what is estimated from the records is no more than what was counted.
+/// What is estimated from the records of words whose waits were thinned is no more than what was counted.
 fn settle(words: &mut HashMap<Lock, FutexWaits>, sums: &[SiteSums]) {
     for row in sums.iter().filter(|row| row.via == Via::Futex) {
         if let Some(waits) = words.get_mut(&row.lock) {

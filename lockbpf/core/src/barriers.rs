@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// The sums so far.
 #[derive(Clone, Debug, Default)]
 pub struct Barriers {
-    /// Of as many barriers as have sums.
+    /// Participants of as many barriers as have sums.
     participants: HashMap<Lock, u32>,
     sites: Rows,
 }

@@ -16,7 +16,7 @@ pub struct History<K> {
     start: Time,
     /// When the snapshots were taken, oldest first.
     times: VecDeque<Time>,
-    /// Of each subject the highest value so far, at the same snapshots. One that turned up later has fewer.
+    /// The highest value of each subject so far, at the same snapshots. One that turned up later has fewer.
     highest: HashMap<K, VecDeque<u64>>,
     /// Snapshots that are no longer kept.
     forgotten: bool,

@@ -61,7 +61,7 @@ impl Frame {
     }
 }
 
-/// Of the functions at a site, innermost first, the one that a reader knows it by.
+/// The one of the functions at a site, innermost first, that a reader knows it by.
 #[must_use]
 pub fn place(frames: &[Frame]) -> Option<&Frame> {
     let own = frames.iter().find(|frame| !frame.is_wrapper()).or(frames.last())?;

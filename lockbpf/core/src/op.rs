@@ -195,7 +195,7 @@ pub enum LockKind {
     Once,
     /// An interpreter's lock: one thread runs at a time.
     Gil,
-    /// Of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name.
+    /// A lock of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name.
     Other,
 }
 

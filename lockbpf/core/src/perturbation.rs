@@ -15,7 +15,7 @@ pub const STEPPING_NS: f64 = 9_490.0;
 pub struct Taken {
     /// Hits of probes.
     pub hits: u64,
-    /// Of these, hits that had to be single-stepped.
+    /// How many of these were hits that had to be single-stepped.
     pub stepped: u64,
     /// Records written.
     pub records: u64,
@@ -115,7 +115,7 @@ pub struct Perturbation {
     pub taken: Taken,
     /// What that cost, ns of CPU time.
     pub cost_ns: u64,
-    /// Of this, what seeing the futex calls cost, ns.
+    /// The part of this that seeing the futex calls cost, ns.
     pub futex_cost_ns: u64,
     /// What observing adds to a hold, ns.
     pub hold_bias_ns: u64,

@@ -108,9 +108,9 @@ pub struct SiteSums {
     pub first: Time,
     /// Sections completed (condition variable: waits; futex: waits that slept and were woken).
     pub acquisitions: u64,
-    /// Of these, contended.
+    /// The contended ones of these.
     pub contended: u64,
-    /// Of `acquisitions`, those of which the release was not seen: their holds are not among `hold`.
+    /// Acquisitions of which the release was not seen: their holds are not among `hold`.
     pub unseen: u64,
     /// Failed trylocks (futex: waits that returned at once, `EAGAIN`).
     pub try_failures: u64,

@@ -19,7 +19,7 @@ const MAX_SITES: usize = 4_096;
 pub struct Wakeups {
     /// Returns.
     pub returns: u64,
-    /// Of these, in vain; and Σ wait for the mutex before the thread could look.
+    /// The ones of these in vain; and Σ wait for the mutex before the thread could look.
     pub in_vain: Tally,
 }
 

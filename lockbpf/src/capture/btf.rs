@@ -30,17 +30,17 @@ pub enum BtfError {
 /// Offsets in the kernel's `task_struct`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskOffsets {
-    /// Of `group_leader`.
+    /// Offset of `group_leader`.
     pub group_leader: u32,
-    /// Of `start_boottime`.
+    /// Offset of `start_boottime`.
     pub start_boottime: u32,
-    /// Of `tgid`.
+    /// Offset of `tgid`.
     pub tgid: u32,
-    /// Of `mm`.
+    /// Offset of `mm`.
     pub mm: u32,
-    /// Of `__state`; before 5.14, `state`.
+    /// Offset of `__state`; before 5.14, `state`.
     pub state: u32,
-    /// Of `sched_info.run_delay`; `None` where the kernel does not keep it.
+    /// Offset of `sched_info.run_delay`; `None` where the kernel does not keep it.
     pub run_delay: Option<u32>,
     /// Where a thread's number in its own pid namespace is; `None` where that is not found.
     pub own_tid: Option<OwnTid>,
@@ -49,11 +49,11 @@ pub struct TaskOffsets {
 /// Offsets on the way to a thread's number in its own pid namespace, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnTid {
-    /// Of `task_struct::thread_pid`.
+    /// Offset of `task_struct::thread_pid`.
     pub thread_pid: u32,
-    /// Of `pid::level`.
+    /// Offset of `pid::level`.
     pub level: u32,
-    /// Of `pid::numbers`.
+    /// Offset of `pid::numbers`.
     pub numbers: u32,
 }
 

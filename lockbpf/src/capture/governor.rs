@@ -32,7 +32,7 @@ const MAX_SPREAD: Duration = Duration::from_millis(100);
 /// Processes that have probes in place at one time, unless more were named. Each hit in a file is offered to the links of all of them, which makes it
 /// dearer by 3 % for each; and each removal goes over all links for each process that maps the file.
 const PLACES: usize = 12;
-/// Of these, places for processes that have used no CPU time so far, lest those that do have to wait for theirs.
+/// How many of these are for processes that have used no CPU time so far, lest those that do have to wait for theirs.
 const EARLY: usize = 8;
 /// Without CPU time for so long, a process gives its place to one that uses some.
 const IDLE: Duration = Duration::from_millis(300);

@@ -167,7 +167,7 @@ pub(crate) struct Lock {
     pub(crate) waiters: Vec<Party>,
     pub(crate) holders: Vec<Party>,
     pub(crate) unattributed_ns: f64,
-    /// Of waits that windows alone show.
+    /// What windows alone show of waits.
     #[serde(default)]
     pub(crate) wait_estimate: Option<Bounds>,
     /// Of what was seen in part: see [`super::estimates`].

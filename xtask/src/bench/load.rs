@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
-/// Of so many requests one sets, the others get.
+/// One of so many requests sets, the others get.
 const SET_EVERY: u64 = 10;
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

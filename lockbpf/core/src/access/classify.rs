@@ -8,7 +8,7 @@ use std::ops::Range;
 pub enum Class {
     /// What threads may share: globals, the heap.
     Shared,
-    /// Of a lock itself.
+    /// An access of a lock itself.
     Lock,
     /// The thread's own stack.
     Stack,

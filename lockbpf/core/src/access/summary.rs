@@ -31,9 +31,9 @@ pub struct Row {
     pub site: String,
     /// Sections sampled.
     pub sampled: u64,
-    /// Of these, not followed to their end.
+    /// How many of these were not followed to their end.
     pub cut: u64,
-    /// Of these, inside another one that was followed.
+    /// How many of these were inside another one that was followed.
     pub nested: u64,
     /// Threads whose sections these were.
     pub threads: u64,
@@ -76,7 +76,7 @@ pub struct Pass {
     pub held_up_ns: u64,
     /// Duration.
     pub duration_ns: u64,
-    /// Of that, the share for which threads were held up.
+    /// The share of that for which threads were held up.
     pub held_up_share: f64,
     /// What the budget allowed.
     pub held_up_share_allowed: f64,

@@ -21,7 +21,7 @@ const FEW: u64 = 30;
 const SHARDS: u32 = 4;
 /// The share of the executions that change nothing below which readers let each other in to little avail.
 const FEW_READERS: f64 = 0.2;
-/// Of an event that was not seen in n trials, the probability is below this part of 1/n, with 95 % confidence.
+/// The probability of an event that was not seen in n trials is below this part of 1/n, with 95 % confidence.
 const RULE_OF_THREE: f64 = 3.0;
 
 /// What advice is made of.

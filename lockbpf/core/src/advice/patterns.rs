@@ -33,7 +33,7 @@ pub enum Pattern {
 pub struct Adjacent {
     /// Pairs of executions.
     pub pairs: u64,
-    /// Of these, those without a conflict.
+    /// How many of these were without a conflict.
     pub apart: u64,
 }
 

@@ -40,7 +40,7 @@ pub struct Advice {
 pub struct Sampled {
     /// Executions of critical sections.
     pub executions: u64,
-    /// Of these, those that were not followed to their end.
+    /// How many of these were not followed to their end.
     pub cut: u64,
     /// Runs of the program.
     pub runs: u64,

@@ -19,7 +19,7 @@ pub struct Suggestions {
     /// Pairs of sites that conflict by what they read and wrote, but would end without a common lock; the lower number
     /// first.
     pub unsafe_pairs: BTreeSet<(u32, u32)>,
-    /// Of sites that write, the sites that only read what these write.
+    /// The sites that only read what a site writes, by that one.
     pub readers: BTreeMap<u32, BTreeSet<u32>>,
     /// Sites that write what more than one thread uses.
     pub writing: BTreeSet<u32>,
@@ -251,7 +251,7 @@ fn unsound(
     conflicts.iter().copied().filter(|&(a, b)| common(a, b) && held(a).is_disjoint(&held(b))).collect()
 }
 
-/// Of nodes that write, the neighbours that never do. A site that writes on any thread is no reader.
+/// The neighbours that never write, of nodes that do. A site that writes on any thread is no reader.
 fn readers(graph: &Usydg, edges: &[(u32, u32)], writing: &BTreeSet<u32>) -> BTreeMap<u32, BTreeSet<u32>> {
     let mut all: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for &(from, to) in edges {

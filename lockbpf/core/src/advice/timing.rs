@@ -31,7 +31,7 @@ pub type Part = (u32, Site);
 pub struct Spent {
     /// Acquisitions.
     pub acquisitions: u64,
-    /// Of these, those that waited for a hold.
+    /// How many of these waited for a hold.
     pub waited: u64,
     /// Σ wait.
     pub wait: u64,

@@ -18,11 +18,11 @@ type Seen = BTreeMap<(u32, (u32, u32)), u64>;
 /// What a recording calls its locks, sites and threads: each by every name that records could use.
 #[derive(Clone, Debug, Default)]
 pub struct TraceNames {
-    /// Of each lock.
+    /// Labels of each lock.
     pub locks: Map<Lock, Vec<String>>,
-    /// Of each site.
+    /// Labels of each site.
     pub sites: Map<Site, Vec<String>>,
-    /// Of each of the timing's threads, the one to show first.
+    /// Labels of each of the timing's threads, the one to show first.
     pub threads: Vec<Vec<String>>,
 }
 

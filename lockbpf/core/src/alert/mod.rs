@@ -25,7 +25,7 @@ const MEMORY: Nanos = Nanos(60_000_000_000);
 /// A wait or a hold that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lasting {
-    /// Of this lock.
+    /// The lock.
     pub lock: Lock,
     /// By this thread.
     pub tid: Tid,
@@ -36,7 +36,7 @@ pub struct Lasting {
 /// An alert that is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Of what.
+    /// What it is of.
     pub lasting: Lasting,
     /// How many of its lock's were left out since the one told before.
     pub left_out: u64,

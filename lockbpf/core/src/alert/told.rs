@@ -13,7 +13,7 @@ pub const SCHEMA: &str = "lockbpf.alert/1";
 pub struct Alert {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Of what.
+    /// What it is of.
     pub kind: Kind,
     /// When, UTC, as in RFC 3339.
     pub time: String,

@@ -11,7 +11,7 @@ pub(super) struct Delta {
     pub completed: f64,
     /// Sections that were open when the window closed.
     pub cut: f64,
-    /// Of the completed, contended.
+    /// The contended ones of the completed.
     pub contended: f64,
     /// Σ hold of the completed, ns.
     pub hold_ns: f64,

@@ -88,7 +88,7 @@ pub struct Reading {
     pub time: Time,
     /// CPU time used, the cost of observing included.
     pub cpu: Nanos,
-    /// Of this, what observing cost, by calibrated prices.
+    /// What observing cost in this time, by calibrated prices.
     pub cost: Nanos,
 }
 

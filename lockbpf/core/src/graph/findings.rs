@@ -190,9 +190,9 @@ pub struct SiteBlame {
 pub struct Shares {
     /// Contended acquisitions, timed-out attempts and waits still open at the end, and Σ wait.
     pub waits: Tally,
-    /// Of these, the timed-out attempts.
+    /// The attempts among these that timed out.
     pub timed_out: Tally,
-    /// Of these, the waits still open at the end.
+    /// The waits among these that were open at the end.
     pub open: Tally,
     /// The longest of these, so far.
     pub open_max: Nanos,
@@ -452,7 +452,7 @@ pub struct CriticalPath {
     pub ended: bool,
     /// If it did not, threads from whose last event the path was walked as well.
     pub ends: u64,
-    /// Of these, those from which the same lock was waited for longest.
+    /// How many of these waited for the same lock the longest.
     pub agreeing: u64,
     /// Its length is `end − start`; this part of it passed while the thread that follows on the path waited for a lock.
     pub waiting: Vec<PathWait>,

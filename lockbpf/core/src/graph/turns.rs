@@ -19,7 +19,7 @@ const QUEUE: usize = 2;
 pub struct Turn {
     /// All its waits, those that timed out and those still open included.
     pub waits: Tally,
-    /// Of these, the ones during which acquisitions were seen.
+    /// The waits among these during which acquisitions were seen.
     pub watched: Tally,
     /// Σ acquisitions by others that came out of turn during those, at least.
     pub overtaken: u64,
@@ -34,13 +34,13 @@ pub struct Turns {
     pub threads: FxHashMap<Tid, Turn>,
     /// Acquisitions while others went on waiting, by all threads.
     pub taken: u64,
-    /// Of these, by threads that had waited themselves.
+    /// How many of these were by threads that had waited themselves.
     pub handed: u64,
     /// Time in which somebody waited for a holder.
     pub waited: Nanos,
-    /// Of this, the time in which two threads or more did.
+    /// The part of this in which two threads or more did.
     pub queued: Nanos,
-    /// Of `waited`, the time in which nobody had the lock: it was given back, and not yet taken.
+    /// The part of `waited` in which nobody had the lock: it was given back, and not yet taken.
     pub free: Nanos,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Fields<'a> {
     pub(super) owner: Option<Own<ThreadId<'a>>>,
     #[serde(borrow)]
     pub(super) waker: Option<Own<ThreadId<'a>>>,
-    /// Of `join`: whose exit was waited for, and how long, ns.
+    /// For `join`: whose exit was waited for, and how long, ns.
     #[serde(borrow)]
     pub(super) thread: Option<Own<ThreadId<'a>>>,
     pub(super) wait: Option<Own<f64>>,

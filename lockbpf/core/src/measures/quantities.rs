@@ -46,7 +46,7 @@ pub struct Quantities {
     pub held_union: f64,
     /// Summed over the locks held.
     pub held_sum: f64,
-    /// Of `lock` and `unlock`, while no other lock was held.
+    /// The part of `lock` and `unlock` while no other lock was held.
     pub outside: f64,
 }
 

@@ -82,9 +82,9 @@ pub struct Ratios {
 pub struct Times {
     /// By the wall clock.
     pub hold_ns: f64,
-    /// Of that, on a CPU.
+    /// The part of that on a CPU.
     pub on_cpu_ns: f64,
-    /// Of that, without a CPU, though there could have been one.
+    /// The part of that without a CPU, though there could have been one.
     pub preempted_ns: f64,
 }
 

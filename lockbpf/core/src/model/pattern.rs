@@ -99,7 +99,7 @@ impl Pattern {
         self.holds.get(&lock).copied().unwrap_or_default()
     }
 
-    /// Of the operations, those on this lock.
+    /// The share of the operations that is on this lock.
     pub fn share(&self, lock: u32) -> f64 {
         self.holds_of(lock).count / self.operations().max(1.0)
     }

@@ -26,7 +26,7 @@ struct Summed {
     pattern: Pattern,
     /// Locks taken while another is held.
     nested: u64,
-    /// Of the time between sections, what was idle.
+    /// The part of the time between sections that was idle.
     idle: f64,
 }
 

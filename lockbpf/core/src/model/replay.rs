@@ -137,14 +137,14 @@ struct Play<'a> {
     number: u64,
     threads: Vec<ThreadState>,
     locks: Vec<LockState>,
-    /// Of a lock that is split, the first of its parts.
+    /// The first of its parts, of each lock that is split.
     parts: Vec<u32>,
     hand_off: Vec<u64>,
     rounds: Vec<Vec<u32>>,
     /// By signal: when it was given, and who waits for it.
     given: Vec<Option<u64>>,
     waiting: Vec<Option<u32>>,
-    /// Of each thread, its signals by step.
+    /// Each thread's signals by step.
     gives: Vec<Vec<(u32, u32)>>,
     /// Whether the program has ended.
     over: bool,

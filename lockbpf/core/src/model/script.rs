@@ -78,9 +78,9 @@ pub struct Thread {
 pub struct LockSeen {
     /// Acquisitions.
     pub acquisitions: u64,
-    /// Of these, shared ones.
+    /// The shared ones of these.
     pub shared: u64,
-    /// Of these, those that waited for a holder.
+    /// How many of these waited for a holder.
     pub contended: u64,
     /// Σ wait of those, ns.
     pub wait: u64,

@@ -44,7 +44,7 @@ pub(super) struct Total {
     /// glibc's kind at the first operation.
     pub(super) mutex_kind: u32,
     pub(super) kind: LockKind,
-    /// Of a barrier: how many threads a round takes.
+    /// How many threads a round of a barrier takes.
     pub(super) participants: u32,
     pub(super) acquisitions: u64,
     pub(super) contended: u64,

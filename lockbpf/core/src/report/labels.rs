@@ -11,9 +11,9 @@ use std::collections::{BTreeSet, HashMap};
 /// Names of locks, and symbols of sites.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
-    /// Of each lock.
+    /// The label of each lock.
     pub locks: HashMap<Lock, String>,
-    /// Of each site.
+    /// The label of each site.
     pub sites: HashMap<Site, String>,
 }
 

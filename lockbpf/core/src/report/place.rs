@@ -263,7 +263,7 @@ impl<'a> Places<'a> {
         raw.map(|raw| self.names.section_stack(process, raw, site)).unwrap_or_default()
     }
 
-    /// Of a whole stack, the return address directly beneath this one: in the function that was called there.
+    /// The return address directly beneath this one in a whole stack: in the function that was called there.
     pub(super) fn beneath(&self, stack: StackId, return_addr: u64) -> Option<u64> {
         let raw = self.observation.stacks.get(&stack)?;
         raw.get(raw.iter().position(|&addr| addr == return_addr)?.checked_sub(1)?).copied()

@@ -82,7 +82,7 @@ pub struct Sample {
     pub process: Process,
     /// What else is told of it.
     pub labels: Vec<(&'static str, String)>,
-    /// Of a culprit that held another lock than the one waited for, that one's name.
+    /// The lock waited for, of a culprit that held another one.
     pub waited_for: Option<String>,
     /// What a culprit was doing, where one thing is known of all of it: `running`, `runnable`, `blocked`, `sleeping`, `lock`,
     /// `kernel_lock`, `handoff`.

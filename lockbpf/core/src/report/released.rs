@@ -14,9 +14,9 @@ use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-/// Of a holder's waiting, what at least must have passed in the function that is told instead of its caller.
+/// The part of a holder's waiting that must at least have passed in the function that is told instead of its caller.
 const IN_FUNCTION: f64 = 0.5;
-/// Of what has passed in functions called at that place, the part that must be of that one.
+/// The part of what has passed in functions called at that place that must be of that one.
 const AGREED: f64 = 0.9;
 
 /// Holders by other names.

@@ -51,7 +51,7 @@ impl Timeline {
         if thread.name.is_empty() { thread.tid.to_string() } else { thread.name.clone() }
     }
 
-    /// Of a wait, the longest part of the thread that most of it is charged to.
+    /// The longest part of a wait of the thread that most of it is charged to.
     #[must_use]
     pub fn mostly<'a>(&self, wait: &'a Wait) -> Option<&'a Culprit> {
         let of_thread = |thread: usize| -> Ns {

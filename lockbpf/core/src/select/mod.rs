@@ -29,7 +29,7 @@ pub struct Runs {
     pub size: String,
     /// Its runs, in the order in which they were made.
     pub runs: Vec<Run>,
-    /// Of these, the ones that did not end with exit status 0.
+    /// How many of these did not end with exit status 0.
     pub failed: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct Size {
     pub size: String,
     /// How often it was run.
     pub runs: u64,
-    /// Of these, the runs that did not end with exit status 0.
+    /// How many of these runs did not end with exit status 0.
     pub failed_runs: u64,
     /// Run times, ns.
     pub wall_ns: Sample,

@@ -119,7 +119,7 @@ pub trait Unwind {
 struct Outcomes {
     /// Unwound, by their ends.
     ends: BTreeMap<End, u64>,
-    /// Of these, with frame pointers for a part.
+    /// How many of these were unwound by frame pointers for a part.
     by_frame_pointers: u64,
 }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 const EVENT_STOP: i32 = 128;
 /// `NT_X86_XSTATE`.
 const X86_XSTATE: usize = 0x202;
-/// Of the flags: that a breakpoint at the next instruction is passed once.
+/// The flag by which a breakpoint at the next instruction is passed once.
 const RESUME_FLAG: u64 = 1 << 16;
 
 /// What a wait for threads yields.

@@ -51,7 +51,7 @@ fn matching(wanted: &str, found: &Containers) -> Result<Option<PathBuf>, CgroupE
     }
 }
 
-/// Of several cgroups of one container, the outermost that has processes.
+/// The outermost of several cgroups of one container that has processes.
 fn main_of(paths: &[PathBuf]) -> PathBuf {
     let depth = |path: &&PathBuf| path.components().count();
     let populated = paths.iter().filter(|path| !pids(path).is_empty()).min_by_key(depth);

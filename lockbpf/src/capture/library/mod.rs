@@ -31,9 +31,9 @@ pub struct LibraryProbes {
     pub sites: Vec<ProbeSite>,
     /// Functions whose calls are seen.
     pub functions: usize,
-    /// Of these, functions of which calls are only counted.
+    /// Functions among these of which calls are only counted.
     pub endless: Vec<&'static str>,
-    /// Of these, functions with a probe that must be single-stepped.
+    /// Functions among these with a probe that must be single-stepped.
     pub dear: Vec<&'static str>,
     /// Functions left out, each with the reason.
     pub left_out: Vec<(&'static str, &'static str)>,

@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, AsRawFd};
 /// observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Skipped {
-    /// Of the programs on contentions of kernel locks.
+    /// Runs of the programs on contentions of kernel locks.
     pub(super) contentions: u64,
-    /// Of all others.
+    /// Runs of all others.
     pub(super) others: u64,
 }
 

@@ -171,7 +171,7 @@ fn is_other_library(path: &Path) -> bool {
 #[derive(Default)]
 pub struct Survey {
     libraries: Vec<Library>,
-    /// Of these, how many were taken.
+    /// How many of these were taken.
     taken: usize,
     /// Position in `libraries`; `None` for a file in which there is nothing to look for.
     known: HashMap<FileId, Option<usize>>,

@@ -95,7 +95,7 @@ pub(super) struct Detail {
 pub(super) struct Part {
     /// What.
     pub what: String,
-    /// Of 1.
+    /// A part of 1.
     pub share: f64,
     /// Whether it is inferred.
     pub inferred: bool,

@@ -31,7 +31,7 @@ enum Level {
     Outside,
     /// Parts of the function around the call.
     Inside,
-    /// Of no interest.
+    /// An instruction of no interest.
     Skipped,
 }
 

@@ -10,7 +10,7 @@ const DIFFERS: f64 = 0.05;
 struct Winners {
     right: usize,
     wrong: usize,
-    /// Of which one may all but stop: no winner is told.
+    /// Pairs of which one may all but stop: no winner is told.
     open: usize,
 }
 

@@ -100,11 +100,11 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct InMode {
     mode: Mode,
-    /// Of each observation.
+    /// The judgement of each observation.
     judgements: Vec<Judgement>,
     /// Throughput by that of the bare windows around.
     kept: Option<Spread>,
-    /// Of the last observation.
+    /// The verdict's sentence in the last observation.
     sentence: String,
     /// Part of all waiting that the first culprit explains in it.
     explained: Option<f64>,

@@ -11,13 +11,13 @@ use crate::units::Nanos;
 
 /// Threads that wait, in the mean.
 const QUEUE: f64 = 1.0;
-/// Of their time, the part that the threads spend in the queue.
+/// The part of their time that the threads spend in the queue.
 const IN_QUEUE: f64 = 0.5;
-/// Of the time in which somebody waits, the part in which two or more do.
+/// The part of the time in which somebody waits in which two or more do.
 const LASTING: f64 = 0.8;
-/// Of the acquisitions, the part that had to wait.
+/// The part of the acquisitions that had to wait.
 const HANDED: f64 = 0.9;
-/// Of the time in which somebody waits, the part in which nobody has the lock.
+/// The part of the time in which somebody waits in which nobody has the lock.
 const FREE: f64 = 1.0 / 3.0;
 /// Acquisitions from which on these shares are no chance.
 const ENOUGH: u64 = 100;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads that a call wakes, in the mean.
 const MANY: u64 = 3;
-/// Of those who came back, the part that did so in vain.
+/// The part of those who came back that did so in vain.
 const IN_VAIN: f64 = 0.5;
 /// Returns in vain from which on this is no chance, and how many of them a second cost anything.
 const ENOUGH: u64 = 30;

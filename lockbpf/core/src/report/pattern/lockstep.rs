@@ -7,7 +7,7 @@ use super::super::text::{count, percent, share};
 use super::{Seen, rests_on};
 use crate::op::LockKind;
 
-/// Of all time of the threads, the part that they wait for one another.
+/// The part of all time of the threads that they wait for one another.
 const MUCH: f64 = 0.2;
 /// The same of the one that waits least: who is always the last waits for nobody.
 const EACH: f64 = 0.1;

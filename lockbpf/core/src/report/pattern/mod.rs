@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 const LOOKED_AT: usize = 64;
 /// Patterns told in words.
 const TOLD: usize = 3;
-/// Of all events, the part from which on too many are lost for a pattern to be known.
+/// The part of all events from which on too many are lost for a pattern to be known.
 const LOST: f64 = 0.01;
 
 /// All that a pattern is looked for in.

@@ -124,9 +124,9 @@ pub struct CountedEntry {
     pub hold_share: f64,
     /// Hold by the wall clock of as many sections, ns.
     pub hold_ns: Ns,
-    /// Of that, on a CPU.
+    /// The part of that on a CPU.
     pub on_cpu_ns: Ns,
-    /// Of that, without a CPU, though it could have run.
+    /// The part of that without a CPU, though it could have run.
     pub preempted_ns: Ns,
     /// Counts inside of the sections, by event, scaled; an event that was never counted is missing.
     pub hold: BTreeMap<String, f64>,

@@ -50,14 +50,14 @@ pub struct CallsEntry {
     pub calls: u64,
     /// Calls inside of others.
     pub nested: u64,
-    /// Of `calls`, those whose end was seen: all below is theirs. The others were going on, are of `endless` functions, or ended
+    /// Calls whose end was seen: all below is theirs. The others were going on, are of `endless` functions, or ended
     /// by a jump or a cancellation.
     pub ended: u64,
-    /// Of `ended`, those whose events were not counted: their CPU could not be read.
+    /// Ended calls whose events were not counted: their CPU could not be read.
     pub uncounted: u64,
     /// From beginning to end, by the wall clock.
     pub time_ns: Ns,
-    /// Of that, on a CPU.
+    /// The part of that on a CPU.
     pub on_cpu_ns: Ns,
     /// Counts by event, scaled; an event that was never counted is missing.
     pub counts: BTreeMap<String, f64>,

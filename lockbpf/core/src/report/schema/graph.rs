@@ -80,7 +80,7 @@ pub struct CriticalPathEntry {
     /// If it did not: threads from whose last event the path was followed as well.
     #[serde(default)]
     pub ends: u64,
-    /// Of these, those from which the same lock is waited for longest.
+    /// How many of these wait for the same lock the longest.
     #[serde(default)]
     pub agreeing: u64,
     /// Whether earlier waits were forgotten.

@@ -30,7 +30,7 @@ pub struct LockEntry {
     /// count it once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_others: bool,
-    /// Of a barrier: how many threads a round takes, as far as that is known.
+    /// How many threads of a barrier a round takes, as far as that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participants: Option<u64>,
     /// Whether that it is a lock was inferred from how its futex word is used: no lock call was seen.
@@ -55,7 +55,7 @@ pub struct LockEntry {
     pub comm: Option<String>,
     /// Completed sections; left out where acquisitions were not seen (futex tier).
     pub acquisitions: Option<u64>,
-    /// Of those, the ones of which the release was not seen: their holds are unknown. Of a runtime with locks of its own
+    /// Acquisitions among those of which the release was not seen: their holds are unknown. Of a runtime with locks of its own
     /// (`kind` names it) only contended acquisitions are seen, and no release.
     pub release_unseen: u64,
     /// Contended ones; in the futex tier, those that slept.

@@ -98,10 +98,10 @@ pub struct Report {
 /// What a report is restricted to: parts of names, symbols or identities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Of locks.
+    /// Parts that are locks.
     #[serde(default, skip_serializing_if = "Parts::is_empty")]
     pub lock: Parts,
-    /// Of static critical sections.
+    /// Parts that are static critical sections.
     #[serde(default, skip_serializing_if = "Parts::is_empty")]
     pub site: Parts,
 }
@@ -149,7 +149,7 @@ impl From<Parts> for OneOrMore {
 pub struct Totals {
     /// Locks seen.
     pub locks: u64,
-    /// Of these, left out of [`Report::locks`] because fewer were asked for.
+    /// How many of these were left out of [`Report::locks`] because fewer were asked for.
     pub locks_omitted: u64,
     /// Acquisitions seen.
     pub acquisitions: u64,

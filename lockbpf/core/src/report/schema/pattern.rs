@@ -91,7 +91,7 @@ pub struct ThunderingHerd {
     pub woken: u64,
     /// Returns from the condition of which it was seen what followed.
     pub returns: u64,
-    /// Of these, the ones after which the thread waited again at once.
+    /// How many of these were followed at once by another wait of the thread.
     pub in_vain: u64,
 }
 
@@ -102,11 +102,11 @@ pub struct Convoy {
     pub threads: u64,
     /// Threads that waited at a time, in the mean over the observation.
     pub queue: f64,
-    /// Of the time in which somebody waited, the part in which two or more did.
+    /// The part of the time in which somebody waited in which two or more did.
     pub queued_share: f64,
-    /// Of the acquisitions while others went on waiting, the part that had waited, too.
+    /// The part of the acquisitions while others went on waiting that had waited, too.
     pub handed_share: f64,
-    /// Of the time in which somebody waited, the part in which nobody had the lock.
+    /// The part of the time in which somebody waited in which nobody had the lock.
     pub free_share: f64,
 }
 
@@ -117,7 +117,7 @@ pub struct LockStep {
     pub threads: u64,
     /// Arrivals.
     pub arrivals: u64,
-    /// Of all time of these threads, the part that they waited for one another.
+    /// The part of all time of these threads that they waited for one another.
     pub waited_share: f64,
     /// The same of the thread that waited least.
     pub least_share: f64,

@@ -82,7 +82,7 @@ pub struct UnobservedEntry {
 pub struct PerturbationEntry {
     /// Hits of probes.
     pub hits: u64,
-    /// Of these, hits that the kernel had to single-step.
+    /// How many of these were hits that the kernel had to single-step.
     pub stepped_hits: u64,
     /// Futex calls seen.
     pub futex_calls: u64,
@@ -102,7 +102,7 @@ pub struct PerturbationEntry {
     pub hold_bias_ns: Ns,
     /// That by the CPU time that the target used; `null` if it is not known.
     pub cost_share: Option<f64>,
-    /// Of this share, what seeing futex calls cost, which no budget bounds; `null` likewise.
+    /// The part of this share that seeing futex calls cost, which no budget bounds; `null` likewise.
     #[serde(default)]
     pub futex_cost_share: Option<f64>,
     /// Whether the prices were measured on this machine; else they are cautious ones.
@@ -189,9 +189,9 @@ pub struct ObservedEntry {
 /// How much was fully observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoverageEntry {
-    /// Of the time.
+    /// The share of the time.
     pub time_share: f64,
-    /// Of the CPU time that the target itself used.
+    /// The share of the CPU time that the target itself used.
     pub cpu_share: f64,
     /// In how many windows.
     pub windows: u64,
