@@ -55,6 +55,7 @@ mod packaging;
 mod patterns;
 mod policy;
 mod predict;
+mod push;
 mod python;
 mod recordings;
 mod runtimes;

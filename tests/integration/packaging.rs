@@ -29,7 +29,7 @@ for dir in etc usr var; do
     mount -t overlay overlay -o "lowerdir=/$dir,upperdir=$work/upper/$dir,workdir=$work/work/$dir" "/$dir"
 done
 # Where this machine has had lockbpf before.
-rm -rf /var/cache/lockbpf
+rm -rf /var/cache/lockbpf /var/lib/lockbpf
 
 : installed
 dpkg -i "$package"
@@ -46,11 +46,12 @@ echo '# ours' >> /etc/lockbpf/agent.toml
 dpkg -i "$package"
 grep '# ours' /etc/lockbpf/agent.toml
 mkdir -p /var/cache/lockbpf && echo kept > /var/cache/lockbpf/costs.json
+mkdir -p /var/lib/lockbpf/push/parca && echo kept > /var/lib/lockbpf/push/parca/1.batch
 
 : removed
 dpkg -r lockbpf
 test ! -e /usr/bin/lockbpf -a ! -e /usr/share/doc/lockbpf
-test -e /etc/lockbpf/agent.toml -a -e /var/cache/lockbpf/costs.json
+test -e /etc/lockbpf/agent.toml -a -e /var/cache/lockbpf/costs.json -a -e /var/lib/lockbpf/push/parca/1.batch
 
 : purged
 dpkg -P lockbpf

@@ -6,6 +6,7 @@ pub(crate) mod browser;
 pub(crate) mod build;
 pub(crate) mod capture;
 pub(crate) mod cgroup;
+pub(crate) mod collector;
 pub(crate) mod estimates;
 pub(crate) mod exact;
 pub(crate) mod go;

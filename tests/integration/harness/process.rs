@@ -52,6 +52,11 @@ impl Lines {
         None
     }
 
+    /// Whether a line has this in it: one that was read already, or one that comes.
+    pub(crate) fn find_any(&mut self, part: &str) -> bool {
+        self.seen.iter().any(|line| line.contains(part)) || self.find(|line| line.contains(part)).is_some()
+    }
+
     /// Reads on until the pipe is closed.
     pub(crate) fn rest(&mut self) -> String {
         while self.next().is_some() {}

@@ -41,6 +41,8 @@ impl Default for Limits {
 /// What was seen since an observation began.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
+    /// When, ns since 1970 (UTC).
+    pub at_ns: u64,
     /// All locks.
     pub locks: &'a [MeasuredLock],
     /// Whose they are.
@@ -77,6 +79,8 @@ pub struct Book {
     /// Workloads that had no series of their own when it was looked last.
     pub(super) omitted: u64,
     pub(super) evicted: u64,
+    /// When the last snapshot was taken, ns since 1970; 0 for never.
+    at_ns: u64,
     pub(super) snapshots: u64,
     pub(super) rounds: u64,
 }
@@ -88,6 +92,8 @@ pub(super) struct Account {
     pub(super) culprits: Top<CulpritLabels, Causes>,
     /// The snapshot in which it was seen last.
     seen: u64,
+    /// When there was nothing of it last, ns since 1970; 0 for the beginning.
+    pub(super) since_ns: u64,
 }
 
 /// How far the present observation has come.
@@ -162,6 +168,7 @@ impl Ledger {
             }
         }
         self.enter(risen);
+        self.book.at_ns = snapshot.at_ns;
     }
 
     /// The observation is over: the next one counts from nothing.
@@ -186,13 +193,11 @@ impl Ledger {
             let (told_locks, told_culprits) = self.book.told();
             let (mut locks_left, mut culprits_left) =
                 (series.saturating_sub(told_locks), series.saturating_sub(told_culprits));
-            let account = self.book.workloads.entry(workload).or_default();
-            account.seen = self.book.snapshots;
+            let account = self.book.account(workload);
             account.enter(risen, locks, &mut locks_left, culprits, &mut culprits_left);
         }
         if self.book.omitted > 0 {
-            let other = self.book.workloads.entry(Workload::other()).or_default();
-            other.seen = self.book.snapshots;
+            let other = self.book.account(Workload::other());
             // Nothing of them is told apart.
             other.enter(elsewhere, 0, &mut 0, 0, &mut 0);
         }
@@ -238,6 +243,14 @@ impl Ledger {
 }
 
 impl Book {
+    /// The account of a workload that is seen now. A new one counts what has come since the last snapshot.
+    fn account(&mut self, workload: Workload) -> &mut Account {
+        let since_ns = self.at_ns;
+        let account = self.workloads.entry(workload).or_insert_with(|| Account { since_ns, ..Account::default() });
+        account.seen = self.snapshots;
+        account
+    }
+
     /// Locks and culprits that have series of their own.
     pub(super) fn told(&self) -> (usize, usize) {
         let accounts = || self.workloads.values();

@@ -7,8 +7,11 @@
 
 mod buckets;
 mod expose;
+mod family;
 mod labels;
 mod ledger;
+mod otlp;
+mod own;
 mod profiles;
 mod rise;
 mod series;
@@ -18,8 +21,8 @@ mod text;
 mod workload;
 
 pub use buckets::BOUNDS_NS;
-pub use expose::Own;
 pub use ledger::{Book, Ledger, Limits, Snapshot};
+pub use own::{Own, Pushed};
 pub use profiles::{Profiles, Stacks};
 pub use text::Dialect;
 pub use workload::Workload;

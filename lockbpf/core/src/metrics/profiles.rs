@@ -31,6 +31,8 @@ struct Side {
     other: Sums,
     waits: Divided<Arc<Sample>>,
     counts: HashMap<Arc<Sample>, Peak>,
+    /// Stacks that ever got room.
+    births: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +41,8 @@ struct Sums {
     wait_ns: u64,
     /// The observation in which it grew last.
     round: u64,
+    /// Tells these sums from those of the same stack before it had to make room.
+    birth: u64,
 }
 
 impl Profiles {
@@ -84,6 +88,18 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// What has come since these.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self { waiters: risen(&self.waiters, &before.waiters), culprits: risen(&self.culprits, &before.culprits) }
+    }
+
+    /// Whether nobody has waited.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.culprits.is_empty()
+    }
+
     /// As a profile of what is `target` in words.
     #[must_use]
     pub fn profile(&self, target: &str, started_ns: Option<u64>, duration_ns: u64) -> Profile {
@@ -131,7 +147,10 @@ impl Side {
         let kept = self.stacks.len();
         let sums = match self.stacks.entry(stack.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) if kept < room => entry.insert(Sums::default()),
+            Entry::Vacant(entry) if kept < room => {
+                self.births += 1;
+                entry.insert(Sums { birth: self.births, ..Sums::default() })
+            }
             Entry::Vacant(_) => &mut self.other,
         };
         sums.round = round;
@@ -159,6 +178,20 @@ impl Side {
         }
         all
     }
+}
+
+/// What has come since, of the stacks that have grown.
+fn risen(now: &[(Arc<Sample>, Sums)], before: &[(Arc<Sample>, Sums)]) -> Vec<(Arc<Sample>, Sums)> {
+    let before: HashMap<&Sample, &Sums> = before.iter().map(|(stack, sums)| (&**stack, sums)).collect();
+    let rise = |(stack, sums): &(Arc<Sample>, Sums)| {
+        let mut sums = *sums;
+        if let Some(before) = before.get(&**stack).filter(|before| before.birth == sums.birth) {
+            sums.count = sums.count.saturating_sub(before.count);
+            sums.wait_ns = sums.wait_ns.saturating_sub(before.wait_ns);
+        }
+        (sums.count > 0 || sums.wait_ns > 0).then(|| (stack.clone(), sums))
+    };
+    now.iter().filter_map(rise).collect()
 }
 
 /// Longest first.

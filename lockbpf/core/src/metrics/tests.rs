@@ -48,8 +48,15 @@ fn workloads() -> HashMap<Process, Workload> {
 
 fn take(ledger: &mut Ledger, locks: &[MeasuredLock]) {
     let (workloads, quality) = (workloads(), Quality { late: locks.len() as u64, ..Quality::default() });
-    let snapshot =
-        Snapshot { locks, workloads: &workloads, quality: &quality, deadlocks: &[], observed: 1.0, overhead: Nanos(5) };
+    let snapshot = Snapshot {
+        at_ns: 0,
+        locks,
+        workloads: &workloads,
+        quality: &quality,
+        deadlocks: &[],
+        observed: 1.0,
+        overhead: Nanos(5),
+    };
     ledger.take(&snapshot);
 }
 
@@ -134,7 +141,7 @@ fn a_deadlock_counts_once() {
     let mut look = |deadlocks: &[Deadlock]| {
         let locks = &[];
         let (workloads, quality) = (&workloads, &quality);
-        ledger.take(&Snapshot { locks, workloads, quality, deadlocks, observed: 1.0, overhead: Nanos(0) });
+        ledger.take(&Snapshot { at_ns: 0, locks, workloads, quality, deadlocks, observed: 1.0, overhead: Nanos(0) });
         (ledger.book().deadlocks, ledger.book().standing)
     };
     assert_eq!(look(&[stands.clone(), over]), (1, 1));
@@ -202,6 +209,52 @@ fn stacks_are_bounded_and_nothing_is_lost() {
     // Nothing grew in this one: room is made for a quarter.
     profiles.end_round();
     assert_eq!(profiles.stacks().profile("x", None, 1).waiters.len(), 7);
+}
+
+#[test]
+fn what_has_come_since_adds_up_though_stacks_make_room() {
+    let sample = |n: u64, wait: u64| Sample {
+        frames: vec![StackFrame { function: Some(format!("f{n}")), ..StackFrame::default() }],
+        count: 1,
+        wait_ns: Ns::new(wait),
+        ..Sample::default()
+    };
+    let mut profiles = Profiles::new(4);
+    let (mut before, mut all, mut told) = (Stacks::default(), 0, 0);
+    for round in 0..40u64 {
+        // Others now and then: who goes comes back.
+        let waiters: Vec<_> = (0..3).map(|n| sample((round / 2 * 3 + n) % 7, 10 + n + round % 5)).collect();
+        let wait = waiters.iter().map(|sample| sample.wait_ns.whole()).sum();
+        profiles.take(&Profile { wait_ns: Ns::new(wait), waiters, ..Profile::default() }, &HashMap::new());
+        all += wait;
+        // Not each time.
+        if round % 3 > 0 {
+            let now = profiles.stacks();
+            told += now.since(&before).profile("x", None, 1).wait_ns.whole();
+            assert_eq!(told, all, "{round}");
+            assert!(now.since(&now).is_empty());
+            before = now;
+        }
+        profiles.end_round();
+    }
+    assert!(before.profile("x", None, 1).wait_ns.whole() < all, "nobody has made room");
+}
+
+#[test]
+fn a_series_counts_since_the_snapshot_before_it() {
+    let mut ledger = Ledger::new(LIMITS);
+    let (workloads, quality) = (workloads(), Quality::default());
+    for (at_ns, process) in [(100, 1), (200, 2), (300, 1)] {
+        let locks = &[lock(process, 1, [1, 1, 10, 1], [10, 0, 0])];
+        let (workloads, quality) = (&workloads, &quality);
+        ledger.take(&Snapshot { at_ns, locks, workloads, quality, deadlocks: &[], observed: 1.0, overhead: Nanos(0) });
+    }
+    let since: Vec<_> = ledger.book().workloads.values().map(|account| account.since_ns).collect();
+    assert_eq!(since, [0, 100]);
+    let own = Own { started_ns: 50, ..Own::default() };
+    let request = ledger.book().otlp_request(&own, &[("service.name", "x")], 300);
+    let has = |ns: u64| request.windows(9).any(|bytes| bytes[0] == 2 << 3 | 1 && bytes[1..] == ns.to_le_bytes());
+    assert!(has(50) && has(100) && !has(0) && !has(200));
 }
 
 fn snapshots() -> impl Strategy<Value = Vec<Option<Vec<MeasuredLock>>>> {

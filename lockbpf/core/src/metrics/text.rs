@@ -1,7 +1,8 @@
 //! Prometheus' text format 0.0.4 and OpenMetrics 1.0. `prometheus-client` writes the latter only, and `promtool check metrics` and scrapers that
 //! ask for nothing read the former.
 
-use std::fmt::Write;
+use super::family::{Families, Kind, Label, Value, unit};
+use std::fmt::{Display, Write};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,19 +30,6 @@ impl Dialect {
     }
 }
 
-/// What a family's samples are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-    /// A 1 with labels that say something.
-    Info,
-}
-
-/// A label.
-pub(super) type Label<'a> = (&'static str, &'a str);
-
 /// Writes families of metrics.
 pub(super) struct Text {
     out: String,
@@ -55,46 +43,6 @@ impl Text {
         Self { out: String::new(), dialect, family: "", kind: Kind::Gauge }
     }
 
-    /// Begins a family. `name` is without the suffix of its kind, but with its unit.
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
-        (self.family, self.kind) = (name, kind);
-        let plain = self.dialect == Dialect::Plain;
-        let (suffix, word) = match kind {
-            Kind::Counter if plain => ("_total", "counter"),
-            Kind::Counter => ("", "counter"),
-            Kind::Info if plain => ("_info", "gauge"),
-            Kind::Info => ("", "info"),
-            Kind::Gauge => ("", "gauge"),
-            Kind::Histogram => ("", "histogram"),
-        };
-        _ = writeln!(self.out, "# TYPE {name}{suffix} {word}");
-        let unit = ["seconds", "bytes", "ratio"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
-        if let (false, Some(unit)) = (plain, unit) {
-            _ = writeln!(self.out, "# UNIT {name} {unit}");
-        }
-        _ = writeln!(self.out, "# HELP {name}{suffix} {help}");
-    }
-
-    /// A sample of a counter, gauge or info.
-    pub(super) fn sample<'a>(&mut self, labels: impl IntoIterator<Item = Label<'a>>, value: impl std::fmt::Display) {
-        let suffix = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram => "",
-        };
-        self.line(suffix, labels, value);
-    }
-
-    /// A histogram: how many are at most so long as each bound, in all and their sum, ns.
-    pub(super) fn histogram(&mut self, labels: &[Label<'_>], bounds_ns: &[u64], cumulative: &[u64], sum_ns: u64) {
-        let ends = bounds_ns.iter().map(|&ns| float(ns as f64 / 1e9)).chain(["+Inf".to_owned()]);
-        for (end, count) in ends.zip(cumulative) {
-            self.line("_bucket", labels.iter().copied().chain([("le", end.as_str())]), count);
-        }
-        self.line("_sum", labels.iter().copied(), Seconds(sum_ns));
-        self.line("_count", labels.iter().copied(), cumulative.last().copied().unwrap_or(0));
-    }
-
     /// The whole text.
     pub(super) fn finish(mut self) -> String {
         if self.dialect == Dialect::OpenMetrics {
@@ -103,7 +51,7 @@ impl Text {
         self.out
     }
 
-    fn line<'a>(&mut self, suffix: &str, labels: impl IntoIterator<Item = Label<'a>>, value: impl std::fmt::Display) {
+    fn line<'a>(&mut self, suffix: &str, labels: impl IntoIterator<Item = Label<'a>>, value: impl Display) {
         let out = &mut self.out;
         out.push_str(self.family);
         out.push_str(suffix);
@@ -130,13 +78,41 @@ impl Text {
     }
 }
 
-/// A sum of ns as seconds, exactly.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seconds(pub(super) u64);
+impl Families for Text {
+    fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) {
+        (self.family, self.kind) = (name, kind);
+        let plain = self.dialect == Dialect::Plain;
+        let (suffix, word) = match kind {
+            Kind::Counter if plain => ("_total", "counter"),
+            Kind::Counter => ("", "counter"),
+            Kind::Info if plain => ("_info", "gauge"),
+            Kind::Info => ("", "info"),
+            Kind::Gauge => ("", "gauge"),
+            Kind::Histogram => ("", "histogram"),
+        };
+        _ = writeln!(self.out, "# TYPE {name}{suffix} {word}");
+        if let (false, (_, Some(unit))) = (plain, unit(name)) {
+            _ = writeln!(self.out, "# UNIT {name} {unit}");
+        }
+        _ = writeln!(self.out, "# HELP {name}{suffix} {help}");
+    }
 
-impl std::fmt::Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    fn sample(&mut self, labels: &[Label<'_>], value: Value) {
+        let suffix = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            Kind::Gauge | Kind::Histogram => "",
+        };
+        self.line(suffix, labels.iter().copied(), value);
+    }
+
+    fn histogram(&mut self, labels: &[Label<'_>], bounds_ns: &[u64], cumulative: &[u64], sum_ns: u64) {
+        let ends = bounds_ns.iter().map(|&ns| float(ns as f64 / 1e9)).chain(["+Inf".to_owned()]);
+        for (end, count) in ends.zip(cumulative) {
+            self.line("_bucket", labels.iter().copied().chain([("le", end.as_str())]), count);
+        }
+        self.line("_sum", labels.iter().copied(), Value::Seconds(sum_ns));
+        self.line("_count", labels.iter().copied(), cumulative.last().copied().unwrap_or(0));
     }
 }
 
@@ -163,9 +139,9 @@ mod tests {
             text.family("x_wait_seconds", Kind::Histogram, "Waits.");
             text.histogram(&[("lock", "a")], &[1_024, 4_096], &[1, 2, 4], 1_500_000_001);
             text.family("x_events", Kind::Counter, "Events.");
-            text.sample([], 7);
+            text.sample(&[], Value::Whole(7));
             text.family("x_build", Kind::Info, "Version.");
-            text.sample([("version", "1")], 1);
+            text.sample(&[("version", "1")], Value::Whole(1));
             text.finish()
         };
         let buckets = "x_wait_seconds_bucket{lock=\"a\",le=\"1.024e-06\"} 1\nx_wait_seconds_bucket{lock=\"a\",le=\"4.096e-06\"} 2\n\
@@ -196,7 +172,7 @@ mod tests {
         {
             assert_eq!(float(value), text);
         }
-        assert_eq!(Seconds(u64::MAX).to_string(), "18446744073.709551615");
+        assert_eq!(Value::Seconds(u64::MAX).to_string(), "18446744073.709551615");
     }
 
     #[test]
@@ -232,7 +208,7 @@ mod tests {
         fn any_name_stays_in_its_quotes(name in "[\\PC\"\\\\\n{}]{0,40}") {
             let mut text = Text::new(Dialect::Plain);
             text.family("x", Kind::Gauge, "X.");
-            text.sample([("lock", name.as_str())], 1);
+            text.sample(&[("lock", name.as_str())], Value::Whole(1));
             let text = text.finish();
             let lines: Vec<&str> = text.lines().collect();
             prop_assert_eq!(lines.len(), 3);

@@ -13,7 +13,6 @@ mod markup;
 mod otlp;
 mod perfetto;
 mod pprof;
-mod protobuf;
 mod speedscope;
 mod svg;
 mod tables;
@@ -120,6 +119,13 @@ pub const FORMATS: &[Format] = &[
     firefox::FIREFOX,
     html::HTML,
 ];
+
+/// Waiting by stack as it is posted to a server of OpenTelemetry's profiles (`ExportProfilesServiceRequest`); `resource` tells whose it is, by name and
+/// value.
+#[must_use]
+pub fn otlp_request(profile: &Profile, resource: &[(&str, &str)]) -> Vec<u8> {
+    otlp::request(profile, resource)
+}
 
 /// The format that a file's name means.
 #[must_use]

@@ -5,9 +5,10 @@
 //! (`grafana/pyroscope:pkg/ingester/otlp/convert.go`) refuses samples with several values. Sums without times come in a profile of their own
 //! of the same type, since the samples of a profile are to be of one shape.
 
-use super::protobuf::Message;
 use super::tables::{Tables, labels, mapping_of};
 use super::{Format, Renderer};
+use crate::otlp;
+use crate::protobuf::Message;
 use crate::report::profile::{Moment, Profile, Sample};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -38,12 +39,15 @@ fn index(row: usize) -> u64 {
 }
 
 fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(&request(profile, &[("lockbpf.target", &profile.target)]))
+}
+
+/// Profiles as they are posted, with what is told of whoever they are of.
+pub(super) fn request(profile: &Profile, resource: &[(&str, &str)]) -> Vec<u8> {
     let mut dictionary =
         Dictionary { tables: Tables::new(), attributes: Attributes::default(), stacks: Stacks::default() };
-    let mut scope = Message::default();
-    scope.bytes(1, b"lockbpf").bytes(2, env!("CARGO_PKG_VERSION").as_bytes());
     let mut profiles = Message::default();
-    profiles.message(1, &scope);
+    profiles.message(1, &otlp::scope());
     for (side, samples) in [("block", &profile.waiters), ("mutex", &profile.culprits)] {
         for (told, kind, unit) in [
             (Told::Waits, "delay", "nanoseconds"),
@@ -56,13 +60,11 @@ fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             }
         }
     }
-    let mut target = Message::default();
-    target.bytes(1, b"lockbpf.target").message(2, Message::default().bytes(1, profile.target.as_bytes()));
     let mut of_resource = Message::default();
-    of_resource.message(1, Message::default().message(1, &target)).message(2, &profiles);
+    of_resource.message(1, &otlp::resource(resource.iter().copied())).message(2, &profiles);
     let mut all = Message::default();
     all.message(1, &of_resource).message(2, &dictionary.encode(profile));
-    out.write_all(all.as_bytes())
+    all.as_bytes().to_vec()
 }
 
 /// What the samples of a profile tell.
@@ -173,9 +175,7 @@ impl Dictionary {
         }
         for &(key, value) in &self.attributes {
             let value = self.tables.strings.get_index(value).map_or("", String::as_str);
-            let mut encoded = Message::default();
-            encoded.number(1, key as u64).message(2, Message::default().bytes(1, value.as_bytes()));
-            message.message(6, &encoded);
+            message.message(6, Message::default().number(1, key as u64).message(2, &otlp::text(value)));
         }
         for stack in &self.stacks {
             message.message(7, Message::default().numbers(1, stack.iter().map(|&location| index(location))));

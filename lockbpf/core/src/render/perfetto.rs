@@ -3,8 +3,8 @@
 //! names as in `google/perfetto:src/trace_processor/perfetto_sql/stdlib/android/monitor_contention.sql`.
 
 use super::lanes::{Edge, Interval, lanes};
-use super::protobuf::Message;
 use super::{Format, Renderer};
+use crate::protobuf::Message;
 use crate::report::schema::{Ns, Place};
 use crate::report::timeline::{Hold, Timeline, Wait};
 use indexmap::IndexSet;

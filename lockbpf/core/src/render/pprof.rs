@@ -1,9 +1,9 @@
 //! pprof's profiles, gzipped, with the types of Go's own: *block* by the stacks of those who waited, *mutex* by the stacks of those to
 //! blame. `google/pprof:proto/profile.proto`; types as in `golang/go:src/runtime/pprof/pprof.go`.
 
-use super::protobuf::Message;
 use super::tables::{Tables, labels, mapping_of};
 use super::{Format, Renderer};
+use crate::protobuf::Message;
 use crate::report::profile::{Profile, Sample};
 use flate2::Compression;
 use flate2::write::GzEncoder;

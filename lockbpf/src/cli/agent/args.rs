@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "It serves /metrics (Prometheus and OpenMetrics text), /debug/pprof/block and /debug/pprof/mutex (cumulative pprof profiles),
-/dump (what the flight recorder has kept) and /healthz. SIGHUP has it read its configuration again, SIGTERM and Ctrl-C end it. docs/agent.md tells the rest.
+/dump (what the flight recorder has kept) and /healthz; and it pushes to where its configuration says. SIGHUP has it read its configuration again, SIGTERM and Ctrl-C end it. docs/agent.md tells the rest.
 
 Examples:
   lockbpf agent                                             the whole system, at 127.0.0.1:9948

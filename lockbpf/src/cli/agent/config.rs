@@ -6,6 +6,7 @@ use super::super::flight_args::{DumpOn, FlightArgs, SIZE};
 use super::super::http::Listen;
 use super::super::{input, limits};
 use super::args::AgentArgs;
+use super::push::PushConfig;
 use crate::metrics::Limits;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, de};
@@ -42,6 +43,8 @@ pub(super) struct Config {
     pub observe: Observe,
     /// How much is told apart.
     pub limits: LimitsConfig,
+    /// Where metrics and profiles are pushed.
+    pub push: PushConfig,
 }
 
 /// Whom to observe, and how.
@@ -118,6 +121,7 @@ impl Default for Config {
             renew: Duration::from_secs(30 * 60),
             observe: Observe::default(),
             limits: LimitsConfig::default(),
+            push: PushConfig::default(),
         }
     }
 }
@@ -174,6 +178,7 @@ impl Config {
                 config.listen
             );
         }
+        config.push.check()?;
         Ok(config)
     }
 
@@ -293,7 +298,8 @@ impl fmt::Display for Config {
         };
         let every = humantime::format_duration(self.interval);
         let renew = humantime::format_duration(self.renew);
-        write!(f, "{whom}, a snapshot each {every}, begun anew each {renew}, served at {}", self.listen)
+        let pushed = self.push.told();
+        write!(f, "{whom}, a snapshot each {every}, begun anew each {renew}, served at {}{pushed}", self.listen)
     }
 }
 
@@ -375,10 +381,11 @@ mod tests {
     fn each_option_of_the_example_is_one() {
         // What is commented out there is an example, too: of each alternative by itself.
         for line in EXAMPLE.lines().filter_map(|line| line.strip_prefix("#: ")) {
-            let table = if ["cgroup", "container", "pids"].iter().any(|key| line.starts_with(key)) {
-                "[observe]\n"
-            } else {
-                ""
+            let is_one_of = |keys: &[&str]| keys.iter().any(|key| line.starts_with(key));
+            let table = match () {
+                () if is_one_of(&["cgroup", "container", "pids"]) => "[observe]\n",
+                () if is_one_of(&["otlp_", "pyroscope", "parca"]) => "[push]\n",
+                () => "",
             };
             let config = Config::parse(&format!("{table}{line}")).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert_ne!(config, Config::default(), "{line}");
@@ -401,6 +408,14 @@ mod tests {
             ("[observe]\nkeep_size = \"1K\"", "line 2: less than 1M"),
             ("[observe]\ndump_on = [\"pain\"]", "line 2: unknown variant `pain`"),
             ("[observe]\ndump_on = [\"wait\"]", "keep_dir, dump_on and dump_to are of what is kept"),
+            ("[push]\ninterval = \"100ms\"", "line 2: nobody takes more"),
+            ("[push]\npyroscope = {}", "line 2: missing field `url`"),
+            ("[push]\nparca = {url = \"https://a\"}", "line 2: \"https://a\": lockbpf speaks no TLS"),
+            ("[push.otlp_metrics]\nurl = \"http://a\"\ntokenfile = \"/a\"", "line 3: unknown field `tokenfile`"),
+            (
+                "[push.parca]\nurl = \"http://a\"\nheaders = {\"a b\" = \"c\"}",
+                "line 3: \"a b\" with \"c\" is no header",
+            ),
             ("interval = \"1h\"\nrenew = \"1m\"", "an observation is begun anew"),
             ("a = ", "line 1: "),
         ] {

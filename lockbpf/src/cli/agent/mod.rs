@@ -1,13 +1,14 @@
-//! `lockbpf agent`: observes for months, and serves metrics and profiles over HTTP.
+//! `lockbpf agent`: observes for months, and serves metrics and profiles over HTTP, or pushes them.
 //!
 //! An observation is begun anew now and then ([`config::Config::renew`]): the analysis remembers each lock, thread, stack and process that it ever saw, and
-//! the kernel side's maps fill. The sums go on ([`crate::metrics`]). One thread observes and never waits for the network; another serves what
-//! the last snapshot said.
+//! the kernel side's maps fill. The sums go on ([`crate::metrics`]). One thread observes and never waits for the network; others serve
+//! what the last snapshot said, and push it.
 
 mod args;
 mod config;
 mod notify;
 mod observer;
+mod push;
 mod serve;
 mod shared;
 mod told;
@@ -20,6 +21,7 @@ pub(super) use args::AgentArgs;
 use config::Config;
 use notify::Notify;
 use observer::Observer;
+use push::Pusher;
 use shared::Shared;
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,6 +52,7 @@ pub(super) fn run(args: &AgentArgs) -> Result<ExitCode> {
     let shared = Arc::new(Shared::new(token, config.interval));
     let mut server = serve::start(&config.listen, shared.clone())?;
     say!("lockbpf: serving http at {}", server.address());
+    let mut pusher = Pusher::start(&config.push, &shared)?;
     let mut told = Told::new(config.limits(), config.limits.stacks, shared.clone());
     loop {
         let mut observer = Observer::new(&config, args, &mut told, &notify);
@@ -74,12 +77,16 @@ pub(super) fn run(args: &AgentArgs) -> Result<ExitCode> {
             if new.listen != config.listen {
                 server = moved(server, &new.listen, &shared)?;
             }
+            if new.push != config.push {
+                pusher = pushed(pusher, &new, &config, &shared)?;
+            }
             told.limit(new.limits(), new.limits.stacks);
             config = new;
             notify.ready();
         }
     }
     notify.stopping();
+    drop(pusher);
     drop(server);
     Ok(ExitCode::SUCCESS)
 }
@@ -95,6 +102,16 @@ fn moved(server: Server, to: &Listen, shared: &Arc<Shared>) -> Result<Server> {
     })?;
     say!("lockbpf: serving http at {}", started.address());
     Ok(started)
+}
+
+/// Pushes elsewhere; where that cannot be done, where it did before.
+fn pushed(pusher: Option<Pusher>, to: &Config, from: &Config, shared: &Arc<Shared>) -> Result<Option<Pusher>> {
+    // Both may want the same directory.
+    drop(pusher);
+    Pusher::start(&to.push, shared).or_else(|error| {
+        say!("lockbpf: {error:#}; it is pushed as before");
+        Pusher::start(&from.push, shared)
+    })
 }
 
 /// Until the next try, unless something is wanted before.

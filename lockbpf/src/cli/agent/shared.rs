@@ -1,9 +1,10 @@
-//! What the thread that observes shows to the one that serves. Neither waits for the other longer than a pointer takes to be put in place.
+//! What the thread that observes shows to those that serve and push. None waits for another one longer than a pointer takes to be put in place.
 
 use super::super::http::is_secret;
 use super::super::own;
-use crate::metrics::{Book, Dialect, Own, Stacks};
+use crate::metrics::{Book, Dialect, Own, Pushed, Stacks};
 use crate::render::{FORMATS, Renderer};
+use crate::report::profile::Profile;
 use anyhow::Result;
 use bytes::Bytes;
 use nix::sys::resource::UsageWho;
@@ -37,40 +38,60 @@ pub(super) enum Side {
     Mutex,
 }
 
+impl Side {
+    /// Both.
+    pub(super) const ALL: [Self; 2] = [Self::Block, Self::Mutex];
+
+    /// What Go's runtime calls it, and whoever reads its profiles.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Mutex => "mutex",
+        }
+    }
+}
+
+/// One side of a profile in pprof's format, gzipped.
+pub(super) fn pprof(side: Side, profile: &Profile) -> Vec<u8> {
+    let name = format!("pprof-{}", side.name());
+    let format = FORMATS.iter().find(|format| format.name == name);
+    let mut bytes = Vec::new();
+    if let Some(Renderer::Profile(write)) = format.map(|format| format.renderer) {
+        // Memory takes everything.
+        let _ = write(profile, &mut bytes);
+    }
+    bytes
+}
+
 impl Published {
     /// Will show this.
     pub(super) fn new(book: Book, stacks: Stacks, snapshot_ns: u64) -> Self {
         Self { book, stacks, snapshot_ns, profiles: Default::default() }
     }
 
+    /// All waiting by stack.
+    pub(super) fn stacks(&self) -> &Stacks {
+        &self.stacks
+    }
+
     /// A profile, made when it is first asked for.
     fn profile(&self, side: Side, started_ns: u64) -> Bytes {
-        let (name, made) = match side {
-            Side::Block => ("pprof-block", &self.profiles[0]),
-            Side::Mutex => ("pprof-mutex", &self.profiles[1]),
-        };
         let make = || {
             let lasted = self.snapshot_ns.saturating_sub(started_ns);
-            let profile = self.stacks.profile(TARGET, Some(started_ns), lasted);
-            let format = FORMATS.iter().find(|format| format.name == name);
-            let mut bytes = Vec::new();
-            if let Some(Renderer::Profile(write)) = format.map(|format| format.renderer) {
-                // Memory takes everything.
-                let _ = write(&profile, &mut bytes);
-            }
-            Bytes::from(bytes)
+            Bytes::from(pprof(side, &self.stacks.profile(TARGET, Some(started_ns), lasted)))
         };
-        made.get_or_init(make).clone()
+        self.profiles[side as usize].get_or_init(make).clone()
     }
 }
 
-/// What both threads know.
+/// What all threads know.
 pub(super) struct Shared {
     published: Mutex<Arc<Published>>,
     token: Mutex<Option<String>>,
     stale: Mutex<Duration>,
     fault: Mutex<Option<String>>,
     requests: Mutex<BTreeMap<u16, u64>>,
+    pushed: Mutex<BTreeMap<&'static str, Pushed>>,
     started_ns: u64,
 }
 
@@ -83,6 +104,7 @@ impl Shared {
             stale: Mutex::new(stale(interval)),
             fault: Mutex::new(Some("the observation has not begun".to_owned())),
             requests: Mutex::default(),
+            pushed: Mutex::default(),
             started_ns: own::wall_ns(),
         }
     }
@@ -121,11 +143,27 @@ impl Shared {
         *lock(&self.requests).entry(status).or_default() += 1;
     }
 
+    /// Counts what becomes of batches for a destination.
+    pub(super) fn pushed(&self, destination: &'static str, change: impl FnOnce(&mut Pushed)) {
+        let mut pushed = lock(&self.pushed);
+        change(pushed.entry(destination).or_insert_with(|| Pushed { destination, ..Pushed::default() }));
+    }
+
     /// All metrics.
     pub(super) fn metrics(&self, dialect: Dialect) -> Bytes {
         let published = self.published();
+        Bytes::from(published.book.expose(&self.own(&published), dialect))
+    }
+
+    /// All metrics as they are at this moment, ns since 1970, told by this one, for a server of OpenTelemetry's.
+    pub(super) fn otlp_request(&self, teller: &[(&str, &str)], at_ns: u64) -> Vec<u8> {
+        let published = self.published();
+        published.book.otlp_request(&self.own(&published), teller, at_ns)
+    }
+
+    fn own(&self, published: &Published) -> Own {
         let cpu = |who| own::cpu(who).unwrap_or_default();
-        let own = Own {
+        Own {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             cpu: cpu(UsageWho::RUSAGE_SELF) + cpu(UsageWho::RUSAGE_CHILDREN),
             resident_bytes: own::resident_bytes(),
@@ -133,8 +171,8 @@ impl Shared {
             snapshot_ns: published.snapshot_ns,
             fault: lock(&self.fault).clone(),
             requests: lock(&self.requests).iter().map(|(status, &n)| (status.to_string(), n)).collect(),
-        };
-        Bytes::from(published.book.expose(&own, dialect))
+            pushed: lock(&self.pushed).values().cloned().collect(),
+        }
     }
 
     /// A profile, gzipped.
@@ -163,7 +201,8 @@ fn stale(interval: Duration) -> Duration {
     (interval * STALE).max(LEAST_STALE)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// The value, whatever became of others who held it.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

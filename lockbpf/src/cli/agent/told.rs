@@ -62,7 +62,9 @@ impl Told {
 
     /// Takes what was seen since the present observation began; `cost` is what that has cost the target.
     pub(super) fn take(&mut self, observation: &Observation, measured: &Measured, cost: Nanos) {
+        let at_ns = own::wall_ns();
         self.ledger.take(&Snapshot {
+            at_ns,
             locks: &measured.locks,
             workloads: &self.workloads,
             quality: &observation.quality,
@@ -71,7 +73,7 @@ impl Told {
             overhead: cost,
         });
         self.profiles.take(&measured.profile, &self.workloads);
-        self.publish(own::wall_ns());
+        self.publish(at_ns);
     }
 
     /// The present observation is over.

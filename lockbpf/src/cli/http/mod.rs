@@ -1,12 +1,14 @@
 //! A small HTTP server: a thread of its own, and connections bounded in number, time and size, so whoever asks and hangs, or asks for too much, costs
-//! a place among them and nothing else.
+//! a place among them and nothing else. And a client that posts.
 
+mod client;
 mod listen;
 
 use crate::capture::lent;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use caps::CapSet;
+pub(super) use client::{Reply, Url};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};

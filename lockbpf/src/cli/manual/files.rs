@@ -36,6 +36,11 @@ pub(super) const FILES: &[Known] = &[
         commands: OBSERVING,
     },
     Known {
+        name: "/var/lib/lockbpf/push/",
+        what: "What the service has still to push, unless its configuration names another directory.",
+        commands: &["agent"],
+    },
+    Known {
         name: "$XDG_CACHE_HOME/lockbpf/costs.json, else below /var/cache/ (root) or ~/.cache/",
         what: "What probes cost on this machine, as measured at the first start after a boot. May be deleted.",
         commands: PRICED,
@@ -55,6 +60,11 @@ pub(super) const FILES: &[Known] = &[
 /// Variables.
 pub(super) const VARIABLES: &[Known] = &[
     Known { name: "LOCKBPF_LOG", what: "What is logged on stderr: error, warn, info, debug or trace.", commands: &[] },
+    Known {
+        name: "LOCKBPF_HOST",
+        what: "What this machine is called in what the service pushes; without it, its host name.",
+        commands: &["agent"],
+    },
     Known {
         name: "DEBUGINFOD_URLS",
         what: "Servers of debug files. If it names any, debuginfod-find(1) is asked for those that this machine lacks.",

@@ -1,8 +1,8 @@
-//! Messages in protobuf's encoding, as far as formats of viewers need it.
+//! Messages in protobuf's encoding, as far as formats of others need it.
 
 /// The fields of a message, encoded in the order in which they are put in.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Message(Vec<u8>);
+pub(crate) struct Message(Vec<u8>);
 
 /// What follows a field's number.
 #[derive(Clone, Copy)]
@@ -14,21 +14,21 @@ enum Wire {
 
 impl Message {
     /// A number (`uint64`, `int64` that is not negative, `bool`, an enumeration).
-    pub(super) fn number(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.key(field, Wire::Varint);
         self.varint(value);
         self
     }
 
     /// A `fixed64`.
-    pub(super) fn fixed64(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(crate) fn fixed64(&mut self, field: u32, value: u64) -> &mut Self {
         self.key(field, Wire::Fixed64);
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
     /// A `string` or `bytes`.
-    pub(super) fn bytes(&mut self, field: u32, value: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, field: u32, value: &[u8]) -> &mut Self {
         self.key(field, Wire::Bytes);
         self.varint(value.len() as u64);
         self.0.extend_from_slice(value);
@@ -36,25 +36,25 @@ impl Message {
     }
 
     /// A message within this one.
-    pub(super) fn message(&mut self, field: u32, value: &Self) -> &mut Self {
+    pub(crate) fn message(&mut self, field: u32, value: &Self) -> &mut Self {
         self.bytes(field, &value.0)
     }
 
     /// Repeated numbers, packed.
-    pub(super) fn numbers(&mut self, field: u32, values: impl IntoIterator<Item = u64>) -> &mut Self {
+    pub(crate) fn numbers(&mut self, field: u32, values: impl IntoIterator<Item = u64>) -> &mut Self {
         let mut packed = Self::default();
         values.into_iter().for_each(|value| packed.varint(value));
         self.message(field, &packed)
     }
 
     /// Repeated `fixed64`s, packed.
-    pub(super) fn fixed64s(&mut self, field: u32, values: impl IntoIterator<Item = u64>) -> &mut Self {
+    pub(crate) fn fixed64s(&mut self, field: u32, values: impl IntoIterator<Item = u64>) -> &mut Self {
         let packed: Vec<u8> = values.into_iter().flat_map(u64::to_le_bytes).collect();
         self.bytes(field, &packed)
     }
 
     /// The message as bytes.
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
