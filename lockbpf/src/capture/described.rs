@@ -6,8 +6,8 @@ use super::elf::{self, Header};
 use super::go;
 use super::probe_table::{By, Function, Runtime};
 use super::prologue::Arch;
-use super::target::{Missing, Site};
-use crate::custom::{Catalogue, Function as Row};
+use super::site::{Lack, Site};
+use crate::custom::{Catalogue, Function as Row, Pattern, catalogue};
 use crate::demangle::demangle;
 use crate::id::Lock;
 use aya::Ebpf;
@@ -17,11 +17,54 @@ use lockbpf_common::function::CUSTOM;
 use memchr::memmem;
 use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
 use object::read::elf::{FileHeader, Sym};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::Path;
 
 /// Places of one description in a file.
 const MAX_PLACES: usize = 4_096;
+
+/// A description, as far as it matters where its functions are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Its number in the catalogue.
+    pub number: u16,
+    /// Pattern for a symbol, or a name.
+    pub text: String,
+    /// Whether it is for a name in C++ or Rust.
+    pub is_demangled: bool,
+    /// How many leading arguments matter.
+    pub arguments: usize,
+    /// Whether a file without it is as it should be.
+    pub is_optional: bool,
+}
+
+impl Wanted {
+    /// Those of a program or library.
+    #[must_use]
+    pub fn of(catalogue: &Catalogue, path: &Path) -> Vec<Self> {
+        let wanted = |(number, row): (usize, &Row)| Self {
+            number: number as u16,
+            text: row.pattern.text().to_owned(),
+            is_demangled: row.is_demangled,
+            arguments: row.arguments,
+            is_optional: row.is_optional,
+        };
+        catalogue.of_file(path).map(wanted).collect()
+    }
+
+    /// A function on which nothing but the arguments is known.
+    fn function(&self) -> Function {
+        Function {
+            symbol: "",
+            runtime: Runtime::Described,
+            args: self.arguments,
+            code: CUSTOM,
+            by: By::Custom,
+            essential: true,
+        }
+    }
+}
 
 /// What was found of the described functions in a file.
 #[derive(Clone, Debug, Default)]
@@ -30,44 +73,36 @@ pub struct Found {
     pub sites: Vec<Site>,
     /// Symbols, as far as they are text, one for each of the sites.
     pub symbols: Vec<String>,
-    /// What cannot be probed.
-    pub missing: Vec<Missing>,
+    /// Numbers of descriptions that nothing can be probed by, with the reason.
+    pub missing: Vec<(usize, Lack)>,
 }
-
-/// Why none of them is probed in a program of Go's.
-const GO: &str = "Go passes arguments in ways of its own, and moves its stacks: watching a return would crash it";
-/// Why nothing is probed by this name.
-const ABSENT: &str = "no symbol of the file is called so";
-/// Why a function is not probed.
-const REFUSED: &str = "no instruction of it can be probed without harm";
 
 /// Finds the functions that are described of a file; none in a damaged one.
 #[must_use]
-pub fn find(catalogue: &'static Catalogue, path: &Path, data: &[u8], arch: Arch) -> Found {
-    let rows: Vec<_> = catalogue.of_file(path).collect();
+pub fn find(wanted: &[Wanted], data: &[u8], arch: Arch) -> Found {
     let mut found = Found::default();
-    if rows.is_empty() {
+    if wanted.is_empty() {
         return found;
     }
     let is_go = go::is_go(data);
-    let places = if is_go { vec![Place::default(); rows.len()] } else { places(&rows, data, arch).unwrap_or_default() };
+    let places = if is_go { Vec::new() } else { places(wanted, data, arch).unwrap_or_default() };
     let mut known = HashSet::new();
-    for (at, &(number, row)) in rows.iter().enumerate() {
+    for (at, row) in wanted.iter().enumerate() {
         let place = places.get(at).cloned().unwrap_or_default();
         if place.sites.is_empty() && !row.is_optional {
             let reason = if is_go {
-                GO
+                Lack::Go
             } else if place.is_refused {
-                REFUSED
+                Lack::Harmful
             } else {
-                ABSENT
+                Lack::NoSymbol
             };
-            found.missing.push(Missing { function: function(row), reason });
+            found.missing.push((row.number.into(), reason));
         }
         for (symbol, site) in place.sites {
             // What is described twice is what it was described as first.
             if known.insert(site.file_offset) {
-                found.sites.push(Site { detail: number as u16, ..site });
+                found.sites.push(Site { detail: row.number, ..site });
                 found.symbols.push(symbol);
             }
         }
@@ -82,13 +117,14 @@ struct Place {
     is_refused: bool,
 }
 
-fn places(rows: &[(usize, &'static Row)], data: &[u8], arch: Arch) -> object::read::Result<Vec<Place>> {
+fn places(rows: &[Wanted], data: &[u8], arch: Arch) -> object::read::Result<Vec<Place>> {
     let mut places = vec![Place::default(); rows.len()];
+    let patterns: Vec<Pattern> = rows.iter().map(|row| Pattern::new(&row.text)).collect();
     let header = Header::parse(data)?;
     let endian = header.endian()?;
     let sections = header.sections(endian, data)?;
     let segments = header.program_headers(endian, data)?;
-    let searches: Vec<_> = rows.iter().map(|(_, row)| memmem::Finder::new(row.pattern.identifier())).collect();
+    let searches: Vec<_> = patterns.iter().map(|pattern| memmem::Finder::new(pattern.identifier())).collect();
     for table in [SHT_DYNSYM, SHT_SYMTAB] {
         let symbols = sections.symbols(endian, data, table)?;
         let strings = elf::strings(&symbols, &sections, endian, data);
@@ -97,19 +133,19 @@ fn places(rows: &[(usize, &'static Row)], data: &[u8], arch: Arch) -> object::re
             let Some(raw) = elf::name(strings, symbol.st_name(endian)) else { continue };
             let Ok(name) = std::str::from_utf8(raw) else { continue };
             let mut demangled = None;
-            for ((place, (_, row)), search) in places.iter_mut().zip(rows).zip(&searches) {
+            for (((place, row), pattern), search) in places.iter_mut().zip(rows).zip(&patterns).zip(&searches) {
                 let matches = if row.is_demangled {
                     (raw.starts_with(b"_Z") || raw.starts_with(b"_R"))
                         && search.find(raw).is_some()
-                        && row.pattern.matches(demangled.get_or_insert_with(|| demangle(name)))
+                        && pattern.matches(demangled.get_or_insert_with(|| demangle(name)))
                 } else {
-                    row.pattern.matches(name)
+                    pattern.matches(name)
                 };
                 if !matches || place.sites.len() >= MAX_PLACES {
                     continue;
                 }
                 let Some(code) = elf::code(symbol, segments, endian, data) else { continue };
-                match Site::of(function(row), &code, arch) {
+                match Site::of(row.function(), &code, arch) {
                     Some(site) => place.sites.push((name.to_owned(), site)),
                     None => place.is_refused = true,
                 }
@@ -119,7 +155,13 @@ fn places(rows: &[(usize, &'static Row)], data: &[u8], arch: Arch) -> object::re
     Ok(places)
 }
 
-fn function(row: &'static Row) -> Function {
+/// The function of a description of the catalogue of this run.
+#[must_use]
+pub fn function(number: usize) -> Option<Function> {
+    catalogue().functions().get(number).map(described)
+}
+
+fn described(row: &'static Row) -> Function {
     let by = if row.is_watched { By::CustomReturn } else { By::Custom };
     let symbol = row.pattern.text();
     Function { symbol, runtime: Runtime::Described, args: row.arguments, code: CUSTOM, by, essential: true }
@@ -186,7 +228,7 @@ mod tests {
     });
 
     fn found(path: &str, data: &[u8]) -> Found {
-        find(&CATALOGUE, Path::new(path), data, Arch::host().unwrap())
+        find(&Wanted::of(&CATALOGUE, Path::new(path)), data, Arch::host().unwrap())
     }
 
     #[test]
@@ -197,10 +239,12 @@ mod tests {
             all.symbols.iter().zip(&all.sites).map(|(s, site)| (s.as_str(), site.detail)).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [("_ZN2db5Latch4lockEv", 2), ("_ZN2db5Latch8try_lockEv", 2), ("get", 0), ("put", 1)]);
-        let watched = |site: &Site| (site.function.by == By::CustomReturn) == site.detail.is_multiple_of(2);
-        assert!(all.sites.iter().all(|site| watched(site) && site.function.code == CUSTOM));
-        let missing: Vec<_> = all.missing.iter().map(|m| (m.function.symbol, m.reason)).collect();
-        assert_eq!(missing, [("db::Latch::unlock", ABSENT)]);
+        assert!(all.sites.iter().all(|site| site.function.code == CUSTOM));
+        assert_eq!(all.missing, [(3, Lack::NoSymbol)]);
+        let rows: Vec<_> = CATALOGUE.functions().iter().map(described).collect();
+        let watched: Vec<_> = rows.iter().map(|row| (row.symbol, row.by == By::CustomReturn)).collect();
+        let expected = [("get", true), ("put", false), ("db::Latch::*lock", true), ("db::Latch::unlock", false)];
+        assert_eq!(watched, expected);
         assert!(found("/bin/other", &data).missing.is_empty(), "nothing is described of it");
     }
 
@@ -216,7 +260,10 @@ mod tests {
     fn nothing_is_probed_in_a_program_of_gos() {
         let go = crate::golang::fixture::program(false);
         let refused = found("/bin/app", &go);
-        assert!(refused.sites.is_empty() && refused.missing.iter().all(|m| m.reason == GO), "{refused:?}");
+        assert!(
+            refused.sites.is_empty() && refused.missing.iter().all(|(_, reason)| *reason == Lack::Go),
+            "{refused:?}"
+        );
         assert_eq!(refused.missing.len(), 4);
     }
 

@@ -6,13 +6,14 @@ use super::prologue::Arch;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::{Endianness, ReadRef, SymbolIndex};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Functions longer than this are not read whole; the probed ones are far shorter.
-const MAX_CODE: u64 = 16 << 10;
+pub(super) const MAX_CODE: u64 = 16 << 10;
 
 /// Symbols of one table that are looked at.
 pub(super) const MAX_SYMBOLS: usize = 1 << 20;
@@ -24,7 +25,7 @@ const MAX_VERSIONS: usize = 4_096;
 pub(super) type Header = FileHeader64<Endianness>;
 
 /// Why a file cannot be used at all.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ElfError {
     /// Not an ELF file.
     #[error("it is not an ELF file")]
@@ -70,7 +71,7 @@ pub struct Headers {
 }
 
 /// Whose C library the file contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Libc {
     /// GNU. The version is known from a library's symbol versions, not from a static executable.
     Glibc(Option<GlibcVersion>),
@@ -81,7 +82,7 @@ pub enum Libc {
 }
 
 /// A glibc release, `2.36`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GlibcVersion(pub u32, pub u32);
 
 impl GlibcVersion {

@@ -5,7 +5,7 @@
 use super::elf::{self, Header};
 use super::probe_table::{By, Function, Runtime};
 use super::prologue::Arch;
-use super::target::Site;
+use super::site::Site;
 use lockbpf_common::via::Via;
 use memchr::memmem;
 use object::ReadRef;
@@ -13,7 +13,7 @@ use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 /// The probed functions, each with the parts that its symbol has, in this order, however the compiler mangles it.
-const ROWS: &[(Function, &[&str])] = &[
+pub(super) const ROWS: &[(Function, &[&str])] = &[
     row("std::sync::Mutex::lock, contended", Via::RustLock, &["3std3sys", "5Mutex14lock_contended"]),
     row("std::sync::RwLock::read, contended", Via::RustReadLock, &["3std3sys", "6RwLock14read_contended"]),
     row("std::sync::RwLock::write, contended", Via::RustWriteLock, &["3std3sys", "6RwLock15write_contended"]),
@@ -42,7 +42,7 @@ const fn row(symbol: &'static str, via: Via, parts: &'static [&'static str]) -> 
 }
 
 /// Slow paths in one symbol table: no program has more than some ten of each.
-const MAX_SITES: usize = 1_024;
+pub(super) const MAX_SITES: usize = 1_024;
 
 /// Whether a shared library of this name may have such locks.
 #[must_use]

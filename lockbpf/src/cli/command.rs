@@ -135,7 +135,11 @@ pub(super) enum Command {
     },
     /// Reads files of observed programs, and may do nothing else.
     #[command(hide = true)]
-    Reader,
+    Reader {
+        /// What it is asked is where functions are to be probed.
+        #[arg(long)]
+        probes: bool,
+    },
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,

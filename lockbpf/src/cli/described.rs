@@ -2,18 +2,21 @@
 
 use super::input;
 use super::output::{self, right, table};
-use crate::capture::described::{self, Found};
+use crate::capture::described::Wanted;
 use crate::capture::lent;
-use crate::capture::prologue::{Arch, Cost};
+use crate::capture::prologue::Cost;
+use crate::capture::reader::{self, Described};
 use crate::capture::target::{self, Library};
 use crate::custom::{self, Catalogue, SHIPPED};
+use crate::door;
 use crate::report::text::listed;
 use crate::units::Nanos;
 use crate::untrusted::shown;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Seek};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -175,27 +178,22 @@ fn in_file(catalogue: &'static Catalogue, file: &Path, text: &mut String) -> Res
         let _ = writeln!(text, "\n{name} is none of the files that it is for.");
         return Ok(false);
     }
-    let data = lent::as_user(|| std::fs::read(&path)).with_context(|| format!("failed to read {name}"))?;
-    let arch = crate::capture::elf::headers(&*data).with_context(|| format!("failed to read {name}"))?.arch;
-    if Some(arch) != Arch::host() {
-        bail!("{name} is for another processor");
-    }
-    Ok(told(&name, &described::find(catalogue, &path, &data, arch), text))
+    let open = lent::as_user(|| door::open_own(&path)).with_context(|| format!("failed to read {name}"))?;
+    in_open(catalogue, &name, &path, &open, text)
 }
 
 fn in_library(library: &Library, text: &mut String) -> Result<bool> {
-    let failed = || format!("failed to read {}", library.display);
-    let path = PathBuf::from(&library.display);
-    // By the descriptor: its path may be gone.
-    let mut open = library.open.as_ref().with_context(failed)?.try_clone().with_context(failed)?;
-    open.rewind().with_context(failed)?;
-    let data = target::read_whole(&open).with_context(failed)?;
-    let arch = crate::capture::elf::headers(&*data)?.arch;
-    Ok(told(&library.display, &described::find(custom::catalogue(), &path, &data, arch), text))
+    let open = library.open.as_ref().with_context(|| format!("failed to read {}", library.display))?;
+    in_open(custom::catalogue(), &library.display, Path::new(&library.display), open, text)
+}
+
+fn in_open(catalogue: &'static Catalogue, name: &str, path: &Path, open: &File, text: &mut String) -> Result<bool> {
+    let found = reader::described(open, &Wanted::of(catalogue, path));
+    Ok(told(name, &found.with_context(|| format!("failed to read {name}"))?, text))
 }
 
 /// What was found, as a table and sentences; returns whether that is all.
-fn told(file: &str, found: &Found, text: &mut String) -> bool {
+fn told(file: &str, found: &Described, text: &mut String) -> bool {
     let functions = custom::catalogue().functions();
     let _ = writeln!(text, "\n{file}");
     let mut rows = table(["described", "symbol", "at", "instruction", "per hit", "return"]);
@@ -222,7 +220,12 @@ fn told(file: &str, found: &Found, text: &mut String) -> bool {
     for missing in &found.missing {
         let of = functions.iter().find(|f| std::ptr::eq(f.pattern.text(), missing.function.symbol));
         let line = of.map_or(0, |f| f.line);
-        let _ = writeln!(text, "line {line}: {} is not found: {}.", shown(missing.function.symbol), missing.reason);
+        let _ = writeln!(
+            text,
+            "line {line}: {} is not found: {}.",
+            shown(missing.function.symbol),
+            missing.reason.as_str()
+        );
     }
     found.missing.is_empty()
 }

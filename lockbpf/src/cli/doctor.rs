@@ -186,7 +186,7 @@ impl LibraryReport {
             pids: library.pids.clone(),
             unusable: library.unusable.as_ref().map(ToString::to_string),
             probes: probes.collect(),
-            missing: library.missing.iter().map(|m| (m.function.symbol, m.reason)).collect(),
+            missing: library.missing.iter().map(|m| (m.function.symbol, m.reason.as_str())).collect(),
         }
     }
 }

@@ -119,12 +119,16 @@ pub fn main() -> ExitCode {
     code
 }
 
-/// The process that reads files of observed programs.
-fn reader() -> Result<ExitCode> {
+/// The process that reads files of observed programs: where their functions are to be probed, or what they are called.
+fn reader(probes: bool) -> Result<ExitCode> {
     sandbox::enter()?;
     // After that: what was open beside it is closed.
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    crate::symbol::serve(&socket, &[sandbox::LENT.into()])?;
+    if probes {
+        crate::capture::serve::serve(&socket)?;
+    } else {
+        crate::symbol::serve(&socket, &[sandbox::LENT.into()])?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -169,7 +173,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Man(args)) => manual::run(&args, Cli::command()),
         Some(Command::Guardian { pid }) => Ok(crate::capture::guardian::run(pid)),
         Some(Command::Remover { pid }) => Ok(crate::capture::remover::run(pid)),
-        Some(Command::Reader) => reader(),
+        Some(Command::Reader { probes }) => reader(probes),
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),

@@ -39,7 +39,9 @@ pub(super) fn remarks_on(library: &Library) -> Vec<String> {
     remarks.extend(dear(library, |function| function.essential));
     let (described, own): (Vec<_>, Vec<_>) =
         library.missing.iter().filter(|m| m.function.essential).partition(|m| m.function.runtime == Runtime::Described);
-    remarks.extend(described.iter().map(|m| format!("{} is not observed in {file}: {}.", m.function.symbol, m.reason)));
+    remarks.extend(
+        described.iter().map(|m| format!("{} is not observed in {file}: {}.", m.function.symbol, m.reason.as_str())),
+    );
     let missing: Vec<_> = own.iter().map(|m| m.function.symbol).collect();
     if !missing.is_empty() && library.unusable.is_none() {
         remarks.push(format!("{} cannot be probed in {file}.", missing.join(", ")));

@@ -12,7 +12,7 @@ use crate::capture::launch::{How, Launched};
 use crate::capture::newcomers::Newcomers;
 use crate::capture::session::{Options, Session, now};
 use crate::capture::target::Targets;
-use crate::capture::{calibrate, feature, guardian, kernel, lent, privilege, seccomp, target, user};
+use crate::capture::{calibrate, feature, guardian, kernel, lent, privilege, reader, seccomp, target, user};
 use crate::costs::Costs;
 use crate::event::ProcessSeen;
 use crate::id::Process;
@@ -45,6 +45,8 @@ pub(super) struct Prepared {
 /// Checks rights and features, finds the targets, starts the command.
 pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result<Prepared> {
     privilege::require()?;
+    // It becomes ready while features are looked at.
+    reader::get_ready();
     feature::require(!plan.capture.futex_only)?;
     raise_file_limit();
     if !plan.capture.futex_only {

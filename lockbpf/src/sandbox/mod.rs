@@ -3,34 +3,36 @@
 //!
 //! It gets opened files over a socket ([`socket`]) and answers over it. [`enter`] gives up everything else, for good.
 
+mod process;
 pub mod socket;
 mod syscalls;
 mod trap;
 
+pub use process::{NotRead, Process, READY, is_own};
 pub use trap::lend;
 
 use caps::{CapSet, Capability};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The subcommand that the process is.
 pub const COMMAND: &str = "reader";
 /// A directory that is nowhere: a path in it stands for the file that is lent ([`lend`]).
 pub const LENT: &str = "/.lent";
 
-/// The number of the process started last; 0 for none.
-static PID: AtomicU32 = AtomicU32::new(0);
+/// See [`set_program`].
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// This process's reader, which nobody wants to observe.
-#[must_use]
-pub fn pid() -> Option<u32> {
-    Some(PID.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
+/// Has this file be run as the process, not the one that runs here: for programs that use lockbpf as a library. Only the first call counts.
+pub fn set_program(path: PathBuf) {
+    let _ = PROGRAM.set(path);
 }
 
-/// Takes note of it.
-pub fn started(pid: u32) {
-    PID.store(pid, Ordering::Relaxed);
+/// The file that is run.
+fn program() -> &'static Path {
+    PROGRAM.get().map_or(Path::new("/proc/self/exe"), PathBuf::as_path)
 }
 
 /// Bytes of memory of its own. Files that it maps do not count.

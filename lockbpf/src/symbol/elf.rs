@@ -2,7 +2,7 @@
 //! and its separate debug file. Sizes in the file are untrusted: tables beyond the bounds here are refused unread.
 
 use super::maps::Mapping;
-use super::reader::NotRead;
+use crate::sandbox::NotRead;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::read::{FileKind, ReadCache};

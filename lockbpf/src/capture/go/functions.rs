@@ -40,6 +40,11 @@ pub(super) const FUNCTIONS: &[(Function, At)] = &[
     row("time.Sleep", GO_SLEEP, At::Entry),
 ];
 
+/// The probed functions, in the order of the rows.
+pub(in crate::capture) fn rows() -> impl ExactSizeIterator<Item = Function> {
+    FUNCTIONS.iter().map(|(function, _)| *function)
+}
+
 const fn row(symbol: &'static str, code: u64, at: At) -> (Function, At) {
     let essential = code == GO_LOCK_SLOW;
     (Function { symbol, runtime: Runtime::Go, args: 1, code, by: By::Go, essential }, at)

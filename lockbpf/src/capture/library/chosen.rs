@@ -1,31 +1,31 @@
 //! Functions of which a program has several implementations and chooses one when it begins (IFUNC): which one a process uses is
 //! told by the word that its own calls go through, or, where it has none, by what this process has chosen.
 
-use crate::capture::elf::Symbols;
 use crate::capture::maps::{self, Mapping};
 use crate::capture::owner;
 use crate::capture::target::Library;
-use object::elf::{R_AARCH64_IRELATIVE, R_X86_64_IRELATIVE, SHT_RELA};
-use object::read::elf::{Rela, SectionHeader};
 use std::ffi::CString;
 use std::path::Path;
 
-/// The address, in the file's own numbering, of the implementation that a function's resolver has chosen: in a process that uses
-/// the file, else in this one, which is on the same processor.
-pub(super) fn implementation(library: &Library, symbols: &Symbols<'_>, function: &str, resolver: u64) -> Option<u64> {
-    let base = symbols.base()?;
-    let moved = |pid: u32| start(library, pid)?.checked_sub(base);
-    let read = |pid: u32, word: u64| Some(u64::from_ne_bytes(owner::read(pid, word.checked_add(moved(pid)?)?)?));
-    let own = std::process::id();
-    let pids = library.pids.iter().copied().chain([own]);
-    let mut called = word(symbols, resolver)
-        .into_iter()
-        .flat_map(|word| pids.clone().filter_map(move |pid| read(pid, word)?.checked_sub(moved(pid)?)));
+/// Processes that are asked which implementation they use.
+const MAX_PROCESSES: usize = 8;
+
+/// Processes that have a file, each with how far it is moved there against the file's own numbering. The last is this one, if it has it.
+pub(super) fn moved(library: &Library, base: u64) -> Vec<(u32, u64)> {
+    let pids = library.pids.iter().copied().take(MAX_PROCESSES).chain([std::process::id()]);
+    pids.filter_map(|pid| Some((pid, start(library, pid)?.checked_sub(base)?))).collect()
+}
+
+/// Addresses, in the file's own numbering, where the implementation of a function may be that is used: by what processes that use the file
+/// have at `word`, else by what this one has chosen, which is on the same processor. Likeliest first.
+pub(super) fn candidates(moved: &[(u32, u64)], function: &str, word: Option<u64>) -> Vec<u64> {
+    let called = moved.iter().filter_map(|&(pid, moved)| {
+        u64::from_ne_bytes(owner::read(pid, word?.checked_add(moved)?)?).checked_sub(moved)
+    });
     // glibc on aarch64 calls no function that it chooses for others.
-    let linked = || linked(function)?.checked_sub(moved(own)?);
-    let is_chosen = |&vaddr: &u64| vaddr != 0 && vaddr != resolver && symbols.code_at(vaddr, 0).is_some();
-    // Before the program has begun, the word is another.
-    called.find(is_chosen).or_else(|| linked().filter(is_chosen))
+    let own = moved.last().filter(|(pid, _)| *pid == std::process::id());
+    let linked = own.and_then(|(_, moved)| linked(function)?.checked_sub(*moved));
+    called.chain(linked).collect()
 }
 
 /// Where this process calls a function.
@@ -34,20 +34,6 @@ fn linked(function: &str) -> Option<u64> {
     // SAFETY: the name is a live string; what is at the address is neither read nor called.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address as u64)
-}
-
-/// Where a word is into which the resolver's choice is written.
-fn word(symbols: &Symbols<'_>, resolver: u64) -> Option<u64> {
-    let kinds = [R_X86_64_IRELATIVE, R_AARCH64_IRELATIVE];
-    let relocations = symbols.sections.iter().filter(|section| section.sh_type(symbols.endian) == SHT_RELA);
-    relocations
-        .filter_map(|section| section.rela(symbols.endian, symbols.data).ok()?)
-        .flat_map(|(relocations, _)| relocations.to_vec())
-        .find(|relocation| {
-            kinds.contains(&relocation.r_type(symbols.endian, false))
-                && relocation.r_addend(symbols.endian).cast_unsigned() == resolver
-        })
-        .map(|relocation| relocation.r_offset(symbols.endian))
 }
 
 /// Where a process has mapped the beginning of a file.
@@ -63,23 +49,23 @@ fn start(library: &Library, pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::elf::Found;
-    use crate::capture::target;
+    use crate::capture::{reader, target};
+    use crate::measures::library::FUNCTIONS;
 
     /// glibc on x86_64 has the words, so both ways can be compared.
     #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     #[test]
     fn what_is_called_is_what_is_linked() {
-        let own = std::process::id();
-        let targets = target::of_pids(&[own]).unwrap();
+        let targets = target::of_pids(&[std::process::id()]).unwrap();
         let library = targets.libraries.iter().find(|library| library.libc.is_some()).expect("a C library");
-        let data = super::super::read(library).unwrap();
-        let symbols = Symbols::read(&data).unwrap();
-        let moved = start(library, own).unwrap() - symbols.base().unwrap();
-        for name in ["memset", "memmove"] {
-            let Found::Ifunc(resolver) = symbols.find(name) else { panic!("{name} is not chosen at run time") };
-            let chosen = implementation(library, &symbols, name, resolver);
-            assert!(chosen.is_some() && chosen == linked(name).map(|address| address - moved), "{name}: {chosen:x?}");
+        let number = |name: &str| FUNCTIONS.iter().position(|row| row.symbol == name).unwrap() as u16;
+        let asked = ["memset", "memmove"].map(number);
+        let (resolvers, base) = reader::resolvers(library.open.as_ref().unwrap(), &asked).unwrap();
+        assert_eq!(resolvers.iter().map(|resolver| resolver.function).collect::<Vec<_>>(), asked);
+        for resolver in resolvers {
+            let name = FUNCTIONS[usize::from(resolver.function)].symbol;
+            let found = candidates(&moved(library, base.unwrap()), name, resolver.word);
+            assert!(found.len() >= 2 && found.iter().all(|one| *one == found[0]), "{name}: {found:x?}");
         }
         assert_eq!(linked("no_such_function"), None);
     }

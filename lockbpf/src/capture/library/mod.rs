@@ -7,22 +7,16 @@
 
 mod chosen;
 mod extents;
+pub(super) mod find;
 
 use super::attach::ProbeSite;
-use super::elf::{Code, Found, Libc, Symbols};
-use super::exits;
-use super::probe_table::{By, Function, Runtime};
-use super::prologue::{self, Cost, Placement, Reason};
-use super::target::{Library, Site, read_whole};
-use crate::measures::library::{Category, FUNCTIONS, LibraryFunction};
-use extents::Extents;
-use lockbpf_common::gate;
-use lockbpf_common::library::{END, ENDLESS};
-use std::collections::{BTreeMap, HashSet};
-use std::io::Seek;
-
-/// Pieces of code looked at for the ends of one function.
-const MAX_PIECES: usize = 16;
+use super::elf::Libc;
+use super::probe_table::{By, Runtime};
+use super::reader::{self, AskedCalls, At, Calls};
+use super::target::Library;
+use super::unusable::Unusable;
+use crate::measures::library::{Category, FUNCTIONS};
+use std::fs::File;
 
 /// The probes on one file's functions, and what is not probed.
 #[derive(Clone, Debug, Default)]
@@ -44,18 +38,29 @@ pub struct LibraryProbes {
 /// Finds the functions of these categories in a file that has a C library; nothing in one that has none, or cannot be read.
 #[must_use]
 pub fn place(library: &Library, categories: &[Category]) -> LibraryProbes {
-    let Some(runtime) = runtime(library) else { return LibraryProbes::default() };
-    let Some(data) = read(library) else { return LibraryProbes::default() };
-    let Ok(symbols) = Symbols::read(&data) else { return LibraryProbes::default() };
-    let extents = Extents::read(&data);
-    let mut finder =
-        Finder { library, runtime, symbols, extents, seen: BTreeMap::new(), ends: HashSet::new(), found: Vec::new() };
-    let mut probes = LibraryProbes::default();
-    for (number, row) in FUNCTIONS.iter().enumerate().filter(|(_, row)| categories.contains(&row.category)) {
-        finder.function(number as u64, row, &mut probes);
-    }
-    probes.sites = finder.found.iter().filter_map(|site| library.probe_site(site, false)).collect();
-    probes
+    let (Some(runtime), Some(open)) = (runtime(library), &library.open) else { return LibraryProbes::default() };
+    let Calls { sites, functions, endless, dear, left_out, shared } = find(library, open, categories, runtime)
+        .inspect_err(|why| {
+            log::warn!("failed to look for functions in {}, whose calls are not seen: {why}", library.display)
+        })
+        .unwrap_or_default();
+    let sites = sites.iter().filter_map(|site| library.probe_site(site, false)).collect();
+    let left_out = left_out.into_iter().map(|(name, why)| (name, why.as_str())).collect();
+    LibraryProbes { sites, functions, endless, dear, left_out, shared }
+}
+
+fn find(library: &Library, open: &File, categories: &[Category], runtime: Runtime) -> Result<Calls, Unusable> {
+    let wanted = FUNCTIONS.iter().enumerate().filter(|(_, row)| categories.contains(&row.category));
+    let functions: Vec<u16> = wanted.map(|(number, _)| number as u16).collect();
+    let (resolvers, base) = reader::resolvers(open, &functions)?;
+    let moved = base.map_or_else(Vec::new, |base| chosen::moved(library, base));
+    let chosen = resolvers.iter().filter_map(|resolver| {
+        let name = FUNCTIONS.get(usize::from(resolver.function))?.symbol;
+        Some((resolver.function, chosen::candidates(&moved, name, resolver.word)))
+    });
+    let returns = library.sites.iter().filter(|site| site.function.by == By::Return);
+    let watched = returns.filter_map(At::of).collect();
+    reader::calls(open, &AskedCalls { chosen: chosen.collect(), functions, watched }, runtime)
 }
 
 fn runtime(library: &Library) -> Option<Runtime> {
@@ -69,150 +74,11 @@ fn runtime(library: &Library) -> Option<Runtime> {
     }
 }
 
-fn read(library: &Library) -> Option<Vec<u8>> {
-    // By the descriptor: its path may be gone. Not from where that was read to.
-    let mut open = library.open.as_ref()?.try_clone().ok()?;
-    open.rewind().ok()?;
-    read_whole(&open).ok()
-}
-
-/// What was found in a file so far.
-struct Finder<'a> {
-    library: &'a Library,
-    runtime: Runtime,
-    symbols: Symbols<'a>,
-    extents: Extents,
-    /// Functions by address.
-    seen: BTreeMap<u64, &'static str>,
-    /// Where ends are probed, in the file.
-    ends: HashSet<u64>,
-    found: Vec<Site>,
-}
-
-impl Finder<'_> {
-    /// Probes a function, if the file has it.
-    fn function(&mut self, number: u64, row: &'static LibraryFunction, probes: &mut LibraryProbes) {
-        let arch = self.symbols.headers.arch;
-        let code = match self.code(row.symbol) {
-            Ok(Some(code)) => code,
-            // What is not defined here is not called here.
-            Ok(None) => return,
-            Err(why) => return probes.left_out.push((row.symbol, why)),
-        };
-        if let Some(&known) = self.seen.get(&code.vaddr) {
-            return probes.shared.push((row.symbol, known));
-        }
-        if prologue::is_refused(arch, &code.bytes, code.vaddr) {
-            return probes.left_out.push((row.symbol, prologue::REFUSED));
-        }
-        self.seen.insert(code.vaddr, row.symbol);
-        let usual = || {
-            if code.complete {
-                prologue::place(arch, &code.bytes, code.vaddr, 0)
-            } else {
-                prologue::at_entry(arch, &code.bytes, code.vaddr, Reason::ExtentUnknown)
-            }
-        };
-        let keeps = row.unwound || row.category == Category::Pthread;
-        let (placement, by, detail, mut ends) = match self.ends(row, &code) {
-            _ if !keeps => (usual(), By::LibraryReturn, 0, Vec::new()),
-            Some(ends) => {
-                let (placement, frame) = prologue::place_early(arch, &code.bytes, code.vaddr);
-                match gate::end(frame, 0) {
-                    Some(detail) => (placement, By::Library, detail, ends),
-                    None => (usual(), By::Library, 0, ends),
-                }
-            }
-            // It is watched to its return in any case, from where its lock is read.
-            None if let Some(placement) = self.watched(row.symbol) => (placement, By::LibraryReturn, 0, Vec::new()),
-            None => {
-                probes.endless.push(row.symbol);
-                (usual(), By::Library, ENDLESS, Vec::new())
-            }
-        };
-        if prologue::is_rewritten(arch, &code.bytes, placement.offset) {
-            return probes.left_out.push((row.symbol, prologue::REWRITTEN));
-        }
-        let Some(file_offset) = code.file_offset.checked_add(placement.offset) else { return };
-        let function = self.probed(row, number, by);
-        let entry = Site { function, file_offset, placement, detail };
-        if ends.iter().chain([&entry]).any(|site| site.placement.cost == Cost::SingleStepped) {
-            probes.dear.push(row.symbol);
-        }
-        probes.functions += 1;
-        ends.retain(|site| self.ends.insert(site.file_offset));
-        self.found.extend(ends);
-        self.found.push(entry);
-    }
-
-    /// Where a function's lock is read, if that is watched to its return.
-    fn watched(&self, symbol: &str) -> Option<Placement> {
-        let mut sites = self.library.sites.iter();
-        sites.find(|site| site.function.symbol == symbol && site.function.by == By::Return).map(|s| s.placement.clone())
-    }
-
-    /// The code of a function; `None` if the file does not define it.
-    fn code(&self, symbol: &str) -> Result<Option<Code>, &'static str> {
-        match self.symbols.find(symbol) {
-            Found::Absent => Ok(None),
-            Found::NotInFile => Err("its symbol points outside the code"),
-            Found::Code(code) if !code.complete => Ok(Some(self.whole(code.vaddr).unwrap_or(code))),
-            Found::Code(code) => Ok(Some(code)),
-            Found::Ifunc(resolver) => {
-                let code = chosen::implementation(self.library, &self.symbols, symbol, resolver)
-                    .and_then(|vaddr| self.whole(vaddr).or_else(|| self.symbols.code_at(vaddr, 0)));
-                code.map(Some)
-                    .ok_or("which implementation is used is decided at run time (IFUNC), and could not be read")
-            }
-        }
-    }
-
-    /// The code from an address to the end of the function that is there by the unwind information.
-    fn whole(&self, vaddr: u64) -> Option<Code> {
-        let extent = self.extents.around(vaddr)?;
-        self.symbols.code_at(vaddr, extent.end.checked_sub(vaddr)?)
-    }
-
-    /// Probes at a function's ends; `None` if they are not all understood.
-    fn ends(&self, row: &LibraryFunction, code: &Code) -> Option<Vec<Site>> {
-        let arch = self.symbols.headers.arch;
-        let mut sites = Vec::new();
-        let mut pieces = vec![code.clone()];
-        let mut at = 0;
-        while let Some(piece) = pieces.get(at).cloned() {
-            if !piece.complete || at >= MAX_PIECES {
-                return None;
-            }
-            let exits = exits::of(arch, &piece.bytes, piece.vaddr)?;
-            for exit in exits.ends {
-                let file_offset = piece.file_offset.checked_add(exit.offset)?;
-                let cost = if exit.emulated { Cost::Emulated } else { Cost::SingleStepped };
-                let reason = Reason::Return;
-                let placement = Placement { offset: exit.offset, cost, instruction: exit.instruction, reason };
-                let detail = gate::end(exit.frame, exit.condition)?;
-                sites.push(Site { function: self.probed(row, END, By::Library), file_offset, placement, detail });
-            }
-            for to in exits.jumps {
-                let known = |piece: &Code| to.wrapping_sub(piece.vaddr) < piece.bytes.len() as u64;
-                if !pieces.iter().any(known) {
-                    let extent = self.extents.around(to)?;
-                    pieces.push(self.symbols.code_at(extent.start, extent.end.checked_sub(extent.start)?)?);
-                }
-            }
-            at += 1;
-        }
-        (!sites.is_empty()).then_some(sites)
-    }
-
-    fn probed(&self, row: &LibraryFunction, code: u64, by: By) -> Function {
-        Function { symbol: row.symbol, runtime: self.runtime, args: 0, code, by, essential: false }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::capture::target;
+    use lockbpf_common::library::END;
 
     fn own(categories: &[Category]) -> LibraryProbes {
         let targets = target::of_pids(&[std::process::id()]).unwrap();

@@ -10,7 +10,7 @@
 mod aarch64;
 mod x86;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// An instruction set that lockbpf can observe.
@@ -36,7 +36,7 @@ impl Arch {
 }
 
 /// How the kernel gets past the probed instruction: what decides the price of a hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
     /// In the breakpoint handler, on every kernel from 5.15 on.
@@ -67,7 +67,7 @@ impl fmt::Display for Cost {
 }
 
 /// Why a probe is where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// Entry: its instruction is emulated already.
@@ -134,7 +134,7 @@ impl fmt::Display for Reason {
 }
 
 /// A probe's place in a function.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Bytes from the function's first instruction.
     pub offset: u64,

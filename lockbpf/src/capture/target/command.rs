@@ -1,12 +1,13 @@
 //! A command that is to be started: which program it is, and which C library that will load.
 
-use super::error::{TargetError, Unusable};
+use super::error::TargetError;
 use super::file::{File, is_c_library};
-use super::library::Role;
 use super::{Process, Survey, Targets};
-use crate::capture::elf::{self, Linkage};
-use crate::capture::{go, mangled};
+use crate::capture::judge::Role;
+use crate::capture::reader;
+use crate::capture::unusable::Unusable;
 use crate::custom::catalogue;
+use crate::door;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -26,30 +27,26 @@ pub fn of_command(command: &OsStr) -> Result<Targets, TargetError> {
     let failed = |why: String| TargetError::Command { command: command.to_string_lossy().into_owned(), why };
     let program = program(command).map_err(failed)?;
     let name = program.file_name().unwrap_or(command).to_string_lossy().into_owned();
-    let cache = fs::File::open(&program).map_err(|error| failed(error.to_string()))?;
-    let cache = object::ReadCache::new(cache);
-    let headers = elf::headers(&cache).map_err(|error| failed(error.to_string()))?;
+    let open = door::open_own(&program).map_err(|error| failed(error.to_string()))?;
+    let interpreter = reader::interpreter(&open).map_err(|why| failed(why.to_string()))?;
 
     let (mut survey, mut files) = (Survey::default(), Vec::new());
     let mut verdict = Err(Unusable::NoLibc);
-    if let Linkage::Dynamic { interpreter } = &headers.linkage {
+    if let Some(interpreter) = &interpreter {
         let libraries = list(interpreter, &program).map_err(failed)?;
         for path in libraries {
             let file = || File::at(&path).map_err(|why| failed(why.to_string()));
             if is_c_library(&path) {
-                let found = survey.add(&file()?, &path, Role::CLibrary, None, &mut files);
+                let found = survey.add(&file()?, &path, Role::CLibrary, false, None, &mut files);
                 verdict = super::better(verdict, found);
             } else if catalogue().describes(&path) {
-                let _ = survey.add(&file()?, &path, Role::Library, None, &mut files);
+                let _ = survey.add(&file()?, &path, Role::Library, false, None, &mut files);
             }
         }
     }
-    let is_static = !matches!(headers.linkage, Linkage::Dynamic { .. });
-    if is_static || mangled::has_symbols(&cache) || go::is_go(&cache) || catalogue().describes(&program) {
-        let file = File::at(&program).map_err(|why| failed(why.to_string()))?;
-        let own = survey.add(&file, &program, Role::Executable, None, &mut files);
-        verdict = super::better(verdict, own);
-    }
+    let file = File::at(&program).map_err(|why| failed(why.to_string()))?;
+    let own = survey.add(&file, &program, Role::Executable, interpreter.is_some(), None, &mut files);
+    verdict = super::better(verdict, own);
     let process = Process { pid: None, name, files, unusable: verdict.err() };
     Ok(Targets { libraries: survey.take_new(), processes: vec![process], ..Targets::default() })
 }

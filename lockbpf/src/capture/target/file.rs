@@ -1,6 +1,6 @@
 //! The file behind a mapping: a path by which this process can reach it, and an identity by which it is probed once.
 
-use super::error::Unusable;
+use crate::capture::unusable::Unusable;
 use crate::leader;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

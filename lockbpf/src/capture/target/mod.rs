@@ -9,20 +9,20 @@ mod library;
 mod process;
 mod translated;
 
+pub use super::site::{Missing, Site};
+pub use super::unusable::Unusable;
 pub use command::of_command;
-pub use error::{TargetError, Unusable};
-pub use library::{FileKey, Library, Missing, Site};
+pub use error::TargetError;
+pub use library::{FileKey, Library};
 
-use super::elf::{self, Linkage};
-use super::go;
+use super::judge::Role;
 use super::mangled;
 use super::{guardian, remover};
 use crate::custom::catalogue;
 use crate::leader;
-use crate::{door, sandbox};
+use crate::sandbox;
 use file::{File, FileId, is_c_library};
-pub use library::read_whole;
-use library::{Role, Verdict, examine};
+use library::{Verdict, examine};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
@@ -208,8 +208,8 @@ impl Survey {
     /// not be read are counted.
     pub fn of_all(&mut self, pids: &[u32], exclude_pid: u32) -> Targets {
         let mut targets = Targets::default();
-        let own = [Some(exclude_pid), guardian::pid(), remover::pid(), sandbox::pid()];
-        for &pid in pids.iter().filter(|&&pid| !own.contains(&Some(pid))) {
+        let own = [Some(exclude_pid), guardian::pid(), remover::pid()];
+        for &pid in pids.iter().filter(|&&pid| !own.contains(&Some(pid)) && !sandbox::is_own(pid)) {
             match process::resolve(pid).and_then(|process| self.look_at(process)) {
                 Ok(process) => targets.processes.push(process),
                 Err(TargetError::KernelThread { .. }) => {}
@@ -245,7 +245,7 @@ impl Survey {
             }
             let link = proc.join("map_files").join(&mapping.range);
             let found = match File::of_process(pid, &mapping.path, &link, mapping.inode) {
-                Ok(file) => self.add(&file, &mapping.path, Role::CLibrary, Some(pid), &mut files),
+                Ok(file) => self.add(&file, &mapping.path, Role::CLibrary, false, Some(pid), &mut files),
                 Err(why) => Err(why),
             };
             verdict = better(verdict, found);
@@ -254,7 +254,7 @@ impl Survey {
         for mapping in mappings.iter().filter(|m| is_other_library(&m.path)) {
             let link = proc.join("map_files").join(&mapping.range);
             if let Ok(file) = File::of_process(pid, &mapping.path, &link, mapping.inode) {
-                let _ = self.add(&file, &mapping.path, Role::Library, Some(pid), &mut files);
+                let _ = self.add(&file, &mapping.path, Role::Library, false, Some(pid), &mut files);
             }
         }
         let own = self.executable(pid, &proc.join("exe"), verdict != Err(Unusable::NoLibc), &mut files);
@@ -272,31 +272,27 @@ impl Survey {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
         let path = fs::read_link(link).map_err(unreadable)?;
         let file = File::of_process(pid, &path, link, 0)?;
-        if let Entry::Vacant(new) = self.known.entry(file.id)
-            && self.spent < PATIENCE
-        {
-            // Dynamic executables may be huge; their headers are enough to leave them alone.
-            let nothing = || -> Result<bool, Unusable> {
-                let cache = object::ReadCache::new(door::open_own(&file.path).map_err(unreadable)?);
-                let dynamic = has_library || matches!(elf::headers(&cache)?.linkage, Linkage::Dynamic { .. });
-                Ok(dynamic && !mangled::has_symbols(&cache) && !go::is_go(&cache) && !catalogue().describes(&path))
-            };
-            if timed(&mut self.spent, nothing)? {
-                new.insert(None);
-            }
-        }
-        self.add(&file, &path, Role::Executable, Some(pid), files)
+        self.add(&file, &path, Role::Executable, has_library, Some(pid), files)
     }
 
-    /// Takes in a file that a process uses, and says whether it can be probed; if so, it is added to `files`.
-    fn add(&mut self, file: &File, display: &Path, role: Role, pid: Option<u32>, files: &mut Vec<FileKey>) -> Verdict {
+    /// Takes in a file that a process uses, and says whether it can be probed; if so, it is added to `files`. `has_library` tells of an
+    /// executable whether its process has found a C library.
+    fn add(
+        &mut self,
+        file: &File,
+        display: &Path,
+        role: Role,
+        has_library: bool,
+        pid: Option<u32>,
+        files: &mut Vec<FileKey>,
+    ) -> Verdict {
         let is_full = self.libraries.len() >= MAX_LIBRARIES || self.known.len() >= MAX_FILES;
         let index = match self.known.entry(file.id) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(_) if is_full => return Err(Unusable::TooManyFiles),
             Entry::Vacant(_) if self.spent >= PATIENCE => return Err(Unusable::OutOfTime),
             Entry::Vacant(new) => {
-                let library = timed(&mut self.spent, || examine(file, display, role));
+                let library = timed(&mut self.spent, || examine(file, display, role, has_library))?;
                 *new.insert(library.map(|library| {
                     self.libraries.push(library);
                     self.libraries.len() - 1
@@ -334,7 +330,7 @@ fn timed<T>(spent: &mut Duration, work: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::elf::{ElfError, Found, GlibcVersion};
+    use crate::capture::elf::{self, ElfError, Found, GlibcVersion};
     use crate::capture::probe_table::{FUNCTIONS, Runtime};
     use crate::capture::prologue::Cost;
     use std::collections::HashSet;

@@ -1,7 +1,6 @@
 //! Whether a program's code is translated by another one, as valgrind and qemu do: these would translate breakpoints, too, and the program
 //! would die of them. A name raises the suspicion, and what the process maps decides.
 
-use crate::capture::elf::{self, Linkage};
 use crate::capture::maps::{self, Mapping};
 use crate::door;
 use crate::leader;
@@ -29,14 +28,17 @@ fn by_name(exe: &Path) -> Option<&'static str> {
 /// Whether a process runs its own code: it was linked dynamically, and maps no other program's code as data. Valgrind's tools are static, and
 /// qemu reads the code of its guest.
 fn is_ordinary(proc: &Path, pid: u32) -> bool {
-    let dynamic = || {
-        let exe = door::open_own(&proc.join("exe")).ok()?;
-        let headers = elf::headers(&object::ReadCache::new(exe)).ok()?;
-        Some(matches!(headers.linkage, Linkage::Dynamic { .. }))
-    };
+    let dynamic = fs::read(proc.join("auxv")).is_ok_and(|auxv| has_loader(&auxv));
     let Ok(mappings) = maps::read(pid) else { return false };
     let is_code = |mapping: &Mapping| is_elf(proc, mapping);
-    dynamic() == Some(true) && !reads_code(&mappings, is_code)
+    dynamic && !reads_code(&mappings, is_code)
+}
+
+/// Whether the kernel has loaded a dynamic loader beside the program, as it tells the program.
+fn has_loader(auxv: &[u8]) -> bool {
+    let (words, _) = auxv.as_chunks::<8>();
+    let mut entries = words.chunks_exact(2).map(|entry| [entry[0], entry[1]].map(u64::from_ne_bytes));
+    entries.any(|[kind, value]| kind == libc::AT_BASE && value != 0)
 }
 
 /// Whether code in a file is mapped, but not to be executed.
@@ -92,6 +94,15 @@ mod tests {
         ] {
             assert_eq!(by_name(Path::new(exe)), expected, "{exe}");
         }
+    }
+
+    #[test]
+    fn the_kernel_tells_of_the_loader() {
+        let entry = |kind: u64, value: u64| [kind, value].map(u64::to_ne_bytes).concat();
+        let auxv = |base| [entry(libc::AT_PAGESZ, 4_096), entry(libc::AT_BASE, base), entry(libc::AT_NULL, 0)].concat();
+        assert!(has_loader(&auxv(0x7f00)) && !has_loader(&auxv(0)));
+        assert!(!has_loader(&[]) && !has_loader(&auxv(0x7f00)[..20]));
+        assert!(has_loader(&fs::read("/proc/self/auxv").unwrap()), "tests are linked dynamically");
     }
 
     #[test]

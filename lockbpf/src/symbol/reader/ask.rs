@@ -6,17 +6,16 @@ use super::super::find::Kind;
 use super::super::unwind::Told;
 use super::{Answer, Ask, Question, StaticName, answers};
 use crate::names::Frame;
-use crate::sandbox::{self, COMMAND, socket};
+use crate::sandbox::{NotRead, Process};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(any(test, fuzzing))]
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -36,23 +35,6 @@ const MAX_DEATHS: u32 = 256;
 /// Problems kept until somebody asks.
 const MAX_PROBLEMS: usize = 64;
 
-/// Why a file was not read.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(in super::super) enum NotRead {
-    /// It took too long.
-    #[error("it took more than {} s", .0.as_secs())]
-    TooLong(Duration),
-    /// The process ended.
-    #[error("it ended the process that reads such files ({0})")]
-    Died(String),
-    /// It answered something else.
-    #[error("the process that reads such files answered nonsense")]
-    Nonsense,
-    /// There is no process.
-    #[error("no process that reads such files can be started ({0})")]
-    None(String),
-}
-
 /// Asks. Handles share one process.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Reader(Rc<RefCell<Inner>>);
@@ -60,7 +42,7 @@ pub(in super::super) struct Reader(Rc<RefCell<Inner>>);
 #[derive(Debug)]
 struct Inner {
     dirs: Vec<PathBuf>,
-    running: Option<Running>,
+    running: Option<Process>,
     /// Files that the running process was sent.
     sent: HashSet<FileId>,
     /// Files of which no debug information is read.
@@ -71,27 +53,6 @@ struct Inner {
     failures: u32,
     deaths: u32,
     problems: Vec<String>,
-}
-
-#[derive(Debug)]
-struct Running {
-    socket: UnixStream,
-    child: Option<Child>,
-}
-
-impl Running {
-    fn has_ended(&mut self) -> bool {
-        self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 impl Reader {
@@ -114,7 +75,7 @@ impl Reader {
     #[cfg(fuzzing)]
     pub(super) fn told(socket: UnixStream) -> Self {
         let reader = Self::new(Vec::new());
-        reader.0.borrow_mut().running = Some(Running { socket, child: None });
+        reader.0.borrow_mut().running = Some(Process::over(socket));
         reader
     }
 
@@ -317,7 +278,7 @@ impl Inner {
         self.send(ask, files)?;
         let patience = if self.lost < LOST_IN_ALL { patience(ask) } else { HURRY };
         let began = Instant::now();
-        match self.socket().and_then(|socket| socket::receive_until(socket, began + patience)) {
+        match self.process().and_then(|process| process.receive_until(began + patience)) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(answer) => Ok(answer),
                 Err(_) => {
@@ -336,36 +297,20 @@ impl Inner {
 
     fn send(&mut self, ask: &Ask, files: &[BorrowedFd<'_>]) -> Result<(), NotRead> {
         let bytes = serde_json::to_vec(ask).map_err(|_| NotRead::Nonsense)?;
-        let sent = self.socket().and_then(|socket| socket::send(socket, &bytes, files));
+        let sent = self.process().and_then(|process| process.send(&bytes, files));
         sent.map_err(|_| NotRead::Died(self.end()))
     }
 
-    /// The socket of the process that was started. If that has ended since, another one would know nothing of what it was sent.
-    fn socket(&self) -> io::Result<&UnixStream> {
-        self.running.as_ref().map(|running| &running.socket).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    /// The process that was started. If that has ended since, another one would know nothing of what it was sent.
+    fn process(&self) -> io::Result<&Process> {
+        self.running.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Ends the process, and tells how it had ended, if it had.
     fn end(&mut self) -> String {
         self.sent.clear();
         self.deaths += 1;
-        let Some(mut running) = self.running.take() else { return "it was not there".to_owned() };
-        let Some(mut child) = running.child.take() else { return "it has ended".to_owned() };
-        // It had its time: what does not end by itself is ended.
-        let ended = (0..20).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(1));
-            child.try_wait().ok().flatten()
-        });
-        if ended.is_none() {
-            let _ = child.kill();
-        }
-        match child.wait() {
-            Ok(status) => match status.signal() {
-                Some(signal) => format!("signal {signal}"),
-                None => status.to_string(),
-            },
-            Err(error) => error.to_string(),
-        }
+        self.running.take().map_or_else(|| "it was not there".to_owned(), Process::end)
     }
 
     /// Starts the process unless it runs.
@@ -374,31 +319,15 @@ impl Inner {
             return Err(NotRead::None("it failed too often".to_owned()));
         }
         // One that ended while nothing was asked of it was not ended by what is asked now.
-        if self.running.as_mut().is_some_and(Running::has_ended) {
+        if self.running.as_mut().is_some_and(Process::has_ended) {
             let how = self.end();
             self.note([format!("the process that reads such files had ended ({how}) and was started anew")]);
         }
         if self.running.is_none() {
-            let started = start(&self.dirs).and_then(greeted).inspect_err(|_| self.failures += 1);
+            let started = start(&self.dirs).and_then(Process::greeted).inspect_err(|_| self.failures += 1);
             self.running = Some(started.map_err(|error| NotRead::None(error.to_string()))?);
         }
         Ok(())
-    }
-}
-
-/// The process, once it has said that it is confined: what ends it from then on is what it reads.
-fn greeted(running: Running) -> io::Result<Running> {
-    let no_answer = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-            io::Error::other("it cannot be confined on this system")
-        }
-        _ => error,
-    };
-    socket::send(&running.socket, &serde_json::to_vec(&Ask::Ready)?, &[]).map_err(no_answer)?;
-    let answer = socket::receive_until(&running.socket, Instant::now() + PATIENCE).map_err(no_answer)?;
-    match serde_json::from_slice(&answer) {
-        Ok(Answer::Ready) => Ok(running),
-        _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
@@ -412,38 +341,24 @@ fn patience(ask: &Ask) -> Duration {
 
 /// Starts the process.
 #[cfg(not(any(test, fuzzing)))]
-fn start(_: &[PathBuf]) -> io::Result<Running> {
-    spawn(std::path::Path::new("/proc/self/exe"))
+fn start(_: &[PathBuf]) -> io::Result<Process> {
+    Process::start(&[])
 }
 
 /// In tests a thread of the test answers: the program is not lockbpf. What the process itself does is tested from outside.
 #[cfg(test)]
-fn start(dirs: &[PathBuf]) -> io::Result<Running> {
+fn start(dirs: &[PathBuf]) -> io::Result<Process> {
     if let Some(program) = super::tests::program() {
-        return spawn(&program);
+        return Process::start_as(&program, &[]);
     }
     let (socket, its) = UnixStream::pair()?;
     let dirs = dirs.to_vec();
     std::thread::spawn(move || super::serve(&its, &dirs));
-    Ok(Running { socket, child: None })
+    Ok(Process::over(socket))
 }
 
 /// Fuzz targets say what is answered ([`Reader::told`]); nobody else is there to ask.
 #[cfg(all(fuzzing, not(test)))]
-fn start(_: &[PathBuf]) -> io::Result<Running> {
+fn start(_: &[PathBuf]) -> io::Result<Process> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg_attr(all(fuzzing, not(test)), allow(dead_code, reason = "nothing is started"))]
-fn spawn(program: &std::path::Path) -> io::Result<Running> {
-    let (socket, its) = UnixStream::pair()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    let mut command = Command::new(program);
-    command.arg(COMMAND).stdin(OwnedFd::from(its)).stdout(Stdio::null()).stderr(Stdio::null());
-    // Nothing of what the user's environment says is meant for it.
-    let child = command.env_clear().current_dir("/").spawn()?;
-    sandbox::started(child.id());
-    // It has the only other end: its end is heard.
-    drop(command);
-    Ok(Running { socket, child: Some(child) })
 }

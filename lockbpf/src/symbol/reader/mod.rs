@@ -13,7 +13,7 @@ mod serve;
 mod tests;
 
 pub(super) use answers::StaticName;
-pub(super) use ask::{NotRead, Reader};
+pub(super) use ask::Reader;
 pub use serve::serve;
 
 use super::elf::Layout;

@@ -1,0 +1,152 @@
+//! A confined process, as whoever started it holds it: asked within a time, and ended.
+
+use super::{COMMAND, program, socket};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long it may take to say that it is confined.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
+/// What it is asked first, and answers once it is confined.
+pub const READY: &[u8] = b"\"Ready\"";
+
+/// Those that run.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// Whether a process is one of these, which nobody wants to observe.
+#[must_use]
+pub fn is_own(pid: u32) -> bool {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
+}
+
+/// Why a file was not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRead {
+    /// It took too long.
+    #[error("it took more than {} s", .0.as_secs())]
+    TooLong(Duration),
+    /// The process ended.
+    #[error("it ended the process that reads such files ({0})")]
+    Died(String),
+    /// It answered something else.
+    #[error("the process that reads such files answered nonsense")]
+    Nonsense,
+    /// There is no process.
+    #[error("no process that reads such files can be started ({0})")]
+    None(String),
+}
+
+/// The process and the socket to it. It is ended when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    socket: UnixStream,
+    child: Option<Child>,
+}
+
+impl Process {
+    /// Starts it: lockbpf with the subcommand for this, and `arguments`.
+    ///
+    /// # Errors
+    /// When there is no process to be had.
+    pub fn start(arguments: &[&str]) -> io::Result<Self> {
+        Self::start_as(program(), arguments)
+    }
+
+    /// As [`Process::start`], with another program.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_as(program: &Path, arguments: &[&str]) -> io::Result<Self> {
+        let (socket, its) = UnixStream::pair()?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        let mut command = Command::new(program);
+        command.arg(COMMAND).args(arguments);
+        command.stdin(OwnedFd::from(its)).stdout(Stdio::null()).stderr(Stdio::null());
+        // Nothing of what the user's environment says is meant for it.
+        let child = command.env_clear().current_dir("/").spawn()?;
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(child.id());
+        // It has the only other end: its end is heard.
+        drop(command);
+        Ok(Self { socket, child: Some(child) })
+    }
+
+    /// Somebody else who answers at the other end of a socket.
+    #[must_use]
+    pub fn over(socket: UnixStream) -> Self {
+        Self { socket, child: None }
+    }
+
+    /// Waits until it has said that it is confined: what ends it from then on is what it reads.
+    ///
+    /// # Errors
+    /// When it cannot be confined, or does not say so in time.
+    pub fn greeted(self) -> io::Result<Self> {
+        let no_answer = |error: io::Error| match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                io::Error::other("it cannot be confined on this system")
+            }
+            _ => error,
+        };
+        socket::send(&self.socket, READY, &[]).map_err(no_answer)?;
+        let answer = socket::receive_until(&self.socket, Instant::now() + PATIENCE).map_err(no_answer)?;
+        if answer == READY { Ok(self) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// When it cannot be sent.
+    pub fn send(&self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        socket::send(&self.socket, bytes, files)
+    }
+
+    /// The next answer, until a deadline.
+    ///
+    /// # Errors
+    /// When it does not come in time (`TimedOut`), is too long or cut off.
+    pub fn receive_until(&self, deadline: Instant) -> io::Result<Vec<u8>> {
+        socket::receive_until(&self.socket, deadline)
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Ends it, and tells how it had ended, if it had.
+    #[must_use]
+    pub fn end(mut self) -> String {
+        let Some(child) = &mut self.child else { return "it has ended".to_owned() };
+        // It had its time: what does not end by itself is ended.
+        let ended = (0..20).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            child.try_wait().ok().flatten()
+        });
+        if ended.is_none() {
+            let _ = child.kill();
+        }
+        match child.wait() {
+            Ok(status) => match status.signal() {
+                Some(signal) => format!("signal {signal}"),
+                None => status.to_string(),
+            },
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).remove(&child.id());
+        }
+    }
+}
