@@ -381,6 +381,92 @@ fn whoever_reads_files_may_die_at_any_time() {
     assert!(outcome.stdout.contains("the process that reads such files"), "{}", outcome.stdout);
 }
 
+/// Like [`SOURCE`]; maps the file that is named as argument as code when it gets a signal.
+const LATE: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
+const char *library;
+void map(int signal) { mmap(0, 1 << 20, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(library, O_RDONLY), 0); }
+void *trapped(void *arg) {
+    for (;;) { pthread_mutex_lock(&trap_lock); usleep(2000); pthread_mutex_unlock(&trap_lock); }
+}
+int main(int argc, char **argv) {
+    library = argv[1];
+    signal(SIGUSR1, map);
+    pthread_t t; pthread_create(&t, 0, trapped, 0); trapped(0);
+}
+"#;
+
+/// Observes a program that loads a C library of its own, while `hinder` does something to the processes that are to find functions in it. What
+/// the report says.
+fn hindered(size: u64, hinder: impl Fn(&[i32]) -> bool) -> String {
+    let trap = Trap::of(LATE, &["-g"]);
+    let (library, own) = (trap.path("libc.so.6"), fs::read_to_string("/proc/self/maps").expect("own mappings"));
+    let c_library = own.split_whitespace().find(|word| word.contains("/libc.so")).expect("tests run on a C library");
+    fs::copy(c_library, &library).expect("failed to copy a library");
+    // Nothing, at its end: it takes its time to be read.
+    OpenOptions::new().write(true).open(&library).and_then(|file| file.set_len(size)).expect("failed to grow a file");
+    let target = trap.start(&[&library]);
+    let observer = Observer::start(&["--pid", &target.pid()]);
+    let own = observer.running.pid();
+    eventually("files were looked into", || !children(own, "--probes").is_empty());
+    std::thread::sleep(Duration::from_secs(1));
+    let loads = || kill(Pid::from_raw(target.0.id().cast_signed()), Signal::SIGUSR1).expect("it is ours");
+    let until = Instant::now() + IN_TIME;
+    let mut has_loaded = false;
+    while Instant::now() < until && !hinder(&children(own, "--probes")) {
+        if !std::mem::replace(&mut has_loaded, true) {
+            loads();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    observer.interrupt();
+    let outcome = observer.outcome();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("trap_lock"), "{}", outcome.stdout);
+    let mut target = target;
+    assert!(target.0.try_wait().expect("a status").is_none(), "it runs on");
+    outcome.stdout
+}
+
+/// Whoever looks for functions in a library may never come to an end: the observation goes on without.
+#[test]
+fn a_library_that_holds_up_whoever_places_probes() {
+    let Some(_turn) = may_observe() else { return };
+    let stopped = std::cell::RefCell::new(Vec::new());
+    let report = hindered(0x20_0000, |readers| {
+        let mut stopped = stopped.borrow_mut();
+        if stopped.is_empty() {
+            for &reader in readers {
+                kill(Pid::from_raw(reader), Signal::SIGSTOP).expect("it is ours");
+                stopped.push(reader);
+            }
+        }
+        // Until lockbpf has given them up.
+        !stopped.is_empty() && !readers.iter().any(|reader| stopped.contains(reader))
+    });
+    assert!(report.contains("its file could not be read: it took more than 10 s"), "{report}");
+}
+
+/// Whoever looks for functions in a library may die of it, each time.
+#[test]
+fn a_library_that_ends_whoever_places_probes() {
+    let Some(_turn) = may_observe() else { return };
+    let began = Instant::now();
+    let report = hindered(480 << 20, |readers| {
+        for &reader in readers {
+            // It may have ended meanwhile.
+            let _ = kill(Pid::from_raw(reader), Signal::SIGKILL);
+        }
+        began.elapsed() > Duration::from_secs(6)
+    });
+    assert!(report.contains("process that reads such files"), "{report}");
+}
+
 /// A copy of lockbpf with file capabilities, that everybody may run; `None` where the file system keeps none.
 fn with_capabilities(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("lockbpf");

@@ -239,7 +239,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                     parking.reconsider();
                     focus.refresh(&mut session, &mut census)?;
                     if !capture.futex_only {
-                        sites.extend(attach_later(&mut newcomers, &mut session, &watch, &ready.pids, &mut placing, &mut attached)?);
+                        sites.extend(attach_later(&mut newcomers, &mut session, &watch, &ready.pids, &mut placing, &mut attached, &mut later)?);
                     }
                 }
             }
@@ -356,10 +356,12 @@ fn attach_later(
     pids: &[u32],
     placing: &mut Placing<'_>,
     attached: &mut HashSet<(u64, u64)>,
+    later: &mut Vec<Library>,
 ) -> Result<Vec<ProbeSite>> {
     // A target that is just exiting has nothing to add.
-    let Ok(targets) = newcomers.survey().of_pids(pids) else { return Ok(Vec::new()) };
+    let Ok(mut targets) = newcomers.survey().of_pids(pids) else { return Ok(Vec::new()) };
     let mut new = placing.sites(&targets.libraries);
+    later.append(&mut targets.libraries);
     new.retain(|site| !attached.contains(&site.file));
     if !new.is_empty() {
         watch.extend(session, &new);

@@ -116,6 +116,7 @@ pub fn main() -> ExitCode {
     crate::capture::launch::see_off(|text| say!("lockbpf: {text}"));
     crate::capture::aside::wait(|| say!("lockbpf: waiting until the kernel has removed the probes"));
     crate::capture::remover::dismiss();
+    crate::capture::reader::dismiss();
     code
 }
 

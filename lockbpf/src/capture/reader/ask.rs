@@ -67,6 +67,13 @@ pub fn get_ready() {
     }
 }
 
+/// Ends all of them.
+pub fn dismiss() {
+    let mut readers = readers();
+    readers.spare = None;
+    readers.running.clear();
+}
+
 fn readers() -> MutexGuard<'static, Readers> {
     READERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

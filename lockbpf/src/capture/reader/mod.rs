@@ -13,7 +13,7 @@ mod tests;
 pub(super) use answers::Calls;
 pub use answers::Described;
 pub(super) use ask::{calls, interpreter, places, resolvers};
-pub use ask::{described, get_ready};
+pub use ask::{described, dismiss, get_ready};
 
 use super::described::Wanted;
 use super::elf::{ElfError, Libc};
