@@ -2,7 +2,20 @@
 //! anything of interest is read.
 
 use libfuzzer_sys::fuzzer_mutate;
+use std::fs::File;
+use std::io::Write;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::LazyLock;
+
+/// A file that is there to be asked about.
+pub static FILE: LazyLock<File> = LazyLock::new(|| {
+    let path = std::env::temp_dir().join(format!("lockbpf-fuzz-{}", std::process::id()));
+    let mut file = File::create_new(&path).expect("a file");
+    std::fs::remove_file(&path).expect("it is there");
+    file.write_all(include_bytes!("../corpus/elf/c.elf")).expect("it is written");
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("it is there")
+});
 
 /// Numbers that tables of sizes and offsets are wrong by.
 const NUMBERS: [u64; 10] = [0, 1, 2, 0x7fff_ffff, 0xffff_ffff, 1 << 32, 1 << 46, u64::MAX >> 1, u64::MAX - 7, u64::MAX];

@@ -467,6 +467,24 @@ fn a_library_that_ends_whoever_places_probes() {
     assert!(report.contains("process that reads such files"), "{report}");
 }
 
+/// A command chooses its loader, which is asked what it would load: as whom the command is to run, not as root.
+#[test]
+fn a_loader_has_the_rights_of_its_command() {
+    let Some(_turn) = may_observe() else { return };
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("only root runs commands as somebody else");
+    }
+    let trap = Trap::build(&["-Wl,--dynamic-linker=/proc/self/cwd/loader"]);
+    fs::write(trap.path("loader"), "#!/bin/sh\nid -u > told\nexit 1\n").expect("failed to write a script");
+    fs::set_permissions(trap.path("loader"), fs::Permissions::from_mode(0o755)).expect("failed to set a mode");
+    fs::set_permissions(trap.dir.path(), fs::Permissions::from_mode(0o777)).expect("failed to set a mode");
+    let mut command = lockbpf();
+    command.args(["--duration", "100ms", "--user", "nobody", "--"]).arg(&trap.program).current_dir(trap.dir.path());
+    let outcome = run_command(&mut command);
+    outcome.assert_error(&["failed to prepare", "its loader /proc/self/cwd/loader failed"]);
+    assert_eq!(fs::read_to_string(trap.path("told")).expect("it was run"), "65534\n");
+}
+
 /// A copy of lockbpf with file capabilities, that everybody may run; `None` where the file system keeps none.
 fn with_capabilities(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("lockbpf");

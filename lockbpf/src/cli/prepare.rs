@@ -85,7 +85,8 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
             (survey.of_all(&members, std::process::id()), None)
         }
         Target::Command(command) => {
-            let targets = target::of_command(command.first().map(AsRef::as_ref).unwrap_or_default())?;
+            let program = command.first().map(AsRef::as_ref).unwrap_or_default();
+            let targets = target::of_command(program, plan.capture.launch.user.as_ref())?;
             (targets, Some(command))
         }
     };

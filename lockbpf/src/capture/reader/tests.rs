@@ -215,3 +215,20 @@ fn whoever_may_change_a_file_answers_for_it() {
     }
     assert_ne!(owner(&File::open("/proc/self/maps").unwrap()), of_mode(0o755));
 }
+
+/// What fuzzing begins with is not refused unread.
+#[test]
+fn seeds_are_messages() {
+    let lines = |target: &str| {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+        let files =
+            std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+        files.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    let (asks, answers) = (lines("probe_asks"), lines("probe_answers"));
+    assert!(asks.len() >= 9 && asks.iter().all(|line| serde_json::from_str::<Ask>(line).is_ok()), "{asks:?}");
+    assert!(
+        answers.len() >= 8 && answers.iter().all(|line| serde_json::from_str::<Answer>(line).is_ok()),
+        "{answers:?}"
+    );
+}

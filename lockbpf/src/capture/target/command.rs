@@ -6,6 +6,7 @@ use super::{Process, Survey, Targets};
 use crate::capture::judge::Role;
 use crate::capture::reader;
 use crate::capture::unusable::Unusable;
+use crate::capture::user::User;
 use crate::custom::catalogue;
 use crate::door;
 use std::ffi::{OsStr, OsString};
@@ -19,11 +20,12 @@ use std::process::Command;
 const MAX_SCRIPTS: usize = 5;
 
 /// What a command would have to be probed in: the C library that its dynamic loader picks (asked with `--list`, as ldd
-/// does, in the environment of this process), or the program itself if it is static. Of a script, its interpreter's.
+/// does, in the environment of this process and as whom the command will run), or the program itself if it is static. Of a script, its
+/// interpreter's.
 ///
 /// # Errors
 /// If there is no such command, or its loader fails.
-pub fn of_command(command: &OsStr) -> Result<Targets, TargetError> {
+pub fn of_command(command: &OsStr, user: Option<&User>) -> Result<Targets, TargetError> {
     let failed = |why: String| TargetError::Command { command: command.to_string_lossy().into_owned(), why };
     let program = program(command).map_err(failed)?;
     let name = program.file_name().unwrap_or(command).to_string_lossy().into_owned();
@@ -33,7 +35,7 @@ pub fn of_command(command: &OsStr) -> Result<Targets, TargetError> {
     let (mut survey, mut files) = (Survey::default(), Vec::new());
     let mut verdict = Err(Unusable::NoLibc);
     if let Some(interpreter) = &interpreter {
-        let libraries = list(interpreter, &program).map_err(failed)?;
+        let libraries = list(interpreter, &program, user).map_err(failed)?;
         for path in libraries {
             let file = || File::at(&path).map_err(|why| failed(why.to_string()));
             if is_c_library(&path) {
@@ -93,9 +95,13 @@ fn executable(path: &Path) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
-/// The libraries that a loader would load for a program.
-fn list(loader: &Path, program: &Path) -> Result<Vec<PathBuf>, String> {
-    let output = Command::new(loader)
+/// The libraries that a loader would load for a program. The loader is the program's choice: it has no more rights than that will have.
+fn list(loader: &Path, program: &Path, user: Option<&User>) -> Result<Vec<PathBuf>, String> {
+    let mut command = Command::new(loader);
+    if let Some(user) = user {
+        user.apply(&mut command);
+    }
+    let output = command
         .arg("--list")
         .arg(program)
         .output()
@@ -127,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_command_in_path_has_the_c_library_that_it_will_load() {
-        let targets = of_command(OsStr::new("true")).unwrap();
+        let targets = of_command(OsStr::new("true"), None).unwrap();
         targets.check_full_tier().unwrap();
         let [library] = targets.libraries.as_slice() else { panic!("{:?}", targets.libraries) };
         assert!(is_c_library(&library.path) && library.pids.is_empty());
@@ -156,7 +162,7 @@ mod tests {
             ("/etc/passwd", "/etc/passwd is not an executable file"),
             ("/", "/ is not an executable file"),
         ] {
-            let error = of_command(OsStr::new(command)).unwrap_err().to_string();
+            let error = of_command(OsStr::new(command), None).unwrap_err().to_string();
             assert_eq!(error, format!("failed to prepare {command}: {why}"));
         }
     }

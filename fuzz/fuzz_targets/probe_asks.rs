@@ -1,0 +1,8 @@
+//! Arbitrary bytes as what the process that looks for functions in files is asked.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lockbpf::capture::target::fuzz;
+use lockbpf_fuzz::FILE;
+
+fuzz_target!(|bytes: &[u8]| fuzz::asks(bytes, &FILE));
