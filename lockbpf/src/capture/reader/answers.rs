@@ -150,7 +150,8 @@ pub(super) fn places(told: Told, asked: &Asked, code: CodeRanges) -> Option<Plac
     let expected = Expected { code, runtime, rows: &may_have };
     let sites = expected.sites(sites)?;
     let missing = expected.missing(missing, FUNCTIONS.len() + asked.wanted.len())?;
-    let fits = build_id.as_ref().is_none_or(|id| id.len() <= MAX_BUILD_ID) && (unusable.is_none() || sites.is_empty());
+    let build_id = build_id.filter(|id| id.len() <= MAX_BUILD_ID);
+    let fits = unusable.is_none() || sites.is_empty();
     fits.then_some(Places { libc, build_id, sites, missing, unusable: unusable.map(quoted) })
 }
 

@@ -8,7 +8,7 @@ use super::super::probe_table::Runtime;
 use super::super::unusable::Unusable;
 use super::answers::{self, Calls, Described, Places};
 use super::code::CodeRanges;
-use super::{ARGUMENT, Answer, Ask, Asked, AskedCalls, Resolver};
+use super::{Answer, Ask, Asked, AskedCalls, Resolver};
 use crate::sandbox::{NotRead, Process};
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 pub(in crate::capture) const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
 /// Processes at one time; the one that was asked last longest ago goes.
 const MAX_PROCESSES: usize = 4;
+/// Who has read a file of more bytes is not kept: neither is the memory that this took.
+const LARGE: u64 = 16 << 20;
 /// How often processes may fail to start before no more is asked.
 const MAX_FAILURES: u32 = 3;
 /// How often they may die before no more is asked.
@@ -177,7 +179,9 @@ impl Readers {
         let answer = process.send(ask, &[open.as_fd()]).and_then(|()| process.receive_until(deadline));
         let failed = match answer.map(|bytes| serde_json::from_slice(&bytes)) {
             Ok(Ok(answer)) => {
-                self.running.push((owner, process));
+                if open.metadata().is_ok_and(|about| about.len() <= LARGE) {
+                    self.running.push((owner, process));
+                }
                 return Ok(answer);
             }
             Ok(Err(_)) => None,
@@ -217,14 +221,14 @@ impl Readers {
 /// Starts a process.
 #[cfg(not(any(test, fuzzing)))]
 fn start() -> io::Result<Process> {
-    Process::start(&[ARGUMENT])
+    Process::start(&[super::ARGUMENT])
 }
 
 /// In tests a thread answers, or a program that the test names.
 #[cfg(test)]
 fn start() -> io::Result<Process> {
     if let Some(program) = super::tests::program() {
-        return Process::start_as(&program, &[ARGUMENT]);
+        return Process::start_as(&program, &[super::ARGUMENT]);
     }
     let (socket, its) = UnixStream::pair()?;
     std::thread::spawn(move || crate::capture::serve::serve(&its));

@@ -112,7 +112,8 @@ fn there_are_no_more_than_there_can_be() {
         told.sites = vec![at; MAX_SITES + 1];
     };
     assert_eq!(believed(&told, &code, many), None);
-    assert_eq!(believed(&told, &code, |told| told.build_id = Some(vec![0; 65])), None);
+    let without = believed(&told, &code, |told| told.build_id = Some(vec![0; 65])).unwrap();
+    assert_eq!(without.build_id, None, "nobody makes such long ones");
     let lacks = (0..200).map(|_| (Row::Libc(0), Lack::Refused)).collect();
     assert_eq!(believed(&told, &code, |told| told.missing = lacks), None);
     assert_eq!(believed(&told, &code, |told| told.unusable = Some(Unusable::UnknownLibc)), None, "and yet probed");
@@ -179,8 +180,20 @@ fn a_file_that_ends_the_process_costs_itself_only() {
     assert_eq!(readers.ask(owner(&file), &file, &ask()).unwrap_err(), NotRead::Nonsense);
     PROGRAM.set(None);
     assert!(matches!(readers.ask(owner(&file), &file, &ask()), Ok(Answer::Places(Ok(Some(_))))));
-    // It reads on, and is not blamed on the next file when it ends meanwhile.
     assert!(matches!(readers.ask(owner(&file), &file, &Ask::Interpreter), Ok(Answer::Interpreter(Ok(None)))));
+}
+
+#[test]
+fn what_one_died_of_may_be_of_another_file() {
+    let (file, ..) = honest();
+    let dir = tempfile::tempdir().unwrap();
+    // It answers once, and dies at the second question.
+    let once = r#"printf '\033\000\000\000{"Interpreter":{"Ok":null}}' >&0; head -c 60 <&0 >/dev/null; exit 3"#;
+    PROGRAM.set(Some(script(&dir, once)));
+    let mut readers = Readers::new();
+    assert!(matches!(readers.ask(owner(&file), &file, &Ask::Interpreter), Ok(Answer::Interpreter(Ok(None)))));
+    PROGRAM.set(None);
+    assert!(matches!(readers.ask(owner(&file), &file, &Ask::Places(executable())), Ok(Answer::Places(Ok(Some(_))))));
 }
 
 #[test]

@@ -67,13 +67,6 @@ impl File {
         truth.map(|metadata| Self::new(link.to_owned(), &metadata)).ok_or(Unusable::Replaced)
     }
 
-    /// One that is nowhere.
-    #[cfg(fuzzing)]
-    pub(super) fn none() -> Self {
-        let id = FileId { device: None, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
-        Self { path: PathBuf::new(), dev: 0, ino: 0, id }
-    }
-
     fn new(path: PathBuf, metadata: &Metadata) -> Self {
         let overlay = nix::sys::statfs::statfs(&path)
             .is_ok_and(|fs| fs.filesystem_type() == nix::sys::statfs::OVERLAYFS_SUPER_MAGIC);
