@@ -44,7 +44,7 @@ fn ranges(file: &File) -> Option<Vec<Range<u64>>> {
     let code = segments.chunks_exact(SEGMENT).filter_map(|segment| {
         let [kind, flags] = [0, 4].map(|at| segment.get(at..)?.first_chunk().copied().map(u32::from_le_bytes));
         let start = word(segment, 8)?;
-        let end = start.checked_add(word(segment, 32)?)?.min(length);
+        let end = start.saturating_add(word(segment, 32)?).min(length);
         (kind == Some(LOAD) && flags? & EXECUTABLE != 0 && start < end).then_some(start..end)
     });
     Some(code.collect())
