@@ -49,8 +49,10 @@ impl Queue {
         let mut batches = BTreeMap::new();
         for entry in fs::read_dir(dir).with_context(failed)? {
             let entry = entry.with_context(failed)?;
-            let number = entry.file_name().to_str().and_then(|name| name.strip_suffix(BATCH)?.parse().ok());
-            if let Some(number) = number {
+            let number: Option<u64> =
+                entry.file_name().to_str().and_then(|name| name.strip_suffix(BATCH)?.parse().ok());
+            // No queue counts further than that: what is named so is not ours.
+            if let Some(number) = number.filter(|&number| number <= u64::MAX / 2) {
                 batches.insert(number, entry.metadata().with_context(failed)?.len());
             }
         }
@@ -162,6 +164,7 @@ mod tests {
         // One that was not complete, and what is not ours.
         fs::write(dir.path().join("a/b/partial"), "thr").unwrap();
         fs::write(dir.path().join("a/b/x.batch"), "x").unwrap();
+        fs::write(dir.path().join(format!("a/b/{}.batch", u64::MAX)), "x").unwrap();
         let (mut queue, dropped) = open();
         assert_eq!((dropped, queue.len(), number), (0, (2, 6), 0));
         queue.push(b"three").unwrap();
