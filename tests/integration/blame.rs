@@ -1,7 +1,7 @@
 //! Nobody is blamed who is not to blame: programs made to have untrue things told of them.
 
 use crate::harness::build::Variant;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{Observer, Outcome, lockbpf, run};
 use crate::harness::process::Running;
 use crate::harness::workload::{Workload, command};
@@ -30,7 +30,7 @@ fn assert_nobody_waits_for_themself(report: &Value) {
 /// taken back.
 #[test]
 fn who_parks_on_an_own_lock_is_in_no_deadlock() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for options in [&[][..], &["--futex-only"]] {
         let mut workload = Workload::start("blame parked 2 1500");
         let observer = Observer::of(workload.pid(), options);
@@ -50,7 +50,7 @@ fn who_parks_on_an_own_lock_is_in_no_deadlock() {
 /// Two looks at the same place in the same wait are not one wait if the thread has gone on in between.
 #[test]
 fn who_went_on_does_not_wait_now() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for options in [&[][..], &["--futex-only"]] {
         let mut workload = Workload::start("blame relay 4");
         workload.go();
@@ -76,7 +76,7 @@ fn who_went_on_does_not_wait_now() {
 /// An owner word that names no thread of the process blames nobody.
 #[test]
 fn forged_owners_are_not_believed() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     // One thread of the machine, this test's own process, and none at all.
     let stranger = std::process::id().to_string();
     for number in ["1", stranger.as_str(), "-1"] {
@@ -114,7 +114,7 @@ fn forged_owners_are_not_believed() {
 /// holds it, they may be idle; that nothing waits is not said. Where it shows what they wait for, that is.
 #[test]
 fn who_sleeps_all_the_time_is_not_overlooked() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for (line, purpose, wanted, never) in [
         ("blame hidden 1", "unknown", "Cannot tell whether a lock holds", "idle"),
         ("blame idle", "condition variable", "only waited for conditions", "Cannot tell"),
@@ -144,7 +144,7 @@ fn who_sleeps_all_the_time_is_not_overlooked() {
 /// Behind a lock that is none of the C library's there is what it guards, and no owner.
 #[test]
 fn what_stands_beside_a_lock_is_no_owner() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for options in [&[][..], &["--futex-only"]] {
         let mut workload = Workload::start("blame beside 100");
         let observer = Observer::of(workload.pid(), options);
@@ -165,7 +165,7 @@ fn what_stands_beside_a_lock_is_no_owner() {
 /// The first thread waits for another one's end and calls exit: that is where the program ends, whatever the others did last.
 #[test]
 fn the_end_of_a_program_is_the_thread_that_ends_it() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     for suffix in ["bin", "jsonl"] {
         let to = dir.path().join(format!("ender.{suffix}"));

@@ -2,7 +2,7 @@
 //! the kernel, against the truth.
 
 use crate::harness::capture::{Captured, capture};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::workload::Truth;
 use lockbpf::deadlock::inversions;
 use lockbpf::event::{Event, OffCpu};
@@ -51,7 +51,7 @@ fn assert_stacks(captured: &Captured, reason: OffReason) {
 
 #[test]
 fn a_holder_that_sleeps() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture("holder sleep 5", false);
     assert_off(&captured, OffReason::Sleeping);
     assert_stacks(&captured, OffReason::Sleeping);
@@ -63,7 +63,7 @@ fn a_holder_that_sleeps() {
 /// A lock call that may fail is believed only later, but its thread sleeps now.
 #[test]
 fn a_holder_that_sleeps_and_inherits_priority() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture("holder inherit 5", false);
     assert_off(&captured, OffReason::Sleeping);
     assert_stacks(&captured, OffReason::Sleeping);
@@ -71,7 +71,7 @@ fn a_holder_that_sleeps_and_inherits_priority() {
 
 #[test]
 fn a_holder_that_waits_uninterruptibly() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture("holder vfork 5", false);
     assert_off(&captured, OffReason::Blocked);
     assert_stacks(&captured, OffReason::Blocked);
@@ -79,7 +79,7 @@ fn a_holder_that_waits_uninterruptibly() {
 
 #[test]
 fn a_holder_that_writes_to_a_disk() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("holder.dat");
     let captured = capture(&format!("holder io 5 {}", file.display()), false);
     std::fs::remove_file(&file).expect("the workload left no file");
@@ -90,21 +90,21 @@ fn a_holder_that_writes_to_a_disk() {
 
 #[test]
 fn a_holder_that_waits_for_a_condition() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture("holder cond 5", false);
     assert_off(&captured, OffReason::Futex);
 }
 
 #[test]
 fn a_holder_that_is_preempted() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture("holder preempted 3", false);
     assert_off(&captured, OffReason::Runnable);
 }
 
 #[test]
 fn a_wait_for_an_inner_lock_is_no_absence() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture("chained 10", false);
     let addr = |name: &str| captured.truth.lock(name).addr.clone();
     let waits = captured.events.iter().filter_map(|event| match event {
@@ -146,13 +146,13 @@ fn check_orders(plain_uprobes: bool) {
 
 #[test]
 fn orders_that_contradict_one_another() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_orders(false);
 }
 
 #[test]
 fn orders_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_orders(true);
 }
 
@@ -201,12 +201,12 @@ fn check_barrier(plain_uprobes: bool) {
 
 #[test]
 fn a_barrier_with_one_late_thread() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_barrier(false);
 }
 
 #[test]
 fn a_barrier_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_barrier(true);
 }

@@ -2,13 +2,13 @@
 //! between.
 
 use crate::harness::exact::{assert_contended, assert_exact};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::observe;
 use crate::harness::report::entry_for;
 
 #[test]
 fn idle_waiting_is_no_contention() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("condvar 20 0 10");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -18,7 +18,7 @@ fn idle_waiting_is_no_contention() {
 
 #[test]
 fn a_contended_reacquisition_is_contention() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("condvar 10 10 0");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -29,7 +29,7 @@ fn a_contended_reacquisition_is_contention() {
 
 #[test]
 fn idle_time_is_neither_waiting_nor_holding() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("condvar 20 20 10");
     assert_exact(&truth, &report);
     let (lock, wanted) = (report.named("queue_lock"), truth.lock("queue_lock"));
@@ -39,7 +39,7 @@ fn idle_time_is_neither_waiting_nor_holding() {
 
 #[test]
 fn the_condition_variable_is_told_apart_from_its_mutex() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("condvar 10 5 5");
     let id = format!("{}:{:#x}", truth.pid, truth.fact("cond_addr"));
     assert!(entry_for(&report.conditions, &id).is_some(), "no {id} among {:?}", report.conditions);

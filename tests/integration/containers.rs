@@ -1,6 +1,5 @@
 //! Targets with a root directory, a C library or a pid namespace of their own.
 
-use crate::harness::Turn;
 use crate::harness::build::{Variant, compile};
 use crate::harness::exact::{assert_complete, assert_locks};
 use crate::harness::may_observe;
@@ -10,9 +9,10 @@ use crate::harness::workload::{Workload, command};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::MutexGuard;
 
 /// The turn of a test that sets up containers, which only root may do.
-pub(crate) fn may_contain() -> Option<Turn> {
+pub(crate) fn may_contain() -> Option<MutexGuard<'static, ()>> {
     if is_root() {
         return may_observe();
     }

@@ -3,7 +3,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::{assert_contended, assert_exact};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{observe, observe_as};
 use crate::harness::report::Party;
 
@@ -13,7 +13,7 @@ fn functions(parties: &[Party]) -> Vec<&str> {
 
 #[test]
 fn one_waiter_behind_one_holder() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("hold 20 1 5000");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -27,7 +27,7 @@ fn one_waiter_behind_one_holder() {
 
 #[test]
 fn eight_waiters_at_a_time() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("hold 10 8 2000");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -36,7 +36,7 @@ fn eight_waiters_at_a_time() {
 
 #[test]
 fn the_culprit_is_named() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("culprit 10");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -61,7 +61,7 @@ fn the_culprit_is_named() {
 
 #[test]
 fn the_place_is_named_by_file_and_line() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe("culprit 2");
     let source = include_str!("../workloads/culprit.c");
     let slow = &report.named("cache_lock").holders[0];
@@ -74,7 +74,7 @@ fn the_place_is_named_by_file_and_line() {
 
 #[test]
 fn short_waits_are_counted_but_not_recorded() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as("hold 10 1 2000", Variant::Plain, &["--min-wait", "30s"]);
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -87,7 +87,7 @@ fn short_waits_are_counted_but_not_recorded() {
 
 #[test]
 fn waits_behind_a_nested_lock_blame_the_inner_holder() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("chained 10");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -98,7 +98,7 @@ fn waits_behind_a_nested_lock_blame_the_inner_holder() {
 
 #[test]
 fn task_queues_blame_the_long_section() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("taskqueues 4 400 10 1000 sleep");
     let lock = report.named("patch_lock");
     assert_eq!(lock.acquisitions, truth.lock("patch_lock").acquisitions);

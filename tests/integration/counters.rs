@@ -2,7 +2,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_complete;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{Outcome, observe_as, run};
 use crate::harness::report::{Counters, Report};
 use crate::harness::workload::{Truth, Workload};
@@ -35,7 +35,7 @@ fn assert_counts(counters: &Counters, function: &str, sections: u64, event: &str
 
 #[test]
 fn page_faults_in_known_numbers() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, counters) = observe("counted 20 3 5", "page-faults,minor-faults,major-faults,cpu-migrations");
     for event in ["page-faults", "minor-faults"] {
         assert_counts(&counters, "outer_section", 20 + WARM_UP, event, 20 * 8);
@@ -47,7 +47,7 @@ fn page_faults_in_known_numbers() {
 
 #[test]
 fn a_preempted_holders_own() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     const ROUNDS: u64 = 10;
     let (truth, counters, unread) = observe_beside_others("counted 10 3 5 crowd", "page-faults,context-switches");
     let mut missing = 0;
@@ -73,7 +73,7 @@ fn a_preempted_holders_own() {
 
 #[test]
 fn nested_holds_count_once_and_twice() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, counters) = observe("counted 20 3 5", "page-faults");
     assert_eq!(counters.unit, if has_pmu() { "cycles" } else { "ns" });
     let clock = if has_pmu() { "cycles" } else { "task-clock" };
@@ -88,7 +88,7 @@ fn nested_holds_count_once_and_twice() {
 
 #[test]
 fn a_recording_has_the_same_counts() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let file = dir.path().join("t.bin");
     let file = file.to_str().expect("a path in UTF-8");
@@ -119,7 +119,7 @@ fn a_recording_has_the_same_counts() {
 
 #[test]
 fn the_usual_events_by_what_the_machine_has() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_as("counter 2 1 500", Variant::Plain, &["--counters"]);
     let counters = report.counters.as_ref().expect("the report has no counted events");
     let said = report.quality.notes.iter().any(|note| note.contains("no PMU"));
@@ -128,7 +128,7 @@ fn the_usual_events_by_what_the_machine_has() {
 
 #[test]
 fn events_that_cannot_be_counted() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let of = |events: &str| -> Outcome { run(&["--counters", events, "--", "true"]) };
     of("page-faults,cats").assert_error(&["cats", "cache-misses", "page-faults"]);
     of("task-clock:u").assert_error(&["task-clock", "modifier"]);

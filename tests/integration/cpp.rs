@@ -2,7 +2,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_complete;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::observe_as;
 use crate::harness::report::entry_for;
 
@@ -38,19 +38,19 @@ fn check(variant: Variant) {
 
 #[test]
 fn cpp_locks() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Plain);
 }
 
 #[test]
 fn cpp_locks_of_a_static_program() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Static);
 }
 
 #[test]
 fn cpp_abseil() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as("abseil 20", Variant::Plain, &[]);
     assert_complete(&report);
     let lock = report.named("account_lock");

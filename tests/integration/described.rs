@@ -2,7 +2,7 @@
 
 use crate::harness::build::{Variant, compile};
 use crate::harness::exact::assert_complete;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf, run};
 use crate::harness::report::Report;
 use crate::harness::workload::{Truth, Workload};
@@ -96,7 +96,7 @@ fn program() -> Command {
 
 #[test]
 fn described_locks() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let locks = described(&dir, OWN);
     for options in [&[][..], &["--plain-uprobes"]] {
@@ -109,7 +109,7 @@ fn described_locks() {
 /// The program and its library are stripped: of these, only what others may call has a name.
 #[test]
 fn described_locks_of_a_stripped_library() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads");
     let cc = |arguments: &[&str]| {
@@ -132,7 +132,7 @@ fn described_locks_of_a_stripped_library() {
 
 #[test]
 fn described_methods_of_cpp() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let text = r#"format = "lockbpf.locks/1"
 [[lock]]
@@ -155,7 +155,7 @@ function = [
 /// A recording says what the live report says, whatever its format; shared attempts are told as such.
 #[test]
 fn described_locks_in_recordings() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let locks = described(&dir, OWN);
     let path = |name: &str| dir.path().join(name).display().to_string();

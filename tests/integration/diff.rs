@@ -2,7 +2,7 @@
 
 use crate::examples::example;
 use crate::harness::build::Variant;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{lockbpf, run, run_command};
 use crate::harness::process::Running;
 use crate::harness::workload::{Workload, command};
@@ -29,7 +29,7 @@ fn entry<'a>(entries: &'a Value, field: &str, name: &str) -> &'a Value {
 
 #[test]
 fn longer_holds_are_called_out() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let (before, after) = (dir.path().join("before.bin"), dir.path().join("after.bin"));
     record("hold 20 1 5000", &before);
@@ -56,7 +56,7 @@ fn longer_holds_are_called_out() {
 
 #[test]
 fn a_torn_recording_is_reported_in_part() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let whole = dir.path().join("whole.bin");
     record("counter 2 1 2000", &whole);

@@ -2,13 +2,13 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::{assert_complete, assert_contended, assert_exact, assert_lock};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{Observer, observe, observe_as};
 use crate::harness::workload::Workload;
 
 #[test]
 fn four_threads_on_four_locks() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("counter 4 3 5000");
     assert_exact(&truth, &report);
     assert_eq!(report.named("table[1]").pid, truth.pid);
@@ -17,7 +17,7 @@ fn four_threads_on_four_locks() {
 
 #[test]
 fn sixty_four_threads() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("counter 64 16 500");
     assert_exact(&truth, &report);
     assert!(report.threads.len() >= 64);
@@ -25,7 +25,7 @@ fn sixty_four_threads() {
 
 #[test]
 fn tries_before_locking() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("counter 4 2 5000 try");
     assert_exact(&truth, &report);
     for lock in &truth.locks {
@@ -36,7 +36,7 @@ fn tries_before_locking() {
 
 #[test]
 fn failed_tries() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("trylock 1000 500");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -45,7 +45,7 @@ fn failed_tries() {
 /// Watched returns may be system calls of the kernel's own (x86-64, from 6.11), which no filter knows.
 #[test]
 fn a_process_that_filters_its_system_calls() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("filtered 500");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -53,14 +53,14 @@ fn a_process_that_filters_its_system_calls() {
 
 #[test]
 fn timeouts_and_malformed_deadlines() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("timeouts 20 10");
     assert_exact(&truth, &report);
 }
 
 #[test]
 fn eight_locks_deep() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("nesting 8 20");
     assert_exact(&truth, &report);
     assert_contended(&truth, &report);
@@ -74,7 +74,7 @@ fn eight_locks_deep() {
 
 #[test]
 fn hand_over_hand() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("handover 20");
     assert_exact(&truth, &report);
     let thread = report.thread(truth.pid);
@@ -84,7 +84,7 @@ fn hand_over_hand() {
 
 #[test]
 fn every_type_of_mutex() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("mutex_types 100");
     for lock in &truth.locks {
         assert_lock(lock, report.at(truth.pid, &lock.addr));
@@ -100,7 +100,7 @@ fn every_type_of_mutex() {
 
 #[test]
 fn locks_on_heap_and_stack() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("heap 5 200");
     assert_exact(&truth, &report);
     let mut names = report.names();
@@ -111,7 +111,7 @@ fn locks_on_heap_and_stack() {
 
 #[test]
 fn a_stripped_program() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (mut truth, report) = observe_as("counter 4 2 1000", Variant::Stripped, &[]);
     truth.locks.iter_mut().for_each(|lock| lock.symbol = None);
     assert_exact(&truth, &report);
@@ -120,21 +120,21 @@ fn a_stripped_program() {
 
 #[test]
 fn a_program_at_a_fixed_address() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as("counter 2 2 1000", Variant::Fixed, &[]);
     assert_exact(&truth, &report);
 }
 
 #[test]
 fn a_static_program_with_symbols() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as("counter 4 2 1000", Variant::Static, &[]);
     assert_exact(&truth, &report);
 }
 
 #[test]
 fn every_event_recorded() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as("counter 4 2 1000", Variant::Plain, &["--all-events"]);
     assert_exact(&truth, &report);
     let made: u64 = truth.locks.iter().map(|lock| lock.acquisitions).sum();
@@ -143,7 +143,7 @@ fn every_event_recorded() {
 
 #[test]
 fn two_observers_of_one_target() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::start("counter 4 2 2000");
     let observers = [Observer::of(workload.pid(), &[]), Observer::of(workload.pid(), &[])];
     workload.go();
@@ -155,7 +155,7 @@ fn two_observers_of_one_target() {
 
 #[test]
 fn two_targets_of_one_observer() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workloads = ["counter 2 1 1000", "counter 3 2 700", "counter 2 2 100"].map(Workload::start);
     let pids: Vec<String> = workloads.iter().map(|workload| workload.pid().to_string()).collect();
     let observer = Observer::start(&["--pid", &pids[0], "--pid", &pids[1], "--format", "json"]);

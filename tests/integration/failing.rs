@@ -1,12 +1,12 @@
 //! Locks that are refused, and locks that another thread gives back.
 
 use crate::harness::exact::{assert_exact, assert_lock};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::observe;
 
 #[test]
 fn what_is_refused_is_not_held() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("failing 20");
     assert_exact(&truth, &report);
     // What nobody can hold is in no order with what is held.
@@ -16,7 +16,7 @@ fn what_is_refused_is_not_held() {
 
 #[test]
 fn locks_that_another_thread_gives_back() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("strangers 40 100");
     // Those beyond what is followed were forgotten one by one, the others when their thread ended: all but a few are told.
     let lost = &report.quality.lost;

@@ -1,10 +1,10 @@
 //! Focus: what is recorded while everything is counted, and that what is recorded still explains the waiting.
 
 use crate::harness::build::Variant;
+use crate::harness::may_observe;
 use crate::harness::observer::{observe_as, run};
 use crate::harness::report::Report;
 use crate::harness::workload::{Truth, Workload};
-use crate::harness::{may_observe, may_observe_beside_others};
 
 fn observe_with(line: &str, options: &[&str]) -> (Truth, Report) {
     observe_as(line, Variant::Plain, options)
@@ -16,7 +16,7 @@ fn culprit(report: &Report) -> Option<&str> {
 
 #[test]
 fn one_lock_is_recorded_and_all_are_counted() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_with("crowd 500 1500 3", &["--lock", "crowd_lock"]);
     assert_eq!(report.names(), ["crowd_lock"]);
     assert_eq!(report.locks[0].acquisitions, truth.lock("crowd_lock").acquisitions);
@@ -29,7 +29,7 @@ fn one_lock_is_recorded_and_all_are_counted() {
 
 #[test]
 fn one_function_is_recorded_with_the_locks_that_it_takes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_with("crowd 500 1500 3", &["--site", "other_section"]);
     let mut names = report.names();
     names.sort_unstable();
@@ -40,7 +40,7 @@ fn one_function_is_recorded_with_the_locks_that_it_takes() {
 
 #[test]
 fn a_part_of_a_variable_is_a_lock() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_with("crowd 500 1000 3", &["--lock", "other_locks[2]", "--lock", "crowd_lock"]);
     let mut names = report.names();
     names.sort_unstable();
@@ -51,7 +51,7 @@ fn a_part_of_a_variable_is_a_lock() {
 /// The waiters of the outer lock wait because its holder waits for the inner one, whose holder is therefore recorded, too.
 #[test]
 fn what_a_focused_lock_depends_on_is_recorded() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_with("chained 10", &["--lock", "outer_lock"]);
     assert_eq!(report.names(), ["outer_lock"]);
     assert_eq!(culprit(&report), Some("root_cause"), "{:?}", report.culprits);
@@ -70,7 +70,7 @@ fn names_that_are_not_there_are_refused_and_close_ones_told() {
 
 #[test]
 fn much_contention_is_narrowed_by_itself() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let line = "crowd 4000 3500 2";
     let (truth, report) = observe_with(line, &[]);
     let narrowed = |report: &Report| report.quality.notes.iter().any(|note| note.contains("most waited-for locks"));

@@ -2,10 +2,10 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_complete;
+use crate::harness::may_observe;
 use crate::harness::observer::{Observer, observe_as, run};
 use crate::harness::report::{Calls, Functions, Report};
 use crate::harness::workload::Workload;
-use crate::harness::{may_observe, may_observe_beside_others};
 
 /// What the C library calls for itself, for threads to begin and to end, is less than this.
 const FEW: u64 = 64;
@@ -64,19 +64,19 @@ fn check(variant: Variant) {
 
 #[test]
 fn library_functions_called_in_known_numbers() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Plain);
 }
 
 #[test]
 fn library_functions_of_a_static_program() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Static);
 }
 
 #[test]
 fn library_functions_without_uprobe_sessions() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     // Not all of them: a perf event each takes its time to be placed.
     let (truth, mut report) = observe_as("cancelled 4", Variant::Plain, &["--functions", "memory", "--plain-uprobes"]);
     assert_eq!(truth.fact("destroyed"), 12, "one for each thread");
@@ -88,7 +88,7 @@ fn library_functions_without_uprobe_sessions() {
 /// Locks are told as ever while their functions are seen as calls, too.
 #[test]
 fn library_functions_leave_locks_as_they_are() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as("counter 2 1 500", Variant::Plain, &["--functions", "pthread"]);
     crate::harness::exact::assert_exact(&truth, &report);
 }
@@ -97,7 +97,7 @@ fn library_functions_leave_locks_as_they_are() {
 /// finds out whether one did not.
 #[test]
 fn library_functions_let_cancelled_threads_unwind() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, mut report) = observe_as("cancelled 4", Variant::Plain, &["--functions"]);
     assert_eq!(truth.fact("destroyed"), 12, "one for each thread");
     let f = functions(&mut report);
@@ -126,7 +126,7 @@ fn library_functions_have_their_cost_told_before() {
 
 #[test]
 fn library_functions_that_cannot_be_seen() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     run(&["--functions", "cats", "--", "true"]).assert_error(&["cats", "io", "memory", "pthread"]);
     run(&["export", "--functions", "io", "--to", "/nonexistent/t.bin", "--", "true"])
         .assert_error(&["recordings", "--functions"]);

@@ -2,7 +2,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::{assert_complete, assert_lock};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::observe_as;
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::Truth;
@@ -62,26 +62,26 @@ fn once(truth: &Truth, waiters: u64, once: &Lock) {
 
 #[test]
 fn other_kinds() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Plain, &[]);
 }
 
 #[test]
 fn other_kinds_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Plain, &["--plain-uprobes"]);
 }
 
 #[test]
 fn other_kinds_of_a_static_program() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Static, &[]);
 }
 
 /// Threads that found the initialiser not yet begun, but were too late, wait for it like others. With musl only who waits is seen.
 #[test]
 fn initialisers_that_all_threads_want_at_the_same_moment() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for (variant, runs) in [(Variant::Plain, 1), (Variant::Static, 1), (Variant::Musl, 0), (Variant::MuslStatic, 0)] {
         let (truth, report) = observe_as("once 3 50", variant, &[]);
         assert_complete(&report);

@@ -2,14 +2,14 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_complete;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::report::Lock;
 use crate::harness::workload::{Workload, command};
 
 #[test]
 fn locks_of_the_c_library() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut command = command("libc_locks 20", Variant::Plain);
     command.env("MALLOC_ARENA_MAX", "1").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     // The C library's own frames are not found by frame pointers.
@@ -30,7 +30,7 @@ fn locks_of_the_c_library() {
 /// An imitation: Debian 12 has no folly. What tells the lock is the name of the function, which is the same.
 #[test]
 fn cpp_locks_of_folly() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::launch(&mut command("folly 20", Variant::Plain));
     let observer = Observer::of(workload.pid(), &[]);
     workload.go();

@@ -2,7 +2,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::{assert_complete, assert_contended, assert_exact, assert_lock, assert_locks};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::observe_as;
 
 /// Workloads of which every lock and thread is told exactly, as with glibc.
@@ -38,25 +38,25 @@ fn kinds(variant: Variant) {
 
 #[test]
 fn a_dynamic_program_with_musl() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     exact(Variant::Musl, &[]);
 }
 
 #[test]
 fn a_dynamic_program_with_musl_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     exact(Variant::Musl, &["--plain-uprobes"]);
 }
 
 #[test]
 fn a_static_program_with_musl() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     exact(Variant::MuslStatic, &[]);
 }
 
 #[test]
 fn other_kinds_with_musl() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     kinds(Variant::Musl);
     kinds(Variant::MuslStatic);
 }

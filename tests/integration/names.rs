@@ -1,7 +1,7 @@
 //! Names of locks, one for each place that a lock can be in: those that the workloads say, and the same in every run.
 
 use crate::harness::build::{Variant, compile};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::privilege::{installed, is_root, skipped};
 use crate::harness::report::Report;
@@ -49,7 +49,7 @@ fn tool(program: &Path, arguments: &[&Path]) {
 
 #[test]
 fn every_storage_class_in_c() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     twice(|| command("names", Variant::Plain), assert_names);
     for variant in [Variant::Fixed, Variant::Static] {
         once(command("names", variant), assert_names);
@@ -58,7 +58,7 @@ fn every_storage_class_in_c() {
 
 #[test]
 fn cpp_members() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let Some(compiler) = installed("g++") else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let program = dir.path().join("names");
@@ -69,7 +69,7 @@ fn cpp_members() {
 
 #[test]
 fn rust_members() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let Some(compiler) = installed("rustc") else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let program = dir.path().join("names");
@@ -99,7 +99,7 @@ fn stripped(dir: &Path) -> Option<(PathBuf, PathBuf)> {
 
 #[test]
 fn a_debug_file_beside_a_stripped_program() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let Some((program, _)) = stripped(dir.path()) else { return };
     once(Command::new(&program), assert_names);
@@ -108,7 +108,7 @@ fn a_debug_file_beside_a_stripped_program() {
 /// The directory is one of the target's own mount namespace: outside of it is nothing.
 #[test]
 fn a_debug_file_by_its_build_id() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     if !is_root() {
         return skipped("not root: no mount namespaces");
     }

@@ -2,7 +2,7 @@
 //! of times by design: one thread holds it until another sleeps for it, which that thread's system call tells.
 
 use crate::harness::exact::assert_complete;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::report::{Party, Report};
 use crate::harness::workload::{Truth, Workload};
@@ -32,7 +32,7 @@ fn observed(options: &[&str]) -> (Truth, Report) {
 
 #[test]
 fn rust_locks() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observed(&[]);
     for (name, kind) in [
         ("STD_MUTEX", "mutex (Rust std)"),
@@ -51,7 +51,7 @@ fn rust_locks() {
 
 #[test]
 fn parking_lots_locks_are_known_by_futex_calls() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observed(&["--futex-only"]);
     for (name, kind) in [("PARKING_MUTEX", "parking_lot::Mutex"), ("PARKING_RWLOCK", "parking_lot::RwLock")] {
         let told: Vec<_> = report.locks.iter().filter(|lock| lock.name.contains(name)).collect();

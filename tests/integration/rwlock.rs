@@ -2,7 +2,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_exact;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::observe_as;
 use crate::harness::report::Report;
 use crate::harness::workload::Truth;
@@ -27,25 +27,25 @@ fn check(variant: Variant, options: &[&str]) -> (Truth, Report) {
 
 #[test]
 fn readers_and_writers() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Plain, &[]);
 }
 
 #[test]
 fn readers_and_writers_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Plain, &["--plain-uprobes"]);
 }
 
 #[test]
 fn readers_and_writers_of_a_static_program() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check(Variant::Static, &[]);
 }
 
 #[test]
 fn readers_share_the_blame() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = check(Variant::Plain, &[]);
     let config = report.named("config_lock");
     let blamed = |function: &str| -> f64 {

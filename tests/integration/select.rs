@@ -3,7 +3,7 @@
 use crate::harness::build::{Variant, compile};
 use crate::harness::observer::{Outcome, lockbpf, run, run_command};
 use crate::harness::privilege::unprivileged;
-use crate::harness::{may_observe_beside_others, turn};
+use crate::harness::{may_observe, turn};
 use serde_json::Value;
 
 /// `lockbpf select OPTIONS… -- COMMAND`, where the command is a workload with `{size}` in it.
@@ -51,7 +51,7 @@ fn a_program_that_computes() {
 
 #[test]
 fn the_selected_sizes_are_ranked() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let options = ["--sizes", "1,20", "--runs", "4", "--observe-runs", "2", "--format", "json"];
     let (selection, sizes) = selected(&select(&options, "hold {size} 1 20000"));
     assert_eq!(sizes, ["20"], "{selection}");
@@ -68,7 +68,7 @@ fn the_selected_sizes_are_ranked() {
 
 #[test]
 fn programs_that_the_command_starts_are_ranked_too() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut command = lockbpf();
     let options = ["--sizes", "1,20", "--runs", "4", "--observe-runs", "1", "--format", "json"];
     command.env("GO", "1").env("PROGRAM", compile("hold", Variant::Plain)).arg("select").args(options);

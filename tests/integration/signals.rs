@@ -2,7 +2,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_exact;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::observe_as;
 use crate::harness::report::{Report, entry_for};
 use crate::harness::workload::Truth;
@@ -33,19 +33,19 @@ fn assert_idle(truth: &Truth, report: &Report) {
 
 #[test]
 fn handlers_that_post_semaphores() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check("", Variant::Plain, &[]);
 }
 
 #[test]
 fn handlers_after_which_calls_go_on() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check("r", Variant::Plain, &[]);
 }
 
 #[test]
 fn handlers_that_lock_mutexes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check("rl", Variant::Plain, &[]);
 }
 
@@ -53,7 +53,7 @@ fn handlers_that_lock_mutexes() {
 /// does not want to be, and then kills the program.
 #[test]
 fn handlers_on_stacks_of_their_own() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_as(&format!("signals {ROUNDS} la"), Variant::Static, &[]);
     assert!(truth.fact("handled") > 100, "{} signals", truth.fact("handled"));
     // Calls there are not watched to their return: who got a lock is said by the lock.
@@ -64,7 +64,7 @@ fn handlers_on_stacks_of_their_own() {
 /// A thread waits for one lock at a time, in the middle of another attempt, too.
 #[test]
 fn handlers_that_begin_before_the_wait_does() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for (flags, variant) in [("", Variant::Plain), ("n", Variant::Plain), ("n", Variant::Static), ("n", Variant::Musl)]
     {
         let (truth, report) = observe_as(&format!("interrupted 1000 {flags}"), variant, &[]);
@@ -75,12 +75,12 @@ fn handlers_that_begin_before_the_wait_does() {
 
 #[test]
 fn handlers_by_plain_uprobes() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check("l", Variant::Plain, &["--plain-uprobes"]);
 }
 
 #[test]
 fn handlers_in_musl() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check("l", Variant::Musl, &[]);
 }

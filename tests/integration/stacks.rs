@@ -1,7 +1,7 @@
 //! Stacks for which the kernel side's tables have no room: each goes another way, and is lost only if there is none.
 
 use crate::harness::capture::{Captured, PROCESS, capture_as};
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use lockbpf::event::Event;
 use lockbpf::unwind::{Decision, Method};
 use lockbpf_common::config::{MAX_STACKS, MORE_STACKS, WALKED_STACKS};
@@ -19,7 +19,7 @@ fn numbers(captured: &Captured) -> BTreeSet<u32> {
 
 #[test]
 fn a_stack_whose_place_another_one_has_goes_into_the_second_table() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture_as(CALLERS, |options| options.walked_stacks = [1, MORE_STACKS], |_| {});
     assert!(!captured.harvest.quality.incomplete(), "{:?}", captured.harvest.quality);
     let numbers = numbers(&captured);
@@ -34,14 +34,14 @@ fn a_stack_whose_place_another_one_has_goes_into_the_second_table() {
 
 #[test]
 fn a_stack_is_lost_only_if_both_tables_are_full_and_none_is_copied() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let captured = capture_as(CALLERS, |options| options.walked_stacks = [1, 1], |_| {});
     assert!(captured.counted("stack_lost") > 0, "{:?}", captured.harvest.quality);
 }
 
 #[test]
 fn stacks_are_copied_where_both_tables_are_full() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     // Of a process that keeps frame pointers, and of one of which that is not known yet.
     for decision in [Some(Decision::Frames), None] {
         let captured = capture_as(

@@ -1,6 +1,6 @@
 //! Programs that hang: a wait that never ends is what a user most wants to see, and no record of it is ever complete.
 
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::{Truth, Workload};
@@ -29,7 +29,7 @@ fn waiters(lock: &Lock) -> Vec<&str> {
 
 #[test]
 fn waits_for_ever_are_reported() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe_stuck("stuck hang 3");
     let lock = report.named("hung_lock");
     assert_eq!(lock.lock, format!("{}:{}", truth.pid, truth.lock("hung_lock").addr));
@@ -42,7 +42,7 @@ fn waits_for_ever_are_reported() {
 
 #[test]
 fn a_deadlock_shows_both_locks() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_stuck("stuck deadlock");
     for (name, waiter) in [("lock_a", "b_then_a"), ("lock_b", "a_then_b")] {
         let lock = report.named(name);
@@ -78,7 +78,7 @@ fn assert_told(text: &str) {
 
 #[test]
 fn a_deadlock_is_told_at_once() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for options in [&[][..], &["--futex-only"]] {
         let mut workload = Workload::start("stuck deadlock");
         let mut observer = Observer::of(workload.pid(), options);
@@ -92,7 +92,7 @@ fn a_deadlock_is_told_at_once() {
 
 #[test]
 fn a_deadlock_that_was_there_before_is_told_at_once() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::start("stuck deadlock");
     workload.go();
     workload.truth();
@@ -126,7 +126,7 @@ fn a_deadlock_whose_beginning_was_missed() {
 
 #[test]
 fn robust_mutexes_name_their_owners_in_their_words() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::start("stuck robust");
     let mut observer = Observer::of(workload.pid(), &[]);
     workload.go();
@@ -143,7 +143,7 @@ fn robust_mutexes_name_their_owners_in_their_words() {
 
 #[test]
 fn a_thread_that_waits_for_itself() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::start("stuck self");
     let mut observer = Observer::of(workload.pid(), &[]);
     workload.go();
@@ -156,7 +156,7 @@ fn a_thread_that_waits_for_itself() {
 /// A thread that may go on is in no deadlock, even if it does not for a long time.
 #[test]
 fn waiting_is_no_deadlock() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for line in ["stuck hang 3", "stuck timed"] {
         for options in [&[][..], &["--futex-only"]] {
             let mut workload = Workload::start(line);
@@ -172,7 +172,7 @@ fn waiting_is_no_deadlock() {
 
 #[test]
 fn attaching_to_a_program_that_hangs_already() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::start("stuck hang 2");
     workload.go();
     let truth = workload.truth();

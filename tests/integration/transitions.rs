@@ -69,9 +69,9 @@ fn sums_give_the_same_model_as_all_events() {
     for lock in list(&events["locks"]) {
         let same = list(&sums["locks"]).iter().find(|same| same["name"] == lock["name"]).expect("the lock");
         // With more threads than CPUs, waits for CPUs are taken out of all times by a factor that follows from times between sections, too. What
-        // probes cost is taken off before, so of short sections some nanoseconds more or less are left.
+        // probes cost, a microsecond or more, is taken off afterwards: of short sections the same 3 % are some 50 ns.
         let [a, b] = [lock, same].map(|lock| lock["hold_ns"].as_f64().unwrap_or_default());
-        let close = 0.03 + 10.0 / a;
+        let close = 0.03 + 50.0 / a;
         assert!((a - b).abs() <= close * a, "hold_ns of {}: {a} and {b}", lock["name"]);
         let [a, b] = [lock, same].map(|lock| lock["hold_cv"].as_f64().unwrap_or_default());
         assert!((a - b).abs() <= close * a, "hold_cv of {}: {a} and {b}", lock["name"]);

@@ -1,7 +1,7 @@
 //! Call stacks by unwind information: workloads without frame pointers, whose chains of calls are known.
 
 use crate::harness::build::Variant;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{Observer, observe_as};
 use crate::harness::report::{Party, Report};
 use crate::harness::workload::Workload;
@@ -51,20 +51,20 @@ fn check_whole(variant: Variant, method: &str) {
 
 #[test]
 fn the_whole_chain_by_unwind_information() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_whole(Variant::Plain, "dwarf");
     check_whole(Variant::Plain, "auto");
 }
 
 #[test]
 fn the_whole_chain_by_debug_frames() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_whole(Variant::DebugFrame, "auto");
 }
 
 #[test]
 fn the_whole_chain_where_there_are_frame_pointers() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     check_whole(Variant::FramePointers, "auto");
     let (_, report) = observe_as("deep 6", Variant::FramePointers, &["--unwind", "fp"]);
     assert_victims_chain(&stack_of(&report.named("deep_lock").waiters));
@@ -73,7 +73,7 @@ fn the_whole_chain_where_there_are_frame_pointers() {
 
 #[test]
 fn frame_pointers_that_are_none_are_told() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_as("deep 6", Variant::Plain, &["--unwind", "fp"]);
     assert_eq!(stack_of(&report.named("deep_lock").waiters).first(), Some(&"deep_section"));
     assert!(!stack_of(&report.named("deep_lock").waiters).contains(&"left"));
@@ -85,7 +85,7 @@ fn frame_pointers_that_are_none_are_told() {
 /// which recognises stacks that it has copied before, must not take one for the other.
 #[test]
 fn every_wait_has_its_own_chain() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let to = dir.path().join("deep.jsonl");
     let to = to.to_str().expect("a path of ours");
@@ -120,7 +120,7 @@ fn every_wait_has_its_own_chain() {
 
 #[test]
 fn the_whole_chain_in_cpp() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     for method in ["dwarf", "auto"] {
         let (_, report) = observe_as("deep_cpp 10", Variant::Plain, &["--unwind", method]);
         let stack = stack_of(&report.named("cpp_lock").waiters);

@@ -1,7 +1,7 @@
 //! What-if on recordings, and models made of them.
 
 use crate::harness::build::Variant;
-use crate::harness::may_observe_beside_others;
+use crate::harness::may_observe;
 use crate::harness::observer::{Outcome, lockbpf, run};
 use crate::harness::process::Running;
 use crate::harness::workload::{Truth, Workload, command};
@@ -142,7 +142,7 @@ fn record(line: &str, to: &Path) -> Truth {
 
 #[test]
 fn a_change_that_was_made_gains_what_was_predicted() {
-    let Some(_turn) = may_observe_beside_others() else { return };
+    let Some(_turn) = may_observe() else { return };
     let dir = dir();
     let [before, after] = ["before.bin", "after.bin"].map(|name| dir.path().join(name));
     // The holder sleeps for 20 ms, then for 10.

@@ -16,6 +16,7 @@ mod packages;
 pub(crate) mod report;
 pub(crate) mod step;
 mod tested;
+mod times;
 
 use hogs::Hogs;
 use report::Report;
@@ -25,8 +26,8 @@ use tested::Tested;
 /// How long a question to cargo may take, which may have to wait for a lock.
 const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
-/// Integration tests run two at a time: those that would disturb one another take turns by themselves.
-const SIDE_BY_SIDE: &str = "--test-threads=2";
+/// The suites of integration tests that read recordings and write files: they take turns where they observe at all.
+const OF_RECORDINGS: [&str; 5] = ["examples::", "html::", "outputs::", "predict::", "recordings::"];
 
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
 const FUZZ_TIME: u64 = 4;
@@ -126,7 +127,7 @@ fn component(subcommand: &str, name: &str, args: &[&str]) -> Result<Outcome> {
     }
 }
 
-/// The tests in `tests/integration`.
+/// The tests in `tests/integration`: first those of recordings, side by side, then one after the other those that observe the whole machine.
 fn integration_tests() -> Result<Outcome> {
     if !has_test_targets()? {
         return Ok(Outcome::unavailable("no package declares an integration test"));
@@ -134,12 +135,17 @@ fn integration_tests() -> Result<Outcome> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(Outcome::unavailable("attaching eBPF programs needs root: run this task as root"));
     }
-    let mut cargo_test = release(&["test", "--no-fail-fast"]);
-    cargo_test.args(["--test", "integration", "--", SIDE_BY_SIDE]);
-    for name in packages::tests_not_possible() {
-        cargo_test.args(["--skip", name]);
-    }
-    tests(&mut cargo_test)
+    let run = |chosen: &[&str]| {
+        let mut cargo_test = release(&["test", "--no-fail-fast"]);
+        cargo_test.args(["--test", "integration", "--"]).args(chosen);
+        for name in packages::tests_not_possible() {
+            cargo_test.args(["--skip", name]);
+        }
+        tests(&mut cargo_test)
+    };
+    let of_recordings = run(&OF_RECORDINGS)?;
+    let others: Vec<&str> = OF_RECORDINGS.iter().flat_map(|suite| ["--skip", suite]).collect();
+    Ok(of_recordings.and(run(&[&[step::ONE_BY_ONE], others.as_slice()].concat())?))
 }
 
 fn has_test_targets() -> Result<bool> {

@@ -8,7 +8,11 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
+use super::times::Times;
 use crate::{process, workspace};
+
+/// Has a test program run its tests one after the other.
+pub(crate) const ONE_BY_ONE: &str = "--test-threads=1";
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,20 @@ impl Outcome {
         Self::new(Verdict::Passed, note)
     }
 
+    /// Two parts of one test program, each with the other's tests filtered out.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let Counts { passed, failed, skipped } = other.counts;
+        let run = self.counts.passed + self.counts.failed;
+        let counts = Counts {
+            passed: self.counts.passed + passed,
+            failed: self.counts.failed + failed,
+            // What neither has run: the second has filtered that out, and what the first has run.
+            skipped: skipped.saturating_sub(run),
+        };
+        let worse = if self.verdict == Verdict::Failed { self } else { other };
+        Self { counts, ..worse }
+    }
+
     /// The step found a fault.
     pub(crate) fn failed(reason: impl Into<String>) -> Self {
         Self::new(Verdict::Failed, reason)
@@ -81,7 +99,8 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) })
 }
 
-/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`.
+/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`. Of tests [one by one](ONE_BY_ONE) it is told
+/// which took the longest.
 ///
 /// # Errors
 /// It cannot be started, or `out` cannot be written to.
@@ -91,14 +110,19 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("failed to start `{}`", process::describe(command)))?;
-    let mut counts = Counts::default();
+    let (mut counts, mut times) = (Counts::default(), Times::start());
     let output = child.stdout.take().context("failed to read the output of cargo test")?;
     for line in BufReader::new(output).split(b'\n') {
         let line = line?;
         out.write_all(&line)?;
         out.write_all(b"\n")?;
         out.flush()?;
-        counts += test_result(&String::from_utf8_lossy(&line)).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        times.hear(&line);
+        counts += test_result(&line).unwrap_or_default();
+    }
+    if command.get_args().any(|arg| arg == ONE_BY_ONE) {
+        eprintln!("the slowest: {}", times.slowest());
     }
     let status = child.wait()?;
     if !status.success() && counts.failed == 0 {
@@ -152,6 +176,19 @@ mod tests {
         assert_eq!(outcome.counts, Counts { passed: 4, failed: 0, skipped: 2 });
         assert_eq!(String::from_utf8(shown).unwrap(), format!("{line}\n{line}\n"));
         assert_eq!(outcome.verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn parts_of_a_program_are_summed() {
+        let part = |passed, failed, skipped| {
+            let outcome = if failed == 0 { Outcome::passed("") } else { Outcome::failed("exit status: 101") };
+            Outcome { counts: Counts { passed, failed, skipped }, ..outcome }
+        };
+        // Of ten tests, one cannot run.
+        let both = part(3, 1, 6).and(part(5, 0, 5));
+        assert_eq!(both.counts, Counts { passed: 8, failed: 1, skipped: 1 });
+        assert_eq!((both.verdict, both.note.as_str()), (Verdict::Failed, "exit status: 101"));
+        assert_eq!(part(4, 0, 6).and(part(6, 0, 4)).verdict, Verdict::Passed);
     }
 
     #[test]
