@@ -45,7 +45,7 @@ pub(super) fn unit(name: &str) -> (&str, Option<&str>) {
 }
 
 impl Display for Value {
-    /// Seconds are told exactly.
+    /// Writes the value as text; seconds with all nine digits, so that no ns is lost.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(number) => number.fmt(f),

@@ -15,12 +15,12 @@ const CUMULATIVE: u64 = 2;
 /// Labels that tell what a process runs in: whoever enriches data looks for them by these names, among the attributes of the resource.
 const RESOURCE: [(&str, &str); 2] = [("container_id", "container.id"), ("pod_uid", "k8s.pod.uid")];
 
-/// What is told of each resource beside these: containers and pods, by [`RESOURCE`].
+/// The container and the pod of a resource, by their names in [`RESOURCE`].
 type Place = Vec<(&'static str, String)>;
 
 /// Collects families of metrics.
 pub(super) struct Request<'a> {
-    /// What is told of whoever tells.
+    /// Attributes of lockbpf itself: the service, its version, the machine.
     teller: &'a [(&'a str, &'a str)],
     at_ns: u64,
     since_ns: u64,
@@ -36,7 +36,7 @@ struct Family {
 }
 
 impl<'a> Request<'a> {
-    /// What is told at this moment, ns since 1970.
+    /// An empty request, with samples of this time, ns since 1970 (UTC).
     pub(super) fn new(teller: &'a [(&'a str, &'a str)], at_ns: u64) -> Self {
         Self { teller, at_ns, since_ns: at_ns, families: Vec::new(), samples: IndexMap::new() }
     }

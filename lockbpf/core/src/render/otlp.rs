@@ -42,7 +42,7 @@ fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(&request(profile, &[("lockbpf.target", &profile.target)]))
 }
 
-/// Profiles as they are posted, with what is told of whoever they are of.
+/// Both profiles as one request to a server, with the attributes of the service that they are of.
 pub(super) fn request(profile: &Profile, resource: &[(&str, &str)]) -> Vec<u8> {
     let mut dictionary =
         Dictionary { tables: Tables::new(), attributes: Attributes::default(), stacks: Stacks::default() };

@@ -14,7 +14,7 @@ use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-/// The part of a holder's waiting that must at least have passed in the function that is told instead of its caller.
+/// A function is told instead of its caller if at least this part of the holder's waiting passed in it.
 const IN_FUNCTION: f64 = 0.5;
 /// The part of what has passed in functions called at that place that must be of that one.
 const AGREED: f64 = 0.9;

@@ -4,15 +4,16 @@ use super::super::alert_args::AlertArgs;
 use super::super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Share, Target, share};
 use super::super::flight_args::{DumpOn, FlightArgs, SIZE};
 use super::super::http::Listen;
-use super::super::{input, limits};
+use super::super::limits;
 use super::args::AgentArgs;
+use super::fields::{parsed, read, size};
 use super::push::PushConfig;
 use crate::metrics::Limits;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use toml::Spanned;
 
@@ -312,14 +313,6 @@ fn at(text: &str, span: Option<Range<usize>>, message: &str) -> String {
     }
 }
 
-fn read(path: &Path) -> Result<String> {
-    input::read_text(path).with_context(|| format!("failed to read {}", path.display()))
-}
-
-fn parsed<'de, D: Deserializer<'de>, T>(from: D, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, D::Error> {
-    parse(&String::deserialize(from)?).map_err(de::Error::custom)
-}
-
 fn interval<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     parsed(from, |text| match limits::span(text)? {
         short if short < Duration::from_secs(1) => {
@@ -347,10 +340,6 @@ fn keep<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         none if none.is_zero() => Ok(none),
         _ => limits::keep(text),
     })
-}
-
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    parsed(from, limits::size)
 }
 
 fn budget<'de, D: Deserializer<'de>>(from: D) -> Result<Share, D::Error> {

@@ -6,6 +6,7 @@
 
 mod args;
 mod config;
+mod fields;
 mod notify;
 mod observer;
 mod push;

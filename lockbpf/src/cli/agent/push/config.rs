@@ -1,8 +1,9 @@
 //! The configuration's table `[push]`: where to, how often, and what waits where meanwhile.
 
 use super::super::super::http::Url;
-use super::super::super::{input, limits};
-use anyhow::{Context, Result, bail};
+use super::super::super::limits;
+use super::super::fields::{parsed, read, size};
+use anyhow::{Result, bail};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
@@ -137,7 +138,7 @@ impl Destination {
     pub(super) fn headers(&self) -> Result<HeaderMap> {
         let mut headers = self.headers.clone();
         if let Some(path) = &self.token_file {
-            let token = input::read_text(path).with_context(|| format!("failed to read {}", path.display()))?;
+            let token = read(path)?;
             let token = token.trim();
             if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
                 bail!("{}: a token is one word of ASCII characters", path.display());
@@ -156,15 +157,12 @@ impl Destination {
 }
 
 fn interval<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let interval = limits::span(&String::deserialize(from)?).map_err(de::Error::custom)?;
-    if interval < Duration::from_secs(1) {
-        return Err(de::Error::custom("nobody takes more than one batch a second: 1s or more is expected"));
-    }
-    Ok(interval)
-}
-
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    limits::size(&String::deserialize(from)?).map_err(de::Error::custom)
+    parsed(from, |text| match limits::span(text)? {
+        short if short < Duration::from_secs(1) => {
+            Err("nobody takes more than one batch a second: 1s or more is expected".to_owned())
+        }
+        interval => Ok(interval),
+    })
 }
 
 fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
