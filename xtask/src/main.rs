@@ -91,3 +91,13 @@ fn run(args: Args) -> Result<ExitCode> {
         Task::VmTest(args) => vm::run(&args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn options_do_not_collide() {
+        super::Args::command().debug_assert();
+    }
+}

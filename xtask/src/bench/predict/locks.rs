@@ -47,7 +47,7 @@ const WINDOWS_MS: u32 = 2_000;
 
 /// Which settings, and where what was measured is kept.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct Real {
     /// Real locks: three settings, recordings of one thread only
     #[arg(long)]
     quick: bool,
@@ -120,7 +120,7 @@ struct Bench<'a> {
 ///
 /// # Errors
 /// The program cannot be compiled, run or observed, or a prediction fails.
-pub(super) fn compare(lockbpf: &Lockbpf, dir: &Path, runs: usize, args: &Args) -> Result<()> {
+pub(super) fn compare(lockbpf: &Lockbpf, dir: &Path, runs: usize, args: &Real) -> Result<()> {
     let dir = args.keep.as_deref().unwrap_or(dir);
     fs::create_dir_all(dir).with_context(|| format!("failed to create {}", dir.display()))?;
     let program = cc::compile_text(SOURCE, dir, "locks", &["-g", "-Wl,--no-as-needed,-lm"])

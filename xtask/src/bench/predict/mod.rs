@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     only: Option<Part>,
     #[command(flatten)]
-    locks: locks::Args,
+    locks: locks::Real,
 }
 
 /// What predictions are compared with.
