@@ -67,6 +67,9 @@ const NR_FUTEX_WAITV: u64 = 449;
 const NR_FUTEX_WAKE: u64 = 454;
 const NR_FUTEX_WAIT: u64 = 455;
 
+/// Byte offset of a system call's number in the record of a `syscalls` tracepoint (the kernel's `format` files).
+const NUMBER_OFFSET: usize = 8;
+
 /// Byte offset of a system call's argument in the record of a `syscalls:sys_enter_*` tracepoint, and of the result in
 /// that of `sys_exit_*` (the kernel's `format` files; the same for all of them since 2.6.33).
 const fn arg_offset(n: usize) -> usize {
@@ -495,40 +498,46 @@ fn copy_top_of_stack(t: &Thread, stack: i32, top: &mut [u64; TOP_WORDS]) {
     }
 }
 
+/// The system call's number.
+#[inline(always)]
+fn number(ctx: &TracePointContext) -> u64 {
+    // SAFETY: the record of a system call's tracepoint has its number here.
+    unsafe { ctx.read_at::<i32>(NUMBER_OFFSET) }.map_or(0, |number| number as u64)
+}
+
 #[inline(always)]
 fn argument(ctx: &TracePointContext, n: usize) -> u64 {
     // SAFETY: the record of a sys_enter tracepoint has six arguments.
     unsafe { ctx.read_at(arg_offset(n)) }.unwrap_or(0)
 }
 
+/// Entry of any of them: one program, since the kernel verifies each from the beginning.
 #[tracepoint]
 pub fn futex_enter(ctx: TracePointContext) -> u32 {
-    let op = argument(&ctx, 1);
-    let role = role(op);
+    let (role, word, expected) = asked(number(&ctx), |n| argument(&ctx, n));
     if role != NONE {
-        enter(&ctx, role, argument(&ctx, 0), expected(op, argument(&ctx, 2)));
+        enter(&ctx, role, word, expected);
     }
     0
 }
 
-#[tracepoint]
-pub fn futex_wait_enter(ctx: TracePointContext) -> u32 {
-    enter(&ctx, WAIT, argument(&ctx, 0), argument(&ctx, 1) as u32);
-    0
-}
-
-#[tracepoint]
-pub fn futex_wake_enter(ctx: TracePointContext) -> u32 {
-    enter(&ctx, WAKE, argument(&ctx, 0), 0);
-    0
-}
-
-/// `futex_waitv` waits on several words; it is charged to the first.
-#[tracepoint]
-pub fn futex_waitv_enter(ctx: TracePointContext) -> u32 {
-    let (expected, word) = first_of_waitv(argument(&ctx, 0));
-    enter(&ctx, WAIT, word, expected as u32);
-    0
+/// What a futex call of any kind asks for: its role, the word, and the value that it expects there.
+#[inline(always)]
+fn asked(number: u64, argument: impl Fn(usize) -> u64) -> (u32, u64, u32) {
+    match number {
+        NR_FUTEX => {
+            let op = argument(1);
+            (role(op), argument(0), expected(op, argument(2)))
+        }
+        NR_FUTEX_WAKE => (WAKE, argument(0), 0),
+        NR_FUTEX_WAIT => (WAIT, argument(0), argument(1) as u32),
+        // It waits on several words; it is charged to the first.
+        NR_FUTEX_WAITV => {
+            let (expected, word) = first_of_waitv(argument(0));
+            (WAIT, word, expected as u32)
+        }
+        _ => (NONE, 0, 0),
+    }
 }
 
 /// `struct futex_waitv` begins with the expected value and the word's address.
@@ -552,23 +561,8 @@ pub fn sys_enter(ctx: RawTracePointContext) -> i32 {
     if number == NR_RT_SIGRETURN {
         handler_left();
     }
-    if !matches!(number, NR_FUTEX | NR_FUTEX_WAITV | NR_FUTEX_WAKE | NR_FUTEX_WAIT) {
-        return 0;
-    }
     let regs: *const pt_regs = ctx.arg(0);
-    let word = system_call_argument(regs, 0);
-    let (role, word, expected) = match number {
-        NR_FUTEX => {
-            let op = system_call_argument(regs, 1);
-            (role(op), word, expected(op, system_call_argument(regs, 2)))
-        }
-        NR_FUTEX_WAKE => (WAKE, word, 0),
-        NR_FUTEX_WAIT => (WAIT, word, system_call_argument(regs, 1) as u32),
-        _ => {
-            let (expected, word) = first_of_waitv(word);
-            (WAIT, word, expected as u32)
-        }
-    };
+    let (role, word, expected) = asked(number, |n| system_call_argument(regs, n));
     if role != NONE {
         entered(ctx.as_ptr(), role, word, expected);
     }

@@ -201,11 +201,11 @@ pub const TRACEPOINTS: &[Tracepoint] = &[
     Tracepoint { name: "sys_exit_futex", program: "futex_exit", optional: false },
     Tracepoint { name: "sys_enter_futex", program: "futex_enter", optional: false },
     Tracepoint { name: "sys_exit_futex_waitv", program: "futex_exit", optional: true },
-    Tracepoint { name: "sys_enter_futex_waitv", program: "futex_waitv_enter", optional: true },
+    Tracepoint { name: "sys_enter_futex_waitv", program: "futex_enter", optional: true },
     Tracepoint { name: "sys_exit_futex_wake", program: "futex_exit", optional: true },
-    Tracepoint { name: "sys_enter_futex_wake", program: "futex_wake_enter", optional: true },
+    Tracepoint { name: "sys_enter_futex_wake", program: "futex_enter", optional: true },
     Tracepoint { name: "sys_exit_futex_wait", program: "futex_exit", optional: true },
-    Tracepoint { name: "sys_enter_futex_wait", program: "futex_wait_enter", optional: true },
+    Tracepoint { name: "sys_enter_futex_wait", program: "futex_enter", optional: true },
     Tracepoint { name: "sys_enter_rt_sigreturn", program: "sigreturn_enter", optional: false },
 ];
 

@@ -252,6 +252,8 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     progress.tell(&deadlocks.look_now(&mut session, &mut census).unwrap_or_default());
     let over = deadlocks.missed_ends(&session, &census);
     let end = session.deactivate()?;
+    // Beside all that is read and named from here on.
+    drop_aside(session.take_tracepoints());
     let status = ready.launched.take().and_then(Launched::end);
     cpu_use.look(&mut ready.pids);
     stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;

@@ -62,7 +62,7 @@ pub struct Session {
     placed: usize,
     /// Processes of which only waits are seen, for want of slots.
     refused: u64,
-    _tracepoints: Tracepoints,
+    tracepoints: Tracepoints,
     rings: Rings,
     futex_tier: FutexTier,
     quality: Quality,
@@ -181,7 +181,7 @@ impl Session {
             mechanism,
             placed,
             refused,
-            _tracepoints: tracepoints,
+            tracepoints,
             rings,
             futex_tier,
             quality,
@@ -349,6 +349,11 @@ impl Session {
             self.quality.counters.insert(Counter::KernelSkipped.name(), skipped.others);
         }
         Ok(end)
+    }
+
+    /// What removes the tracepoints by being dropped, which waits for a grace period of the kernel for each: for after [`Session::deactivate`].
+    pub fn take_tracepoints(&mut self) -> impl Send + 'static {
+        std::mem::take(&mut self.tracepoints)
     }
 
     /// How often the kernel has left out a program on futex calls so far: as often a wait may not be among [`Session::waits`].
