@@ -1,6 +1,6 @@
 //! A table as a Parquet file: zstd pages, a dictionary where values recur, types that every engine reads.
 
-use crate::fleet::{Column, SCHEMA, Table};
+use crate::fleet::{Column, SCHEMA, Table, Words};
 use ::parquet::basic::{Compression, ZstdLevel};
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use ::parquet::errors::Result;
@@ -82,7 +82,7 @@ fn values(column: &Column, rows: Range<usize>, writer: &mut SerializedColumnWrit
         Column::Whole(values) | Column::Moment(values) => optional::<Int64Type, _>(&values[rows], |&n| n, writer),
         Column::Decimal(values) => optional::<DoubleType, _>(&values[rows], |&n| n, writer),
         Column::Flag(values) => optional::<BoolType, _>(&values[rows], |&b| b, writer),
-        Column::Text(values) => optional::<ByteArrayType, _>(&values[rows], |text| text.clone().into(), writer),
+        Column::Text(words) => texts(words, rows, writer),
         Column::Texts(values) => lists(&values[rows], writer),
     }
 }
@@ -96,6 +96,15 @@ fn optional<T: DataType, V>(
     let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
     let present: Vec<T::T> = values.iter().flatten().map(stored).collect();
     writer.typed::<T>().write_batch(&present, Some(&levels), None).map(drop)
+}
+
+/// The words of rows.
+fn texts(words: &Words, rows: Range<usize>, writer: &mut SerializedColumnWriter<'_>) -> Result<()> {
+    let stored: Vec<Option<ByteArray>> = words.words().iter().map(|word| word.clone().map(ByteArray::from)).collect();
+    let of_rows = || words.rows()[rows.clone()].iter().map(|&row| stored.get(row as usize).and_then(Option::as_ref));
+    let levels: Vec<i16> = of_rows().map(|word| i16::from(word.is_some())).collect();
+    let present: Vec<ByteArray> = of_rows().flatten().cloned().collect();
+    writer.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None).map(drop)
 }
 
 /// Lists: an empty one has definition level 0; each element but a list's first repeats at level 1.

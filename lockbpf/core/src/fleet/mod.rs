@@ -13,5 +13,5 @@ mod tables;
 mod tests;
 
 pub use run::Run;
-pub use table::{Column, Table};
+pub use table::{Column, Table, Words};
 pub use tables::{SCHEMA, Tables};

@@ -1,6 +1,6 @@
 //! The tables of a recording.
 
-use super::{Column, Run, Table};
+use super::{Column, Run, Table, Words};
 use crate::diff::family;
 use crate::render::name;
 use crate::report::Report;
@@ -9,6 +9,7 @@ use crate::report::timeline::{Culprit, Timeline, Wait};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Version of the tables: changes when a column changes its meaning or goes away.
 pub const SCHEMA: &str = "lockbpf.tables/1";
@@ -32,9 +33,9 @@ fn text<T>(rows: &[T], value: impl Fn(&T) -> Option<String>) -> Column {
     Column::Text(rows.iter().map(|row| value(row).and_then(word)).collect())
 }
 
-/// Text of which there is one for many rows.
-fn named<T>(rows: &[T], name: impl Fn(&T) -> Option<Bytes>) -> Column {
-    Column::Text(rows.iter().map(name).collect())
+/// Text of which there is one for many rows: by its index.
+fn named<T>(rows: &[T], words: &List, index: impl Fn(&T) -> Option<usize>) -> Column {
+    Column::Text(Words::of(words, rows.iter().map(index)))
 }
 
 /// A text; an empty one tells nothing.
@@ -64,13 +65,18 @@ struct Edge<'a> {
     wait_ns: Ns,
 }
 
-/// Names in a timeline, as the tables have them, by their indices.
+/// Names by their indices.
+type List = Arc<[Option<Bytes>]>;
+
+/// Names in a timeline, as the tables have them, by their indices there.
 struct Named {
-    locks: Vec<(Option<Bytes>, Option<Bytes>)>,
-    tids: Vec<Option<Bytes>>,
-    threads: Vec<Option<Bytes>>,
-    sites: Vec<Option<Bytes>>,
-    places: Vec<Option<Bytes>>,
+    locks: List,
+    /// Of the locks.
+    processes: List,
+    tids: List,
+    threads: List,
+    sites: List,
+    places: List,
 }
 
 impl<'a> Tables<'a> {
@@ -88,7 +94,7 @@ impl<'a> Tables<'a> {
 
     fn table(&self, name: &'static str, columns: Vec<(&'static str, Column)>) -> Table {
         let rows = columns.first().map_or(0, |(_, column)| column.len());
-        let id = Column::Text(vec![Some(self.id.clone()); rows]);
+        let id = Column::Text(Words::of(&Arc::from([Some(self.id.clone())]), std::iter::repeat_n(Some(0), rows)));
         Table { name, columns: std::iter::once(("run_id", id)).chain(columns).collect() }
     }
 
@@ -162,12 +168,11 @@ impl<'a> Tables<'a> {
     fn named(&self, timeline: &Timeline) -> Named {
         let by_label: FxHashMap<&str, &LockEntry> =
             self.report.locks.iter().rev().map(|lock| (lock.label.as_str(), lock)).collect();
-        let lock = |label: &str| match by_label.get(label) {
-            Some(lock) => (word(key(lock)), lock.comm.clone().and_then(word)),
-            None => (word(label.to_owned()), None),
-        };
+        let lock = |label: &str| by_label.get(label).map_or_else(|| label.to_owned(), |lock| key(lock));
+        let process = |label: &str| by_label.get(label).and_then(|lock| lock.comm.clone());
         Named {
-            locks: timeline.locks.iter().map(|name| lock(&name.name)).collect(),
+            locks: timeline.locks.iter().map(|lock_name| word(lock(&lock_name.name))).collect(),
+            processes: timeline.locks.iter().map(|lock_name| process(&lock_name.name).and_then(word)).collect(),
             tids: timeline.threads.iter().map(|thread| word(thread.tid.to_string())).collect(),
             threads: timeline.threads.iter().map(|thread| word(thread.name.clone())).collect(),
             sites: timeline.stacks.iter().map(|stack| word(stack.place.symbol.clone())).collect(),
@@ -187,11 +192,11 @@ impl<'a> Tables<'a> {
         let names = self.named(timeline);
         let rows: Vec<(&Wait, Option<&Culprit>)> =
             timeline.waits.iter().map(|wait| (wait, timeline.mostly(wait))).collect();
-        let causes: FxHashMap<&'static str, Bytes> = rows
-            .iter()
-            .filter_map(|(_, most)| most.and_then(|most| most.cause))
-            .map(|cause| (cause, Bytes::from_static(cause.as_bytes())))
-            .collect();
+        let mut causes: Vec<&'static str> =
+            rows.iter().filter_map(|(_, most)| most.and_then(|most| most.cause)).collect();
+        causes.sort_unstable();
+        causes.dedup();
+        let cause_words: List = causes.iter().map(|cause| Some(Bytes::from_static(cause.as_bytes()))).collect();
         let pid = |thread: usize| timeline.threads[thread].pid.map(u64::from);
         let blamed = |wait: &Wait| wait.culprits.iter().map(|culprit| culprit.wait_ns).sum();
         self.table(
@@ -200,18 +205,18 @@ impl<'a> Tables<'a> {
                 ("started", Column::Moment(rows.iter().map(|(w, _)| self.moment(timeline, w.start_ns)).collect())),
                 ("t_ns", ns(&rows, |(wait, _)| Some(wait.start_ns - timeline.start_ns))),
                 ("wait_ns", ns(&rows, |(wait, _)| Some(wait.wait_ns))),
-                ("lock", named(&rows, |(wait, _)| names.locks[wait.lock].0.clone())),
-                ("process", named(&rows, |(wait, _)| names.locks[wait.lock].1.clone())),
+                ("lock", named(&rows, &names.locks, |(wait, _)| Some(wait.lock))),
+                ("process", named(&rows, &names.processes, |(wait, _)| Some(wait.lock))),
                 ("pid", whole(&rows, |(wait, _)| pid(wait.thread))),
-                ("tid", named(&rows, |(wait, _)| names.tids[wait.thread].clone())),
-                ("thread", named(&rows, |(wait, _)| names.threads[wait.thread].clone())),
-                ("site", named(&rows, |(wait, _)| names.sites[wait.stack].clone())),
+                ("tid", named(&rows, &names.tids, |(wait, _)| Some(wait.thread))),
+                ("thread", named(&rows, &names.threads, |(wait, _)| Some(wait.thread))),
+                ("site", named(&rows, &names.sites, |(wait, _)| Some(wait.stack))),
                 ("stack_id", whole(&rows, |(wait, _)| Some(wait.stack as u64))),
-                ("holder_tid", named(&rows, |(_, most)| names.tids[(*most)?.thread].clone())),
-                ("holder_thread", named(&rows, |(_, most)| names.threads[(*most)?.thread].clone())),
-                ("holder_site", named(&rows, |(_, most)| names.places[(*most)?.place].clone())),
-                ("holder_lock", named(&rows, |(_, most)| names.locks[(*most)?.lock].0.clone())),
-                ("cause", named(&rows, |(_, most)| causes.get((*most)?.cause?).cloned())),
+                ("holder_tid", named(&rows, &names.tids, |(_, most)| Some((*most)?.thread))),
+                ("holder_thread", named(&rows, &names.threads, |(_, most)| Some((*most)?.thread))),
+                ("holder_site", named(&rows, &names.places, |(_, most)| Some((*most)?.place))),
+                ("holder_lock", named(&rows, &names.locks, |(_, most)| Some((*most)?.lock))),
+                ("cause", named(&rows, &cause_words, |(_, most)| causes.binary_search(&(*most)?.cause?).ok())),
                 ("blamed_ns", ns(&rows, |(wait, _)| Some(blamed(wait)))),
             ],
         )
@@ -228,12 +233,12 @@ impl<'a> Tables<'a> {
                 ("started", Column::Moment(holds.iter().map(|h| self.moment(timeline, h.start_ns)).collect())),
                 ("t_ns", ns(holds, |hold| Some(hold.start_ns - timeline.start_ns))),
                 ("hold_ns", ns(holds, |hold| Some(hold.end_ns - hold.start_ns))),
-                ("lock", named(holds, |hold| names.locks[hold.lock].0.clone())),
-                ("process", named(holds, |hold| names.locks[hold.lock].1.clone())),
+                ("lock", named(holds, &names.locks, |hold| Some(hold.lock))),
+                ("process", named(holds, &names.processes, |hold| Some(hold.lock))),
                 ("pid", whole(holds, |hold| pid(hold.thread))),
-                ("tid", named(holds, |hold| names.tids[hold.thread].clone())),
-                ("thread", named(holds, |hold| names.threads[hold.thread].clone())),
-                ("site", named(holds, |hold| names.sites[hold.stack].clone())),
+                ("tid", named(holds, &names.tids, |hold| Some(hold.thread))),
+                ("thread", named(holds, &names.threads, |hold| Some(hold.thread))),
+                ("site", named(holds, &names.sites, |hold| Some(hold.stack))),
                 ("stack_id", whole(holds, |hold| Some(hold.stack as u64))),
             ],
         )

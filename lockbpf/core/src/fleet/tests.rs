@@ -34,8 +34,11 @@ fn id(run: &Run, page: &Page) -> String {
     run.id(&page.report, (timeline.start_ns, timeline.end_ns), page.started_ns)
 }
 
-fn text(text: &str) -> Option<Bytes> {
-    Some(Bytes::from(text.to_owned()))
+/// The texts of a column, by rows.
+fn texts(column: &Column) -> Vec<&str> {
+    let Column::Text(words) = column else { panic!("{column:?}") };
+    let text = |&row: &u32| words.words().get(row as usize)?.as_deref();
+    words.rows().iter().map(|row| text(row).map_or("", |text| std::str::from_utf8(text).unwrap())).collect()
 }
 
 fn column<'a>(tables: &'a [Table], table: &str, name: &str) -> &'a Column {
@@ -68,8 +71,10 @@ fn tables_add_up_to_the_report() {
     }
     assert_eq!(sum(column(&tables, "waits", "blamed_ns")), 75);
     assert_eq!(sum(column(&tables, "holds", "hold_ns")), 61);
-    assert_eq!(*column(&tables, "waits", "lock"), Column::Text(vec![text("L"); 2]));
-    assert_eq!(*column(&tables, "waits", "holder_site"), Column::Text(vec![text("writer (a.c:1)"); 2]));
+    assert_eq!(texts(column(&tables, "waits", "lock")), ["L"; 2]);
+    assert_eq!(texts(column(&tables, "waits", "holder_site")), ["writer (a.c:1)"; 2]);
+    assert_eq!(texts(column(&tables, "runs", "version")), ["1.2"]);
+    assert_eq!(texts(column(&tables, "locks", "process")), [""]);
     assert_eq!(*column(&tables, "waits", "started"), Column::Moment(vec![Some(1_000_000_000_500); 2]));
     let Column::Texts(frames) = column(&tables, "stacks", "frames") else { panic!("frames are lists") };
     assert!(frames.contains(&["reader", "main"].map(|name| Bytes::from(name.to_owned())).to_vec()), "{frames:?}");
