@@ -56,6 +56,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Measure what observing costs.
     Bench(bench::Args),
+    /// Observe for hours what comes, goes and is killed, and see that nothing grows.
+    Soak(bench::soak::Args),
     /// Compile lockbpf for others: the same bytes wherever its sources lie.
     Dist(dist::Args),
     /// Make a Debian package.
@@ -86,6 +88,7 @@ fn run(args: Args) -> Result<ExitCode> {
         Task::Layers(args) => layers::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Soak(args) => bench::soak::run(&args),
         Task::Dist(args) => dist::run(&args),
         Task::Deb(args) => deb::run(&args),
         Task::VmTest(args) => vm::run(&args),

@@ -83,7 +83,11 @@ impl Loaded for Memcached {
 }
 
 /// A TCP port of the loopback interface that nobody uses just now.
-fn free_port() -> Result<u16> {
+/// A port that nobody has.
+///
+/// # Errors
+/// There is none.
+pub(super) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind to the loopback interface")?;
     Ok(listener.local_addr()?.port())
 }

@@ -29,6 +29,7 @@ mod peers;
 mod predict;
 mod result;
 mod server;
+pub(crate) mod soak;
 mod stats;
 mod table;
 mod usage;

@@ -26,7 +26,7 @@ mod body;
 mod injury;
 mod result;
 mod table;
-mod target;
+pub(super) mod target;
 mod traces;
 
 /// Value of [`Results::schema`]: changes when a field changes its meaning or goes away.

@@ -32,7 +32,7 @@ const HANGS: Duration = Duration::from_secs(3);
 /// What is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Kind {
+pub(in crate::bench) enum Kind {
     /// Children that work, forked anew again and again
     Forking,
     /// Threads
@@ -42,9 +42,9 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Forking, Self::Threading, Self::Go];
+    pub(in crate::bench) const ALL: [Self; 3] = [Self::Forking, Self::Threading, Self::Go];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::bench) fn name(self) -> &'static str {
         match self {
             Self::Forking => "forking",
             Self::Threading => "threading",
@@ -54,7 +54,7 @@ impl Kind {
 }
 
 /// The compiled programs.
-pub(super) struct Programs {
+pub(in crate::bench) struct Programs {
     c: PathBuf,
     go: Option<PathBuf>,
     dir: TempDir,
@@ -65,7 +65,7 @@ impl Programs {
     ///
     /// # Errors
     /// A compiler fails.
-    pub(super) fn compile() -> Result<Self> {
+    pub(in crate::bench) fn compile() -> Result<Self> {
         let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
         let c = cc::compile_text(C, dir.path(), "work", &[])?;
         let go = match workspace::find_program("go") {
@@ -76,7 +76,7 @@ impl Programs {
     }
 
     /// Whether there is one of this kind.
-    pub(super) fn has(&self, kind: Kind) -> bool {
+    pub(in crate::bench) fn has(&self, kind: Kind) -> bool {
         kind != Kind::Go || self.go.is_some()
     }
 
@@ -84,7 +84,7 @@ impl Programs {
     ///
     /// # Errors
     /// It does not start.
-    pub(super) fn start(&self, kind: Kind) -> Result<Target> {
+    pub(in crate::bench) fn start(&self, kind: Kind) -> Result<Target> {
         let path = tempfile::NamedTempFile::new_in(self.dir.path())?.into_temp_path();
         let page = File::options().read(true).write(true).open(&path).context("failed to open the shared file")?;
         page.set_len(4096).context("failed to extend the shared file")?;
@@ -108,21 +108,21 @@ fn compile_go(go: &Path, dir: &Path) -> Result<PathBuf> {
 }
 
 /// A running one. Ended when dropped.
-pub(super) struct Target {
+pub(in crate::bench) struct Target {
     child: Child,
     page: File,
 }
 
 /// How far its workers got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Done {
+pub(in crate::bench) struct Done {
     made: [u64; WORKERS],
     timed: u64,
     timed_ns: u64,
 }
 
 impl Target {
-    pub(super) fn pid(&self) -> Pid {
+    pub(in crate::bench) fn pid(&self) -> Pid {
         self.child.pid()
     }
 
@@ -130,7 +130,7 @@ impl Target {
     ///
     /// # Errors
     /// The shared file cannot be read.
-    pub(super) fn death(&mut self) -> Result<Option<String>> {
+    pub(in crate::bench) fn death(&mut self) -> Result<Option<String>> {
         if let Err(error) = self.child.check_alive() {
             return Ok(Some(format!("{error:#}")));
         }
@@ -143,7 +143,7 @@ impl Target {
     ///
     /// # Errors
     /// The shared file cannot be read.
-    pub(super) fn done(&self) -> Result<Done> {
+    pub(in crate::bench) fn done(&self) -> Result<Done> {
         let mut done = Done { made: [0; WORKERS], timed: 0, timed_ns: 0 };
         for (worker, made) in done.made.iter_mut().enumerate() {
             let slot = SLOT * (1 + worker);
@@ -158,7 +158,7 @@ impl Target {
     ///
     /// # Errors
     /// It made none, or the benchmark was interrupted.
-    pub(super) fn speed(&self) -> Result<f64> {
+    pub(in crate::bench) fn speed(&self) -> Result<f64> {
         let before = self.done()?;
         interrupt::sleep(WINDOW)?;
         let speed = self.done()?.speed_since(before);
@@ -170,7 +170,7 @@ impl Target {
     ///
     /// # Errors
     /// The benchmark was interrupted.
-    pub(super) fn gets_on(&self) -> Result<bool> {
+    pub(in crate::bench) fn gets_on(&self) -> Result<bool> {
         let (before, begin) = (self.done()?, Instant::now());
         while begin.elapsed() < HANGS {
             if self.done()?.all_beyond(before) {
@@ -190,13 +190,13 @@ impl Target {
 
 impl Done {
     /// Sections in a second of CPU time since an earlier moment; 0 if there were none.
-    pub(super) fn speed_since(self, before: Self) -> f64 {
+    pub(in crate::bench) fn speed_since(self, before: Self) -> f64 {
         let ns = self.timed_ns - before.timed_ns;
         if ns == 0 { 0.0 } else { (self.timed - before.timed) as f64 * 1e9 / ns as f64 }
     }
 
     /// Whether every worker has made sections since an earlier moment.
-    pub(super) fn all_beyond(self, before: Self) -> bool {
+    pub(in crate::bench) fn all_beyond(self, before: Self) -> bool {
         self.made.iter().zip(before.made).all(|(&now, before)| now > before)
     }
 }

@@ -1,0 +1,150 @@
+//! What the agent uses at a moment, and what it tells.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::unistd::Pid;
+
+use crate::bench::usage::{Objects, cpu_time, own_share};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    /// Memory of the agent and its helpers, bytes: of pages that several have their parts.
+    pub(super) memory: u64,
+    /// Kernel memory of its maps, bytes.
+    pub(super) maps: u64,
+    /// Its open descriptors.
+    pub(super) descriptors: u64,
+    /// Its threads.
+    pub(super) threads: u64,
+    /// CPU time of the agent so far, without its helpers.
+    pub(super) cpu: Duration,
+    /// When it was looked.
+    pub(super) at: Duration,
+    /// Share of the programs' work that was observed in full.
+    pub(super) observed: Option<f64>,
+    /// What was lost so far.
+    pub(super) lost: f64,
+    /// Observations that it has begun.
+    pub(super) observations: f64,
+}
+
+impl Sample {
+    /// Looks at the agent, and at its metrics, the counters of which are held against those of the look before.
+    ///
+    /// # Errors
+    /// It is gone, or does not answer.
+    pub(super) fn take(agent: Pid, metrics: SocketAddr, counters: &mut Counters) -> Result<Self> {
+        let text = fetch(metrics)?;
+        counters.take(&text);
+        let sum = |name: &str| series(&text).filter(|(key, _)| family(key) == name).map(|(_, value)| value).sum();
+        let count = |folder: &str| {
+            let path = format!("/proc/{agent}/{folder}");
+            Ok::<_, anyhow::Error>(fs::read_dir(&path).with_context(|| format!("failed to read {path}"))?.count() as u64)
+        };
+        let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).unwrap_or_default();
+        let helpers = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        // A helper may have gone.
+        let helpers: u64 = helpers.map(|pid| own_share(Pid::from_raw(pid)).unwrap_or_default()).sum();
+        Ok(Self {
+            memory: own_share(agent)? + helpers,
+            maps: Objects::of(agent)?.map_bytes(),
+            descriptors: count("fd")?,
+            threads: count("task")?,
+            cpu: cpu_time(agent)?,
+            at: nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?.into(),
+            observed: series(&text).find(|(key, _)| family(key) == "lockbpf_observed_ratio").map(|(_, value)| value),
+            lost: sum("lockbpf_lost_total"),
+            observations: sum("lockbpf_observations_total"),
+        })
+    }
+}
+
+/// The values of counters when they were looked at last, and which of them have fallen.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    last: BTreeMap<String, f64>,
+    fallen: BTreeSet<String>,
+}
+
+impl Counters {
+    /// Takes a look. A series that is gone, as its process is, may begin anew.
+    fn take(&mut self, text: &str) {
+        let counting: BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .filter(|&(_, kind)| matches!(kind, "counter" | "histogram"))
+            .map(|(name, _)| name)
+            .collect();
+        let counts = |name: &str| {
+            let plain = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            counting.contains(name) || plain.is_some_and(|plain| counting.contains(plain))
+        };
+        let now: BTreeMap<String, f64> =
+            series(text).filter(|(key, _)| counts(family(key))).map(|(key, value)| (key.to_owned(), value)).collect();
+        for (key, value) in &now {
+            if self.last.get(key).is_some_and(|before| value < before) {
+                self.fallen.insert(key.clone());
+            }
+        }
+        self.last = now;
+    }
+
+    /// Those that have fallen.
+    pub(super) fn fallen(&self) -> Vec<String> {
+        self.fallen.iter().cloned().collect()
+    }
+}
+
+/// Series, with their labels, and their values.
+fn series(text: &str) -> impl Iterator<Item = (&str, f64)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| {
+        let (key, value) = line.rsplit_once(' ')?;
+        Some((key, value.parse().ok()?))
+    })
+}
+
+/// The name of a series without its labels.
+fn family(key: &str) -> &str {
+    key.split_once('{').map_or(key, |(name, _)| name)
+}
+
+fn fetch(metrics: SocketAddr) -> Result<String> {
+    let mut stream = TcpStream::connect(metrics).context("failed to connect to the agent")?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).context("failed to read the agent's metrics")?;
+    ensure!(text.starts_with("HTTP/1.1 200"), "the agent answers: {}", text.lines().next().unwrap_or("nothing"));
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_falls_is_seen_and_one_that_begins_anew_is_none() {
+        let text = |a: u32, rest: &str| {
+            format!("# TYPE a_total counter\na_total{{x=\"y z\"}} {a}\n# TYPE h histogram\n# TYPE g gauge\ng 5\n{rest}")
+        };
+        let mut counters = Counters::default();
+        for (a, rest) in [(3, "h_sum 7\nh_count 2\n"), (3, "h_sum 7\n"), (4, "h_sum 7.5\nh_count 1\n")] {
+            counters.take(&text(a, rest));
+        }
+        assert_eq!(counters.fallen(), Vec::<String>::new());
+        counters.take(&text(2, "h_sum 7\nh_count 1\ng 1\n"));
+        assert_eq!(counters.fallen(), ["a_total{x=\"y z\"}", "h_sum"]);
+    }
+}
