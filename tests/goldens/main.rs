@@ -2,7 +2,7 @@
 //!
 //! `commands.txt` lists the goldens. `recordings/` holds the input: programs of `tests/workloads` under observation, with most kinds of
 //! locks. `expected/` holds the output. `cargo xtask goldens --accept` renews it; what then changes is for the review to judge.
-//! Of a page it holds the data, without the script that shows them; of Parquet files the rows, as text.
+//! A golden of a page is its data, without the script that shows them; one of Parquet files is the rows, as text.
 
 mod shown;
 

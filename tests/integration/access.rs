@@ -174,7 +174,7 @@ fn readers_and_system_calls() {
     }
 }
 
-/// Of the 64 numbers 22 are divisible by three. The compiler may put the loop's own branch at the end of each of the two ways.
+/// 22 of the 64 numbers are divisible by three. The compiler may put the loop's own branch at the end of each of the two ways.
 #[test]
 fn branches_are_told_with_both_sides() {
     let Some(_turn) = may_observe() else { return };

@@ -284,7 +284,7 @@ fn python_chdb_answers_as_duckdb_does() {
     let Some(duckdb) = ask_duckdb(dir.path()) else { return };
     let Some(clickhouse) = ask(dir.path(), "chdb-core==26.9.0", ASK_CHDB, "fleet-clickhouse.md") else { return };
     for (at, (duckdb, clickhouse)) in duckdb.iter().zip(&clickhouse).enumerate() {
-        // Of waits that are equally long an engine may show any.
+        // An engine may show any of the waits that are equally long.
         let without = (at == 6).then_some(1);
         assert!(!duckdb.rows.is_empty());
         assert_eq!(duckdb.plain(without), clickhouse.plain(without), "question {}", at + 1);

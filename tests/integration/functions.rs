@@ -20,7 +20,7 @@ fn assert_called(functions: &Functions, name: &str, calls: u64) {
     let of = functions.of(name);
     let own = if matches!(name, "free" | "pthread_mutex_lock" | "pthread_mutex_unlock") { FEW } else { 0 };
     assert!((calls..=calls + own).contains(&of.calls), "{calls} calls: {of:?}");
-    // Of a few calls nothing is known but that they were made: where counting begins, and on a busy machine between switches.
+    // Nothing is known of a few calls but that they were made: where counting begins, and on a busy machine between switches.
     assert!(of.ended == of.calls && of.uncounted <= 1 + of.calls / 100, "{calls} calls: {of:?}");
     assert!(of.on_cpu_ns > 0.0 && of.time_ns >= of.on_cpu_ns, "{of:?}");
 }
@@ -93,7 +93,7 @@ fn library_functions_leave_locks_as_they_are() {
     crate::harness::exact::assert_exact(&truth, &report);
 }
 
-/// Of a C++ program, cancelled threads are unwound through the functions that they are in, and run destructors. The workload itself
+/// Cancelled threads of a C++ program are unwound through the functions that they are in, and run destructors. The workload itself
 /// finds out whether one did not.
 #[test]
 fn library_functions_let_cancelled_threads_unwind() {

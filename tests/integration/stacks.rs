@@ -42,7 +42,7 @@ fn a_stack_is_lost_only_if_both_tables_are_full_and_none_is_copied() {
 #[test]
 fn stacks_are_copied_where_both_tables_are_full() {
     let Some(_turn) = may_observe() else { return };
-    // Of a process that keeps frame pointers, and of one of which that is not known yet.
+    // A process that keeps frame pointers, and one of which that is not known yet.
     for decision in [Some(Decision::Frames), None] {
         let captured = capture_as(
             CALLERS,

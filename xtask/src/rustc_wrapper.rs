@@ -62,7 +62,7 @@ fn rewrite(args: Vec<OsString>, root: &Path, krate: &Crate<'_>) -> Vec<OsString>
     args.push(remap(root, "."));
     let is_member = krate.manifest_dir.parent() == Some(root);
     if !is_member && !krate.manifest_dir.starts_with(root.join(RUST_SRC)) {
-        // Of several prefixes that fit, the last one wins.
+        // The last of several prefixes that fit wins.
         args.push(remap(krate.manifest_dir, &identity));
     }
     args

@@ -71,7 +71,7 @@ pub fn place(frames: &[Frame]) -> Option<&Frame> {
     if is(own, "__rust_begin_short_backtrace") { closure().or(Some(own)) } else { Some(own) }
 }
 
-/// What is told of a goroutine; `None` for a thread.
+/// The goroutine's name; `None` for a thread.
 fn goroutine_name(tid: Tid) -> Option<String> {
     Some(match goroutine::goroutine(tid.0)? {
         Goroutine::Number(number) => format!("goroutine {number}"),

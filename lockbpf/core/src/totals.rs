@@ -177,7 +177,7 @@ impl Observer for Totals {
     }
 
     fn released(&mut self, i: &Instance, at: Time, how: Released) {
-        // Of a lock taken before the recording it is not known how long it was waited for or held.
+        // How long a lock was waited for or held is not known if it was taken before the recording.
         let Some(acquire) = i.acquire else { return };
         let hold = at.since(acquire);
         let wait = if i.contended { i.attempt.map_or(Nanos(0), |attempt| acquire.since(attempt)) } else { Nanos(0) };

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// CPU time of some processes, or of the whole machine.
 #[derive(Debug)]
 pub enum CpuUse {
-    /// Of each process when it was first seen, and when it was last.
+    /// Each process's, when it was first seen, and when it was last.
     Processes(HashMap<u32, (Nanos, Nanos)>),
-    /// Of all CPUs when it began; `None` if that could not be read.
+    /// That of all CPUs when it began; `None` if that could not be read.
     Machine(Option<Nanos>),
 }
 

@@ -213,7 +213,7 @@ impl Gates {
     /// When the map cannot be written.
     pub fn refuse(&mut self, pid: u32) -> Result<(), CaptureError> {
         self.refused += 1;
-        // Of more than the map holds, those outside of it are seen where everybody is; else they are counted all the same.
+        // Processes beyond the map's size are seen where everybody is; else they are counted all the same.
         match self.targets.insert(pid, 0, 0) {
             Ok(()) | Err(MapError::SyscallError(_)) => Ok(()),
             Err(error) => Err(error.into()),

@@ -333,7 +333,7 @@ impl Work {
             match action {
                 Action::Wait(until) => {
                     let charge = self.charges.get_mut(&slot)?;
-                    // Of many, each is looked at less often, but still often enough to catch a burst.
+                    // The more there are, the less often each is looked at, but still often enough to catch a burst.
                     let more = if charge.policy.stays_open() { spread } else { Duration::ZERO };
                     // While closed, too: the clock of a process goes with it.
                     let latest = reading.time + Nanos((GLANCE + spread).as_nanos() as u64);

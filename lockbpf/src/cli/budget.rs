@@ -60,7 +60,7 @@ impl Watch {
             self.governor = None;
             return Ok(());
         };
-        // Of many processes, many at once: the sums are read once for all.
+        // Many processes may ask at once: the sums are read once for all.
         let governor = &mut self.governor;
         let more = std::iter::from_fn(|| governor.as_mut()?.told_already());
         let all = std::iter::once(told).chain(more).collect();

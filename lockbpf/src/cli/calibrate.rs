@@ -68,7 +68,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         figure(times)
     };
     let by_waiters = |operation: &dyn Fn(usize) -> f64| (1..=cpus).map(|n| measure(&|| operation(n))).collect();
-    // Of each operation, what passes between two of them, whoever does them.
+    // What passes between two operations, whoever does them.
     let mutex = by_waiters(&|threads| {
         let lock = Mutex::new();
         contend(threads, |_| lock.with(|| {}))

@@ -87,7 +87,7 @@ pub(super) fn to_trace(
     compression: Compression,
     further: &[u8],
 ) -> Result<(Converted, Written)> {
-    // Of what the recording says of itself, event lines show at their end whether their times have decimals.
+    // Event lines show at their end whether their times have decimals.
     let Ending { mut header, harvest, mut names, modules, end, .. } = input.ending()?;
     let mut done = Converted { incomplete: harvest.quality.incomplete(), ..Converted::default() };
     if header.lockbpf.is_empty() {

@@ -328,7 +328,7 @@ fn a_forked_process_has_its_parents_names_even_if_it_is_gone() {
     assert_eq!(name(&mut symbols, child, "later_lock").as_deref(), Some("later_lock"));
     assert_eq!(name(&mut symbols, PROCESS, "later_lock"), None);
     assert_eq!(symbols.problems().count(), 0);
-    // Of a parent that is not known, nothing can be had; the process itself is asked.
+    // A parent that is not known gives nothing; the process itself is asked.
     symbols.observe_forked(stranger, std::process::id(), Process(99));
     assert!(symbols.loaded(stranger).count() > 0);
     // Another program has taken the pid: what that has is not the forked one's.

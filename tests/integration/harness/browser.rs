@@ -23,9 +23,9 @@ pub(crate) struct View {
     pub(crate) scheme: &'static str,
 }
 
-/// Of a computer's screen.
+/// A computer's screen.
 pub(crate) const WIDE: View = View { width: 1280, scheme: "light" };
-/// Of a telephone's, by night.
+/// A telephone's, by night.
 pub(crate) const NARROW: View = View { width: 400, scheme: "dark" };
 
 impl Browser {

@@ -57,7 +57,7 @@ pub(super) struct ObserverUse {
 }
 
 impl ObserverUse {
-    /// Of several observations; `None` if there was none.
+    /// The use of several observations; `None` if there was none.
     pub(super) fn of(costs: &[Cost]) -> Option<Self> {
         Some(Self {
             cpu_percent: Spread::of(costs.iter().map(|cost| cost.cpu_percent))?,

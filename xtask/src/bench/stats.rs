@@ -47,7 +47,7 @@ pub(super) struct Quartiles {
 }
 
 impl Quartiles {
-    /// Of `samples`; `None` if there are none. Samples that are no numbers are left out.
+    /// The quartiles of `samples`; `None` if there are none. Samples that are no numbers are left out.
     pub(super) fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = samples.into_iter().filter(|sample| sample.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);

@@ -22,7 +22,7 @@ const EVENTS: f64 = 5.0;
 const PLACEMENT_GAIN: f64 = 20.0;
 /// The part of its throughput that a server must keep under the futex tier.
 const FUTEX_SHARE: f64 = 0.99;
-/// Of fewer samples the interval is their range, which says little.
+/// The interval of fewer samples is their range, which says little.
 const MIN_SAMPLES: usize = 6;
 
 /// One figure to reach.

@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         ]))
     });
     report.run("documentation tests", || {
-        // Of what is compiled already.
+        // They are of what is compiled already.
         tests(release(&["test", "--quiet", "--no-fail-fast"]).arg("--doc"))
     });
     report.run("goldens, snapshots and allocations", || {

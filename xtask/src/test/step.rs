@@ -184,7 +184,7 @@ mod tests {
             let outcome = if failed == 0 { Outcome::passed("") } else { Outcome::failed("exit status: 101") };
             Outcome { counts: Counts { passed, failed, skipped }, ..outcome }
         };
-        // Of ten tests, one cannot run.
+        // One of ten tests cannot run.
         let both = part(3, 1, 6).and(part(5, 0, 5));
         assert_eq!(both.counts, Counts { passed: 8, failed: 1, skipped: 1 });
         assert_eq!((both.verdict, both.note.as_str()), (Verdict::Failed, "exit status: 101"));

@@ -64,7 +64,7 @@ pub fn touches(
             continue;
         }
         let address = used.virtual_address(0, |register, _, _| values.get(register)).ok_or(Unknown::Register)?;
-        // Of a repeated instruction the operand's own size is not told.
+        // A repeated instruction does not tell the operand's own size.
         let size = size(if string { instruction.memory_size() } else { used.memory_size() }, around.machine)?;
         let address = address.wrapping_add(bit_offset(instruction, size, values)?);
         if string {

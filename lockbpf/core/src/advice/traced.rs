@@ -174,7 +174,7 @@ impl Traced {
             }
         }
         traced.spend(timing, names, (&matched, &thread_of, &seen), counted, ticks_per_ns.max(1) as f64);
-        // Of a method's callers those where the thread was seen, if there are any.
+        // Those of a method's callers where the thread was seen, if there are any.
         let parts = |(thread, site): (u32, Site)| -> Vec<(Option<u32>, u32)> {
             let thread = thread_of.get(thread as usize).copied().flatten();
             let callers = method_of.get(&site).map_or_else(BTreeSet::new, |&method| {
@@ -235,7 +235,7 @@ impl Traced {
                 sections: BTreeMap::new(),
             })
             .collect();
-        // Of what has several names a thread has what it was seen in, if it was.
+        // A place may have several names: a thread has the one that it was seen in, if it was.
         let shares = |thread: u32, section: &Section| -> Vec<((u32, u32), f64)> {
             let Some(keys) = matched.get(section) else { return Vec::new() };
             let thread = thread_of.get(thread as usize).copied().flatten();

@@ -42,7 +42,7 @@ pub(super) struct Doubt {
     pub(super) acquisitions: f64,
     pub(super) hold: f64,
     pub(super) wait: f64,
-    /// Of means over acquisitions, times those.
+    /// Means over acquisitions, times those.
     mean_hold: f64,
     contended: f64,
     number: f64,
@@ -79,7 +79,7 @@ pub(super) struct SiteSums {
     /// Nothing where holds were not seen.
     pub(super) hold: Option<f64>,
     pub(super) apwt: f64,
-    /// Of its lock: no wait of it, and no hold, is longer.
+    /// Its lock's: no wait of it, and no hold, is longer.
     pub(super) longest_wait: f64,
     pub(super) longest_hold: f64,
     pub(super) doubt: Doubt,

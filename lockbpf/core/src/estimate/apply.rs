@@ -16,7 +16,7 @@ pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [Thread
     if !estimates.complete || !estimates.sampled() {
         return;
     }
-    // Of a lock that processes share each process has rows of its own, some of which may have been seen as a whole.
+    // Each process has rows of its own for a lock that they share; some may have been seen as a whole.
     let mut rows: HashMap<(Lock, Process), Vec<usize>> = HashMap::new();
     let mut slept: HashMap<(Lock, Process), SiteSums> = HashMap::new();
     for (at, row) in sums.iter_mut().enumerate() {

@@ -40,7 +40,7 @@ impl Figures {
         }
     }
 
-    /// Of several subjects that are one: a lock that processes share, of which each has its own windows.
+    /// Several subjects that are one: a lock that processes share, each of which has its own windows.
     #[must_use]
     pub fn together(all: &[Self]) -> Self {
         let number: f64 = all.iter().map(|f| f.acquisitions.value).sum();

@@ -17,7 +17,7 @@ pub(super) struct Bias {
 }
 
 impl Bias {
-    /// Of one subject.
+    /// The bias of one subject.
     pub(super) fn of(scale: &Scale<'_>) -> Self {
         let m = scale.moments;
         let sections = m.contended.below + m.whole.completed;
@@ -25,7 +25,7 @@ impl Bias {
         Self::beside(inner, scale.costs)
     }
 
-    /// Of sections with so many hits inside.
+    /// The bias of sections with so many hits inside.
     pub(super) fn beside(inner: f64, costs: &Costs) -> Self {
         let nominal = costs.hold_bias_ns + inner * costs.hit_ns;
         let (least, most) = multiples(costs);
@@ -55,7 +55,7 @@ pub(super) fn too_long(scale: &Scale<'_>) -> f64 {
     }
     let resolved: f64 = m.tails.buckets().map(|(b, n, _)| n / inside(scale, b)).sum();
     let chance = 3.0 * m.cut.sqrt() / m.seen;
-    // Of what is longer than a window, half a window is seen on average.
+    // Half a window is seen, on average, of what is longer than a window.
     let most = 2.0 * m.cut_ns / scale.process.window().max(1.0) / all;
     ((all - resolved) / all - chance).clamp(0.0, most.max(0.0))
 }

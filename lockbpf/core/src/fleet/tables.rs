@@ -71,7 +71,7 @@ type List = Arc<[Option<Bytes>]>;
 /// Names in a timeline, as the tables have them, by their indices there.
 struct Named {
     locks: List,
-    /// Of the locks.
+    /// What the processes of the locks are called.
     processes: List,
     tids: List,
     threads: List,

@@ -172,7 +172,7 @@ mod tests {
     fn some_waits_are_always_recorded() {
         let second = Nanos(1_000_000_000);
         assert_eq!([most(0, second), most(99, second), most(100, second)], [3, 3, 4]);
-        // Of 6,400 waits a second 25: one in 2^8.
+        // 25 of 6,400 waits a second: one in 2^8.
         assert_eq!(most(12_800, second), STACKS_FIRST + 8);
         assert_eq!(most(1_280, Nanos(100_000_000)), STACKS_FIRST + 8);
         assert_eq!([most(u64::MAX, Nanos(0)), most(1 << 30, second)], [MAX_LEVEL; 2]);

@@ -81,7 +81,7 @@ pub(super) struct Past {
     pub(super) comp: u32,
     pub(super) taken: u64,
     pub(super) last: Last,
-    /// Of one that was only seen to hold it ([`crate::op::Hold`]): what it did, and with which stack.
+    /// What a holder did that was only seen to hold it ([`crate::op::Hold`]), and with which stack.
     pub(super) seen: Option<(Cause, Option<StackId>)>,
 }
 

@@ -69,7 +69,7 @@ impl Tables {
     }
 }
 
-/// What is told of a sample beside its stack: names and values.
+/// A sample's labels: names and values.
 pub(super) fn labels(sample: &Sample) -> impl Iterator<Item = (&'static str, &str)> {
     let labels = [
         ("lock", sample.lock.as_str()),

@@ -155,7 +155,7 @@ impl Rough {
     }
 
     fn digits(&self) -> String {
-        // Of what is counted one by one there are no parts.
+        // What is counted one by one has no parts.
         if self.value < 9.95 && self.unit > 0 {
             format!("{:.1}", self.value).trim_end_matches(".0").to_owned()
         } else {

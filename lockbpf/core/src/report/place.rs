@@ -10,7 +10,7 @@ use lockbpf_common::record::LOW48;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// What is told of a site instead of the first function there.
+/// The place that a site is told by, where that is not the first function there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     /// The address whose functions are told.

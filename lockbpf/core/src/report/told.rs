@@ -11,7 +11,7 @@ use crate::observation::Observation;
 use crate::units::{Nanos, Time};
 use std::collections::HashSet;
 
-/// What is told of a recording section by section ([`crate::options::Options::told`]), with the names of its report.
+/// The waits and holds of a recording, section by section ([`crate::options::Options::told`]), with the names of its report.
 pub struct Rows<'a, 'b> {
     tables: Tables<'a, 'b>,
     timeline: Timeline,

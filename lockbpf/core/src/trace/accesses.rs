@@ -99,7 +99,7 @@ impl<R: Read> AccessLines<R> {
     }
 
     fn end(&mut self, how: Ended) {
-        // Of lines lost at the very end only a later snapshot knows.
+        // Only a later snapshot knows of lines lost at the very end.
         self.count.up_to(self.total);
         self.ended = Some(how);
     }

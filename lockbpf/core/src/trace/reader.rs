@@ -286,7 +286,7 @@ impl Contents {
     fn close(mut self, ended: Ended) -> Closing {
         self.damage.header |= self.header.is_none();
         self.damage.stale_sums |= self.pending_damaged;
-        // Of events lost at the very end only a later snapshot knows.
+        // Only a later snapshot knows of events lost at the very end.
         self.damage.events += self.checkpoint.events.saturating_sub(self.decoder.ordinal());
         self.accesses.up_to(self.checkpoint.accesses);
         self.damage.accesses = self.accesses.lost;

@@ -13,7 +13,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Of a thread.
+    /// A thread's signals.
     pub(super) fn of(pid: i32, tid: i32) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?)
     }

@@ -28,7 +28,7 @@ const PRESENT: usize = 512;
 const LEGACY: usize = 576;
 
 impl Layout {
-    /// Of this processor.
+    /// The layout of this processor.
     pub(super) fn of_this_processor() -> Self {
         /// The leaf that describes the extended state.
         const STATE: u32 = 0xd;

@@ -15,7 +15,7 @@ pub struct Watched {
     pub from: Reading,
     /// At its end.
     pub to: Reading,
-    /// Of this, while the gate was open: time, CPU time and cost.
+    /// The part of this while the gate was open: time, CPU time and cost.
     pub open: (Nanos, Nanos, Nanos),
     /// Whether it was open all the time.
     pub whole: bool,

@@ -1,4 +1,4 @@
-//! What is told of all that was observed: sums that go on from observation to observation.
+//! Sums of all that was observed, which go on from observation to observation.
 
 use super::super::own;
 use super::shared::{Published, Shared};

@@ -153,7 +153,7 @@ impl Alerts {
 
     /// Hands an alert to whoever is to have it; returns it as a line for people.
     fn tell(&mut self, alert: &Alert) -> String {
-        // Of numbers and texts JSON can be made.
+        // JSON can be made of numbers and texts.
         if let (false, Ok(json)) = (self.outlets.is_empty(), serde_json::to_string(alert)) {
             self.outlets.iter().for_each(|outlet| outlet.take(&json));
         }

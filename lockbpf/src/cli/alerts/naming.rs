@@ -15,7 +15,7 @@ use crate::unwind::Unwind;
 /// Frames told of a stack.
 const MAX_FRAMES: usize = 64;
 
-/// What is told of an alert beside what was caught.
+/// What an alert tells beside what was caught.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About {
     pub(super) kind: Kind,

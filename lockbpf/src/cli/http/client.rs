@@ -100,7 +100,7 @@ impl Url {
             Ok(response) => {
                 let status = response.status();
                 let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
-                // Of an answer that breaks off the status counts.
+                // The status of an answer counts, even if the answer breaks off.
                 let body = Limited::new(response.into_body(), ANSWER_BYTES).collect().await;
                 let body = body.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
                 Ok(Reply { status, retry_after: after.map(Duration::from_secs), body })

@@ -35,7 +35,7 @@ pub(super) struct Snapshot {
     pub at: Time,
     /// The report so far, with all locks.
     pub report: Report,
-    /// Of each lock of the report.
+    /// One for each lock of the report.
     pub histograms: Vec<Histograms>,
     /// Who holds and waits.
     pub now: Now,
@@ -53,7 +53,7 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// Of an observation that began at this time.
+    /// The digest of an observation that began at this time.
     pub(super) fn new(start: Time) -> Self {
         let history = || History::new(start, KEPT);
         Self { start, locks: history(), sites: history(), threads: history(), processes: history() }

@@ -40,7 +40,7 @@ impl Call {
     pub(super) fn at(info: &Info, unit: usize, return_addr: u64) -> Option<Self> {
         let pc = return_addr.checked_sub(1)?;
         let (mut function, mut callee, mut variables) = (None, None, Vec::new());
-        // Of the entries around the present one.
+        // What is known of each entry around the present one.
         let mut levels = Vec::new();
         info.walk(unit, |at, die, depth| {
             levels.truncate(depth);

@@ -67,7 +67,7 @@ pub(super) fn size(info: &Info, ty: Ref) -> Option<u64> {
     let (mut at, mut factor) = (ty, 1_u64);
     for _ in 0..MAX_DEPTH {
         let die = info.die(at)?;
-        // Of a declaration the size is with the definition.
+        // A declaration's size is with the definition.
         if let Some((_, value)) = info.attr(at, &die, dw::DW_AT_byte_size) {
             return value.udata_value()?.checked_mul(factor);
         }
@@ -220,7 +220,7 @@ impl Walk<'_> {
         while let Some(ty) = left.pop() {
             for (at, die) in self.info.children(ty)? {
                 match die.tag() {
-                    // Of a Rust enum: any variant may be the present one.
+                    // Any variant of a Rust enum may be the present one.
                     dw::DW_TAG_variant_part | dw::DW_TAG_variant => {
                         seen += 1;
                         if seen > MAX_DEPTH {

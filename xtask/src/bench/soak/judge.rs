@@ -31,7 +31,7 @@ pub(super) struct Period {
 }
 
 impl Period {
-    /// Of the looks in it; `None` without any.
+    /// The most of these looks; `None` without any.
     pub(super) fn of(samples: &[Sample]) -> Option<Self> {
         let (first, last) = (samples.first()?, samples.last()?);
         let most = |value: fn(&Sample) -> u64| samples.iter().map(value).max().unwrap_or_default();

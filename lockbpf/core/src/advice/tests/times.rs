@@ -40,7 +40,7 @@ fn steps(sections: &[One]) -> Vec<Op> {
             Action::Acquire { lock: lock(at_lock), waker: None },
             Action::Release { lock: lock(at_lock), how: Released::Unlock },
         ];
-        // Of steps at one time, locks are given back first, and asked for before they are got.
+        // At one time locks are given back first, and asked for before they are got.
         for ((order, action), time) in [1, 2, 0].into_iter().zip(actions).zip(times) {
             steps.push((time, order, Op { time: Time(time), tid: Tid(tid), process: PROCESS, action }));
         }

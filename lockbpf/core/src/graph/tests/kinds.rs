@@ -37,7 +37,7 @@ fn a_semaphore_blames_who_took_the_last_permit() {
         ask(2, 2, 2),
         acquire(2, 2, 1),
         ask(5, 3, 3),
-        // Of a lock's only permit: this has been given back before the other thread took it, and is told too late.
+        // The lock's only permit was given back before the other thread took it; that is told too late.
         release(9, 1, 1),
         acquire(10, 3, 1),
         release(20, 3, 1),
@@ -339,7 +339,7 @@ fn a_round_that_began_before_the_recording_does_not_shift_the_others() {
         }
         let f = findings(&ops);
         let blamed = f.sites.iter().map(|(site, blame)| (site.addr, blame.apwt.0)).filter(|&(_, wait)| wait > 0);
-        // Of the round cut the waits of those seen.
+        // The waits of those who were seen in the round that was cut.
         assert_eq!(blamed.collect::<BTreeMap<_, _>>(), [(3, 85 + 3 * 180)].into(), "{first:?}");
         assert_eq!((f.cut.get("barrier_round_cut"), f.impossible.len()), (Some(&1), 0));
     }

@@ -134,7 +134,7 @@ impl Model {
                     return;
                 }
                 let state = &self.locks[&lock];
-                // Of several permits of a thread, the newest goes first.
+                // A thread's newest permit goes first.
                 let own = state.holders.iter().rposition(|&h| self.nodes[h].tid == tid).unwrap_or(0);
                 let state = self.locks.get_mut(&lock).unwrap();
                 let node = state.holders.remove(own);

@@ -87,7 +87,7 @@ fn totals(all: &Over<'_, CountersEntry>) -> CounterTotals {
     }
 }
 
-/// Of the executions of all runs together.
+/// The executions of all runs together.
 fn regions(all: &Over<'_, CountersEntry>) -> RegionsEntry {
     let sum = |of: &dyn Fn(&CountersEntry) -> f64| all.things().map(|(_, entry)| of(entry)).sum::<f64>();
     let execution = sum(&|entry| entry.totals.execution);

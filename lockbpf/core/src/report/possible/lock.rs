@@ -22,7 +22,7 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
     for w in &lock.waiters {
         waiter(w, check, &|| format!("{} at {} waiting for {}", w.place.symbol, w.count, name()));
     }
-    // Of means over several runs, the lists are cut off.
+    // The lists of means over several runs are cut off.
     let all = lock.waiters.iter().map(|w| w.wait_ns);
     check.parts(all, lock.recorded_wait_ns, || format!("waiters of {}", name()));
     check.shares(lock.waiters.iter().map(|w| w.share), || format!("waiters of {}", name()));

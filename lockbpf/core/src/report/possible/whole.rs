@@ -57,10 +57,10 @@ fn totals(report: &Report, check: &mut Check) {
         check.demand(fits, || format!("{what}: {sum} of the locks, {all} in all"));
     };
     let whole = t.locks_omitted == 0;
-    // Of locks of runtimes acquisitions are in the total only.
+    // Acquisitions of runtimes' locks are in the total only.
     let all_known = report.locks.iter().all(|l| l.acquisitions.is_some());
     count(&|l| l.acquisitions.unwrap_or_default(), t.acquisitions, whole && all_known, "acquisitions");
-    // What is told of a lock that was summed together with others is in their sums, too.
+    // A lock that was summed together with others is in their sums, too.
     count(&|l| if l.in_others { 0 } else { l.contended }, t.contended, whole, "contended acquisitions");
     count(&|l| l.waiting_now.count, t.waiting_now, whole, "waits now");
     let mut time = |of: fn(&LockEntry) -> Ns, all: Ns, what: &str| {

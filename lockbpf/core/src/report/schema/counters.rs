@@ -15,7 +15,7 @@ pub struct CountersEntry {
     pub totals: CounterTotals,
     /// Shares of the execution.
     pub regions: RegionsEntry,
-    /// Of the three parts of sections, by the clock: one count per acquisition.
+    /// The three parts of sections, by the clock: one count per acquisition.
     pub dynamic: PartHistograms,
     /// The same with one count per lock, at its mean.
     #[serde(rename = "static")]

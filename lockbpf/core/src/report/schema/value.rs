@@ -201,7 +201,7 @@ pub struct Durations {
 pub enum ThreadId {
     /// A thread id of the operating system, or of an input that numbers its threads.
     Number(u64),
-    /// Of an input that gives them names.
+    /// The name of a thread, in an input that names its threads.
     Name(String),
 }
 

@@ -285,7 +285,7 @@ mod callers {
         assert_eq!(most(&r), [("vacuum", 0.4), ("get_row", 0.01)]);
         let part = "called by 2 functions, most by `vacuum` (a.cc:40) for 40 % of it (not known for 59 %); 100 %";
         assert!(r.verdict[0].contains(part), "{:?}", r.verdict);
-        // Of so little it is not worth a word.
+        // So little is not worth a word.
         let r = locked_for(&[(200, a), (40, b)]);
         assert!(most(&r).len() == 2 && !r.verdict[0].contains("called by"), "{:?}", r.verdict);
         assert_conserved(&r);

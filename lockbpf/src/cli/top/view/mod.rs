@@ -23,7 +23,7 @@ pub(super) fn draw(model: &Model, style: &Style, frame: &mut Frame<'_>) {
     let mut top = head::lines(model, style, area);
     match model.page {
         Page::Help(_) => top.truncate(1),
-        // Of one lock there is much to tell: the verdict is in the list.
+        // There is much to tell of one lock: the verdict is in the list.
         Page::Lock(_) if area.height < TALL => top = head::brief(model, style, area),
         Page::Lock(_) | Page::List => {}
     }
