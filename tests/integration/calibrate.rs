@@ -26,7 +26,7 @@ fn what_is_measured_is_kept_and_used() {
     let outcome = run_in(&state, &["calibrate", "--runs", "3", "--max-load", "100%", "--format", "json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let measured: Value = serde_json::from_str(&outcome.stdout).expect("the calibration is JSON");
-    assert_eq!((&measured["schema"], &measured["runs"]), (&json!("lockbpf.calibration/3"), &json!(3)));
+    assert_eq!((&measured["schema"], &measured["runs"]), (&json!("lockbpf.calibration/4"), &json!(3)));
     let cpus = measured["cpus"].as_u64().expect("a number") as usize;
     for table in ["mutex", "mcs", "ticket", "spin", "qd_delegation"] {
         let rows = measured[table].as_array().expect("a table");

@@ -17,18 +17,23 @@ use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex as Guarded;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long each measurement lasts.
 const WINDOW: Duration = Duration::from_millis(20);
 /// How long the load of the machine is looked at before.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a lock is held for a thread to wake up from the last turn and fall asleep for it: not so long that its CPU falls asleep, too,
-/// which it does not where threads sleep for short sections.
-const ASLEEP: Duration = Duration::from_micros(100);
+/// For how long a thread sleeps for a lock until that is handed on to it, one after the other: its CPU sleeps then, too, and has to be woken.
+const ASLEEP: [Duration; 4] =
+    [Duration::from_micros(3), Duration::from_micros(6), Duration::from_micros(12), Duration::from_micros(24)];
 /// Hand-offs in a run.
-const HAND_OFFS: u32 = 20;
+const HAND_OFFS: usize = 40;
+/// How long threads take turns on CPUs for a measurement of their time slices, and how long one that does nothing else is away at least until it
+/// has its turn again.
+const TURNS: Duration = Duration::from_millis(60);
+const AWAY: Duration = Duration::from_micros(500);
 
 /// How to measure.
 #[derive(Clone, Debug, Args)]
@@ -61,7 +66,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         );
     }
     let cpus = std::thread::available_parallelism().context("failed to find out how many CPUs there are")?.get();
-    let bar = bar(u64::from(args.runs) * (5 * cpus as u64 + 2));
+    let bar = bar(u64::from(args.runs) * (5 * cpus as u64 + 3));
     let measure = |what: &dyn Fn() -> f64| {
         let times: Vec<f64> = (0..args.runs).map(|_| what()).collect();
         bar.inc(u64::from(args.runs));
@@ -98,6 +103,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     bar.inc(u64::from(args.runs));
     let of_all = |of: fn(&HandOff) -> f64| figure(hand_offs.iter().map(of).collect());
     let (hand_off, wake_call) = (of_all(|run| run.latency_ns), of_all(|run| run.call_ns));
+    let time_slice = measure(&|| time_slice(2 * cpus));
     bar.finish_and_clear();
     let observed = probing::measure(&feature::survey());
     let observer_operation_ns = observed.as_ref().ok().map(|observed| observed.costs.hit_ns);
@@ -115,6 +121,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         qd_detached,
         hand_off,
         wake_call,
+        time_slice,
         observer_operation_ns,
     };
     keep(&calibration)?;
@@ -204,37 +211,71 @@ struct HandOff {
     call_ns: f64,
 }
 
+/// Both threads stay on their CPUs but for the sleep: turns are spun for, since whoever sleeps for its turn may be woken on the other's CPU.
 fn hand_off() -> HandOff {
-    let lock = Mutex::new();
-    let (turn, begin) = (Barrier::new(2), Instant::now());
-    let (released, acquired) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (lock, begin) = (Mutex::new(), Instant::now());
+    let [asked, acquired] = [0, 0].map(AtomicUsize::new);
+    let at = AtomicU64::new(0);
     let now = || begin.elapsed().as_nanos() as u64;
+    let until = |turn: &AtomicUsize, number: usize| {
+        while turn.load(Ordering::Acquire) < number {
+            std::hint::spin_loop();
+        }
+    };
+    let held = AtomicUsize::new(0);
     let (mut latencies, mut calls) = (Vec::new(), Vec::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..HAND_OFFS {
-                turn.wait();
-                lock.with(|| acquired.store(now(), Ordering::Relaxed));
-                turn.wait();
+            for turn in 1..=HAND_OFFS {
+                until(&held, turn);
+                asked.store(turn, Ordering::Release);
+                lock.with(|| at.store(now(), Ordering::Relaxed));
+                acquired.store(turn, Ordering::Release);
             }
         });
-        for _ in 0..HAND_OFFS {
+        for turn in 1..=HAND_OFFS {
+            let mut released = 0;
             lock.with(|| {
-                turn.wait();
-                let since = Instant::now();
-                while since.elapsed() < ASLEEP {
+                held.store(turn, Ordering::Release);
+                until(&asked, turn);
+                let (since, asleep) = (Instant::now(), ASLEEP[turn % ASLEEP.len()]);
+                while since.elapsed() < asleep {
                     std::hint::spin_loop();
                 }
-                released.store(now(), Ordering::Relaxed);
+                released = now();
             });
             let returned = now();
-            turn.wait();
-            let released = released.load(Ordering::Relaxed);
-            latencies.push(acquired.load(Ordering::Relaxed).saturating_sub(released) as f64);
+            until(&acquired, turn);
+            latencies.push(at.load(Ordering::Relaxed).saturating_sub(released) as f64);
             calls.push(returned.saturating_sub(released) as f64);
         }
     });
     HandOff { latency_ns: figure(latencies).median_ns, call_ns: figure(calls).median_ns }
+}
+
+/// How long threads keep their CPUs where there are fewer of these, ns; 0 if none has lost its CPU twice.
+fn time_slice(threads: usize) -> f64 {
+    let (slices, begin) = (Guarded::new(Vec::new()), Barrier::new(threads));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                begin.wait();
+                let start = Instant::now();
+                let (mut last, mut since, mut own) = (start, None, Vec::new());
+                while last.duration_since(start) < TURNS {
+                    let now = Instant::now();
+                    if now.duration_since(last) >= AWAY {
+                        // The first one had begun before.
+                        own.extend(since.map(|since| last.duration_since(since).as_nanos() as f64));
+                        since = Some(now);
+                    }
+                    last = now;
+                }
+                slices.lock().unwrap_or_else(std::sync::PoisonError::into_inner).append(&mut own);
+            });
+        }
+    });
+    figure(slices.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)).median_ns
 }
 
 /// Median and quartiles.
@@ -266,13 +307,15 @@ fn render(calibration: &Calibration) -> String {
          {table}\n\n\
          With more threads than CPUs it is taken to be as in the last row.\n\
          A section that is delegated to the holder of a QD lock without waiting for it takes {}.\n\
-         Handing a mutex on to a sleeping thread takes {}, of which the one that wakes it is busy for {}.\n{observer}\n{kept}",
+         Handing a mutex on to a sleeping thread takes {}, of which the one that wakes it is busy for {}.\n\
+         A thread keeps a CPU that others want, too, for {:.1} ms.\n{observer}\n{kept}",
         calibration.cpu,
         calibration.cpus,
         calibration.runs,
         cell(&calibration.qd_detached),
         cell(&calibration.hand_off),
-        cell(&calibration.wake_call)
+        cell(&calibration.wake_call),
+        calibration.time_slice.median_ns / 1e6
     )
 }
 
@@ -292,6 +335,10 @@ mod tests {
         assert!(slow >= 1e6, "{slow}");
         let HandOff { latency_ns, call_ns } = hand_off();
         assert!(latency_ns > 0.0 && call_ns > 0.0);
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        // As long as all threads want a CPU, none keeps one for all the time.
+        let slice = time_slice(2 * cpus);
+        assert!((0.0..TURNS.as_nanos() as f64).contains(&slice), "{slice}");
         assert!((0.0..=1.0).contains(&load(Duration::from_millis(30)).unwrap()));
     }
 }

@@ -154,10 +154,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
         let (mut input, name) = match &args.from {
             Some(path) => {
                 let name = input::told(path);
-                let input = of_recording(path, args.by, &args.only);
+                let input = of_recording(path, args.by, &args.only, calibration.as_ref());
                 (input.with_context(|| format!("there is no model of {name}"))?, name)
             }
-            None => (of_program(args)?, "the observed program".to_owned()),
+            None => (of_program(args, calibration.as_ref())?, "the observed program".to_owned()),
         };
         let all: Vec<usize> = (0..input.locks.len()).collect();
         if calibration.is_some() {
@@ -264,17 +264,18 @@ fn read(path: &Path) -> Result<Input> {
 }
 
 /// The model of a running program: it is recorded, and the model made of its sums.
-fn of_program(args: &PredictArgs) -> Result<Input> {
+fn of_program(args: &PredictArgs, calibration: Option<&Calibration>) -> Result<Input> {
     let capture =
         CaptureArgs { duration: args.duration, budget: args.budget, transitions: true, ..CaptureArgs::default() };
     let plan = Plan::from_args(args.target.clone(), capture)?;
     let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
     export::record(&plan, trace.as_file(), trace.path(), Compression::None)?;
-    of_recording(trace.path(), Some(By::Sums), &args.only).context("there is no model of what was observed")
+    of_recording(trace.path(), Some(By::Sums), &args.only, calibration)
+        .context("there is no model of what was observed")
 }
 
 /// The model of a recording.
-fn of_recording(path: &Path, by: Option<By>, only: &[String]) -> Result<Input> {
+fn of_recording(path: &Path, by: Option<By>, only: &[String], calibration: Option<&Calibration>) -> Result<Input> {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
     let called = || format!("of locks called `{}`", only.join("` or `"));
     let recording = Recording::open(path)?;
@@ -288,6 +289,7 @@ fn of_recording(path: &Path, by: Option<By>, only: &[String]) -> Result<Input> {
     };
     let mut input = if only.is_empty() { model? } else { model.with_context(called)? };
     input.cores = Some(cpus);
+    input.slice_ns = calibration.and_then(Calibration::slice_ns);
     cores::unstretch(&mut input, cpus)?;
     Ok(input)
 }

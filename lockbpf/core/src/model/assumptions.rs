@@ -1,8 +1,8 @@
 //! What has to hold for a prediction to hold, in words.
 
-use super::cores;
 use super::predict::{QD_ABOVE, QD_BELOW, algorithm, sleeps};
 use super::schema::{Algorithm, Input, Overhead, Point, Solver};
+use super::{cores, play};
 use crate::report::text::counted;
 
 /// All that applies to what was asked and how it was solved.
@@ -29,13 +29,28 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
     if points.iter().any(|point| cores::may_collapse(input, point.threads)) {
         all.push(
             "With more threads than CPUs a lock for which threads spin may all but stop, while whoever has its turn waits for a CPU: that \
-             is not in the model, so intervals begin at 0."
+             is not in this model, so intervals begin at 0: `lockbpf calibrate` measures what is needed to tell."
                 .to_owned(),
         );
     }
+    if let Some(shared) = points.iter().find_map(|point| play::shared(input, point.threads)) {
+        all.push(format!(
+            "With more threads than CPUs a thread has its CPU for {:.1} ms, then another one that wants it has, whether it holds a lock or not. \
+             Intervals go to what comes out with half of that and twice that, and if threads never move to another CPU.",
+            shared.slice_ns / 1e6
+        ));
+        if input.locks.iter().any(|lock| lock.spins && lock.in_turn) {
+            all.push(
+                "Locks that are waited for in turn all but stop from when one that has its turn loses its CPU for the first time: predicted is what it comes \
+                 to then, and the high end of the interval is what may be before."
+                    .to_owned(),
+            );
+        }
+    }
     let is = |wanted| input.locks.iter().any(|lock| algorithm(input, lock) == wanted);
     let solved = |wanted| points.iter().any(|point| point.solver == wanted);
-    if is(Algorithm::QdWait) && !solved(Solver::Simulation) {
+    let formula = solved(Solver::Exact) || solved(Solver::Schweitzer);
+    if is(Algorithm::QdWait) && formula {
         all.push(format!(
             "QD locks: exponential sections, and one helper in the whole program. Intervals: waits from {:.0} % below to {:.0} \
              % above the model's, which is the mean error that its authors report (24 %; 14 % for sections of 1 µs and more), and \
@@ -46,7 +61,8 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
         if input.classes.len() > 1 {
             all.push("Threads of all classes are taken as of one pattern: the helper is any of them.".to_owned());
         }
-    } else if solved(Solver::Simulation) {
+    }
+    if solved(Solver::Simulation) {
         all.push(
             "Simulated with exponential times, and sections of the coefficients of variation given; intervals are the simulation's own \
              95 %. Readers go before waiting writers."
@@ -66,7 +82,8 @@ pub(super) fn all(input: &Input, points: &[Point]) -> Vec<String> {
                     .to_owned(),
             );
         }
-    } else {
+    }
+    if formula && !is(Algorithm::QdWait) {
         let known = input.locks.iter().any(|lock| lock.hold_cv.is_some());
         let bound = if known { "of the coefficients of variation given" } else { "that are constant" };
         all.push(format!(

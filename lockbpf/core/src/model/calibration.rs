@@ -4,7 +4,7 @@ use super::schema::{Overhead, Sleep};
 use serde::{Deserialize, Serialize};
 
 /// Name and number of what [`Calibration`] is.
-pub const SCHEMA: &str = "lockbpf.calibration/3";
+pub const SCHEMA: &str = "lockbpf.calibration/4";
 
 /// A measured time: median and quartiles of several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ pub struct Calibration {
     pub hand_off: Figure,
     /// What that takes the thread which releases it: its unlock.
     pub wake_call: Figure,
+    /// How long a thread keeps a CPU that others want, too.
+    pub time_slice: Figure,
     /// O: what lockbpf's own recording costs a lock operation, ns; `None` where it may not observe.
     pub observer_operation_ns: Option<f64>,
 }
@@ -62,6 +64,12 @@ impl Calibration {
     #[must_use]
     pub fn sleep(&self, at: fn(&Figure) -> f64) -> Sleep {
         Sleep { wake_ns: at(&self.hand_off), call_ns: at(&self.wake_call) }
+    }
+
+    /// How long a thread keeps a CPU that others want, too, ns; `None` if nothing was seen of that.
+    #[must_use]
+    pub fn slice_ns(&self) -> Option<f64> {
+        Some(self.time_slice.median_ns).filter(|&ns| ns > 0.0)
     }
 
     /// Most threads that were measured.

@@ -5,6 +5,7 @@
 //! than one. Who sleeps for a lock wants none, who spins for it does.
 
 use super::error::ModelError;
+use super::play;
 use super::predict::{algorithm, points};
 use super::schema::{Algorithm, Input, LockInput, Point};
 
@@ -24,9 +25,11 @@ fn spins(input: &Input, lock: &LockInput) -> bool {
 }
 
 /// Whether so many threads may wait on CPUs that others need to let them go on: whoever has its turn may be off its CPU for a time slice,
-/// which is not in any model here.
+/// and it is not known how long that is.
 pub(super) fn may_collapse(input: &Input, threads: u32) -> bool {
-    input.cores.is_some_and(|cores| threads > cores) && input.locks.iter().any(|lock| spins(input, lock))
+    play::shared(input, threads).is_none()
+        && input.cores.is_some_and(|cores| threads > cores)
+        && input.locks.iter().any(|lock| spins(input, lock))
 }
 
 /// Lets the threads of a solution share the CPUs of its input, if it says how many there are.

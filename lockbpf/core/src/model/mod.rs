@@ -5,7 +5,8 @@
 //! (the same where a lock's overhead depends on its waiters), [`classes`] (several classes, exactly), [`schweitzer`]
 //! (approximately, where that would take too long); [`qd`] is the model of queue delegation locks. [`occ`] is PinCS's
 //! estimate of optimistic execution, [`conflicts`] how often that would conflict. [`with`] puts other locks into a model, of which [`calibration`] knows what they cost; [`rank`] tells which would be fastest.
-//! [`cores`] lets their threads share CPUs. [`simulation`] plays networks event by event: the truth that the rest is tested against.
+//! [`cores`] lets their threads share CPUs. [`simulation`] plays networks event by event: the truth that the rest is tested against. [`crowd`]
+//! plays them on fewer CPUs than threads.
 //!
 //! [`shadow`] is what observing added to recorded times. [`summed`] makes a model of what the kernel side summed up of a program. [`script`] is what the threads of a recording did by
 //! themselves: [`profile`] makes a model of it; [`replay`] plays it with
@@ -19,6 +20,8 @@ pub mod classes;
 pub mod conflicts;
 pub mod convolution;
 pub mod cores;
+mod cpus;
+pub mod crowd;
 mod divide;
 mod error;
 pub mod mva;
@@ -40,6 +43,7 @@ pub mod simulation;
 pub mod sliders;
 pub mod summed;
 pub mod table;
+pub mod tally;
 #[cfg(test)]
 mod tests;
 mod violations;

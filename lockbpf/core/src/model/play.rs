@@ -1,16 +1,33 @@
-//! Predictions by simulation: for locks that no formula here describes.
+//! Predictions by simulation: for locks that no formula here describes, and for more threads than CPUs.
 
+use super::crowd::{self, Shared};
 use super::error::ModelError;
 use super::predict::{Checked, algorithm};
-use super::schema::{Algorithm, LockPoint, Overhead, Point, Solver};
-use super::simulation::{self, Lock, Pattern, Setup, Times};
+use super::schema::{Algorithm, Input, LockPoint, Overhead, Point, Solver};
+use super::simulation::{self, Lock, Pattern, Setup, Spins, Times};
+use super::tally::{Outcome, Seen};
 
 /// Lock operations played.
 const OPERATIONS: u64 = 400_000;
 /// The same of mutexes, which are asked about for many numbers of threads.
 const FEWER_OPERATIONS: u64 = 100_000;
+/// The same of more threads than CPUs, each number of which is played several times.
+const CROWDED_OPERATIONS: u64 = 100_000;
 /// Threads beyond which that takes too long to settle.
 const MAX_THREADS: u32 = 4_096;
+
+/// The CPUs that so many threads take turns on; `None` if there is one for each, or it is not known how long turns are.
+pub(super) fn shared(input: &Input, threads: u32) -> Option<Shared> {
+    let (cpus, slice_ns) = input.cores.zip(input.slice_ns)?;
+    let played = matches!(input.solver, Solver::Auto | Solver::Simulation);
+    (played && threads > cpus && threads <= MAX_THREADS).then_some(Shared { cpus, slice_ns, stay: false })
+}
+
+/// The same with turns and moves that a kernel may decide on as well.
+fn variants(shared: Shared) -> [Shared; 3] {
+    let slices = [0.5, 2.0].map(|times| Shared { slice_ns: shared.slice_ns * times, ..shared });
+    [Shared { stay: true, ..shared }, slices[0], slices[1]]
+}
 
 /// Plays each number of threads: exponential times, but for sections whose coefficient of variation is known.
 pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
@@ -21,6 +38,7 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
             format!("a simulation takes at most {MAX_THREADS} threads"),
         ));
     }
+    let crowded = input.threads.iter().all(|&n| shared(input, n).is_some());
     let mut locks = Vec::new();
     // Of each lock, the first of its shards and how many there are.
     let mut first = Vec::new();
@@ -30,7 +48,7 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
             (_, Algorithm::Qd | Algorithm::QdWait) => input.lock_overhead_ns.unwrap_or(0.0),
             (Overhead::Constant(ns), _) => *ns,
             // What waiters add is what they sleep for.
-            (Overhead::ByWaiters(table), _) if lock.sleep.is_some() => table.first().copied().unwrap_or(0.0),
+            (Overhead::ByWaiters(table), _) if lock.sleep.is_some() || crowded => table.first().copied().unwrap_or(0.0),
             (Overhead::ByWaiters(_), _) => {
                 let problem = "a simulation takes one number only";
                 return Err(ModelError::invalid(format!("locks[{i}].overhead_ns"), problem));
@@ -45,6 +63,14 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
             delegation: input.delegation_overhead_ns.clone(),
             detached: input.detached_overhead_ns.unwrap_or(0.0),
             sleep: lock.sleep,
+            spins: match algorithm {
+                Algorithm::Qd | Algorithm::QdWait => Some(Spins::Barging),
+                _ => lock.spins.then_some(if lock.in_turn { Spins::InTurn } else { Spins::Barging }),
+            },
+            contended: match &lock.overhead_ns {
+                Overhead::ByWaiters(table) if lock.spins => table.clone(),
+                _ => Vec::new(),
+            },
         };
         locks.extend(std::iter::repeat_n(one, shards));
     }
@@ -72,32 +98,47 @@ pub(super) fn points(checked: &Checked<'_>) -> Result<Vec<Point>, ModelError> {
             locks: locks.clone(),
             patterns: patterns.clone(),
             threads: members.collect(),
-            operations: if rwlock { OPERATIONS } else { FEWER_OPERATIONS },
+            operations: match (crowded, rwlock) {
+                (true, _) => CROWDED_OPERATIONS,
+                (false, true) => OPERATIONS,
+                (false, false) => FEWER_OPERATIONS,
+            },
             seed: 1,
         };
-        let seen = simulation::run(&setup);
-        let locks = input.locks.iter().zip(&first).map(|(lock, &(at, shards))| {
-            let all = &seen.locks[at..at + shards];
-            let mean = |of: fn(&simulation::Seen) -> f64| all.iter().map(of).sum::<f64>() / shards as f64;
-            LockPoint {
-                name: lock.name.clone(),
-                wait_ns: mean(|s| s.wait.value),
-                wait_interval_ns: [mean(|s| s.wait.low), mean(|s| s.wait.high)],
-                lock_ns: mean(|s| s.residence.value),
-                queue: all.iter().map(|s| s.queue).sum(),
-                utilisation: mean(|s| s.utilisation),
-                qd: None,
-            }
-        });
-        Point {
-            threads,
-            solver: Solver::Simulation,
-            throughput_per_ns: seen.throughput.value,
-            throughput_interval_per_ns: [seen.throughput.low, seen.throughput.high],
-            locks: locks.collect(),
-            contention_fraction: Some(seen.waiting.value),
-            contention_fraction_interval: Some([seen.waiting.low, seen.waiting.high]),
+        let point = |seen: &Outcome| self::point(threads, input, &first, seen);
+        let Some(shared) = shared(input, threads) else { return point(&simulation::run(&setup)) };
+        let mut likely = point(&crowd::run(&setup, shared));
+        for variant in variants(shared) {
+            let fewer = Setup { operations: CROWDED_OPERATIONS / 4, ..setup.clone() };
+            likely.contain(&point(&crowd::run(&fewer, variant)));
         }
+        likely
     };
     Ok(input.threads.iter().map(point).collect())
+}
+
+/// What was seen of the locks, of each from its first shard on.
+fn point(threads: u32, input: &Input, first: &[(usize, usize)], seen: &Outcome) -> Point {
+    let locks = input.locks.iter().zip(first).map(|(lock, &(at, shards))| {
+        let all = &seen.locks[at..at + shards];
+        let mean = |of: fn(&Seen) -> f64| all.iter().map(of).sum::<f64>() / shards as f64;
+        LockPoint {
+            name: lock.name.clone(),
+            wait_ns: mean(|s| s.wait.value),
+            wait_interval_ns: [mean(|s| s.wait.low), mean(|s| s.wait.high)],
+            lock_ns: mean(|s| s.residence.value),
+            queue: all.iter().map(|s| s.queue).sum(),
+            utilisation: mean(|s| s.utilisation),
+            qd: None,
+        }
+    });
+    Point {
+        threads,
+        solver: Solver::Simulation,
+        throughput_per_ns: seen.throughput.value,
+        throughput_interval_per_ns: [seen.throughput.low, seen.throughput.high],
+        locks: locks.collect(),
+        contention_fraction: Some(seen.waiting.value),
+        contention_fraction_interval: Some([seen.waiting.low, seen.waiting.high]),
+    }
 }

@@ -66,7 +66,7 @@ pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
     let mut points = points(input)?;
     for bound in &input.bounds {
         let (threads, solver, cores) = (input.threads.clone(), input.solver, input.cores);
-        let bound = Input { threads, solver, cores, ..bound.clone() };
+        let bound = Input { threads, solver, cores, slice_ns: input.slice_ns, ..bound.clone() };
         for (point, other) in points.iter_mut().zip(self::points(&bound)?) {
             point.contain(&other);
         }
@@ -76,6 +76,35 @@ pub(super) fn widened(input: &Input) -> Result<Vec<Point>, ModelError> {
 
 /// The points of an input by itself.
 pub(super) fn points(input: &Input) -> Result<Vec<Point>, ModelError> {
+    let (crowded, others): (Vec<u32>, Vec<u32>) =
+        input.threads.iter().partition(|&&threads| play::shared(input, threads).is_some());
+    if crowded.is_empty() {
+        return uncrowded(input);
+    }
+    let in_turn = input.locks.iter().any(|lock| lock.spins && lock.in_turn);
+    let of_crowded = Input { threads: crowded, ..input.clone() };
+    let mut crowded = play::points(&check(&of_crowded)?)?;
+    if in_turn {
+        // Until one that has its turn loses its CPU for the first time, all goes well: for a while that may be so.
+        for (point, mut best) in crowded.iter_mut().zip(uncrowded(&Input { slice_ns: None, ..of_crowded })?) {
+            best.throughput_interval_per_ns[0] = best.throughput_per_ns;
+            point.contain(&best);
+        }
+    }
+    let mut of_crowded = crowded.into_iter();
+    let mut of_others = match others.is_empty() {
+        true => Vec::new(),
+        false => uncrowded(&Input { threads: others, ..input.clone() })?,
+    }
+    .into_iter();
+    let next = |&threads: &u32| {
+        if play::shared(input, threads).is_some() { of_crowded.next() } else { of_others.next() }
+    };
+    Ok(input.threads.iter().filter_map(next).collect())
+}
+
+/// The same for threads that have a CPU each, or share them as if in slices of no length.
+fn uncrowded(input: &Input) -> Result<Vec<Point>, ModelError> {
     let checked = check(input)?;
     let simulated = input.solver == Solver::Simulation
         || input
@@ -122,6 +151,9 @@ pub(super) fn check(input: &Input) -> Result<Checked<'_>, ModelError> {
     }
     if input.cores == Some(0) {
         return Err(ModelError::invalid("cores", "there must be at least one CPU"));
+    }
+    if let Some(slice) = input.slice_ns {
+        checked(slice, || "slice_ns".to_owned())?;
     }
     if let Some(i) = input.threads.iter().position(|&n| n == 0) {
         return Err(ModelError::invalid(format!("threads[{i}]"), "there must be at least one thread"));

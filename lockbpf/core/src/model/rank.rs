@@ -75,7 +75,7 @@ impl Solved {
     fn all(input: &Input) -> Result<Vec<Self>, ModelError> {
         let bound = |bound: &Input| {
             let (threads, solver, cores) = (input.threads.clone(), input.solver, input.cores);
-            points(&Input { threads, solver, cores, ..bound.clone() })
+            points(&Input { threads, solver, cores, slice_ns: input.slice_ns, ..bound.clone() })
         };
         let bounds: Vec<Vec<Point>> = input.bounds.iter().map(bound).collect::<Result<_, _>>()?;
         let of = |(i, likely): (usize, Point)| {

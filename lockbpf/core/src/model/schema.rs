@@ -20,6 +20,9 @@ pub struct Input {
     /// CPUs that the threads share; `None`: there is one for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
+    /// How long a thread keeps a CPU that others want, too, ns; `None`: they share it as if in slices of no length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_ns: Option<f64>,
     /// The locks.
     pub locks: Vec<LockInput>,
     /// r: of the visits to lock i, the share that lock j follows.
@@ -124,6 +127,9 @@ pub struct LockInput {
     /// Whether threads that wait for it use a CPU.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spins: bool,
+    /// Whether it is handed to the one that has waited longest, even if that has no CPU: with `spins`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_turn: bool,
     /// What sleeping for it costs; `None`: who waits has it as soon as it is free and it is its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleep: Option<Sleep>,

@@ -2,18 +2,13 @@
 //! formulas are tested against.
 
 use super::schema::{Algorithm, Sleep};
-use crate::estimate::Interval;
+use super::tally::{Outcome, Tally};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Parts of a run of which the spread of the means is taken.
-const BATCHES: usize = 20;
-/// Student's t of a two-sided 95 % with one degree of freedom less than that.
-const STUDENT: f64 = 2.093;
-
 /// Sections that the holder of a QD lock takes before it gives the lock back, where nobody waits for them: the queue's length in the published
 /// implementation.
-const DELEGATED: u32 = 128;
+pub(super) const DELEGATED: u32 = 128;
 
 /// A distribution of times, ns.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +29,7 @@ pub enum Times {
 }
 
 impl Times {
-    fn draw(&self, random: &mut fastrand::Rng) -> f64 {
+    pub(super) fn draw(&self, random: &mut fastrand::Rng) -> f64 {
         match self {
             Self::Exponential(mean) => -mean * (1.0 - random.f64()).ln(),
             Self::Constant(time) => *time,
@@ -75,6 +70,19 @@ pub struct Lock {
     pub detached: f64,
     /// What sleeping for a mutex or rwlock costs.
     pub sleep: Option<Sleep>,
+    /// Whether threads wait for it on their CPUs, and then in turn or not. Only where there are fewer CPUs than threads it matters.
+    pub spins: Option<Spins>,
+    /// What taking it adds to the section where so many waited for it, ns; only there, too. Empty: as much as without.
+    pub contended: Vec<f64>,
+}
+
+/// How a lock is waited for on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spins {
+    /// Whoever sees first that it is free takes it.
+    Barging,
+    /// It is that one's turn that has waited longest.
+    InTurn,
 }
 
 impl Lock {
@@ -82,7 +90,16 @@ impl Lock {
     #[must_use]
     pub fn mutex() -> Self {
         let algorithm = Algorithm::Mutex;
-        Self { algorithm, read_share: 0.0, overhead: 0.0, delegation: Vec::new(), detached: 0.0, sleep: None }
+        Self {
+            algorithm,
+            read_share: 0.0,
+            overhead: 0.0,
+            delegation: Vec::new(),
+            detached: 0.0,
+            sleep: None,
+            spins: None,
+            contended: Vec::new(),
+        }
     }
 }
 
@@ -110,30 +127,6 @@ pub struct Setup {
     pub operations: u64,
     /// Where the random numbers begin.
     pub seed: u64,
-}
-
-/// What was seen of a lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
-    /// Mean wait, ns.
-    pub wait: Interval,
-    /// Mean time at the lock, ns.
-    pub residence: Interval,
-    /// Mean number of threads there.
-    pub queue: f64,
-    /// The share of time for which somebody holds it.
-    pub utilisation: f64,
-}
-
-/// What was seen.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// Lock operations per ns.
-    pub throughput: Interval,
-    /// The share of threads' time that they wait.
-    pub waiting: Interval,
-    /// Lock by lock.
-    pub locks: Vec<Seen>,
 }
 
 /// An event: at this time, of this thread.
@@ -191,8 +184,6 @@ struct LockState {
     delegated: VecDeque<usize>,
     /// How many it has taken.
     taken: u32,
-    since: f64,
-    busy: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,13 +194,6 @@ struct ThreadState {
     reads: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Batch {
-    count: f64,
-    wait: f64,
-    residence: f64,
-}
-
 struct Play<'a> {
     setup: &'a Setup,
     random: fastrand::Rng,
@@ -218,10 +202,7 @@ struct Play<'a> {
     now: f64,
     locks: Vec<LockState>,
     threads: Vec<ThreadState>,
-    /// By batch, by lock.
-    batches: Vec<Vec<Batch>>,
-    counting: Option<usize>,
-    done: u64,
+    tally: Tally,
 }
 
 /// Plays it. Locks that nobody comes to have zeros.
@@ -235,9 +216,7 @@ pub fn run(setup: &Setup) -> Outcome {
         now: 0.0,
         locks: vec![LockState::default(); setup.locks.len()],
         threads: vec![ThreadState::default(); setup.threads.len()],
-        batches: vec![vec![Batch::default(); setup.locks.len()]; BATCHES],
-        counting: None,
-        done: 0,
+        tally: Tally::new(setup.locks.len(), setup.threads.len(), setup.operations),
     };
     for thread in 0..setup.threads.len() {
         let lock = play.random.usize(..setup.locks.len().max(1));
@@ -249,9 +228,6 @@ pub fn run(setup: &Setup) -> Outcome {
 
 impl Play<'_> {
     fn play(mut self) -> Outcome {
-        let warm_up = self.setup.operations / 5;
-        let batch = (self.setup.operations / BATCHES as u64).max(1);
-        let mut ends = Vec::with_capacity(BATCHES + 1);
         while let Some(event) = self.events.pop() {
             self.now = event.time;
             match event.what {
@@ -259,49 +235,11 @@ impl Play<'_> {
                 What::Done => self.finish(event.thread),
                 What::Try => self.retry(event.thread),
             }
-            if self.done >= warm_up + batch * ends.len() as u64 {
-                if ends.is_empty() {
-                    self.locks.iter_mut().for_each(|lock| (lock.busy, lock.since) = (0.0, event.time));
-                }
-                ends.push(self.now);
-                self.counting = Some(ends.len() - 1);
-                if ends.len() > BATCHES {
-                    break;
-                }
+            if self.tally.is_over(self.now) {
+                break;
             }
         }
-        self.outcome(&ends, batch)
-    }
-
-    fn outcome(mut self, ends: &[f64], batch: u64) -> Outcome {
-        let (Some(&from), Some(&to)) = (ends.first(), ends.last()) else { return Outcome::default() };
-        let elapsed = (to - from).max(f64::MIN_POSITIVE);
-        let lengths: Vec<f64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
-        let rates: Vec<f64> = lengths.iter().map(|length| batch as f64 / length).collect();
-        let threads = self.threads.len() as f64;
-        let waits = lengths
-            .iter()
-            .zip(&self.batches)
-            .map(|(length, batch)| batch.iter().map(|lock| lock.wait).sum::<f64>() / (length * threads));
-        let locks = (0..self.locks.len()).map(|i| {
-            let mean = |of: fn(&Batch) -> f64| {
-                let means = self.batches.iter().map(|b| &b[i]).filter(|b| b.count > 0.0).map(|b| of(b) / b.count);
-                let value = self.batches.iter().map(|b| of(&b[i])).sum::<f64>()
-                    / self.batches.iter().map(|b| b[i].count).sum::<f64>().max(1.0);
-                Interval { value, ..spread(&means.collect::<Vec<_>>()) }
-            };
-            let state = &mut self.locks[i];
-            if state.inside > 0 {
-                state.busy += self.now - state.since;
-            }
-            Seen {
-                wait: mean(|b| b.wait),
-                residence: mean(|b| b.residence),
-                queue: self.batches.iter().map(|b| b[i].residence).sum::<f64>() / elapsed,
-                utilisation: state.busy / elapsed,
-            }
-        });
-        Outcome { throughput: spread(&rates), waiting: spread(&waits.collect::<Vec<_>>()), locks: locks.collect() }
+        self.tally.outcome(self.now)
     }
 
     fn schedule(&mut self, after: f64, thread: usize, what: What) {
@@ -359,7 +297,7 @@ impl Play<'_> {
         self.threads[thread].began = self.now;
         let state = &mut self.locks[lock];
         if state.inside == 0 {
-            state.since = self.now;
+            self.tally.held(lock, self.now);
         }
         state.inside += 1;
         state.writing = !reads;
@@ -381,8 +319,8 @@ impl Play<'_> {
     fn help(&mut self, helper: usize, detached: f64) {
         let lock = self.threads[helper].lock;
         if let Some(of) = self.locks[lock].delegated.pop_front() {
-            let state = &mut self.locks[lock];
-            (state.inside, state.since) = (1, self.now);
+            self.locks[lock].inside = 1;
+            self.tally.held(lock, self.now);
             let hold = self.setup.patterns[self.setup.threads[of]].hold[lock].draw(&mut self.random);
             self.schedule(hold + detached, helper, What::Done);
             return;
@@ -400,7 +338,7 @@ impl Play<'_> {
         let state = &mut self.locks[lock];
         state.inside -= 1;
         if state.inside == 0 {
-            state.busy += self.now - state.since;
+            self.tally.free(lock, self.now);
         }
         if of.algorithm == Algorithm::Qd {
             self.help(thread, of.detached);
@@ -496,25 +434,7 @@ impl Play<'_> {
     /// A thread is through with its lock, but for a call that takes it so long.
     fn leave(&mut self, thread: usize, call: f64) {
         let ThreadState { lock, arrived, began, .. } = self.threads[thread];
-        self.done += 1;
-        if let Some(batch) = self.counting.and_then(|batch| self.batches.get_mut(batch)) {
-            let batch = &mut batch[lock];
-            batch.count += 1.0;
-            batch.wait += began - arrived;
-            batch.residence += self.now - arrived;
-        }
+        self.tally.visit(lock, arrived, began, self.now);
         self.go_on(thread, call);
     }
-}
-
-/// Mean of batches with its interval.
-fn spread(values: &[f64]) -> Interval {
-    let n = values.len() as f64;
-    if values.is_empty() {
-        return Interval::default();
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    let half = STUDENT * (variance / n).sqrt();
-    Interval { value: mean, low: (mean - half).max(0.0), high: mean + half }
 }

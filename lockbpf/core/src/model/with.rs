@@ -197,6 +197,7 @@ fn replace_one(
             lock.sleep = None;
         }
         lock.spins = matches!(with, With::Mcs | With::Ticket | With::Spin);
+        lock.in_turn = matches!(with, With::Mcs | With::Ticket);
         lock.algorithm = Some(algorithm);
     }
     Ok(())

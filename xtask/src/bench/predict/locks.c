@@ -1,6 +1,6 @@
 // locks rate: how many turns of its work this machine does in a second.
 // locks LOCK THREADS HOLD_NS LOCAL_NS LOCKS MS RATE: threads do sections of one lock or two and work on their own in between, for
-// so long. Both are exponential with these means, and are turns of work: they do not get shorter while a thread is off its CPU.
+// so long, and before that as long again, which does not count. Both are exponential with these means, and are turns of work: they do not get shorter while a thread is off its CPU.
 // After each section a thread goes to either of two locks with the same probability.
 // LOCK: mutex, rwlock (to write), spin, ticket, mcs (Concurrency Kit's), qd-wait, qd (queue delegation, whose threads wait for
 // what they delegated, or do not). Prints sections and ns.
@@ -53,6 +53,11 @@ static struct lock *const locks[LOCKS] = {&queue_lock, &heap_lock};
 static enum kind kind;
 static uint64_t used, hold_turns[QUANTILES], local_turns[QUANTILES];
 static pthread_barrier_t start;
+// Sections of each thread so far.
+#define MOST 64
+static struct {
+    ALONE _Atomic uint64_t sections;
+} done_by[MOST];
 static _Atomic int stop;
 
 static uint64_t now_ns(void)
@@ -170,6 +175,7 @@ static void *thread(void *arg)
     ALONE ck_spinlock_mcs_context_t node;
     ALONE _Atomic int done = 0;
     uint64_t seed = (uint64_t)(uintptr_t)arg * 0x9e3779b97f4a7c15u | 1, sections = 0;
+    _Atomic uint64_t *mine = &done_by[(uintptr_t)arg - 1].sections;
     pthread_barrier_wait(&start);
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
         seed ^= seed << 13;
@@ -177,10 +183,18 @@ static void *thread(void *arg)
         seed ^= seed << 17;
         struct lock *lock = locks[(seed >> 40) % used];
         use(lock, hold_turns[(seed >> 8) % QUANTILES], &node, &done);
-        sections++;
+        atomic_store_explicit(mine, ++sections, memory_order_relaxed);
         work(local_turns[(seed >> 24) % QUANTILES]);
     }
     return (void *)(uintptr_t)sections;
+}
+
+static uint64_t sections_so_far(long threads)
+{
+    uint64_t all = 0;
+    for (long i = 0; i < threads; i++)
+        all += atomic_load_explicit(&done_by[i].sections, memory_order_relaxed);
+    return all;
 }
 
 static double rate(void)
@@ -216,7 +230,7 @@ int main(int argc, char **argv)
     long threads = atol(argv[2]), ms = atol(argv[6]);
     double per_ns = atof(argv[7]) / 1e9;
     used = strtoul(argv[5], NULL, 10);
-    if (kind == KINDS || threads < 1 || threads > 64 || used < 1 || used > LOCKS || ms < 1 || per_ns <= 0) {
+    if (kind == KINDS || threads < 1 || threads > MOST || used < 1 || used > LOCKS || ms < 1 || per_ns <= 0) {
         fprintf(stderr, "locks: no such lock, or a number out of range\n");
         return 2;
     }
@@ -231,14 +245,16 @@ int main(int argc, char **argv)
         locks[i]->qd.given = QUEUE;
     }
     pthread_barrier_init(&start, NULL, (unsigned)threads + 1);
-    pthread_t ids[64];
+    pthread_t ids[MOST];
     for (long i = 0; i < threads; i++)
         if (pthread_create(&ids[i], NULL, thread, (void *)(uintptr_t)(i + 1)))
             return 1;
     pthread_barrier_wait(&start);
-    uint64_t begin = now_ns();
     struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
     nanosleep(&pause, NULL);
+    uint64_t before = sections_so_far(threads), begin = now_ns();
+    nanosleep(&pause, NULL);
+    uint64_t counted = sections_so_far(threads) - before, elapsed = now_ns() - begin;
     atomic_store(&stop, 1);
     uint64_t sections = 0;
     for (long i = 0; i < threads; i++) {
@@ -246,12 +262,11 @@ int main(int argc, char **argv)
         pthread_join(ids[i], &result);
         sections += (uintptr_t)result;
     }
-    uint64_t elapsed = now_ns() - begin;
     // Every section was executed, and no two at once.
     if (sections != locks[0]->sections + locks[1]->sections) {
         fprintf(stderr, "locks: sections were lost\n");
         return 1;
     }
-    printf("%llu %llu\n", (unsigned long long)sections, (unsigned long long)elapsed);
+    printf("%llu %llu\n", (unsigned long long)counted, (unsigned long long)elapsed);
     return 0;
 }

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    str::FromStr,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -39,8 +40,12 @@ const LOCKS: [(&str, &str); 7] = [
 ];
 /// The lock that is recorded.
 const RECORDED: &str = "mutex";
-/// How long a run takes, ms: unobserved, and recorded.
+/// For how long sections are counted in an unobserved run, after as long without, ms.
 const RUN_MS: u32 = 60;
+/// The same where there are fewer CPUs than threads: locks whose threads wait in turn then go well until one that has its turn loses its CPU,
+/// and all but stop from then on.
+const CROWDED_MS: u32 = 400;
+/// How long a recorded run takes, ms.
 const RECORDING_MS: u32 = 300;
 /// The same where windows of it are recorded.
 const WINDOWS_MS: u32 = 2_000;
@@ -54,6 +59,9 @@ pub(super) struct Real {
     /// Real locks: keep recordings and measured rates in this directory. Those that are there are not made again
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Real locks: instead of the usual settings these: means of sections and of local work, ns, and locks (1 or 2), as in `500:2000:1`
+    #[arg(long, value_name = "SETTINGS", value_delimiter = ',')]
+    settings: Vec<Setting>,
 }
 
 /// Sections and local work of a program, and how many locks it has.
@@ -82,9 +90,26 @@ impl Setting {
         format!("{hold} ns, {local} ns{}", if locks > 1 { ", 2 locks" } else { "" })
     }
 
+    /// Those asked for.
+    fn wanted(args: &Real) -> Vec<Self> {
+        if args.settings.is_empty() { Self::all(args.quick) } else { args.settings.clone() }
+    }
+
     fn key(self) -> String {
         let Self { hold, local, locks } = self;
         format!("{hold}-{local}-{locks}")
+    }
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok(&[hold, local, locks @ 1..=2]) => Ok(Self { hold, local, locks }),
+            _ => Err(format!("`{text}` is no setting: sections, local work and locks, as in 500:2000:1")),
+        }
     }
 }
 
@@ -103,6 +128,8 @@ pub(super) struct Row {
     pub(super) threads: u32,
     pub(super) lock: &'static str,
     pub(super) measured: f64,
+    /// The slowest run and the fastest one.
+    pub(super) runs: [f64; 2],
     pub(super) predicted: f64,
     pub(super) interval: [f64; 2],
 }
@@ -130,7 +157,7 @@ pub(super) fn compare(lockbpf: &Lockbpf, dir: &Path, runs: usize, args: &Real) -
     bench.calibrate()?;
     let recordings = &RECORDINGS[..if args.quick { 1 } else { RECORDINGS.len() }];
     let mut rows = Vec::new();
-    for setting in Setting::all(args.quick) {
+    for setting in Setting::wanted(args) {
         let measured = bench.measured(setting)?;
         for &(recording, threads, options, ms) in recordings {
             let trace = bench.record(setting, recording, threads, options, ms)?;
@@ -138,7 +165,8 @@ pub(super) fn compare(lockbpf: &Lockbpf, dir: &Path, runs: usize, args: &Real) -
                 for (threads, predicted, interval) in bench.predicted(&trace, with)? {
                     let key = format!("{lock} {threads}");
                     let &measured = measured.get(&key).with_context(|| format!("{key} was not measured"))?;
-                    rows.push(Row { recording, setting, threads, lock, measured, predicted, interval });
+                    let (measured, runs) = (measured.median, [measured.low, measured.high]);
+                    rows.push(Row { recording, setting, threads, lock, measured, runs, predicted, interval });
                 }
             }
         }
@@ -179,23 +207,24 @@ impl Bench<'_> {
         [lock.to_owned(), threads, hold, local, locks, ms, self.rate.trim().to_owned()]
     }
 
-    /// Sections per s, by lock and number of threads: the medians of runs that take turns.
-    fn measured(&self, setting: Setting) -> Result<BTreeMap<String, f64>> {
+    /// Sections per s, by lock and number of threads, of runs that take turns.
+    fn measured(&self, setting: Setting) -> Result<BTreeMap<String, Spread>> {
+        let cpus = std::thread::available_parallelism().context("failed to find out how many CPUs there are")?.get();
         let text = self.once(&format!("{}.json", setting.key()), || {
             let mut rates: BTreeMap<String, Vec<f64>> = BTreeMap::new();
             for _ in 0..self.runs {
                 for (lock, threads) in LOCKS.iter().flat_map(|(lock, _)| THREADS.map(|threads| (lock, threads))) {
                     interrupt::check()?;
                     let mut command = Command::new(&self.program);
-                    let said = process::output(command.args(self.arguments(setting, lock, threads, RUN_MS)), LIMIT)?;
+                    let ms = if threads as usize > cpus { CROWDED_MS } else { RUN_MS };
+                    let said = process::output(command.args(self.arguments(setting, lock, threads, ms)), LIMIT)?;
                     rates.entry(format!("{lock} {threads}")).or_default().push(rate(&said)?);
                 }
             }
             Ok(serde_json::to_string(&rates)?)
         })?;
         let rates: BTreeMap<String, Vec<f64>> = serde_json::from_str(&text).context("failed to read measured rates")?;
-        let median = |rates| Spread::of(rates).map_or(0.0, |spread| spread.median);
-        Ok(rates.into_iter().map(|(key, rates)| (key, median(rates))).collect())
+        Ok(rates.into_iter().filter_map(|(key, rates)| Some((key, Spread::of(rates)?))).collect())
     }
 
     fn record(&self, setting: Setting, name: &str, threads: u32, options: &[&str], ms: u32) -> Result<PathBuf> {
@@ -203,7 +232,8 @@ impl Bench<'_> {
         if !trace.exists() {
             let mut command = self.lockbpf();
             command.arg("export").args(options).arg("--to").arg(&trace).arg("--").arg(&self.program);
-            process::output(command.args(self.arguments(setting, RECORDED, threads, ms)), LIMIT)?;
+            // The program runs for twice as long as it counts.
+            process::output(command.args(self.arguments(setting, RECORDED, threads, ms / 2)), LIMIT)?;
         }
         Ok(trace)
     }
@@ -245,6 +275,12 @@ mod tests {
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), all.len());
+    }
+
+    #[test]
+    fn settings_can_be_asked_for() {
+        assert_eq!("500:2000:2".parse(), Ok(Setting { hold: 500, local: 2_000, locks: 2 }));
+        assert!("500:2000".parse::<Setting>().is_err() && "1:2:3".parse::<Setting>().is_err());
     }
 
     #[test]

@@ -46,12 +46,20 @@ pub(super) fn print(rows: &[Row]) {
     groups(rows, |row| (row.recording, row.threads, row.lock));
     println!("\nover all locks");
     groups(rows, |row| (row.recording, row.threads, ""));
-    println!("\npairs of locks that differ by more than {:.0} %, and whether the faster one was told", DIFFERS * 100.0);
+    println!(
+        "\npairs of locks that differ by more than {:.0} %, and whether the faster one was told; and those",
+        DIFFERS * 100.0
+    );
+    println!("of them of which every run of one was faster than every run of the other");
     for key in keys(rows, |row| (row.recording, row.threads)) {
         let of: Vec<&Row> = rows.iter().filter(|row| (row.recording, row.threads) == key).collect();
-        let Winners { right, wrong, open } = winners(&of);
-        let told = right as f64 / (right + wrong).max(1) as f64 * 100.0;
-        println!("{:<28} {:>7} {right} right, {wrong} wrong ({told:.0} %), {open} of which none is told", key.0, key.1);
+        let text = |winners: Winners| {
+            let Winners { right, wrong, open } = winners;
+            let told = right as f64 / (right + wrong).max(1) as f64 * 100.0;
+            format!("{right} right, {wrong} wrong ({told:.0} %), {open} not told")
+        };
+        let [all, clear] = [false, true].map(|clear| text(winners(&of, clear)));
+        println!("{:<28} {:>7} {all}; {clear}", key.0, key.1);
     }
 }
 
@@ -90,13 +98,14 @@ fn within(row: &Row) -> bool {
     (low..=high).contains(&row.measured)
 }
 
-/// Every two locks of the same setting.
-fn winners(rows: &[&Row]) -> Winners {
+/// Every two locks of the same setting that differ; if so wanted, only those of which no run tells otherwise.
+fn winners(rows: &[&Row], clear: bool) -> Winners {
     let mut winners = Winners::default();
     for (i, a) in rows.iter().enumerate() {
         for b in rows.iter().skip(i + 1).filter(|b| b.setting == a.setting) {
             let (low, high) = (a.measured.min(b.measured), a.measured.max(b.measured));
-            if high / low - 1.0 <= DIFFERS {
+            let apart = a.runs[1] < b.runs[0] || b.runs[1] < a.runs[0];
+            if high / low - 1.0 <= DIFFERS || clear && !apart {
                 continue;
             }
             if a.interval[0] <= 0.0 || b.interval[0] <= 0.0 {
@@ -125,6 +134,7 @@ mod tests {
             threads: 2,
             lock,
             measured,
+            runs: [measured - 60.0, measured + 60.0],
             predicted,
             interval: [low, 1e6],
         };
@@ -136,6 +146,8 @@ mod tests {
             row("qd", 300.0, 300.0, 0.0),
         ];
         let rows: Vec<&Row> = rows.iter().collect();
-        assert_eq!(winners(&rows), Winners { right: 1, wrong: 1, open: 3 });
+        assert_eq!(winners(&rows, false), Winners { right: 1, wrong: 1, open: 3 });
+        // The runs of some overlap.
+        assert_eq!(winners(&rows, true), Winners { right: 0, wrong: 0, open: 2 });
     }
 }

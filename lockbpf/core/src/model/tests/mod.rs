@@ -12,6 +12,7 @@ mod shadowed;
 mod simulated;
 mod sleeping;
 mod summed;
+mod turns;
 
 use super::network::Class;
 use super::schema::{Input, LockInput};

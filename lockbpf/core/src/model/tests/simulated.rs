@@ -2,7 +2,8 @@
 
 use super::super::predict::predict;
 use super::super::schema::{Algorithm, Input};
-use super::super::simulation::{self, Lock, Outcome, Pattern, Setup, Times};
+use super::super::simulation::{self, Lock, Pattern, Setup, Times};
+use super::super::tally::Outcome;
 use super::program;
 
 /// Plays what the formulas are asked, with sections of these distributions.
