@@ -1,5 +1,5 @@
-//! Locks that the user has described (`--locks`): what the programs on their functions have to know. The attach cookie's detail is the
-//! number of a function; a function names its kind of lock.
+//! Locks that the user has described (`--locks`): what the programs on their functions have to know. The attach cookie's detail has the
+//! [`number`] of a function; a function names its kind of lock.
 
 use crate::via::Via;
 
@@ -11,6 +11,42 @@ pub const MAX_KINDS: u32 = 32;
 pub const MAX_LOCKS: u32 = 65_536;
 /// Bytes of a name that are kept.
 pub const NAME: usize = 48;
+
+/// Bits of a cookie's detail below the distance.
+const DISTANCE_SHIFT: u32 = 8;
+const _: () = assert!(MAX_FUNCTIONS <= 1 << DISTANCE_SHIFT);
+
+/// The detail of a probe in the function of this number, so many bytes before the end of the instruction that names the lock
+/// ([`Function::STATIC`]); 0 if none does.
+#[must_use]
+#[inline(always)]
+pub const fn detail(number: u8, distance: u8) -> u16 {
+    number as u16 | (distance as u16) << DISTANCE_SHIFT
+}
+
+/// The number of the function of a probe with this detail.
+#[must_use]
+#[inline(always)]
+pub const fn number(detail: u16) -> u16 {
+    detail & ((1 << DISTANCE_SHIFT) - 1)
+}
+
+/// How far it is from the probe to the end of the instruction that names the lock, bytes.
+#[must_use]
+#[inline(always)]
+pub const fn distance(detail: u16) -> u64 {
+    (detail >> DISTANCE_SHIFT) as u64
+}
+
+/// The detail if the probe is so many bytes further ahead; `None` if that is too far.
+#[must_use]
+pub const fn ahead(detail: u16, bytes: u64) -> Option<u16> {
+    match distance(detail) {
+        0 => Some(detail),
+        distance if bytes <= u8::MAX as u64 - distance => Some(detail + ((bytes as u16) << DISTANCE_SHIFT)),
+        _ => None,
+    }
+}
 
 /// What a function does.
 pub mod does {
@@ -82,7 +118,8 @@ pub const fn has_failed(fails: u32, result: u64) -> bool {
     }
 }
 
-/// An address that begins with another one: `base + before`, or `*(base + before) + after`. Sums wrap around.
+/// An address that begins with another one: `base + before`, or `*(base + before) + after`, or `**(base + before) + after`. Sums wrap
+/// around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Place {
@@ -90,7 +127,7 @@ pub struct Place {
     pub before: u64,
     /// Added to what is read there.
     pub after: u64,
-    /// Not 0 if something is read there.
+    /// How often a pointer is followed: 0, 1 or 2 times.
     pub reads: u32,
     /// Bytes of what stands at the address; 0 if nothing is to be read there, [`Place::TEXT`] for text up to a NUL.
     pub size: u32,
@@ -111,7 +148,7 @@ pub struct Function {
     pub lock: Place,
     /// The value of `mode_argument` that asks for shared access.
     pub shared_value: u64,
-    /// The number of the argument that leads to the lock, from 0 on.
+    /// The number of the argument that leads to the lock, from 0 on; [`Function::STATIC`] if the code itself names it.
     pub argument: u32,
     /// The number of the argument that says how; [`Function::FIXED`] if none does.
     pub mode_argument: u32,
@@ -128,6 +165,8 @@ pub struct Function {
 impl Function {
     /// No argument says how.
     pub const FIXED: u32 = u32::MAX;
+    /// No argument leads to the lock, but the last four bytes of an instruction: how far behind it the lock is.
+    pub const STATIC: u32 = u32::MAX;
 }
 
 /// A kind of lock.
@@ -188,6 +227,15 @@ unsafe impl aya::Pod for Introduced {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_has_a_number_and_a_distance() {
+        let told = detail(255, 27);
+        assert_eq!((number(told), distance(told)), (255, 27));
+        assert_eq!(ahead(told, 228).map(|told| (number(told), distance(told))), Some((255, 255)));
+        assert_eq!((ahead(told, 229), ahead(told, u64::MAX)), (None, None));
+        assert_eq!(ahead(detail(7, 0), u64::MAX), Some(7));
+    }
 
     #[test]
     fn results_are_read_at_their_width() {

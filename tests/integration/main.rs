@@ -50,6 +50,7 @@ mod looks;
 mod musl;
 mod names;
 mod newcomers;
+mod openmp;
 mod outputs;
 mod packaging;
 mod patterns;

@@ -2,17 +2,17 @@
 //! what it tells of their locks.
 
 use super::CaptureError;
-use super::elf::{self, Header};
+use super::elf::{self, Code, Header};
 use super::go;
 use super::probe_table::{By, Function, Runtime};
-use super::prologue::Arch;
+use super::prologue::{self, Arch};
 use super::site::{Lack, Site};
 use crate::custom::{Catalogue, Function as Row, Pattern, catalogue};
 use crate::demangle::demangle;
 use crate::id::Lock;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, Map, MapData};
-use lockbpf_common::custom::{Function as Told, Introduced, Kind};
+use lockbpf_common::custom::{Function as Told, Introduced, Kind, detail};
 use lockbpf_common::function::CUSTOM;
 use memchr::memmem;
 use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
@@ -35,6 +35,8 @@ pub struct Wanted {
     pub is_demangled: bool,
     /// How many leading arguments matter.
     pub arguments: usize,
+    /// Whether its code, and no argument, names the lock.
+    pub is_static: bool,
     /// Whether a file without it is as it should be.
     pub is_optional: bool,
 }
@@ -48,6 +50,7 @@ impl Wanted {
             text: row.pattern.text().to_owned(),
             is_demangled: row.is_demangled,
             arguments: row.arguments,
+            is_static: row.kernel.argument == Told::STATIC,
             is_optional: row.is_optional,
         };
         catalogue.of_file(path).map(wanted).collect()
@@ -64,12 +67,26 @@ impl Wanted {
             essential: true,
         }
     }
+
+    /// Where it is probed in this code.
+    fn site(&self, code: &Code, arch: Arch) -> Result<Site, Lack> {
+        let site = Site::of(self.function(), code, arch).ok_or(Lack::Harmful)?;
+        let number = self.number as u8;
+        if !self.is_static {
+            return Ok(Site { detail: detail(number, 0), ..site });
+        }
+        // Also from the entry it must not be too far, where the user may want the probe.
+        let end = prologue::static_word(arch, &code.bytes, code.vaddr).filter(|&end| end <= u8::MAX.into());
+        let distance = end.and_then(|end| end.checked_sub(site.placement.offset)).filter(|&distance| distance > 0);
+        let distance = distance.ok_or(Lack::NoVariable)?;
+        Ok(Site { detail: detail(number, distance as u8), ..site })
+    }
 }
 
 /// What was found of the described functions in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Where they are probed; the detail is the number of the description.
+    /// Where they are probed; the detail has the number of the description.
     pub sites: Vec<Site>,
     /// Symbols, as far as they are text, one for each of the sites.
     pub symbols: Vec<String>,
@@ -90,19 +107,13 @@ pub fn find(wanted: &[Wanted], data: &[u8], arch: Arch) -> Found {
     for (at, row) in wanted.iter().enumerate() {
         let place = places.get(at).cloned().unwrap_or_default();
         if place.sites.is_empty() && !row.is_optional {
-            let reason = if is_go {
-                Lack::Go
-            } else if place.is_refused {
-                Lack::Harmful
-            } else {
-                Lack::NoSymbol
-            };
+            let reason = if is_go { Lack::Go } else { place.lack.unwrap_or(Lack::NoSymbol) };
             found.missing.push((row.number.into(), reason));
         }
         for (symbol, site) in place.sites {
             // What is described twice is what it was described as first.
             if known.insert(site.file_offset) {
-                found.sites.push(Site { detail: row.number, ..site });
+                found.sites.push(site);
                 found.symbols.push(symbol);
             }
         }
@@ -114,7 +125,7 @@ pub fn find(wanted: &[Wanted], data: &[u8], arch: Arch) -> Found {
 #[derive(Clone, Default)]
 struct Place {
     sites: Vec<(String, Site)>,
-    is_refused: bool,
+    lack: Option<Lack>,
 }
 
 fn places(rows: &[Wanted], data: &[u8], arch: Arch) -> object::read::Result<Vec<Place>> {
@@ -145,9 +156,9 @@ fn places(rows: &[Wanted], data: &[u8], arch: Arch) -> object::read::Result<Vec<
                     continue;
                 }
                 let Some(code) = elf::code(symbol, segments, endian, data) else { continue };
-                match Site::of(row.function(), &code, arch) {
-                    Some(site) => place.sites.push((name.to_owned(), site)),
-                    None => place.is_refused = true,
+                match row.site(&code, arch) {
+                    Ok(site) => place.sites.push((name.to_owned(), site)),
+                    Err(lack) => place.lack = Some(lack),
                 }
             }
         }
@@ -201,6 +212,7 @@ impl Met {
 mod tests {
     use super::*;
     use crate::fixture::{Damage, compiled};
+    use lockbpf_common::custom;
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
@@ -236,7 +248,7 @@ mod tests {
         let data = compiled(&["-O2"], SOURCE);
         let all = found("/bin/app", &data);
         let mut numbers: Vec<_> =
-            all.symbols.iter().zip(&all.sites).map(|(s, site)| (s.as_str(), site.detail)).collect();
+            all.symbols.iter().zip(&all.sites).map(|(s, site)| (s.as_str(), custom::number(site.detail))).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [("_ZN2db5Latch4lockEv", 2), ("_ZN2db5Latch8try_lockEv", 2), ("get", 0), ("put", 1)]);
         assert!(all.sites.iter().all(|site| site.function.code == CUSTOM));
@@ -265,6 +277,34 @@ mod tests {
             "{refused:?}"
         );
         assert_eq!(refused.missing.len(), 4);
+    }
+
+    /// Only on x86-64 does a single instruction tell.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_variable_that_code_names() {
+        let source = "static int l, m;\n void other(void) { m = 1; }\n\
+            void begin(void) { while (__sync_lock_test_and_set(&l, 1)) ; }\n\
+            void end(void) { __atomic_exchange_n(&l, 0, __ATOMIC_SEQ_CST); }\n int main(void) { begin(); end(); }";
+        let wanted = |number, text: &str| Wanted {
+            number,
+            text: text.to_owned(),
+            is_demangled: false,
+            arguments: 0,
+            is_static: true,
+            is_optional: false,
+        };
+        let rows = [wanted(3, "begin"), wanted(4, "end"), wanted(5, "other")];
+        let data = compiled(&["-O2", "-fno-inline"], source);
+        let found = find(&rows, &data, Arch::X86_64);
+        assert_eq!(found.missing, [(5, Lack::NoVariable)]);
+        let named = |site: &Site| {
+            let end = (site.file_offset + custom::distance(site.detail)) as usize;
+            let last = data[end - 4..end].try_into().unwrap();
+            (custom::number(site.detail), end as u64 + i64::from(i32::from_le_bytes(last)) as u64)
+        };
+        let [(3, begin), (4, end)] = found.sites.iter().map(named).collect::<Vec<_>>()[..] else { panic!("{found:?}") };
+        assert_eq!(begin, end);
     }
 
     proptest! {

@@ -101,6 +101,8 @@ pub enum Lack {
     NoSymbol,
     /// Symbols are, but none of their functions can be probed.
     Harmful,
+    /// No instruction of it tells which variable is the lock.
+    NoVariable,
 }
 
 impl Lack {
@@ -120,6 +122,7 @@ impl Lack {
             }
             Self::NoSymbol => "no symbol of the file is called so",
             Self::Harmful => "no instruction of it can be probed without harm",
+            Self::NoVariable => "its code does not tell which variable is the lock (`static`, on x86-64 only)",
         }
     }
 }

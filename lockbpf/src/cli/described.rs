@@ -14,6 +14,7 @@ use crate::units::Nanos;
 use crate::untrusted::shown;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use lockbpf_common::custom::number;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -198,8 +199,9 @@ fn told(file: &str, found: &Described, text: &mut String) -> bool {
     let _ = writeln!(text, "\n{file}");
     let mut rows = table(["described", "symbol", "at", "instruction", "per hit", "return"]);
     for (site, symbol) in found.sites.iter().zip(&found.symbols) {
-        let line = functions.get(usize::from(site.detail)).map_or(0, |f| f.line);
-        let watched = functions.get(usize::from(site.detail)).is_some_and(|f| f.is_watched);
+        let function = functions.get(usize::from(number(site.detail)));
+        let line = function.map_or(0, |f| f.line);
+        let watched = function.is_some_and(|f| f.is_watched);
         rows.add_row([
             format!("line {line}"),
             shown(&crate::demangle::demangle(symbol)).into_owned(),

@@ -17,7 +17,10 @@ use std::sync::OnceLock;
 use toml::Spanned;
 
 /// Descriptions that lockbpf brings along, by the names by which `--locks` takes them.
-pub const SHIPPED: &[(&str, &str)] = &[("postgresql", include_str!("../../locks.d/postgresql.toml"))];
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("openmp", include_str!("../../locks.d/openmp.toml")),
+    ("postgresql", include_str!("../../locks.d/postgresql.toml")),
+];
 
 /// Names of locks by number in one kind; more are a mistake.
 const MAX_NAMES: usize = 65_536;
@@ -273,7 +276,11 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
     if text.chars().all(|c| c == '*' || c == '?') {
         return wrong("a pattern that every function has describes none");
     }
-    let Base::Argument(argument) = f.lock.0.base else { return wrong("`lock` begins with an argument: arg0 to arg5") };
+    let argument = match f.lock.0.base {
+        Base::Argument(argument) => argument,
+        Base::Static => custom::Function::STATIC,
+        Base::Lock => return wrong("`lock` begins with an argument, arg0 to arg5, or with `static`"),
+    };
     let fails = match f.fails {
         None => fails::NEVER,
         Some(Fails::Zero) => fails::ZERO,
@@ -308,7 +315,8 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
         Shared::If { argument, is } => (argument, is, false),
     };
     let lock = Place { size: 8, ..f.lock.0.place };
-    let last = if mode_argument == custom::Function::FIXED { argument } else { argument.max(mode_argument) };
+    let known = |argument: &u32| *argument != custom::Function::FIXED && *argument != custom::Function::STATIC;
+    let last = [argument, mode_argument].into_iter().filter(known).max();
     Ok(Function {
         pattern: Pattern::new(text),
         is_demangled,
@@ -324,7 +332,7 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
             fails,
         },
         is_watched: f.does != Does::Release && f.watch_return,
-        arguments: last as usize + 1,
+        arguments: last.map_or(0, |last| last as usize + 1),
         is_optional: f.optional,
         line,
     })

@@ -61,6 +61,8 @@ fn mistakes_have_lines() {
         ("symbol = \"latch_get\"", "symbol = \"a\"\nname = \"b\"", 8, "a `symbol`, or a `name`"),
         ("does = \"acquire\"", "does = \"try\"", 8, "tells by its result"),
         ("does = \"acquire\"", "does = \"acquire\"\nshared = true", 8, "only a read-write lock"),
+        ("lock = \"*(arg1+8)\"", "lock = \"lock\"", 8, "or with `static`"),
+        ("\"lock+4\"", "\"static\"", 5, "begins with `lock`"),
         (
             "does = \"acquire\"",
             "does = \"acquire\"\nfails = \"zero\"\nwatch_return = false",
@@ -137,6 +139,12 @@ fn what_is_shipped_is_right() {
         assert_eq!(tranche(number).unwrap().1.as_deref(), Some(name));
     }
     assert!(all.of_file(Path::new("/opt/pg/bin/postgres")).all(|(_, f)| f.kind != first.kind));
+    let gomp = all.of_file(Path::new("/usr/lib/x86_64-linux-gnu/libgomp.so.1"));
+    let (by_code, by_argument): (Vec<_>, Vec<_>) =
+        gomp.map(|(_, f)| f).partition(|f| f.kernel.argument == custom::Function::STATIC);
+    let names: Vec<_> = by_code.iter().map(|f| f.pattern.text()).collect();
+    assert_eq!(names, ["GOMP_critical_start", "GOMP_critical_end", "GOMP_atomic_start", "GOMP_atomic_end"]);
+    assert!(by_code.iter().all(|f| f.arguments == 0) && by_argument.iter().all(|f| f.arguments == 1));
 }
 
 proptest! {

@@ -8,7 +8,10 @@
 //! of this is not certain, the probe stays at the entry.
 
 mod aarch64;
+mod variable;
 mod x86;
+
+pub use variable::static_word;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -65,7 +65,7 @@ pub(in crate::capture) struct Calls {
 /// What was found of the described functions in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Described {
-    /// Where they are probed; the detail is the number of the description.
+    /// Where they are probed; the detail has the number of the description.
     pub sites: Vec<Site>,
     /// Symbols, one for each of the sites.
     pub symbols: Vec<String>,

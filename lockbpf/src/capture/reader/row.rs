@@ -8,6 +8,7 @@ use super::super::prologue::Placement;
 use super::super::site::Site;
 use super::{At, Row, Tells};
 use crate::measures::library;
+use lockbpf_common::custom;
 use lockbpf_common::function::{CUSTOM, SEM_BUSY, SEM_TAKEN};
 use lockbpf_common::library::END;
 use lockbpf_common::via::Via;
@@ -70,7 +71,7 @@ impl At {
             (By::Library, END) => (Row::Call(number()?), Tells::End),
             (By::Library, _) => (Row::Call(number()?), Tells::Begin),
             (By::LibraryReturn, _) => (Row::Call(number()?), Tells::BeginWatched),
-            (_, CUSTOM) => (Row::Described(detail), Tells::Begin),
+            (_, CUSTOM) => (Row::Described(custom::number(detail)), Tells::Begin),
             (_, SEM_TAKEN) => (Row::of(function)?, Tells::Success),
             (_, SEM_BUSY) => (Row::of(function)?, Tells::Failure),
             _ => (Row::of(function)?, Tells::Begin),
@@ -83,7 +84,7 @@ impl At {
     pub(in crate::capture) fn site(self, runtime: Runtime) -> Option<Site> {
         let Self { row, tells, file_offset, offset, cost, reason, instruction, detail } = self;
         let function = tells.of(row, row.function(runtime)?)?;
-        let is_another = matches!(row, Row::Described(number) if number != detail);
+        let is_another = matches!(row, Row::Described(number) if number != custom::number(detail));
         let placement = Placement { offset, cost, instruction, reason };
         (!is_another).then_some(Site { function, file_offset, placement, detail })
     }

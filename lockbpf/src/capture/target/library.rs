@@ -12,6 +12,7 @@ use crate::capture::unusable::Unusable;
 use crate::custom::catalogue;
 use crate::door;
 use crate::untrusted::shown_bytes;
+use lockbpf_common::custom::ahead;
 use lockbpf_common::function::{CUSTOM, SPIN_TRIED};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -84,7 +85,11 @@ impl Library {
             file_offset: site.file_offset.checked_sub(back)?,
             // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
             stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
-            detail: if back > 0 && site.function.code != CUSTOM { 0 } else { site.detail },
+            detail: match site.function.code {
+                CUSTOM => ahead(site.detail, back)?,
+                _ if back > 0 => 0,
+                _ => site.detail,
+            },
         })
     }
 }
