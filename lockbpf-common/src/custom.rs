@@ -12,40 +12,60 @@ pub const MAX_LOCKS: u32 = 65_536;
 /// Bytes of a name that are kept.
 pub const NAME: usize = 48;
 
-/// Bits of a cookie's detail below the distance.
-const DISTANCE_SHIFT: u32 = 8;
-const _: () = assert!(MAX_FUNCTIONS <= 1 << DISTANCE_SHIFT);
+/// Bits of a cookie's detail below what leads to the lock.
+const LEAD_SHIFT: u32 = 8;
+const _: () = assert!(MAX_FUNCTIONS <= 1 << LEAD_SHIFT);
+/// Bits of what leads to the lock below a register's number, and below the bit that tells that the lock is what stands in memory.
+const REGISTER_SHIFT: u32 = 16;
+const MEMORY_SHIFT: u32 = 21;
 
-/// The detail of a probe in the function of this number, so many bytes before the end of the instruction that names the lock
-/// ([`Function::STATIC`]); 0 if none does.
+/// The detail of a probe in the function of this number.
 #[must_use]
 #[inline(always)]
-pub const fn detail(number: u8, distance: u8) -> u16 {
-    number as u16 | (distance as u16) << DISTANCE_SHIFT
+pub const fn detail(number: u8) -> u32 {
+    number as u32
 }
 
 /// The number of the function of a probe with this detail.
 #[must_use]
 #[inline(always)]
-pub const fn number(detail: u16) -> u16 {
-    detail & ((1 << DISTANCE_SHIFT) - 1)
+pub const fn number(detail: u32) -> u16 {
+    (detail & ((1 << LEAD_SHIFT) - 1)) as u16
+}
+
+/// The detail of a probe that is so many bytes before the end of the instruction that names the lock ([`Function::STATIC`]).
+#[must_use]
+#[inline(always)]
+pub const fn with_distance(detail: u32, distance: u8) -> u32 {
+    detail | (distance as u32) << LEAD_SHIFT
 }
 
 /// How far it is from the probe to the end of the instruction that names the lock, bytes.
 #[must_use]
 #[inline(always)]
-pub const fn distance(detail: u16) -> u64 {
-    (detail >> DISTANCE_SHIFT) as u64
+pub const fn distance(detail: u32) -> u64 {
+    (detail >> LEAD_SHIFT) as u64
 }
 
-/// The detail if the probe is so many bytes further ahead; `None` if that is too far.
+/// The detail of a probe at a point that passes the lock in a register, by its place in the saved registers: at most 31. Or so many bytes behind
+/// where the register points to, if that is told.
 #[must_use]
-pub const fn ahead(detail: u16, bytes: u64) -> Option<u16> {
-    match distance(detail) {
-        0 => Some(detail),
-        distance if bytes <= u8::MAX as u64 - distance => Some(detail + ((bytes as u16) << DISTANCE_SHIFT)),
-        _ => None,
-    }
+#[inline(always)]
+pub const fn with_operand(detail: u32, register: u8, memory: Option<i16>) -> u32 {
+    let lead = match memory {
+        None => 0,
+        Some(offset) => 1 << MEMORY_SHIFT | offset as u16 as u32,
+    };
+    detail | (lead | ((register & 31) as u32) << REGISTER_SHIFT) << LEAD_SHIFT
+}
+
+/// What was told of [`with_operand`].
+#[must_use]
+#[inline(always)]
+pub const fn operand(detail: u32) -> (u64, Option<i64>) {
+    let lead = detail >> LEAD_SHIFT;
+    let memory = if lead >> MEMORY_SHIFT & 1 == 0 { None } else { Some(lead as u16 as i16 as i64) };
+    ((lead >> REGISTER_SHIFT & 31) as u64, memory)
 }
 
 /// What a function does.
@@ -56,6 +76,12 @@ pub mod does {
     pub const TRY: u32 = 1;
     /// Gives a lock back.
     pub const RELEASE: u32 = 2;
+    /// A point: the wait for a lock begins.
+    pub const WAITS: u32 = 3;
+    /// A point: a lock was got.
+    pub const ACQUIRED: u32 = 4;
+    /// A point: a lock was not got.
+    pub const FAILED: u32 = 5;
 }
 
 /// What sort of lock a kind is.
@@ -229,12 +255,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_detail_has_a_number_and_a_distance() {
-        let told = detail(255, 27);
+    fn a_detail_tells_the_function_and_what_leads_to_the_lock() {
+        let told = with_distance(detail(255), 27);
         assert_eq!((number(told), distance(told)), (255, 27));
-        assert_eq!(ahead(told, 228).map(|told| (number(told), distance(told))), Some((255, 255)));
-        assert_eq!((ahead(told, 229), ahead(told, u64::MAX)), (None, None));
-        assert_eq!(ahead(detail(7, 0), u64::MAX), Some(7));
+        for (register, memory) in [(0, None), (31, None), (20, Some(0)), (31, Some(i16::MIN)), (4, Some(i16::MAX))] {
+            let told = with_operand(detail(200), register, memory);
+            assert_eq!((number(told), operand(told)), (200, (register.into(), memory.map(i64::from))));
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Functions on locks that the user has described ([`lockbpf_common::custom`]). Where a lock says that it is free, it counts as acquired at
 //! the attempt; else its function is watched to its return, if it may be.
 
+mod point;
+
 use crate::calls::{given_back, return_address, returns_here};
 use crate::context::{cookie_of, instruction_pointer, is_return_half, stack_pointer};
 use crate::counts;

@@ -54,6 +54,7 @@ mod openmp;
 mod outputs;
 mod packaging;
 mod patterns;
+mod points;
 mod policy;
 mod predict;
 mod push;

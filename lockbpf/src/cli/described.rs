@@ -7,7 +7,7 @@ use crate::capture::lent;
 use crate::capture::prologue::Cost;
 use crate::capture::reader::{self, Described};
 use crate::capture::target::{self, Library};
-use crate::custom::{self, Catalogue, SHIPPED};
+use crate::custom::{self, Catalogue, Key, SHIPPED};
 use crate::door;
 use crate::report::text::listed;
 use crate::units::Nanos;
@@ -155,7 +155,8 @@ fn said(catalogue: &'static Catalogue) -> String {
         let rows: Vec<_> = catalogue.functions().iter().filter(|f| f.kind == number).collect();
         let names: Vec<String> = rows.iter().map(|f| shown(f.pattern.text()).into_owned()).collect();
         let _ = writeln!(text, "{}: {} functions ({}).", shown(&kind.name), rows.len(), listed(&names, NAMED));
-        if kind.kernel.taken.size == 0 {
+        // A point tells.
+        if kind.kernel.taken.size == 0 && rows.iter().any(|f| f.key != Key::Point) {
             let _ = writeln!(
                 text,
                 "  Without `taken` nobody knows whether it is free: waiting is seen where threads sleep, and each call is watched to its return."

@@ -80,8 +80,31 @@ fn mistakes_have_lines() {
         assert_eq!(error.line, line, "{to}: {error}");
         assert!(error.what.contains(what) && error.to_string().starts_with("x.toml, line "), "{to}: {error}");
     }
+    let point = "point = \"app:got\"\ndoes = \"acquired\"";
+    for (to, what) in [
+        ("point = \"app:got\"\ndoes = \"acquire\"", "a point tells of `waits`"),
+        ("symbol = \"got\"\ndoes = \"acquired\"", "a point tells of `waits`"),
+        ("point = \"got\"\ndoes = \"acquired\"", "`provider:name`"),
+        ("point = \"*:*\"\ndoes = \"acquired\"", "describes none"),
+        (&format!("{point}\nname = \"got\""), "or a `point`"),
+        (&format!("{point}\nfails = \"zero\""), "tells the rest by `does`"),
+        (&format!("{point}\nshared = \"arg1 == 1\""), "tells the rest by `does`"),
+        (&format!("{point}\nshared = true"), "only a read-write lock"),
+    ] {
+        let error = mistake("symbol = \"latch_get\"\ndoes = \"acquire\"", to);
+        assert!(error.line == 8 && error.what.contains(what), "{to}: {error}");
+    }
     let rwlock = mistake("kind = \"latch\"", "kind = \"latch\"\nsort = \"rwlock\"");
     assert!(rwlock.line == 6 && rwlock.what.contains("`shared_mask`"), "{rwlock}");
+}
+
+#[test]
+fn points_are_told_apart_from_functions() {
+    let told = "point = \"app:got\"\ndoes = \"acquired\"";
+    let latch = catalogue(&MUTEX.replacen("symbol = \"latch_get\"\ndoes = \"acquire\"", told, 1)).unwrap();
+    let [got, put] = latch.functions() else { panic!("{latch:?}") };
+    assert_eq!((got.key, got.kernel.does, got.is_watched), (Key::Point, does::ACQUIRED, false));
+    assert_eq!((put.key, put.kernel.does), (Key::Symbol, does::RELEASE));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::file::File;
 use crate::capture::attach::ProbeSite;
-use crate::capture::described::Wanted;
+use crate::capture::described::{self, Wanted};
 use crate::capture::elf::Libc;
 use crate::capture::judge::Role;
 use crate::capture::prologue::{Cost, Reason};
@@ -12,7 +12,6 @@ use crate::capture::unusable::Unusable;
 use crate::custom::catalogue;
 use crate::door;
 use crate::untrusted::shown_bytes;
-use lockbpf_common::custom::ahead;
 use lockbpf_common::function::{CUSTOM, SPIN_TRIED};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -86,10 +85,11 @@ impl Library {
             // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
             stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
             detail: match site.function.code {
-                CUSTOM => ahead(site.detail, back)?,
+                CUSTOM if back > 0 => described::ahead(site.detail, back)?,
                 _ if back > 0 => 0,
                 _ => site.detail,
             },
+            counter: site.counter,
         })
     }
 }
