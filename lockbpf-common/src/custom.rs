@@ -1,5 +1,5 @@
-//! Locks that the user has described (`--locks`): what the programs on their functions have to know. The attach cookie's detail is the
-//! number of a function; a function names its kind of lock.
+//! Locks that the user has described (`--locks`): what the programs on their functions have to know. The attach cookie's detail has the
+//! [`number`] of a function; a function names its kind of lock.
 
 use crate::via::Via;
 
@@ -12,6 +12,62 @@ pub const MAX_LOCKS: u32 = 65_536;
 /// Bytes of a name that are kept.
 pub const NAME: usize = 48;
 
+/// Bits of a cookie's detail below what leads to the lock.
+const LEAD_SHIFT: u32 = 8;
+const _: () = assert!(MAX_FUNCTIONS <= 1 << LEAD_SHIFT);
+/// Bits of what leads to the lock below a register's number, and below the bit that tells that the lock is what stands in memory.
+const REGISTER_SHIFT: u32 = 16;
+const MEMORY_SHIFT: u32 = 21;
+
+/// The detail of a probe in the function of this number.
+#[must_use]
+#[inline(always)]
+pub const fn detail(number: u8) -> u32 {
+    number as u32
+}
+
+/// The number of the function of a probe with this detail.
+#[must_use]
+#[inline(always)]
+pub const fn number(detail: u32) -> u16 {
+    (detail & ((1 << LEAD_SHIFT) - 1)) as u16
+}
+
+/// The detail of a probe that is so many bytes before the end of the instruction that names the lock ([`Function::STATIC`]).
+#[must_use]
+#[inline(always)]
+pub const fn with_distance(detail: u32, distance: u8) -> u32 {
+    detail | (distance as u32) << LEAD_SHIFT
+}
+
+/// How far it is from the probe to the end of the instruction that names the lock, bytes.
+#[must_use]
+#[inline(always)]
+pub const fn distance(detail: u32) -> u64 {
+    (detail >> LEAD_SHIFT) as u64
+}
+
+/// The detail of a probe at a point that passes the lock in a register, by its place in the saved registers: at most 31. Or so many bytes behind
+/// where the register points to, if that is told.
+#[must_use]
+#[inline(always)]
+pub const fn with_operand(detail: u32, register: u8, memory: Option<i16>) -> u32 {
+    let lead = match memory {
+        None => 0,
+        Some(offset) => 1 << MEMORY_SHIFT | offset as u16 as u32,
+    };
+    detail | (lead | ((register & 31) as u32) << REGISTER_SHIFT) << LEAD_SHIFT
+}
+
+/// What was told of [`with_operand`].
+#[must_use]
+#[inline(always)]
+pub const fn operand(detail: u32) -> (u64, Option<i64>) {
+    let lead = detail >> LEAD_SHIFT;
+    let memory = if lead >> MEMORY_SHIFT & 1 == 0 { None } else { Some(lead as u16 as i16 as i64) };
+    ((lead >> REGISTER_SHIFT & 31) as u64, memory)
+}
+
 /// What a function does.
 pub mod does {
     /// Gets a lock, and waits for it.
@@ -20,6 +76,12 @@ pub mod does {
     pub const TRY: u32 = 1;
     /// Gives a lock back.
     pub const RELEASE: u32 = 2;
+    /// A point: the wait for a lock begins.
+    pub const WAITS: u32 = 3;
+    /// A point: a lock was got.
+    pub const ACQUIRED: u32 = 4;
+    /// A point: a lock was not got.
+    pub const FAILED: u32 = 5;
 }
 
 /// What sort of lock a kind is.
@@ -82,7 +144,8 @@ pub const fn has_failed(fails: u32, result: u64) -> bool {
     }
 }
 
-/// An address that begins with another one: `base + before`, or `*(base + before) + after`. Sums wrap around.
+/// An address that begins with another one: `base + before`, or `*(base + before) + after`, or `**(base + before) + after`. Sums wrap
+/// around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Place {
@@ -90,7 +153,7 @@ pub struct Place {
     pub before: u64,
     /// Added to what is read there.
     pub after: u64,
-    /// Not 0 if something is read there.
+    /// How often a pointer is followed: 0, 1 or 2 times.
     pub reads: u32,
     /// Bytes of what stands at the address; 0 if nothing is to be read there, [`Place::TEXT`] for text up to a NUL.
     pub size: u32,
@@ -111,7 +174,7 @@ pub struct Function {
     pub lock: Place,
     /// The value of `mode_argument` that asks for shared access.
     pub shared_value: u64,
-    /// The number of the argument that leads to the lock, from 0 on.
+    /// The number of the argument that leads to the lock, from 0 on; [`Function::STATIC`] if the code itself names it.
     pub argument: u32,
     /// The number of the argument that says how; [`Function::FIXED`] if none does.
     pub mode_argument: u32,
@@ -128,6 +191,8 @@ pub struct Function {
 impl Function {
     /// No argument says how.
     pub const FIXED: u32 = u32::MAX;
+    /// No argument leads to the lock, but the last four bytes of an instruction: how far behind it the lock is.
+    pub const STATIC: u32 = u32::MAX;
 }
 
 /// A kind of lock.
@@ -188,6 +253,16 @@ unsafe impl aya::Pod for Introduced {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_tells_the_function_and_what_leads_to_the_lock() {
+        let told = with_distance(detail(255), 27);
+        assert_eq!((number(told), distance(told)), (255, 27));
+        for (register, memory) in [(0, None), (31, None), (20, Some(0)), (31, Some(i16::MIN)), (4, Some(i16::MAX))] {
+            let told = with_operand(detail(200), register, memory);
+            assert_eq!((number(told), operand(told)), (200, (register.into(), memory.map(i64::from))));
+        }
+    }
 
     #[test]
     fn results_are_read_at_their_width() {

@@ -11,10 +11,11 @@ pub const CLOSINGS: usize = 8;
 
 /// Bits of an attach cookie below the slot.
 const SLOT_SHIFT: u32 = 16;
+const _: () = assert!(MAX_SLOTS <= 1 << (DETAIL_SHIFT - SLOT_SHIFT));
 /// Bits of an attach cookie below its detail.
-const DETAIL_SHIFT: u32 = 48;
+const DETAIL_SHIFT: u32 = 32;
 /// The bit of a detail that tells a condition from none. Below it is the condition.
-const CONDITIONAL: u16 = 16;
+const CONDITIONAL: u32 = 16;
 /// Bits of a detail below the bytes, in eights, that a function has still to give back of the stack.
 const FRAME_SHIFT: u32 = 5;
 /// Bits of a detail below the place of a goroutine's number.
@@ -75,23 +76,23 @@ pub const fn function(cookie: u64) -> u64 {
 #[must_use]
 #[inline(always)]
 pub const fn slot(cookie: u64) -> u32 {
-    (cookie >> SLOT_SHIFT) as u32
+    (cookie >> SLOT_SHIFT) as u16 as u32
 }
 
 /// The detail of a probe on a conditional branch of x86_64 whose hits count if it is taken, by the last four bits of its
 /// opcode. 0 is no detail.
 #[must_use]
 #[inline(always)]
-pub const fn condition(code: u8) -> u16 {
-    CONDITIONAL | code as u16 & 15
+pub const fn condition(code: u8) -> u32 {
+    CONDITIONAL | code as u32 & 15
 }
 
 /// The detail of a probe in a Go program in which a goroutine's number is so many bytes behind the beginning of its descriptor.
 /// A multiple of 8 below 2,048; else it is as if it were not known.
 #[must_use]
 #[inline(always)]
-pub const fn goroutine(offset: u16) -> u16 {
-    if !offset.is_multiple_of(8) || offset >= 2_048 { 0 } else { (offset / 8) << GOROUTINE_SHIFT }
+pub const fn goroutine(offset: u16) -> u32 {
+    if !offset.is_multiple_of(8) || offset >= 2_048 { 0 } else { (offset as u32 / 8) << GOROUTINE_SHIFT }
 }
 
 /// Where a goroutine's number is in its descriptor, bytes; 0 if that is not known.
@@ -103,8 +104,8 @@ pub const fn goroutine_offset(cookie: u64) -> u64 {
 
 /// The detail of a probe in a function that has moved its stack pointer by so many bytes; `None` if that cannot be told.
 #[must_use]
-pub const fn frame(bytes: u16) -> Option<u16> {
-    if bytes.is_multiple_of(8) { Some(bytes / 8) } else { None }
+pub const fn frame(bytes: u16) -> Option<u32> {
+    if bytes.is_multiple_of(8) { Some(bytes as u32 / 8) } else { None }
 }
 
 /// By how many bytes the function of an attach cookie's probe has moved its stack pointer.
@@ -117,9 +118,9 @@ pub const fn frame_of(cookie: u64) -> u64 {
 /// The detail of a probe in a function of the C library where the stack pointer is so many bytes below the return address; at its
 /// end with the [`condition`] under which it is the end, or 0. `None` if it is too far.
 #[must_use]
-pub const fn end(bytes: u64, condition: u16) -> Option<u16> {
+pub const fn end(bytes: u64, condition: u32) -> Option<u32> {
     if bytes.is_multiple_of(8) && bytes >> 3 < 1 << (16 - FRAME_SHIFT) {
-        Some((bytes >> 3 << FRAME_SHIFT) as u16 | condition)
+        Some((bytes >> 3 << FRAME_SHIFT) as u32 | condition)
     } else {
         None
     }
@@ -135,14 +136,14 @@ pub const fn end_frame(cookie: u64) -> u64 {
 /// The detail of an attach cookie.
 #[must_use]
 #[inline(always)]
-pub const fn detail(cookie: u64) -> u16 {
-    (cookie >> DETAIL_SHIFT) as u16
+pub const fn detail(cookie: u64) -> u32 {
+    (cookie >> DETAIL_SHIFT) as u32
 }
 
 /// The attach cookie with a detail.
 #[must_use]
 #[inline(always)]
-pub const fn with_detail(cookie: u64, detail: u16) -> u64 {
+pub const fn with_detail(cookie: u64, detail: u32) -> u64 {
     cookie | (detail as u64) << DETAIL_SHIFT
 }
 
@@ -155,7 +156,7 @@ pub const fn counts(cookie: u64, flags: u64) -> bool {
     const ZERO: u64 = 1 << 6;
     const SIGN: u64 = 1 << 7;
     const OVERFLOW: u64 = 1 << 11;
-    let condition = (cookie >> DETAIL_SHIFT) as u16;
+    let condition = detail(cookie);
     if condition & CONDITIONAL == 0 {
         return true;
     }
@@ -243,6 +244,8 @@ mod tests {
             let of = of_set(cookie, set);
             assert!(is_of_set(of, set) && !is_of_set(of, other));
             assert_eq!((function(of), slot(of), detail(of)), (5, 7, 9));
+            let most = with_detail(super::cookie(5, true, true, 7), u32::MAX);
+            assert_eq!((function(most), slot(most), detail(most)), (5, 7, u32::MAX));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::counts::Counts;
 /// The function of an attach cookie by which a function's end is seen, whichever it is. Others are the functions' numbers.
 pub const END: u64 = 127;
 /// The detail of an entry whose end is not seen: its calls are only counted.
-pub const ENDLESS: u16 = 1;
+pub const ENDLESS: u32 = 1;
 
 /// One thread's calls of one function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

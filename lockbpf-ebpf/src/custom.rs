@@ -1,8 +1,10 @@
 //! Functions on locks that the user has described ([`lockbpf_common::custom`]). Where a lock says that it is free, it counts as acquired at
 //! the attempt; else its function is watched to its return, if it may be.
 
+mod point;
+
 use crate::calls::{given_back, return_address, returns_here};
-use crate::context::{cookie_of, is_return_half, stack_pointer};
+use crate::context::{cookie_of, instruction_pointer, is_return_half, stack_pointer};
 use crate::counts;
 use crate::custom_call::CustomCall;
 use crate::gate::pass;
@@ -25,11 +27,12 @@ use core::ffi::c_void;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::custom::{
-    Function, Introduced, Kind, MAX_FUNCTIONS, MAX_KINDS, MAX_LOCKS, NAME, Place, does, fails, has_failed, sort, via,
+    Function, Introduced, Kind, MAX_FUNCTIONS, MAX_KINDS, MAX_LOCKS, NAME, Place, distance, does, fails, has_failed,
+    number, sort, via,
 };
 use lockbpf_common::gate;
 use lockbpf_common::kind::{Outcome, flag, mutex_kind};
-use lockbpf_common::via::{is_custom, is_spin};
+use lockbpf_common::via::{is_custom, is_rwlock, is_spin};
 
 /// The described functions, written before the programs are attached.
 #[btf_map]
@@ -110,13 +113,18 @@ pub fn custom_returned(ctx: RetProbeContext) -> u32 {
 /// A described function begins. Returns whether its return must be seen.
 #[inline(always)]
 fn enter(ctx: &ProbeContext, t: &mut Thread, cookie: u64, watch: Watch) -> bool {
-    let Some(f) = CUSTOM_FUNCTIONS.get(u32::from(gate::detail(cookie))) else { return false };
+    let detail = gate::detail(cookie);
+    let Some(f) = CUSTOM_FUNCTIONS.get(u32::from(number(detail))) else { return false };
     let Some(kind) = CUSTOM_KINDS.get(f.kind) else { return false };
     let (returns_to, frame, arguments) = (return_address(ctx), stack_pointer(ctx), arguments(ctx));
     leave_behind(t, frame);
     record_absence(t);
     settle(t);
-    let lock = at(chosen(arguments, f.argument), &f.lock);
+    let base = match f.argument {
+        Function::STATIC => static_word(instruction_pointer(ctx), distance(detail)),
+        argument => chosen(arguments, argument),
+    };
+    let lock = at(base, &f.lock);
     if lock == 0 {
         return false;
     }
@@ -147,14 +155,15 @@ fn request(t: &mut Thread, f: &Function, kind: &Kind, shared: bool, watch: Watch
     if recent.lock != lock || recent.via != via {
         introduce(t.process, lock, f.kind);
     }
-    let taken = is_taken(lock, kind, shared);
+    let state = state(lock, kind, shared);
+    let taken = state == TAKEN;
     let owner = if taken { value(lock, &kind.owner) as u32 } else { 0 };
     // Who reads already may read once more.
     let mutex_kind = if kind.recursive != 0 || shared { mutex_kind::RECURSIVE } else { 0 };
     let may_fail = f.fails != fails::NEVER;
     let at_once = match watch {
         Watch::Entry => !may_fail,
-        Watch::Session => !may_fail && kind.taken.size != 0 && !taken,
+        Watch::Session => !may_fail && state == FREE,
         Watch::Return => false,
     };
     if at_once {
@@ -166,7 +175,7 @@ fn request(t: &mut Thread, f: &Function, kind: &Kind, shared: bool, watch: Watch
             && taken
         {
             contend_held(t, i, owner);
-            wait_spinning(t, lock, via);
+            wait(t, lock, via);
         }
         return false;
     }
@@ -178,7 +187,7 @@ fn request(t: &mut Thread, f: &Function, kind: &Kind, shared: bool, watch: Watch
     (p.kind, p.returns_to, p.cond, p.fails) = (mutex_kind, returns_to, frame, f.fails);
     if taken && !tries && t.find(lock).is_none() {
         contend(t, owner);
-        wait_spinning(t, lock, via);
+        wait(t, lock, via);
     }
     true
 }
@@ -213,8 +222,9 @@ fn release(ctx: &ProbeContext, t: &mut Thread, kind: &Kind, now: u64) {
     let lock = t.custom.lock;
     let Some(i) = given_back(t, lock, true) else { return };
     let via = t.held[i & (MAX_HELD - 1)].via;
-    if is_spin(via) {
-        let waited_for = spin::was_waited_for(t.process, lock);
+    // Who did not sleep for it wakes nobody to tell.
+    let waited_for = leaves_trace(via) && spin::was_waited_for(t.process, lock);
+    if waited_for || is_spin(via) {
         close(ctx, t, i, End { now, outcome: Outcome::Released, waited_for });
         return;
     }
@@ -234,32 +244,53 @@ fn leave_behind(t: &mut Thread, frame: u64) {
     }
 }
 
-/// The thread waits for a lock that makes no system call, if it is one.
+/// The thread waits for a lock, perhaps without a system call.
 #[inline(always)]
-fn wait_spinning(t: &Thread, lock: u64, via: u32) {
-    if is_spin(via) {
+fn wait(t: &Thread, lock: u64, via: u32) {
+    if leaves_trace(via) {
         spin::waits(t.process, lock);
     }
 }
 
-/// Whether whoever asks for the lock has to wait, as far as it says.
+/// Whether who waits for a lock of this kind is sure to wait for its holder. Of readers each would be told to have been waited for.
 #[inline(always)]
-fn is_taken(lock: u64, kind: &Kind, shared: bool) -> bool {
+const fn leaves_trace(via: u32) -> bool {
+    !is_rwlock(via)
+}
+
+/// What a lock says of whether whoever asks for it has to wait.
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// Nothing, or it cannot be read: of a lock that is about to be made, or of one that is made in another way.
+const UNKNOWN: u32 = 2;
+
+/// One of these.
+#[inline(always)]
+fn state(lock: u64, kind: &Kind, shared: bool) -> u32 {
+    let place = &kind.taken;
+    let at = if place.size == 0 { 0 } else { at(lock, place) };
+    if at == 0 {
+        return UNKNOWN;
+    }
     let mask = if shared { kind.shared_mask } else { kind.exclusive_mask };
-    kind.taken.size != 0 && (value(lock, &kind.taken) & mask != 0) != (kind.inverted != 0)
+    match checked_word(at, place.size) {
+        Some(word) if (word & mask != 0) != (kind.inverted != 0) => TAKEN,
+        Some(_) => FREE,
+        None => UNKNOWN,
+    }
 }
 
 /// Enters a lock of the process that is asked for for the first time, with its name. Returns 0. A function of its own, so that its stack
 /// and instructions burden no hot path.
 #[inline(never)]
-fn introduce(process: u32, lock: u64, number: u32) -> u32 {
+fn introduce(process: u32, lock: u64, of: u32) -> u32 {
     let key = FutexWord { addr: lock, process: u64::from(process) };
     // SAFETY: only looked for.
     if unsafe { CUSTOM_LOCKS.get(key) }.is_some() {
         return 0;
     }
-    let Some(kind) = CUSTOM_KINDS.get(number) else { return 0 };
-    let mut introduced = Introduced { number: 0, kind: number, is_named: 0, text: [0; NAME] };
+    let Some(kind) = CUSTOM_KINDS.get(of) else { return 0 };
+    let mut introduced = Introduced { number: 0, kind: of, is_named: 0, text: [0; NAME] };
     let name = at(lock, &kind.name);
     if kind.name.size == Place::TEXT {
         let to = introduced.text.as_mut_ptr();
@@ -289,24 +320,53 @@ fn at(base: u64, place: &Place) -> u64 {
     if place.reads == 0 {
         return at;
     }
+    let first = word(at, 8);
+    let there = if place.reads > 1 && first != 0 { word(first, 8) } else { first };
+    if there == 0 { 0 } else { there.wrapping_add(place.after) }
+}
+
+/// The variable that is named by the instruction that ends so many bytes behind the probe; 0 if that cannot be read.
+#[inline(always)]
+fn static_word(probe: u64, distance: u64) -> u64 {
+    let end = probe.wrapping_add(distance);
     // SAFETY: a faulting address is an error from the helper, not a fault.
-    match unsafe { bpf_probe_read_user(at as *const u64) } {
-        Ok(0) | Err(_) => 0,
-        Ok(there) => there.wrapping_add(place.after),
+    match unsafe { bpf_probe_read_user(end.wrapping_sub(4) as *const i32) } {
+        Ok(behind) if distance != 0 => end.wrapping_add(i64::from(behind) as u64),
+        _ => 0,
     }
 }
 
-/// A word of 1, 2, 4 or 8 bytes; 0 if it cannot be read. A function of its own, so that its instructions are not repeated.
-#[inline(never)]
+/// A word of 1, 2, 4 or 8 bytes; 0 if it cannot be read.
+#[inline(always)]
 fn word(at: u64, size: u32) -> u64 {
+    checked_word(at, size).unwrap_or(0)
+}
+
+/// The same, unless it cannot be read.
+#[inline(always)]
+fn checked_word(at: u64, size: u32) -> Option<u64> {
+    let mut word = 0;
+    (read_word(at, size, &mut word) != 0).then_some(word)
+}
+
+/// Reads it; 0 if it cannot be read, else 1. A function of its own, so that its instructions are not repeated.
+#[inline(never)]
+fn read_word(at: u64, size: u32, word: &mut u64) -> u32 {
     // SAFETY: faulting addresses are errors from the helper, not faults.
-    unsafe {
+    let read = unsafe {
         match size {
-            1 => bpf_probe_read_user(at as *const u8).map_or(0, u64::from),
-            2 => bpf_probe_read_user(at as *const u16).map_or(0, u64::from),
-            4 => bpf_probe_read_user(at as *const u32).map_or(0, u64::from),
-            _ => bpf_probe_read_user(at as *const u64).unwrap_or(0),
+            1 => bpf_probe_read_user(at as *const u8).map(u64::from),
+            2 => bpf_probe_read_user(at as *const u16).map(u64::from),
+            4 => bpf_probe_read_user(at as *const u32).map(u64::from),
+            _ => bpf_probe_read_user(at as *const u64),
         }
+    };
+    match read {
+        Ok(read) => {
+            *word = read;
+            1
+        }
+        Err(_) => 0,
     }
 }
 

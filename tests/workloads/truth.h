@@ -41,7 +41,11 @@
 #endif
 
 // A function that keeps its name and its own frame: never inlined, cloned or merged.
+#ifdef __clang__
+#define NAMED __attribute__((noinline))
+#else
 #define NAMED __attribute__((noipa))
+#endif
 
 #define MAX_LOCKS 64
 #define MAX_THREADS 4096

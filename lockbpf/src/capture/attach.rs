@@ -29,8 +29,13 @@ pub struct ProbeSite {
     /// Whether the instruction there must be single-stepped.
     pub stepped: bool,
     /// What else the program is told by the cookie ([`lockbpf_common::gate::with_detail`]); 0 for nothing.
-    pub detail: u16,
+    pub detail: u32,
+    /// Where in the file the program counts who watches, which the kernel then does; 0 if it does not.
+    pub counter: u64,
 }
+
+/// Where in a file there may be a probe, and where the program counts who watches it, or 0.
+pub(super) type Spot = (u64, u64);
 
 /// The attached tracepoints. Detached when dropped, all at once: each detach waits for the kernel's grace period, and side by
 /// side they share it.
@@ -54,6 +59,10 @@ impl ProbeSite {
     /// A path that leads to the file as long as this exists.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.open.as_raw_fd()))
+    }
+
+    pub(super) fn spot(&self) -> Spot {
+        (self.file_offset, self.counter)
     }
 
     pub(super) fn failed(&self, reason: String) -> FailedProbe {

@@ -2,17 +2,20 @@
 //! what it tells of their locks.
 
 use super::CaptureError;
-use super::elf::{self, Header};
+use super::elf::{self, Code, Header};
 use super::go;
+use super::points::{Point, points};
 use super::probe_table::{By, Function, Runtime};
-use super::prologue::Arch;
+use super::prologue::{self, Arch, Reason};
 use super::site::{Lack, Site};
-use crate::custom::{Catalogue, Function as Row, Pattern, catalogue};
+use crate::custom::{Catalogue, Function as Row, Key, Pattern, catalogue};
 use crate::demangle::demangle;
 use crate::id::Lock;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, Map, MapData};
-use lockbpf_common::custom::{Function as Told, Introduced, Kind};
+use lockbpf_common::custom::{
+    Function as Told, Introduced, Kind, detail, distance, number, with_distance, with_operand,
+};
 use lockbpf_common::function::CUSTOM;
 use memchr::memmem;
 use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
@@ -29,12 +32,14 @@ const MAX_PLACES: usize = 4_096;
 pub struct Wanted {
     /// Its number in the catalogue.
     pub number: u16,
-    /// Pattern for a symbol, or a name.
+    /// A pattern.
     pub text: String,
-    /// Whether it is for a name in C++ or Rust.
-    pub is_demangled: bool,
+    /// What the pattern is for.
+    pub key: Key,
     /// How many leading arguments matter.
     pub arguments: usize,
+    /// The argument that leads to the lock; `None` if the code itself names it.
+    pub argument: Option<u32>,
     /// Whether a file without it is as it should be.
     pub is_optional: bool,
 }
@@ -46,8 +51,9 @@ impl Wanted {
         let wanted = |(number, row): (usize, &Row)| Self {
             number: number as u16,
             text: row.pattern.text().to_owned(),
-            is_demangled: row.is_demangled,
+            key: row.key,
             arguments: row.arguments,
+            argument: Some(row.kernel.argument).filter(|&argument| argument != Told::STATIC),
             is_optional: row.is_optional,
         };
         catalogue.of_file(path).map(wanted).collect()
@@ -55,21 +61,54 @@ impl Wanted {
 
     /// A function on which nothing but the arguments is known.
     fn function(&self) -> Function {
-        Function {
-            symbol: "",
-            runtime: Runtime::Described,
-            args: self.arguments,
-            code: CUSTOM,
-            by: By::Custom,
-            essential: true,
+        let by = if self.key == Key::Point { By::CustomPoint } else { By::Custom };
+        Function { symbol: "", runtime: Runtime::Described, args: self.arguments, code: CUSTOM, by, essential: true }
+    }
+
+    /// The detail by which the kernel side knows the description.
+    fn detail(&self) -> u32 {
+        detail(self.number as u8)
+    }
+
+    /// Where the function is probed that is this code.
+    fn site(&self, code: &Code, arch: Arch) -> Result<Site, Lack> {
+        let site = Site::of(self.function(), code, arch).ok_or(Lack::Harmful)?;
+        if self.argument.is_some() {
+            return Ok(Site { detail: self.detail(), ..site });
         }
+        // Also from the entry it must not be too far, where the user may want the probe.
+        let end = prologue::static_word(arch, &code.bytes, code.vaddr).filter(|&end| end <= u8::MAX.into());
+        let distance = end.and_then(|end| end.checked_sub(site.placement.offset)).filter(|&distance| distance > 0);
+        let distance = distance.ok_or(Lack::NoVariable)?;
+        Ok(Site { detail: with_distance(self.detail(), distance as u8), ..site })
+    }
+
+    /// Where the point is probed, whose code begins with its instruction.
+    fn point(&self, point: &Point<'_>, code: &Code, arch: Arch) -> Result<Site, Lack> {
+        let operand = self.argument.and_then(|number| point.operand(number)).ok_or(Lack::Operand)?;
+        let Code { vaddr, file_offset, ref bytes, .. } = *code;
+        if prologue::is_refused(arch, bytes, vaddr) || prologue::is_rewritten(arch, bytes, 0) {
+            return Err(Lack::Harmful);
+        }
+        let placement = prologue::at_entry(arch, bytes, vaddr, Reason::Point);
+        let detail = with_operand(self.detail(), operand.register, operand.memory);
+        Ok(Site { function: self.function(), file_offset, placement, detail, counter: point.counter })
+    }
+}
+
+/// The detail of a probe so many bytes before the one with this; `None` if that is too far from what names the lock.
+pub(super) fn ahead(detail: u32, bytes: u64) -> Option<u32> {
+    let number = self::detail(number(detail) as u8);
+    match distance(detail) {
+        0 => Some(number),
+        distance => Some(with_distance(number, u8::try_from(distance.checked_add(bytes)?).ok()?)),
     }
 }
 
 /// What was found of the described functions in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Where they are probed; the detail is the number of the description.
+    /// Where they are probed; the detail has the number of the description.
     pub sites: Vec<Site>,
     /// Symbols, as far as they are text, one for each of the sites.
     pub symbols: Vec<String>,
@@ -90,19 +129,13 @@ pub fn find(wanted: &[Wanted], data: &[u8], arch: Arch) -> Found {
     for (at, row) in wanted.iter().enumerate() {
         let place = places.get(at).cloned().unwrap_or_default();
         if place.sites.is_empty() && !row.is_optional {
-            let reason = if is_go {
-                Lack::Go
-            } else if place.is_refused {
-                Lack::Harmful
-            } else {
-                Lack::NoSymbol
-            };
+            let reason = if is_go { Lack::Go } else { place.lack.unwrap_or(Lack::NoSymbol) };
             found.missing.push((row.number.into(), reason));
         }
         for (symbol, site) in place.sites {
             // What is described twice is what it was described as first.
             if known.insert(site.file_offset) {
-                found.sites.push(Site { detail: row.number, ..site });
+                found.sites.push(site);
                 found.symbols.push(symbol);
             }
         }
@@ -114,7 +147,16 @@ pub fn find(wanted: &[Wanted], data: &[u8], arch: Arch) -> Found {
 #[derive(Clone, Default)]
 struct Place {
     sites: Vec<(String, Site)>,
-    is_refused: bool,
+    lack: Option<Lack>,
+}
+
+impl Place {
+    fn add(&mut self, name: &str, site: Result<Site, Lack>) {
+        match site {
+            Ok(site) => self.sites.push((name.to_owned(), site)),
+            Err(lack) => self.lack = Some(lack),
+        }
+    }
 }
 
 fn places(rows: &[Wanted], data: &[u8], arch: Arch) -> object::read::Result<Vec<Place>> {
@@ -134,21 +176,30 @@ fn places(rows: &[Wanted], data: &[u8], arch: Arch) -> object::read::Result<Vec<
             let Ok(name) = std::str::from_utf8(raw) else { continue };
             let mut demangled = None;
             for (((place, row), pattern), search) in places.iter_mut().zip(rows).zip(&patterns).zip(&searches) {
-                let matches = if row.is_demangled {
-                    (raw.starts_with(b"_Z") || raw.starts_with(b"_R"))
-                        && search.find(raw).is_some()
-                        && pattern.matches(demangled.get_or_insert_with(|| demangle(name)))
-                } else {
-                    pattern.matches(name)
+                let matches = match row.key {
+                    Key::Symbol => pattern.matches(name),
+                    Key::Name => {
+                        (raw.starts_with(b"_Z") || raw.starts_with(b"_R"))
+                            && search.find(raw).is_some()
+                            && pattern.matches(demangled.get_or_insert_with(|| demangle(name)))
+                    }
+                    Key::Point => false,
                 };
                 if !matches || place.sites.len() >= MAX_PLACES {
                     continue;
                 }
                 let Some(code) = elf::code(symbol, segments, endian, data) else { continue };
-                match Site::of(row.function(), &code, arch) {
-                    Some(site) => place.sites.push((name.to_owned(), site)),
-                    None => place.is_refused = true,
-                }
+                place.add(name, row.site(&code, arch));
+            }
+        }
+    }
+    let all = if rows.iter().any(|row| row.key == Key::Point) { points(data) } else { Vec::new() };
+    for point in &all {
+        let name = format!("{}:{}", point.provider, point.name);
+        for ((place, row), pattern) in places.iter_mut().zip(rows).zip(&patterns) {
+            if row.key == Key::Point && pattern.matches(&name) && place.sites.len() < MAX_PLACES {
+                let Some(code) = elf::code_at(point.vaddr, 0, segments, endian, data) else { continue };
+                place.add(&name, row.point(point, &code, arch));
             }
         }
     }
@@ -162,7 +213,11 @@ pub fn function(number: usize) -> Option<Function> {
 }
 
 fn described(row: &'static Row) -> Function {
-    let by = if row.is_watched { By::CustomReturn } else { By::Custom };
+    let by = match row.key {
+        Key::Point => By::CustomPoint,
+        _ if row.is_watched => By::CustomReturn,
+        _ => By::Custom,
+    };
     let symbol = row.pattern.text();
     Function { symbol, runtime: Runtime::Described, args: row.arguments, code: CUSTOM, by, essential: true }
 }
@@ -200,7 +255,9 @@ impl Met {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::points::tests as points;
     use crate::fixture::{Damage, compiled};
+    use lockbpf_common::custom;
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
@@ -236,7 +293,7 @@ mod tests {
         let data = compiled(&["-O2"], SOURCE);
         let all = found("/bin/app", &data);
         let mut numbers: Vec<_> =
-            all.symbols.iter().zip(&all.sites).map(|(s, site)| (s.as_str(), site.detail)).collect();
+            all.symbols.iter().zip(&all.sites).map(|(s, site)| (s.as_str(), custom::number(site.detail))).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [("_ZN2db5Latch4lockEv", 2), ("_ZN2db5Latch8try_lockEv", 2), ("get", 0), ("put", 1)]);
         assert!(all.sites.iter().all(|site| site.function.code == CUSTOM));
@@ -246,6 +303,28 @@ mod tests {
         let expected = [("get", true), ("put", false), ("db::Latch::*lock", true), ("db::Latch::unlock", false)];
         assert_eq!(watched, expected);
         assert!(found("/bin/other", &data).missing.is_empty(), "nothing is described of it");
+    }
+
+    /// Of a point each place counts, and where the program counts.
+    #[test]
+    fn points_are_found_by_their_notes() {
+        let data = compiled(&["-O2", "-s"], points::SOURCE);
+        let wanted = |number, text: &str, argument| Wanted {
+            number,
+            text: text.to_owned(),
+            key: Key::Point,
+            arguments: 2,
+            argument: Some(argument),
+            is_optional: false,
+        };
+        let rows =
+            [wanted(0, "app:tak*", 0), wanted(1, "app:taken", 1), wanted(2, "app:given", 0), wanted(3, "o:t", 0)];
+        let found = find(&rows, &data, Arch::host().unwrap());
+        assert_eq!(found.missing, [(1, Lack::Operand), (2, Lack::Operand), (3, Lack::NoSymbol)]);
+        let [taken] = &found.sites[..] else { panic!("{found:?}") };
+        assert_eq!((found.symbols[0].as_str(), taken.function.by), ("app:taken", By::CustomPoint));
+        assert!(taken.counter != 0 && taken.placement.reason == Reason::Point, "{taken:?}");
+        assert_eq!((custom::number(taken.detail), custom::operand(taken.detail).1), (0, None));
     }
 
     #[test]
@@ -265,6 +344,34 @@ mod tests {
             "{refused:?}"
         );
         assert_eq!(refused.missing.len(), 4);
+    }
+
+    /// Only on x86-64 does a single instruction tell.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_variable_that_code_names() {
+        let source = "static int l, m;\n void other(void) { m = 1; }\n\
+            void begin(void) { while (__sync_lock_test_and_set(&l, 1)) ; }\n\
+            void end(void) { __atomic_exchange_n(&l, 0, __ATOMIC_SEQ_CST); }\n int main(void) { begin(); end(); }";
+        let wanted = |number, text: &str| Wanted {
+            number,
+            text: text.to_owned(),
+            key: Key::Symbol,
+            arguments: 0,
+            argument: None,
+            is_optional: false,
+        };
+        let rows = [wanted(3, "begin"), wanted(4, "end"), wanted(5, "other")];
+        let data = compiled(&["-O2", "-fno-inline"], source);
+        let found = find(&rows, &data, Arch::X86_64);
+        assert_eq!(found.missing, [(5, Lack::NoVariable)]);
+        let named = |site: &Site| {
+            let end = (site.file_offset + custom::distance(site.detail)) as usize;
+            let last = data[end - 4..end].try_into().unwrap();
+            (custom::number(site.detail), end as u64 + i64::from(i32::from_le_bytes(last)) as u64)
+        };
+        let [(3, begin), (4, end)] = found.sites.iter().map(named).collect::<Vec<_>>()[..] else { panic!("{found:?}") };
+        assert_eq!(begin, end);
     }
 
     proptest! {

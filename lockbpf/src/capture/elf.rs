@@ -316,7 +316,8 @@ pub(super) fn code(
     code_at(symbol.st_value(endian), symbol.st_size(endian), segments, endian, data)
 }
 
-fn code_at(
+/// The code of this size at an address; of unknown extent with 0.
+pub(super) fn code_at(
     vaddr: u64,
     size: u64,
     segments: &[elf::ProgramHeader64<Endianness>],

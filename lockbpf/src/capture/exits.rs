@@ -9,7 +9,7 @@ use super::prologue::Arch;
 use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// The condition of an instruction that is on the way in any case.
-pub(super) const ALWAYS: u16 = 0;
+pub(super) const ALWAYS: u32 = 0;
 /// Ends of one function; more are of no use.
 const MAX_EXITS: usize = 32;
 /// Instructions gone back from a `ret`, or from a call to the system call before it.
@@ -32,7 +32,7 @@ pub(super) struct Exit {
     /// Bytes from the function's first instruction.
     pub(super) offset: u64,
     /// When it is on the way to the end ([`lockbpf_common::gate::condition`]).
-    pub(super) condition: u16,
+    pub(super) condition: u32,
     /// How far the stack pointer is below the return address there, bytes.
     pub(super) frame: u64,
     /// Whether the kernel emulates it.
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn exits(code: &[u8]) -> Vec<(u64, u16, bool)> {
+    fn exits(code: &[u8]) -> Vec<(u64, u32, bool)> {
         let exits = of(Arch::X86_64, code, 0x46_1040).unwrap_or_default();
         exits.ends.iter().map(|e| (e.offset, e.condition, e.emulated)).collect()
     }

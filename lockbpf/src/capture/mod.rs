@@ -46,6 +46,7 @@ mod open_stacks;
 mod owner;
 mod perf_uprobe;
 pub mod placer;
+mod points;
 pub mod privilege;
 pub mod probe_table;
 pub mod prologue;

@@ -1,6 +1,7 @@
 //! Uprobe links of many functions of a file (kernel 6.6), and sessions of them (6.13), whose entry handler may decline the
 //! return half.
 
+use super::attach::Spot;
 use super::probe_table::{By, is_return_half};
 use super::raw_program::{self, Kind, Programs, RawError, UPROBE_MULTI, UPROBE_SESSION, bpf};
 use aya_obj::generated::bpf_cmd;
@@ -66,7 +67,7 @@ impl Program {
     /// Whether the kernel has such links, and lets all threads of a link's process through. The first ones let one thread through; by
     /// the same change that mended it (6.10, and where it was taken over) a process that cannot be is refused before what is no file.
     pub(super) fn sees_all_threads(&self) -> bool {
-        let refusal = |pid| match self.attach(Path::new("/"), &[0], &[0], pid) {
+        let refusal = |pid| match self.attach(Path::new("/"), &[(0, 0)], &[0], pid) {
             Err(RawError::Link(error)) => error.raw_os_error(),
             _ => None,
         };
@@ -74,18 +75,21 @@ impl Program {
         refusal(0) == Some(libc::EBADF) && refusal(u32::MAX) == Some(libc::EINVAL)
     }
 
-    /// Attaches it to offsets of a file, each with its cookie; for one process, or for all with `pid` 0. The probes are there
+    /// Attaches it to places in a file, each with its cookie; for one process, or for all with `pid` 0. The probes are there
     /// until the link that is returned is closed.
-    pub(super) fn attach(&self, path: &Path, offsets: &[u64], cookies: &[u64], pid: u32) -> Result<OwnedFd, RawError> {
-        if offsets.len() != cookies.len() {
+    pub(super) fn attach(&self, path: &Path, spots: &[Spot], cookies: &[u64], pid: u32) -> Result<OwnedFd, RawError> {
+        if spots.len() != cookies.len() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
+        let (offsets, counters): (Vec<u64>, Vec<u64>) = spots.iter().copied().unzip();
+        let counts = counters.iter().any(|&counter| counter != 0);
         let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)?;
         let attr = LinkCreate {
             prog_fd: self.fd.as_raw_fd() as u32,
             attach_type: self.attach_type,
             path: path.as_ptr() as u64,
             offsets: offsets.as_ptr() as u64,
+            ref_ctr_offsets: if counts { counters.as_ptr() as u64 } else { 0 },
             cookies: cookies.as_ptr() as u64,
             cnt: offsets.len() as u32,
             multi_flags: self.flags,

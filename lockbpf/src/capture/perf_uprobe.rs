@@ -1,5 +1,6 @@
 //! Uprobes as perf events with an attach cookie (kernel 5.15), of which aya keeps the cookie to itself.
 
+use super::attach::Spot;
 use super::raw_program::bpf;
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, perf_event_attr};
 use std::ffi::CString;
@@ -10,6 +11,8 @@ use std::path::Path;
 
 /// Where the kernel describes its uprobe events.
 const PMU: &str = "/sys/bus/event_source/devices/uprobe";
+/// Bits of an event's configuration below the place of the program's counter (`format/ref_ctr_offset`, since 4.20).
+const COUNTER_SHIFT: u32 = 32;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: u64 = 8;
 
@@ -25,8 +28,8 @@ pub(super) struct PerfUprobes {
 pub(super) struct Place<'a> {
     /// The file.
     pub path: &'a Path,
-    /// Offset in it.
-    pub offset: u64,
+    /// Where in it.
+    pub spot: Spot,
     /// A thread of the process; 0 for all processes.
     pub pid: u32,
     /// Whether at the function's return.
@@ -83,9 +86,13 @@ impl PerfUprobes {
         let mut attr: perf_event_attr = unsafe { std::mem::zeroed() };
         attr.type_ = self.kind;
         attr.size = size_of::<perf_event_attr>() as u32;
-        attr.config = u64::from(at.returns) << self.returns_bit;
+        let (offset, counter) = at.spot;
+        if counter > u32::MAX.into() {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        attr.config = u64::from(at.returns) << self.returns_bit | counter << COUNTER_SHIFT;
         attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
-        attr.__bindgen_anon_4.probe_offset = at.offset;
+        attr.__bindgen_anon_4.probe_offset = offset;
         // For all processes the event needs a CPU in name; the probe fires on each.
         let (pid, cpu) = if at.pid == 0 { (-1, 0) } else { (at.pid as libc::pid_t, -1) };
         // SAFETY: attr is a live structure of the size it states, and the path in it outlives the call.

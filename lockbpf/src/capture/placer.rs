@@ -104,9 +104,9 @@ impl Placer {
                     let path = sites[0].path();
                     for program in programs.get(&sites[0].function.by).into_iter().flatten() {
                         let attach = |sites: &[&ProbeSite]| {
-                            let offsets: Vec<u64> = sites.iter().map(|s| s.file_offset).collect();
+                            let spots: Vec<_> = sites.iter().map(|site| site.spot()).collect();
                             let cookies: Vec<u64> = sites.iter().map(|site| cookie(site)).collect();
-                            program.attach(&path, &offsets, &cookies, pid)
+                            program.attach(&path, &spots, &cookies, pid)
                         };
                         if let Ok(link) = attach(sites) {
                             links.0.push(link);
@@ -129,7 +129,7 @@ impl Placer {
                     for &name in site.function.by.programs() {
                         let Some(program) = programs.get(name) else { continue };
                         let returns = is_return_half(name);
-                        let at = perf_uprobe::Place { path: &path, offset: site.file_offset, pid, returns };
+                        let at = perf_uprobe::Place { path: &path, spot: site.spot(), pid, returns };
                         match kind.attach(program, &at, cookie(site)) {
                             Ok((event, link)) => links.0.extend([link, event]),
                             Err(error) => failed.push(site.failed(reason(&error))),
@@ -164,7 +164,7 @@ pub(super) fn hold(sites: &[&ProbeSite], tid: u32) -> Links {
     let mut known = BTreeSet::new();
     let places = hot_last(sites).into_iter().filter(|site| known.insert((site.file, site.file_offset)));
     let open = |site: &ProbeSite| {
-        let place = perf_uprobe::Place { path: &site.path(), offset: site.file_offset, pid: tid, returns: false };
+        let place = perf_uprobe::Place { path: &site.path(), spot: site.spot(), pid: tid, returns: false };
         kind.open(&place).ok()
     };
     Links(places.filter_map(open).collect())
@@ -206,7 +206,7 @@ impl Wanted {
     fn by(self) -> impl Iterator<Item = By> {
         let rare: &[By] = if self.rare { &[By::OtherEntry, By::Go] } else { &[] };
         let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
-        let custom: &[By] = if self.custom { &[By::Custom, By::CustomReturn] } else { &[] };
+        let custom: &[By] = if self.custom { &[By::Custom, By::CustomReturn, By::CustomPoint] } else { &[] };
         [&[By::Entry, By::Return][..], rare, library, custom].concat().into_iter()
     }
 }

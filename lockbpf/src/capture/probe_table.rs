@@ -38,6 +38,8 @@ pub enum By {
     Custom,
     /// Those for such functions that are watched to their return.
     CustomReturn,
+    /// The one for points that tell what happens to such a lock.
+    CustomPoint,
 }
 
 /// A probed function.
@@ -175,6 +177,7 @@ impl By {
             Self::LibraryReturn => &["library_returned", "library_called"],
             Self::Custom => &["custom"],
             Self::CustomReturn => &["custom_returned", "custom_called"],
+            Self::CustomPoint => &["custom_point"],
         }
     }
 }

@@ -57,12 +57,13 @@ pub fn pid() -> Option<u32> {
 pub(super) fn expect(sites: &[ProbeSite]) {
     let mut files: BTreeMap<_, (&ProbeSite, Vec<u8>)> = BTreeMap::new();
     for site in sites {
-        let (_, offsets) = files.entry(site.file).or_insert_with(|| (site, vec![PLACES]));
-        offsets.extend(site.file_offset.to_ne_bytes());
+        let (_, spots) = files.entry(site.file).or_insert_with(|| (site, vec![PLACES]));
+        let (offset, counter) = site.spot();
+        spots.extend([offset, counter].map(u64::to_ne_bytes).concat());
     }
     let mut running = running();
-    for (site, offsets) in files.values() {
-        if let Err(error) = send(&mut running, offsets, &[site.open.as_raw_fd()]) {
+    for (site, spots) in files.values() {
+        if let Err(error) = send(&mut running, spots, &[site.open.as_raw_fd()]) {
             log::warn!("no process removes probes if lockbpf is killed while it places or removes some: {error}");
             return;
         }

@@ -18,7 +18,9 @@ pub struct Site {
     /// Where that is in the function, at which price and why.
     pub placement: Placement,
     /// What else the program is told by the cookie ([`lockbpf_common::gate::with_detail`]); 0 for nothing.
-    pub detail: u16,
+    pub detail: u32,
+    /// Where in the file the program counts who watches (a point's semaphore), bytes; 0 if it does not.
+    pub counter: u64,
 }
 
 impl Site {
@@ -50,7 +52,7 @@ impl Site {
         if prologue::is_rewritten(arch, bytes, placement.offset) {
             return None;
         }
-        Some(Self { function, file_offset: file_offset.checked_add(placement.offset)?, placement, detail })
+        Some(Self { function, file_offset: file_offset.checked_add(placement.offset)?, placement, detail, counter: 0 })
     }
 
     /// The cheapest correct places: one, or where that would be single-stepped, perhaps two that tell how the call went.
@@ -63,7 +65,7 @@ impl Site {
         let site = |(placement, condition): (Placement, u8), told: u64| {
             let function = Function { code: told, by: By::OtherEntry, ..function };
             let file_offset = code.file_offset.checked_add(placement.offset)?;
-            Some(Self { function, file_offset, placement, detail: gate::condition(condition) })
+            Some(Self { function, file_offset, placement, detail: gate::condition(condition), counter: 0 })
         };
         [site(fails, SEM_BUSY), site(succeeds, SEM_TAKEN)].into_iter().flatten().collect()
     }
@@ -101,6 +103,10 @@ pub enum Lack {
     NoSymbol,
     /// Symbols are, but none of their functions can be probed.
     Harmful,
+    /// No instruction of it tells which variable is the lock.
+    NoVariable,
+    /// A point passes the lock in a way that is not read.
+    Operand,
 }
 
 impl Lack {
@@ -118,8 +124,12 @@ impl Lack {
             Self::Go => {
                 "Go passes arguments in ways of its own, and moves its stacks: watching a return would crash it"
             }
-            Self::NoSymbol => "no symbol of the file is called so",
+            Self::NoSymbol => "nothing in the file is called so",
             Self::Harmful => "no instruction of it can be probed without harm",
+            Self::Operand => {
+                "it passes the lock neither in a register of 64 bits nor in memory that such a register points to"
+            }
+            Self::NoVariable => "its code does not tell which variable is the lock (`static`, on x86-64 only)",
         }
     }
 }

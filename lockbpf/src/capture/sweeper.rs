@@ -4,7 +4,7 @@
 //! since it has ended, and removed.
 
 use super::CaptureError;
-use super::attach::ProbeSite;
+use super::attach::{ProbeSite, Spot};
 use super::multi::Program;
 use super::perf_uprobe::{self, PerfUprobes};
 use super::placer::Links;
@@ -160,25 +160,25 @@ struct Broom {
 }
 
 /// Files, and where in them there may be breakpoints.
-fn places(sites: &[ProbeSite]) -> Vec<(PathBuf, Vec<u64>)> {
-    let mut files: BTreeMap<(u64, u64), (PathBuf, BTreeSet<u64>)> = BTreeMap::new();
+fn places(sites: &[ProbeSite]) -> Vec<(PathBuf, Vec<Spot>)> {
+    let mut files: BTreeMap<(u64, u64), (PathBuf, BTreeSet<Spot>)> = BTreeMap::new();
     for site in sites {
-        files.entry(site.file).or_insert_with(|| (site.path(), BTreeSet::new())).1.insert(site.file_offset);
+        files.entry(site.file).or_insert_with(|| (site.path(), BTreeSet::new())).1.insert(site.spot());
     }
-    files.into_values().map(|(path, offsets)| (path, offsets.into_iter().collect())).collect()
+    files.into_values().map(|(path, spots)| (path, spots.into_iter().collect())).collect()
 }
 
 /// Takes away breakpoints there that belong to nobody.
-pub(super) fn sweep(places: &[(PathBuf, Vec<u64>)]) -> io::Result<()> {
+pub(super) fn sweep(places: &[(PathBuf, Vec<Spot>)]) -> io::Result<()> {
     match Broom::new() {
         Ok(broom) => drop(broom.place(places)),
         // A kernel without such links: the same by perf events, for this process.
         Err(_) => {
             let kind = PerfUprobes::find()?;
             let pid = std::process::id();
-            for (path, offsets) in places {
-                let place = |&offset| kind.open(&perf_uprobe::Place { path, offset, pid, returns: false }).ok();
-                drop(offsets.iter().filter_map(place).collect::<Vec<OwnedFd>>());
+            for (path, spots) in places {
+                let place = |&spot| kind.open(&perf_uprobe::Place { path, spot, pid, returns: false }).ok();
+                drop(spots.iter().filter_map(place).collect::<Vec<OwnedFd>>());
             }
         }
     }
@@ -191,14 +191,14 @@ impl Broom {
     }
 
     /// Links at all of these.
-    fn place(&self, places: &[(PathBuf, Vec<u64>)]) -> Vec<OwnedFd> {
+    fn place(&self, places: &[(PathBuf, Vec<Spot>)]) -> Vec<OwnedFd> {
         let mut links = Vec::new();
-        for (path, offsets) in places {
-            let attach = |offsets: &[u64]| self.program.attach(path, offsets, &vec![0; offsets.len()], self.nobody.pid);
-            match attach(offsets) {
+        for (path, spots) in places {
+            let attach = |spots: &[Spot]| self.program.attach(path, spots, &vec![0; spots.len()], self.nobody.pid);
+            match attach(spots) {
                 Ok(link) => links.push(link),
                 // One that the kernel refuses must not cost the others.
-                Err(_) => links.extend(offsets.chunks(1).filter_map(|offset| attach(offset).ok())),
+                Err(_) => links.extend(spots.chunks(1).filter_map(|spot| attach(spot).ok())),
             }
         }
         links

@@ -7,13 +7,14 @@ use crate::capture::lent;
 use crate::capture::prologue::Cost;
 use crate::capture::reader::{self, Described};
 use crate::capture::target::{self, Library};
-use crate::custom::{self, Catalogue, SHIPPED};
+use crate::custom::{self, Catalogue, Key, SHIPPED};
 use crate::door;
 use crate::report::text::listed;
 use crate::units::Nanos;
 use crate::untrusted::shown;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use lockbpf_common::custom::number;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -154,7 +155,8 @@ fn said(catalogue: &'static Catalogue) -> String {
         let rows: Vec<_> = catalogue.functions().iter().filter(|f| f.kind == number).collect();
         let names: Vec<String> = rows.iter().map(|f| shown(f.pattern.text()).into_owned()).collect();
         let _ = writeln!(text, "{}: {} functions ({}).", shown(&kind.name), rows.len(), listed(&names, NAMED));
-        if kind.kernel.taken.size == 0 {
+        // A point tells.
+        if kind.kernel.taken.size == 0 && rows.iter().any(|f| f.key != Key::Point) {
             let _ = writeln!(
                 text,
                 "  Without `taken` nobody knows whether it is free: waiting is seen where threads sleep, and each call is watched to its return."
@@ -198,8 +200,9 @@ fn told(file: &str, found: &Described, text: &mut String) -> bool {
     let _ = writeln!(text, "\n{file}");
     let mut rows = table(["described", "symbol", "at", "instruction", "per hit", "return"]);
     for (site, symbol) in found.sites.iter().zip(&found.symbols) {
-        let line = functions.get(usize::from(site.detail)).map_or(0, |f| f.line);
-        let watched = functions.get(usize::from(site.detail)).is_some_and(|f| f.is_watched);
+        let function = functions.get(usize::from(number(site.detail)));
+        let line = function.map_or(0, |f| f.line);
+        let watched = function.is_some_and(|f| f.is_watched);
         rows.add_row([
             format!("line {line}"),
             shown(&crate::demangle::demangle(symbol)).into_owned(),

@@ -1,5 +1,5 @@
-//! Where something stands in a program's memory, as it is written in a file: `arg0`, `arg0+0x10`, `*(arg0+8)`, `*(arg0+8)+4`; from a lock
-//! on `lock+4`, `*(lock+8)`. At most one level of memory is read.
+//! Where something stands in a program's memory, as it is written in a file: `arg0`, `arg0+0x10`, `*(arg0+8)`, `**(arg0+8)+4`; from a lock
+//! on `lock+4`, `*(lock+8)`; `static`. At most two pointers are followed.
 
 use lockbpf_common::custom::Place;
 use std::str::FromStr;
@@ -16,6 +16,8 @@ pub(super) enum Base {
     Argument(u32),
     /// The lock.
     Lock,
+    /// The variable that the function's code names.
+    Static,
 }
 
 /// An address in terms of another one. The size of what is there is not part of it.
@@ -30,7 +32,7 @@ pub(super) struct Address {
 /// What was expected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no place: arg0 to arg5, or lock, with an offset (arg0+0x10), or what is read there (*(arg0+8), *(arg0+8)+4)"
+    "{0:?} is no place: arg0 to arg5, static, or lock, with an offset (arg0+0x10), or what is read there (*(arg0+8), **(arg0+8)+4)"
 )]
 pub(super) struct NoAddress(String);
 
@@ -48,13 +50,14 @@ fn parse(text: &str) -> Option<Address> {
         let (base, before) = based(&text)?;
         return Some(Address { base, place: Place { before, ..Place::NONE } });
     };
+    let (rest, reads) = rest.strip_prefix('*').map_or((rest, 1), |rest| (rest, 2));
     let (inner, behind) = match rest.strip_prefix('(') {
         Some(rest) => rest.split_once(')')?,
         // `*lock`: offsets go with parentheses, so that nobody need know what binds more tightly.
         None => (rest, ""),
     };
     let (base, before) = based(inner).filter(|&(_, before)| before == 0 || rest.starts_with('('))?;
-    Some(Address { base, place: Place { before, after: offset(behind)?, reads: 1, size: 0 } })
+    Some(Address { base, place: Place { before, after: offset(behind)?, reads, size: 0 } })
 }
 
 /// A base and what is added to it.
@@ -63,6 +66,7 @@ fn based(text: &str) -> Option<(Base, u64)> {
     let (base, rest) = text.split_at_checked(end)?;
     let base = match base {
         "lock" => Base::Lock,
+        "static" => Base::Static,
         argument => {
             let number = argument.strip_prefix("arg")?;
             let number = number.parse().ok().filter(|&n| n < ARGUMENTS && number.len() == 1)?;
@@ -103,6 +107,10 @@ mod tests {
             ("*arg0", Base::Argument(0), place(0, 1, 0)),
             ("*(arg0+8)", Base::Argument(0), place(8, 1, 0)),
             ("*(lock + 8) + 4", Base::Lock, place(8, 1, 4)),
+            ("**(arg2+8)+4", Base::Argument(2), place(8, 2, 4)),
+            ("**lock", Base::Lock, place(0, 2, 0)),
+            ("static", Base::Static, place(0, 0, 0)),
+            ("static+4", Base::Static, place(4, 0, 0)),
         ] {
             assert_eq!(text.parse(), Ok(Address { base, place: expected }), "{text}");
         }
@@ -120,7 +128,8 @@ mod tests {
             "arg0++8",
             "arg0+0x",
             "arg0*8",
-            "**(arg0)",
+            "***(arg0)",
+            "**lock+8",
             "*(*(arg0))",
             "*(arg0",
             "*arg0+8",
@@ -143,7 +152,7 @@ mod tests {
         }
 
         #[test]
-        fn nearly_right_texts_do_not_panic(text in "\\*?\\(?(arg|lock)[0-9é+*x() -]{0,12}") {
+        fn nearly_right_texts_do_not_panic(text in "\\*{0,3}\\(?(arg|lock|static)[0-9é+*x() -]{0,12}") {
             let _ = text.parse::<Address>();
         }
     }

@@ -120,7 +120,7 @@ pub(super) struct Name {
     pub other: Option<String>,
 }
 
-/// A function on a lock.
+/// A function on a lock, or a point that tells of one.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Function {
@@ -128,7 +128,9 @@ pub(super) struct Function {
     pub symbol: Option<String>,
     /// A pattern for its name in C++ or Rust, without parameters.
     pub name: Option<String>,
-    /// What it does.
+    /// A pattern for a point, `provider:name`.
+    pub point: Option<String>,
+    /// What it does, or tells.
     pub does: Does,
     /// Where the lock is.
     #[serde(default = "first_argument")]
@@ -156,6 +158,12 @@ pub(super) enum Does {
     Try,
     /// Gives a lock back.
     Release,
+    /// Tells that the wait for a lock begins.
+    Waits,
+    /// Tells that a lock was got.
+    Acquired,
+    /// Tells that a lock was not got.
+    Failed,
 }
 
 /// Results that tell that the lock was not got.

@@ -17,7 +17,10 @@ use std::sync::OnceLock;
 use toml::Spanned;
 
 /// Descriptions that lockbpf brings along, by the names by which `--locks` takes them.
-pub const SHIPPED: &[(&str, &str)] = &[("postgresql", include_str!("../../locks.d/postgresql.toml"))];
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("openmp", include_str!("../../locks.d/openmp.toml")),
+    ("postgresql", include_str!("../../locks.d/postgresql.toml")),
+];
 
 /// Names of locks by number in one kind; more are a mistake.
 const MAX_NAMES: usize = 65_536;
@@ -48,10 +51,10 @@ pub struct Described {
 /// A function on locks of a kind.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// The pattern for its symbol, or its name.
+    /// A pattern.
     pub pattern: Pattern,
-    /// Whether the pattern is for its name in C++ or Rust.
-    pub is_demangled: bool,
+    /// What the pattern is for.
+    pub key: Key,
     /// Number of its kind.
     pub kind: usize,
     /// What the kernel side has to know.
@@ -64,6 +67,17 @@ pub struct Function {
     pub is_optional: bool,
     /// Line of its description.
     pub line: usize,
+}
+
+/// What tells where a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Key {
+    /// Its symbol.
+    Symbol,
+    /// Its name in C++ or Rust.
+    Name,
+    /// A point that it has, `provider:name`, which is probed instead of it.
+    Point,
 }
 
 /// A mistake in a file.
@@ -265,15 +279,33 @@ fn kind(lock: &file::Lock) -> Result<Kind, Mistake> {
 fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) -> Result<Function, Mistake> {
     let (span, f) = (function.span(), function.get_ref());
     let wrong = |what: &str| Err(mistake(span.clone(), what.to_owned()));
-    let (text, is_demangled) = match (&f.symbol, &f.name) {
-        (Some(symbol), None) => (symbol, false),
-        (None, Some(name)) => (name, true),
-        _ => return wrong("a function has a `symbol`, or a `name` as it is written in C++ or Rust"),
+    let (text, key) = match (&f.symbol, &f.name, &f.point) {
+        (Some(symbol), None, None) => (symbol, Key::Symbol),
+        (None, Some(name), None) => (name, Key::Name),
+        (None, None, Some(point)) => (point, Key::Point),
+        _ => return wrong("a function has a `symbol`, or a `name` as it is written in C++ or Rust, or a `point`"),
     };
-    if text.chars().all(|c| c == '*' || c == '?') {
+    if text.chars().all(|c| matches!(c, '*' | '?' | ':')) {
         return wrong("a pattern that every function has describes none");
     }
-    let Base::Argument(argument) = f.lock.0.base else { return wrong("`lock` begins with an argument: arg0 to arg5") };
+    let is_point = key == Key::Point;
+    if is_point && !text.contains(':') {
+        return wrong("a point is written `provider:name`");
+    }
+    let tells = matches!(f.does, Does::Waits | Does::Acquired | Does::Failed);
+    if is_point && !tells && f.does != Does::Release || !is_point && tells {
+        return wrong(
+            "a function does `acquire`, `try` or `release`; a point tells of `waits`, `acquired`, `failed` or `release`",
+        );
+    }
+    if is_point && (f.fails.is_some() || matches!(f.shared, Shared::If { .. }) || f.lock.0.base == Base::Static) {
+        return wrong("a point passes the lock as an argument, and tells the rest by `does` and by `shared = true`");
+    }
+    let argument = match f.lock.0.base {
+        Base::Argument(argument) => argument,
+        Base::Static => custom::Function::STATIC,
+        Base::Lock => return wrong("`lock` begins with an argument, arg0 to arg5, or with `static`"),
+    };
     let fails = match f.fails {
         None => fails::NEVER,
         Some(Fails::Zero) => fails::ZERO,
@@ -287,6 +319,9 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
         Does::Acquire => does::ACQUIRE,
         Does::Try => does::TRY,
         Does::Release => does::RELEASE,
+        Does::Waits => does::WAITS,
+        Does::Acquired => does::ACQUIRED,
+        Does::Failed => does::FAILED,
     };
     match f.does {
         Does::Try if f.fails.is_none() => return wrong("a function that tries tells by its result: `fails`"),
@@ -308,10 +343,11 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
         Shared::If { argument, is } => (argument, is, false),
     };
     let lock = Place { size: 8, ..f.lock.0.place };
-    let last = if mode_argument == custom::Function::FIXED { argument } else { argument.max(mode_argument) };
+    let known = |argument: &u32| *argument != custom::Function::FIXED && *argument != custom::Function::STATIC;
+    let last = [argument, mode_argument].into_iter().filter(known).max();
     Ok(Function {
         pattern: Pattern::new(text),
-        is_demangled,
+        key,
         kind,
         kernel: custom::Function {
             lock,
@@ -323,8 +359,8 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
             does,
             fails,
         },
-        is_watched: f.does != Does::Release && f.watch_return,
-        arguments: last as usize + 1,
+        is_watched: !is_point && f.does != Does::Release && f.watch_return,
+        arguments: last.map_or(0, |last| last as usize + 1),
         is_optional: f.optional,
         line,
     })

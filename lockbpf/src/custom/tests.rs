@@ -61,6 +61,8 @@ fn mistakes_have_lines() {
         ("symbol = \"latch_get\"", "symbol = \"a\"\nname = \"b\"", 8, "a `symbol`, or a `name`"),
         ("does = \"acquire\"", "does = \"try\"", 8, "tells by its result"),
         ("does = \"acquire\"", "does = \"acquire\"\nshared = true", 8, "only a read-write lock"),
+        ("lock = \"*(arg1+8)\"", "lock = \"lock\"", 8, "or with `static`"),
+        ("\"lock+4\"", "\"static\"", 5, "begins with `lock`"),
         (
             "does = \"acquire\"",
             "does = \"acquire\"\nfails = \"zero\"\nwatch_return = false",
@@ -78,8 +80,31 @@ fn mistakes_have_lines() {
         assert_eq!(error.line, line, "{to}: {error}");
         assert!(error.what.contains(what) && error.to_string().starts_with("x.toml, line "), "{to}: {error}");
     }
+    let point = "point = \"app:got\"\ndoes = \"acquired\"";
+    for (to, what) in [
+        ("point = \"app:got\"\ndoes = \"acquire\"", "a point tells of `waits`"),
+        ("symbol = \"got\"\ndoes = \"acquired\"", "a point tells of `waits`"),
+        ("point = \"got\"\ndoes = \"acquired\"", "`provider:name`"),
+        ("point = \"*:*\"\ndoes = \"acquired\"", "describes none"),
+        (&format!("{point}\nname = \"got\""), "or a `point`"),
+        (&format!("{point}\nfails = \"zero\""), "tells the rest by `does`"),
+        (&format!("{point}\nshared = \"arg1 == 1\""), "tells the rest by `does`"),
+        (&format!("{point}\nshared = true"), "only a read-write lock"),
+    ] {
+        let error = mistake("symbol = \"latch_get\"\ndoes = \"acquire\"", to);
+        assert!(error.line == 8 && error.what.contains(what), "{to}: {error}");
+    }
     let rwlock = mistake("kind = \"latch\"", "kind = \"latch\"\nsort = \"rwlock\"");
     assert!(rwlock.line == 6 && rwlock.what.contains("`shared_mask`"), "{rwlock}");
+}
+
+#[test]
+fn points_are_told_apart_from_functions() {
+    let told = "point = \"app:got\"\ndoes = \"acquired\"";
+    let latch = catalogue(&MUTEX.replacen("symbol = \"latch_get\"\ndoes = \"acquire\"", told, 1)).unwrap();
+    let [got, put] = latch.functions() else { panic!("{latch:?}") };
+    assert_eq!((got.key, got.kernel.does, got.is_watched), (Key::Point, does::ACQUIRED, false));
+    assert_eq!((put.key, put.kernel.does), (Key::Symbol, does::RELEASE));
 }
 
 #[test]
@@ -137,6 +162,12 @@ fn what_is_shipped_is_right() {
         assert_eq!(tranche(number).unwrap().1.as_deref(), Some(name));
     }
     assert!(all.of_file(Path::new("/opt/pg/bin/postgres")).all(|(_, f)| f.kind != first.kind));
+    let gomp = all.of_file(Path::new("/usr/lib/x86_64-linux-gnu/libgomp.so.1"));
+    let (by_code, by_argument): (Vec<_>, Vec<_>) =
+        gomp.map(|(_, f)| f).partition(|f| f.kernel.argument == custom::Function::STATIC);
+    let names: Vec<_> = by_code.iter().map(|f| f.pattern.text()).collect();
+    assert_eq!(names, ["GOMP_critical_start", "GOMP_critical_end", "GOMP_atomic_start", "GOMP_atomic_end"]);
+    assert!(by_code.iter().all(|f| f.arguments == 0) && by_argument.iter().all(|f| f.arguments == 1));
 }
 
 proptest! {

@@ -51,7 +51,7 @@ impl Variant {
 }
 
 /// Workloads that use more than the C library, and what.
-const LIBRARIES: [(&str, &str); 1] = [("abseil", "-labsl_synchronization")];
+const LIBRARIES: [(&str, &str); 2] = [("abseil", "-labsl_synchronization"), ("openmp", "-fopenmp")];
 
 static BUILT: LazyLock<Mutex<HashMap<(String, Variant), PathBuf>>> = LazyLock::new(Mutex::default);
 

@@ -88,11 +88,11 @@ struct Body<'d> {
     file_offset: u64,
     code: &'d [u8],
     /// Where a goroutine's number is ([`lockbpf_common::gate::goroutine`]).
-    goroutine: u16,
+    goroutine: u32,
 }
 
 impl<'d> Body<'d> {
-    fn read(program: &Program<&'d [u8]>, function: &pclntab::Function<'_>, arch: Arch, goroutine: u16) -> Option<Self> {
+    fn read(program: &Program<&'d [u8]>, function: &pclntab::Function<'_>, arch: Arch, goroutine: u32) -> Option<Self> {
         let executable = |s: &&crate::golang::Segment| {
             s.executable && function.entry.checked_sub(s.vaddr).is_some_and(|inside| inside < s.size)
         };
@@ -143,9 +143,9 @@ impl<'d> Body<'d> {
             .collect()
     }
 
-    fn site(&self, function: &Function, placement: Placement, condition: u16) -> Option<Site> {
+    fn site(&self, function: &Function, placement: Placement, condition: u32) -> Option<Site> {
         let file_offset = self.file_offset.checked_add(placement.offset)?;
-        Some(Site { function: *function, file_offset, placement, detail: condition | self.goroutine })
+        Some(Site { function: *function, file_offset, placement, detail: condition | self.goroutine, counter: 0 })
     }
 }
 

@@ -118,7 +118,7 @@ impl Finder<'_> {
         }
         let Some(file_offset) = code.file_offset.checked_add(placement.offset) else { return };
         let function = probed(row, number.into(), by);
-        let entry = Site { function, file_offset, placement, detail };
+        let entry = Site { function, file_offset, placement, detail, counter: 0 };
         if ends.iter().chain([&entry]).any(|site| site.placement.cost == Cost::SingleStepped) {
             probes.dear.push(number);
         }
@@ -175,7 +175,13 @@ impl Finder<'_> {
                 let reason = Reason::Return;
                 let placement = Placement { offset: exit.offset, cost, instruction: exit.instruction, reason };
                 let detail = gate::end(exit.frame, exit.condition)?;
-                sites.push(Site { function: probed(row, END, By::Library), file_offset, placement, detail });
+                sites.push(Site {
+                    function: probed(row, END, By::Library),
+                    file_offset,
+                    placement,
+                    detail,
+                    counter: 0,
+                });
             }
             for to in exits.jumps {
                 let known = |piece: &Code| to.wrapping_sub(piece.vaddr) < piece.bytes.len() as u64;

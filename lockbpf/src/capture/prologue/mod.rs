@@ -8,7 +8,10 @@
 //! of this is not certain, the probe stays at the entry.
 
 mod aarch64;
+mod variable;
 mod x86;
+
+pub use variable::static_word;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -106,6 +109,8 @@ pub enum Reason {
     PastNop,
     /// The function's end.
     Return,
+    /// A point that the program has for whoever observes it.
+    Point,
 }
 
 impl fmt::Display for Reason {
@@ -129,6 +134,7 @@ impl fmt::Display for Reason {
             Self::ExtentUnknown => "the function's extent is not known",
             Self::PastNop => "past a NOP that kernels turn into a call, which kills forked children",
             Self::Return => "the function's end",
+            Self::Point => "a point of the program's own (USDT)",
         })
     }
 }

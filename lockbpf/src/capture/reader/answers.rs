@@ -4,7 +4,7 @@
 use super::super::elf::{Libc, MAX_CODE};
 use super::super::judge::Role;
 use super::super::mangled;
-use super::super::probe_table::{FUNCTIONS, Runtime};
+use super::super::probe_table::{By, FUNCTIONS, Runtime};
 use super::super::prologue::Arch;
 use super::super::site::{Lack, Missing, Site};
 use super::super::unusable::Unusable;
@@ -65,7 +65,7 @@ pub(in crate::capture) struct Calls {
 /// What was found of the described functions in a file.
 #[derive(Clone, Debug, Default)]
 pub struct Described {
-    /// Where they are probed; the detail is the number of the description.
+    /// Where they are probed; the detail has the number of the description.
     pub sites: Vec<Site>,
     /// Symbols, one for each of the sites.
     pub symbols: Vec<String>,
@@ -106,10 +106,13 @@ impl Expected<'_> {
         // Where it begins matters as well: that is where a probe goes if the user has it so.
         let first = at.file_offset.checked_sub(at.offset)?;
         let is_in_code = at.offset < MAX_CODE && self.code.contain(first, at.file_offset);
+        let counter = at.counter;
         let is_whole = Arch::host() != Some(Arch::Aarch64) || at.file_offset.is_multiple_of(4);
         let mut site = at.site(self.runtime)?;
+        // The kernel writes there, so nobody but a point says where.
+        let is_counted = counter == 0 || site.function.by == By::CustomPoint && self.code.may_count(counter);
         site.placement.instruction = text(site.placement.instruction, MAX_INSTRUCTION);
-        (is_in_code && is_whole && (self.rows)(row)).then_some(site)
+        (is_in_code && is_counted && is_whole && (self.rows)(row)).then_some(site)
     }
 
     fn missing(&self, all: Vec<(Row, Lack)>, most: usize) -> Option<Vec<Missing>> {

@@ -13,6 +13,7 @@ use crate::capture::probe_table::Runtime;
 use crate::custom::{self, Catalogue};
 use crate::measures::library::FUNCTIONS;
 use crate::sandbox::socket;
+use lockbpf_common::custom::number;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::ReadCache;
 use std::fs::File;
@@ -141,7 +142,7 @@ pub fn answers(lines: &[u8], file: &File) {
             }
             Ok(Answer::Described(Ok(told))) => {
                 let believed = answers::described(told, &asked(Role::Library).wanted, code.clone());
-                assert!(believed.is_none_or(|found| found.sites.iter().all(|site| site.detail < 2)));
+                assert!(believed.is_none_or(|found| found.sites.iter().all(|site| number(site.detail) < 2)));
             }
             Ok(Answer::Interpreter(Ok(Some(path)))) => {
                 assert!(answers::interpreter(path).is_none_or(|path| path.starts_with(b"/")));

@@ -137,7 +137,9 @@ pub(super) struct At {
     pub(super) cost: Cost,
     pub(super) reason: Reason,
     pub(super) instruction: String,
-    pub(super) detail: u16,
+    pub(super) detail: u32,
+    /// Offset in the file, or 0.
+    pub(super) counter: u64,
 }
 
 /// What was found in a file.

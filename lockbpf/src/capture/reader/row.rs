@@ -8,6 +8,7 @@ use super::super::prologue::Placement;
 use super::super::site::Site;
 use super::{At, Row, Tells};
 use crate::measures::library;
+use lockbpf_common::custom;
 use lockbpf_common::function::{CUSTOM, SEM_BUSY, SEM_TAKEN};
 use lockbpf_common::library::END;
 use lockbpf_common::via::Via;
@@ -64,27 +65,27 @@ impl Tells {
 impl At {
     /// A probe, to be sent; `None` if no table has its function.
     pub(in crate::capture) fn of(site: &Site) -> Option<Self> {
-        let Site { ref function, file_offset, ref placement, detail } = *site;
+        let Site { ref function, file_offset, ref placement, detail, counter } = *site;
         let number = || library::FUNCTIONS.iter().position(|row| row.symbol == function.symbol).map(|at| at as u16);
         let (row, tells) = match (function.by, function.code) {
             (By::Library, END) => (Row::Call(number()?), Tells::End),
             (By::Library, _) => (Row::Call(number()?), Tells::Begin),
             (By::LibraryReturn, _) => (Row::Call(number()?), Tells::BeginWatched),
-            (_, CUSTOM) => (Row::Described(detail), Tells::Begin),
+            (_, CUSTOM) => (Row::Described(custom::number(detail)), Tells::Begin),
             (_, SEM_TAKEN) => (Row::of(function)?, Tells::Success),
             (_, SEM_BUSY) => (Row::of(function)?, Tells::Failure),
             _ => (Row::of(function)?, Tells::Begin),
         };
         let Placement { offset, cost, ref instruction, reason } = *placement;
-        Some(Self { row, tells, file_offset, offset, cost, reason, instruction: instruction.clone(), detail })
+        Some(Self { row, tells, file_offset, offset, cost, reason, instruction: instruction.clone(), detail, counter })
     }
 
     /// The probe, as far as tables tell whether there can be such a one.
     pub(in crate::capture) fn site(self, runtime: Runtime) -> Option<Site> {
-        let Self { row, tells, file_offset, offset, cost, reason, instruction, detail } = self;
+        let Self { row, tells, file_offset, offset, cost, reason, instruction, detail, counter } = self;
         let function = tells.of(row, row.function(runtime)?)?;
-        let is_another = matches!(row, Row::Described(number) if number != detail);
+        let is_another = matches!(row, Row::Described(number) if number != custom::number(detail));
         let placement = Placement { offset, cost, instruction, reason };
-        (!is_another).then_some(Site { function, file_offset, placement, detail })
+        (!is_another).then_some(Site { function, file_offset, placement, detail, counter })
     }
 }

@@ -75,6 +75,8 @@ fn probes_outside_of_the_code_are_not_believed() {
     for offset in [0, 16, length, u64::MAX] {
         assert_eq!(believed(&told, &code, |told| told.sites[0].file_offset = offset), None, "{offset}");
     }
+    // Nor is a function one that tells where somebody counts.
+    assert_eq!(believed(&told, &code, |told| told.sites[0].counter = 2), None);
     // Neither is one whose function begins elsewhere.
     assert_eq!(believed(&told, &code, |told| told.sites[0].offset = told.sites[0].file_offset), None);
     assert_eq!(believed(&told, &CodeRanges::default(), |_| {}), None);

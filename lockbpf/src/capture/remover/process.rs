@@ -1,6 +1,7 @@
 //! The process that removes probes.
 
 use super::{MOST, OVER, PLACES, REMOVE};
+use crate::capture::attach::Spot;
 use crate::capture::cgroup::leave_all;
 use crate::capture::guardian::{ignore_signals, open_process};
 use crate::capture::sweeper::sweep;
@@ -16,11 +17,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
 
-/// Room for a message: the offsets of a file's functions.
-const BYTES: usize = 64 << 10;
+/// Room for a message: the places of a file's functions.
+const BYTES: usize = 128 << 10;
 
-/// A file, and offsets where there may be probes.
-type Place = (OwnedFd, Vec<u64>);
+/// A file, and where in it there may be probes.
+type Place = (OwnedFd, Vec<Spot>);
 
 /// Removes what the process of this number, which is the parent, hands over.
 #[must_use]
@@ -47,9 +48,8 @@ fn serve(parent: i32) -> io::Result<()> {
                 under_way.push(thread::spawn(move || remove(descriptors)));
             }
             PLACES => {
-                let offsets = bytes.chunks_exact(8).filter_map(|bytes| bytes.try_into().ok().map(u64::from_ne_bytes));
-                let offsets: BTreeSet<u64> = offsets.collect();
-                places.extend(descriptors.pop().map(|file| (file, offsets.into_iter().collect())));
+                let spots: BTreeSet<Spot> = bytes.chunks_exact(16).filter_map(spot).collect();
+                places.extend(descriptors.pop().map(|file| (file, spots.into_iter().collect())));
             }
             OVER => over = true,
             _ => {}
@@ -63,9 +63,15 @@ fn serve(parent: i32) -> io::Result<()> {
         // Only when its last thread has ended nothing is placed any more.
         wait_for_end(&process)?;
         let path = |file: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        sweep(&places.iter().map(|(file, offsets)| (path(file), offsets.clone())).collect::<Vec<_>>())?;
+        sweep(&places.iter().map(|(file, spots)| (path(file), spots.clone())).collect::<Vec<_>>())?;
     }
     Ok(())
+}
+
+/// A place, of two numbers.
+fn spot(bytes: &[u8]) -> Option<Spot> {
+    let (offset, counter) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_ne_bytes(*offset), u64::from_ne_bytes(counter.try_into().ok()?)))
 }
 
 /// A message: its kind, what it says, and the descriptors in it.

@@ -2,7 +2,7 @@
 
 use super::file::File;
 use crate::capture::attach::ProbeSite;
-use crate::capture::described::Wanted;
+use crate::capture::described::{self, Wanted};
 use crate::capture::elf::Libc;
 use crate::capture::judge::Role;
 use crate::capture::prologue::{Cost, Reason};
@@ -84,7 +84,12 @@ impl Library {
             file_offset: site.file_offset.checked_sub(back)?,
             // Where the choice went elsewhere, the first instruction is none that the kernel emulates.
             stepped: back > 0 || site.placement.cost == Cost::SingleStepped,
-            detail: if back > 0 && site.function.code != CUSTOM { 0 } else { site.detail },
+            detail: match site.function.code {
+                CUSTOM if back > 0 => described::ahead(site.detail, back)?,
+                _ if back > 0 => 0,
+                _ => site.detail,
+            },
+            counter: site.counter,
         })
     }
 }
