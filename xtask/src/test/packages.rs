@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 26] = [
+const NEEDS: [Need; 28] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -61,6 +61,13 @@ const NEEDS: [Need; 26] = [
         program: "musl-gcc",
         why: "compiles workloads with another C library",
         tests: "musl",
+    },
+    Need { package: "clang", program: "clang", why: "compiles a workload for LLVM's OpenMP", tests: "of_llvm" },
+    Need {
+        package: "libomp-dev",
+        program: "/usr/share/doc/libomp-dev/copyright",
+        why: "locks of LLVM's OpenMP to observe",
+        tests: "of_llvm",
     },
     Need { package: "prometheus", program: "prometheus", why: "scrapes the agent", tests: "prometheus" },
     Need { package: "prometheus", program: "promtool", why: "checks metrics and rules", tests: "promtool" },
