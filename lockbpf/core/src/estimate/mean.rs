@@ -25,7 +25,7 @@ impl Bias {
         Self::beside(inner, scale.costs)
     }
 
-    /// The bias of sections with so many hits inside.
+    /// The bias of sections, each of which has on average `inner` hits of probes inside.
     pub(super) fn beside(inner: f64, costs: &Costs) -> Self {
         let nominal = costs.hold_bias_ns + inner * costs.hit_ns;
         let (least, most) = multiples(costs);

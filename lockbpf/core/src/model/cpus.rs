@@ -44,7 +44,7 @@ impl Cpus {
         self.running[cpu].is_none()
     }
 
-    /// A thread wants a CPU: it gets one at once, which is told, or waits for its turn.
+    /// A thread wants a CPU. Returns the one that it gets at once; without one it waits for its turn.
     pub(super) fn ready(&mut self, thread: usize) -> Option<usize> {
         let home = self.home[thread];
         let idle = |cpu: &usize| self.running[*cpu].is_none();

@@ -8,12 +8,12 @@
 //! | … in turn | the one that has waited longest, whether it has a CPU or not |
 //! | QD | who comes while it is free, and then executes the others' sections |
 
+use super::agenda::Agenda;
 use super::cpus::Cpus;
 use super::schema::{Algorithm, Sleep};
 use super::simulation::{DELEGATED, Pattern, Setup, Spins, Times};
 use super::tally::{Outcome, Tally};
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 /// Events after which a play ends as soon as it has told something.
 const EVENTS: u32 = 400_000;
@@ -55,7 +55,7 @@ struct Thread {
     /// CPU time that it needs yet for what it does, ns, since when that runs.
     left: f64,
     since: f64,
-    /// Counts what it began, so that what has been put off is told from what is to come.
+    /// Grows with each thing that it begins, and when it loses its CPU: an end that was scheduled before counts no more.
     turn: u64,
     arrived: f64,
     began: f64,
@@ -70,35 +70,6 @@ enum What {
     Slice(usize, u64),
     /// A thread that was woken wants a CPU.
     Wake(usize),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    time: f64,
-    /// Tells apart what happens at the same time.
-    number: u64,
-    what: What,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    /// The earliest is the greatest: it leaves the heap first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
-    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -121,9 +92,7 @@ struct Play<'a> {
     setup: &'a Setup,
     slice: f64,
     random: fastrand::Rng,
-    events: BinaryHeap<Event>,
-    number: u64,
-    now: f64,
+    agenda: Agenda<What>,
     locks: Vec<State>,
     threads: Vec<Thread>,
     cpus: Cpus,
@@ -141,9 +110,7 @@ pub fn run(setup: &Setup, shared: Shared) -> Outcome {
         setup,
         slice: shared.slice_ns.max(shortest(setup)),
         random: fastrand::Rng::with_seed(setup.seed),
-        events: BinaryHeap::new(),
-        number: 0,
-        now: 0.0,
+        agenda: Agenda::new(),
         locks: vec![State::default(); setup.locks.len()],
         threads: vec![new; threads],
         cpus: Cpus::new(cpus, threads, shared.stay),
@@ -156,8 +123,7 @@ pub fn run(setup: &Setup, shared: Shared) -> Outcome {
         play.ready(thread);
     }
     let mut events = 0_u32;
-    while let Some(Event { time, what, .. }) = play.events.pop() {
-        play.now = time;
+    while let Some(what) = play.agenda.next() {
         match what {
             What::Done(thread, turn) if play.threads[thread].turn == turn => play.done(thread),
             What::Slice(cpu, slice) if play.slices[cpu] == slice => play.slice_over(cpu),
@@ -165,11 +131,11 @@ pub fn run(setup: &Setup, shared: Shared) -> Outcome {
             What::Done(..) | What::Slice(..) => {}
         }
         events += 1;
-        if play.tally.is_over(time) || events > EVENTS && play.tally.has_some() {
+        if play.tally.is_over(play.agenda.now) || events > EVENTS && play.tally.has_some() {
             break;
         }
     }
-    play.tally.outcome(play.now)
+    play.tally.outcome(play.agenda.now)
 }
 
 /// The shortest time slices that a play has time for.
@@ -182,11 +148,6 @@ fn shortest(setup: &Setup) -> f64 {
 }
 
 impl Play<'_> {
-    fn schedule(&mut self, after: f64, what: What) {
-        self.number += 1;
-        self.events.push(Event { time: self.now + after, number: self.number, what });
-    }
-
     /// A thread wants a CPU.
     fn ready(&mut self, thread: usize) {
         if let Some(cpu) = self.cpus.ready(thread) {
@@ -199,7 +160,7 @@ impl Play<'_> {
 
     fn begin_slice(&mut self, cpu: usize, part: f64) {
         self.slices[cpu] += 1;
-        self.schedule(self.slice * part, What::Slice(cpu, self.slices[cpu]));
+        self.agenda.schedule(self.slice * part, What::Slice(cpu, self.slices[cpu]));
     }
 
     fn slice_over(&mut self, cpu: usize) {
@@ -228,7 +189,7 @@ impl Play<'_> {
 
     /// A thread has lost its CPU in the midst of something.
     fn suspend(&mut self, thread: usize) {
-        let now = self.now;
+        let now = self.agenda.now;
         let state = &mut self.threads[thread];
         if matches!(state.phase, Phase::Local | Phase::Section | Phase::Call) {
             state.left = (state.left - (now - state.since)).max(0.0);
@@ -247,11 +208,11 @@ impl Play<'_> {
     }
 
     fn work(&mut self, thread: usize) {
-        let now = self.now;
+        let now = self.agenda.now;
         let state = &mut self.threads[thread];
         state.since = now;
         let (left, turn) = (state.left, state.turn);
-        self.schedule(left, What::Done(thread, turn));
+        self.agenda.schedule(left, What::Done(thread, turn));
     }
 
     fn sleep(&mut self, thread: usize) {
@@ -266,15 +227,7 @@ impl Play<'_> {
     fn go_on(&mut self, thread: usize) {
         let pattern = &self.setup.patterns[self.setup.threads[thread]];
         let from = self.threads[thread].lock;
-        let row = &pattern.routing[from];
-        let mut left = self.random.f64();
-        let next = row.iter().position(|share| {
-            left -= share;
-            left < 0.0
-        });
-        // Rounding may leave a bit over.
-        let next = next.or_else(|| row.iter().rposition(|&share| share > 0.0)).unwrap_or(from);
-        let takes = pattern.local[from][next].draw(&mut self.random);
+        let (next, takes) = pattern.next(from, &mut self.random);
         self.threads[thread].lock = next;
         self.begin(thread, Phase::Local, takes);
     }
@@ -287,7 +240,7 @@ impl Play<'_> {
                 let share = self.setup.locks[lock].read_share;
                 let reads = self.setup.locks[lock].algorithm == Algorithm::Rwlock && self.random.f64() < share;
                 let state = &mut self.threads[thread];
-                (state.arrived, state.reads) = (self.now, reads);
+                (state.arrived, state.reads) = (self.agenda.now, reads);
                 self.ask(thread);
             }
             Phase::Section => match self.setup.locks[lock].algorithm {
@@ -314,7 +267,7 @@ impl Play<'_> {
             let state = &mut self.locks[lock];
             state.taken += 1;
             state.delegated.push_back(thread);
-            self.threads[thread].began = self.now;
+            self.threads[thread].began = self.agenda.now;
             self.leave(thread, of.detached);
         } else {
             self.locks[lock].waiting.push_back(thread);
@@ -340,10 +293,10 @@ impl Play<'_> {
 
     fn enter(&mut self, thread: usize, overhead: f64) {
         let Thread { lock, reads, .. } = self.threads[thread];
-        self.threads[thread].began = self.now;
+        self.threads[thread].began = self.agenda.now;
         let state = &mut self.locks[lock];
         if state.inside == 0 {
-            self.tally.held(lock, self.now);
+            self.tally.held(lock, self.agenda.now);
         }
         state.inside += 1;
         state.writing = !reads;
@@ -366,7 +319,7 @@ impl Play<'_> {
             self.leave(thread, 0.0);
             return;
         }
-        self.tally.free(lock, self.now);
+        self.tally.free(lock, self.agenda.now);
         let after = |waiters: usize| of.contended.get(waiters).or(of.contended.last()).copied().unwrap_or(of.overhead);
         match of.spins {
             Some(Spins::InTurn) => {
@@ -406,13 +359,13 @@ impl Play<'_> {
             if let Some(first) = state.waiting.pop_front() {
                 state.waking = true;
                 self.threads[first].phase = Phase::Try;
-                self.schedule(wake_ns, What::Wake(first));
+                self.agenda.schedule(wake_ns, What::Wake(first));
             }
         } else {
             state.waiting.retain(|other| !readers.contains(other));
             for reader in readers {
                 self.enter(reader, overhead);
-                self.schedule(wake_ns, What::Wake(reader));
+                self.agenda.schedule(wake_ns, What::Wake(reader));
             }
         }
         call_ns
@@ -435,14 +388,14 @@ impl Play<'_> {
         };
         if let Some((next, overhead)) = next {
             if of.algorithm == Algorithm::QdWait {
-                self.threads[next].began = self.now;
+                self.threads[next].began = self.agenda.now;
             }
             let hold = self.hold(next, lock);
             self.begin(helper, Phase::Section, hold + overhead);
             return;
         }
         state.inside = 0;
-        self.tally.free(lock, self.now);
+        self.tally.free(lock, self.agenda.now);
         self.leave(helper, 0.0);
         // Who found no place tries again.
         let waiting: Vec<usize> =
@@ -453,7 +406,7 @@ impl Play<'_> {
     /// A thread is through with its lock, but for a call that takes it so long.
     fn leave(&mut self, thread: usize, call: f64) {
         let Thread { lock, arrived, began, .. } = self.threads[thread];
-        self.tally.visit(lock, arrived, began, self.now);
+        self.tally.visit(lock, arrived, began, self.agenda.now);
         if call > 0.0 {
             self.begin(thread, Phase::Call, call);
         } else {

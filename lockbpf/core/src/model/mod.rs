@@ -13,6 +13,7 @@
 //! one change, and [`what_if`] tells what that would gain.
 #![forbid(unsafe_code)]
 
+mod agenda;
 mod assumptions;
 pub mod calibration;
 pub mod check;

@@ -16,7 +16,7 @@ const CROWDED_OPERATIONS: u64 = 100_000;
 /// Threads beyond which that takes too long to settle.
 const MAX_THREADS: u32 = 4_096;
 
-/// The CPUs that so many threads take turns on; `None` if there is one for each, or it is not known how long turns are.
+/// How threads take turns on CPUs, if they are this many. `None` if each has a CPU of its own, or nobody has measured how long turns are.
 pub(super) fn shared(input: &Input, threads: u32) -> Option<Shared> {
     let (cpus, slice_ns) = input.cores.zip(input.slice_ns)?;
     let played = matches!(input.solver, Solver::Auto | Solver::Simulation);

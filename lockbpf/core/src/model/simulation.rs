@@ -1,10 +1,10 @@
 //! Closed networks played event by event: what needs no assumption on the distribution of times, and the truth that the
 //! formulas are tested against.
 
+use super::agenda::Agenda;
 use super::schema::{Algorithm, Sleep};
 use super::tally::{Outcome, Tally};
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 /// Sections that the holder of a QD lock takes before it gives the lock back, where nobody waits for them: the queue's length in the published
 /// implementation.
@@ -114,6 +114,21 @@ pub struct Pattern {
     pub hold: Vec<Times>,
 }
 
+impl Pattern {
+    /// The lock after this one, and how long its thread works on its own before it comes there, ns.
+    pub(super) fn next(&self, from: usize, random: &mut fastrand::Rng) -> (usize, f64) {
+        let row = &self.routing[from];
+        let mut left = random.f64();
+        let next = row.iter().position(|share| {
+            left -= share;
+            left < 0.0
+        });
+        // Rounding may leave a bit over.
+        let next = next.or_else(|| row.iter().rposition(|&share| share > 0.0)).unwrap_or(from);
+        (next, self.local[from][next].draw(random))
+    }
+}
+
 /// What is played.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
@@ -129,16 +144,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// An event: at this time, of this thread.
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    time: f64,
-    /// Tells apart what happens at the same time.
-    number: u64,
-    thread: usize,
-    what: What,
-}
-
+/// What happens to a thread.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// Comes to its lock.
@@ -147,27 +153,6 @@ enum What {
     Done,
     /// Was woken, and tries to get its lock.
     Try,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Event {}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Event {
-    /// The earliest is the greatest: it leaves the heap first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
-    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -197,9 +182,7 @@ struct ThreadState {
 struct Play<'a> {
     setup: &'a Setup,
     random: fastrand::Rng,
-    events: BinaryHeap<Event>,
-    number: u64,
-    now: f64,
+    agenda: Agenda<(usize, What)>,
     locks: Vec<LockState>,
     threads: Vec<ThreadState>,
     tally: Tally,
@@ -211,9 +194,7 @@ pub fn run(setup: &Setup) -> Outcome {
     let mut play = Play {
         setup,
         random: fastrand::Rng::with_seed(setup.seed),
-        events: BinaryHeap::new(),
-        number: 0,
-        now: 0.0,
+        agenda: Agenda::new(),
         locks: vec![LockState::default(); setup.locks.len()],
         threads: vec![ThreadState::default(); setup.threads.len()],
         tally: Tally::new(setup.locks.len(), setup.threads.len(), setup.operations),
@@ -228,45 +209,31 @@ pub fn run(setup: &Setup) -> Outcome {
 
 impl Play<'_> {
     fn play(mut self) -> Outcome {
-        while let Some(event) = self.events.pop() {
-            self.now = event.time;
-            match event.what {
-                What::Arrive => self.arrive(event.thread),
-                What::Done => self.finish(event.thread),
-                What::Try => self.retry(event.thread),
+        while let Some((thread, what)) = self.agenda.next() {
+            match what {
+                What::Arrive => self.arrive(thread),
+                What::Done => self.finish(thread),
+                What::Try => self.retry(thread),
             }
-            if self.tally.is_over(self.now) {
+            if self.tally.is_over(self.agenda.now) {
                 break;
             }
         }
-        self.tally.outcome(self.now)
-    }
-
-    fn schedule(&mut self, after: f64, thread: usize, what: What) {
-        self.number += 1;
-        self.events.push(Event { time: self.now + after, number: self.number, thread, what });
+        self.tally.outcome(self.agenda.now)
     }
 
     /// A thread leaves its lock for the next, after so much more.
     fn go_on(&mut self, thread: usize, call: f64) {
         let pattern = &self.setup.patterns[self.setup.threads[thread]];
         let from = self.threads[thread].lock;
-        let mut left = self.random.f64();
-        let row = &pattern.routing[from];
-        let next = row.iter().position(|share| {
-            left -= share;
-            left < 0.0
-        });
-        // Rounding may leave a bit over.
-        let next = next.or_else(|| row.iter().rposition(|&share| share > 0.0)).unwrap_or(from);
-        let local = pattern.local[from][next].draw(&mut self.random);
+        let (next, local) = pattern.next(from, &mut self.random);
         self.threads[thread].lock = next;
-        self.schedule(call + local, thread, What::Arrive);
+        self.agenda.schedule(call + local, (thread, What::Arrive));
     }
 
     fn arrive(&mut self, thread: usize) {
         let state = &mut self.threads[thread];
-        state.arrived = self.now;
+        state.arrived = self.agenda.now;
         let of = &self.setup.locks[state.lock];
         state.reads = of.algorithm == Algorithm::Rwlock && self.random.f64() < of.read_share;
         self.ask(thread);
@@ -294,15 +261,15 @@ impl Play<'_> {
 
     fn enter(&mut self, thread: usize, overhead: f64) {
         let ThreadState { lock, reads, .. } = self.threads[thread];
-        self.threads[thread].began = self.now;
+        self.threads[thread].began = self.agenda.now;
         let state = &mut self.locks[lock];
         if state.inside == 0 {
-            self.tally.held(lock, self.now);
+            self.tally.held(lock, self.agenda.now);
         }
         state.inside += 1;
         state.writing = !reads;
         let hold = self.setup.patterns[self.setup.threads[thread]].hold[lock].draw(&mut self.random);
-        self.schedule(hold + overhead, thread, What::Done);
+        self.agenda.schedule(hold + overhead, (thread, What::Done));
     }
 
     /// A thread leaves its section to the helper, and goes on.
@@ -310,7 +277,7 @@ impl Play<'_> {
         let lock = self.threads[thread].lock;
         self.locks[lock].delegated.push_back(thread);
         self.locks[lock].taken += 1;
-        self.threads[thread].began = self.now;
+        self.threads[thread].began = self.agenda.now;
         self.leave(thread, takes);
     }
 
@@ -320,9 +287,9 @@ impl Play<'_> {
         let lock = self.threads[helper].lock;
         if let Some(of) = self.locks[lock].delegated.pop_front() {
             self.locks[lock].inside = 1;
-            self.tally.held(lock, self.now);
+            self.tally.held(lock, self.agenda.now);
             let hold = self.setup.patterns[self.setup.threads[of]].hold[lock].draw(&mut self.random);
-            self.schedule(hold + detached, helper, What::Done);
+            self.agenda.schedule(hold + detached, (helper, What::Done));
             return;
         }
         self.locks[lock].helper = None;
@@ -338,7 +305,7 @@ impl Play<'_> {
         let state = &mut self.locks[lock];
         state.inside -= 1;
         if state.inside == 0 {
-            self.tally.free(lock, self.now);
+            self.tally.free(lock, self.agenda.now);
         }
         if of.algorithm == Algorithm::Qd {
             self.help(thread, of.detached);
@@ -395,7 +362,7 @@ impl Play<'_> {
         }
         let Some(first) = state.queue.pop_front() else { return false };
         state.waking = true;
-        self.schedule(sleep.wake_ns, first, What::Try);
+        self.agenda.schedule(sleep.wake_ns, (first, What::Try));
         true
     }
 
@@ -434,7 +401,7 @@ impl Play<'_> {
     /// A thread is through with its lock, but for a call that takes it so long.
     fn leave(&mut self, thread: usize, call: f64) {
         let ThreadState { lock, arrived, began, .. } = self.threads[thread];
-        self.tally.visit(lock, arrived, began, self.now);
+        self.tally.visit(lock, arrived, began, self.agenda.now);
         self.go_on(thread, call);
     }
 }

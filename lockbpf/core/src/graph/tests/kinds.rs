@@ -37,7 +37,7 @@ fn a_semaphore_blames_who_took_the_last_permit() {
         ask(2, 2, 2),
         acquire(2, 2, 1),
         ask(5, 3, 3),
-        // The lock's only permit was given back before the other thread took it; that is told too late.
+        // The record of the release comes late: the other thread took the lock's only permit after it.
         release(9, 1, 1),
         acquire(10, 3, 1),
         release(20, 3, 1),
