@@ -80,6 +80,7 @@ pub(super) fn maps_any(pid: u32, files: impl Fn(u64) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn suspicion_is_by_name() {
@@ -107,14 +108,13 @@ mod tests {
 
     #[test]
     fn own_code_is_executed() {
-        // Not this process: what its other tests read is mapped as data.
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let proc = Path::new("/proc").join(child.id().to_string());
-        let exe = || fs::read_link(proc.join("exe")).is_ok_and(|exe| exe != fs::read_link("/proc/self/exe").unwrap());
-        while !exe() || !fs::read_to_string(proc.join("maps")).unwrap().contains("/libc.so") {
-            std::thread::yield_now();
-        }
-        assert!(is_ordinary(&proc, child.id()));
+        // Not this process: what its other tests read is mapped as data. A child that answers has loaded its libraries: the loader maps code as
+        // data for a moment.
+        let piped = std::process::Stdio::piped;
+        let mut child = std::process::Command::new("cat").stdin(piped()).stdout(piped()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        assert!(is_ordinary(&Path::new("/proc").join(child.id().to_string()), child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         let part = |inode, executable, offset: u64, start: u64| Mapping {
