@@ -1,7 +1,12 @@
 //! The one way in for files that observed programs name: they are opened below the root that the program sees, never through links of
-//! `/proc`, and only if they are regular. A FIFO would block, and a device would act; so what a name leads to is looked at before it is opened.
+//! `/proc`, and only if they are regular files of a real file system. A FIFO would block, a device would act, and files that a kernel makes up
+//! tell of it what only root may know; so what a name leads to is looked at before it is opened.
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::statfs::{
+    BPF_FS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, FsType, NSFS_MAGIC, PROC_SUPER_MAGIC,
+    SECURITYFS_MAGIC, SYSFS_MAGIC, TRACEFS_MAGIC, fstatfs,
+};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -40,10 +45,27 @@ pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     reopen(&OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?)
 }
 
+/// File systems whose files the kernel makes up while they are read.
+const MADE_UP: [FsType; 9] = [
+    PROC_SUPER_MAGIC,
+    SYSFS_MAGIC,
+    DEBUGFS_MAGIC,
+    TRACEFS_MAGIC,
+    SECURITYFS_MAGIC,
+    CGROUP_SUPER_MAGIC,
+    CGROUP2_SUPER_MAGIC,
+    BPF_FS_MAGIC,
+    NSFS_MAGIC,
+];
+
 /// What a descriptor without rights stands for, opened for reading if it is a regular file.
 fn reopen(found: &File) -> io::Result<File> {
+    let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     if !found.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        return refused("not a regular file");
+    }
+    if MADE_UP.contains(&fstatfs(found)?.filesystem_type()) {
+        return refused("a file that the kernel makes up");
     }
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
@@ -72,6 +94,12 @@ mod tests {
         }
         assert!(open_below(Path::new("/"), Path::new("/proc/self/exe")).is_err());
         assert!(open_below(Path::new("/"), Path::new("/dev/null")).is_err());
+        // Regular as far as their status tells.
+        for name in ["/proc/version", "/proc/kcore", "/proc/kallsyms", "/sys/kernel/notes"] {
+            let opened = open_below(Path::new("/"), Path::new(name));
+            assert!(opened.is_err() && open_own(Path::new(name)).is_err(), "{name}");
+        }
+        assert!(fs::metadata("/proc/version").unwrap().is_file(), "else nothing was tested");
         assert!(open_below_unlinked(dir.path(), Path::new("absolute")).is_err());
         assert!(open_below_unlinked(dir.path(), Path::new("file")).is_ok());
         assert!(open_own(Path::new("/proc/self/exe")).is_ok());

@@ -31,7 +31,7 @@ fn assert_nobody_waits_for_themself(report: &Value) {
 #[test]
 fn who_parks_on_an_own_lock_is_in_no_deadlock() {
     let Some(_turn) = may_observe() else { return };
-    for options in [&[][..], &["--futex-only"]] {
+    for options in [&[][..], &["--futex-only"], &["--budget", "3%"]] {
         let mut workload = Workload::start("blame parked 2 1500");
         let observer = Observer::of(workload.pid(), options);
         workload.go();
@@ -51,7 +51,7 @@ fn who_parks_on_an_own_lock_is_in_no_deadlock() {
 #[test]
 fn who_went_on_does_not_wait_now() {
     let Some(_turn) = may_observe() else { return };
-    for options in [&[][..], &["--futex-only"]] {
+    for options in [&[][..], &["--futex-only"], &["--budget", "3%"]] {
         let mut workload = Workload::start("blame relay 4");
         workload.go();
         std::thread::sleep(Duration::from_millis(300));
@@ -80,7 +80,7 @@ fn forged_owners_are_not_believed() {
     // One thread of the machine, this test's own process, and none at all.
     let stranger = std::process::id().to_string();
     for number in ["1", stranger.as_str(), "-1"] {
-        for options in [&[][..], &["--futex-only"]] {
+        for options in [&[][..], &["--futex-only"], &["--budget", "3%"]] {
             let mut workload = Workload::start(&format!("blame forged 100 {number}"));
             let observer = Observer::of(workload.pid(), options);
             workload.go();
@@ -122,7 +122,7 @@ fn who_sleeps_all_the_time_is_not_overlooked() {
         let mut workload = Workload::start(line);
         workload.go();
         std::thread::sleep(Duration::from_millis(300));
-        for options in [&[][..], &["--futex-only"]] {
+        for options in [&[][..], &["--futex-only"], &["--budget", "3%"]] {
             let options = [options, &["--duration", "1s"]].concat();
             let report = json(&Observer::of(workload.pid(), &options).outcome());
             let asleep: Vec<_> = list(&report, "futexes").iter().filter(|word| word["purpose"] == purpose).collect();
@@ -145,7 +145,7 @@ fn who_sleeps_all_the_time_is_not_overlooked() {
 #[test]
 fn what_stands_beside_a_lock_is_no_owner() {
     let Some(_turn) = may_observe() else { return };
-    for options in [&[][..], &["--futex-only"]] {
+    for options in [&[][..], &["--futex-only"], &["--budget", "3%"]] {
         let mut workload = Workload::start("blame beside 100");
         let observer = Observer::of(workload.pid(), options);
         workload.go();

@@ -1,12 +1,10 @@
 //! Programs that set traps for whoever reads their files: the observation goes on, its probes leave in time, the report comes.
 
 use crate::harness::may_observe;
-use crate::harness::observer::{Observer, lockbpf, run, run_command};
+use crate::harness::observer::{lockbpf, run, run_command};
 use crate::harness::privilege::skipped;
 use crate::harness::process::eventually;
 use lockbpf::sandbox::socket;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use object::{Object, ObjectSection};
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
@@ -41,19 +39,19 @@ int main(int argc, char **argv) {
 "#;
 
 /// How long an observation of half a second may take, with all that a file can hold it up.
-const IN_TIME: Duration = Duration::from_secs(30);
+pub(super) const IN_TIME: Duration = Duration::from_secs(30);
 
-struct Trap {
+pub(super) struct Trap {
     dir: TempDir,
     program: PathBuf,
 }
 
 impl Trap {
-    fn build(options: &[&str]) -> Self {
+    pub(super) fn build(options: &[&str]) -> Self {
         Self::of(SOURCE, options)
     }
 
-    fn of(text: &str, options: &[&str]) -> Self {
+    pub(super) fn of(text: &str, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (source, program) = (dir.path().join("trap.c"), dir.path().join("trap"));
         fs::write(&source, text).expect("failed to write a source text");
@@ -62,7 +60,7 @@ impl Trap {
         Self { dir, program }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -71,15 +69,15 @@ impl Trap {
         assert!(status.expect("failed to run a tool").success(), "{name} {arguments:?}");
     }
 
-    fn start(&self, arguments: &[&Path]) -> Target {
+    pub(super) fn start(&self, arguments: &[&Path]) -> Target {
         Target(Command::new(&self.program).args(arguments).spawn().expect("failed to start a program"))
     }
 }
 
-struct Target(Child);
+pub(super) struct Target(pub(super) Child);
 
 impl Target {
-    fn pid(&self) -> String {
+    pub(super) fn pid(&self) -> String {
         self.0.id().to_string()
     }
 }
@@ -159,7 +157,7 @@ fn a_file_that_is_cut_while_it_is_read() {
     file.set_len(100).expect("it is ours");
     ask(&socket, &json!({"Of": [0, {"Frames": address + 1}]}).to_string(), None);
     assert_eq!(answer(&socket), None);
-    assert_eq!(reader.wait().expect("it has ended").signal(), Some(Signal::SIGBUS as i32));
+    assert_eq!(reader.wait().expect("it has ended").signal(), Some(libc::SIGBUS));
 }
 
 #[test]
@@ -349,123 +347,6 @@ fn an_observation_ends_when_its_memory_is_used_up() {
     let processes = quality["processes"].as_u64().expect("a number");
     assert!((100..100_000).contains(&processes), "{processes}");
     assert!(report["locks"].as_array().is_some_and(|locks| locks.len() > 50), "{quality}");
-}
-
-/// The processes that a process has started, by a word of their command lines.
-fn children(of: u32, word: &str) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
-    let text = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
-    let all: String = tasks.map(|task| text(task.path().join("children"))).collect();
-    let pids = all.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
-    pids.filter(|pid| text(format!("/proc/{pid}/cmdline").into()).split('\0').any(|argument| argument == word))
-        .collect()
-}
-
-#[test]
-fn whoever_reads_files_may_die_at_any_time() {
-    let Some(_turn) = may_observe() else { return };
-    let trap = Trap::build(&["-g"]);
-    let target = trap.start(&[]);
-    let observer = Observer::start(&["--pid", &target.pid()]);
-    let own = observer.running.pid();
-    eventually("files were read", || !children(own, "reader").is_empty());
-    for reader in children(own, "reader") {
-        kill(Pid::from_raw(reader), Signal::SIGKILL).expect("it is ours");
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    let began = Instant::now();
-    observer.interrupt();
-    let outcome = observer.outcome();
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    assert!(began.elapsed() < IN_TIME);
-    assert!(outcome.stdout.contains("the process that reads such files"), "{}", outcome.stdout);
-}
-
-/// Like [`SOURCE`]; maps the file that is named as argument as code when it gets a signal.
-const LATE: &str = r#"
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <unistd.h>
-pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
-const char *library;
-void map(int signal) { mmap(0, 1 << 20, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(library, O_RDONLY), 0); }
-void *trapped(void *arg) {
-    for (;;) { pthread_mutex_lock(&trap_lock); usleep(2000); pthread_mutex_unlock(&trap_lock); }
-}
-int main(int argc, char **argv) {
-    library = argv[1];
-    signal(SIGUSR1, map);
-    pthread_t t; pthread_create(&t, 0, trapped, 0); trapped(0);
-}
-"#;
-
-/// Observes a program that loads a C library of its own, while `hinder` does something to the processes that are to find functions in it. What
-/// the report says.
-fn hindered(size: u64, hinder: impl Fn(&[i32]) -> bool) -> String {
-    let trap = Trap::of(LATE, &["-g"]);
-    let (library, own) = (trap.path("libc.so.6"), fs::read_to_string("/proc/self/maps").expect("own mappings"));
-    let c_library = own.split_whitespace().find(|word| word.contains("/libc.so")).expect("tests run on a C library");
-    fs::copy(c_library, &library).expect("failed to copy a library");
-    // Nothing, at its end: it takes its time to be read.
-    OpenOptions::new().write(true).open(&library).and_then(|file| file.set_len(size)).expect("failed to grow a file");
-    let target = trap.start(&[&library]);
-    let observer = Observer::start(&["--pid", &target.pid()]);
-    let own = observer.running.pid();
-    eventually("files were looked into", || !children(own, "--probes").is_empty());
-    std::thread::sleep(Duration::from_secs(1));
-    let loads = || kill(Pid::from_raw(target.0.id().cast_signed()), Signal::SIGUSR1).expect("it is ours");
-    let until = Instant::now() + IN_TIME;
-    let mut has_loaded = false;
-    while Instant::now() < until && !hinder(&children(own, "--probes")) {
-        if !std::mem::replace(&mut has_loaded, true) {
-            loads();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    observer.interrupt();
-    let outcome = observer.outcome();
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    assert!(outcome.stdout.contains("trap_lock"), "{}", outcome.stdout);
-    let mut target = target;
-    assert!(target.0.try_wait().expect("a status").is_none(), "it runs on");
-    outcome.stdout
-}
-
-/// Whoever looks for functions in a library may never come to an end: the observation goes on without.
-#[test]
-fn a_library_that_holds_up_whoever_places_probes() {
-    let Some(_turn) = may_observe() else { return };
-    let stopped = std::cell::RefCell::new(Vec::new());
-    let report = hindered(0x20_0000, |readers| {
-        let mut stopped = stopped.borrow_mut();
-        if stopped.is_empty() {
-            for &reader in readers {
-                kill(Pid::from_raw(reader), Signal::SIGSTOP).expect("it is ours");
-                stopped.push(reader);
-            }
-        }
-        // Until lockbpf has given them up.
-        !stopped.is_empty() && !readers.iter().any(|reader| stopped.contains(reader))
-    });
-    assert!(report.contains("its file could not be read: it took more than 10 s"), "{report}");
-}
-
-/// Whoever looks for functions in a library may die of it, each time.
-#[test]
-fn a_library_that_ends_whoever_places_probes() {
-    let Some(_turn) = may_observe() else { return };
-    let first = std::cell::OnceCell::new();
-    let report = hindered(480 << 20, |readers| {
-        for &reader in readers {
-            first.get_or_init(Instant::now);
-            // It may have ended meanwhile.
-            let _ = kill(Pid::from_raw(reader), Signal::SIGKILL);
-        }
-        first.get().is_some_and(|first| first.elapsed() > Duration::from_secs(6))
-    });
-    assert!(report.contains("process that reads such files"), "{report}");
 }
 
 /// A command chooses its loader, which is asked what it would load: as whom the command is to run, not as root.

@@ -87,8 +87,9 @@ int main(int argc, char **argv)
 {
     long times = number(argc, argv, 1, 200);
     truth = truth_of("filtered_lock", &filtered_lock);
-    filter_calls();
     ready_and_go();
+    // Not before it is observed: whoever observes cannot know.
+    filter_calls();
     lock_plainly(times);
     try_with_success(times);
     fail_while_held(times);

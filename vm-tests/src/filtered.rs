@@ -1,5 +1,5 @@
-//! A process that filters its system calls (seccomp). Some x86 kernels leave a watched return by a system call that filters do not know, and
-//! kill the process at it: there nothing may be placed at its returns.
+//! A process that filters its system calls (seccomp) from a time on when it is observed already. Some x86 kernels leave a watched return by a system call that filters do not know, and
+//! kill the process at it: there nothing may be placed at returns.
 
 use anyhow::{Context as _, Result, ensure};
 

@@ -94,7 +94,7 @@ impl Placer {
         };
         let mut links = Links::default();
         let mut failed = Vec::new();
-        let sites = &permitted(sites, pid, &mut failed);
+        let sites = &permitted(sites, &mut failed);
         let _edit = edits::begin();
         match self {
             Self::Links { programs, .. } => {
@@ -143,14 +143,15 @@ impl Placer {
 }
 
 /// The sites at which probes do a process no harm; of those left out, one of each file is entered as failed.
-fn permitted<'a>(sites: &[&'a ProbeSite], pid: u32, failed: &mut Vec<FailedProbe>) -> Vec<&'a ProbeSite> {
+fn permitted<'a>(sites: &[&'a ProbeSite], failed: &mut Vec<FailedProbe>) -> Vec<&'a ProbeSite> {
     let is_watched = |site: &&ProbeSite| matches!(site.function.by, By::Return | By::LibraryReturn | By::CustomReturn);
-    if !sites.iter().any(is_watched) || !seccomp::forbids_returns(pid) {
+    if !sites.iter().any(is_watched) || !seccomp::kills() {
         return sites.to_vec();
     }
     let (watched, rest): (Vec<&ProbeSite>, Vec<&ProbeSite>) = sites.iter().partition(|site| is_watched(site));
     let files: BTreeMap<_, _> = watched.iter().map(|site| (site.file, *site)).collect();
-    let told = |site: &ProbeSite| FailedProbe { probe: "returns".to_owned(), ..site.failed(seccomp::reason(pid)) };
+    let told =
+        |site: &ProbeSite| FailedProbe { probe: "returns".to_owned(), ..site.failed(seccomp::REASON.to_owned()) };
     failed.extend(files.into_values().map(told));
     rest
 }

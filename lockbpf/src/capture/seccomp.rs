@@ -1,12 +1,11 @@
 //! Processes that filter their system calls (seccomp). From 6.11 on, x86 kernels leave a function that is watched to its return by a system call of
 //! their own, which filters do not know; until it was exempted (6.14, and where that was taken over) they kill the process at it. What this
-//! kernel does is tried on a private child. Where it kills, nothing is placed at returns of processes with a filter.
+//! kernel does is tried on a private child. Where it kills, nothing is placed at returns of any process: each may install a filter at any time.
 
 use super::calibrate::SELF;
 use super::feature::{Feature, KernelVersion, Support};
 use super::perf_uprobe::{PerfUprobes, Place};
 use super::{aside, edits, maps, seccomp_target};
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
@@ -44,22 +43,12 @@ pub fn kills() -> bool {
     verdict(trial(), KernelVersion::running())
 }
 
-/// Whether nothing may be placed at returns of a process: with pid 0, of any, since all are meant.
-#[must_use]
-pub fn forbids_returns(pid: u32) -> bool {
-    kills() && if pid == 0 { somebody_filters() } else { filters(pid) }
-}
-
 /// Why nothing is placed there.
-#[must_use]
-pub fn reason(pid: u32) -> String {
-    let who = if pid == 0 { "a process".to_owned() } else { format!("process {pid}") };
-    format!("{who} filters its system calls (seccomp), and this kernel would kill it at a watched return")
-}
+pub const REASON: &str = "this kernel kills processes that filter their system calls (seccomp) at watched returns";
 
 /// What a user must know of an observation on such a kernel.
-pub const REMAINS: &str = "This kernel kills processes that filter their system calls (seccomp) at returns that are watched: of those that do, \
-     trylock and timed calls are not seen. One that installs its filter while its probes are in place is in danger until they are placed anew.";
+pub const REMAINS: &str = "This kernel kills processes that filter their system calls (seccomp) at returns that are watched, so none are: \
+     trylock and timed calls are not seen.";
 
 /// The doctor's finding.
 #[must_use]
@@ -76,7 +65,7 @@ pub fn feature() -> Feature {
         name: "return probes under seccomp",
         essential: false,
         support,
-        advice: "else nothing is placed at returns of processes that filter their system calls: trylock and timed calls are not seen there",
+        advice: "else nothing is placed at returns: trylock and timed calls are not seen",
     }
 }
 
@@ -160,36 +149,9 @@ fn offset() -> io::Result<u64> {
     Ok(address - mapping.range.start + mapping.offset)
 }
 
-/// Whether a thread of the process has a filter.
-fn filters(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    let statuses = threads.filter_map(|thread| fs::read(thread.ok()?.path().join("status")).ok());
-    statuses.into_iter().any(|status| has_filter(&String::from_utf8_lossy(&status)))
-}
-
-fn somebody_filters() -> bool {
-    // Where nobody can be listed, somebody may.
-    super::target::all().map_or(true, |all| all.into_iter().any(filters))
-}
-
-/// Whether a thread's `status` tells of a filter, or of the strict mode.
-fn has_filter(status: &str) -> bool {
-    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
-    mode.is_some_and(|mode| mode.trim() != "0")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn filters_are_told_by_the_status() {
-        assert!(has_filter("NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
-        assert!(has_filter("Seccomp:\t1\n"));
-        // The number of filters is on a line of its own, and a kernel without seccomp has neither.
-        assert!(!has_filter("Seccomp:\t0\nSeccomp_filters:\t0\n") && !has_filter("Name:\tSeccomp:\n"));
-        assert!(!filters(1 << 25), "nobody there");
-    }
 
     #[test]
     fn the_trial_decides_and_without_it_the_release() {

@@ -223,6 +223,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 let thorough = Instant::now() >= rescan_at;
                 if thorough {
                     rescan_at = Instant::now() + if census.is_busy() { SELDOM } else { RESCAN };
+                    census.symbols().rest();
                 }
                 if many {
                     let found = newcomers.look(thorough, census.is_busy());

@@ -1,5 +1,6 @@
 //! What lockbpf itself uses, and what it allows itself.
 
+use crate::sandbox;
 use crate::units::Nanos;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -110,8 +111,13 @@ pub(super) fn cpu(who: UsageWho) -> nix::Result<Nanos> {
     Ok(Nanos(u64::try_from(micros).unwrap_or(0) * 1_000))
 }
 
-/// Memory of this process, bytes; 0 if it is not known.
+/// Memory of this process and of those that read files for it, bytes; what is not known is not counted.
 pub(super) fn resident_bytes() -> u64 {
+    own_bytes() + sandbox::memory()
+}
+
+/// Memory of this process, bytes; 0 if it is not known.
+fn own_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|size| u64::try_from(size).ok());

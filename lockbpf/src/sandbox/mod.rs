@@ -1,5 +1,5 @@
 //! The process in which files of observed programs are parsed. Whatever those contain, and whatever they make a parser do, the process has no
-//! rights to misuse: no capabilities, no network, no file system, no other process, bounded memory.
+//! rights to misuse: no capabilities, no network, no file system, no other process, bounded memory and CPU time.
 //!
 //! It gets opened files over a socket ([`socket`]) and answers over it. [`enter`] gives up everything else, for good.
 
@@ -8,7 +8,7 @@ pub mod socket;
 mod syscalls;
 mod trap;
 
-pub use process::{NotRead, Process, READY, is_own};
+pub use process::{NotRead, Process, READY, is_own, memory};
 pub use trap::lend;
 
 use caps::{CapSet, Capability};
@@ -37,6 +37,8 @@ fn program() -> &'static Path {
 
 /// Bytes of memory of its own. Files that it maps do not count.
 const MEMORY: u64 = 1 << 30;
+/// Seconds of CPU time, if nobody is there who would end it earlier.
+const CPU_SECONDS: u64 = 600;
 /// Files open at one time: those of all programs, and what belongs to them.
 const FILES: u64 = 16_384;
 
@@ -44,7 +46,7 @@ const FILES: u64 = 16_384;
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// A bound.
-    #[error("failed to bound its memory or files: {0}")]
+    #[error("failed to bound its memory, CPU time or files: {0}")]
     Limit(#[from] nix::Error),
     /// Capabilities.
     #[error("failed to give up its capabilities: {0}")]
@@ -62,6 +64,7 @@ pub fn enter() -> Result<(), SandboxError> {
     trap::close_others();
     for (resource, most) in [
         (Resource::RLIMIT_DATA, MEMORY),
+        (Resource::RLIMIT_CPU, CPU_SECONDS),
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_NPROC, 0),

@@ -1,6 +1,8 @@
 //! A confined process, as whoever started it holds it: asked within a time, and ended.
 
 use super::{COMMAND, program, socket};
+use nix::unistd::{SysconfVar, sysconf};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } 
 /// What it is asked first, and answers once it is confined.
 pub const READY: &[u8] = b"\"Ready\"";
 
+/// How long one may read in all: then another one goes on. The kernel ends what reads longer ([`super::enter`]).
+const WORN: Duration = Duration::from_secs(super::CPU_SECONDS / 2);
+
 /// Those that run.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
@@ -23,6 +28,20 @@ static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 #[must_use]
 pub fn is_own(pid: u32) -> bool {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
+}
+
+/// Memory of those that run, bytes; files that they map do not count.
+#[must_use]
+pub fn memory() -> u64 {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|&pid| memory_of(pid)).sum()
+}
+
+/// Memory of a process of its own, bytes; 0 if it is not known.
+fn memory_of(pid: u32) -> u64 {
+    let told = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages = |at| told.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|size| u64::try_from(size).ok());
+    pages(1).saturating_sub(pages(2)) * page.unwrap_or(4_096)
 }
 
 /// Why a file was not read.
@@ -47,6 +66,9 @@ pub enum NotRead {
 pub struct Process {
     socket: UnixStream,
     child: Option<Child>,
+    began: Instant,
+    /// How long answers took.
+    taken: Cell<Duration>,
 }
 
 impl Process {
@@ -73,13 +95,17 @@ impl Process {
         RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(child.id());
         // It has the only other end: its end is heard.
         drop(command);
-        Ok(Self { socket, child: Some(child) })
+        Ok(Self::new(socket, Some(child)))
     }
 
     /// Somebody else who answers at the other end of a socket.
     #[must_use]
     pub fn over(socket: UnixStream) -> Self {
-        Self { socket, child: None }
+        Self::new(socket, None)
+    }
+
+    fn new(socket: UnixStream, child: Option<Child>) -> Self {
+        Self { socket, child, began: Instant::now(), taken: Cell::default() }
     }
 
     /// Waits until it has said that it is confined: what ends it from then on is what it reads.
@@ -111,7 +137,24 @@ impl Process {
     /// # Errors
     /// When it does not come in time (`TimedOut`), is too long or cut off.
     pub fn receive_until(&self, deadline: Instant) -> io::Result<Vec<u8>> {
-        socket::receive_until(&self.socket, deadline)
+        let asked = Instant::now();
+        let answer = socket::receive_until(&self.socket, deadline);
+        self.taken.set(self.taken.get() + asked.elapsed());
+        answer
+    }
+
+    /// Whether it has read for so long that another one should go on.
+    #[must_use]
+    pub fn is_worn(&self) -> bool {
+        self.taken.get() >= WORN
+    }
+
+    /// Whether it keeps more than `bytes` of memory, and to read all that again would take less than `share` of a CPU, if that were done each
+    /// time.
+    #[must_use]
+    pub fn keeps_too_much(&self, bytes: u64, share: f64) -> bool {
+        let cheap = self.taken.get() <= self.began.elapsed().mul_f64(share);
+        cheap && self.child.as_ref().is_some_and(|child| memory_of(child.id()) > bytes)
     }
 
     /// Whether it has ended by itself.
@@ -148,5 +191,25 @@ impl Drop for Process {
             let _ = child.wait();
             RUNNING.lock().unwrap_or_else(PoisonError::into_inner).remove(&child.id());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_told() {
+        // It writes its argument until it is ended.
+        let process = Process::start_as(Path::new("yes"), &[]).unwrap();
+        while memory() < 4_096 {
+            std::thread::yield_now();
+        }
+        assert!(process.keeps_too_much(1, 1.0) && !process.keeps_too_much(1 << 40, 1.0));
+        process.taken.set(Duration::from_secs(100));
+        assert!(!process.keeps_too_much(1, 0.5), "it would be read again for half of the time");
+        assert!(!process.is_worn());
+        process.taken.set(WORN);
+        assert!(process.is_worn());
     }
 }

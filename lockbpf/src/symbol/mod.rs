@@ -306,6 +306,11 @@ impl Symbols {
         self.problems.iter().map(String::as_str)
     }
 
+    /// Gives back memory of what was read and need not be kept; to be called now and then.
+    pub fn rest(&self) {
+        self.reader.rest();
+    }
+
     /// Whether a return address leads into code of the program itself or of its libraries, but the C library; as far as
     /// mappings tell, for it is asked of every address.
     #[must_use]

@@ -149,3 +149,13 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// The processes that a process has started, by a word of their command lines.
+pub(crate) fn children(of: u32, word: &str) -> Vec<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let text = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let all: String = tasks.map(|task| text(task.path().join("children"))).collect();
+    let pids = all.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
+    pids.filter(|pid| text(format!("/proc/{pid}/cmdline").into()).split('\0').any(|argument| argument == word))
+        .collect()
+}

@@ -11,9 +11,11 @@ use crate::capture::CaptureError;
 use crate::capture::guardian::{self, Guardian};
 use crate::capture::maps;
 use crate::capture::object::{self, Extras};
+use crate::capture::session::now;
 use crate::capture::suspend::{self, Suspendable};
 use crate::capture::target::of_pids;
 use crate::capture::verifier::to_the_end;
+use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap};
 use aya::programs::PerfEvent;
@@ -23,7 +25,7 @@ use lockbpf_common::via::Via;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Breakpoints that a processor has.
@@ -235,17 +237,35 @@ fn entries(functions: &Functions, locks: &[(u64, Vec<Via>)]) -> Vec<u64> {
     vias.into_iter().flat_map(|(_, via)| functions.requests(via)).take(BREAKPOINTS).collect()
 }
 
-/// Ctrl-C ends the pass while this exists.
+/// What comes sooner is no second signal, ns: terminals and `timeout` send several.
+const SECOND: u64 = 250_000_000;
+/// When the first signal came, ns; 0 before.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a signal that comes at `now` is a second one; when the first came is remembered.
+fn is_second(first: &AtomicU64, now: Time) -> bool {
+    match first.compare_exchange(0, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => false,
+        Err(first) => now.0.saturating_sub(first) >= SECOND,
+    }
+}
+
+/// Ctrl-C ends the pass while this exists, a second one the program, at once: the kernel and the guardian undo what it has done to a target.
 struct Handlers([(Signal, SigAction); 3]);
 
 impl Handlers {
     fn install() -> std::io::Result<Self> {
-        extern "C" fn interrupt(_signal: libc::c_int) {
+        extern "C" fn interrupt(signal: libc::c_int) {
             INTERRUPTED.store(true, Ordering::Relaxed);
+            if is_second(&FIRST, now()) && signal != libc::SIGHUP {
+                // SAFETY: _exit is async-signal-safe. The status is as a shell tells of who died of a signal.
+                unsafe { libc::_exit(128 + signal) }
+            }
         }
         INTERRUPTED.store(false, Ordering::Relaxed);
+        FIRST.store(0, Ordering::Relaxed);
         let action = SigAction::new(SigHandler::Handler(interrupt), SaFlags::SA_RESTART, SigSet::empty());
-        // SAFETY: the handler stores to an atomic, which is async-signal-safe.
+        // SAFETY: the handler uses atomics, reads the clock and ends the program: all of that is async-signal-safe.
         let install = |signal| unsafe { sigaction(signal, &action) };
         let before = |signal| install(signal).map(|before| (signal, before));
         let all = [before(Signal::SIGINT)?, before(Signal::SIGTERM)?, before(Signal::SIGHUP)?];
@@ -264,5 +284,17 @@ impl Drop for Handlers {
             // SAFETY: what was installed before.
             let _ = unsafe { sigaction(*signal, before) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_signal_comes_later_than_the_first() {
+        let first = AtomicU64::new(0);
+        let at = |ms: u64| is_second(&first, Time(ms * 1_000_000));
+        assert_eq!([5, 5, 100, 254, 255, 9_000].map(at), [false, false, false, false, true, true]);
     }
 }

@@ -200,7 +200,7 @@ impl Readers {
     fn of(&mut self, owner: Owner) -> Option<Process> {
         let at = self.running.iter().position(|(whose, _)| *whose == owner)?;
         let (_, mut process) = self.running.remove(at);
-        (!process.has_ended()).then_some(process)
+        (!process.is_worn() && !process.has_ended()).then_some(process)
     }
 
     /// One that has read nothing yet.

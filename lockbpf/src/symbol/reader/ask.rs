@@ -32,6 +32,8 @@ const HURRY: Duration = Duration::from_secs(1);
 const MAX_FAILURES: u32 = 3;
 /// How often it may die before no more is asked.
 const MAX_DEATHS: u32 = 256;
+/// Memory that the process may keep while to read again would take so much of a CPU: [`Reader::rest`].
+const MAY_KEEP: [(u64, f64); 2] = [(48 << 20, 0.02), (192 << 20, 0.2)];
 /// Problems kept until somebody asks.
 const MAX_PROBLEMS: usize = 64;
 
@@ -181,6 +183,15 @@ impl Reader {
         std::mem::take(&mut self.0.borrow_mut().problems)
     }
 
+    /// Ends the process if it keeps much of what it has read: it is started again when there is something to ask.
+    pub(in super::super) fn rest(&self) {
+        let mut inner = self.0.borrow_mut();
+        let keeps = |process: &Process| MAY_KEEP.iter().any(|&(bytes, share)| process.keeps_too_much(bytes, share));
+        if inner.running.as_ref().is_some_and(keeps) {
+            inner.leave();
+        }
+    }
+
     /// A file has a debug file now: it is sent anew.
     pub(in super::super) fn forget(&self, id: FileId) {
         self.0.borrow_mut().sent.remove(&id);
@@ -313,10 +324,19 @@ impl Inner {
         self.running.take().map_or_else(|| "it was not there".to_owned(), Process::end)
     }
 
+    /// Ends the process, which did nothing wrong.
+    fn leave(&mut self) {
+        self.sent.clear();
+        self.running = None;
+    }
+
     /// Starts the process unless it runs.
     fn start(&mut self) -> Result<(), NotRead> {
         if self.failures >= MAX_FAILURES || self.deaths >= MAX_DEATHS {
             return Err(NotRead::None("it failed too often".to_owned()));
+        }
+        if self.running.as_ref().is_some_and(Process::is_worn) {
+            self.leave();
         }
         // One that ended while nothing was asked of it was not ended by what is asked now.
         if self.running.as_mut().is_some_and(Process::has_ended) {

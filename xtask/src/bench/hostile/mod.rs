@@ -48,13 +48,34 @@ struct Amounts {
     libraries: u32,
     threads: u32,
     processes: u32,
+    crowd: u32,
+    words: u32,
+    locks: u32,
     restless_s: u32,
 }
 
-const ALL: Amounts =
-    Amounts { recordings: 1_000, lines: 350, libraries: 200, threads: 100_000, processes: 10_000, restless_s: 20 };
-const QUICK: Amounts =
-    Amounts { recordings: 100, lines: 50, libraries: 40, threads: 20_000, processes: 1_000, restless_s: 5 };
+const ALL: Amounts = Amounts {
+    recordings: 1_000,
+    lines: 350,
+    libraries: 200,
+    threads: 100_000,
+    processes: 10_000,
+    crowd: 25_000,
+    words: 33_000_000,
+    locks: 4_000_000,
+    restless_s: 20,
+};
+const QUICK: Amounts = Amounts {
+    recordings: 100,
+    lines: 50,
+    libraries: 40,
+    threads: 20_000,
+    processes: 1_000,
+    crowd: 5_000,
+    words: 3_000_000,
+    locks: 1_000_000,
+    restless_s: 5,
+};
 
 /// Everything that a run found.
 #[derive(Serialize)]
@@ -95,13 +116,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         rows.push(row);
         Ok(())
     };
-    let Amounts { recordings, lines, libraries, threads, processes, restless_s } = amounts;
+    let Amounts { recordings, lines, libraries, threads, processes, crowd, words, locks, restless_s } = amounts;
     done("mutated recordings", recordings, bench.inputs(recordings, "tests/goldens/recordings", "bin"))?;
     done("hostile event lines", lines, bench.inputs(lines, "fuzz/corpus/event_lines", "jsonl"))?;
     done("libraries with mutated sections", libraries, bench.libraries(&storm, libraries))?;
     done("threads that come and go", threads, bench.storm(&storm, "threads", threads, &[]))?;
     let run = bench.storm(&storm, "processes", processes, &["--follow-forks"]);
     done("processes that come and go", processes, run)?;
+    done("threads at one time", crowd, bench.storm(&storm, "crowd", crowd, &[]))?;
+    done("futex words", words, bench.storm(&storm, "words", words, &[]))?;
+    done("locks, seen one by one", locks, bench.storm(&storm, "locks", locks, &["--budget", "off"]))?;
     let run = bench.storm(&storm, "restless", restless_s * 100, &[]);
     done("hundredths of a second: loads, renames, remaps, unshares", restless_s * 100, run)?;
     println!("{}", table(&rows));

@@ -1,8 +1,9 @@
-// Programs that are hard to observe. `storm KIND NUMBER LIBRARY`: NUMBER threads or processes come and go, or for NUMBER hundredths of a
-// second the program loads and unloads LIBRARY, renames itself, replaces its own code and its namespaces; `storm libraries SECONDS FILE…`
-// takes locks in each of the files.
+// Programs that are hard to observe. `storm KIND NUMBER LIBRARY`: NUMBER threads or processes come and go, a crowd of NUMBER threads is
+// there at one time, NUMBER futex words or locks are used once each, or for NUMBER hundredths of a second the program loads and unloads
+// LIBRARY, renames itself, replaces its own code and its namespaces; `storm libraries SECONDS FILE…` takes locks in each of the files.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +50,51 @@ static void processes(int number) {
         }
     }
     while (wait(NULL) > 0) {}
+}
+
+static pthread_mutex_t crowd_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t crowd_over = PTHREAD_COND_INITIALIZER;
+static int is_over;
+
+static void *waiter(void *none) {
+    pthread_mutex_lock(&crowd_lock);
+    while (!is_over) pthread_cond_wait(&crowd_over, &crowd_lock);
+    pthread_mutex_unlock(&crowd_lock);
+    return none;
+}
+
+static void crowd(int number) {
+    pthread_t *all = calloc(number, sizeof *all);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 16);
+    int begun = 0;
+    while (begun < number && !pthread_create(&all[begun], &small, waiter, NULL)) begun++;
+    printf("%d threads\n", begun);
+    fflush(stdout);
+    pthread_mutex_lock(&crowd_lock);
+    is_over = 1;
+    pthread_cond_broadcast(&crowd_over);
+    pthread_mutex_unlock(&crowd_lock);
+    while (begun > 0) pthread_join(all[--begun], NULL);
+}
+
+// Each word is waited for, mostly in vain, and woken.
+static void words(int number) {
+    int *all = calloc(number, sizeof *all);
+    struct timespec soon = {0, 1000};
+    for (int n = 0; n < number; n++) {
+        syscall(SYS_futex, &all[n], FUTEX_WAIT, n % 4096 ? 1 : 0, &soon, NULL, 0);
+        syscall(SYS_futex, &all[n], FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+}
+
+static void locks(int number) {
+    pthread_mutex_t *all = calloc(number, sizeof *all);
+    for (int n = 0; n < number; n++) {
+        pthread_mutex_lock(&all[n]);
+        pthread_mutex_unlock(&all[n]);
+    }
 }
 
 static void *holder(void *none) {
@@ -120,6 +167,9 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(argv[1], "threads")) threads(number);
     if (!strcmp(argv[1], "processes")) processes(number);
+    if (!strcmp(argv[1], "crowd")) crowd(number);
+    if (!strcmp(argv[1], "words")) words(number);
+    if (!strcmp(argv[1], "locks")) locks(number);
     if (!strcmp(argv[1], "restless")) restless(number, argc > 3 ? argv[3] : "libm.so.6");
     if (!strcmp(argv[1], "libraries")) libraries(number, argc - 3, argv + 3);
     return 0;
