@@ -55,6 +55,29 @@ fn what_is_measured_is_kept_and_used() {
     run_in(&state, &["predict", "--model", model, "--with", "mcs"]).assert_error(&["calibration-", "missing field"]);
 }
 
+/// A recording is predicted from with what is measured for it, once; where others work, it says so and goes on without.
+#[test]
+fn a_prediction_has_measured_what_it_needs() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().expect("failed to make a directory");
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens/recordings/queues.bin");
+    let predict = |when: &str| {
+        let outcome = run_in(dir.path(), &["predict", "--from", recording, "--calibrate", when, "--format", "json"]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let lacks = outcome.stdout.contains("has not been measured");
+        (lacks, outcome.stdout.contains("of the CPUs now"), outcome.stderr.contains("measures first"))
+    };
+    assert_eq!(predict("never"), (true, false, false));
+    match predict("auto") {
+        (true, true, false) => println!("others work beside"),
+        told => {
+            assert_eq!(told, (false, false, true));
+            assert_eq!(predict("auto"), (false, false, false), "it is kept");
+            assert_eq!(predict("never"), (false, false, false), "what is known is used");
+        }
+    }
+}
+
 #[test]
 fn a_busy_machine_is_not_measured() {
     let _turn = turn();

@@ -87,6 +87,13 @@ fn children_of_any_fork_run_at_their_own_speed() {
 }
 
 #[test]
+fn many_children_at_once_run_at_their_own_speed() {
+    let Some(_turn) = may_observe() else { return };
+    assert_eq!(assert_let_be("crowd", &["--budget", "3%"]), 32);
+    assert_eq!(assert_let_be("crowd", &["--functions", "io", "--budget", "3%"]), 32);
+}
+
+#[test]
 fn children_of_a_parent_in_windows_run_at_their_own_speed() {
     let Some(_turn) = may_observe() else { return };
     assert_eq!(assert_let_be("busy", &["--budget", "3%"]), 1);

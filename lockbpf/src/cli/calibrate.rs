@@ -52,6 +52,11 @@ pub(super) struct CalibrateArgs {
     pub format: Format,
 }
 
+/// Other programs that use no more than this share of the CPUs do not falsify what is measured.
+const QUIET: f64 = 0.1;
+/// Runs where somebody waits for something else.
+const FEW_RUNS: u32 = 5;
+
 /// Measures, keeps and prints.
 ///
 /// # Errors
@@ -65,11 +70,38 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
             percent_text(load)
         );
     }
+    let calibration = measure(args.runs)?;
+    keep(&calibration)?;
+    output::write(&match args.format {
+        Format::Table => render(&calibration),
+        Format::Json => output::json(&calibration, "calibration")?,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures and keeps, in short, for a prediction that needs it; else why not, as a clause.
+///
+/// # Errors
+/// When it cannot be measured.
+pub(super) fn in_passing() -> Result<Result<Calibration, String>> {
+    let load = load(LOOK)?;
+    if load > QUIET {
+        return Ok(Err(format!("other programs use {} of the CPUs now", percent_text(load))));
+    }
+    say!("lockbpf: measures first what locks cost on this machine (once; --calibrate never leaves it out)");
+    let calibration = measure(FEW_RUNS)?;
+    if let Err(error) = keep(&calibration) {
+        say!("lockbpf: {error:#}");
+    }
+    Ok(Ok(calibration))
+}
+
+fn measure(runs: u32) -> Result<Calibration> {
     let cpus = std::thread::available_parallelism().context("failed to find out how many CPUs there are")?.get();
-    let bar = bar(u64::from(args.runs) * (5 * cpus as u64 + 3));
+    let bar = bar(u64::from(runs) * (5 * cpus as u64 + 3));
     let measure = |what: &dyn Fn() -> f64| {
-        let times: Vec<f64> = (0..args.runs).map(|_| what()).collect();
-        bar.inc(u64::from(args.runs));
+        let times: Vec<f64> = (0..runs).map(|_| what()).collect();
+        bar.inc(u64::from(runs));
         figure(times)
     };
     let by_waiters = |operation: &dyn Fn(usize) -> f64| (1..=cpus).map(|n| measure(&|| operation(n))).collect();
@@ -99,19 +131,19 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         let lock = Qd::new(cpus);
         contend(cpus.min(2), |thread| _ = lock.detach(thread, || {}))
     });
-    let hand_offs: Vec<HandOff> = (0..args.runs).map(|_| hand_off()).collect();
-    bar.inc(u64::from(args.runs));
+    let hand_offs: Vec<HandOff> = (0..runs).map(|_| hand_off()).collect();
+    bar.inc(u64::from(runs));
     let of_all = |of: fn(&HandOff) -> f64| figure(hand_offs.iter().map(of).collect());
     let (hand_off, wake_call) = (of_all(|run| run.latency_ns), of_all(|run| run.call_ns));
     let time_slice = measure(&|| time_slice(2 * cpus));
     bar.finish_and_clear();
     let observed = probing::measure(&feature::survey());
     let observer_operation_ns = observed.as_ref().ok().map(|observed| observed.costs.hit_ns);
-    let calibration = Calibration {
+    Ok(Calibration {
         schema: SCHEMA.to_owned(),
         cpu: calibration_file::cpu(),
         cpus: cpus as u32,
-        runs: args.runs,
+        runs,
         mutex,
         mcs,
         ticket,
@@ -123,13 +155,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         wake_call,
         time_slice,
         observer_operation_ns,
-    };
-    keep(&calibration)?;
-    output::write(&match args.format {
-        Format::Table => render(&calibration),
-        Format::Json => output::json(&calibration, "calibration")?,
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn keep(calibration: &Calibration) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Where calibrations are kept: in the user's state directory, one for each processor.
 
 use crate::model::calibration::{Calibration, SCHEMA};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(super) fn path() -> Option<PathBuf> {
     Some(state.or_else(home)?.join("lockbpf").join(format!("calibration-{name}.json")))
 }
 
-/// This machine's calibration; `None` if it has none.
+/// This machine's calibration; `None` if it has none, or one of another release, which measured other things.
 ///
 /// # Errors
 /// When there is a file that cannot be read or is no calibration.
@@ -34,10 +34,11 @@ pub(super) fn load() -> Result<Option<Calibration>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         text => text.with_context(|| failed(&path))?,
     };
-    let calibration: Calibration = serde_json::from_str(&text).with_context(|| failed(&path))?;
-    if calibration.schema != SCHEMA {
-        bail!("{}: it is a `{}`, not a `{SCHEMA}`: run `lockbpf calibrate` again", failed(&path), calibration.schema);
+    let kept: serde_json::Value = serde_json::from_str(&text).with_context(|| failed(&path))?;
+    if kept.get("schema").is_some_and(|schema| *schema != SCHEMA) {
+        return Ok(None);
     }
+    let calibration: Calibration = serde_json::from_value(kept).with_context(|| failed(&path))?;
     Ok(Some(calibration))
 }
 

@@ -3,7 +3,7 @@
 use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::Whole;
 use super::source::Input as Recording;
-use super::{calibration_file, cpus, export, input, output, script, summed};
+use super::{calibrate, calibration_file, cpus, export, input, output, script, summed};
 use crate::model::calibration::Calibration;
 use crate::model::check::check;
 use crate::model::predict::predict;
@@ -76,6 +76,10 @@ pub(super) struct PredictArgs {
     /// read). With several, or `all`, they are ranked beside today's locks.
     #[arg(long, value_name = "LOCK TYPES", value_parser = withs)]
     pub with: Option<Withs>,
+    /// Where it is not known what locks cost on this machine: measure that first (`auto`; some seconds in which all CPUs are busy, and not
+    /// where other programs run or one is to be observed), or `never`.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Calibrate::Auto, env = "LOCKBPF_CALIBRATE")]
+    pub calibrate: Calibrate,
     /// How to solve it. Default: as the model says, or as exactly as is possible in reasonable time.
     #[arg(long, value_parser = solver)]
     pub solver: Option<Solver>,
@@ -85,6 +89,15 @@ pub(super) struct PredictArgs {
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
+}
+
+/// Whether what locks cost is measured before a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Calibrate {
+    /// Where it is not known.
+    Auto,
+    /// Not by itself.
+    Never,
 }
 
 /// What a model of a recording is made of.
@@ -144,7 +157,10 @@ fn solver(text: &str) -> Result<Solver, String> {
 /// # Errors
 /// When the model cannot be read or has no solution, a lock is not in it, or the prediction cannot be written.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
-    let calibration = calibration_file::load()?;
+    let (calibration, lacking) = match known(args)? {
+        Ok(calibration) => (Some(calibration), String::new()),
+        Err(why) => (None, why),
+    };
     // What could not be written is said before anything is observed.
     let out = args.emit_model.as_deref().map(Whole::create).transpose()?;
     let (mut input, name) = if let Some(path) = &args.model {
@@ -164,11 +180,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
             // What the calls themselves take is no part of the holds.
             with::replace(&mut input, &all, With::Mutex, calibration.as_ref())?;
         } else {
-            input.violations.push(
+            input.violations.push(format!(
                 "Calls and waking threads that sleep for a mutex take no time here, since what they take on this machine has not been \
-                 measured: run `lockbpf calibrate`, which takes some seconds."
-                    .to_owned(),
-            );
+                 measured{lacking}: run `lockbpf calibrate`, which takes some seconds."
+            ));
         }
         (input, name)
     };
@@ -217,6 +232,20 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode> {
         Format::Json => output::json(&prediction, "prediction")?,
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What locks cost on this machine. Where that is not known it is measured now, but not while there is a program to be observed: it would be in that
+/// one's way. Else why it is not known, as a clause.
+fn known(args: &PredictArgs) -> Result<Result<Calibration, String>> {
+    match (calibration_file::load()?, args.calibrate) {
+        (Some(calibration), _) => Ok(Ok(calibration)),
+        (None, Calibrate::Auto) if args.from.is_some() || args.model.is_some() && args.with.is_some() => {
+            let measured =
+                calibrate::in_passing().context("failed to measure what locks cost here (--calibrate never)")?;
+            Ok(measured.map_err(|why| format!(" ({why})")))
+        }
+        (None, _) => Ok(Err(String::new())),
+    }
 }
 
 /// The model with each of several locks in the place of those whose names contain one of the parts, but for one that changes nothing, and

@@ -89,7 +89,7 @@ impl Outcome {
 /// It has no calibration, whatever the user who runs the tests has: models of recordings would change with it.
 pub(crate) fn lockbpf() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockbpf"));
-    command.env("LOCKBPF_BUDGET", "off").env("XDG_STATE_HOME", "/nonexistent");
+    command.env("LOCKBPF_BUDGET", "off").env("LOCKBPF_CALIBRATE", "never").env("XDG_STATE_HOME", "/nonexistent");
     command
 }
 
