@@ -90,7 +90,12 @@ fn children_of_any_fork_run_at_their_own_speed() {
 fn many_children_at_once_run_at_their_own_speed() {
     let Some(_turn) = may_observe() else { return };
     assert_eq!(assert_let_be("crowd", &["--budget", "3%"]), 32);
-    assert_eq!(assert_let_be("crowd", &["--functions", "io", "--budget", "3%"]), 32);
+}
+
+#[test]
+fn children_of_a_parent_with_more_probes_run_at_their_own_speed() {
+    let Some(_turn) = may_observe() else { return };
+    assert_eq!(assert_let_be("fork", &["--budget", "3%", "--functions", "io"]), 1);
 }
 
 #[test]
