@@ -7,7 +7,7 @@ use crate::harness::may_observe;
 use crate::harness::observer::run;
 use crate::harness::process::{Running, eventually};
 use crate::harness::workload::Workload;
-use crate::outputs::top;
+use crate::pprof::top;
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

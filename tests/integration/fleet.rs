@@ -1,6 +1,8 @@
-//! Tables of many recordings, asked by DuckDB what docs/fleet.md asks, and compared with what lockbpf says of each; and the same by ClickHouse.
+//! Tables of many recordings, asked by DuckDB what docs/fleet.md asks, and compared with what lockbpf says of each; and the same by ClickHouse and by
+//! Spark.
 
 use crate::harness::observer::run;
+use crate::harness::privilege::installed;
 use crate::harness::python;
 use lockbpf::lines::Reader;
 use lockbpf::observation::Harvest;
@@ -116,6 +118,41 @@ for block in blocks[1:]:
     names, *rows = map(json.loads, str(session.query(block.strip().rstrip(';'), 'JSONCompactEachRowWithNames')).splitlines())
     answers.append({'names': names, 'rows': rows})
 print(json.dumps(answers))
+"#;
+
+/// The same by Spark: one session, since its start is what takes time, with as little of everything as it gets on with.
+const ASK_SPARK: &str = r#"
+import json, os, re, sys
+from pyspark.sql import SparkSession
+os.chdir(sys.argv[1])
+blocks = re.findall(r'```sql\n(.*?)```', open(sys.argv[2]).read(), re.S)
+settings = {
+    'spark.driver.memory': '512m',
+    'spark.driver.host': '127.0.0.1',
+    'spark.driver.bindAddress': '127.0.0.1',
+    'spark.ui.enabled': 'false',
+    'spark.log.level': 'ERROR',
+    'spark.sql.shuffle.partitions': '1',
+    'spark.sql.session.timeZone': 'UTC',
+    # So few rows are not worth compiling queries for.
+    'spark.sql.codegen.wholeStage': 'false',
+    'spark.sql.codegen.factoryMode': 'NO_CODEGEN',
+    'spark.sql.adaptive.enabled': 'false',
+    'spark.driver.extraJavaOptions': '-XX:TieredStopAtLevel=1',
+    'spark.sql.catalogImplementation': 'in-memory',
+}
+builder = SparkSession.builder.master('local[1]')
+for key, value in settings.items():
+    builder = builder.config(key, value)
+session = builder.getOrCreate()
+for view in filter(str.strip, blocks[0].split(';')):
+    session.sql(view)
+answers = []
+for block in blocks[1:]:
+    asked = session.sql(block.strip().rstrip(';'))
+    answers.append({'names': asked.columns, 'rows': [list(row) for row in asked.collect()]})
+session.stop()
+print(json.dumps(answers, default=str))
 "#;
 
 /// What an engine answers to a question.
@@ -279,14 +316,29 @@ fn python_duckdb_tells_changes_as_diff_does() {
 
 #[test]
 fn python_chdb_answers_as_duckdb_does() {
+    assert_answers_as_duckdb("chdb-core==26.9.0", ASK_CHDB, "fleet-clickhouse.md");
+}
+
+#[test]
+fn python_spark_answers_as_duckdb_does() {
+    if installed("java").is_some() {
+        assert_answers_as_duckdb("pyspark==4.3.0", ASK_SPARK, "fleet-spark.md");
+    }
+}
+
+/// Another engine's answers to the questions in its own words are DuckDB's.
+fn assert_answers_as_duckdb(package: &str, script: &str, document: &str) {
     let dir = tempfile::tempdir().expect("a directory");
     fleet(dir.path());
+    // A real program, too: it has locks that were never taken in what is observed.
+    let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/recordings/rwlock.bin");
+    export(&real, &dir.path().join("fleet"), "1.1");
     let Some(duckdb) = ask_duckdb(dir.path()) else { return };
-    let Some(clickhouse) = ask(dir.path(), "chdb-core==26.9.0", ASK_CHDB, "fleet-clickhouse.md") else { return };
-    for (at, (duckdb, clickhouse)) in duckdb.iter().zip(&clickhouse).enumerate() {
+    let Some(other) = ask(dir.path(), package, script, document) else { return };
+    for (at, (duckdb, other)) in duckdb.iter().zip(&other).enumerate() {
         // An engine may show any of the waits that are equally long.
         let without = (at == 6).then_some(1);
         assert!(!duckdb.rows.is_empty());
-        assert_eq!(duckdb.plain(without), clickhouse.plain(without), "question {}", at + 1);
+        assert_eq!(duckdb.plain(without), other.plain(without), "question {}", at + 1);
     }
 }

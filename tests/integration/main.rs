@@ -56,6 +56,7 @@ mod packaging;
 mod patterns;
 mod points;
 mod policy;
+mod pprof;
 mod predict;
 mod push;
 mod python;

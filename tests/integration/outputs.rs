@@ -6,44 +6,49 @@ use crate::harness::observer::{Observer, lockbpf, run};
 use crate::harness::process::Running;
 use crate::harness::python;
 use crate::harness::workload::Workload;
+use lockbpf::render::FORMATS;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Recordings that need no observation: SyncProf's examples, and a captured one of which parts are missing.
-fn recordings() -> Vec<PathBuf> {
+pub(crate) fn recordings() -> Vec<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
     let examples = ["figure_2.jsonl", "figure_4a.jsonl", "figure_4b.jsonl"].map(example);
     let corpus = ["trace/captured-gaps.bin", "trace/every-field.bin"].map(|name| corpus.join(name));
     examples.into_iter().chain(corpus).collect()
 }
 
+/// A recording of a real program, of which there are goldens.
+pub(crate) fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/recordings").join(name)
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-fn report(from: &Path) -> Value {
+pub(crate) fn report(from: &Path) -> Value {
     let outcome = run(&["report", "--from", text(from), "--format", "json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     serde_json::from_str(&outcome.stdout).expect("the report is JSON")
 }
 
-fn export(from: &Path, to: &Path) {
+pub(crate) fn export(from: &Path, to: &Path) {
     let outcome = run(&["export", "--from", text(from), "--to", text(to)]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("left out"), "what a format leaves out is told: {}", outcome.stderr);
 }
 
-fn ns(value: &Value) -> u64 {
+pub(crate) fn ns(value: &Value) -> u64 {
     value.as_u64().expect("whole ns")
 }
 
 /// All waiting that a report tells.
-fn all(report: &Value) -> u64 {
+pub(crate) fn all(report: &Value) -> u64 {
     ns(&report["totals"]["harm_ns"]).max(ns(&report["totals"]["recorded_wait_ns"]))
 }
 
@@ -82,12 +87,12 @@ fn recorded(report: &Value) -> BTreeMap<String, u64> {
     locks
 }
 
-fn label(lock: &Value) -> String {
+pub(crate) fn label(lock: &Value) -> String {
     lock["label"].as_str().expect("a name").to_owned()
 }
 
 /// All waiting for a lock.
-fn wait(lock: &Value) -> u64 {
+pub(crate) fn wait(lock: &Value) -> u64 {
     ns(&lock["harm_ns"]).max(ns(&lock["recorded_wait_ns"]))
 }
 
@@ -102,7 +107,7 @@ fn leaves(folded: &str) -> BTreeMap<String, u64> {
     leaves
 }
 
-fn bare(lock: &str) -> String {
+pub(crate) fn bare(lock: &str) -> String {
     lock.strip_prefix('[').and_then(|lock| lock.strip_suffix(']')).expect("a lock in brackets").to_owned()
 }
 
@@ -225,53 +230,26 @@ fn a_profile_is_served_to_the_firefox_profiler() {
     run(&["export", "--from", &from, "--to", "-", "--as", "firefox", "--serve"]).assert_error(&["--serve", "--to"]);
 }
 
-/// What `go tool pprof -top` says: the total, and what is spent in each node itself, in ns.
-pub(crate) fn top(profile: &Path) -> (u64, BTreeMap<String, u64>) {
-    let options = ["tool", "pprof", "-top", "-unit=ns", "-nodecount=100000", "-nodefraction=0", "-sample_index=delay"];
-    let output = Command::new("go").args(options).arg(profile).output().expect("go runs");
-    let stdout = String::from_utf8(output.stdout).expect("text");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let of = |value: &str| value.strip_suffix("ns").unwrap_or(value).parse().expect("ns");
-    let mut lines = stdout.lines().skip_while(|line| !line.starts_with("Showing nodes"));
-    let total = lines.next().and_then(|line| line.strip_suffix(" total")?.rsplit(' ').next()).expect("a total");
-    let mut flat = BTreeMap::new();
-    for line in lines.skip(1) {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        if of(columns[0]) > 0 {
-            flat.insert(bare(&columns[5..].join(" ")), of(columns[0]));
-        }
-    }
-    (of(total), flat)
-}
-
-#[test]
-fn go_tool_pprof_tells_the_sums_of_the_report() {
-    let dir = tempfile::tempdir().expect("a directory");
-    for recording in recordings().iter().filter(|path| !path.ends_with("figure_2.jsonl")) {
-        let report = report(recording);
-        for (name, expected) in [("block.pb.gz", waited(&report)), ("mutex.pb.gz", caused(&report))] {
-            let to = dir.path().join(name);
-            export(recording, &to);
-            assert_eq!(top(&to), (all(&report), expected), "{} in {name}", recording.display());
-        }
-    }
-}
-
-/// Reads a trace by Perfetto's own definitions: prints time in waits by lock, as slices tell it, and checks that slices nest.
+/// Reads a trace by Perfetto's own definitions: prints time in waits by lock, as slices tell it; and how many waits have an owner's arrow in the
+/// lock contention plugin of its viewer, by the rules of that. Checks that slices nest, and that the state of a lock is who holds it.
 const READ_PERFETTO: &str = r#"
 import json, sys
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 trace = perfetto_trace_pb2.Trace()
 trace.ParseFromString(open(sys.argv[1], 'rb').read())
-tracks, open_, waits, holds, counters, last = {}, {}, {}, {}, {}, {}
+tracks, open_, waits, counters, last = {}, {}, {}, {}, {}
 names, keys, values = {}, {}, {}
+threads, contentions, holds, states = {}, [], {}, {}
 for packet in trace.packet:
     assert packet.trusted_packet_sequence_id == 1
     for table, news in ((names, packet.interned_data.event_names), (keys, packet.interned_data.debug_annotation_names)):
         table.update((new.iid, new.name) for new in news)
     values.update((new.iid, new.str.decode()) for new in packet.interned_data.debug_annotation_string_values)
     if packet.HasField('track_descriptor'):
-        tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+        track = packet.track_descriptor
+        tracks[track.uuid] = track
+        if track.HasField('thread'):
+            threads[track.thread.pid, track.thread.tid] = track.thread.thread_name
     if not packet.HasField('track_event'):
         continue
     event = packet.track_event
@@ -284,29 +262,85 @@ for packet in trace.packet:
         start, begun = open_[event.track_uuid].pop()
         said = {keys[a.name_iid]: a.string_value or values[a.string_value_iid] for a in begun.debug_annotations}
         name = names[begun.name_iid]
+        of = track
+        while not of.HasField('thread'):
+            of = tracks[of.parent_uuid]
         if name.startswith(('monitor contention with owner ', 'waits for ')):
             waits[said['lock']] = waits.get(said['lock'], 0) + packet.timestamp - start
+            contentions.append((track, start, packet.timestamp, name))
         elif name.endswith('_lock_held'):
             assert name == said['lock'] + '_lock_held'
-            holds[said['lock']] = holds.get(said['lock'], 0) + packet.timestamp - start
+            holds.setdefault(said['lock'], []).append((start, packet.timestamp, of.thread.thread_name))
+        else:
+            assert name.endswith('_lock_acquire'), name
+    elif event.type == event.TYPE_STATE:
+        assert track.HasField('state') and not track.HasField('thread')
+        states.setdefault(event.track_uuid, []).append((packet.timestamp, names[event.name_iid] if event.name_iid else None))
     else:
         assert event.type == event.TYPE_COUNTER and track.HasField('counter')
+        assert tracks[track.parent_uuid].HasField('state')
         counters[event.track_uuid] = event.counter_value
 assert not any(open_.values()) and not any(counters.values())
-print(json.dumps({'waits': waits, 'holds': holds}))
+
+# Who holds which lock from when to when: as its state tells it, and as the tracks of threads do.
+by_state, by_thread = {}, {}
+for uuid, changes in states.items():
+    assert changes[-1][1] is None, 'a lock is free in the end'
+    assert len({at for at, _ in changes}) == len(changes), 'one state at a time'
+    for (start, name), (end, _) in zip(changes, changes[1:]):
+        if name:
+            by_state.setdefault(tracks[uuid].name.rsplit(' (', 1)[0], []).append((start, end, name))
+for lock, held in by_state.items():
+    edges = sorted({edge for start, end, _ in holds[lock] for edge in (start, end) if end > start})
+    for start, end in zip(edges, edges[1:]):
+        holders = sorted(name for since, until, name in holds[lock] if since <= start and until >= end and until > since)
+        told = [name for since, until, name in held if since <= start and until >= end]
+        by_thread[lock] = by_thread.get(lock, 0) + (end - start) * bool(holders)
+        if len(told) < 2 and len(holders) <= 4:
+            assert sorted(' + '.join(told).split(' + ')) == (holders or ['']), (lock, start, told, holders)
+sums = {lock: sum(end - start for start, end, _ in held) for lock, held in by_state.items()}
+
+# What the plugin asks for: on a thread's own track, with a length, of an owner of the same process who is known by number.
+arrows, elsewhere, owned = 0, 0, 0
+for track, start, end, name in contentions:
+    if not name.startswith('monitor contention with owner '):
+        continue
+    owned += 1
+    owner, tid = name.split('with owner ')[1].split(' (')[0], int(name.split(' (')[1].split(')')[0])
+    assert track.HasField('thread') and end > start
+    known = threads.get((track.thread.pid, tid))
+    elsewhere += known is None and any(number == tid for _, number in threads)
+    assert not known or known.replace(') at ', ') ').replace(')(', ')').replace(' (', ' ') == owner, (known, owner)
+    arrows += bool(known)
+print(json.dumps({'waits': waits, 'by_state': sums, 'by_thread': by_thread, 'owned': owned, 'arrows': arrows, 'elsewhere': elsewhere}))
 "#;
 
 #[test]
 fn perfettos_own_definitions_read_the_waits_of_the_report() {
     let Some(python) = python::with(&["perfetto==0.59.1", "protobuf==7.36.2"]) else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    for recording in recordings() {
+    let (mut states, mut elsewhere) = (0, 0);
+    for recording in recordings().into_iter().chain(["nested.bin", "rwlock.bin", "processes.bin"].map(golden)) {
         let to = dir.path().join("a.perfetto-trace");
         export(&recording, &to);
         let read: Value = serde_json::from_str(&python::run(&python, READ_PERFETTO, &[&to])).expect("JSON");
         let waits: BTreeMap<String, u64> = serde_json::from_value(read["waits"].clone()).expect("ns by lock");
         assert_eq!(waits, recorded(&report(&recording)), "{}", recording.display());
+        assert_eq!(read["by_state"], read["by_thread"], "{}", recording.display());
+        let told = ["arrows", "elsewhere", "owned"].map(|what| ns(&read[what]));
+        assert_eq!(
+            told[0] + told[1],
+            told[2],
+            "each wait for a thread of its process has an arrow: {}",
+            recording.display()
+        );
+        elsewhere += told[1];
+        states += read["by_state"].as_object().map_or(0, serde_json::Map::len);
     }
+    assert!(
+        states > 3 && elsewhere > 0,
+        "locks that are held by somebody, also in another process: {states} {elsewhere}"
+    );
 }
 
 /// Reads profiles by OpenTelemetry's own definitions: prints for each profile what it is of, and its values by lock; and of waits with a time
@@ -401,7 +435,7 @@ fn opentelemetrys_own_definitions_read_when_each_wait_was() {
     let dir = tempfile::tempdir().expect("a directory");
     let [otlp, firefox, lines] = ["a.otlp", "a.firefox.json", "a.jsonl"].map(|name| dir.path().join(name));
     for name in ["nested.bin", "rwlock.bin", "culprit-before.bin"] {
-        let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/recordings").join(name);
+        let recording = golden(name);
         export(&recording, &otlp);
         export(&recording, &firefox);
         assert_eq!(run(&["export", "--from", text(&recording), "--to", text(&lines)]).code, Some(0));
@@ -427,31 +461,69 @@ fn opentelemetrys_own_definitions_read_when_each_wait_was() {
     }
 }
 
+/// Whether a file shows that somebody waited for `cache_lock`, as far as can be seen without its viewer.
+fn shows_waiting(format: &str, file: &Path) -> bool {
+    let bytes = || std::fs::read(file).expect("a file");
+    let has = |what: &str| bytes().windows(what.len()).any(|part| part == what.as_bytes());
+    match format {
+        "folded" | "folded-culprits" => leaves(&String::from_utf8(bytes()).expect("text")).contains_key("cache_lock"),
+        "pprof-block" | "pprof-mutex" => bytes().starts_with(&[0x1f, 0x8b]) && bytes().len() > 100,
+        "speedscope" => json(file)["profiles"].as_array().is_some_and(|both| both.len() == 2) && has("[cache_lock]"),
+        "svg" => has("<svg") && has("data-ns=") && has("[cache_lock]"),
+        "otlp" => has("[cache_lock]") && has("contentions"),
+        "perfetto" => has("cache_lock_lock_acquire") && has("monitor contention with owner "),
+        "firefox" => json(file)["threads"].as_array().is_some_and(|threads| !threads.is_empty()) && has("Lock wait"),
+        "html" => has("<!DOCTYPE html>") && has("\"cache_lock\""),
+        "bin" => waited(&report(file)).contains_key("cache_lock"),
+        "jsonl" => has("\"op\":\"attempt\"") && has("\"lock\":\"cache_lock\""),
+        "parquet" => {
+            let table = |name: &str| std::fs::read_dir(file.join(name)).expect("a table").flatten().count() == 1;
+            ["runs", "locks", "sites", "waits", "holds", "edges", "stacks"].into_iter().all(table)
+        }
+        other => panic!("nothing is known of {other}"),
+    }
+}
+
 #[test]
 fn what_is_observed_becomes_a_viewers_file_at_once() {
     let Some(_turn) = may_observe() else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let to = dir.path().join("seen.folded");
-    let mut workload = Workload::start("culprit 5");
-    let observer = Observer::start(&["export", "--pid", &workload.pid().to_string(), "--to", text(&to)]);
-    workload.go();
-    workload.finish();
-    let outcome = observer.outcome();
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    let folded = std::fs::read_to_string(&to).expect("folded stacks");
-    assert!(folded.lines().any(|line| line.contains("main;") || line.contains(";[")), "{folded}");
+    let own = ["bin", "jsonl", "parquet"];
+    for format in FORMATS.iter().map(|format| format.name).chain(own) {
+        let to = dir.path().join(format);
+        let mut workload = Workload::start("culprit 5");
+        let pid = workload.pid().to_string();
+        let observer = Observer::start(&["export", "--pid", &pid, "--to", text(&to), "--as", format]);
+        workload.go();
+        workload.finish();
+        let outcome = observer.outcome();
+        assert_eq!(outcome.code, Some(0), "{format}: {}", outcome.stderr);
+        assert!(shows_waiting(format, &to), "{format}: {}", outcome.stderr);
+    }
 }
 
 #[test]
 fn several_recordings_are_added_up_where_time_does_not_matter() {
     let files = ["figure_4a.jsonl", "figure_4b.jsonl"].map(example);
     let [a, b] = [&files[0], &files[1]].map(|file| text(file));
-    let outcome = run(&["report", "--from", a, b, b, "--format", "folded"]);
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let mut expected = waited(&report(&files[0]));
     for (lock, wait) in waited(&report(&files[1])) {
         *expected.entry(lock).or_default() += 2 * wait;
     }
+    let outcome = run(&["report", "--from", a, b, b, "--format", "folded"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(leaves(&outcome.stdout), expected);
+    let outcome = run(&["export", "--from", a, b, "--from", b, "--to", "-", "--as", "folded"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert_eq!(leaves(&outcome.stdout), expected);
+
     run(&["report", "--from", a, b, "--format", "perfetto"]).assert_error(&["perfetto", "one recording"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let to = dir.path().join("both");
+    for format in ["perfetto", "firefox", "html", "bin", "jsonl", "parquet"] {
+        let refused = run(&["export", "--from", a, b, "--to", text(&to), "--as", format]);
+        refused.assert_error(&[format, "one recording, not 2", "one by one"]);
+        assert!(!to.exists(), "{format}");
+    }
+    run(&["export", "--from", a, b, "--to", b]).assert_error(&["would be replaced"]);
 }

@@ -7,7 +7,7 @@ use crate::harness::observer::run;
 use crate::harness::process::eventually;
 use crate::harness::python;
 use crate::harness::workload::Workload;
-use crate::outputs::top;
+use crate::pprof::top;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;

@@ -83,6 +83,7 @@ pub(super) struct TablesArgs {
   lockbpf export --pid 1234 --duration 30s --to t.bin   record a process
   lockbpf export --from t.bin --to t.html               a page to look at, without network
   lockbpf export --from t.bin --to t.folded             for flame graphs
+  lockbpf export --from a.bin b.bin --to all.pb.gz      several recordings, added up
   lockbpf export --from t.bin --to t.jsonl              event lines, for scripts
   lockbpf export --from t.bin --to fleet --as parquet --partition
                                                         tables, for questions about many machines")]
@@ -92,9 +93,10 @@ pub(super) struct ExportArgs {
     /// `.bin` and `.trace` are traces, others are those of viewers (`.folded`, `.pb.gz`, …).
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// Convert this recording instead of observing; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks", "wait_over", "hold_over", "alerts", "on_alert", "keep"])]
-    pub from: Option<PathBuf>,
+    /// Convert this recording instead of observing; `-` is standard input. Several are added up, in the formats that show sums by stack
+    /// (repeatable).
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["pid", "system_wide", "cgroup", "container", "cmd", "user", "kill_after", "duration", "all_events", "lock", "site", "kernel_locks", "wait_over", "hold_over", "alerts", "on_alert", "keep"])]
+    pub from: Vec<PathBuf>,
     /// Write in this format, whatever the suffix.
     #[arg(long = "as", visible_alias = "format", value_name = "FORMAT", value_parser = formats::export())]
     pub format: Option<ExportFormat>,

@@ -158,7 +158,7 @@ impl Command {
             Self::Report(_) | Self::Diff(_) | Self::Dump(_) | Self::WhatIf(_) | Self::Completions(_) | Self::Man(_) => {
                 true
             }
-            Self::Export(args) => args.from.is_some(),
+            Self::Export(args) => !args.from.is_empty(),
             Self::Predict(args) => args.from.is_some() || args.model.is_some(),
             Self::Access(args) => args.from.is_some(),
             Self::Advise(args) => args.from.is_some(),

@@ -34,9 +34,10 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
         }
     }
     let (to, serve) = (args.to.clone(), args.serve);
-    let done = match &args.from {
-        Some(from) => convert(from, &to, format, compression, &args),
-        None => capture(args, format, compression),
+    let done = if args.from.is_empty() {
+        capture(args, format, compression)
+    } else {
+        convert(&to, format, compression, &args)
     };
     let code = match done {
         Err(error) if had_enough(&error, &to) => return Ok(ExitCode::SUCCESS),
@@ -48,16 +49,11 @@ pub(super) fn run(args: ExportArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn convert(
-    from: &Path,
-    to: &Path,
-    format: ExportFormat,
-    compression: Compression,
-    args: &ExportArgs,
-) -> Result<ExitCode> {
-    destination::differ(from, to)?;
-    let input = Input::open(from)?;
-    let incomplete = translate(&input, to, Out::create(to, format, &args.tables)?, compression)?;
+fn convert(to: &Path, format: ExportFormat, compression: Compression, args: &ExportArgs) -> Result<ExitCode> {
+    args.from.iter().try_for_each(|from| destination::differ(from, to))?;
+    formats::check_takes(format, args.from.len())?;
+    let inputs = args.from.iter().map(|from| Input::open(from)).collect::<Result<Vec<_>>>()?;
+    let incomplete = translate(&inputs, to, Out::create(to, format, &args.tables)?, compression)?;
     Ok(ExitCode::from(u8::from(args.capture.strict && incomplete)))
 }
 
@@ -84,27 +80,30 @@ impl<'a> Out<'a> {
     }
 }
 
-/// Converts, and tells what became of it. Returns whether the recording is incomplete.
-fn translate(input: &Input, to: &Path, out: Out<'_>, compression: Compression) -> Result<bool> {
-    let failed = || format!("failed to convert {} to {}", input.name(), to.display());
-    let (done, out) = match out {
-        Out::Lines(mut out) => {
-            let done = convert::to_lines(input, &mut out).with_context(failed)?;
+/// Converts, and tells what became of it. Returns whether a recording is incomplete.
+fn translate(inputs: &[Input], to: &Path, out: Out<'_>, compression: Compression) -> Result<bool> {
+    let failed = |input: &Input| format!("failed to convert {} to {}", input.name(), to.display());
+    let (done, out) = match (out, inputs) {
+        (Out::View(format, mut out), _) => {
+            let analysed = inputs.iter().map(|input| formats::analyse(input, format));
+            let mut recordings = analysed.collect::<Result<Vec<_>>>()?;
+            let incomplete = formats::view(format, &mut recordings, &Selection::default(), to, &mut out)?;
+            (Converted { incomplete, ..Converted::default() }, out)
+        }
+        (Out::Lines(mut out), [input]) => {
+            let done = convert::to_lines(input, &mut out).with_context(|| failed(input))?;
             say!("lockbpf: {} events, {} lines to {}", done.events, done.lines, to.display());
             tell_left_out(&done, input.format());
             (done, out)
         }
-        Out::Trace(mut out) => {
-            let (done, written) = convert::to_trace(input, &mut out, compression, &[]).with_context(failed)?;
+        (Out::Trace(mut out), [input]) => {
+            let (done, written) =
+                convert::to_trace(input, &mut out, compression, &[]).with_context(|| failed(input))?;
             tell_written(&written, to);
             (done, out)
         }
-        Out::View(format, mut out) => {
-            let mut recording = [formats::analyse(input, format)?];
-            let incomplete = formats::view(format, &mut recording, &Selection::default(), to, &mut out)?;
-            (Converted { incomplete, ..Converted::default() }, out)
-        }
-        Out::Tables(how) => return tables::write(input, to, how),
+        (Out::Tables(how), [input]) => return tables::write(input, to, how),
+        (_, several) => bail!("{} holds one recording, not {}", to.display(), several.len()),
     };
     for loss in &done.losses {
         say!("lockbpf: {loss}");
@@ -167,7 +166,7 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
             // These want names first and everything in order: both are known at the end.
             let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
             let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
-            translate(&Input::open(trace.path())?, &to, out, compression)?;
+            translate(&[Input::open(trace.path())?], &to, out, compression)?;
             quality
         }
     };

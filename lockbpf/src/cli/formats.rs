@@ -9,7 +9,7 @@ use crate::report::Selection;
 use crate::report::profile::Profile;
 use crate::report::schema::Ns;
 use crate::report::words::called;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::io::Write;
 use std::path::Path;
@@ -155,10 +155,32 @@ pub(super) fn view(
     Ok(reports.iter().any(|report| report.quality.incomplete))
 }
 
+/// Refuses to export several recordings as one where a format cannot add them up: before they are read.
+///
+/// # Errors
+/// When it cannot.
+pub(super) fn check_takes(format: ExportFormat, recordings: usize) -> Result<()> {
+    let name = match format {
+        _ if recordings < 2 => return Ok(()),
+        ExportFormat::View(format) => match format.renderer {
+            Renderer::Profile(_) | Renderer::Timed(_) => return Ok(()),
+            Renderer::Timeline(_) | Renderer::Page(_) => return Err(shows_one(format, recordings)),
+        },
+        ExportFormat::Bin => "bin",
+        ExportFormat::Jsonl => "jsonl",
+        ExportFormat::Tables => "parquet",
+    };
+    bail!("--as {name} takes one recording, not {recordings}: convert them one by one")
+}
+
+fn shows_one(format: &Format, recordings: usize) -> anyhow::Error {
+    anyhow!("--format {} shows one recording, not {recordings}: ask for them one by one", format.name)
+}
+
 /// The recording that a format shows.
 fn only<'a>(format: &Format, recordings: &'a mut [Recording]) -> Result<&'a mut Recording> {
     match recordings {
         [recording] => Ok(recording),
-        _ => bail!("--format {} shows one recording, not {}: ask for them one by one", format.name, recordings.len()),
+        _ => Err(shows_one(format, recordings.len())),
     }
 }

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path, process::Comma
 /// Where documents go.
 const DOCS: &str = "usr/share/doc/lockbpf";
 /// What is copied as it is, and where.
-const COPIED: [(&str, &str); 8] = [
+const COPIED: [(&str, &str); 7] = [
     ("deploy/lockbpf.service", "usr/lib/systemd/system/lockbpf.service"),
     ("deploy/agent.toml", "etc/lockbpf/agent.toml"),
     ("deploy/alerts.yml", "usr/share/doc/lockbpf/examples/alerts.yml"),
@@ -18,7 +18,6 @@ const COPIED: [(&str, &str); 8] = [
     ("deploy/kubernetes.yml", "usr/share/doc/lockbpf/examples/kubernetes.yml"),
     ("deploy/debian/lintian-overrides", "usr/share/lintian/overrides/lockbpf"),
     ("README.md", "usr/share/doc/lockbpf/README.md"),
-    ("docs/page.png", "usr/share/doc/lockbpf/page.png"),
 ];
 /// What each shell reads, and where.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -40,7 +39,9 @@ pub(super) fn fill(stage: &Stage, program: &Path, epoch: &str) -> Result<()> {
     }
     for document in fs::read_dir(source("docs"))? {
         let document = document?.path();
-        if let (Some("md"), Some(name)) = (document.extension().and_then(|ext| ext.to_str()), document.file_name()) {
+        if let (Some("md" | "png"), Some(name)) =
+            (document.extension().and_then(|ext| ext.to_str()), document.file_name())
+        {
             stage.copy(&document, Path::new(DOCS).join(name), 0o644)?;
         }
     }

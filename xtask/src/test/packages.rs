@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 28] = [
+const NEEDS: [Need; 29] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -31,6 +31,12 @@ const NEEDS: [Need; 28] = [
         program: "javac",
         why: "compiles and runs the workload in Java",
         tests: "java",
+    },
+    Need {
+        package: "openjdk-17-jdk-headless",
+        program: "java",
+        why: "runs Spark, which reads tables of many recordings",
+        tests: "python_spark",
     },
     Need { package: "python3", program: "python3", why: "runs the workloads in Python", tests: "python" },
     Need {

@@ -19,7 +19,7 @@ pub(super) const OTLP: Format = Format {
     name: "otlp",
     suffixes: &[".otlp", ".otlp.pb"],
     about: "OpenTelemetry profiles (alpha): stacks of those who waited and of those to blame",
-    leaves_out: "OpenTelemetry's profiles are by stack here: which thread waited, and for which other, is left out",
+    leaves_out: "OpenTelemetry's profiles are by stack here: for which thread each wait was is left out",
     renderer: Renderer::Timed(write),
 };
 
@@ -119,6 +119,8 @@ impl Dictionary {
             let stack = index(self.stacks.insert_full(stack).0);
             let mut attributes = Vec::new();
             for (key, value) in labels(sample) {
+                // OpenTelemetry's conventions have a name for it.
+                let key = if key == "thread" { "thread.name" } else { key };
                 let attribute = (self.tables.string(key), self.tables.string(value));
                 attributes.push(index(self.attributes.insert_full(attribute).0));
             }

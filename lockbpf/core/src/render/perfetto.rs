@@ -26,7 +26,12 @@ mod kind {
     pub(super) const BEGIN: u64 = 1;
     pub(super) const END: u64 = 2;
     pub(super) const COUNTER: u64 = 4;
+    /// What a state track shows from then on; without a name nothing.
+    pub(super) const STATE: u64 = 5;
 }
+
+/// Holders that the state of a lock names; of the others it tells how many they are.
+const NAMED_HOLDERS: usize = 4;
 
 /// All packets are of one sequence. Its first says that nothing is known yet; the others build upon texts told before.
 const SEQUENCE: u64 = 1;
@@ -44,8 +49,6 @@ enum Slice<'a> {
     Waits(&'a Wait, usize),
     /// A lock on its thread's track.
     Holds(&'a Hold),
-    /// A holder on its lock's track.
-    Held(&'a Hold),
 }
 
 struct Trace<'a> {
@@ -85,7 +88,7 @@ fn write(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> {
     trace.packet(Message::default().number(13, STATE_CLEARED))?;
     let queued = queued(timeline);
     let mut of_thread: Vec<Vec<Interval<Slice<'_>>>> = vec![Vec::new(); timeline.threads.len()];
-    let mut of_lock: Vec<Vec<Interval<Slice<'_>>>> = vec![Vec::new(); timeline.locks.len()];
+    let mut of_lock: Vec<Vec<&Hold>> = vec![Vec::new(); timeline.locks.len()];
     let mut counts: Vec<Vec<(u64, bool)>> = vec![Vec::new(); timeline.locks.len()];
     let waited = timeline.waits.iter().map(|wait| (wait.thread, wait.start_ns + wait.wait_ns));
     let ends: HashSet<_> = timeline.holds.iter().map(|hold| (hold.thread, hold.end_ns)).chain(waited).collect();
@@ -101,14 +104,14 @@ fn write(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> {
     for hold in &timeline.holds {
         let (start, end) = (hold.start_ns, hold.end_ns);
         of_thread[hold.thread].push(Interval { start, end, what: Slice::Holds(hold) });
-        of_lock[hold.lock].push(Interval { start, end, what: Slice::Held(hold) });
+        of_lock[hold.lock].push(hold);
     }
     trace.processes()?;
     for (thread, intervals) in of_thread.into_iter().enumerate() {
         trace.thread(thread, intervals)?;
     }
-    for (lock, (intervals, counts)) in of_lock.into_iter().zip(counts).enumerate() {
-        trace.lock(lock, intervals, counts)?;
+    for (lock, (holds, counts)) in of_lock.into_iter().zip(counts).enumerate() {
+        trace.lock(lock, &holds, counts)?;
     }
     Ok(())
 }
@@ -180,16 +183,11 @@ impl Trace<'_> {
         self.lanes(track, intervals)
     }
 
-    fn lock(
-        &mut self,
-        lock: usize,
-        intervals: Vec<Interval<Slice<'_>>>,
-        mut counts: Vec<(u64, bool)>,
-    ) -> io::Result<()> {
+    fn lock(&mut self, lock: usize, holds: &[&Hold], mut counts: Vec<(u64, bool)>) -> io::Result<()> {
         let named = &self.timeline.locks[lock];
         let title = if named.kind.is_empty() { named.name.clone() } else { format!("{} ({})", named.name, named.kind) };
-        let track = self.track(|track| track.bytes(2, title.as_bytes()))?;
-        self.lanes(track, intervals)?;
+        let track = self.track(|track| track.bytes(2, title.as_bytes()).message(18, &Message::default()))?;
+        self.states(track, holds)?;
         if counts.is_empty() {
             return Ok(());
         }
@@ -204,6 +202,47 @@ impl Trace<'_> {
             self.event(Ns::new(time), counter, Message::default().number(9, kind::COUNTER).number(30, waiting))?;
         }
         Ok(())
+    }
+
+    /// Tells who holds a lock, whenever that changes.
+    fn states(&mut self, track: u64, holds: &[&Hold]) -> io::Result<()> {
+        let mut changes: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * holds.len());
+        for (at, hold) in holds.iter().enumerate().filter(|(_, hold)| hold.end_ns.whole() > hold.start_ns.whole()) {
+            changes.extend([(hold.start_ns.whole(), true, at), (hold.end_ns.whole(), false, at)]);
+        }
+        changes.sort_unstable();
+        let mut holders = BTreeSet::new();
+        for at_once in changes.chunk_by(|a, b| a.0 == b.0) {
+            for &(_, begins, at) in at_once {
+                if begins {
+                    holders.insert(at);
+                } else {
+                    holders.remove(&at);
+                }
+            }
+            let now: Vec<&Hold> = holders.iter().map(|&at| holds[at]).collect();
+            let mut event = self.state(&now);
+            self.event(Ns::new(at_once[0].0), track, event.number(9, kind::STATE))?;
+        }
+        Ok(())
+    }
+
+    /// Nobody, or all holders of a lock; of a single one also with which stack it has it.
+    fn state(&mut self, holders: &[&Hold]) -> Message {
+        let mut event = Message::default();
+        if holders.is_empty() {
+            return event;
+        }
+        let named = holders.iter().take(NAMED_HOLDERS).map(|hold| self.timeline.called(hold.thread));
+        let mut name = named.collect::<Vec<_>>().join(" + ");
+        if holders.len() > NAMED_HOLDERS {
+            name += &format!(" + {} more", holders.len() - NAMED_HOLDERS);
+        }
+        event.number(10, told(&mut self.names, &name, &mut self.news, 2));
+        if let [hold] = holders {
+            self.describe(&mut event, hold.lock, hold.stack);
+        }
+        event
     }
 
     /// Draws slices on a track; those that do not nest there, on tracks of their own beneath it.
@@ -235,20 +274,15 @@ impl Trace<'_> {
             Slice::Asks(wait) => format!("{}_lock_acquire", self.lock_name(wait.lock)),
             Slice::Waits(wait, queued) => self.contention(wait, queued),
             Slice::Holds(hold) => format!("{}_lock_held", self.lock_name(hold.lock)),
-            Slice::Held(hold) => timeline.called(hold.thread),
         };
         event.number(10, told(&mut self.names, &name, &mut self.news, 2));
         let (lock, stack) = match slice {
             // What it asks for stands in the wait within.
             Slice::Asks(_) => return event,
             Slice::Waits(wait, _) => (wait.lock, wait.stack),
-            Slice::Holds(hold) | Slice::Held(hold) => (hold.lock, hold.stack),
+            Slice::Holds(hold) => (hold.lock, hold.stack),
         };
-        let lock = &timeline.locks[lock];
-        self.annotate(&mut event, "lock", &lock.name);
-        self.annotate(&mut event, "kind", &lock.kind);
-        let calls: Vec<String> = timeline.stacks[stack].frames.iter().map(super::name).collect();
-        self.annotate(&mut event, "stack", &calls.join(" ← "));
+        self.describe(&mut event, lock, stack);
         if let Slice::Waits(wait, _) = slice {
             let blamed: Ns = wait.culprits.iter().map(|culprit| culprit.wait_ns).sum();
             for (at, culprit) in wait.culprits.iter().enumerate() {
@@ -259,6 +293,16 @@ impl Trace<'_> {
             }
         }
         event
+    }
+
+    /// Says of an event which lock it is about, and by which calls.
+    fn describe(&mut self, event: &mut Message, lock: usize, stack: usize) {
+        let timeline = self.timeline;
+        let lock = &timeline.locks[lock];
+        self.annotate(event, "lock", &lock.name);
+        self.annotate(event, "kind", &lock.kind);
+        let calls: Vec<String> = timeline.stacks[stack].frames.iter().map(super::name).collect();
+        self.annotate(event, "stack", &calls.join(" ← "));
     }
 
     /// Says of an event what is hardly said of another.

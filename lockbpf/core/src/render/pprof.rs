@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
 
-const LEAVES_OUT: &str = "pprof profiles are sums by stack: which thread waited when and for whom is left out, as is how long locks are held";
+const LEAVES_OUT: &str = "pprof profiles are sums by stack: when each wait was, and for which thread, is left out, as is how long locks are held";
 
 /// By stack of those who waited.
 pub(super) const BLOCK: Format = Format {
@@ -17,7 +17,7 @@ pub(super) const BLOCK: Format = Format {
     suffixes: &[".pb.gz", ".pprof"],
     about: "pprof's block profile: stacks of those who waited",
     leaves_out: LEAVES_OUT,
-    renderer: Renderer::Profile(|profile, out| write(profile, &profile.waiters, "stacks of those who waited", out)),
+    renderer: Renderer::Timed(|profile, out| write(profile, &profile.waiters, "stacks of those who waited", out)),
 };
 
 /// By stack of those to blame.
@@ -26,7 +26,7 @@ pub(super) const MUTEX: Format = Format {
     suffixes: &["mutex.pb.gz", "mutex.pprof", "culprits.pb.gz", "culprits.pprof"],
     about: "pprof's mutex profile: stacks of those who made others wait",
     leaves_out: LEAVES_OUT,
-    renderer: Renderer::Profile(|profile, out| {
+    renderer: Renderer::Timed(|profile, out| {
         write(profile, &profile.culprits, "stacks of those who made others wait", out)
     }),
 };

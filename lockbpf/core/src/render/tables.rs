@@ -74,6 +74,7 @@ pub(super) fn labels(sample: &Sample) -> impl Iterator<Item = (&'static str, &st
     let labels = [
         ("lock", sample.lock.as_str()),
         ("kind", &sample.kind),
+        ("thread", &sample.thread),
         ("waited_for", sample.waited_for.as_deref().unwrap_or_default()),
         ("cause", sample.cause.unwrap_or_default()),
         ("blame", if sample.inferred { "inferred in part" } else { "" }),

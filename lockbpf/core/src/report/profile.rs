@@ -80,6 +80,8 @@ pub struct Sample {
     pub kind: String,
     /// The process of that lock.
     pub process: Process,
+    /// The name of whoever waited; empty where it is not known, or of several.
+    pub thread: String,
     /// What else is told of it.
     pub labels: Vec<(&'static str, String)>,
     /// The lock waited for, of a culprit that held another one.

@@ -1,4 +1,4 @@
-//! When the waits of a profile were: what a timeline knows of them one by one, for samples that are sums.
+//! When the waits of a profile were, and whose: what a timeline knows of them one by one, for samples that are sums.
 
 use super::profile::{self, Moment, Profile, Sample};
 use super::schema::{Ns, StackFrame};
@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::cmp::Reverse;
 
-/// Gives samples the times of their waits. A sample keeps none where it is not known which waits are its own.
+/// Gives samples the times of their waits, and divides them by the name of the thread that waited. A sample keeps no times, and stays whole, where
+/// it is not known which waits are its own.
 pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
     unite(&mut profile.waiters);
     unite(&mut profile.culprits);
@@ -23,8 +24,8 @@ pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
         let blamed: Ns = wait.culprits.iter().map(|culprit| culprit.wait_ns).sum();
         caused.add(culprits.nobody(wait), at, moment(wait.wait_ns - blamed));
     }
-    waited.give(&mut profile.waiters);
-    caused.give(&mut profile.culprits);
+    waited.give(&mut profile.waiters, timeline);
+    caused.give(&mut profile.culprits, timeline);
 }
 
 /// Makes one sample of those between which nothing tells: calls of one function at one line.
@@ -39,11 +40,9 @@ fn unite(samples: &mut Vec<Sample>) {
     samples.sort_by_key(|sample| Reverse(sample.wait_ns));
 }
 
-/// Times by sample.
+/// Times by sample, each with its wait: the parts of one wait that are one sample's are one.
 struct Times {
-    moments: Vec<Vec<Moment>>,
-    /// The last wait of each: the parts of one wait that are one sample's are one.
-    last: Vec<Option<usize>>,
+    moments: Vec<Vec<(usize, Moment)>>,
     /// Waiting of each that has no time yet.
     left: Vec<Ns>,
 }
@@ -51,7 +50,7 @@ struct Times {
 impl Times {
     fn new(samples: &[Sample]) -> Self {
         let left = samples.iter().map(|sample| sample.wait_ns).collect();
-        Self { moments: vec![Vec::new(); samples.len()], last: vec![None; samples.len()], left }
+        Self { moments: vec![Vec::new(); samples.len()], left }
     }
 
     /// Adds to one of these samples, between which nothing tells. Times never come to more than their sample.
@@ -65,16 +64,40 @@ impl Times {
         self.left[sample] = self.left[sample] - moment.wait_ns;
         let moments = &mut self.moments[sample];
         match moments.last_mut() {
-            Some(last) if self.last[sample] == Some(wait) => last.wait_ns += moment.wait_ns,
-            _ => moments.push(moment),
+            Some((of, last)) if *of == wait => last.wait_ns += moment.wait_ns,
+            _ => moments.push((wait, moment)),
         }
-        self.last[sample] = Some(wait);
     }
 
-    fn give(self, samples: &mut [Sample]) {
-        for (sample, moments) in samples.iter_mut().zip(self.moments) {
-            sample.moments = moments;
+    fn give(self, samples: &mut Vec<Sample>, timeline: &Timeline) {
+        let name = |wait: usize| timeline.threads[timeline.waits[wait].thread].name.as_str();
+        let whole = std::mem::take(samples);
+        for (sample, moments) in whole.into_iter().zip(self.moments) {
+            divide(sample, moments.into_iter().map(|(wait, moment)| (name(wait), moment)), samples);
         }
+        samples.sort_by_key(|sample| Reverse(sample.wait_ns));
+    }
+}
+
+/// Divides a sample by the names of those whose waits are known to be its own. What is left over has no name.
+fn divide<'a>(sample: Sample, moments: impl Iterator<Item = (&'a str, Moment)>, samples: &mut Vec<Sample>) {
+    let mut by_name = IndexMap::<&str, Vec<Moment>, FxBuildHasher>::default();
+    for (name, moment) in moments {
+        by_name.entry(name).or_default().push(moment);
+    }
+    let mut rest = Sample { moments: by_name.shift_remove("").unwrap_or_default(), ..sample.clone() };
+    let first = samples.len();
+    for (name, moments) in by_name {
+        let wait_ns = moments.iter().map(|moment| moment.wait_ns).sum();
+        let count = rest.count.min(moments.len() as u64);
+        rest.count -= count;
+        rest.wait_ns = rest.wait_ns - wait_ns;
+        samples.push(Sample { thread: name.to_owned(), count, wait_ns, moments, ..sample.clone() });
+    }
+    match samples.get_mut(first..).and_then(<[Sample]>::last_mut) {
+        // Waits of no time are nobody's in particular.
+        Some(last) if rest.wait_ns == Ns::default() => last.count += rest.count,
+        _ => samples.push(rest),
     }
 }
 

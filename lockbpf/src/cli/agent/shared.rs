@@ -56,7 +56,7 @@ pub(super) fn pprof(side: Side, profile: &Profile) -> Vec<u8> {
     let name = format!("pprof-{}", side.name());
     let format = FORMATS.iter().find(|format| format.name == name);
     let mut bytes = Vec::new();
-    if let Some(Renderer::Profile(write)) = format.map(|format| format.renderer) {
+    if let Some(Renderer::Profile(write) | Renderer::Timed(write)) = format.map(|format| format.renderer) {
         // Memory takes everything.
         let _ = write(profile, &mut bytes);
     }
