@@ -4,13 +4,22 @@ use crate::harness::build::Variant;
 use crate::harness::may_observe;
 use crate::harness::observer::{Observer, Outcome, lockbpf, run};
 use crate::harness::process::Running;
+use crate::harness::report::Report;
 use crate::harness::workload::{Workload, command};
 use serde_json::Value;
 use std::time::Duration;
 
+/// The report as it stands, which must be one that can be believed.
 fn json(outcome: &Outcome) -> Value {
+    let report = answer(outcome);
+    Report::parse(&outcome.stdout);
+    report
+}
+
+/// What a command says in JSON.
+fn answer(outcome: &Outcome) -> Value {
     assert!(matches!(outcome.code, Some(0)), "{}", outcome.stderr);
-    serde_json::from_str(&outcome.stdout).expect("the report is JSON")
+    serde_json::from_str(&outcome.stdout).expect("what it says is JSON")
 }
 
 fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
@@ -184,9 +193,23 @@ fn the_end_of_a_program_is_the_thread_that_ends_it() {
         assert_nobody_waits_for_themself(&report);
         // The sections are 300 of at least 1,300 µs a round.
         let gain = |answer: &Value| answer["gain"].as_f64().expect("a gain");
-        let asked = json(&run(&["what-if", "--from", to, "--remove", "hot_lock", "--format", "json"]));
+        let asked = answer(&run(&["what-if", "--from", to, "--remove", "hot_lock", "--format", "json"]));
         assert!(gain(&asked["answers"][0]) > 0.4, "{suffix}: {}", asked["answers"][0]);
-        let best = json(&run(&["what-if", "--from", to, "--auto", "--format", "json"]));
+        let best = answer(&run(&["what-if", "--from", to, "--auto", "--format", "json"]));
         assert!(gain(&best["answers"][0]) > 0.4, "{suffix}: {}", best["answers"][0]);
     }
+}
+
+/// What is observed in full at a great part of its CPU time is said to be so before anything that follows from its figures.
+#[test]
+fn what_observing_in_full_costs_is_said_at_the_head() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("steady 0 2 0");
+    let observer = Observer::of(workload.pid(), &["--budget", "off"]);
+    workload.go();
+    workload.finish();
+    let report = observer.report();
+    let head =
+        report.verdict.iter().take(2).any(|said| said.starts_with("Observed at ") && said.contains("of its CPU time"));
+    assert!(head, "{:?} {:?}", report.verdict, report.quality.perturbation);
 }

@@ -27,6 +27,14 @@ impl Tally {
         *self += Self { count, time: Nanos(time.0.saturating_mul(count)) };
     }
 
+    /// Makes it one that there can be of waits up to `longest`, which it may shorten: shares of it need not be.
+    pub fn settle(&mut self, longest: &mut Nanos) {
+        longest.0 = longest.0.min(self.time.0);
+        if longest.0 > 0 {
+            self.count = self.count.max(self.time.0.div_ceil(longest.0));
+        }
+    }
+
     /// These shares of it, rounded down.
     pub fn scale(&mut self, of_count: f64, of_time: f64) {
         self.count = (self.count as f64 * of_count) as u64;

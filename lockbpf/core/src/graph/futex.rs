@@ -178,6 +178,7 @@ impl FutexWaits {
         }
         for site in &mut self.sites {
             site.waits.scale(of_count, of_time);
+            site.waits.settle(&mut site.max);
             site.stacks.scale(of_count, of_time);
         }
     }

@@ -155,6 +155,7 @@ impl Shares {
         let mut held = Nanos(0);
         for waiter in &mut self.waiters {
             waiter.waits.scale(of_count, of_time);
+            waiter.waits.settle(&mut waiter.max);
             waiter.stacks.scale(of_count, of_time);
             waiter.blamed.iter_mut().for_each(part);
             let blamed: Nanos = waiter.blamed.iter().copied().sum();

@@ -1,7 +1,7 @@
 //! Which figures are lockbpf's own doing rather than the target's, because observing changed the target by too much.
 
 use super::schema::{DistrustEntry, LengthenedEntry, LockEntry, Ns, Report};
-use super::text::{listed, percent};
+use super::text::{count, listed, percent};
 use crate::correction::HoldBias;
 use crate::observation::Observation;
 
@@ -22,9 +22,10 @@ const NAMED: usize = 3;
 pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
     let q = &report.quality;
     let cost = q.perturbation.and_then(|p| p.cost_share).or(q.observed.as_ref().map(|o| o.overall.cost_share));
-    let cost_share = cost.filter(|&share| share > MUCH && !is_slight(report));
+    let cost_share = cost.filter(|&share| share > MUCH);
+    let times_waited = cost_share.and_then(|_| times_waited(report));
     let caution = if q.perturbation.is_none_or(|p| p.measured) { 1.0 } else { CAUTION };
-    let unranked = cost_share.is_some_and(|share| share > TOO_MUCH * caution);
+    let unranked = times_waited.is_none() && cost_share.is_some_and(|share| share > TOO_MUCH * caution);
     let governed = q.observed.as_ref().map(|o| Ns::from_f64(o.hold_bias_ns.value.round()));
     let hold_bias_ns = governed.or(q.perturbation.map(|p| p.hold_bias_ns)).unwrap_or_default();
     let lengthened: Vec<_> = report
@@ -38,17 +39,19 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
         })
         .collect();
     let much = cost_share.is_some() || !lengthened.is_empty();
-    much.then_some(DistrustEntry { cost_share, unranked, hold_bias_ns, lengthened })
+    much.then_some(DistrustEntry { cost_share, times_waited, unranked, hold_bias_ns, lengthened })
 }
 
-/// Whether threads waited so much longer than observing took that it cannot have made them wait: a program that sleeps while it holds its
-/// locks uses hardly any CPU time, of which observing takes a great part.
-fn is_slight(report: &Report) -> bool {
-    let waited: f64 = report.locks.iter().map(|lock| lock.wait_ns.sum.as_f64()).sum();
-    let waiters = report.locks.iter().map(|lock| lock.waiting_threads).max().unwrap_or(0);
+/// How many times as long as observing took threads waited, if that is so many that it cannot have made them wait: a program that sleeps
+/// while it holds its locks uses hardly any CPU time, of which observing takes a great part.
+fn times_waited(report: &Report) -> Option<u64> {
+    let waited = report.totals.wait_ns.as_f64();
+    let of_locks = report.locks.iter().map(|lock| lock.waiting_threads).max();
+    let waiters =
+        of_locks.unwrap_or_else(|| report.threads.iter().filter(|t| t.wait_ns > Ns::default()).count() as u64);
+    let took = report.quality.perturbation.map(|p| p.cost_ns.as_f64()).filter(|&took| took > 0.0)?;
     // At worst all that it took was inside of sections, and everybody waited for each.
-    let most = report.quality.perturbation.map(|p| p.cost_ns.as_f64() * waiters.max(1) as f64);
-    most.is_some_and(|most| most < MUCH * waited)
+    (took * waiters.max(1) as f64 <= MUCH * waited).then_some((waited / took) as u64)
 }
 
 /// What observing adds to the holds that are told as they were seen.
@@ -79,6 +82,17 @@ pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
         None => "; the default budget shows how much there is without it",
         Some(_) => "",
     };
+    if let (Some(share), Some(times)) = (entry.cost_share, entry.times_waited) {
+        let holds = match names.as_slice() {
+            [] => String::new(),
+            names => format!(" About {bias} of each hold of {} is lockbpf's own{better}.", listed(names, NAMED)),
+        };
+        return format!(
+            "Observed at {} of its CPU time; threads waited {} times as long as that took, so waits are not of that.{holds}",
+            percent(share),
+            count(times),
+        );
+    }
     match entry.cost_share {
         Some(share) if entry.unranked => {
             let instead = match report.quality.observed.as_ref().and_then(|o| o.budget) {

@@ -41,14 +41,9 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     }
     sentences.extend(pattern::sentences(report, &threads));
     if let Some(distrust) = &report.quality.distrust {
-        let sentence = distrust::sentence(distrust, report);
-        // Where it is much, it comes before whatever follows from the figures.
-        let at = if distrust.cost_share.is_some() {
-            sentences.len().min(report.deadlocks.len() + 1)
-        } else {
-            sentences.len()
-        };
-        sentences.insert(at, sentence);
+        // It comes before whatever follows from the figures.
+        let at = sentences.len().min(report.deadlocks.len() + 1);
+        sentences.insert(at, distrust::sentence(distrust, report));
     }
     sentences
 }

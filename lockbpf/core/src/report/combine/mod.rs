@@ -14,7 +14,10 @@ mod over;
 mod tests;
 mod whole;
 
-use super::schema::{CorrectedEntry, LockEntry, LockSpread, Ns, Report, RunsEntry, SCHEMA, SiteEntry, SiteSpread};
+use super::possible::violations;
+use super::schema::{
+    CorrectedEntry, LockEntry, LockSpread, Ns, Report, RunsEntry, SCHEMA, SiteEntry, SiteSpread, WaitingNow,
+};
 use super::{distrust, site, sleep, verdict};
 use over::{LockIds, Over};
 
@@ -79,6 +82,8 @@ fn several(reports: &[Report], bound: f64) -> Report {
     report.quality.distrust = distrust::of(&report);
     report.quality.sleep = sleep::of(&report);
     report.verdict = verdict::sentences(&report);
+    let possible = || reports.iter().all(|report| violations(report).is_empty());
+    debug_assert!(violations(&report).is_empty() || !possible(), "means contradict: {:?}", violations(&report));
     report
 }
 
@@ -117,6 +122,13 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         open_wait_ns: all.ns(|l| l.open_wait_ns),
         causes: blame::causes(all, |l| l.causes),
         waiting_threads: all.most(|l| l.waiting_threads),
+        // Who waits where is others in each run.
+        waiting_now: WaitingNow {
+            count: all.count(|l| l.waiting_now.count),
+            longest_ns: all.largest(|l| l.waiting_now.longest_ns).waiting_now.longest_ns,
+            sum_ns: all.ns(|l| l.waiting_now.sum_ns),
+            ..all.largest(|l| l.waiting_now.sum_ns).waiting_now.clone()
+        },
         waiters: blame::waiters(all),
         holders: blame::holders(all),
         chains: blame::chains(all),

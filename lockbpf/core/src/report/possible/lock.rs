@@ -1,93 +1,171 @@
 //! One lock: its counts and times, who waited for it and who is to blame.
 
-use super::super::schema::{ChainEntry, HolderEntry, LockEntry, Ns, Report, WaiterEntry};
-use super::Check;
+use super::super::schema::{Durations, LockEntry, LockSpread, Ns, PairEntry, Report, WaitingNow, WaitingPlace};
+use super::{Check, blame};
+
+/// Distinct threads are counted up to here.
+const MOST_THREADS: u64 = 1_024;
 
 pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
+    let LockEntry {
+        harm_ns,
+        wait_ns,
+        aplt_ns,
+        recorded_wait_ns,
+        unattributed_ns,
+        attribution,
+        open_wait_ns,
+        causes,
+        waiting_now,
+        wait_estimate,
+        futex,
+        spread,
+        timed_out_wait_ns,
+        // Looked at in the functions below.
+        kernel: _,
+        others: _,
+        in_others: _,
+        participants: _,
+        inferred: _,
+        mutex_type: _,
+        pi: _,
+        robust: _,
+        shared: _,
+        acquisitions: _,
+        release_unseen: _,
+        contended: _,
+        try_failures: _,
+        timeouts: _,
+        errors: _,
+        contended_wait_ns: _,
+        hold_ns: _,
+        waiting_threads: _,
+        waiters: _,
+        holders: _,
+        chains: _,
+        thread_pairs: _,
+        corrected: _,
+        estimates: _,
+        // What it is called, and what its word names although it is not believed.
+        lock: _,
+        name: _,
+        label: _,
+        kind: _,
+        pid: _,
+        comm: _,
+        first_site: _,
+        word_names: _,
+    } = lock;
     let name = || format!("`{}` ({})", lock.label, lock.lock);
+    kind(lock, check, &name);
     counts(lock, check, &name);
-    times(lock, report, check, &name);
-    if let Some(figures) = &lock.estimates {
-        check.figures(figures, &name);
-        let told = lock.acquisitions.unwrap_or_default() as f64;
-        let fits = (figures.acquisitions.value - told).abs() <= 1.0 + 1e-6 * told;
-        check.demand(fits || check.runs > 1.0, || format!("{}: {told} told of {:?}", name(), figures.acquisitions));
-    }
-    if let Some(sum) = &lock.wait_estimate {
+    times(lock, check, &name);
+    holds(lock, report, check, &name);
+    now(waiting_now, check, &name);
+    divided(lock, check, &name);
+    let harm = [wait_ns.sum, *timed_out_wait_ns, waiting_now.sum_ns];
+    check.adds_up(harm, *harm_ns, || format!("harm of {}", name()));
+    check.attribution(*attribution, *harm_ns, || format!("waiting for {}", name()));
+    check.within(*unattributed_ns, *recorded_wait_ns, || format!("blame of nobody for {}", name()));
+    check.within(*open_wait_ns, *recorded_wait_ns, || format!("recorded waits for {} that go on", name()));
+    check.causes(causes.as_ref(), *recorded_wait_ns, &|| format!("the waiting for {}", name()));
+    // A selection leaves out locks whose waiters this one's holders made wait.
+    check.demand(
+        report.selection.is_some() || check.at_most(aplt_ns.as_f64(), report.totals.recorded_wait_ns.as_f64(), 2),
+        || format!("{aplt_ns} caused by {} of {} in all", name(), report.totals.recorded_wait_ns),
+    );
+    if let Some(sum) = wait_estimate {
         check.interval(sum, &name);
-        let told = lock.wait_ns.sum.as_f64();
+        let told = wait_ns.sum.as_f64();
         check
             .demand((sum.value - told).abs() <= 1.0 + 1e-6 * told, || format!("{}: {told} ns told of {sum:?}", name()));
     }
-    for w in &lock.waiters {
-        waiter(w, check, &|| format!("{} at {} waiting for {}", w.place.symbol, w.count, name()));
+    if let Some(calls) = futex {
+        check.futex_counts(calls, &name);
     }
-    // The lists of means over several runs are cut off.
-    let all = lock.waiters.iter().map(|w| w.wait_ns);
-    check.parts(all, lock.recorded_wait_ns, || format!("waiters of {}", name()));
-    check.shares(lock.waiters.iter().map(|w| w.share), || format!("waiters of {}", name()));
-    let blamed = lock.holders.iter().map(|h| h.wait_ns).chain([lock.unattributed_ns]);
-    check.adds_up(blamed, lock.recorded_wait_ns, || format!("those to blame for the waiting for {}", name()));
-    check.shares(lock.holders.iter().map(|h| h.share), || format!("holders of {}", name()));
-    check.demand(lock.holders.is_sorted_by(|a, b| a.wait_ns >= b.wait_ns), || {
-        format!("holders of {}: no order", name())
+    check.demand(spread.is_none() || report.runs.is_some(), || format!("{} of several runs in one", name()));
+    if let Some(LockSpread { runs, aplt_sd_ns, wait_sd_ns, inconclusive }) = *spread {
+        check.demand(runs > 0 && runs as f64 <= check.runs, || format!("{} was seen in {runs} runs", name()));
+        check.deviation(aplt_sd_ns, *aplt_ns, || format!("caused by {}", name()));
+        check.deviation(wait_sd_ns, wait_ns.sum, || format!("waits for {}", name()));
+        let deviates = aplt_sd_ns > Ns::default() || wait_sd_ns > Ns::default();
+        check.demand(deviates || !inconclusive, || format!("{} deviates and does not", name()));
+    }
+}
+
+/// What is known of it follows from what it is.
+fn kind(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
+    let flags = [lock.pi, lock.robust, lock.shared];
+    check.demand(flags.iter().all(|flag| flag.is_some() == lock.mutex_type.is_some()), || {
+        format!("{} is half a mutex", name())
     });
-    check.demand(lock.waiters.is_sorted_by(|a, b| a.wait_ns >= b.wait_ns), || {
-        format!("waiters of {}: no order", name())
+    check.demand(lock.participants != Some(0), || format!("{} is a barrier of nobody", name()));
+    check.demand(!(lock.others && lock.in_others), || format!("{} is one of itself", name()));
+    let told = lock.acquisitions.is_some() || lock.try_failures > 0;
+    // Of several runs some may have seen its calls.
+    check.demand(!(told && (lock.inferred || lock.kernel)) || check.runs > 1.0, || {
+        format!("{}: calls that were not seen are counted", name())
     });
-    for h in &lock.holders {
-        holder(h, check, &|| format!("{} holding {}", h.place.symbol, name()));
-    }
-    for c in &lock.chains {
-        chain(c, lock.recorded_wait_ns, check, &|| format!("a chain from {}", name()));
-    }
-    for pair in &lock.thread_pairs {
-        check.within(pair.wait_ns, lock.recorded_wait_ns, || format!("a pair of threads at {}", name()));
-    }
 }
 
 fn counts(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
     if let Some(acquisitions) = lock.acquisitions.filter(|_| !lock.inferred && !lock.kernel) {
         // Attempts that come to nothing may be contended, too.
         let attempts = (acquisitions + lock.timeouts + lock.errors).max(lock.release_unseen);
-        check.demand(check.count_at_most(lock.contended, attempts), || {
-            format!("{}: {} contended of {attempts}", name(), lock.contended)
-        });
+        check.count(lock.contended, attempts, || format!("{} contended", name()));
+        // Of estimates it is the number that windows saw.
+        if lock.estimates.is_none() && lock.wait_estimate.is_none() {
+            check.count(lock.release_unseen, acquisitions, || format!("{} without a release", name()));
+        }
     }
-    let now = &lock.waiting_now;
-    check.demand(now.places.iter().map(|p| p.count).sum::<u64>() <= now.count.max(1), || {
-        format!("{}: more places than the {} that wait now", name(), now.count)
-    });
-    check.within(now.longest_ns, now.sum_ns, || format!("waits for {} now", name()));
+    // Attempts that time out are counted in windows, and what they sleep always.
+    if lock.estimates.is_none() {
+        check.happened(lock.timeouts, lock.timed_out_wait_ns, || format!("waits for {} that timed out", name()));
+    }
+    if let Some(figures) = &lock.estimates {
+        check.figures(figures, &name);
+        let told = lock.acquisitions.unwrap_or_default() as f64;
+        let fits = (figures.acquisitions.value - told).abs() <= 1.0 + 1e-6 * told;
+        check.demand(fits || check.runs > 1.0, || format!("{}: {told} told of {:?}", name(), figures.acquisitions));
+    }
 }
 
-fn times(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -> String) {
+fn now(now: &WaitingNow, check: &mut Check, name: &dyn Fn() -> String) {
+    let WaitingNow { count, longest_ns, sum_ns, held_by, before_start, places } = now;
+    let told = places.iter().map(|p| p.count).sum::<u64>();
+    // Of several runs it is one's places and holders that are told.
+    let one = check.runs <= 1.0;
+    check.demand(told == *count || !one, || format!("{}: {told} of the {count} that wait now have places", name()));
+    let most = longest_ns.as_f64() * (*count as f64 + if one { 0.0 } else { 1.0 });
+    check.within(*longest_ns, Ns::from_f64(sum_ns.as_f64() * check.runs), || format!("waits for {} now", name()));
+    check.within(*sum_ns, Ns::from_f64(most), || format!("waits for {} now", name()));
+    check.demand(held_by.len() as u64 <= *count || !one, || format!("{}: held by {held_by:?} for {count}", name()));
+    check.demand(*count > 0 || !before_start || !one, || format!("{}: nobody waits, and did before", name()));
+    for WaitingPlace { place, count, stack } in places {
+        check.place(place, name);
+        check.stack(stack, name);
+        check.demand(*count > 0, || format!("{}: nobody waits in {}", name(), place.symbol));
+    }
+}
+
+fn times(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
     check.durations(&lock.wait_ns, lock.acquisitions, &|| format!("waits for {}", name()));
     // The entry of an estimated lock does not say how many waits were measured.
     let contended = (lock.estimates.is_none() && lock.wait_estimate.is_none()).then_some(lock.contended);
     check.durations(&lock.contended_wait_ns, contended, &|| format!("contended waits for {}", name()));
     check.adds_up([lock.wait_ns.sum], lock.contended_wait_ns.sum, || format!("waits for {} in two ways", name()));
     check.adds_up([lock.wait_ns.max], lock.contended_wait_ns.max, || format!("longest waits for {}", name()));
-    let harm = [lock.wait_ns.sum, lock.timed_out_wait_ns, lock.waiting_now.sum_ns];
-    check.adds_up(harm, lock.harm_ns, || format!("harm of {}", name()));
-    check.within(lock.unattributed_ns, lock.recorded_wait_ns, || format!("blame of nobody for {}", name()));
-    let parts = lock.attribution;
-    check.adds_up([parts.exact_ns, parts.inferred_ns, parts.unknown_ns], lock.harm_ns, || {
-        format!("waiting for {} by how surely it is charged", name())
-    });
-    check.within(lock.open_wait_ns, lock.recorded_wait_ns, || format!("recorded waits for {} that go on", name()));
-    check.demand(lock.harm_ns > Ns::default() || lock.wait_ns.sum == Ns::default(), || format!("{}: no harm", name()));
-    let Some(hold) = &lock.hold_ns else { return };
-    if let Some(c) = lock.corrected {
-        check.within(c.wait_ns, lock.wait_ns.sum, || format!("waits for {} without the observer", name()));
-        check.within(c.hold_ns, hold.sum, || format!("holds of {} without the observer", name()));
-        check.demand(check.count_at_most(c.contended, lock.contended), || {
-            format!("{}: {} contended of {} without the observer", name(), c.contended, lock.contended)
-        });
+}
+
+fn holds(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -> String) {
+    if let Some(left) = lock.corrected {
+        let held = lock.hold_ns.as_ref().map(|hold: &Durations| hold.sum).unwrap_or_default();
+        check.corrected(left, (Some(lock.contended), lock.wait_ns.sum, held), name);
         check.demand(lock.estimates.is_none() || check.runs > 1.0, || {
             format!("{}: an estimate corrected twice", name())
         });
     }
+    let Some(hold) = &lock.hold_ns else { return };
     let held = lock.acquisitions.unwrap_or_default().saturating_sub(lock.release_unseen);
     check.durations(hold, Some(held), &|| format!("holds of {}", name()));
     // A lock that one holds at a time is not held longer than there is time.
@@ -98,30 +176,35 @@ fn times(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -
     });
 }
 
-fn waiter(w: &WaiterEntry, check: &mut Check, name: &dyn Fn() -> String) {
-    check.within(w.max_ns, Ns::from_f64(w.wait_ns.as_f64() * check.runs), || format!("longest of {}", name()));
-    let longest = w.max_ns.as_f64() * (w.count as f64 + if check.runs > 1.0 { 1.0 } else { 0.0 });
-    check.demand(check.at_most(w.wait_ns.as_f64(), longest, w.count), || {
-        format!("{}: {} of waits up to {}", name(), w.wait_ns, w.max_ns)
-    });
-    check.within(w.unattributed_ns, w.wait_ns, || format!("blame of nobody for {}", name()));
-    let blamed = w.blamed.iter().map(|b| b.wait_ns).chain([w.unattributed_ns]);
-    check.parts(blamed, w.wait_ns, || format!("those to blame for {}", name()));
-    check.shares(w.blamed.iter().map(|b| b.share), || format!("those to blame for {}", name()));
-}
-
-fn holder(h: &HolderEntry, check: &mut Check, name: &dyn Fn() -> String) {
-    check.within(h.nested_ns, h.wait_ns, || format!("through nesting, {}", name()));
-    check.within(h.handoff_ns, h.wait_ns, || format!("in hand-offs, {}", name()));
-    check.within(h.inferred_ns, h.wait_ns, || format!("by inference, {}", name()));
-    check.demand(h.inferred || h.inferred_ns == Ns::default(), || format!("by inference and not, {}", name()));
-    check.causes(h.causes.as_ref(), h.wait_ns, name);
-    check.parts(h.off_stacks.iter().map(|o| o.wait_ns), h.wait_ns, || format!("stacks of {}", name()));
-    check.callers(h.callers.as_ref(), h.wait_ns, name);
-}
-
-pub(super) fn chain(c: &ChainEntry, all: Ns, check: &mut Check, name: &dyn Fn() -> String) {
-    check.within(c.wait_ns, all, name);
-    check.share(c.share, name);
-    check.demand(c.links.len() > 1, || format!("{} has one link only", name()));
+/// Who waited, and who is to blame.
+fn divided(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
+    let recorded = lock.recorded_wait_ns;
+    for w in &lock.waiters {
+        blame::waiter(w, check, &|| format!("{} at {} waiting for {}", w.place.symbol, w.count, name()));
+    }
+    // The lists of means over several runs are cut off.
+    check.parts(lock.waiters.iter().map(|w| w.wait_ns), recorded, || format!("waiters of {}", name()));
+    check.shares(lock.waiters.iter().map(|w| w.share), || format!("waiters of {}", name()));
+    check.longest_first(&lock.waiters, |w| w.wait_ns, || format!("waiters of {}", name()));
+    let waits = lock.waiters.iter().map(|w| w.count).fold(0, u64::saturating_add);
+    // Of several runs it is the greatest number.
+    let fits = lock.waiting_threads <= waits.min(MOST_THREADS) || check.runs > 1.0;
+    check.demand(fits, || format!("{}: {} threads in {waits} waits", name(), lock.waiting_threads));
+    let blamed = lock.holders.iter().map(|h| h.wait_ns).chain([lock.unattributed_ns]);
+    check.adds_up(blamed, recorded, || format!("those to blame for the waiting for {}", name()));
+    check.shares(lock.holders.iter().map(|h| h.share), || format!("holders of {}", name()));
+    check.longest_first(&lock.holders, |h| h.wait_ns, || format!("holders of {}", name()));
+    for h in &lock.holders {
+        blame::holder(h, check, &|| format!("{} holding {}", h.place.symbol, name()));
+    }
+    for c in &lock.chains {
+        blame::chain(c, recorded, check, &|| format!("a chain from {}", name()));
+        check.demand(c.links.first().is_none_or(|l| l.lock == lock.lock) || check.runs > 1.0, || {
+            format!("a chain from {} that begins elsewhere", name())
+        });
+    }
+    check.longest_first(&lock.thread_pairs, |p| p.wait_ns, || format!("pairs of threads at {}", name()));
+    for PairEntry { waiter: _, holder: _, wait_ns } in &lock.thread_pairs {
+        check.within(*wait_ns, recorded, || format!("a pair of threads at {}", name()));
+    }
 }

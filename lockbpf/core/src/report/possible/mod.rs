@@ -1,13 +1,23 @@
 //! Whether what a report says can be true all at once: each figure beside those that it is printed with. No lock is held longer on
 //! average than at most, no part exceeds its whole, no interval misses its point. What is found is a defect of lockbpf's, whatever the
 //! target did.
+//!
+//! Each check takes the schema's structs apart without `..`, so a new field does not compile until it is decided here what it has to agree
+//! with. A field that can have any value beside the others is bound to `_`.
 
+mod blame;
 mod counted;
+mod danger;
+mod functions;
+mod graph;
 mod lock;
+mod pattern;
+mod quality;
 mod value;
 mod whole;
+mod word;
 
-use super::schema::{CallersEntry, Ns, Report};
+use super::schema::{Ns, Report};
 
 /// Rounding of numbers that were written as decimals.
 const RELATIVE: f64 = 1e-9;
@@ -19,11 +29,7 @@ const THOUSANDTH: f64 = 0.001;
 pub fn violations(report: &Report) -> Vec<String> {
     let runs = report.runs.as_ref().map_or(1, |runs| runs.count.max(1));
     let mut check = Check { runs: runs as f64, found: Vec::new() };
-    for lock in &report.locks {
-        lock::check(lock, report, &mut check);
-    }
     whole::check(report, &mut check);
-    counted::check(report, &mut check);
     check.found
 }
 
@@ -87,14 +93,26 @@ impl Check {
         self.demand(sum <= 1.0 + 1e-6, || format!("{}: shares of {sum} in all", what()));
     }
 
-    /// Demands that callers are parts of what their section has caused.
-    fn callers(&mut self, callers: Option<&CallersEntry>, whole: Ns, name: &dyn Fn() -> String) {
-        let Some(callers) = callers else { return };
-        self.within(callers.known_ns, whole, || format!("by known callers of {}", name()));
-        self.parts(callers.most.iter().map(|c| c.wait_ns), callers.known_ns, || format!("callers of {}", name()));
-        self.shares(callers.most.iter().map(|c| c.share), || format!("callers of {}", name()));
-        let told = callers.most.len() as u64;
-        self.demand(callers.functions >= told, || format!("{told} of {} callers of {}", callers.functions, name()));
+    /// Demands that a count does not exceed another one.
+    fn count(&mut self, part: u64, whole: u64, what: impl FnOnce() -> String) {
+        self.demand(self.count_at_most(part, whole), || format!("{}: {part} of {whole}", what()));
+    }
+
+    /// Demands that nothing takes time that did not happen.
+    fn happened(&mut self, times: u64, took: Ns, what: impl FnOnce() -> String) {
+        // The mean of a few over several runs is rounded to none.
+        self.demand(times > 0 || took == Ns::default() || self.runs > 1.0, || format!("{}: {took} of none", what()));
+    }
+
+    /// Demands that a list begins with the longest.
+    fn longest_first<'a, T: 'a>(
+        &mut self,
+        list: impl IntoIterator<Item = &'a T>,
+        of: impl Fn(&T) -> Ns,
+        what: impl FnOnce() -> String,
+    ) {
+        let times: Vec<Ns> = list.into_iter().map(of).collect();
+        self.demand(times.is_sorted_by(|a, b| a >= b), || format!("{}: no order", what()));
     }
 
     /// Whether a number does not exceed another by more than rounding does, of so many numbers.

@@ -1,7 +1,8 @@
 //! Generated reports hold no contradiction, and made-up contradictions are found.
 
+use super::super::combine::combine;
 use super::super::fixture::{FakeNames, P, found, server};
-use super::super::schema::{CorrectedEntry, Durations, Ns, Report};
+use super::super::schema::*;
 use super::super::{Options, build};
 use super::violations;
 use crate::analysis::{self, Analyst, Closing};
@@ -147,14 +148,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn reports_of_steps_hold_no_contradiction(ops in steps()) {
-        let end = ops.last().map_or(0, |op| op.time.0);
-        let mut analyst = Analyst::new(analysis::Options { detail: true, ..analysis::Options::default() });
-        ops.into_iter().for_each(|op| analyst.take(Event::Op(op)));
-        let perturbation = Some(Perturbation { hold_bias_ns: 3, ..Perturbation::default() });
-        let quality = Quality { perturbation, ..Quality::default() };
-        let report = report(analyst, Harvest { quality, ..Harvest::default() }, end);
-        prop_assert_eq!(violations(&report), Vec::<String>::new());
+    fn reports_of_steps_hold_no_contradiction(runs in prop::collection::vec(steps(), 2..4)) {
+        let mut reports = Vec::new();
+        for ops in runs {
+            let end = ops.last().map_or(0, |op| op.time.0);
+            let mut analyst = Analyst::new(analysis::Options { detail: true, ..analysis::Options::default() });
+            ops.into_iter().for_each(|op| analyst.take(Event::Op(op)));
+            let perturbation = Some(Perturbation { hold_bias_ns: 3, ..Perturbation::default() });
+            let quality = Quality { perturbation, ..Quality::default() };
+            let report = report(analyst, Harvest { quality, ..Harvest::default() }, end);
+            prop_assert_eq!(violations(&report), Vec::<String>::new());
+            reports.push(report);
+        }
+        prop_assert_eq!(violations(&combine(reports, &Default::default())), Vec::<String>::new());
     }
 
     #[test]
@@ -180,12 +186,17 @@ proptest! {
     }
 }
 
+fn pattern(evidence: Evidence) -> PatternEntry {
+    let (lock, name) = ("1234:0x1000".to_owned(), "global_1000".to_owned());
+    PatternEntry { lock, name, wait_ns: Ns::new(9), share: 0.5, evidence }
+}
+
 #[test]
 fn contradictions_are_found() {
     let good = build(&found(&server()), &mut FakeNames, &Options::default()).unwrap();
     assert_eq!(violations(&good), Vec::<String>::new());
     type Spoil = fn(&mut Report);
-    let spoilt: [(&str, Spoil); 13] = [
+    let spoilt: &[(&str, Spoil)] = &[
         ("the mean exceeds the longest", |r| {
             let hold = Durations { mean: Ns::new(3_730_000), max: Ns::new(367_000), ..Durations::default() };
             r.locks[0].hold_ns = Some(hold);
@@ -208,6 +219,79 @@ fn contradictions_are_found() {
         }),
         ("has rank", |r| r.sites[0].rank = 9),
         ("acquisitions: ", |r| r.totals.acquisitions += 1),
+        ("the schema", |r| r.schema.clear()),
+        ("no sentences", |r| r.verdict.push("Yes".to_owned())),
+        ("calls that were not seen", |r| r.locks[0].kernel = true),
+        ("threads in", |r| r.locks[0].waiting_threads = 9_999),
+        ("of several runs in one", |r| r.locks[0].spread = Some(LockSpread::default())),
+        ("caused by `global_1000`", |r| r.locks[0].aplt_ns = Ns::new(u64::MAX)),
+        ("ends that agree", |r| {
+            r.critical_path = Some(CriticalPathEntry { ends: 1, agreeing: 2, ..Default::default() });
+        }),
+        ("what d2 waited for", |r| {
+            let at = |ns| Some(Ns::new(ns));
+            let node = |id: &str| NodeEntry { id: id.to_owned(), ..Default::default() };
+            let waits = NodeEntry { attempt_ns: at(5), acquire_ns: at(9), ..node("d2") };
+            let (from, to, kind) = ("d1".to_owned(), "d2".to_owned(), "direct".to_owned());
+            let edge = EdgeEntry { from, to, kind, cost_ns: Ns::new(3), inferred: false };
+            r.graph = Some(GraphEntry { nodes: vec![node("d1"), waits], edges: vec![edge], ..Default::default() });
+        }),
+        ("blocked again", |r| {
+            let (kind, purpose) = ("condvar".to_owned(), "condition".to_owned());
+            r.conditions.push(ConditionEntry { kind, purpose, blocked_again: 1, ..Default::default() });
+        }),
+        ("waits by wakers", |r| {
+            let (kind, purpose) = ("futex".to_owned(), "unknown".to_owned());
+            let wakers = vec![ThreadWait { count: 9, wait_ns: Ns::new(9), ..Default::default() }];
+            r.futexes.push(FutexEntry { kind, purpose, wakers, ..Default::default() });
+        }),
+        ("a deadlock that ended", |r| {
+            let (ended_ns, threads) = (Some(Ns::new(1)), vec![BlockedEntry::default()]);
+            r.deadlocks.push(DeadlockEntry { ended_ns, threads, ..Default::default() });
+        }),
+        ("how long a circle stood", |r| {
+            let (ended_ns, threads) = (Some(Ns::new(10)), vec![BlockedEntry::default()]);
+            let lasted_ns = Ns::new(99);
+            r.ended_circles.push(DeadlockEntry { ended_ns, lasted_ns, threads, ..Default::default() });
+        }),
+        ("in vain", |r| {
+            let evidence = Evidence::ThunderingHerd(ThunderingHerd { wakes: 1, woken: 9, returns: 3, in_vain: 4 });
+            r.patterns.push(pattern(evidence));
+        }),
+        ("starves and does not", |r| {
+            let tid = ThreadId::default();
+            let starving = vec![StarvingEntry { tid: tid.clone(), overtaken: 9, waits: 1, wait_ns: Ns::new(9) }];
+            let favoured = vec![FavouredEntry { tid, taken: 9, ..Default::default() }];
+            r.patterns.push(pattern(Evidence::Starvation(Starvation { starving, favoured, ..Default::default() })));
+        }),
+        ("what children paid", |r| {
+            let children_cost_at_most_ns = Ns::new(1);
+            r.quality.perturbation = Some(PerturbationEntry { children_cost_at_most_ns, ..Default::default() });
+        }),
+        ("futex calls cost", |r| {
+            let (cost_share, futex_cost_share) = (Some(0.1), Some(0.2));
+            r.quality.perturbation = Some(PerturbationEntry { cost_share, futex_cost_share, ..Default::default() });
+        }),
+        ("not observed from", |r| {
+            let (from_ns, to_ns) = (Ns::new(9), Some(Ns::new(3)));
+            r.quality.unobserved.push(UnobservedEntry { from_ns, to_ns, ..Default::default() });
+        }),
+        ("windows at", |r| {
+            let overall = CoverageEntry { windows: 3, ..Default::default() };
+            r.quality.observed = Some(ObservedEntry { overall, ..Default::default() });
+        }),
+        ("costs little and much", |r| {
+            r.quality.distrust = Some(DistrustEntry { unranked: true, ..Default::default() });
+        }),
+        ("are not Some(3.0)", |r| {
+            let hold = [("cache-misses".to_owned(), 10.0), ("instructions".to_owned(), 1_000.0)].into();
+            let counted = CountedEntry { hold, misses_per_kilo_instruction: Some(3.0), ..Default::default() };
+            r.counters = Some(CountersEntry { locks: vec![counted], ..Default::default() });
+        }),
+        ("calls inside of none", |r| {
+            let category = CallsEntry { nested: 1, ..Default::default() };
+            r.functions = Some(FunctionsEntry { categories: vec![category], ..Default::default() });
+        }),
     ];
     for (what, spoil) in spoilt {
         let mut report = good.clone();

@@ -128,7 +128,7 @@ pub struct CausesEntry {
 /// Where a thread to blame left the CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OffStackEntry {
-    /// `runnable`, `blocked`, `sleeping` or `lock`.
+    /// `runnable`, `blocked`, `sleeping` or `lock`; of who holds a kernel lock any of [`CausesEntry`].
     pub cause: String,
     /// The function that it was in, without the C library's decorations: `fdatasync`. In code without symbols the system call:
     /// `fdatasync (system call)`.

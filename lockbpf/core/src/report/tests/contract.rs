@@ -1,9 +1,10 @@
 //! The JSON that other programs read: names, types and identities.
 
 use super::*;
-use crate::graph::findings::{Detail, Edge, EdgeKind, Node};
+use crate::graph::findings::{Detail, Edge, EdgeKind, Node, Shares};
 use crate::names::{Frame, Names};
 use crate::op::LockKind;
+use crate::tally::Tally;
 use serde_json::Value;
 
 /// Event lines: `T1`, thread 2, lock `L`, site `CS 1`, a kind of their own.
@@ -55,6 +56,9 @@ fn lines() -> Run {
     };
     let edge = |cost| Edge { from: 1, to: 2, kind: EdgeKind::Direct, cost: Nanos(cost), inferred: false };
     o.findings.sites.entry(site(0x100)).or_default().apwt = Nanos(1_250);
+    let waits = Tally { count: 1, time: Nanos(1_500) };
+    let shares = Shares { waits, unattributed: waits.time, ..Shares::default() };
+    o.findings.locks.insert(lock(0x1000), shares.into());
     o.findings.last_thread = Some(Tid(12));
     o.findings.detail = Some(Detail {
         nodes: vec![node(1, 11, 0x100, [0, 0, 1_500]), node(2, 12, 0x200, [500, 2_000, 3_000])],

@@ -1,7 +1,7 @@
 //! What a report does not claim: that no lock is to blame where it cannot know, or that the target does what lockbpf makes it do.
 
 use super::*;
-use crate::perturbation::Perturbation;
+use crate::perturbation::{Perturbation, Taken};
 use lockbpf_common::kind::mutex_kind;
 
 /// A lock that nobody waits for, and threads that wait 24 s for conditions at a site.
@@ -44,6 +44,7 @@ fn what_observing_did_is_said_at_once() {
     let perturbed = |cost_share: f64| {
         let mut o = o.clone();
         o.quality.perturbation = Some(Perturbation {
+            taken: Taken { hits: 1, ..Taken::default() },
             cost_ns: (cost_share * 1e10) as u64,
             hold_bias_ns: 900_000,
             target_cpu_ns: Some(10_000_000_000),
@@ -58,6 +59,7 @@ fn what_observing_did_is_said_at_once() {
     assert!(told.contains(expected), "{told}");
     let told = verdict(&perturbed(0.02));
     assert!(told.contains("more than a fifth of the median hold of `global_1000`"), "{told}");
+    assert!(report(&perturbed(0.02)).verdict[1].starts_with("Observing makes each section about"), "{told}");
     let distrust = report(&perturbed(0.25)).quality.distrust.unwrap();
     assert_eq!((distrust.cost_share, distrust.lengthened[0].median_hold_ns), (Some(0.25), Ns::new(100_000)));
     assert_eq!(report(&o).quality.distrust, None);
@@ -66,10 +68,25 @@ fn what_observing_did_is_said_at_once() {
 #[test]
 fn what_waits_dwarf_made_none_of_them() {
     // Half of the CPU time, but 10 ms beside 7.2 s of waiting.
-    let mut o = waited_for(0.5, 900);
-    o.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (10_000_000, Some(20_000_000)));
-    assert_eq!(report(&o).quality.distrust, None);
-    assert!(text(&report(&o)).contains("Critical sections by"));
+    let little = |hold_bias_ns| {
+        let mut o = waited_for(0.5, hold_bias_ns);
+        o.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (10_000_000, Some(20_000_000)));
+        o
+    };
+    let said =
+        "Observed at 50 % of its CPU time; threads waited 720 times as long as that took, so waits are not of that.";
+    let mut o = little(900);
+    let told = report(&o);
+    let distrust = told.quality.distrust.as_ref().unwrap();
+    assert_eq!((distrust.cost_share, distrust.times_waited, distrust.unranked), (Some(0.5), Some(720), false));
+    assert_eq!(told.verdict[1], said);
+    assert!(text(&told).contains("Critical sections by"));
+    // Holds are longer all the same.
+    let longer = &report(&little(10_000_000)).verdict[1];
+    assert!(
+        longer.starts_with(said) && longer.contains("About 10.0 ms of each hold of `global_1000` is lockbpf's own"),
+        "{longer}"
+    );
     o.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (1_000_000_000, Some(2_000_000_000)));
     assert!(report(&o).quality.distrust.is_some_and(|distrust| distrust.unranked));
 }
@@ -78,6 +95,7 @@ fn what_waits_dwarf_made_none_of_them() {
 fn waited_for(cost_share: f64, hold_bias_ns: u64) -> Run {
     let mut o = server();
     o.quality.perturbation = Some(Perturbation {
+        taken: Taken { hits: 1, ..Taken::default() },
         cost_ns: (cost_share * 1e10) as u64,
         hold_bias_ns,
         target_cpu_ns: Some(10_000_000_000),

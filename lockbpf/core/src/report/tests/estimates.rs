@@ -206,6 +206,7 @@ fn thinned_waits_and_a_floor_above_the_budget_are_told() {
     assert!(!note(&observation, "was recorded, weighted") && !note(&observation, floor));
     observation.quality.counters.extend([("thinned", 700), ("futex_records", 100)]);
     let perturbation = |futex_cost_ns| Perturbation {
+        taken: Taken { hits: 1, ..Taken::default() },
         cost_ns: 90_000_000,
         futex_cost_ns,
         target_cpu_ns: Some(1_000_000_000),
