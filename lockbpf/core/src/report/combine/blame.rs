@@ -135,7 +135,8 @@ pub(super) fn chains(all: &Over<'_, LockEntry>) -> Vec<ChainEntry> {
         |l| &l.chains,
         links,
         |all| {
-            let wait = all.ns(|c| c.wait_ns);
+            // Chains count attempts until they fail, waits do not: several of the same names may be longer than these.
+            let wait = all.ns(|c| c.wait_ns).min(recorded);
             ChainEntry { wait_ns: wait, share: wait.share_of(recorded), ..all.largest(|c| c.wait_ns).clone() }
         },
     );

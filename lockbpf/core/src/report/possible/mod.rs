@@ -90,7 +90,9 @@ impl Check {
             self.share(share, &what);
             sum += share;
         }
-        self.demand(sum <= 1.0 + 1e-6, || format!("{}: shares of {sum} in all", what()));
+        // Means over several runs are rounded to thousandths of a ns, which shows in a few ns.
+        let most = if self.runs > 1.0 { 1.01 } else { 1.0 + 1e-6 };
+        self.demand(sum <= most, || format!("{}: shares of {sum} in all", what()));
     }
 
     /// Demands that a count does not exceed another one.

@@ -202,7 +202,7 @@ fn contradictions_are_found() {
             r.locks[0].hold_ns = Some(hold);
         }),
         ("sum, mean and count differ", |r| r.locks[0].acquisitions = Some(100_000)),
-        ("contended of", |r| r.locks[0].contended = 1_000_000),
+        ("contended: 1000000 of", |r| r.locks[0].contended = 1_000_000),
         ("harm of", |r| r.locks[0].harm_ns = Ns::new(1)),
         ("all waiting by how surely", |r| r.totals.attribution.exact_ns += Ns::new(77)),
         ("`global_1000` (1234:0x1000) by how surely", |r| r.locks[0].attribution.unknown_ns += Ns::new(77)),

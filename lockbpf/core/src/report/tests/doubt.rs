@@ -84,7 +84,9 @@ fn what_waits_dwarf_made_none_of_them() {
     // Holds are longer all the same.
     let longer = &report(&little(10_000_000)).verdict[1];
     assert!(
-        longer.starts_with(said) && longer.contains("About 10.0 ms of each hold of `global_1000` is lockbpf's own"),
+        longer.starts_with(said)
+            && longer
+                .contains("About 10.0 ms of each hold of `global_1000`, `lock in fn6 (work.c:6)` is lockbpf's own"),
         "{longer}"
     );
     o.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (1_000_000_000, Some(2_000_000_000)));
