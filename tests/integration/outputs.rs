@@ -475,7 +475,7 @@ fn shows_waiting(format: &str, file: &Path) -> bool {
         "firefox" => json(file)["threads"].as_array().is_some_and(|threads| !threads.is_empty()) && has("Lock wait"),
         "html" => has("<!DOCTYPE html>") && has("\"cache_lock\""),
         "bin" => waited(&report(file)).contains_key("cache_lock"),
-        "jsonl" => has("\"op\":\"attempt\"") && has("\"lock\":\"cache_lock\""),
+        "jsonl" => has("\"op\":\"attempt\"") && has("\"name\":\"cache_lock\""),
         "parquet" => {
             let table = |name: &str| std::fs::read_dir(file.join(name)).expect("a table").flatten().count() == 1;
             ["runs", "locks", "sites", "waits", "holds", "edges", "stacks"].into_iter().all(table)

@@ -36,6 +36,10 @@ pub(super) fn divide(lock: Lock, shares: &Shares, entry: &mut LockEntry, places:
     entry.causes = doing.causes(places).filter(|_| !entry.holders.is_empty());
     let chains = shares.chains.iter().take(MAX_CHAINS);
     entry.chains = chains.map(|c| chain(c, shares.waits.time, places)).collect();
+    // It begins at this lock, whichever of its words was waited for.
+    for first in entry.chains.iter_mut().filter_map(|chain| chain.links.first_mut()) {
+        first.lock.clone_from(&entry.lock);
+    }
     for ((waiter, holder), sum) in shares.pairs.top().into_iter().take(MAX_PAIRS) {
         let (waiter, holder) = (places.thread(waiter), places.thread(holder));
         entry.thread_pairs.push(PairEntry { waiter, holder, wait_ns: places.ns(sum.time.min(shares.waits.time)) });
