@@ -15,7 +15,7 @@ pub(super) fn check(c: &CountersEntry, report: &Report, check: &mut Check) {
     let CountersEntry { events: counted, unit, totals, regions, dynamic, of_means, locks, sites } = c;
     check.demand(["cycles", "ns"].contains(&unit.as_str()), || format!("a clock of {unit}"));
     for EventEntry { name, counted_share, execution } in counted {
-        counted_share.into_iter().for_each(|share| check.share(*share, || format!("{name} counted")));
+        counted_share.iter().for_each(|share| check.share(*share, || format!("{name} counted")));
         let fits = counted_share.is_some() == execution.is_some() && execution.is_none_or(|n| n >= 0.0);
         check.demand(fits, || format!("{name} counted {counted_share:?} of the time: {execution:?}"));
     }
@@ -132,7 +132,7 @@ fn section(s: &CountedEntry, counted: &[String], check: &mut Check) {
     events(wait, counted, check, &name);
     let per_kilo = [misses_per_kilo_instruction, branch_misses_per_kilo_instruction];
     ratios([ipc, ipc_user, ipc_kernel].into_iter().chain(per_kilo), check, &name);
-    kernel_share.into_iter().for_each(|share| {
+    kernel_share.iter().for_each(|share| {
         // Parts of an event that took turns are scaled, each by its own time.
         check.demand(*share >= 0.0 && share.is_finite(), || format!("{} in the kernel: {share}", name()));
     });

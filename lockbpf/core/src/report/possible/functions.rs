@@ -82,7 +82,7 @@ fn calls(c: &CallsEntry, counted: &[String], check: &mut Check) {
     let name = || format!("calls of {}", function.as_deref().unwrap_or(category));
     let fits = ended <= calls && uncounted <= ended;
     check.demand(fits, || format!("{}: {uncounted} of {ended} of {calls}", name()));
-    check.happened(*ended, *time_ns, &name);
+    check.happened(*ended, *time_ns, name);
     let whole = time_ns.as_f64() * (1.0 + CLOCKS) + EACH * *ended as f64;
     check.demand(on_cpu_ns.as_f64() <= whole, || format!("{}: {on_cpu_ns} of {time_ns}", name()));
     events(counts, counted, check, &name);

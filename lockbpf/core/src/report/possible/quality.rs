@@ -145,7 +145,7 @@ fn unobserved(gap: &UnobservedEntry, duration: Ns, check: &mut Check) {
 
 fn distrust(d: &DistrustEntry, report: &Report, check: &mut Check) {
     let DistrustEntry { cost_share, unranked, times_waited, hold_bias_ns, lengthened } = d;
-    cost_share.into_iter().for_each(|share| check.share(*share, || "the cost of observing".to_owned()));
+    cost_share.iter().for_each(|share| check.share(*share, || "the cost of observing".to_owned()));
     check.demand(cost_share.is_some() || !(*unranked || times_waited.is_some()), || {
         format!("an observation that costs little and much: {d:?}")
     });
