@@ -11,7 +11,6 @@ pub(super) fn check(report: &Report, check: &mut Check) {
     let QualityEntry {
         duration_ns,
         observed_share,
-        futex_only,
         lost,
         late,
         impossible,
@@ -25,8 +24,9 @@ pub(super) fn check(report: &Report, check: &mut Check) {
         failed_probes,
         notes,
         incomplete,
-        // What was observed, what was asked for, and counts of what is in no other figure.
+        // What was observed, what was asked for, and counts of what is in no other figure. With futex calls alone kernel locks are counted.
         target: _,
+        futex_only: _,
         processes: _,
         min_wait_ns: _,
         events: _,
@@ -35,9 +35,6 @@ pub(super) fn check(report: &Report, check: &mut Check) {
         kernel_in_interrupts: _,
     } = &report.quality;
     check.share(*observed_share, || "the time observed".to_owned());
-    check.demand(!futex_only || report.totals.acquisitions == 0 || check.runs > 1.0, || {
-        format!("{} acquisitions by futex calls alone", report.totals.acquisitions)
-    });
     for counts in [lost, impossible, edges] {
         let zero = |counts: &BTreeMap<String, u64>| counts.values().any(|&n| n == 0);
         check.demand(!zero(counts), || format!("none of {counts:?}"));
