@@ -3,13 +3,13 @@
 use crate::harness::exact::{assert_exact, assert_lock};
 use crate::harness::may_observe;
 use crate::harness::observer::observe;
+use crate::harness::privilege::is_root;
 
 #[test]
 fn what_is_refused_is_not_held() {
     let Some(_turn) = may_observe() else { return };
     let (truth, report) = observe("failing 20");
-    let is_root = nix::unistd::geteuid().is_root();
-    assert!(truth.fact("ceilings") == 1 || !is_root, "nobody tried a lock below whose ceiling it runs");
+    assert!(truth.fact("ceilings") == 1 || !is_root(), "nobody tried a lock below whose ceiling it runs");
     assert_exact(&truth, &report);
     // What nobody can hold is in no order with what is held.
     assert!(report.inversions.is_empty(), "{:?}", report.inversions);

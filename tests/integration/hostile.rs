@@ -2,7 +2,7 @@
 
 use crate::harness::may_observe;
 use crate::harness::observer::{lockbpf, run, run_command};
-use crate::harness::privilege::skipped;
+use crate::harness::privilege::{is_root, skipped};
 use crate::harness::process::eventually;
 use lockbpf::sandbox::socket;
 use object::{Object, ObjectSection};
@@ -43,7 +43,7 @@ pub(super) const IN_TIME: Duration = Duration::from_secs(30);
 
 pub(super) struct Trap {
     dir: TempDir,
-    program: PathBuf,
+    pub(super) program: PathBuf,
 }
 
 impl Trap {
@@ -102,12 +102,17 @@ fn status(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
 }
 
-#[test]
-fn who_reads_files_of_others_may_do_nothing_else() {
+/// The process that reads files, and the socket over which it is asked.
+pub(super) fn reader() -> (UnixStream, Child) {
     let (socket, its) = UnixStream::pair().expect("a pair of sockets");
     let mut command = lockbpf();
-    let mut reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
-    drop(command);
+    let reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
+    (socket, reader)
+}
+
+#[test]
+fn who_reads_files_of_others_may_do_nothing_else() {
+    let (socket, mut reader) = reader();
     eventually("it is confined", || status(reader.id()).contains("Seccomp:\t2"));
     let told = status(reader.id());
     for none in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
@@ -138,10 +143,7 @@ fn answer(socket: &UnixStream) -> Option<Value> {
 #[test]
 fn a_file_that_is_cut_while_it_is_read() {
     let trap = Trap::build(&["-g", "-no-pie"]);
-    let (socket, its) = UnixStream::pair().expect("a pair of sockets");
-    let mut command = lockbpf();
-    let mut reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
-    drop(command);
+    let (socket, mut reader) = reader();
     let file = OpenOptions::new().read(true).write(true).open(&trap.program).expect("it is there");
     ask(&socket, "\"Headers\"", Some(&file));
     let layout = answer(&socket).expect("its headers")["Headers"]["Ok"].clone();
@@ -353,7 +355,7 @@ fn an_observation_ends_when_its_memory_is_used_up() {
 #[test]
 fn a_loader_has_the_rights_of_its_command() {
     let Some(_turn) = may_observe() else { return };
-    if !nix::unistd::geteuid().is_root() {
+    if !is_root() {
         return skipped("only root runs commands as somebody else");
     }
     let trap = Trap::build(&["-Wl,--dynamic-linker=/proc/self/cwd/loader"]);

@@ -1,30 +1,35 @@
 //! The processes that read files of observed programs die, hang or are stopped: the observation goes on, its probes leave in time, the report comes.
 
-use super::hostile::{IN_TIME, Trap};
+#[cfg(target_arch = "x86_64")]
+use super::hostile::reader;
+use super::hostile::{IN_TIME, Target, Trap};
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
-#[cfg(target_arch = "x86_64")]
-use crate::harness::observer::lockbpf;
 use crate::harness::process::{children, eventually};
 use crate::harness::text::modified_bytes;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
-#[cfg(target_arch = "x86_64")]
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-#[test]
-fn whoever_reads_files_may_die_at_any_time() {
-    let Some(_turn) = may_observe() else { return };
+/// A program that is observed, and the processes that have read its files for that, which got a signal since.
+fn signalled(signal: Signal) -> (Trap, Target, Observer) {
     let trap = Trap::build(&["-g"]);
     let target = trap.start(&[]);
     let observer = Observer::start(&["--pid", &target.pid()]);
     let own = observer.running.pid();
     eventually("files were read", || !children(own, "reader").is_empty());
+    eventually("probes are in place", || modified_bytes(target.0.id()) > 0);
     for reader in children(own, "reader") {
-        kill(Pid::from_raw(reader), Signal::SIGKILL).expect("it is ours");
+        kill(Pid::from_raw(reader), signal).expect("it is ours");
     }
+    (trap, target, observer)
+}
+
+#[test]
+fn whoever_reads_files_may_die_at_any_time() {
+    let Some(_turn) = may_observe() else { return };
+    let (_trap, _target, observer) = signalled(Signal::SIGKILL);
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     observer.interrupt();
@@ -125,16 +130,7 @@ fn a_library_that_ends_whoever_places_probes() {
 #[test]
 fn an_end_while_files_are_read() {
     let Some(_turn) = may_observe() else { return };
-    let trap = Trap::build(&["-g"]);
-    let target = trap.start(&[]);
-    let observer = Observer::start(&["--pid", &target.pid()]);
-    let own = observer.running.pid();
-    eventually("files were read", || !children(own, "reader").is_empty());
-    eventually("probes are in place", || modified_bytes(target.0.id()) > 0);
-    let readers = children(own, "reader");
-    for &reader in &readers {
-        kill(Pid::from_raw(reader), Signal::SIGSTOP).expect("it is ours");
-    }
+    let (_trap, target, observer) = signalled(Signal::SIGSTOP);
     let began = Instant::now();
     observer.interrupt();
     eventually("the probes are gone", || modified_bytes(target.0.id()) == 0);
@@ -166,13 +162,8 @@ fn made(pid: Pid, call: libc::c_long, arguments: [u64; 3]) -> i64 {
 fn who_reads_files_may_make_no_other_call() {
     use nix::sys::ptrace;
     use nix::sys::wait::waitpid;
-    use std::os::fd::OwnedFd;
-    use std::os::unix::net::UnixStream;
     let Some(_turn) = may_observe() else { return };
-    let (socket, its) = UnixStream::pair().expect("a pair of sockets");
-    let mut command = lockbpf();
-    let mut reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
-    drop(command);
+    let (socket, mut reader) = reader();
     let path = |what: &str| format!("/proc/{}/{what}", reader.id());
     let status = || fs::read_to_string(path("status")).unwrap_or_default();
     let waits = || fs::read_to_string(path("syscall")).is_ok_and(|call| !call.starts_with("running"));

@@ -3,6 +3,11 @@
 //! what is left if it is killed in one is taken away by [`super::remover`].
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+/// A signal that comes sooner after the first one is no second signal, which ends the program at once: `timeout` sends the first one to the process
+/// and to its group, and terminals send several.
+pub const SECOND_SIGNAL: Duration = Duration::from_millis(250);
 
 static UNDER_WAY: RwLock<()> = RwLock::new(());
 

@@ -8,12 +8,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-
-/// What comes sooner is no second signal: `timeout` sends the first one to the process and to its group, and terminals send several.
-const SECOND: Duration = Duration::from_millis(250);
 
 static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
 static LISTENING: Mutex<Option<Ends>> = Mutex::new(None);
@@ -134,7 +131,7 @@ async fn hear(
             continue;
         }
         let since = *first.get_or_insert_with(Instant::now);
-        if heard != Signal::SIGHUP && since.elapsed() >= SECOND {
+        if heard != Signal::SIGHUP && since.elapsed() >= edits::SECOND_SIGNAL {
             end_at_once(heard);
         }
         tell.send_if_modified(|told| {

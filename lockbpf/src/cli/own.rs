@@ -5,7 +5,6 @@ use crate::units::Nanos;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{SysconfVar, sysconf};
 use std::time::{Duration, Instant};
 
 /// Memory that an observation may take, unless another amount is named, bytes.
@@ -113,15 +112,8 @@ pub(super) fn cpu(who: UsageWho) -> nix::Result<Nanos> {
 
 /// Memory of this process and of those that read files for it, bytes; what is not known is not counted.
 pub(super) fn resident_bytes() -> u64 {
-    own_bytes() + sandbox::memory()
-}
-
-/// Memory of this process, bytes; 0 if it is not known.
-fn own_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
-    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|size| u64::try_from(size).ok());
-    pages.unwrap_or(0) * page.unwrap_or(4_096)
+    let [own, _] = sandbox::resident(std::process::id());
+    own + sandbox::memory()
 }
 
 /// Now, ns since 1970 (UTC).

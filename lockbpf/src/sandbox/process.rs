@@ -38,10 +38,19 @@ pub fn memory() -> u64 {
 
 /// Memory of a process of its own, bytes; 0 if it is not known.
 fn memory_of(pid: u32) -> u64 {
+    let [resident, shared] = resident(pid);
+    resident.saturating_sub(shared)
+}
+
+/// Resident memory of a process, and the part of it that it maps from files or shares, bytes; 0 if it is not known.
+#[must_use]
+pub fn resident(pid: u32) -> [u64; 2] {
     let told = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let pages = |at| told.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|size| u64::try_from(size).ok());
-    pages(1).saturating_sub(pages(2)) * page.unwrap_or(4_096)
+    [1, 2].map(|at| {
+        let pages = told.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok());
+        pages.unwrap_or(0) * page.unwrap_or(4_096)
+    })
 }
 
 /// Why a file was not read.

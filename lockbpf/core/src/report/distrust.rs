@@ -42,8 +42,8 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
     much.then_some(DistrustEntry { cost_share, times_waited, unranked, hold_bias_ns, lengthened })
 }
 
-/// How many times as long as observing took threads waited, if that is so many that it cannot have made them wait: a program that sleeps
-/// while it holds its locks uses hardly any CPU time, of which observing takes a great part.
+/// The time that threads waited, as a multiple of the time that observing took; only where the multiple is so great that observing cannot have
+/// made them wait. A program that sleeps while it holds its locks uses hardly any CPU time, and observing takes a great part of that.
 fn times_waited(report: &Report) -> Option<u64> {
     let waited = report.totals.wait_ns.as_f64();
     let of_locks = report.locks.iter().map(|lock| lock.waiting_threads).max();

@@ -8,6 +8,7 @@ use super::signals::Signals;
 use super::target::{self, AccessError};
 use super::{PassEnd, Profile, Wanted, tracer};
 use crate::capture::CaptureError;
+use crate::capture::edits;
 use crate::capture::guardian::{self, Guardian};
 use crate::capture::maps;
 use crate::capture::object::{self, Extras};
@@ -237,8 +238,6 @@ fn entries(functions: &Functions, locks: &[(u64, Vec<Via>)]) -> Vec<u64> {
     vias.into_iter().flat_map(|(_, via)| functions.requests(via)).take(BREAKPOINTS).collect()
 }
 
-/// What comes sooner is no second signal, ns: terminals and `timeout` send several.
-const SECOND: u64 = 250_000_000;
 /// When the first signal came, ns; 0 before.
 static FIRST: AtomicU64 = AtomicU64::new(0);
 
@@ -246,7 +245,7 @@ static FIRST: AtomicU64 = AtomicU64::new(0);
 fn is_second(first: &AtomicU64, now: Time) -> bool {
     match first.compare_exchange(0, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => false,
-        Err(first) => now.0.saturating_sub(first) >= SECOND,
+        Err(first) => now.0.saturating_sub(first) >= edits::SECOND_SIGNAL.as_nanos() as u64,
     }
 }
 

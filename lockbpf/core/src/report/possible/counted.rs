@@ -29,7 +29,7 @@ pub(super) fn check(c: &CountersEntry, report: &Report, check: &mut Check) {
     for entry in locks.iter().chain(sites) {
         section(entry, &names, check);
     }
-    // Of a selection of sites fewer are told.
+    // A selection tells fewer sites than were counted.
     let sections = |of: &[CountedEntry]| of.iter().map(|s| s.sections).sum::<u64>();
     for list in [locks, sites] {
         let (told, all) = (sections(list), totals.sections);

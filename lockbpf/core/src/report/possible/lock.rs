@@ -102,7 +102,7 @@ fn kind(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
     check.demand(lock.participants != Some(0), || format!("{} is a barrier of nobody", name()));
     check.demand(!(lock.others && lock.in_others), || format!("{} is one of itself", name()));
     let told = lock.acquisitions.is_some() || lock.try_failures > 0;
-    // Of several runs some may have seen its calls.
+    // One of several runs may have seen its calls, the others not.
     check.demand(!(told && (lock.inferred || lock.kernel)) || check.runs > 1.0, || {
         format!("{}: calls that were not seen are counted", name())
     });
@@ -113,7 +113,7 @@ fn counts(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
         // Attempts that come to nothing may be contended, too.
         let attempts = (acquisitions + lock.timeouts + lock.errors).max(lock.release_unseen);
         check.count(lock.contended, attempts, || format!("{} contended", name()));
-        // Of estimates it is the number that windows saw.
+        // Where acquisitions are estimated, releases are counted in windows only.
         if lock.estimates.is_none() && lock.wait_estimate.is_none() {
             check.count(lock.release_unseen, acquisitions, || format!("{} without a release", name()));
         }
@@ -133,7 +133,7 @@ fn counts(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
 fn now(now: &WaitingNow, check: &mut Check, name: &dyn Fn() -> String) {
     let WaitingNow { count, longest_ns, sum_ns, held_by, before_start, places } = now;
     let told = places.iter().map(|p| p.count).sum::<u64>();
-    // Of several runs it is one's places and holders that are told.
+    // Several runs are told with the places and holders of one of them.
     let one = check.runs <= 1.0;
     check.demand(told == *count || !one, || format!("{}: {told} of the {count} that wait now have places", name()));
     let most = longest_ns.as_f64() * (*count as f64 + if one { 0.0 } else { 1.0 });
@@ -187,7 +187,7 @@ fn divided(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
     check.shares(lock.waiters.iter().map(|w| w.share), || format!("waiters of {}", name()));
     check.longest_first(&lock.waiters, |w| w.wait_ns, || format!("waiters of {}", name()));
     let waits = lock.waiters.iter().map(|w| w.count).fold(0, u64::saturating_add);
-    // Of several runs it is the greatest number.
+    // Several runs are told with the greatest number of threads of any.
     let fits = lock.waiting_threads <= waits.min(MOST_THREADS) || check.runs > 1.0;
     check.demand(fits, || format!("{}: {} threads in {waits} waits", name(), lock.waiting_threads));
     let blamed = lock.holders.iter().map(|h| h.wait_ns).chain([lock.unattributed_ns]);

@@ -38,7 +38,7 @@ impl Check {
 
     /// Estimates of one thing.
     pub(super) fn figures(&mut self, f: &Figures, what: &dyn Fn() -> String) {
-        // The time waited is told apart, and only of some locks.
+        // Some locks tell an estimate of the time waited, in a field of its own.
         let Figures { acquisitions, hold_mean_ns, hold_p99_ns, contended_share, wait_ns: _ } = f;
         for (interval, name) in [
             (acquisitions, "acquisitions"),
@@ -62,7 +62,7 @@ impl Check {
         self.adds_up([exact_ns, inferred_ns, unknown_ns], harm, || format!("{} by how surely it is charged", what()));
     }
 
-    /// What remains of so many contended sections, waits and holds without the observer.
+    /// Demands that figures without the observer's part are no more than those that were seen: contended sections, waits and holds.
     pub(super) fn corrected(
         &mut self,
         left: CorrectedEntry,
