@@ -73,8 +73,12 @@ fn sums_give_the_same_model_as_all_events() {
         let [a, b] = [lock, same].map(|lock| lock["hold_ns"].as_f64().unwrap_or_default());
         let close = 0.03 + 50.0 / a;
         assert!((a - b).abs() <= close * a, "hold_ns of {}: {a} and {b}", lock["name"]);
-        let [a, b] = [lock, same].map(|lock| lock["hold_cv"].as_f64().unwrap_or_default());
-        assert!((a - b).abs() <= close * a, "hold_cv of {}: {a} and {b}", lock["name"]);
+        // Deviations, not coefficients of variation: these are divided by what is left when the probes' cost is taken off, of which 50 ns may be half.
+        let [a, b] = [lock, same].map(|lock| {
+            let of = |field| lock[field].as_f64().unwrap_or_default();
+            of("hold_cv") * of("hold_ns")
+        });
+        assert!((a - b).abs() <= 0.03 * a, "deviation of {}: {a} and {b} ns", lock["name"]);
     }
     let shares = |model: &Value| list(&model["classes"]).iter().map(|class| class["share"].clone()).collect::<Vec<_>>();
     assert_eq!(shares(&events), shares(&sums));
