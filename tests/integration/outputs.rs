@@ -78,7 +78,7 @@ pub(crate) fn caused(report: &Value) -> BTreeMap<String, u64> {
 }
 
 /// Waiting that was recorded one by one.
-fn recorded(report: &Value) -> BTreeMap<String, u64> {
+pub(crate) fn recorded(report: &Value) -> BTreeMap<String, u64> {
     let mut locks = BTreeMap::new();
     for lock in report["locks"].as_array().expect("locks") {
         *locks.entry(label(lock)).or_default() += ns(&lock["recorded_wait_ns"]);

@@ -32,6 +32,7 @@ mod server;
 pub(crate) mod soak;
 mod stats;
 mod table;
+mod tables;
 mod usage;
 mod user;
 mod verdict;
@@ -71,6 +72,8 @@ enum Bench {
     Interference(interference::Args),
     /// Whether the right lock, place and reason are named of programs whose culprit is known.
     Verdicts(verdicts::Args),
+    /// How fast a long recording becomes Parquet tables.
+    Tables(tables::Args),
 }
 
 /// Runs a benchmark.
@@ -91,5 +94,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Hostile(args) => hostile::run(args),
         Bench::Interference(args) => interference::run(args),
         Bench::Verdicts(args) => verdicts::run(args),
+        Bench::Tables(args) => tables::run(args),
     }
 }

@@ -182,6 +182,7 @@ fn counters(timeline: &Timeline) -> Vec<Value> {
     }
     let mut counters: Vec<_> = changes.into_iter().collect();
     counters.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    let row = |source, label| json!({"type": "value", "source": source, "format": {"unit": "number"}, "label": label});
     let counter = |(pid, (thread, mut changes)): (String, (usize, Vec<(Ns, i8)>))| {
         changes.sort_unstable();
         // A second point at the same time makes the line a step.
@@ -192,6 +193,16 @@ fn counters(timeline: &Timeline) -> Vec<Value> {
             "description": "Threads that wait for a lock",
             "pid": pid,
             "mainThreadIndex": thread,
+            // Viewers from version 62 of the format on look at it: without, changes are drawn, not their sum.
+            "display": {
+                "graphType": "line-accumulated",
+                "unit": "",
+                "color": "orange",
+                "markerSchemaLocation": null,
+                "sortWeight": 50,
+                "label": "threads waiting",
+                "tooltipRows": [row("accumulated", "threads that wait at this time")],
+            },
             "samples": {
                 "length": 2 * changes.len(),
                 "time": points().map(|(time, _)| since_start(timeline, time)).collect::<Vec<_>>(),
