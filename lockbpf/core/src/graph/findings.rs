@@ -86,12 +86,12 @@ impl Who {
         }
     }
 
-    /// The process whose code its stacks lead through, having made others wait for `lock`: the lock's, but of a kernel lock that of the
-    /// place, which is the program's where that is known.
+    /// The process whose code its stacks lead through, having made others wait for `lock`: that of the place, which of a lock that processes
+    /// share need not be the lock's, and of a kernel lock is the program's where that is known; else the lock's.
     #[must_use]
     pub fn process(self, lock: Lock) -> Process {
         let held = self.lock().unwrap_or(lock);
-        self.site().filter(|_| held.is_kernel()).map_or(held.process, |site| site.process)
+        self.site().map_or(held.process, |site| site.process)
     }
 
     /// Where it was requested, or given back, as far as that is known.
@@ -349,6 +349,8 @@ pub struct DividedWait {
     pub end: Time,
     /// How long it lasted.
     pub wait: Nanos,
+    /// Who woke its thread, if that was seen.
+    pub waker: Option<Tid>,
     /// For how many such waits it stands.
     pub count: u64,
     /// Its parts, which add up to it, in the order of time.
@@ -405,6 +407,8 @@ pub struct Node {
     pub release: Option<Time>,
     /// For how long it waited for others; 0 where it did not, or got nothing for it.
     pub wait: Nanos,
+    /// Who woke its thread at the end of that, if that was seen.
+    pub waker: Option<Tid>,
     /// Stack at the attempt.
     pub stack: Option<StackId>,
 }

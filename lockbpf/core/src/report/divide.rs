@@ -10,7 +10,7 @@ use super::schema::{
 use super::text::share;
 use super::word::elsewhere;
 use crate::graph::findings::{Chain, Holder, Shares, Stacks, Who};
-use crate::id::{Lock, StackId};
+use crate::id::{Lock, Process, Site, StackId};
 use crate::units::Nanos;
 
 /// Pairs of threads listed per lock.
@@ -52,19 +52,22 @@ fn waiters(lock: Lock, shares: &Shares, places: &mut Places<'_>) -> Vec<WaiterEn
         let mut blamed = Vec::new();
         for (holder, &wait) in shares.holders.iter().zip(&w.blamed).filter(|&(_, &wait)| wait > Nanos(0)) {
             let (place, tid) = holder_place(holder.who, places);
-            blamed.push(BlameEntry { place, tid, wait_ns: places.ns(wait), share: share(wait.0, w.waits.time.0) });
+            let process = holder_process(holder.who, places).and_then(|process| places.other_process(process, lock));
+            let (wait_ns, share) = (places.ns(wait), share(wait.0, w.waits.time.0));
+            blamed.push(BlameEntry { place, tid, process, wait_ns, share });
         }
         blamed.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
         let stack = top_stack(&w.stacks);
         entries.push(WaiterEntry {
             place: w.site.map_or_else(|| elsewhere("other sites"), |site| places.place_of_wait(site, stack)),
+            process: w.site.and_then(|site| places.other_process(site.process, lock)),
             count: w.waits.count,
             wait_ns: places.ns(w.waits.time),
             max_ns: places.ns(w.max),
             share: share(w.waits.time.0, shares.waits.time.0),
             unattributed_ns: places.ns(w.unattributed),
             blamed,
-            stack: places.stack(lock.process, w.site.map(|s| s.addr), stack),
+            stack: places.stack(code_of(lock, w.site), w.site.map(|s| s.addr), stack),
         });
     }
     entries.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
@@ -108,6 +111,20 @@ pub(super) fn holder_place(who: Who, places: &mut Places<'_>) -> (Place, Option<
         }
         Who::Others => (elsewhere("other holders"), None),
     }
+}
+
+/// The process of a holder, as far as it is known.
+fn holder_process(who: Who, places: &Places<'_>) -> Option<Process> {
+    match who {
+        Who::Section { site, .. } | Who::Released { site, .. } => Some(site.process),
+        Who::Thread(tid) => places.process_of(tid),
+        Who::Others => None,
+    }
+}
+
+/// The process whose code the stacks lead through with which a lock was asked for at a site: processes that share a lock have each its own.
+pub(super) fn code_of(lock: Lock, site: Option<Site>) -> Process {
+    site.filter(|_| !lock.is_kernel()).map_or(lock.process, |site| site.process)
 }
 
 /// A chain of waiting; `all` is the waiting for its first lock.
