@@ -86,12 +86,12 @@ impl Who {
         }
     }
 
-    /// The process whose code its stacks lead through, having made others wait for `lock`: that of the place, which of a lock that processes
-    /// share need not be the lock's, and of a kernel lock is the program's where that is known; else the lock's.
+    /// The process whose code its stacks lead through, having made others wait for `lock`: the lock's, but of a kernel lock that of the
+    /// place, which is the program's where that is known.
     #[must_use]
     pub fn process(self, lock: Lock) -> Process {
         let held = self.lock().unwrap_or(lock);
-        self.site().map_or(held.process, |site| site.process)
+        self.site().filter(|_| held.is_kernel()).map_or(held.process, |site| site.process)
     }
 
     /// Where it was requested, or given back, as far as that is known.

@@ -10,7 +10,7 @@ use super::schema::{
 use super::text::share;
 use super::word::elsewhere;
 use crate::graph::findings::{Chain, Holder, Shares, Stacks, Who};
-use crate::id::{Lock, Process, Site, StackId};
+use crate::id::{Lock, Process, StackId};
 use crate::units::Nanos;
 
 /// Pairs of threads listed per lock.
@@ -67,7 +67,7 @@ fn waiters(lock: Lock, shares: &Shares, places: &mut Places<'_>) -> Vec<WaiterEn
             share: share(w.waits.time.0, shares.waits.time.0),
             unattributed_ns: places.ns(w.unattributed),
             blamed,
-            stack: places.stack(code_of(lock, w.site), w.site.map(|s| s.addr), stack),
+            stack: places.stack(lock.process, w.site.map(|s| s.addr), stack),
         });
     }
     entries.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
@@ -120,11 +120,6 @@ fn holder_process(who: Who, places: &Places<'_>) -> Option<Process> {
         Who::Thread(tid) => places.process_of(tid),
         Who::Others => None,
     }
-}
-
-/// The process whose code the stacks lead through with which a lock was asked for at a site: processes that share a lock have each its own.
-pub(super) fn code_of(lock: Lock, site: Option<Site>) -> Process {
-    site.filter(|_| !lock.is_kernel()).map_or(lock.process, |site| site.process)
 }
 
 /// A chain of waiting; `all` is the waiting for its first lock.

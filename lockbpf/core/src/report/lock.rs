@@ -1,7 +1,7 @@
 //! One lock's entry: counts from the sums, who and where from the wait graph.
 
 use super::attribution;
-use super::divide::{code_of, divide};
+use super::divide::divide;
 use super::durations::{Total, least_waits, over, up_to};
 use super::gather::Gathered;
 use super::kernel;
@@ -243,7 +243,7 @@ impl<'a> Ranked<'a> {
             .map(|(site, (count, stack))| WaitingPlace {
                 place: site.map_or_else(|| word::elsewhere("unknown site"), |site| places.place_of_wait(site, stack)),
                 count,
-                stack: places.stack(code_of(self.lock, site), site.map(|s| s.addr), stack),
+                stack: places.stack(self.lock.process, site.map(|s| s.addr), stack),
             })
             .collect();
         waiting.sort_by_key(|p| Reverse(p.count));

@@ -4,7 +4,7 @@
 //! they do not cover has no stack: it is charged to the place alone.
 
 use super::culprit::Divided;
-use super::divide::{code_of, holder_place};
+use super::divide::holder_place;
 use super::doing;
 use super::lock::Ranked;
 use super::place::Places;
@@ -184,7 +184,7 @@ impl Sides<'_, '_> {
                     Some(site) => self.places.place_of_wait(site, stack),
                     None => elsewhere("[other sites]"),
                 };
-                let frames = self.frames(code_of(lock, waiter.site), waiter.site.map(|s| s.addr), stack, &place);
+                let frames = self.frames(lock.process, waiter.site.map(|s| s.addr), stack, &place);
                 let (lock, kind) = (name.clone(), kind.clone());
                 let wait_ns = self.places.ns(part.time);
                 self.waiters.push(Sample {

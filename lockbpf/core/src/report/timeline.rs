@@ -1,6 +1,6 @@
 //! Every recorded wait and hold in time, and whom each wait is charged to. What viewers of timelines are fed with.
 
-use super::divide::{code_of, holder_place};
+use super::divide::holder_place;
 use super::doing;
 use super::lock::Ranked;
 use super::pictures::Stretch;
@@ -360,7 +360,7 @@ impl<'a, 'b> Tables<'a, 'b> {
     }
 
     fn stack(&mut self, lock: Lock, site: Option<Site>, stack: Option<StackId>) -> usize {
-        self.stacks.insert_full((code_of(lock, site), site, stack)).0
+        self.stacks.insert_full((lock.process, site, stack)).0
     }
 
     /// Gives everything its name that has none yet.
