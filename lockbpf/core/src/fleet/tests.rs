@@ -132,11 +132,12 @@ fn programs_that_share_a_lock_are_told_apart() {
 fn a_lock_has_the_same_number_in_all_tables() {
     let tables = all(&Run::default(), &page_of(&(LINES.to_owned() + &LINES.replace("\"L\"", "\"K\""))));
     let locks = texts(column(&tables, "locks", "lock"));
+    // A site of several locks is told with one of them.
     for table in ["sites", "edges", "waits", "holds"] {
         let Column::Whole(ids) = column(&tables, table, "lock_id") else { panic!("numbers") };
         let named: Vec<_> = ids.iter().map(|id| locks[usize::try_from(id.unwrap()).unwrap()]).collect();
         assert_eq!(named, texts(column(&tables, table, "lock")), "{table}");
-        assert!(named.contains(&"K") && named.contains(&"L"), "{table}");
+        assert!(table == "sites" || (named.contains(&"K") && named.contains(&"L")), "{table}");
     }
 }
 
