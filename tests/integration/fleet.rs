@@ -1,9 +1,12 @@
 //! Tables of many recordings, asked by DuckDB what docs/fleet.md asks, and compared with what lockbpf says of each; and the same by ClickHouse and by
 //! Spark.
 
-use crate::harness::observer::run;
+use crate::harness::cgroup::Cgroup;
+use crate::harness::may_observe;
+use crate::harness::observer::{Observer, run};
 use crate::harness::privilege::installed;
 use crate::harness::python;
+use crate::harness::workload::Workload;
 use lockbpf::lines::Reader;
 use lockbpf::observation::Harvest;
 use lockbpf::trace::{Compression, Header, Writer};
@@ -20,7 +23,7 @@ const SLOW: u64 = 7;
 const FIRST_DAY: u64 = 1_795_478_400_000_000_000;
 const DAY: u64 = 86_400_000_000_000;
 
-/// Event lines of a writer that two readers wait for, thirty times, and of a thread that takes another lock.
+/// Event lines of a writer that two readers wait for, thirty times, of a thread that takes another lock, and of two programs that share one.
 fn lines(hold_ns: u64) -> String {
     let mut lines = String::new();
     for round in 0..30 {
@@ -44,6 +47,14 @@ fn lines(hold_ns: u64) -> String {
         line(hold_ns + 900, 1, "release", "log_lock", "");
         line(hold_ns + 900, 2, "acquire", "log_lock", "");
         line(hold_ns + 950, 2, "release", "log_lock", "");
+        let web = ",\"site\":\"push (web.c:3)\",\"pid\":40,\"comm\":\"web\"";
+        line(hold_ns + 1_000, 4, "attempt", "queue_lock", web);
+        line(hold_ns + 1_000, 4, "acquire", "queue_lock", "");
+        let billing = ",\"site\":\"pop (billing.c:7)\",\"pid\":50,\"comm\":\"billing\"";
+        line(hold_ns + 1_010, 5, "attempt", "queue_lock", billing);
+        line(2 * hold_ns, 4, "release", "queue_lock", "");
+        line(2 * hold_ns, 5, "acquire", "queue_lock", "");
+        line(2 * hold_ns + 40, 5, "release", "queue_lock", "");
     }
     lines
 }
@@ -196,7 +207,7 @@ fn ask(folder: &Path, package: &str, script: &str, document: &str) -> Option<Vec
     let python = python::with(&[package])?;
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
     let answers: Vec<Answer> = serde_json::from_str(&python::run(&python, script, &[folder, &document])).expect("JSON");
-    assert_eq!(answers.len(), 10);
+    assert_eq!(answers.len(), 11);
     Some(answers)
 }
 
@@ -257,8 +268,8 @@ fn python_duckdb_answers_as_the_reports_do() {
     assert_eq!(last_day, by_lock(&later, "harm_ns"));
     assert!(answers[0].iter().all(|row| row["version"] == "1.1" && row["hosts"] == HOSTS), "{:?}", answers[0]);
 
-    let hosts: Vec<&str> = answers[2].iter().map(|row| word(&row["host"])).collect();
-    assert!(!hosts.is_empty() && hosts[0] == format!("db{SLOW}"), "{hosts:?}");
+    assert_tells_changes(&answers[1], &files, &reports);
+    assert_tells_hosts(&answers[2], &reports);
 
     let everything = by_lock(&reports, "recorded_wait_ns");
     assert_eq!(sum(&answers[3], "wait_ns"), everything.values().sum::<u64>());
@@ -269,7 +280,19 @@ fn python_duckdb_answers_as_the_reports_do() {
         assert_eq!(whole(&site["caused_wait_ns"]), blamed(word(&site["site"])), "{site}");
     }
     // Each waits for the writer, the second reader also for the first.
-    assert_eq!((answers[5].len(), sum(&answers[5], "waits")), (2, 3 * 30 * 2 * HOSTS));
+    assert_eq!((answers[5].len(), sum(&answers[5], "waits")), (3, 4 * 30 * 2 * HOSTS));
+    for row in &answers[5] {
+        let of_hosts: Vec<&Value> =
+            reports.iter().map(|report| &named(report, &row["lock"])["contended_wait_ns"]).collect();
+        let longest = of_hosts.iter().map(|waits| whole(&waits["max"])).max();
+        assert_eq!(Some(whole(&row["max_ns"])), longest, "{row}");
+        assert_eq!(whole(&row["waits"]), by_lock(&reports, "contended")[word(&row["lock"])], "{row}");
+        // The median of all is among those of the hosts, which reports tell to a few parts in a hundred.
+        let (least, most) =
+            (of_hosts.iter().map(|w| whole(&w["p50"])).min(), of_hosts.iter().map(|w| whole(&w["p50"])).max());
+        let (p50, least, most) = (whole(&row["p50_ns"]) as f64, least.unwrap_or(0) as f64, most.unwrap_or(0) as f64);
+        assert!((0.9 * least..=1.1 * most).contains(&p50), "{row}: {least} to {most}");
+    }
 
     let longest = reports.iter().flat_map(|report| report["locks"].as_array().expect("locks"));
     let longest = longest.map(|lock| whole(&lock["contended_wait_ns"]["max"])).max();
@@ -287,6 +310,67 @@ fn python_duckdb_answers_as_the_reports_do() {
     assert_eq!(sum(&answers[8], "hold_ns"), held);
     assert_eq!((answers[9].len() as u64, sum(&answers[9], "runs"), sum(&answers[9], "lost")), (HOSTS, 2 * HOSTS, 0));
     assert!(answers[9].iter().all(|row| row["incomplete"] == false && row["least_observed"] == 1.0));
+
+    let [across] = answers[10].as_slice() else { panic!("{:?}", answers[10]) };
+    assert_eq!((word(&across["waiter_process"]), word(&across["holder_process"])), ("billing", "web"));
+    assert_eq!((&across["lock"], whole(&across["hosts"])), (&"queue_lock".into(), HOSTS));
+    assert_eq!(whole(&across["wait_ns"]), everything["queue_lock"]);
+}
+
+/// The entry of a lock in a report.
+fn named<'a>(report: &'a Value, lock: &Value) -> &'a Value {
+    let locks = report["locks"].as_array().expect("locks");
+    locks.iter().find(|entry| entry["name"] == *lock).unwrap_or_else(|| panic!("no {lock}"))
+}
+
+/// What got worse is what `diff` says of each host, these weighed by how long they were observed.
+fn assert_tells_changes(rows: &[Value], files: &[PathBuf], reports: &[Value]) {
+    let (mut waits, mut durations) = (BTreeMap::<String, [f64; 2]>::new(), [0.0; 2]);
+    for (files, reports) in files.chunks(2).zip(reports.chunks(2)) {
+        let diff = json(&["diff", text(&files[0]), text(&files[1])]);
+        for (at, field) in ["a", "b"].into_iter().enumerate() {
+            let duration = whole(&reports[at]["quality"]["duration_ns"]) as f64;
+            durations[at] += duration;
+            for lock in diff["locks"].as_array().expect("locks") {
+                let rate = lock["wait_ns_per_s"][field].as_f64().expect("a number");
+                waits.entry(word(&lock["name"]).to_owned()).or_default()[at] += rate * duration;
+            }
+        }
+    }
+    assert_eq!(rows.len(), waits.len());
+    for row in rows {
+        let waits = waits[word(&row["lock"])];
+        for (at, column) in ["before", "after"].into_iter().enumerate() {
+            let (sql, own) = (row[column].as_f64().expect("a number"), waits[at] / durations[at]);
+            assert!((sql / own - 1.0).abs() < 1e-9, "{column}: {row}, by diff {own}");
+        }
+    }
+}
+
+/// The hosts that differ are those whose reports do.
+fn assert_tells_hosts(rows: &[Value], reports: &[Value]) {
+    let mut of_locks = BTreeMap::<String, Vec<(String, f64)>>::new();
+    for (host, reports) in reports.chunks(2).enumerate() {
+        let duration: u64 = reports.iter().map(|report| whole(&report["quality"]["duration_ns"])).sum();
+        for (lock, wait_ns) in by_lock(reports, "harm_ns") {
+            of_locks.entry(lock).or_default().push((format!("db{host}"), wait_ns as f64 / duration as f64));
+        }
+    }
+    let mut expected = BTreeMap::new();
+    for (lock, mut hosts) in of_locks {
+        hosts.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let usual = (hosts[hosts.len() / 2 - 1].1 + hosts[hosts.len() / 2].1) / 2.0;
+        let differ = hosts.into_iter().map(|(host, waiting)| (host, waiting / usual)).filter(|(_, times)| *times > 1.5);
+        expected.extend(differ.map(|(host, times)| ((host, lock.clone()), times)));
+    }
+    let key = |row: &Value| (word(&row["host"]).to_owned(), word(&row["lock"]).to_owned());
+    let told: BTreeMap<_, f64> = rows.iter().map(|row| (key(row), row["times"].as_f64().expect("a number"))).collect();
+    assert!(told.keys().eq(expected.keys()), "{told:?}, by reports {expected:?}");
+    assert!(
+        told.iter().all(|(key, times)| (times / expected[key] - 1.0).abs() < 1e-9),
+        "{told:?}, by reports {expected:?}"
+    );
+    assert_eq!(word(&rows[0]["host"]), format!("db{SLOW}"));
 }
 
 #[test]
@@ -341,4 +425,76 @@ fn assert_answers_as_duckdb(package: &str, script: &str, document: &str) {
         assert!(!duckdb.rows.is_empty());
         assert_eq!(duckdb.plain(without), other.plain(without), "question {}", at + 1);
     }
+}
+
+/// Asks one question about the folder `fleet` in a folder.
+const ASK_ONE: &str = r#"
+import duckdb, json, os, sys
+os.chdir(sys.argv[1])
+asked = duckdb.connect().execute(sys.argv[2])
+print(json.dumps({'names': [column[0] for column in asked.description], 'rows': asked.fetchall()}, default=str))
+"#;
+
+fn ask_one(folder: &Path, question: &str) -> Option<Vec<Value>> {
+    let python = python::with(&["duckdb==2.0.1"])?;
+    let answer = python::run(&python, ASK_ONE, &[folder, Path::new(question)]);
+    Some(serde_json::from_str::<Answer>(&answer).expect("JSON").objects())
+}
+
+/// Two programs share a lock, one in a container of a pod, the other one in a service whose name would give a terminal orders.
+#[test]
+fn python_duckdb_tells_containers_and_units_of_what_was_observed() {
+    let Some(_turn) = may_observe() else { return };
+    let pid = std::process::id();
+    let (id, pod) = (format!("{pid:012x}{}", "7".repeat(52)), format!("{pid:08x}-0000-1111-2222-333344445555"));
+    let Some(slice) = Cgroup::make(&format!("kubepods-pod{}.slice", pod.replace('-', "_"))) else { return };
+    let container = slice.below(&format!("cri-containerd-{id}.scope"));
+    let Some(outer) = Cgroup::make(&format!("lockbpf-test-{pid}-fleet")) else { return };
+    let service = outer.below("a\u{1b}[31m'b\u{202e}.service");
+    let mut workload = Workload::start("pshared 30");
+    let parent = workload.pid();
+    let children =
+        std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("the child is told");
+    let child: u32 = children.trim().parse().expect("one child");
+    container.take_in(parent);
+    service.take_in(child);
+    let dir = tempfile::tempdir().expect("a directory");
+    let tables = dir.path().join("fleet");
+    let to = ["--as", "parquet", "--to", text(&tables)];
+    let observer =
+        Observer::start(&[&["export", "--pid", &parent.to_string(), "--pid", &child.to_string()], &to[..]].concat());
+    workload.go();
+    let truth = workload.finish();
+    let outcome = observer.outcome();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+
+    let unit = "a\\u{1b}[31m'b\\u{202e}.service";
+    let question = "SELECT waiter_process, holder_process, container_id, pod, unit, holder_container_id, holder_pod, holder_unit, \
+                           sum(wait_ns)::BIGINT AS wait_ns, count(*) AS waits, count(DISTINCT lock_id) AS locks, \
+                           bool_and(holder_tid = waker_tid) AS woken_by_holder \
+                    FROM 'fleet/waits/*.parquet' WHERE waiter_process = 'consumer' AND holder_process = 'pshared' AND wait_ns >= 900000 \
+                    GROUP BY ALL";
+    let Some(rows) = ask_one(dir.path(), question) else { return };
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    let labels = |row: &Value, names: [&str; 3]| names.map(|name| row[name].as_str().map(str::to_owned));
+    let (own, holders) = (["container_id", "pod", "unit"], ["holder_container_id", "holder_pod", "holder_unit"]);
+    assert_eq!(labels(row, own), [None, None, Some(unit.to_owned())], "{row}");
+    assert_eq!(labels(row, holders), [Some(id.clone()), Some(pod.clone()), None], "{row}");
+    assert!(whole(&row["waits"]) >= 30 && whole(&row["wait_ns"]) >= truth.fact("waited_ns") * 9 / 10, "{row}");
+
+    // The same by places, with the lock that they share.
+    let question = "SELECT e.waiter_process, e.holder_process, e.holder_thread, l.container_id, l.pod, l.unit, sum(e.wait_ns)::BIGINT AS wait_ns \
+                    FROM 'fleet/edges/*.parquet' e JOIN 'fleet/locks/*.parquet' l USING (run_id, lock_id) \
+                    WHERE e.waiter_process <> e.holder_process AND l.kind = 'mutex' GROUP BY ALL ORDER BY wait_ns DESC LIMIT 1";
+    let rows = ask_one(dir.path(), question).expect("it was asked before");
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    let who = ["waiter_process", "holder_process", "holder_thread"].map(|name| word(&row[name]));
+    assert_eq!(who, ["consumer", "pshared", "pshared"], "{row}");
+    assert!(whole(&row["wait_ns"]) >= truth.fact("waited_ns") * 9 / 10, "{row}");
+    assert_eq!(labels(row, own), [Some(id), Some(pod), None], "{row}");
+
+    // They have nothing in common.
+    let rows =
+        ask_one(dir.path(), "SELECT container_id, pod, unit FROM 'fleet/runs/*.parquet'").expect("it was asked before");
+    assert_eq!(rows.iter().map(|row| labels(row, own)).collect::<Vec<_>>(), [[None, None, None]]);
 }

@@ -2,10 +2,11 @@
 //   lock   process-shared mutex: each process takes it ROUNDS times while the other does the same; then the child waits for it
 //          ROUNDS times by design
 //   gate   process-shared semaphore: the child waits for a permit of the parent's ROUNDS times, in vain at first
-// The parent is told of by the truth; the counts are those of both. Facts: child (its pid), waited_ns (for the mutex at least).
+// The child calls itself `consumer`. The parent is told of by the truth; the counts are those of both. Facts: child (its pid), waited_ns (for the mutex at least).
 #include "truth.h"
 #include <semaphore.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #define HOLD_NS 1000000
@@ -28,6 +29,8 @@ static void take(void)
 
 static int child(void)
 {
+    // A program of another name.
+    MUST(prctl(PR_SET_NAME, "consumer") ? errno : 0);
     // Elsewhere than in the parent.
     void *elsewhere = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     shared = mremap(shared, sizeof *shared, sizeof *shared, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere);

@@ -7,6 +7,7 @@ use crate::capture::named::Named;
 use crate::capture::put_off::{Grown, PutOff};
 use crate::capture::python::Layout;
 use crate::capture::shared::SharedLocks;
+use crate::cgroup;
 use crate::custom::catalogue;
 use crate::decode::{Beside, Decoded};
 use crate::event::{Event, ProcessSeen};
@@ -21,7 +22,9 @@ use lockbpf_common::parking;
 use lockbpf_common::python::PythonFrame;
 use lockbpf_common::record::TOP_WORDS;
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Processes that come within a second, if they are many.
@@ -39,6 +42,8 @@ pub(super) struct Census {
     /// Processes in which a thread slept on a word of parking_lot's, perhaps, since somebody asked.
     parked: HashSet<Process>,
     processes: HashMap<Process, ProcessSeen>,
+    /// Paths of the cgroups that processes were in when they were looked at, without those of the root.
+    cgroups: HashMap<Process, Arc<str>>,
     /// The last of each pid.
     numbers: HashMap<u32, Process>,
     /// Those met since somebody asked.
@@ -65,6 +70,7 @@ impl Census {
             met: None,
             parked: HashSet::new(),
             processes: HashMap::new(),
+            cgroups: HashMap::new(),
             numbers: HashMap::new(),
             newly_met: Vec::new(),
             busy: false,
@@ -91,12 +97,22 @@ impl Census {
     /// Takes what names need from the parent of a process.
     fn meet_forked(&mut self, seen: ProcessSeen, parent: Process) {
         self.symbols.observe_forked(seen.process, seen.pid, parent);
+        // It is born where its parent is.
+        if let Some(cgroup) = self.cgroups.get(&parent).cloned() {
+            self.cgroups.insert(seen.process, cgroup);
+        }
         self.newly_met.push((seen.process, seen.pid));
         self.enter(seen);
     }
 
     fn look_at(&mut self, process: Process, pid: u32) {
         self.symbols.observe(process, pid);
+        // One that is gone has none.
+        let told = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let path = cgroup::path(&told);
+        if !matches!(path, "" | "/") {
+            self.cgroups.insert(process, path.into());
+        }
         self.newly_met.push((process, pid));
     }
 
@@ -323,6 +339,21 @@ impl Census {
     /// The number of an observed process; after exec a pid has a second one: the later.
     pub(super) fn number(&self, pid: u32) -> Option<Process> {
         self.numbers.get(&pid).copied()
+    }
+
+    /// Path of the cgroup that a process was in when it was looked at, if it is known and not the root.
+    pub(super) fn cgroup(&self, process: Process) -> Option<&str> {
+        self.cgroups.get(&process).map(|path| &**path)
+    }
+
+    /// Processes of which that is known.
+    pub(super) fn placed(&self) -> impl Iterator<Item = &Process> {
+        self.cgroups.keys()
+    }
+
+    /// Names for what was observed, as far as they were looked up.
+    pub(super) fn names(&self) -> &Symbols {
+        &self.symbols
     }
 
     /// The processes observed.

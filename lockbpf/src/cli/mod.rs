@@ -57,6 +57,7 @@ mod placement;
 mod predict;
 mod prepare;
 mod probing;
+mod processes;
 mod progress;
 mod python;
 mod record;

@@ -3,20 +3,17 @@
 use super::args::Plan;
 use super::cpus;
 use super::destination;
+use super::processes::Processes;
 use super::sink::{Captured, Live, Sink};
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
 use crate::capture::session;
 use crate::event::Event;
-use crate::id::Process;
-use crate::op::{Action, Op};
-use crate::symbol::{Loaded, Symbols};
-use crate::trace::{Capture, Compression, Header, Module, Modules, Probe, Writer, Written};
+use crate::trace::{Capture, Compression, Header, Probe, Writer, Written};
 use crate::units::{Nanos, Time};
 use anyhow::{Context, Result, anyhow};
 use nix::sys::utsname::uname;
 use nix::time::{ClockId, clock_gettime};
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -35,8 +32,7 @@ pub(super) struct Recorder<W: Write> {
     failed: Option<io::Error>,
     header: Header,
     checkpoint: Time,
-    /// Modules written, by process that events name.
-    modules: BTreeMap<Process, usize>,
+    processes: Processes,
 }
 
 impl<W: Write> Recorder<W> {
@@ -51,7 +47,7 @@ impl<W: Write> Recorder<W> {
             failed: None,
             header: Header::default(),
             checkpoint: Time(0),
-            modules: BTreeMap::new(),
+            processes: Processes::default(),
         }
     }
 
@@ -61,10 +57,10 @@ impl<W: Write> Recorder<W> {
     /// When the file cannot be written.
     pub(super) fn finish(mut self, captured: Captured) -> Result<(W, Written)> {
         let Captured { mut harvest, census, end, .. } = captured;
-        let (_, mut symbols) = census.into_parts();
         self.result()?;
         let mut writer = self.writer.take().ok_or_else(|| anyhow!("the observation has not begun"))?;
-        modules(&mut writer, &symbols, &mut self.modules).with_context(|| failed(&self.path))?;
+        self.processes.write(&mut writer, &census).with_context(|| failed(&self.path))?;
+        let (_, mut symbols) = census.into_parts();
         // Names are looked up here, and what goes wrong with them is known after that; most problems are known before.
         harvest.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
         writer.finish(&harvest, &mut symbols, end).with_context(|| failed(&self.path))
@@ -117,17 +113,6 @@ pub(super) fn capture(plan: &Plan) -> Capture {
     }
 }
 
-/// The process whose files an event's addresses are in.
-pub(super) fn process_of(event: &Event) -> Option<Process> {
-    match event {
-        Event::Section(s) => Some(s.process),
-        Event::FutexWait(w) => Some(w.word.process),
-        Event::Wake(w) => Some(w.process),
-        Event::Step(Op { process, action: Action::Holds(_), .. }) => Some(*process),
-        Event::OffCpu(_) | Event::Process(_) | Event::ThreadExit(_) | Event::Op(_) | Event::Step(_) => None,
-    }
-}
-
 impl<W: Write> Sink for Recorder<W> {
     fn begin(&mut self, live: &mut Live<'_>) -> Result<()> {
         self.header = header(live.target, live.start)?;
@@ -144,9 +129,7 @@ impl<W: Write> Sink for Recorder<W> {
     }
 
     fn take(&mut self, event: Event) {
-        if let Some(process) = process_of(&event) {
-            self.modules.entry(process).or_insert(0);
-        }
+        self.processes.take(&event);
         // After a failure nothing more is written; the next poll tells it.
         if let (Some(writer), None) = (&mut self.writer, &self.failed) {
             self.failed = writer.event(&event).err();
@@ -168,9 +151,8 @@ impl<W: Write> Sink for Recorder<W> {
         }
         self.checkpoint = now;
         let harvest = live.harvest(now)?;
-        let symbols = live.census.symbols();
-        modules(writer, symbols, &mut self.modules).with_context(failed)?;
-        writer.checkpoint(&harvest, symbols, now).with_context(failed)?;
+        self.processes.write(writer, live.census).with_context(failed)?;
+        writer.checkpoint(&harvest, live.census.symbols(), now).with_context(failed)?;
         Ok(String::new())
     }
 }
@@ -199,27 +181,6 @@ pub(super) fn header(target: &str, start: Time) -> Result<Header> {
         capture: None,
         kept: None,
     })
-}
-
-/// Writes which files processes have mapped, where that is more than was written.
-pub(super) fn modules<W: Write>(
-    writer: &mut Writer<W>,
-    symbols: &Symbols,
-    written: &mut BTreeMap<Process, usize>,
-) -> io::Result<()> {
-    for (&process, known) in written {
-        let modules: Vec<Module> = symbols.loaded(process).map(module).collect();
-        if modules.len() > *known {
-            *known = modules.len();
-            writer.modules(&Modules { process: process.0, modules })?;
-        }
-    }
-    Ok(())
-}
-
-fn module(loaded: Loaded) -> Module {
-    let build_id = loaded.build_id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
-    Module { file: loaded.name, build_id, start: loaded.range.start, end: loaded.range.end, bias: loaded.bias }
 }
 
 /// A time of the monotonic clock in ns since 1970.

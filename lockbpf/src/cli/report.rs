@@ -7,6 +7,7 @@ use super::source::{Ending, Input};
 use super::{output, serve};
 use crate::analysis::{self, Analyst, Closing};
 use crate::fleet::Run;
+use crate::id::Process;
 use crate::names::Names;
 use crate::observation::Observation;
 use crate::render::{Format, Page};
@@ -18,6 +19,7 @@ use crate::trace::{Capture, Header, Modules};
 use crate::units::{Nanos, Time};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -202,7 +204,7 @@ impl Recording {
         }
         let Ending { header, harvest, names, modules, end, access_records, .. } = ending;
         let Header { host, kernel, arch, .. } = &header;
-        let run = Run { host: host.clone(), kernel: kernel.clone(), arch: arch.clone(), version: None };
+        let (host, kernel, arch) = (host.clone(), kernel.clone(), arch.clone());
         // What was converted from event lines lasts from its first event to its last.
         let period = end.filter(|_| header.capture.is_some()).map(|end| (Time(header.start), end));
         let Capture { min_wait_ns, futex_only, .. } = header.capture.unwrap_or_default();
@@ -210,6 +212,7 @@ impl Recording {
         let closing = Closing { target, period, futex_only, ticks_per_ns: header.ticks_per_ns, harvest };
         let again = again.then(|| Again::new(how, header.ticks_per_ns, closing.clone()));
         let (observation, min_wait) = (analyst.finish(closing), Nanos(min_wait_ns));
+        let run = Run { host, kernel, arch, version: None, cgroups: cgroups(&modules, &observation) };
         let (started_ns, answers) = (header.wall_ns, Answers::default());
         Ok((Self { observation, names, min_wait, started_ns, modules, access_records, run, answers }, again))
     }
@@ -236,7 +239,8 @@ impl Recording {
         let options = self.options(selection);
         let (report, profile) = report::build_profile(&self.observation, &mut *self.names, &options)?;
         // The same address means something else in another process.
-        let modules = if let [only] = self.modules.as_slice() { only.modules.as_slice() } else { &[] };
+        let mut mapped = self.modules.iter().map(|process| process.modules.as_slice()).filter(|m| !m.is_empty());
+        let modules = if let (Some(only), None) = (mapped.next(), mapped.next()) { only } else { &[] };
         let mappings = modules.iter().map(|m| Mapping {
             start: m.start,
             end: m.end,
@@ -291,6 +295,19 @@ impl Recording {
         let Report { schema, quality, .. } = self.report(Selection::default())?;
         Ok(Report { schema, selection: Some(selection.clone()), quality, ..Report::default() })
     }
+}
+
+/// Paths of cgroups by process id. Of an id that has come again in another cgroup none is known.
+fn cgroups(modules: &[Modules], observation: &Observation) -> BTreeMap<u32, String> {
+    let mut paths: BTreeMap<u32, Option<&str>> = BTreeMap::new();
+    for told in modules {
+        let seen = observation.processes.get(&Process(told.process));
+        if let (Some(seen), Some(path)) = (seen, told.cgroup.as_deref()) {
+            let known = paths.entry(seen.pid).or_insert(Some(path));
+            known.take_if(|known| *known != path);
+        }
+    }
+    paths.into_iter().filter_map(|(pid, path)| Some((pid, path?.to_owned()))).collect()
 }
 
 fn read(input: &Input, how: impl Fn(&Header) -> analysis::Options) -> Result<(Analyst, Ending)> {

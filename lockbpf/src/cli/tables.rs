@@ -6,7 +6,7 @@ use super::parquet;
 use super::report::Recording;
 use super::source::Input;
 use crate::capture::lent;
-use crate::fleet::{Run, Table, Tables};
+use crate::fleet::{Run, Table, Tables, Threads};
 use crate::report::Rows;
 use crate::report::schema::Ns;
 use anyhow::{Context, Result};
@@ -38,7 +38,7 @@ pub(super) fn write(input: &Input, to: &Path, how: &TablesArgs) -> Result<bool> 
             partition.push(format!("host={host}"));
         }
         let place = Place { folder: to, partition, file: format!("{id}.parquet") };
-        let tables = Tables::new(&id, report, started_ns);
+        let tables = Tables::new(&id, &run, report, started_ns);
         // All of them appear at the end: what fails leaves nothing that could be counted.
         let mut files = Vec::new();
         for table in tables.of_report(&run) {
@@ -46,8 +46,10 @@ pub(super) fn write(input: &Input, to: &Path, how: &TablesArgs) -> Result<bool> 
         }
         let mut waits = place.file(&tables.waits(rows.timeline()))?;
         let mut holds = place.file(&tables.holds(rows.timeline()))?;
+        let mut threads = Threads::default();
         let mut flush = |rows: &mut Rows<'_, '_>, full: usize| -> Result<()> {
             if rows.len().0 >= full {
+                threads.take(rows.timeline());
                 waits.add(&tables.waits(rows.timeline()))?;
                 rows.forget_waits();
             }
@@ -59,6 +61,7 @@ pub(super) fn write(input: &Input, to: &Path, how: &TablesArgs) -> Result<bool> 
         };
         again.read(input, &mut rows, |rows| flush(rows, parquet::GROUP))?;
         flush(&mut rows, 0)?;
+        files.push(place.whole(&tables.edges(rows.timeline(), &threads))?);
         files.extend([waits, holds, place.whole(&tables.stacks(rows.timeline()))?]);
         files.into_iter().try_for_each(Growing::finish)?;
         Ok((id, rows.not_shown_ns()))

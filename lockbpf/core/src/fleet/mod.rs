@@ -4,6 +4,8 @@
 //! are no keys. Within a recording `run_id` and `stack_id` are.
 #![forbid(unsafe_code)]
 
+mod edges;
+mod labels;
 #[cfg(test)]
 mod rows_tests;
 mod run;
@@ -12,6 +14,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use edges::Threads;
 pub use run::Run;
 pub use table::{Column, Table, Words};
 pub use tables::{SCHEMA, Tables};

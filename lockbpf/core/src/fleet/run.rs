@@ -3,6 +3,7 @@
 use crate::report::Report;
 use crate::report::schema::Ns;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 
 /// Where and when a recording was made, and of which version of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Run {
     pub arch: String,
     /// What the user calls the version of the observed program.
     pub version: Option<String>,
+    /// Paths of the observed processes' cgroups, by process id, as far as they are known.
+    pub cgroups: BTreeMap<u32, String>,
 }
 
 impl Run {

@@ -23,9 +23,12 @@ fn page() -> Page {
 
 /// All tables of a page.
 fn all(run: &Run, page: &Page) -> Vec<Table> {
-    let tables = Tables::new(&id(run, page), &page.report, page.started_ns);
+    let tables = Tables::new(&id(run, page), run, &page.report, page.started_ns);
     let timeline = &page.pictures.timeline;
-    let of_timeline = [tables.waits(timeline), tables.holds(timeline), tables.stacks(timeline)];
+    let mut threads = Threads::default();
+    threads.take(timeline);
+    let edges = tables.edges(timeline, &threads);
+    let of_timeline = [edges, tables.waits(timeline), tables.holds(timeline), tables.stacks(timeline)];
     tables.of_report(run).into_iter().chain(of_timeline).collect()
 }
 
@@ -89,4 +92,78 @@ fn a_recording_keeps_its_key_and_others_have_another_one() {
     assert_ne!(id(&run, &page), id(&run, &Page { started_ns: None, ..page.clone() }));
     // What the user calls its version is no part of it.
     assert_eq!(id(&run, &page), id(&Run { version: Some("2".into()), ..run.clone() }, &page));
+}
+
+/// Two programs share a lock; one thread of each is woken by the other.
+const SHARED: &str = r#"{"t":0,"tid":1,"pid":10,"op":"attempt","lock":"queue","site":"push (web.c:1)","comm":"web"}
+{"t":0,"tid":1,"op":"acquire","lock":"queue"}
+{"t":10,"tid":2,"pid":20,"op":"attempt","lock":"queue","site":"pop (worker.c:1)","comm":"worker"}
+{"t":15,"tid":3,"pid":20,"op":"attempt","lock":"queue","site":"pop (worker.c:1)","comm":"helper"}
+{"t":40,"tid":1,"op":"release","lock":"queue"}
+{"t":40,"tid":2,"op":"acquire","lock":"queue","waker":1}
+{"t":60,"tid":2,"op":"release","lock":"queue"}
+{"t":60,"tid":3,"op":"acquire","lock":"queue","waker":2}
+{"t":61,"tid":3,"op":"release","lock":"queue"}
+"#;
+
+#[test]
+fn programs_that_share_a_lock_are_told_apart() {
+    let page = page_of(SHARED);
+    let tables = all(&Run::default(), &page);
+    let edges = |name| texts(column(&tables, "edges", name));
+    let mut told: Vec<_> =
+        edges("waiter_process").into_iter().zip(edges("holder_process")).zip(edges("holder_thread")).collect();
+    told.sort_unstable();
+    assert_eq!(told, [(("worker", "web"), "web"), (("worker", "worker"), "worker")]);
+    let waits = |name| texts(column(&tables, "waits", name));
+    assert_eq!(waits("waiter_process"), ["worker"; 2]);
+    assert_eq!(waits("thread"), ["worker", "helper"]);
+    // The second one waits longer for the first program.
+    assert_eq!(waits("holder_process"), ["web"; 2]);
+    assert_eq!(waits("waker_tid"), ["1", "2"]);
+    assert_eq!(texts(column(&tables, "holds", "holder_process")), ["web", "worker", "worker"]);
+    for (table, name, rows) in [("locks", "lock_id", 1), ("waits", "lock_id", 2), ("holds", "lock_id", 3)] {
+        assert_eq!(*column(&tables, table, name), Column::Whole(vec![Some(0); rows]), "{table}");
+    }
+    assert_eq!(*column(&tables, "waits", "holder_lock_id"), Column::Whole(vec![Some(0); 2]));
+}
+
+#[test]
+fn a_lock_has_the_same_number_in_all_tables() {
+    let tables = all(
+        &Run::default(),
+        &page_of(&(LINES.to_owned() + &LINES.replace("\"L\"", "\"K\"").replace("\"tid\":", "\"tid\":1"))),
+    );
+    let locks = texts(column(&tables, "locks", "lock"));
+    // A site of several locks is told with one of them.
+    for table in ["sites", "edges", "waits", "holds"] {
+        let Column::Whole(ids) = column(&tables, table, "lock_id") else { panic!("numbers") };
+        let named: Vec<_> = ids.iter().map(|id| locks[usize::try_from(id.unwrap()).unwrap()]).collect();
+        assert_eq!(named, texts(column(&tables, table, "lock")), "{table}");
+        assert!(table == "sites" || (named.contains(&"K") && named.contains(&"L")), "{table}");
+    }
+}
+
+#[test]
+fn processes_are_told_by_their_cgroups() {
+    let id = "0123456789abcdef".repeat(4);
+    let uid = "0a1b2c3d-0000-1111-2222-333344445555";
+    let cgroups = [
+        (10, format!("/kubepods/burstable/pod{uid}/{id}")),
+        (20, "/system.slice/a\\u{1b}[31m.slice/worker.service".to_owned()),
+    ];
+    let run = Run { cgroups: cgroups.into(), ..Run::default() };
+    let page = page_of(SHARED);
+    let tables = all(&run, &page);
+    let one = |table, name| texts(column(&tables, table, name));
+    assert_eq!((one("waits", "container_id"), one("waits", "unit")), (vec![""; 2], vec!["worker.service"; 2]));
+    assert_eq!(one("waits", "holder_container_id"), [id.as_str(); 2]);
+    assert_eq!((one("waits", "holder_pod"), one("waits", "holder_unit")), (vec![uid; 2], vec![""; 2]));
+    assert_eq!(one("holds", "pod"), [uid, "", ""]);
+    // They have nothing in common.
+    assert_eq!(["container_id", "pod", "unit"].map(|name| one("runs", name)), [[""], [""], [""]]);
+    let only = Run { cgroups: run.cgroups.iter().take(1).map(|(&pid, path)| (pid, path.clone())).collect(), ..run };
+    let tables = all(&only, &page);
+    assert_eq!(["container_id", "pod"].map(|name| texts(column(&tables, "runs", name))), [[id.as_str()], [uid]]);
+    assert_eq!(texts(column(&tables, "waits", "holder_pod")), [uid; 2]);
 }

@@ -165,7 +165,7 @@ impl Engine {
             let unattributed = if how == Ended::Open { at.since(last) } else { Nanos(0) };
             if let Some(keeper) = &mut self.keeper {
                 keeper.leave(key, unattributed);
-                keeper.waited(key, wait);
+                keeper.waited(key, wait, None);
             }
             if store == NONE {
                 self.beyond.add(wait);

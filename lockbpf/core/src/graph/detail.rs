@@ -77,6 +77,7 @@ impl Keeper {
             acquire: i.acquire,
             release: None,
             wait: Nanos(0),
+            waker: None,
             stack: i.stack,
         };
         self.insert(node)
@@ -84,8 +85,9 @@ impl Keeper {
 
     /// A section of a thread of which nothing else is known. It has nothing to give out.
     pub(super) fn of_thread(&mut self, tid: Tid, lock: Lock) -> u64 {
-        let (wait, stack) = (Nanos(0), None);
-        let node = Node { number: 0, site: None, tid, lock, attempt: None, acquire: None, release: None, wait, stack };
+        let (wait, waker, stack) = (Nanos(0), None, None);
+        let (attempt, acquire, release) = (None, None, None);
+        let node = Node { number: 0, site: None, tid, lock, attempt, acquire, release, wait, waker, stack };
         let key = self.insert(node);
         if self.told.is_some() {
             self.nodes.remove(&key);
@@ -105,9 +107,9 @@ impl Keeper {
     }
 
     /// It has waited for others.
-    pub(super) fn waited(&mut self, key: u64, wait: Nanos) {
+    pub(super) fn waited(&mut self, key: u64, wait: Nanos, waker: Option<Tid>) {
         if let Some(kept) = self.nodes.get_mut(&key) {
-            kept.node.wait = wait;
+            (kept.node.wait, kept.node.waker) = (wait, waker);
         }
     }
 
@@ -155,6 +157,7 @@ impl Keeper {
             stack: w.stack,
             end: w.end,
             wait: w.wait,
+            waker: w.waker,
             count: w.weight.of_waits(),
             parts: pieces.iter().map(part).collect(),
         };

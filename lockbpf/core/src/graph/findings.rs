@@ -349,6 +349,8 @@ pub struct DividedWait {
     pub end: Time,
     /// How long it lasted.
     pub wait: Nanos,
+    /// Who woke its thread, if that was seen.
+    pub waker: Option<Tid>,
     /// For how many such waits it stands.
     pub count: u64,
     /// Its parts, which add up to it, in the order of time.
@@ -405,6 +407,8 @@ pub struct Node {
     pub release: Option<Time>,
     /// For how long it waited for others; 0 where it did not, or got nothing for it.
     pub wait: Nanos,
+    /// Who woke its thread at the end of that, if that was seen.
+    pub waker: Option<Tid>,
     /// Stack at the attempt.
     pub stack: Option<StackId>,
 }

@@ -43,7 +43,7 @@ impl Engine {
             }
         };
         if contended {
-            self.charge_wait(m, node, wait, how);
+            self.charge_wait(m, node, wait, how, waker);
         } else if let (Some(keeper), Phase::Free) = (&mut self.keeper, phase) {
             keeper.leave(self.sections[node as usize].key, wait);
         }
@@ -70,13 +70,13 @@ impl Engine {
     }
 
     /// Charges a wait to those who caused it.
-    fn charge_wait(&mut self, m: &Machines, node: NodeIx, wait: Nanos, how: Ended) {
+    fn charge_wait(&mut self, m: &Machines, node: NodeIx, wait: Nanos, how: Ended, waker: Option<Tid>) {
         let n = m.node(node);
         let i = &n.instance;
         let state = &mut self.locks[n.lock as usize];
         let section = &mut self.sections[node as usize];
         if let Some(keeper) = &mut self.keeper {
-            keeper.waited(section.key, wait);
+            keeper.waited(section.key, wait, waker);
         }
         let own = state.shares;
         let mut row = 0;

@@ -10,7 +10,7 @@ use super::schema::{
 use super::text::share;
 use super::word::elsewhere;
 use crate::graph::findings::{Chain, Holder, Shares, Stacks, Who};
-use crate::id::{Lock, StackId};
+use crate::id::{Lock, Process, StackId};
 use crate::units::Nanos;
 
 /// Pairs of threads listed per lock.
@@ -52,12 +52,15 @@ fn waiters(lock: Lock, shares: &Shares, places: &mut Places<'_>) -> Vec<WaiterEn
         let mut blamed = Vec::new();
         for (holder, &wait) in shares.holders.iter().zip(&w.blamed).filter(|&(_, &wait)| wait > Nanos(0)) {
             let (place, tid) = holder_place(holder.who, places);
-            blamed.push(BlameEntry { place, tid, wait_ns: places.ns(wait), share: share(wait.0, w.waits.time.0) });
+            let process = holder_process(holder.who, places).and_then(|process| places.other_process(process, lock));
+            let (wait_ns, share) = (places.ns(wait), share(wait.0, w.waits.time.0));
+            blamed.push(BlameEntry { place, tid, process, wait_ns, share });
         }
         blamed.sort_by(|a, b| (b.wait_ns, &a.place.symbol).cmp(&(a.wait_ns, &b.place.symbol)));
         let stack = top_stack(&w.stacks);
         entries.push(WaiterEntry {
             place: w.site.map_or_else(|| elsewhere("other sites"), |site| places.place_of_wait(site, stack)),
+            process: w.site.and_then(|site| places.other_process(site.process, lock)),
             count: w.waits.count,
             wait_ns: places.ns(w.waits.time),
             max_ns: places.ns(w.max),
@@ -107,6 +110,15 @@ pub(super) fn holder_place(who: Who, places: &mut Places<'_>) -> (Place, Option<
             (elsewhere(&format!("{} (site unknown)", tid.in_words())), Some(tid))
         }
         Who::Others => (elsewhere("other holders"), None),
+    }
+}
+
+/// The process of a holder, as far as it is known.
+fn holder_process(who: Who, places: &Places<'_>) -> Option<Process> {
+    match who {
+        Who::Section { site, .. } | Who::Released { site, .. } => Some(site.process),
+        Who::Thread(tid) => places.process_of(tid),
+        Who::Others => None,
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Places<'a> {
     names: &'a mut dyn Names,
     frames: HashMap<(Process, u64), Rc<[Frame]>>,
     ids: HashMap<Process, String>,
+    /// Processes of the threads.
+    threads: HashMap<Tid, Process>,
     locks: HashMap<Lock, String>,
     told: HashMap<Site, Told>,
     stacks: HashMap<Site, BTreeSet<StackId>>,
@@ -56,6 +58,7 @@ impl<'a> Places<'a> {
             names,
             frames: HashMap::new(),
             ids,
+            threads: observation.threads.iter().map(|thread| (thread.tid, thread.process)).collect(),
             locks: HashMap::new(),
             told: HashMap::new(),
             stacks: HashMap::new(),
@@ -180,6 +183,16 @@ impl<'a> Places<'a> {
     /// Pid and name of a process.
     pub(super) fn process(&self, process: Process) -> (Option<u32>, Option<String>) {
         self.observation.processes.get(&process).map(|seen| (seen.pid, seen.comm.clone())).unzip()
+    }
+
+    /// The process of a thread.
+    pub(super) fn process_of(&self, tid: Tid) -> Option<Process> {
+        self.threads.get(&tid).copied()
+    }
+
+    /// The name of a process that is not the lock's own: of those that share it.
+    pub(super) fn other_process(&self, process: Process, lock: Lock) -> Option<String> {
+        if process == lock.process || lock.is_kernel() { None } else { self.process(process).1 }
     }
 
     /// A lock's name as the table shows it: `memcached/1234:name` if the report has several processes.

@@ -35,6 +35,8 @@ pub struct Timeline {
     pub stacks: Vec<Stack>,
     /// Places of those to blame.
     pub places: Vec<Place>,
+    /// Whoever woke a thread that waited.
+    pub wakers: Vec<ThreadId>,
     /// By start.
     pub waits: Vec<Wait>,
     /// By start.
@@ -103,6 +105,8 @@ pub struct LockName {
     pub name: String,
     /// Its kind; empty of a lock that the report does not list.
     pub kind: String,
+    /// Which of the report's locks it is, from 0.
+    pub entry: Option<usize>,
 }
 
 /// A wait.
@@ -118,6 +122,8 @@ pub struct Wait {
     pub start_ns: Ns,
     /// How long.
     pub wait_ns: Ns,
+    /// Who woke the thread at its end, if that was seen: in [`Timeline::wakers`].
+    pub waker: Option<usize>,
     /// Whom it is charged to, in no particular order; what is missing is charged to nobody.
     pub culprits: Vec<Culprit>,
 }
@@ -211,13 +217,15 @@ pub(super) struct Tables<'a, 'b> {
     places: &'a mut Places<'b>,
     /// Process and name of each thread.
     known: HashMap<Tid, (Process, &'a str)>,
-    kinds: HashMap<Lock, &'a str>,
+    /// Which entry of the report each lock is, and its kind.
+    entries: HashMap<Lock, (usize, &'a str)>,
     threads: Table<Tid>,
     /// Processes of threads that are not known otherwise: those of their locks.
     owners: HashMap<Tid, Process>,
     locks: Table<Lock>,
     stacks: Table<(Process, Option<Site>, Option<StackId>)>,
     culprits: Table<Who>,
+    wakers: Table<Tid>,
 }
 
 impl<'a, 'b> Tables<'a, 'b> {
@@ -227,16 +235,17 @@ impl<'a, 'b> Tables<'a, 'b> {
         observation: &'a Observation,
         places: &'a mut Places<'b>,
     ) -> Self {
-        let entries = ranked.iter().zip(&report.locks);
+        let entries = ranked.iter().zip(&report.locks).enumerate();
         Self {
             places,
             known: observation.threads.iter().map(|t| (t.tid, (t.process, t.comm.as_str()))).collect(),
-            kinds: entries.map(|(r, entry)| (r.lock, entry.kind.as_str())).collect(),
+            entries: entries.map(|(at, (r, entry))| (r.lock, (at, entry.kind.as_str()))).collect(),
             threads: Table::default(),
             owners: HashMap::new(),
             locks: Table::default(),
             stacks: Table::default(),
             culprits: Table::default(),
+            wakers: Table::default(),
         }
     }
 
@@ -268,22 +277,23 @@ impl<'a, 'b> Tables<'a, 'b> {
         Wait {
             thread: self.thread(node.tid, node.lock),
             lock: self.lock(node.lock),
-            stack: self.stack(node.lock.process, node.site, node.stack),
+            stack: self.stack(node.lock, node.site, node.stack),
             start_ns: self.places.at(node.attempt.unwrap_or(start)),
             wait_ns: self.places.ns(node.wait),
+            waker: self.waker(node.waker),
             culprits,
         }
     }
 
     pub(super) fn hold(&mut self, node: &Node, (start, end): (Time, Time)) -> Option<Hold> {
         // At a barrier it is the way to the next arrival.
-        let is_barrier = self.kinds.get(&node.lock) == Some(&"barrier");
+        let is_barrier = self.entries.get(&node.lock).is_some_and(|&(_, kind)| kind == "barrier");
         let from = node.acquire.or((node.attempt.is_none() && node.release.is_some()).then_some(start))?;
         let until = node.release.unwrap_or(end);
         (!is_barrier && until > from).then(|| Hold {
             thread: self.thread(node.tid, node.lock),
             lock: self.lock(node.lock),
-            stack: self.stack(node.lock.process, node.site, node.stack),
+            stack: self.stack(node.lock, node.site, node.stack),
             start_ns: self.places.at(from),
             end_ns: self.places.at(until),
         })
@@ -324,9 +334,10 @@ impl<'a, 'b> Tables<'a, 'b> {
         Wait {
             thread: self.thread(wait.tid, wait.lock),
             lock: self.lock(wait.lock),
-            stack: self.stack(wait.lock.process, wait.site, wait.stack),
+            stack: self.stack(wait.lock, wait.site, wait.stack),
             start_ns: self.places.at(wait.end - wait.wait),
             wait_ns: self.places.ns(wait.wait),
+            waker: self.waker(wait.waker),
             culprits,
         }
     }
@@ -344,13 +355,17 @@ impl<'a, 'b> Tables<'a, 'b> {
         self.culprits.insert_full(who).0
     }
 
-    fn stack(&mut self, process: Process, site: Option<Site>, stack: Option<StackId>) -> usize {
-        self.stacks.insert_full((process, site, stack)).0
+    fn waker(&mut self, tid: Option<Tid>) -> Option<usize> {
+        tid.map(|tid| self.wakers.insert_full(tid).0)
+    }
+
+    fn stack(&mut self, lock: Lock, site: Option<Site>, stack: Option<StackId>) -> usize {
+        self.stacks.insert_full((lock.process, site, stack)).0
     }
 
     /// Gives everything its name that has none yet.
     pub(super) fn name(&mut self, timeline: &mut Timeline) {
-        let Self { places, known, kinds, threads, owners, locks, stacks, culprits } = self;
+        let Self { places, known, entries, threads, owners, locks, stacks, culprits, wakers } = self;
         for &tid in threads.iter().skip(timeline.threads.len()) {
             let (id, seen) = (places.thread(tid), known.get(&tid).copied());
             let process = seen.map(|(process, _)| process).or(owners.get(&tid).copied()).unwrap_or_default();
@@ -359,8 +374,9 @@ impl<'a, 'b> Tables<'a, 'b> {
             timeline.threads.push(Thread { tid: id, number: 0, name, pid, process: process.unwrap_or_default() });
         }
         for &lock in locks.iter().skip(timeline.locks.len()) {
-            let kind = kinds.get(&lock).copied().unwrap_or_default().to_owned();
-            timeline.locks.push(LockName { name: places.lock_label(lock), kind });
+            let (entry, kind) = entries.get(&lock).copied().unzip();
+            let kind = kind.unwrap_or_default().to_owned();
+            timeline.locks.push(LockName { name: places.lock_label(lock), kind, entry });
         }
         for &(process, site, stack) in stacks.iter().skip(timeline.stacks.len()) {
             let unknown = || elsewhere("[place not seen]");
@@ -371,6 +387,8 @@ impl<'a, 'b> Tables<'a, 'b> {
             }
             timeline.stacks.push(Stack { place, frames });
         }
+        let new = wakers.iter().skip(timeline.wakers.len());
+        timeline.wakers.extend(new.map(|&tid| places.thread(tid)));
         let new = culprits.iter().skip(timeline.places.len());
         timeline.places.extend(new.map(|&who| holder_place(who, places).0));
     }

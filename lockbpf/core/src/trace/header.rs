@@ -92,14 +92,17 @@ pub struct Probe {
     pub how: String,
 }
 
-/// The files that a process has mapped.
+/// What a process is beside its name: the files that it has mapped, and its cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Modules {
     /// Number of the process.
     pub process: u32,
-    /// Its files.
+    /// Its files; none where no event names the process.
     pub modules: Vec<Module>,
+    /// Path of its cgroup when it was first seen, if that is known and not the root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
 }
 
 /// A file in the memory of a process.
@@ -224,5 +227,13 @@ mod tests {
         };
         let quality = losses.quality();
         assert_eq!((quality.undecodable["other"], quality.undecodable["truncated"]), (u64::MAX, 3));
+    }
+
+    #[test]
+    fn cgroups_may_be_missing() {
+        let before = r#"{"process":3,"modules":[]}"#;
+        let told: Modules = serde_json::from_str(before).unwrap();
+        assert_eq!(told, Modules { process: 3, ..Modules::default() });
+        assert_eq!(serde_json::to_string(&told).unwrap(), before);
     }
 }

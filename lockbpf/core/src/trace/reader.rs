@@ -219,7 +219,8 @@ impl Contents {
             Kind::Modules => {
                 let modules: Modules = json(&payload)?;
                 if self.modules.len() >= MAX_MODULES && !self.modules.contains_key(&modules.process) {
-                    return Err(Malformed::TooMany);
+                    // There is no bound on processes of which nothing but the cgroup is told.
+                    return if modules.modules.is_empty() { Ok(()) } else { Err(Malformed::TooMany) };
                 }
                 self.modules.insert(modules.process, modules);
             }

@@ -91,7 +91,7 @@ impl<W: Write> Writer<W> {
         self.json(Kind::Header, header)
     }
 
-    /// Tells which files a process has mapped: the last ones told of it count.
+    /// Tells which files a process has mapped, and its cgroup: what was told of it last counts.
     ///
     /// # Errors
     /// When the sink fails.

@@ -3,19 +3,17 @@
 use super::dumps::Dumps;
 use crate::cli::args::Plan;
 use crate::cli::census::Census;
-use crate::cli::record::{self, modules, probed};
+use crate::cli::processes::Processes;
+use crate::cli::record::{self, probed};
 use crate::cli::segments::{Closed, Held, Open, Store};
 use crate::cli::sink::Live;
 use crate::event::Event;
 use crate::flight::{Limits, Ring, Segment};
-use crate::id::Process;
 use crate::observation::Harvest;
-use crate::symbol::Symbols;
 use crate::trace::{Capture, Compression, Header, Kept, Writer};
 use crate::units::{Nanos, Time};
 use crate::untrusted::shown_lines;
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -35,8 +33,8 @@ pub(super) struct Flight {
     open: Option<Writing>,
     /// When sums and names are written next.
     next: Instant,
-    /// Modules written in the open segment, by process that events name.
-    modules: BTreeMap<Process, usize>,
+    /// Written in the open segment.
+    processes: Processes,
     failed: Option<io::Error>,
     dumps: Dumps,
     /// Whether it was told that less is kept than was asked for.
@@ -77,7 +75,7 @@ impl Flight {
             header: Header::default(),
             open: None,
             next: Instant::now(),
-            modules: BTreeMap::new(),
+            processes: Processes::default(),
             failed: None,
             dumps: Dumps::prepare(args)?,
             told_short: false,
@@ -97,9 +95,7 @@ impl Flight {
 
     /// Takes an event.
     pub(super) fn take(&mut self, event: &Event) {
-        if let Some(process) = record::process_of(event) {
-            self.modules.entry(process).or_insert(0);
-        }
+        self.processes.take(event);
         // After a failure nothing more is written; the next poll tells it.
         if let (Some(open), None) = (&mut self.open, &self.failed) {
             self.failed = open.writer.event(event).err();
@@ -146,9 +142,8 @@ impl Flight {
         } else if began >= self.next {
             let harvest = live.harvest(now)?;
             if let Some(open) = &mut self.open {
-                let symbols = live.census.symbols();
-                modules(&mut open.writer, symbols, &mut self.modules).context(failed)?;
-                open.writer.checkpoint(&harvest, symbols, now).context(failed)?;
+                self.processes.write(&mut open.writer, live.census).context(failed)?;
+                open.writer.checkpoint(&harvest, live.census.symbols(), now).context(failed)?;
             }
             self.pause(began);
         } else if let Some(open) = &mut self.open {
@@ -181,7 +176,7 @@ impl Flight {
         let mut writer = match self.open.take() {
             None => Writer::new(next, &self.header, Compression::None)?,
             Some(mut open) => {
-                modules(&mut open.writer, census.symbols(), &mut self.modules)?;
+                self.processes.write(&mut open.writer, census)?;
                 let begin = open.begin;
                 let (done, bytes, writer) = open.writer.turn(next, &self.header, harvest, census.symbols(), now)?;
                 self.ring.push(Segment { begin, end: now, events: ends, bytes, body: done.close() });
@@ -192,8 +187,7 @@ impl Flight {
         for seen in census.processes().values() {
             writer.event(&Event::Process(seen.clone()))?;
         }
-        // Each segment tells what processes have mapped.
-        self.modules.values_mut().for_each(|written| *written = 0);
+        self.processes.begin_anew();
         let opening = (writer.written().events, writer.written().bytes);
         self.open = Some(Writing { writer, begin: now, opening });
         Ok(())
@@ -229,7 +223,7 @@ impl Flight {
         let outcome = match self.failed.take() {
             Some(error) => Err(error),
             // In memory nobody will look at it.
-            None if self.dumps.is_wanted() || self.store.is_lasting() => self.close(harvest, census.symbols(), end),
+            None if self.dumps.is_wanted() || self.store.is_lasting() => self.close(harvest, census, end),
             None => Ok(()),
         };
         if let Err(error) = outcome {
@@ -247,11 +241,11 @@ impl Flight {
         text + &self.dumps.end()
     }
 
-    fn close(&mut self, harvest: &Harvest, symbols: &mut Symbols, end: Time) -> io::Result<()> {
+    fn close(&mut self, harvest: &Harvest, census: &mut Census, end: Time) -> io::Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let (events, begin) = (open.events(), open.begin);
-        modules(&mut open.writer, symbols, &mut self.modules)?;
-        let (done, written) = open.writer.finish(harvest, symbols, end)?;
+        self.processes.write(&mut open.writer, census)?;
+        let (done, written) = open.writer.finish(harvest, census.symbols(), end)?;
         self.ring.push(Segment { begin, end, events, bytes: written.bytes, body: done.close() });
         Ok(())
     }

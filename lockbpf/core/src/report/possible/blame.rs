@@ -10,7 +10,7 @@ use super::Check;
 const CAUSES: [&str; 8] = ["running", "runnable", "blocked", "sleeping", "lock", "kernel_lock", "handoff", "unknown"];
 
 pub(super) fn waiter(w: &WaiterEntry, check: &mut Check, name: &dyn Fn() -> String) {
-    let WaiterEntry { place, count, wait_ns, max_ns, share, unattributed_ns, blamed, stack } = w;
+    let WaiterEntry { place, process: _, count, wait_ns, max_ns, share, unattributed_ns, blamed, stack } = w;
     check.place(place, name);
     check.stack(stack, name);
     check.share(*share, name);
@@ -24,7 +24,7 @@ pub(super) fn waiter(w: &WaiterEntry, check: &mut Check, name: &dyn Fn() -> Stri
     check.parts(all, *wait_ns, || format!("those to blame for {}", name()));
     check.shares(blamed.iter().map(|b| b.share), || format!("those to blame for {}", name()));
     check.longest_first(blamed, |b| b.wait_ns, || format!("those to blame for {}", name()));
-    for BlameEntry { place, tid: _, wait_ns: _, share: _ } in blamed {
+    for BlameEntry { place, tid: _, process: _, wait_ns: _, share: _ } in blamed {
         check.place(place, name);
     }
 }

@@ -11,6 +11,9 @@ pub struct WaiterEntry {
     /// Where.
     #[serde(flatten)]
     pub place: Place,
+    /// The name of its process, where that is not the lock's own: of those that share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// Recorded waits.
     pub count: u64,
     /// Their sum.
@@ -36,6 +39,9 @@ pub struct BlameEntry {
     /// The holder, where only the thread is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<ThreadId>,
+    /// The name of the holder's process, where that is not the lock's own: of those that share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// Waiting that it caused there.
     pub wait_ns: Ns,
     /// Part of that site's wait.

@@ -51,8 +51,8 @@ fn lines() -> Run {
     o.threads = server().threads.clone();
     let node = |number, tid, at, times: [u64; 3]| {
         let [attempt, acquire, release] = times.map(|t| Some(Time(t)));
-        let (site, wait, stack) = (Some(site(at)), Nanos(0), None);
-        Node { number, site, tid: Tid(tid), lock: lock(0x1000), attempt, acquire, release, wait, stack }
+        let (site, wait, waker, stack) = (Some(site(at)), Nanos(0), None, None);
+        Node { number, site, tid: Tid(tid), lock: lock(0x1000), attempt, acquire, release, wait, waker, stack }
     };
     let edge = |cost| Edge { from: 1, to: 2, kind: EdgeKind::Direct, cost: Nanos(cost), inferred: false };
     o.findings.sites.entry(site(0x100)).or_default().apwt = Nanos(1_250);
