@@ -32,7 +32,7 @@ function parts() {
   const { report, words, lanes } = data;
   const stuck = deadlocks(words);
   const orders = inversions(words);
-  const gains = whatIf(data.what_if, data.no_what_if);
+  const gains = whatIf(data.what_if, data.no_what_if, report.totals.harm_ns > 0);
   const advice = advised(data.advice, data.no_advice);
   return [
     stuck && part('deadlocks', 'Deadlocks', stuck),
@@ -56,4 +56,15 @@ function build() {
   if (data.report.locks.length) choose(0);
 }
 
+/** What is folded up on the screen is open on paper, and folded up again afterwards. */
+function unfold(printed) {
+  document.querySelectorAll(printed.matches ? 'details:not([open])' : 'details.unfolded').forEach((one) => {
+    one.open = printed.matches;
+    one.classList.toggle('unfolded', printed.matches);
+  });
+}
+
 build();
+const paper = matchMedia('print');
+paper.addEventListener('change', unfold);
+if (paper.matches) unfold(paper);
