@@ -39,6 +39,7 @@ mod go;
 mod helm;
 mod hostile;
 mod html;
+mod html_looks;
 mod java;
 mod kernel_locks;
 mod kinds;

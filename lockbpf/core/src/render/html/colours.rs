@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 const BASE: &str = include_str!("page/style/base.css");
 const PARTS: &str = include_str!("page/style/parts.css");
 /// What those to blame were doing: each has a colour of a bar and of its legend.
-const CAUSES: [&str; 8] =
-    ["running", "runnable", "blocked", "sleeping", "lock", "kernel_lock", "handoff", "unknown"];
+const CAUSES: [&str; 8] = ["running", "runnable", "blocked", "sleeping", "lock", "kernel_lock", "handoff", "unknown"];
 /// What is drawn over each other in the swimlanes.
 const LANES: [&str; 3] = ["wait", "hold", "path"];
 /// Differences in CIELAB: a just noticeable one is 2.3 (Mahy and others, 1994); small areas side by side take several times that.

@@ -3,7 +3,7 @@
 /** Characters of a line in a node. */
 const LINE = 27;
 /** Characters of its bold line. */
-const STRONG = 23;
+const STRONG = 25;
 
 /** The picture of chains. `chooseByName` is told of a lock that is pressed. */
 function chainsPicture(chains, chooseByName) {
