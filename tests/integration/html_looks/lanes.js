@@ -61,7 +61,7 @@
       const [a, b] = [Math.max(x(view, from), left), Math.min(x(view, to), width)];
       const y = AXIS + thread * LANE + LANE - 2;
       if (b - a < 20) continue;
-      const spots = [0.3, 0.5, 0.7].map((part) => pixel(a + part * (b - a), y));
+      const spots = [1, 2, 3, 4, 5, 6, 7, 8, 9].map((part) => pixel(a + (part * (b - a)) / 10, y));
       seen.path += 1;
       if (!spots.includes(path)) wrong.push(`${what}: no critical path in lane ${thread}: ${spots.join(' ')}`);
     }
@@ -102,9 +102,15 @@
   key('Escape');
   key('Home');
   check('all again', all, -1, -1);
-  let view = all;
+  // From a wait in the middle on, where there is something to see.
+  const central = Math.floor(lanes.waits.wait_ns.length / 2);
+  for (let i = 0; i <= central; i++) key('n');
+  key('Enter');
+  key('Escape');
+  const [start, long] = [lanes.waits.start_ns[central], lanes.waits.wait_ns[central]];
+  let view = fit(start - long, start + 2 * long);
   const steps = { '+': [0.25, -0.25], '-': [-0.5, 0.5], ArrowLeft: [-0.25, -0.25], ArrowRight: [0.25, 0.25] };
-  for (const name of ['+', '+', 'ArrowLeft', 'ArrowLeft', 'ArrowRight', '+', '-', '+', '+', 'ArrowLeft']) {
+  for (const name of ['ArrowRight', '-', 'ArrowLeft', '+', '-', '-', 'ArrowLeft', 'ArrowRight', 'ArrowRight', '+', '+']) {
     key(name);
     const span = view[1] - view[0];
     view = fit(view[0] + steps[name][0] * span, view[1] + steps[name][1] * span);
