@@ -58,13 +58,14 @@ function build() {
 
 /** What is folded up on the screen is open on paper, and folded up again afterwards. */
 function unfold(printed) {
-  document.querySelectorAll(printed.matches ? 'details:not([open])' : 'details.unfolded').forEach((one) => {
-    one.open = printed.matches;
-    one.classList.toggle('unfolded', printed.matches);
+  document.querySelectorAll(printed ? 'details:not([open])' : 'details.unfolded').forEach((one) => {
+    one.open = printed;
+    one.classList.toggle('unfolded', printed);
   });
 }
 
 build();
-const paper = matchMedia('print');
-paper.addEventListener('change', unfold);
-if (paper.matches) unfold(paper);
+// Not when the medium changes: pages have been counted by then, and what is longer than that would be cut off.
+window.addEventListener('beforeprint', () => unfold(true));
+window.addEventListener('afterprint', () => unfold(false));
+if (matchMedia('print').matches) unfold(true);
