@@ -9,11 +9,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-fn export(from: &Path, to: &Path) {
+pub(crate) fn export(from: &Path, to: &Path) {
     let outcome = run(&["export", "--from", text(from), "--to", text(to)]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), ""), "{}", outcome.stderr);
 }
@@ -77,11 +77,11 @@ const PRESS: &str = r#"(async () => {
   };
 })()"#;
 
-fn list<'a>(value: &'a Value, of: &str) -> &'a Vec<Value> {
+pub(crate) fn list<'a>(value: &'a Value, of: &str) -> &'a Vec<Value> {
     value[of].as_array().unwrap_or_else(|| panic!("{of} is no list: {value}"))
 }
 
-fn word(value: &Value) -> &str {
+pub(crate) fn word(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
 

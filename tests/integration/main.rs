@@ -40,6 +40,7 @@ mod go;
 mod helm;
 mod hostile;
 mod html;
+mod html_looks;
 mod java;
 mod kernel_locks;
 mod kinds;

@@ -1,10 +1,11 @@
-"""Opens a page in a headless browser and runs a script there: browser.py CHROMIUM PAGE SCRIPT WIDTH SCHEME [PICTURE].
+"""Opens a page in a headless browser and runs a script there: browser.py CHROMIUM PAGE SCRIPT WIDTH SCHEME MEDIA [PICTURE].
 
-Prints what the script's promise resolves to, errors and warnings of the console, and every request but that for the page itself."""
+Prints what the script's promise resolves to, errors and warnings of the console, and every request but that for the page itself. MEDIA is
+`screen` or `print`. A picture is a PNG, or, where its name ends so, a PDF for paper."""
 import base64, json, os, subprocess, sys, tempfile, time
 import websocket
 
-chromium, page, script, width, scheme = sys.argv[1:6]
+chromium, page, script, width, scheme, media = sys.argv[1:7]
 HEIGHT = 1400
 
 
@@ -52,7 +53,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         for domain in ('Page', 'Runtime', 'Log', 'Network'):
             tab.ask(f'{domain}.enable')
         tab.ask('Emulation.setDeviceMetricsOverride', width=int(width), height=HEIGHT, deviceScaleFactor=1, mobile=False)
-        tab.ask('Emulation.setEmulatedMedia', features=[{'name': 'prefers-color-scheme', 'value': scheme}])
+        tab.ask('Emulation.setEmulatedMedia', media='print' if media == 'print' else '', features=[{'name': 'prefers-color-scheme', 'value': scheme}])
         url = 'file://' + os.path.abspath(page)
         tab.ask('Page.navigate', url=url)
         for _ in range(600):
@@ -60,11 +61,15 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
                 break
             time.sleep(0.05)
         answer = tab.ask('Runtime.evaluate', expression=script, awaitPromise=True, returnByValue=True)
-        if len(sys.argv) > 6:
+        picture = sys.argv[7] if len(sys.argv) > 7 else ''
+        if picture.endswith('.pdf'):
+            paper = tab.ask('Page.printToPDF', printBackground=True, paperWidth=8.27, paperHeight=11.69)
+            open(picture, 'wb').write(base64.b64decode(paper['data']))
+        elif picture:
             size = tab.ask('Page.getLayoutMetrics')['cssContentSize']
             clip = {'x': 0, 'y': 0, 'width': int(width), 'height': min(size['height'], 9000), 'scale': 1}
             shot = tab.ask('Page.captureScreenshot', captureBeyondViewport=True, clip=clip)
-            open(sys.argv[6], 'wb').write(base64.b64decode(shot['data']))
+            open(picture, 'wb').write(base64.b64decode(shot['data']))
         errors = [e['exceptionDetails'].get('exception', {}).get('description') or e['exceptionDetails']['text'] for e in tab.seen('Runtime.exceptionThrown')]
         errors += [str(e['args']) for e in tab.seen('Runtime.consoleAPICalled') if e['type'] in ('error', 'warning', 'assert')]
         errors += [e['entry']['text'] for e in tab.seen('Log.entryAdded') if e['entry']['level'] in ('error', 'warning')]

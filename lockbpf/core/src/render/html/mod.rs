@@ -5,6 +5,8 @@
 
 mod advised;
 mod chains;
+#[cfg(test)]
+mod colours;
 mod comparison;
 mod data;
 mod document;
@@ -39,13 +41,16 @@ fn write(page: &Page, out: &mut dyn Write) -> io::Result<()> {
     told.totals.locks_omitted += told.locks.len().saturating_sub(TEXT_LOCKS) as u64;
     told.locks.truncate(TEXT_LOCKS);
     let text = table::render(&told, &Layout::default());
-    let mut html = String::new();
+    let mut bytes = 0;
     for attempt in 0..ATTEMPTS {
         let json = serde_json::to_string(&Data::of(page, Limits::divided_by(1 << attempt)))?;
-        html = document::page(document::REPORT, &page.report.quality.target, &json, &text);
-        if html.len() <= MAX_BYTES {
-            break;
+        let html = document::page(document::REPORT, &page.report.quality.target, &json, &text);
+        bytes = html.len();
+        if bytes <= MAX_BYTES {
+            return out.write_all(html.as_bytes());
         }
     }
-    out.write_all(html.as_bytes())
+    Err(io::Error::other(format!(
+        "a page of this recording has {bytes} bytes even with next to nothing on it, and {MAX_BYTES} at most are wanted: write the report as JSON or text"
+    )))
 }

@@ -113,3 +113,14 @@ fn no_recording_is_too_much_for_a_page() {
     assert!(json["waiters"]["left_out"].as_u64() > Some(50_000));
     assert!(json["lanes"]["left_out"]["waits"].as_u64() > Some(100_000));
 }
+
+/// One thing that every page shows is too large: nothing is left out to help.
+#[test]
+fn a_page_that_stays_too_large_is_refused() {
+    let mut page = Page::default();
+    page.report.quality.target = "x".repeat(MAX_BYTES);
+    let mut out = Vec::new();
+    let refused = write(&page, &mut out).unwrap_err().to_string();
+    assert!(refused.contains("2000000 at most") && refused.contains("JSON or text"), "{refused}");
+    assert!(out.is_empty());
+}

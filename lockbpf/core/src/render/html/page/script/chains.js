@@ -2,6 +2,8 @@
 
 /** Characters of a line in a node. */
 const LINE = 27;
+/** Characters of its bold line. */
+const STRONG = 25;
 
 /** The picture of chains. `chooseByName` is told of a lock that is pressed. */
 function chainsPicture(chains, chooseByName) {
@@ -40,6 +42,7 @@ function chainEdge(edge, nodes, told) {
 
 function chainNode(node, chooseByName) {
   const lines = node.held_in === null ? ['waiting for', node.lock] : [node.held_in, `holds ${node.lock}`];
+  const bold = Number(node.held_in === null);
   const act = () => chooseByName(node.lock);
   return svg('g', {
     class: node.held_in === null ? 'node lock' : 'node', role: 'button', tabindex: 0, transform: `translate(${node.x},${node.y})`,
@@ -48,7 +51,7 @@ function chainNode(node, chooseByName) {
   },
   svg('title', null, nodeText(node)),
   svg('rect', { width: node.width, height: node.height, rx: 6 }),
-  lines.map((line, i) => svg('text', { x: 10, y: node.height / 2 - 4 + 17 * i, class: i === Number(node.held_in === null) ? 'strong' : null }, short(line, LINE))));
+  lines.map((line, i) => svg('text', { x: 10, y: node.height / 2 - 4 + 17 * i, class: i === bold ? 'strong' : null }, short(line, i === bold ? STRONG : LINE))));
 }
 
 /** The end of a name says most. */

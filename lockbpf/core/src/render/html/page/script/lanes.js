@@ -27,7 +27,7 @@ function drawLanes(canvas, lanes, view, chosen, only) {
   pen.font = '12px system-ui, "DejaVu Sans", sans-serif';
   pen.textBaseline = 'middle';
   drawAxis(pen, frame, view, height, colour);
-  lanes.threads.forEach((thread, i) => drawLane(pen, frame, thread, i, lanes.length_ns, colour));
+  lanes.threads.forEach((thread, i) => drawLane(pen, frame, thread, i, lanes, colour));
   pen.save();
   pen.beginPath();
   pen.rect(frame.left, 0, width - frame.left, height);
@@ -51,7 +51,7 @@ function drawLanes(canvas, lanes, view, chosen, only) {
 }
 
 /** A name, and how much of each stretch the thread waited, where not all waits are drawn. */
-function drawLane(pen, frame, thread, i, length, colour) {
+function drawLane(pen, frame, thread, i, { threads, length_ns: length }, colour) {
   const y = frame.y(i);
   if (i % 2 === 0) {
     pen.fillStyle = colour('raised');
@@ -74,12 +74,18 @@ function drawLane(pen, frame, thread, i, length, colour) {
   pen.beginPath();
   pen.rect(0, y, frame.left - 6, LANE);
   pen.clip();
-  pen.fillText(frame.left < 120 && thread.name ? clean(thread.name) : laneName(thread), 4, y + LANE / 2);
+  pen.fillText(frame.left < 120 ? briefName(thread, threads) : laneName(thread), 4, y + LANE / 2);
   pen.restore();
 }
 
 function laneName(thread) {
   return clean(thread.name && thread.name !== thread.tid ? `${thread.name} ${thread.tid}` : thread.tid);
+}
+
+/** Where there is little room: the name, or the number where others have that name, too. */
+function briefName(thread, threads) {
+  const alone = threads.filter((other) => other.name === thread.name).length === 1;
+  return clean(alone && thread.name ? thread.name : thread.tid);
 }
 
 /** A time with as many decimals as tell it from one that is a step away. */

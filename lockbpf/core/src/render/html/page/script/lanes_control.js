@@ -24,7 +24,7 @@ function swimlanes(lanes) {
     }
   });
   listen(canvas, lanes, state, set);
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+  ['(prefers-color-scheme: dark)', 'print'].forEach((what) => matchMedia(what).addEventListener('change', draw));
   window.addEventListener('resize', draw);
   requestAnimationFrame(draw);
   const button = (key, title, text) => el('button', { type: 'button', title, 'aria-label': title, on: { click: () => move(key) } }, text);

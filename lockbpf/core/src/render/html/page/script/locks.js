@@ -11,7 +11,7 @@ function locks(data, choose) {
   const spans = { wait: span(histograms, 'wait'), hold: span(histograms, 'hold') };
   const rows = report.locks.map((lock, i) => {
     const told = Object.fromEntries(words.locks[i]);
-    const cell = (head, ...inside) => el('td', { 'data-head': head }, ...inside);
+    const cell = (head, ...inside) => el('td', { 'data-head': head, class: head.toLowerCase() }, ...inside);
     const figures = (which) => ['mean', 'p99', 'max'].map((f) => [f, told[`${which} ${f}`]]).filter(([, v]) => v).map(([f, v]) => `${f} ${v}`).join(', ');
     return el('tr', { 'data-lock': i, 'aria-selected': 'false', hidden: i >= FIRST },
       el('td', null,
@@ -22,15 +22,15 @@ function locks(data, choose) {
       cell('Waited', el('div', null, harm(lock, told)),
         el('div', { class: 'track' }, lock.harm_ns > 0 && el('span', { class: 'bar', css: { width: percentage(lock.harm_ns / most) } }))),
       cell('Contended', el('div', { class: 'number' }, told['Contended share'] ?? '–'),
-        el('div', { class: 'number small quiet' }, `${told.Contended ?? '–'} of ${told.Acquired ?? '–'}`)),
+        el('div', { class: 'number small quiet' }, told.Contended ?? '–', told.Acquired && ` of ${told.Acquired}`)),
       cell('Waits', histogram(histograms[i].wait, 'wait', figures('Wait'), spans.wait)),
       cell('Holds', histogram(histograms[i].hold, 'hold', figures('Hold'), spans.hold)),
       el('td', { class: 'number wide', 'data-head': 'Waiting caused' }, time(lock.aplt_ns)));
   });
-  const heads = ['Lock', 'Waited in all', 'Contended', 'Waits, from – to', 'Holds, from – to'];
+  const heads = [['Lock'], ['Waited in all'], ['Contended', 'number contended'], ['Waits, from – to'], ['Holds, from – to']];
   const table = el('table', { class: 'locks', 'aria-label': 'Locks by harm' },
-    el('thead', null, el('tr', null, heads.map((head) => el('th', { scope: 'col' }, head)),
-      el('th', { scope: 'col', class: 'wide', title: 'Waiting that its holders caused, of other locks’ waiters too' }, 'Waiting caused'))),
+    el('thead', null, el('tr', null, heads.map(([head, kind]) => el('th', { scope: 'col', class: kind }, head)),
+      el('th', { scope: 'col', class: 'number wide', title: 'Waiting that its holders caused, of other locks’ waiters too' }, 'Waiting caused'))),
     el('tbody', { on: { keydown: (event) => step(event, choose) } }, rows));
   const rest = report.totals.locks_omitted;
   const more = el('button', { type: 'button', on: { click: () => { rows.forEach((row) => row.removeAttribute('hidden')); more.remove(); } } }, `Show ${counted(rows.length - FIRST, 'more lock')}`);

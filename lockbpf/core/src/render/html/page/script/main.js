@@ -32,7 +32,7 @@ function parts() {
   const { report, words, lanes } = data;
   const stuck = deadlocks(words);
   const orders = inversions(words);
-  const gains = whatIf(data.what_if, data.no_what_if);
+  const gains = whatIf(data.what_if, data.no_what_if, report.totals.harm_ns > 0);
   const advice = advised(data.advice, data.no_advice);
   return [
     stuck && part('deadlocks', 'Deadlocks', stuck),
@@ -56,4 +56,16 @@ function build() {
   if (data.report.locks.length) choose(0);
 }
 
+/** What is folded up on the screen is open on paper, and folded up again afterwards. */
+function unfold(printed) {
+  document.querySelectorAll(printed ? 'details:not([open])' : 'details.unfolded').forEach((one) => {
+    one.open = printed;
+    one.classList.toggle('unfolded', printed);
+  });
+}
+
 build();
+// Not when the medium changes: pages have been counted by then, and what is longer than that would be cut off.
+window.addEventListener('beforeprint', () => unfold(true));
+window.addEventListener('afterprint', () => unfold(false));
+if (matchMedia('print').matches) unfold(true);

@@ -1,9 +1,12 @@
 // What changes would gain, by the model.
 
-/** A slider for each change. */
-function whatIf(answers, missing) {
+/** A slider for each change. `waited`: whether any thread waited for a lock. */
+function whatIf(answers, missing, waited) {
   if (!answers) return missing ? el('p', { class: 'quiet' }, prose(missing)) : null;
-  if (!answers.changes.length) return el('p', { class: 'quiet' }, 'No thread waited for a lock: there is nothing to gain.');
+  if (!answers.changes.length) {
+    return el('p', { class: 'quiet' }, waited ? 'The replay has no section whose change would tell anything: of none for which threads waited are beginning and end known.'
+      : 'No thread waited for a lock: there is nothing to gain.');
+  }
   return [
     el('p', { class: 'quiet small' }, `The recording is replayed with each change and without. Without one it takes ${time(Math.round(answers.replayed_ns))} instead of ${time(Math.round(answers.observed_ns))}.`,
       ' Intervals are over ways of handing locks on, draws and that error.'),
