@@ -114,7 +114,7 @@ fn a_browser_shows_texts_that_can_be_read() {
     for page in pages(dir.path()) {
         for view in [WIDE, DARK, NARROW, PAPER] {
             let seen = browser.look(&page, view, CONTRAST);
-            let (file, none) = (page.display(), Vec::new());
+            let (file, none) = (page.display(), Vec::<Value>::new());
             assert!(number(&seen["texts"]) > 100, "{file}: {seen}");
             assert_eq!(list(&seen, "low"), &none, "{file} {} {}", view.scheme, view.media);
             if view.media == "print" {
@@ -155,21 +155,6 @@ fn a_browser_prints_the_whole_page_dark_on_white() {
         }
         for control in ["Show all", "Zoom out", "Next wait", "more locks"] {
             assert!(!shown.contains(&solid(control)), "{control} is on paper");
-        }
-    }
-}
-
-/// Pictures of pages for people to look at, where `LOCKBPF_PICTURES` names a folder for them.
-#[test]
-fn pages_for_people() {
-    let Some(folder) = std::env::var_os("LOCKBPF_PICTURES").map(PathBuf::from) else { return };
-    let Some(browser) = Browser::find() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    for name in ["nested", "rwlock", "python"] {
-        let page = page(dir.path(), name);
-        let views = [("light.png", WIDE), ("dark.png", DARK), ("narrow.png", NARROW), ("paper.pdf", DARK)];
-        for (how, view) in views {
-            browser.draw(&page, view, DRAWN, Some(&folder.join(format!("{name}-{how}"))));
         }
     }
 }

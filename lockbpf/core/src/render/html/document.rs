@@ -29,11 +29,16 @@ pub(super) const REPORT: Scripts = &[
     include_str!("page/script/dangers.js"),
     include_str!("page/script/quality.js"),
     include_str!("page/script/main.js"),
+    include_str!("page/script/paper.js"),
 ];
 
 /// The scripts of a comparison's page.
-pub(super) const COMPARISON: Scripts =
-    &[include_str!("page/script/units.js"), include_str!("page/script/dom.js"), include_str!("page/script/compare.js")];
+pub(super) const COMPARISON: Scripts = &[
+    include_str!("page/script/units.js"),
+    include_str!("page/script/dom.js"),
+    include_str!("page/script/compare.js"),
+    include_str!("page/script/paper.js"),
+];
 
 /// A page that shows this JSON, with a text for browsers that run no scripts.
 pub(super) fn page(scripts: Scripts, title: &str, json: &str, text: &str) -> String {
