@@ -24,16 +24,21 @@ impl Profiler {
     fn install() -> Option<Self> {
         let python = python::with(&[NODE])?;
         let programs = python.parent().expect("it is in a directory").to_owned();
-        let packages = programs.join("../firefox");
-        let mut install = Command::new(programs.join("npm"));
+        let packages = programs.join("..").join(READER.replace('/', "-"));
+        let script = packages.join("node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
+        let sessions = tempfile::tempdir().expect("a directory");
+        let profiler = Self { programs, script, sessions };
+        if profiler.script.exists() {
+            return Some(profiler);
+        }
+        let mut install = Command::new(profiler.programs.join("npm"));
         install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", READER, "--prefix"]).arg(&packages);
-        let output = with(&mut install, &programs);
+        let output = with(&mut install, &profiler.programs);
         if !output.status.success() {
             skipped(&format!("{install:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
             return None;
         }
-        let script = packages.join("node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
-        Some(Self { programs, script, sessions: tempfile::tempdir().expect("a directory") })
+        Some(profiler)
     }
 
     fn run(&self, arguments: &[&str]) -> Output {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+const DUCKDB: &str = "duckdb==2.0.1";
 const HOSTS: u64 = 50;
 /// The host on which holds are longer.
 const SLOW: u64 = 7;
@@ -212,7 +213,7 @@ fn ask(folder: &Path, package: &str, script: &str, document: &str) -> Option<Vec
 }
 
 fn ask_duckdb(folder: &Path) -> Option<Vec<Answer>> {
-    ask(folder, "duckdb==2.0.1", ASK_DUCKDB, "fleet.md")
+    ask(folder, DUCKDB, ASK_DUCKDB, "fleet.md")
 }
 
 /// Recordings of all hosts, of two days and versions, as tables in the folder `fleet` of a folder.
@@ -436,7 +437,7 @@ print(json.dumps({'names': [column[0] for column in asked.description], 'rows': 
 "#;
 
 fn ask_one(folder: &Path, question: &str) -> Option<Vec<Value>> {
-    let python = python::with(&["duckdb==2.0.1"])?;
+    let python = python::with(&[DUCKDB])?;
     let answer = python::run(&python, ASK_ONE, &[folder, Path::new(question)]);
     Some(serde_json::from_str::<Answer>(&answer).expect("JSON").objects())
 }
@@ -491,7 +492,7 @@ fn python_duckdb_tells_containers_and_units_of_what_was_observed() {
     let who = ["waiter_process", "holder_process", "holder_thread"].map(|name| word(&row[name]));
     assert_eq!(who, ["consumer", "pshared", "pshared"], "{row}");
     assert!(whole(&row["wait_ns"]) >= truth.fact("waited_ns") * 9 / 10, "{row}");
-    // A shared lock is told with the process that came to it first.
+    // The report lists a shared lock under the process that came to it first.
     let its = if word(&row["process"]) == "pshared" {
         [Some(id), Some(pod), None]
     } else {

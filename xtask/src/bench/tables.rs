@@ -23,7 +23,7 @@ use crate::process::describe;
 const THREADS: u64 = 8;
 const LOCKS: u64 = 4;
 const SITES: u64 = 6;
-/// How often it is looked what the writer has used. What it does after the last look is not counted.
+/// The benchmark reads after each such time what the writer has used. It misses what the writer uses after the last reading.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Arguments of `bench tables`.

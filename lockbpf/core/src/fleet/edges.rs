@@ -6,7 +6,8 @@ use crate::report::schema::{BlameEntry, LockEntry, Ns, WaiterEntry};
 use crate::report::timeline::Timeline;
 use rustc_hash::FxHashMap;
 
-/// Who waited and who made others wait, by lock, by where the ones waited, and by where the others held it: of waits that are told one by one.
+/// Threads that waited and threads that made them wait, by lock, place of the waiter and place of the holder. Only waits that a timeline lists are
+/// in it.
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     /// By indices of the timeline; without a place what nobody is to blame for.

@@ -226,7 +226,7 @@ impl<'a> Tables<'a> {
             ("tid", named(&rows, &names.tids, |(wait, _)| Some(wait.thread))),
             ("thread", named(&rows, &names.threads, |(wait, _)| Some(wait.thread))),
             ("site", named(&rows, &names.sites, |(wait, _)| Some(wait.stack))),
-            ("stack_id", whole(&rows, |(wait, _)| Some(wait.stack as u64))),
+            ("stack_id", number(&rows, |(wait, _)| Some(wait.stack))),
             ("holder_process", named(&rows, &names.programs, |(_, most)| Some((*most)?.thread))),
             ("holder_tid", named(&rows, &names.tids, |(_, most)| Some((*most)?.thread))),
             ("holder_thread", named(&rows, &names.threads, |(_, most)| Some((*most)?.thread))),
@@ -260,7 +260,7 @@ impl<'a> Tables<'a> {
             ("tid", named(holds, &names.tids, |hold| Some(hold.thread))),
             ("thread", named(holds, &names.threads, |hold| Some(hold.thread))),
             ("site", named(holds, &names.sites, |hold| Some(hold.stack))),
-            ("stack_id", whole(holds, |hold| Some(hold.stack as u64))),
+            ("stack_id", number(holds, |hold| Some(hold.stack))),
         ];
         columns.extend(self.labels.of_rows(OWN, &names.pids, holds.iter().map(|hold| Some(hold.thread))));
         self.table("holds", columns)

@@ -135,7 +135,7 @@ fn a_lock_has_the_same_number_in_all_tables() {
         &page_of(&(LINES.to_owned() + &LINES.replace("\"L\"", "\"K\"").replace("\"tid\":", "\"tid\":1"))),
     );
     let locks = texts(column(&tables, "locks", "lock"));
-    // A site of several locks is told with one of them.
+    // The table names one lock of a site that takes several.
     for table in ["sites", "edges", "waits", "holds"] {
         let Column::Whole(ids) = column(&tables, table, "lock_id") else { panic!("numbers") };
         let named: Vec<_> = ids.iter().map(|id| locks[usize::try_from(id.unwrap()).unwrap()]).collect();

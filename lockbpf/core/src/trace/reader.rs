@@ -219,7 +219,7 @@ impl Contents {
             Kind::Modules => {
                 let modules: Modules = json(&payload)?;
                 if self.modules.len() >= MAX_MODULES && !self.modules.contains_key(&modules.process) {
-                    // There is no bound on processes of which nothing but the cgroup is told.
+                    // A recorder may write any number of processes with a cgroup and no files. The reader leaves those beyond its bound out.
                     return if modules.modules.is_empty() { Ok(()) } else { Err(Malformed::TooMany) };
                 }
                 self.modules.insert(modules.process, modules);

@@ -1,4 +1,4 @@
-//! Colours that stand for categories are told apart by those who do not see all colours, too.
+//! A check that people who do not see all colours can tell the colours of categories apart.
 
 use std::collections::BTreeMap;
 

@@ -133,7 +133,7 @@ fn counts(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
 fn now(now: &WaitingNow, check: &mut Check, name: &dyn Fn() -> String) {
     let WaitingNow { count, longest_ns, sum_ns, held_by, before_start, places } = now;
     let told = places.iter().map(|p| p.count).sum::<u64>();
-    // Several runs are told with the places and holders of one of them.
+    // A report of several runs shows the places and holders of one run.
     let one = check.runs <= 1.0;
     check.demand(told == *count || !one, || format!("{}: {told} of the {count} that wait now have places", name()));
     let most = longest_ns.as_f64() * (*count as f64 + if one { 0.0 } else { 1.0 });
@@ -187,7 +187,7 @@ fn divided(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
     check.shares(lock.waiters.iter().map(|w| w.share), || format!("waiters of {}", name()));
     check.longest_first(&lock.waiters, |w| w.wait_ns, || format!("waiters of {}", name()));
     let waits = lock.waiters.iter().map(|w| w.count).fold(0, u64::saturating_add);
-    // Several runs are told with the greatest number of threads of any.
+    // A report of several runs shows the number of threads of the run that had most.
     let fits = lock.waiting_threads <= waits.min(MOST_THREADS) || check.runs > 1.0;
     check.demand(fits, || format!("{}: {} threads in {waits} waits", name(), lock.waiting_threads));
     let blamed = lock.holders.iter().map(|h| h.wait_ns).chain([lock.unattributed_ns]);
