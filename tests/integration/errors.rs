@@ -3,7 +3,6 @@
 use crate::harness::build::Variant;
 use crate::harness::observer::{Observer, Outcome, lockbpf, run, run_command};
 use crate::harness::privilege::{skipped, unprivileged};
-use crate::harness::process::eventually;
 use crate::harness::workload::Workload;
 use crate::harness::{may_observe, turn};
 use std::fs::{self, OpenOptions};
@@ -52,63 +51,6 @@ fn a_program_without_a_c_library() {
     let workload = Workload::start_as("bare", Variant::Bare);
     let pid = workload.pid().to_string();
     run(&["--pid", &pid, "--functions", "io"]).assert_error(&[&pid, "pthread"]);
-}
-
-/// Maps a file as code, and sleeps.
-const TRANSLATOR: &str = "#include <fcntl.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
-    int main(int argc, char **argv) { mmap(0, 4096, 5, MAP_PRIVATE, open(argv[1], O_RDONLY), 0); sleep(60); }\n";
-
-/// The C library that this process runs with.
-fn c_library() -> String {
-    let maps = fs::read_to_string("/proc/self/maps").expect("failed to read own mappings");
-    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-    paths.filter(|path| path.ends_with("/libc.so.6")).map(str::to_owned).next().expect("a C library")
-}
-
-/// A name alone stops nobody: what is called like a translator and runs its own code is observed like any program.
-#[test]
-fn a_program_that_is_only_called_like_a_translator() {
-    let Some(_turn) = may_observe() else { return };
-    let dir = tempfile::tempdir().expect("failed to make a directory");
-    let program = dir.path().join("qemu-x");
-    fs::copy("/bin/sleep", &program).expect("failed to copy a program");
-    let mut child = Command::new(&program).arg("60").spawn().expect("failed to start a program");
-    let pid = child.id().to_string();
-    eventually("the program runs", || {
-        fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libc.so.6"))
-    });
-    let outcome = run(&["--system-wide", "--budget", "off", "--duration", "1s"]);
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    assert!(child.try_wait().expect("it is ours").is_none(), "it lives on");
-    child.kill().expect("failed to end a program");
-    child.wait().expect("failed to collect a program");
-}
-
-/// A program under a translator of code dies of the breakpoints in it, so none are placed.
-#[test]
-fn a_program_whose_code_is_translated() {
-    let Some(_turn) = may_observe() else { return };
-    let dir = tempfile::tempdir().expect("failed to make a directory");
-    let valgrind = dir.path().join("valgrind");
-    fs::create_dir(&valgrind).expect("failed to make a directory");
-    // As valgrind's tools are installed and linked; the C library of the program that it runs is in its memory.
-    let (source, tool) = (dir.path().join("tool.c"), valgrind.join("drd-amd64-linux"));
-    fs::write(&source, TRANSLATOR).expect("failed to write a source text");
-    let status = Command::new("gcc").args(["-static", "-o"]).args([&tool, &source]).status();
-    assert!(status.expect("failed to run gcc").success());
-    let library = c_library();
-    let mut child = Command::new(&tool).arg(&library).spawn().expect("failed to start a program");
-    let pid = child.id().to_string();
-    eventually("the program runs", || {
-        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("drd-amd64-linux"))
-    });
-    run(&["--pid", &pid, "--counters"]).assert_error(&[&pid, "valgrind", "--futex-only"]);
-    let report = run(&["--pid", &pid, "--duration", "300ms"]);
-    assert_eq!(report.code, Some(0), "{}", report.stderr);
-    assert!(report.stdout.contains("valgrind") && child.try_wait().expect("it is ours").is_none(), "{}", report.stdout);
-    run(&["--system-wide", "--budget", "off", "--duration", "1s"]).assert_error(&[&pid, "valgrind"]);
-    child.kill().expect("failed to end a program");
-    child.wait().expect("failed to collect a program");
 }
 
 #[test]

@@ -78,6 +78,7 @@ mod stuck;
 mod system_wide;
 mod top;
 mod transitions;
+mod translated;
 mod unwind;
 mod verdicts;
 mod what_if;

@@ -343,12 +343,13 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// The capture scope once the process ids are known; `cgroup` is the one that is meant, if one is.
+    /// The capture scope once the process ids are known; `cgroup` is the one that is meant, if one is. `at_once`: whether probes may be in
+    /// all processes of the system.
     #[must_use]
-    pub fn scope(&self, pids: &[u32], cgroup: Option<&Cgroup>) -> Scope {
+    pub fn scope(&self, pids: &[u32], cgroup: Option<&Cgroup>, at_once: bool) -> Scope {
         match (self, cgroup) {
             (_, Some(cgroup)) => Scope::Cgroup(cgroup.clone()),
-            (Self::SystemWide, None) => Scope::SystemWide,
+            (Self::SystemWide, None) => Scope::SystemWide { at_once },
             (_, None) => Scope::Pids(pids.to_vec()),
         }
     }

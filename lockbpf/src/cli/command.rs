@@ -158,6 +158,8 @@ impl Command {
             Self::Report(_) | Self::Diff(_) | Self::Dump(_) | Self::WhatIf(_) | Self::Completions(_) | Self::Man(_) => {
                 true
             }
+            Self::Locks(args) => args.only_reads(),
+            Self::Select(args) => args.observe_runs == 0,
             Self::Export(args) => !args.from.is_empty(),
             Self::Predict(args) => args.from.is_some() || args.model.is_some(),
             Self::Access(args) => args.from.is_some(),

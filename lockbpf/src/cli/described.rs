@@ -62,6 +62,16 @@ enum What {
     },
 }
 
+impl DescribedArgs {
+    /// Whether no process is looked into.
+    pub(super) fn only_reads(&self) -> bool {
+        match &self.what {
+            What::Check { pid, .. } => pid.is_empty(),
+            What::Show { .. } => true,
+        }
+    }
+}
+
 /// Goes by these descriptions, and those of this machine, from now on.
 ///
 /// # Errors

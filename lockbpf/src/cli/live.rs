@@ -2,7 +2,7 @@
 //! is the business of a [`Sink`]; a flight recorder sees them, too.
 
 use super::alerts::Alerts;
-use super::args::{CaptureArgs, Plan, Target};
+use super::args::{CaptureArgs, Plan};
 use super::budget::Watch;
 use super::census::Census;
 use super::deadlocks::Deadlocks;
@@ -27,7 +27,7 @@ use crate::capture::launch::Launched;
 use crate::capture::liveness::Liveness;
 use crate::capture::mapped::Mapped;
 use crate::capture::newcomers::{Found, Newcomers, Whom};
-use crate::capture::session::{Options, Session, now};
+use crate::capture::session::{Options, Scope, Session, now};
 use crate::capture::suspend::Suspendable;
 use crate::capture::target::{FileKey, Library};
 use crate::costs::Costs;
@@ -107,7 +107,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let start = session.activate()?;
     // Nobody in particular: who is there, and who comes.
     let many = ready.pids.is_empty();
-    let shared = matches!(plan.target, Target::SystemWide) && !options.governed;
+    let shared = matches!(options.scope, Scope::SystemWide { at_once: true });
     let follows = plan.follow_forks || many && !shared;
     let mut watch = Watch::start(&mut session, &ready.pids, follows, capture.budget(), costs)?;
     if many {

@@ -36,11 +36,16 @@ pub(super) struct Prepared {
     pub pids: Vec<u32>,
     pub description: String,
     pub cgroup: Option<Cgroup>,
+    /// Whether probes may be in all processes at once: without a budget, and if nobody has to be left out.
+    pub at_once: bool,
     pub tracefs: bool,
     pub kernel: Option<Kernel>,
     pub events: Vec<event::Event>,
     pub notes: Vec<String>,
 }
+
+const APART: &str = "a process had to be left out, so each other one was given probes of its own: where many processes run, each \
+                     lock operation costs more than usual (some 40 ns for each process).";
 
 /// Checks rights and features, finds the targets, starts the command.
 pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result<Prepared> {
@@ -95,13 +100,19 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
         _ => Vec::new(),
     };
     threads::check(&plan.capture.tid, &named)?;
+    let mut at_once = plan.capture.budget().is_none();
     if !plan.capture.futex_only {
         match plan.target {
-            Target::SystemWide if plan.capture.budget().is_some() => targets.check_any()?,
-            // The same probes for all: nobody can be left out.
             Target::SystemWide => {
                 targets.check_any()?;
-                targets.check_untranslated()?;
+                if at_once {
+                    let left_out: Vec<String> = targets.harmed().filter_map(|process| process.waits_only()).collect();
+                    at_once = left_out.is_empty();
+                    if !at_once {
+                        notes.push(APART.to_owned());
+                    }
+                    notes.extend(left_out);
+                }
             }
             // Who can be probed may come later.
             Target::Cgroup(_) | Target::Container(_) => {}
@@ -126,7 +137,7 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
         (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
     };
     let description = name.map_or_else(|| describe(plan, &targets, &pids, cgroup.as_ref()), str::to_owned);
-    Ok(Prepared { targets, launched, pids, description, cgroup, tracefs, kernel, events, notes })
+    Ok(Prepared { targets, launched, pids, description, cgroup, at_once, tracefs, kernel, events, notes })
 }
 
 /// Starts a command, stopped. Who got root's rights from somebody else is told as whom it runs.
@@ -201,7 +212,7 @@ pub(super) fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
 pub(super) fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
     let types = Btf::kernel()?;
     let capture = &plan.capture;
-    let scope = plan.target.scope(&ready.pids, ready.cgroup.as_ref());
+    let scope = plan.target.scope(&ready.pids, ready.cgroup.as_ref(), ready.at_once);
     let common = Options::new(scope, types, types.task_offsets()?, ready.tracefs);
     Ok(Options {
         known,

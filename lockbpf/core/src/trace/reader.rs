@@ -189,6 +189,8 @@ struct Contents {
     latest: Time,
     names: TraceNames,
     modules: BTreeMap<u32, Modules>,
+    /// Processes beyond the bound, each as often as it is told of.
+    unplaced: u64,
     rows: Rows,
     estimates: Told,
     accesses: Count,
@@ -219,8 +221,12 @@ impl Contents {
             Kind::Modules => {
                 let modules: Modules = json(&payload)?;
                 if self.modules.len() >= MAX_MODULES && !self.modules.contains_key(&modules.process) {
+                    if !modules.modules.is_empty() {
+                        return Err(Malformed::TooMany);
+                    }
                     // A recorder may write any number of processes with a cgroup and no files. The reader leaves those beyond its bound out.
-                    return if modules.modules.is_empty() { Ok(()) } else { Err(Malformed::TooMany) };
+                    self.unplaced += 1;
+                    return Ok(());
                 }
                 self.modules.insert(modules.process, modules);
             }
@@ -299,6 +305,12 @@ impl Contents {
         harvest.quality = Losses::quality(quality);
         harvest.quality.events = self.read;
         self.damage.report(ended, &mut harvest.quality);
+        if self.unplaced > 0 {
+            let (n, ies) = (self.unplaced, if self.unplaced == 1 { "y" } else { "ies" });
+            harvest.quality.notes.push(format!(
+                "{n} entr{ies} of processes beyond the first {MAX_MODULES} were left out: tables do not tell their containers and units."
+            ));
+        }
         Closing {
             header: self.header.unwrap_or_default(),
             harvest,

@@ -153,7 +153,7 @@ impl Session {
             Some(placer) => {
                 mechanism = placer.mechanism();
                 let mut full = Gates::new(&mut ebpf, placer, sites, matches!(options.scope, Scope::Cgroup(_)))?;
-                place(&mut full, &options.scope, options.governed)?;
+                place(&mut full, &options.scope)?;
                 placed = full.placed();
                 refused = full.refused();
                 children_ns = Some(full.children_ns());
@@ -549,12 +549,11 @@ fn load(
     Ok((placer, sched))
 }
 
-/// Places the probes of all that is observed from the start. Without a governor the whole system shares slot 0.
-fn place(gates: &mut Gates, scope: &Scope, governed: bool) -> Result<(), CaptureError> {
+/// Places the probes of all that is observed from the start. Processes that are probed at once share slot 0.
+fn place(gates: &mut Gates, scope: &Scope) -> Result<(), CaptureError> {
     match scope {
-        Scope::SystemWide if governed => {}
-        Scope::Cgroup(_) => {}
-        Scope::SystemWide => gates.place(0),
+        Scope::SystemWide { at_once: false } | Scope::Cgroup(_) => {}
+        Scope::SystemWide { at_once: true } => gates.place(0),
         Scope::Pids(pids) => {
             for &pid in pids {
                 match gates.admit(pid, None)? {

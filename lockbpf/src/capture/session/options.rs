@@ -17,7 +17,10 @@ pub enum Scope {
     /// These processes.
     Pids(Vec<u32>),
     /// Every process but this one.
-    SystemWide,
+    SystemWide {
+        /// Whether their probes are placed in all of them at once; else as the processes are admitted.
+        at_once: bool,
+    },
     /// Every process in a cgroup, or below it, at each moment. Its probes are placed as the processes are admitted.
     Cgroup(Cgroup),
 }
@@ -112,7 +115,7 @@ impl Options {
     pub(super) fn config(&self) -> Config {
         let mut bits = 0;
         for (bit, on) in [
-            (mode::SYSTEM_WIDE, matches!(self.scope, Scope::SystemWide | Scope::Cgroup(_))),
+            (mode::SYSTEM_WIDE, matches!(self.scope, Scope::SystemWide { .. } | Scope::Cgroup(_))),
             (mode::CGROUP, matches!(self.scope, Scope::Cgroup(_))),
             (mode::ALL_EVENTS, self.all_events),
             (mode::TRANSITIONS, self.transitions),

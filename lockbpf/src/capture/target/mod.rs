@@ -49,6 +49,16 @@ pub struct Process {
     pub unusable: Option<Unusable>,
 }
 
+impl Process {
+    /// If only its futex calls are seen, a sentence that says so, with the reason.
+    #[must_use]
+    pub fn waits_only(&self) -> Option<String> {
+        let why = self.unusable.as_ref()?;
+        let pid = self.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        Some(format!("only waits of {}{pid} are seen, and where locks are given back: {why}.", self.name))
+    }
+}
+
 /// Processes that a system-wide look could not take in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Skipped {
@@ -89,11 +99,7 @@ impl Targets {
 
     /// A sentence for each process of which only the futex calls are seen, with the reason.
     pub fn waits_only(&self) -> impl Iterator<Item = String> {
-        self.processes.iter().filter_map(|process| {
-            let why = process.unusable.as_ref()?;
-            let pid = process.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-            Some(format!("only waits of {}{pid} are seen, and where locks are given back: {why}.", process.name))
-        })
+        self.processes.iter().filter_map(Process::waits_only)
     }
 
     /// Whether there is anything to probe at all: what `--system-wide` needs.
@@ -105,21 +111,13 @@ impl Targets {
         if usable { Ok(()) } else { Err(TargetError::NoLibraries(self.processes.len())) }
     }
 
-    /// Whether probes in all processes at once would harm none: what `--system-wide` needs without a budget.
-    ///
-    /// # Errors
-    /// The first process that runs under a translator of code and maps a file that would be probed.
-    pub fn check_untranslated(&self) -> Result<(), TargetError> {
-        let translated = self.processes.iter().find_map(|p| match &p.unusable {
-            Some(why @ Unusable::Translated(_)) => {
-                let pid = p.pid?;
-                // One that has none of the files is left out by that.
-                translated::maps_any(pid, |inode| self.libraries.iter().any(|library| library.ino == inode))
-                    .then(|| (pid, p.name.clone(), why.clone()))
-            }
-            _ => None,
-        });
-        translated.map_or(Ok(()), |(pid, name, why)| Err(TargetError::Unusable { pid, name, why }))
+    /// Whom probes in all processes at once would kill: processes under a translator of code that map a file that would be probed.
+    pub fn harmed(&self) -> impl Iterator<Item = &Process> {
+        let is_probed = |inode| self.libraries.iter().any(|library| library.ino == inode);
+        self.processes.iter().filter(move |process| {
+            let translated = matches!(process.unusable, Some(Unusable::Translated(_)));
+            translated && process.pid.is_some_and(|pid| translated::maps_any(pid, is_probed))
+        })
     }
 }
 

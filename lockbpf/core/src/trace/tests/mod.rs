@@ -411,3 +411,18 @@ fn a_source_that_fails_ends_the_events_with_an_error() {
     assert_eq!(results.iter().filter(|r| r.is_err()).count(), 1);
     assert!(matches!(results.last(), Some(Err(TraceError::Read { .. }))));
 }
+
+#[test]
+fn processes_beyond_the_bound_are_left_out_and_counted() {
+    let mut writer = Writer::new(Vec::new(), &header(), Compression::Zstd).unwrap();
+    let bound = lockbpf_common::config::MAX_PROCESSES;
+    for process in 0..bound + 2 {
+        let cgroup = Some(format!("/system.slice/{process}.service"));
+        writer.modules(&Modules { process, modules: Vec::new(), cgroup }).unwrap();
+    }
+    let bytes = writer.finish(&Harvest::default(), &mut Told, Time(1)).unwrap().0;
+    let (_, closing) = read(&bytes).unwrap();
+    assert_eq!((closing.modules.len(), closing.damage.any()), (bound as usize, false));
+    let notes = &closing.harvest.quality.notes;
+    assert!(notes.iter().any(|note| note.starts_with("2 entries of processes beyond")), "{notes:?}");
+}

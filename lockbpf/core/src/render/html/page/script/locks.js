@@ -22,7 +22,8 @@ function locks(data, choose) {
       cell('Waited', el('div', null, harm(lock, told)),
         el('div', { class: 'track' }, lock.harm_ns > 0 && el('span', { class: 'bar', css: { width: percentage(lock.harm_ns / most) } }))),
       cell('Contended', el('div', { class: 'number' }, told['Contended share'] ?? '–'),
-        el('div', { class: 'number small quiet' }, told.Contended ?? '–', told.Acquired && ` of ${told.Acquired}`)),
+        el('div', { class: 'number small quiet' }, told.Contended ?? '–', told.Acquired && ` of ${told.Acquired}`),
+        lock.timeouts > 0 && el('div', { class: 'number small quiet' }, `${counted(lock.timeouts, 'attempt')} timed out`)),
       cell('Waits', histogram(histograms[i].wait, 'wait', figures('Wait'), spans.wait)),
       cell('Holds', histogram(histograms[i].hold, 'hold', figures('Hold'), spans.hold)),
       el('td', { class: 'number wide', 'data-head': 'Waiting caused' }, time(lock.aplt_ns)));
