@@ -76,6 +76,7 @@ mod stopped;
 mod storms;
 mod stuck;
 mod system_wide;
+mod throttled;
 mod top;
 mod transitions;
 mod translated;

@@ -2,6 +2,7 @@
 
 use crate::perturbation::Perturbation;
 use crate::units::Nanos;
+use crate::untrusted;
 use lockbpf_common::counter::{Class, Counter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,6 +29,26 @@ pub struct Unobserved {
     pub to_ns: Option<u64>,
 }
 
+/// A cgroup that used up its quota of CPU time: the kernel then keeps all of its threads off the CPUs to the end of a period, whatever locks
+/// they hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Throttled {
+    /// Its path in the hierarchy.
+    #[serde(deserialize_with = "untrusted::read")]
+    pub cgroup: String,
+    /// The observed processes in it, or below it.
+    pub pids: Vec<u32>,
+    /// Thousandths of a CPU that it may use.
+    pub millicpus: u64,
+    /// Periods of the observation in which its threads were ready to run.
+    pub periods: u64,
+    /// Those in which the quota was used up.
+    pub throttled_periods: u64,
+    /// How long its threads were kept off, summed over CPUs.
+    pub throttled_ns: u64,
+}
+
 /// Everything that bears on how far a report can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quality {
@@ -43,6 +64,8 @@ pub struct Quality {
     pub paused: Nanos,
     /// When processes were not observed although their gates were open.
     pub unobserved: Vec<Unobserved>,
+    /// Cgroups that used up their quotas.
+    pub throttled: Vec<Throttled>,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,
     /// What observing took of the target; `None` where that was not measured.

@@ -21,6 +21,7 @@ use super::{placement, suspend};
 use crate::alert::SoFar;
 use crate::capture::aside::drop_aside;
 use crate::capture::attach::ProbeSite;
+use crate::capture::cgroup::Throttling;
 use crate::capture::cpu_use::CpuUse;
 use crate::capture::inflight::Snapshot;
 use crate::capture::launch::Launched;
@@ -94,6 +95,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     let mut stacks = Stacks::new(options.unwind);
     let mut liveness = Liveness::of(&ready.pids);
     let before = Snapshot::take(&there);
+    let mut throttling = Throttling::of(&there);
     let mut interpreters = Interpreters::default();
     interpreters.look(&mut session, &mut census);
     let mut parking = Parking::new();
@@ -158,6 +160,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 rung?;
                 let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
                 newcomers.notice(seen.iter().map(|seen| seen.pid));
+                if !census.is_busy() {
+                    seen.iter().for_each(|seen| throttling.meet(seen.pid));
+                }
                 renew(&seen, &mut session, &watch);
                 if !many {
                     follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
@@ -179,6 +184,9 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 watch.pace(census.is_busy());
                 let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
                 newcomers.notice(seen.iter().map(|seen| seen.pid));
+                if !census.is_busy() {
+                    seen.iter().for_each(|seen| throttling.meet(seen.pid));
+                }
                 renew(&seen, &mut session, &watch);
                 if !many {
                     follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;
@@ -267,6 +275,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     census.refresh_all();
     let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    harvest.quality.throttled = throttling.found();
     harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
     placing.complete(&mut harvest.library);
     ready.notes.extend(own.notes());

@@ -1,5 +1,6 @@
 //! The report in JSON, as its readers see it, and what must hold in every one.
 
+use lockbpf::report::schema::ThrottledEntry;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -258,6 +259,8 @@ pub(crate) struct Quality {
     pub(crate) perturbation: Option<Perturbation>,
     #[serde(default)]
     pub(crate) unobserved: Vec<Unobserved>,
+    #[serde(default)]
+    pub(crate) throttled: Vec<ThrottledEntry>,
     pub(crate) observed_share: f64,
     pub(crate) incomplete: bool,
 }

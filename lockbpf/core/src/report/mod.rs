@@ -51,6 +51,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod throttled;
 mod timed;
 pub mod timeline;
 mod told;

@@ -7,6 +7,7 @@ use super::schema::{
     UnobservedEntry,
 };
 use super::text::{counted, percent, share};
+use super::throttled;
 use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
 use crate::perturbation::Perturbation;
@@ -52,6 +53,7 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         observed: observation.estimates.as_ref().map(|estimates| observed(estimates, observation)),
         perturbation: q.perturbation.as_ref().map(perturbation),
         unobserved: q.unobserved.iter().map(|gap| unobserved(gap, observation)).collect(),
+        throttled: q.throttled.iter().map(|group| throttled::entry(group, observation)).collect(),
         open_at_end: observation.open_waits.len() as u64,
         failed_probes: q
             .failed_probes

@@ -4,7 +4,7 @@ use super::phrase::{FUNCTION, Threads};
 use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
-use super::{blame, distrust, estimated, pattern};
+use super::{blame, distrust, estimated, pattern, throttled};
 
 /// Circles of waits that ended, told in words.
 const MAX_ENDED: usize = 3;
@@ -39,6 +39,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
             sentences.extend(doubt.into_iter().chain([uncontended(report)]).chain(idle));
         }
     }
+    sentences.extend(throttled::sentence(report));
     sentences.extend(pattern::sentences(report, &threads));
     if let Some(distrust) = &report.quality.distrust {
         // It comes before whatever follows from the figures.

@@ -1,7 +1,7 @@
 //! What a recording says of itself.
 
 use crate::perturbation::Perturbation;
-use crate::quality::{FailedProbe, Quality, Unobserved};
+use crate::quality::{FailedProbe, Quality, Throttled, Unobserved};
 use crate::units::Nanos;
 use lockbpf_common::counter::Counter;
 use serde::{Deserialize, Serialize};
@@ -145,6 +145,7 @@ pub(super) struct Losses {
     failed_probes: Vec<Failed>,
     perturbation: Option<Perturbation>,
     unobserved: Vec<Unobserved>,
+    throttled: Vec<Throttled>,
     notes: Vec<String>,
 }
 
@@ -172,6 +173,7 @@ impl From<&Quality> for Losses {
             failed_probes: q.failed_probes.iter().map(failed).collect(),
             perturbation: q.perturbation,
             unobserved: q.unobserved.clone(),
+            throttled: q.throttled.clone(),
             notes: q.notes.clone(),
         }
     }
@@ -190,6 +192,7 @@ impl Losses {
             paused: Nanos(self.paused_ns),
             perturbation: self.perturbation,
             unobserved: self.unobserved,
+            throttled: self.throttled,
             notes: self.notes,
             ..Quality::default()
         };

@@ -8,10 +8,12 @@ mod error;
 mod leave;
 mod mounts;
 mod quota;
+mod throttling;
 
 pub use error::CgroupError;
 pub(super) use leave::leave_all;
 pub use quota::Quotas;
+pub use throttling::Throttling;
 
 use mounts::{Mount, mounts};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};

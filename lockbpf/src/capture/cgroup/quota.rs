@@ -3,10 +3,41 @@
 use super::mounts::{Mount, has_cpu, mounts};
 use super::path_of;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where cgroups tell their quotas.
 pub struct Quotas(Vec<Mount>);
+
+/// A cgroup of either version, by which CPU time may be bounded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Group {
+    /// Its directory.
+    pub(super) dir: PathBuf,
+    /// Its path in the hierarchy.
+    pub(super) path: String,
+    version2: bool,
+}
+
+/// What a quota has done since there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stops {
+    /// Periods in which threads were ready to run, and those of them in which the quota was used up.
+    pub(super) periods: [u64; 2],
+    /// For how long threads were kept off, summed over CPUs.
+    pub(super) ns: u64,
+}
+
+impl Group {
+    /// CPUs that it may use; `None` for all.
+    pub(super) fn cpus(&self) -> Option<f64> {
+        if self.version2 { cpus(&self.dir) } else { cpus_of_version1(&self.dir) }
+    }
+
+    /// What its quota has done; `None` where that is not told.
+    pub(super) fn stops(&self) -> Option<Stops> {
+        stops(&fs::read_to_string(self.dir.join("cpu.stat")).ok()?)
+    }
+}
 
 impl Quotas {
     /// Those of all hierarchies that are mounted now.
@@ -19,17 +50,27 @@ impl Quotas {
     /// sets one. What a container cannot see of the cgroups around it is not looked at.
     #[must_use]
     pub fn cpus(&self, pid: u32) -> Option<f64> {
-        let tightest = |mount: &Mount| {
-            let (path, cpus): (_, fn(&Path) -> Option<f64>) = if mount.version2 {
-                (path_of(pid), cpus)
+        self.groups(pid).iter().filter_map(Group::cpus).min_by(f64::total_cmp)
+    }
+
+    /// The cgroups that a process is in and by which its CPU time may be bounded, in each hierarchy innermost first.
+    pub(super) fn groups(&self, pid: u32) -> Vec<Group> {
+        let of = |mount: &Mount| {
+            let path = if mount.version2 {
+                path_of(pid)
             } else if mount.is_for_cpu_time() {
-                (path_of_version1(pid), cpus_of_version1)
+                path_of_version1(pid)
             } else {
-                return None;
+                None
             };
-            mount.directories(&path?).iter().filter_map(|dir| cpus(dir)).min_by(f64::total_cmp)
+            let directories = path.map(|path| mount.directories(&path)).unwrap_or_default();
+            let group = |dir: PathBuf| {
+                let below = dir.strip_prefix(&mount.point).unwrap_or(&dir);
+                Group { path: format!("/{}", below.display()), version2: mount.version2, dir }
+            };
+            directories.into_iter().map(group).collect::<Vec<_>>()
         };
-        self.0.iter().filter_map(tightest).min_by(f64::total_cmp)
+        self.0.iter().flat_map(of).collect()
     }
 }
 
@@ -57,6 +98,14 @@ fn cpus(dir: &Path) -> Option<f64> {
 fn cpus_of_version1(dir: &Path) -> Option<f64> {
     let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
     ratio(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?)
+}
+
+/// From a `cpu.stat` of either version.
+fn stops(text: &str) -> Option<Stops> {
+    let number =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+    let ns = number("throttled_time").or_else(|| number("throttled_usec").map(|us: u64| us.saturating_mul(1_000)));
+    Some(Stops { periods: [number("nr_periods")?, number("nr_throttled")?], ns: ns? })
 }
 
 /// Time that may be used in each period over the period; `None` for what stands for no limit.
@@ -88,6 +137,16 @@ mod tests {
             write("cpu.cfs_quota_us", text);
             assert_eq!(cpus_of_version1(dir.path()), left, "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_quotas_did_in_both_versions() {
+        let told = Some(Stops { periods: [98, 83], ns: 4_200_000 });
+        let version2 = "usage_usec 9\nnr_periods 98\nnr_throttled 83\nthrottled_usec 4200\nnr_bursts 0\n";
+        assert_eq!(stops(version2), told);
+        assert_eq!(stops("nr_periods 98\nnr_throttled 83\nthrottled_time 4200000\n"), told);
+        assert_eq!(stops("usage_usec 9\nuser_usec 8\n"), None);
+        assert_eq!(stops("nr_periods 98\nnr_throttled x\nthrottled_time 1\n"), None);
     }
 
     #[test]

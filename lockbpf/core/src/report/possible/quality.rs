@@ -2,7 +2,7 @@
 
 use super::super::schema::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, Ns, ObservedEntry, PerturbationEntry,
-    ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, UnobservedEntry,
+    ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry,
 };
 use super::Check;
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ pub(super) fn check(report: &Report, check: &mut Check) {
         observed,
         perturbation: taken,
         unobserved: gaps,
+        throttled,
         distrust: doubt,
         sleep: slept,
         open_at_end,
@@ -54,6 +55,14 @@ pub(super) fn check(report: &Report, check: &mut Check) {
     }
     for gap in gaps {
         unobserved(gap, *duration_ns, check);
+    }
+    for ThrottledEntry { cgroup, quota_cpus, periods, throttled_periods, throttled_ns: _, pids: _, comms: _ } in
+        throttled
+    {
+        let possible = throttled_periods <= periods && quota_cpus.is_finite() && *quota_cpus >= 0.0;
+        check.demand(possible, || {
+            format!("{cgroup}: {quota_cpus} CPUs used up in {throttled_periods} of {periods} periods")
+        });
     }
     if let Some(d) = doubt {
         distrust(d, report, check);

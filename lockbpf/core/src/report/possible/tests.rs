@@ -276,6 +276,9 @@ fn contradictions_are_found() {
             let (from_ns, to_ns) = (Ns::new(9), Some(Ns::new(3)));
             r.quality.unobserved.push(UnobservedEntry { from_ns, to_ns, ..Default::default() });
         }),
+        ("used up in 3 of 2", |r| {
+            r.quality.throttled.push(ThrottledEntry { periods: 2, throttled_periods: 3, ..Default::default() });
+        }),
         ("windows at", |r| {
             let overall = CoverageEntry { windows: 3, ..Default::default() };
             r.quality.observed = Some(ObservedEntry { overall, ..Default::default() });

@@ -48,6 +48,9 @@ pub struct QualityEntry {
     /// When processes ran and used their locks, and their probes saw nothing of it: what is told of them is of other times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unobserved: Vec<UnobservedEntry>,
+    /// Cgroups of observed processes that used up their quotas of CPU time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throttled: Vec<ThrottledEntry>,
     /// Which figures are lockbpf's own doing rather than the target's; left out where observing changed little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<DistrustEntry>,
@@ -75,6 +78,25 @@ pub struct UnobservedEntry {
     pub from_ns: Ns,
     /// Until when; `null` for the end.
     pub to_ns: Option<Ns>,
+}
+
+/// A cgroup whose threads the kernel kept off the CPUs, since its quota was used up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThrottledEntry {
+    /// Its path in the hierarchy.
+    pub cgroup: String,
+    /// The observed processes in it, or below it.
+    pub pids: Vec<u32>,
+    /// Their names, each once.
+    pub comms: Vec<String>,
+    /// CPUs that it may use.
+    pub quota_cpus: f64,
+    /// Periods of the observation in which its threads were ready to run.
+    pub periods: u64,
+    /// Those in which the quota was used up.
+    pub throttled_periods: u64,
+    /// How long its threads were kept off, summed over CPUs.
+    pub throttled_ns: Ns,
 }
 
 /// What observing took of the target's threads, each event priced by what it costs.

@@ -8,6 +8,7 @@ mod patterns;
 mod places;
 mod slept;
 mod story;
+mod throttled;
 
 use super::fixture::*;
 use super::schema::{Ns, SCHEMA, ThreadId};
