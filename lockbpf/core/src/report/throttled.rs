@@ -35,18 +35,24 @@ pub(super) fn together<'a>(runs: impl Iterator<Item = &'a QualityEntry>) -> Vec<
     for group in runs.flat_map(|run| &run.throttled) {
         match all.iter_mut().find(|known| known.cgroup == group.cgroup && known.quota_cpus == group.quota_cpus) {
             Some(known) => {
-                known.pids.extend(group.pids.iter().filter(|pid| !known.pids.contains(pid)).collect::<Vec<_>>());
-                known
-                    .comms
-                    .extend(group.comms.iter().filter(|comm| !known.comms.contains(comm)).cloned().collect::<Vec<_>>());
-                known.periods += group.periods;
-                known.throttled_periods += group.throttled_periods;
+                add_new(&mut known.pids, &group.pids);
+                add_new(&mut known.comms, &group.comms);
+                known.periods = known.periods.saturating_add(group.periods);
+                known.throttled_periods = known.throttled_periods.saturating_add(group.throttled_periods);
                 known.throttled_ns += group.throttled_ns;
             }
             None => all.push(group.clone()),
         }
     }
     all
+}
+
+fn add_new<T: Clone + PartialEq>(known: &mut Vec<T>, more: &[T]) {
+    for one in more {
+        if !known.contains(one) {
+            known.push(one.clone());
+        }
+    }
 }
 
 /// The quota that kept observed processes waiting most, if it did so often.

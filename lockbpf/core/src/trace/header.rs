@@ -233,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn quotas_that_were_used_up_survive() {
+        let cgroup = "/a\u{1b}".to_owned();
+        let group =
+            Throttled { cgroup, pids: vec![3], millicpus: 500, periods: 9, throttled_periods: 8, throttled_ns: 7 };
+        let quality = Quality { throttled: vec![group.clone()], ..Quality::default() };
+        let written = serde_json::to_string(&Losses::from(&quality)).unwrap();
+        let read = serde_json::from_str::<Losses>(&written).unwrap().quality();
+        assert_eq!(read.throttled, [Throttled { cgroup: "/a\\u{1b}".to_owned(), ..group }]);
+    }
+
+    #[test]
     fn cgroups_may_be_missing() {
         let before = r#"{"process":3,"modules":[]}"#;
         let told: Modules = serde_json::from_str(before).unwrap();
