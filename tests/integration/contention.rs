@@ -103,8 +103,7 @@ fn task_queues_blame_the_long_section() {
     let lock = report.named("patch_lock");
     assert_eq!(lock.acquisitions, truth.lock("patch_lock").acquisitions);
     assert_eq!(lock.lock, report.locks[0].lock, "{:?}", report.names());
-    // Of all waiting much happens where free tasks are taken (most, unless who wakes up late finds patches taken), but the updates of patches
-    // cause it.
+    // Threads wait where they take free tasks: longest there, unless one wakes up late. The updates of patches cause that.
     assert!(functions(&lock.waiters).contains(&"allocate_task"), "{lock:?}");
     assert_eq!(functions(&lock.holders).first(), Some(&"update_patch"), "{lock:?}");
     let split = observe("taskqueues 4 400 10 1000 sleep split").1;

@@ -27,16 +27,11 @@ fn a_program_that_is_only_called_like_a_translator() {
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let program = dir.path().join("qemu-x");
     fs::copy("/bin/sleep", &program).expect("failed to copy a program");
-    let mut child = Command::new(&program).arg("60").spawn().expect("failed to start a program");
-    let pid = child.id().to_string();
-    eventually("the program runs", || {
-        fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libc.so.6"))
-    });
+    let child = Command::new(&program).arg("60").spawn().expect("failed to start a program");
+    await_c_library(&child);
     let outcome = run(&["--system-wide", "--budget", "off", "--duration", "1s"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    assert!(child.try_wait().expect("it is ours").is_none(), "it lives on");
-    child.kill().expect("failed to end a program");
-    child.wait().expect("failed to collect a program");
+    assert_lives(child);
 }
 
 /// A program that seems to run under valgrind: its tools are installed and linked so, and have the C library of the program that they run in
@@ -50,10 +45,14 @@ fn under_valgrind() -> (Child, TempDir) {
     let status = Command::new("gcc").args(["-static", "-o"]).args([&tool, &source]).status();
     assert!(status.expect("failed to run gcc").success());
     let child = Command::new(&tool).arg(c_library()).spawn().expect("failed to start a program");
+    await_c_library(&child);
+    (child, dir)
+}
+
+fn await_c_library(child: &Child) {
     eventually("it has mapped the library", || {
         fs::read_to_string(format!("/proc/{}/maps", child.id())).is_ok_and(|maps| maps.contains("libc.so.6"))
     });
-    (child, dir)
 }
 
 fn assert_lives(mut child: Child) {

@@ -160,9 +160,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
                 rung?;
                 let seen = stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
                 newcomers.notice(seen.iter().map(|seen| seen.pid));
-                if !census.is_busy() {
-                    seen.iter().for_each(|seen| throttling.meet(seen.pid));
-                }
+                seen.iter().for_each(|seen| throttling.meet(seen.pid));
                 renew(&seen, &mut session, &watch);
                 if !many {
                     follow(&seen, &mut session, &watch, &mut ready.pids, &mut liveness)?;

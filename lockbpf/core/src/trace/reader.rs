@@ -189,7 +189,7 @@ struct Contents {
     latest: Time,
     names: TraceNames,
     modules: BTreeMap<u32, Modules>,
-    /// Processes beyond the bound, each as often as it is told of.
+    /// How often the recording tells of a process that the reader has no room for.
     unplaced: u64,
     rows: Rows,
     estimates: Told,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// Cgroups that are looked at; a process is in a few, most of which it shares with others.
 const MAX_GROUPS: usize = 4_096;
-/// Processes that are told of a cgroup.
+/// A report names at most this many processes of a cgroup.
 const MAX_PIDS: usize = 256;
 
 /// The cgroups of observed processes that have quotas.
@@ -23,7 +23,7 @@ struct Bounded {
 }
 
 impl Throttling {
-    /// Of these processes.
+    /// Begins with these processes: what their quotas do from now on counts.
     #[must_use]
     pub fn of(pids: &[u32]) -> Self {
         let mut throttling = Self { quotas: Quotas::new(), groups: HashMap::new() };
