@@ -57,7 +57,7 @@ enum Command {
 pub struct Governor {
     commands: Sender<Command>,
     told: UnboundedReceiver<Told>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Gates>>,
     /// Whether lockbpf has no CPU time left.
     busy: Arc<AtomicBool>,
 }
@@ -146,17 +146,16 @@ impl Governor {
         self.order(Command::Renew(pid, since));
     }
 
-    /// Closes every gate. Returns what has not been told yet: the last stretches.
-    pub fn stop(&mut self) -> Vec<Told> {
+    /// Closes every gate. Returns what has not been told yet, the last stretches, and the gates, whose probes are still in place; `None` if
+    /// the governor had stopped.
+    pub fn stop(&mut self) -> (Vec<Told>, Option<Gates>) {
         self.order(Command::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let gates = self.thread.take().and_then(|thread| thread.join().ok());
         let mut rest = Vec::new();
         while let Ok(told) = self.told.try_recv() {
             rest.push(told);
         }
-        rest
+        (rest, gates)
     }
 
     fn order(&self, command: Command) {
@@ -199,7 +198,7 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, orders: &Receiver<Command>) {
+    fn run(mut self, orders: &Receiver<Command>) -> Gates {
         be_quick();
         loop {
             let next = self.charges.values().filter(|c| !c.held).map(|c| c.due).min();
@@ -211,7 +210,10 @@ impl Work {
             // All that were given, before anything that takes time.
             loop {
                 match order {
-                    Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return self.end(),
+                    Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                        self.end();
+                        return self.gates;
+                    }
                     Ok(order) => self.obey(order),
                     Err(RecvTimeoutError::Timeout) => break,
                 }

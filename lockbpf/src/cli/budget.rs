@@ -178,15 +178,25 @@ impl Watch {
         self.estimator.as_ref().map(Estimator::so_far)
     }
 
-    /// Closes every gate. Returns the estimates.
+    /// Closes every gate; the session has them again. Returns what the governor had still to tell.
+    pub(super) fn stop(&mut self, session: &mut Session) -> Vec<Told> {
+        let Some(mut governor) = self.governor.take() else { return Vec::new() };
+        let (told, gates) = governor.stop();
+        gates.into_iter().for_each(|gates| session.put_gates(gates));
+        told
+    }
+
+    /// The estimates, with what [`Watch::stop`] returned.
     ///
     /// # Errors
     /// When the sums cannot be read.
-    pub(super) fn stop(mut self, session: &mut Session, census: &Census) -> Result<Option<Estimates>> {
-        if let Some(mut governor) = self.governor.take() {
-            let told = governor.stop();
-            self.note(told, session, census)?;
-        }
+    pub(super) fn finish(
+        mut self,
+        last: Vec<Told>,
+        session: &mut Session,
+        census: &Census,
+    ) -> Result<Option<Estimates>> {
+        self.note(last, session, census)?;
         Ok(self.estimator.map(Estimator::finish))
     }
 }

@@ -254,15 +254,18 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     }
     drop(suspendable);
 
-    let estimates = watch.stop(&mut session, &census)?;
     // What is said to stand at the end has been looked at then.
     progress.tell(&deadlocks.look_now(&mut session, &mut census).unwrap_or_default());
     let over = deadlocks.missed_ends(&session, &census);
+    // All at once: what futex calls tell and what probes tell is of the same time.
+    let last = watch.stop(&mut session);
     let end = session.deactivate()?;
-    // Beside all that is read and named from here on.
-    drop_aside(session.take_tracepoints());
-    let status = ready.launched.take().and_then(Launched::end);
+    let taken = session.taken()?;
     cpu_use.look(&mut ready.pids);
+    // Beside all that is read and named from here on.
+    session.remove_probes();
+    let estimates = watch.finish(last, &mut session, &census)?;
+    let status = ready.launched.take().and_then(Launched::end);
     stacks.drain(&mut session, &mut census, |event| sink.take(deadlocks.pass(event)))?;
     progress.tell(&deadlocks.withdrawn(&census.pids()));
     if let Some(alerts) = alerts {
@@ -285,7 +288,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     ready.notes.extend(interpreters.notes());
     ready.notes.extend(placement::dear_calls(&ready.targets, &harvest.sums));
     let children = Children::of(&harvest.quality.counters);
-    let perturbation = perturbation(session.taken()?, measured, estimates.as_ref(), &cpu_use);
+    let perturbation = perturbation(taken, measured, estimates.as_ref(), &cpu_use);
     harvest.quality.perturbation = Some(Perturbation { children, ..perturbation });
     harvest.estimates = estimates;
     drop_aside(session);

@@ -32,7 +32,7 @@ mod split;
 mod tape;
 #[cfg(test)]
 mod tests;
-mod turns;
+pub(crate) mod turns;
 mod wait;
 
 pub use futex::{FutexSite, FutexWaits, Threads, plausible_owner};

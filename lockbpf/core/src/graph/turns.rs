@@ -10,7 +10,7 @@ use crate::units::Nanos;
 use rustc_hash::FxHashMap;
 
 /// Threads told apart per lock.
-const MAX_THREADS: usize = 256;
+pub const MAX_THREADS: usize = 256;
 /// So many waiters at once, or more, are a queue: behind the next one there is another.
 const QUEUE: usize = 2;
 

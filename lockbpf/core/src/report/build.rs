@@ -13,8 +13,9 @@ use super::possible::violations;
 use super::profile::{self, Profile};
 use super::quality::quality;
 use super::released::Released;
-use super::schema::{LockEntry, Report, SCHEMA, Selection, ThreadEntry, Totals};
+use super::schema::{LockEntry, Report, SCHEMA, Selection, Totals};
 use super::select::{Selected, Unmatched};
+use super::threads::threads;
 use super::timeline::{Timeline, stretches, timeline};
 use super::told::Rows;
 use super::{
@@ -177,7 +178,7 @@ fn build_and<T>(
     released.rename_sites(&mut blames, &all);
     let mut told = released.shares(&all);
     let mut blame = windows::Blame { told: &mut told, sites: &mut blames, locks: &mut aplt };
-    windows::extrapolate(&all, observation.estimates.as_ref(), observation.end, &mut blame);
+    windows::fit(&all, observation.estimates.as_ref(), observation.end, &mut blame);
     all.iter_mut().for_each(|(lock, gathered)| gathered.told = told.get(lock));
     places.set_stacks(calling::stacks(&all));
     let selected = Selected::new(&options.selection, &all, &mut places)?;
@@ -219,7 +220,7 @@ fn build_and<T>(
         sites: site::sites(shown, &all, observation, &blames, &|site| selected.site(site), &mut places),
         counters: counters::counters(observation, &selected, &mut places),
         functions: functions::functions(observation, &mut places),
-        threads: threads(observation, &mut places),
+        threads: threads(observation, &all, &mut places),
         critical_path: graph::critical_path(&findings.path, &mut places),
         inversions: danger::inversions(observation, &mut places),
         graph: None,
@@ -295,23 +296,4 @@ fn totals(ranked: &[Ranked<'_>], shown: usize, divided: Divided, places: &Places
         attribution: attribution::of(harm_ns, recorded_wait_ns, unattributed_ns, inferred),
         waiting_now: ranked.iter().map(|r| r.gathered.open.len() as u64).sum(),
     }
-}
-
-fn threads(observation: &Observation, places: &mut Places<'_>) -> Vec<ThreadEntry> {
-    let mut threads = Vec::with_capacity(observation.threads.len());
-    for t in &observation.threads {
-        threads.push(ThreadEntry {
-            tid: places.thread(t.tid),
-            pid: observation.processes.get(&t.process).map(|p| p.pid),
-            comm: places.comm(t.tid, &t.comm),
-            wait_ns: places.ns(t.wait + t.kernel_wait),
-            kernel_wait_ns: places.ns(t.kernel_wait),
-            held_union_ns: places.ns(t.held_union),
-            held_sum_ns: places.ns(t.held_sum),
-            acquisitions: t.acquisitions,
-            estimated: observation.is_estimated(t.process),
-        });
-    }
-    threads.sort_by(|a, b| (b.wait_ns, &a.tid, &a.comm).cmp(&(a.wait_ns, &b.tid, &b.comm)));
-    threads
 }

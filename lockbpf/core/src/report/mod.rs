@@ -51,6 +51,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod threads;
 mod throttled;
 mod timed;
 pub mod timeline;

@@ -1,5 +1,10 @@
-//! Locks whose waits windows alone show, since no futex call names them: those that runtimes take inline, and spin locks. How long
-//! threads waited for them is an estimate; whom that is charged to is inferred from the waits that were recorded.
+//! Who is to blame for how much, where windows and futex calls tell of different waits.
+//!
+//! Of a lock whose waits windows alone show, since no futex call names it (those that runtimes take inline, and spin locks), how long threads
+//! waited is an estimate; whom that is charged to is inferred from the waits that were recorded.
+//!
+//! Of every other lock the kernel counted each sleep. What was recorded may add up to more: a wait in a window begins before its sleep and
+//! ends after it, and where waits are thinned one stands for others. What is told then are its parts of what the kernel counted.
 
 use super::durations::least_waits;
 use super::gather::Gathered;
@@ -22,30 +27,28 @@ pub(super) struct Blame<'a> {
     pub(super) locks: &'a mut HashMap<Lock, Nanos>,
 }
 
-/// Brings the blame for waits for such locks to all until `end`, for which those that were recorded stand.
-pub(super) fn extrapolate(
-    all: &BTreeMap<Lock, Gathered<'_>>,
-    estimates: Option<&Estimates>,
-    end: Time,
-    blame: &mut Blame<'_>,
-) {
+/// Brings the blame for waits that were recorded to all waits until `end`, for which they stand.
+pub(super) fn fit(all: &BTreeMap<Lock, Gathered<'_>>, estimates: Option<&Estimates>, end: Time, blame: &mut Blame<'_>) {
     let Some(estimates) = estimates.filter(|e| e.complete && e.sampled()) else { return };
     for (&lock, gathered) in all {
         let Some(known) = blame.told.get(&lock).or(gathered.shares) else { continue };
-        if is_seen_in_windows(lock, gathered, estimates)
-            && let Some(more) = more(gathered, known, end)
-        {
-            let scaled = scaled(known, more);
-            for (holder, known) in scaled.holders.iter().zip(&known.holders) {
-                let more = holder.wait - known.wait;
-                if let Some(site) = holder.who.site() {
-                    blame.sites.entry(site).or_default().apwt += more;
-                }
-                *blame.locks.entry(holder.who.lock().unwrap_or(lock)).or_default() += more;
+        let scaled = if is_seen_in_windows(lock, gathered, estimates) {
+            more(gathered, known, end).map(|more| extrapolated(known, more))
+        } else {
+            less(gathered, known, estimates).map(|less| cut(known, less))
+        };
+        let Some(scaled) = scaled else { continue };
+        for (now, before) in scaled.holders.iter().zip(&known.holders) {
+            let change = |sum: &mut Nanos| *sum = *sum + now.wait - before.wait;
+            if let Some(site) = now.who.site() {
+                change(&mut blame.sites.entry(site).or_default().apwt);
             }
-            blame.told.insert(lock, scaled);
+            change(blame.locks.entry(now.who.lock().unwrap_or(lock)).or_default());
         }
+        blame.told.insert(lock, scaled);
     }
+    // The path is made of waits as they were recorded.
+    blame.sites.values_mut().for_each(|blame| blame.cpwt = blame.cpwt.map(|cpwt| cpwt.min(blame.apwt)));
 }
 
 fn is_seen_in_windows(lock: Lock, gathered: &Gathered<'_>, estimates: &Estimates) -> bool {
@@ -57,15 +60,44 @@ fn is_seen_in_windows(lock: Lock, gathered: &Gathered<'_>, estimates: &Estimates
     gathered.futex.is_empty() && estimated()
 }
 
+/// All waiting for a lock whose calls are seen, until `end`.
+pub(super) fn waited(gathered: &Gathered<'_>, end: Time) -> Nanos {
+    closed(gathered) + gathered.open.iter().map(|wait| end.since(wait.since)).sum()
+}
+
+/// The part of it that has ended.
+fn closed(gathered: &Gathered<'_>) -> Nanos {
+    gathered.mutex.iter().map(|row| row.wait.sum + row.timed_out).sum()
+}
+
 /// How many times as long as was recorded threads waited, if that is longer.
 fn more(gathered: &Gathered<'_>, known: &Shares, end: Time) -> Option<f64> {
-    let closed = || gathered.mutex.iter().map(|row| row.wait.sum + row.timed_out);
-    let open = || gathered.open.iter().map(|wait| end.since(wait.since));
-    let (all, recorded) = (closed().chain(open()).sum::<Nanos>(), known.waits.time);
+    let (all, recorded) = (waited(gathered, end), known.waits.time);
     (known.waits.count >= ENOUGH && recorded > Nanos(0) && all > recorded).then(|| all.0 as f64 / recorded.0 as f64)
 }
 
-fn scaled(known: &Shares, more: f64) -> Shares {
+/// Which part of what was recorded threads waited by the kernel's count, if that is less.
+fn less(gathered: &Gathered<'_>, known: &Shares, estimates: &Estimates) -> Option<f64> {
+    let rows = &gathered.mutex;
+    let is_estimated =
+        |process| estimates.processes.iter().any(|observed| observed.process == process && !observed.whole);
+    if gathered.futex.is_empty() || !rows.iter().any(|row| is_estimated(row.site.process)) {
+        return None;
+    }
+    let (all, recorded) = (closed(gathered) + known.open.time, known.waits.time);
+    (all < recorded).then(|| all.0 as f64 / recorded.0 as f64)
+}
+
+fn cut(known: &Shares, less: f64) -> Shares {
+    let mut shares = known.clone();
+    // There are as many, but shorter.
+    shares.scale(1.0, less);
+    // These go on: the kernel has not counted them yet.
+    shares.open = known.open;
+    shares
+}
+
+fn extrapolated(known: &Shares, more: f64) -> Shares {
     let mut shares = known.clone();
     shares.scale(more, more);
     for waiter in &mut shares.waiters {

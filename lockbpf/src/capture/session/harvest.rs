@@ -222,7 +222,7 @@ impl Session {
     /// The waits in progress of goroutines, of processes that are there. Their stacks are not known: they are not those of threads.
     /// Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
     fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
-        if self.gates.is_none() || self.lease().last_over().is_some() {
+        if self.governed || self.lease().last_over().is_some() {
             return Ok(Vec::new());
         }
         let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;

@@ -9,6 +9,7 @@ pub use holds::{Hold, ThreadNow};
 pub use options::{Options, Scope};
 
 use super::CaptureError;
+use super::aside::drop_aside;
 use super::attach::{self, FutexTier, ProbeSite, Tracepoints, joined};
 use super::described;
 use super::events::{self, Events};
@@ -49,8 +50,10 @@ use std::time::Duration;
 /// The kernel side of one observation.
 pub struct Session {
     ebpf: Ebpf,
-    /// Until a governor takes them; `None` too where there are no uprobes.
+    /// Unless a governor has them; `None` too where there are no uprobes.
     gates: Option<Gates>,
+    /// Whether a governor opens and closes the gates.
+    governed: bool,
     /// What observing takes, by slots: also in the hands of the gates.
     accounts: PerCpuArray<MapData, Account>,
     witness: Witness,
@@ -75,7 +78,7 @@ pub struct Session {
     stack_copies: Option<StackCopies>,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
     /// The last: the guardian is there until no probe is.
-    renewing: Renewing,
+    renewing: Arc<Renewing>,
 }
 
 impl Session {
@@ -92,7 +95,7 @@ impl Session {
             kernel_log: options.kernel_log,
         };
         let mut ebpf = object::load(&options.config(), Some(options.task_offsets), extras)?;
-        let renewing = Renewing::start(control(&ebpf)?, options.guardian.clone())?;
+        let renewing = Arc::new(Renewing::start(control(&ebpf)?, options.guardian.clone())?);
         // Before anything can be read of them.
         let events = if options.events.is_empty() { None } else { Some(Events::start(&ebpf, &options.events)?) };
         let rings = Rings::create(&mut ebpf)?;
@@ -174,6 +177,7 @@ impl Session {
         Ok(Self {
             ebpf,
             gates,
+            governed: false,
             accounts,
             witness,
             started: now(),
@@ -296,7 +300,13 @@ impl Session {
 
     /// The gates, for a governor that opens and closes them from now on.
     pub fn take_gates(&mut self) -> Option<Gates> {
+        self.governed = self.gates.is_some();
         self.gates.take()
+    }
+
+    /// Takes the gates back from a governor that has stopped.
+    pub fn put_gates(&mut self, gates: Gates) {
+        self.gates = Some(gates);
     }
 
     /// So many processes were found to be beyond those that can be observed fully.
@@ -351,9 +361,12 @@ impl Session {
         Ok(end)
     }
 
-    /// What removes the tracepoints by being dropped, which waits for a grace period of the kernel for each: for after [`Session::deactivate`].
-    pub fn take_tracepoints(&mut self) -> impl Send + 'static {
-        std::mem::take(&mut self.tracepoints)
+    /// Removes the probes and the tracepoints, beside whatever else is done: each removal waits for a grace period of the kernel. For after
+    /// [`Session::deactivate`]; the target pays for probes as long as they are there, whether they do anything or not.
+    pub fn remove_probes(&mut self) {
+        // The guardian stays until none is left.
+        drop_aside((self.gates.take(), self.renewing.clone()));
+        drop_aside((std::mem::take(&mut self.tracepoints), self.renewing.clone()));
     }
 
     /// How often the kernel has left out a program on futex calls so far: as often a wait may not be among [`Session::waits`].

@@ -179,6 +179,9 @@ fn holds(lock: &LockEntry, report: &Report, check: &mut Check, name: &dyn Fn() -
 /// Who waited, and who is to blame.
 fn divided(lock: &LockEntry, check: &mut Check, name: &dyn Fn() -> String) {
     let recorded = lock.recorded_wait_ns;
+    if lock.estimates.is_some() && check.runs <= 1.0 {
+        check.within(recorded, lock.harm_ns, || format!("recorded waiting for {}", name()));
+    }
     for w in &lock.waiters {
         blame::waiter(w, check, &|| format!("{} at {} waiting for {}", w.place.symbol, w.count, name()));
     }

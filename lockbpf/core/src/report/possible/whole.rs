@@ -190,6 +190,10 @@ fn site(s: &SiteEntry, report: &Report, check: &mut Check) {
 fn threads(report: &Report, check: &mut Check) {
     let time = report.quality.duration_ns;
     check.longest_first(&report.threads, |t| t.wait_ns, || "threads".to_owned());
+    if check.runs <= 1.0 && report.selection.is_none() && report.threads.iter().all(|t| t.estimated) {
+        let waits = report.threads.iter().map(|t| t.wait_ns - t.kernel_wait_ns);
+        check.parts(waits, report.totals.harm_ns, || "threads that wait for locks".to_owned());
+    }
     for t in &report.threads {
         let ThreadEntry {
             tid,

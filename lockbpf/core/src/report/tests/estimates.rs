@@ -42,10 +42,15 @@ fn coverage() -> Coverage {
 
 /// The server, of which one lock was seen in windows and slept for 100 s in all.
 fn sampled(complete: bool) -> Observation {
+    asleep(complete, Nanos(2_000 * MS))
+}
+
+/// The same, with 50 sleeps as long as this.
+fn asleep(complete: bool, each: Nanos) -> Observation {
     let mut o = server();
     let slept = sums(&mut o, lock(0x1000), site(0), Via::Futex);
     (slept.acquisitions, slept.mutex_kind) = (50, mutex_kind::IS_FUTEX);
-    (0..50).for_each(|_| slept.wait.add(Nanos(2_000 * MS)));
+    (0..50).for_each(|_| slept.wait.add(each));
     let row = |at| Subject::Row(lock(0x1000), site(at), Via::Lock);
     let mut figures = vec![
         (row(0x300), figures(3_200.0)),
@@ -94,6 +99,33 @@ fn locks_tell_estimates() {
     // What no window showed stays as it is.
     let cool = r.locks.iter().find(|l| l.name.contains("fn6") && l.contended == 1).unwrap();
     assert_eq!((cool.estimates, cool.acquisitions), (None, Some(2)));
+}
+
+#[test]
+fn what_was_recorded_is_told_as_parts_of_what_the_kernel_counted() {
+    let hot = |r: &Report| r.locks.iter().find(|l| l.name == "global_1000").unwrap().clone();
+    let seen = hot(&report(&server()));
+    // Half of what was recorded, as where waits are recorded for others; and more, as where some were lost.
+    for (part, recorded) in [(0.5, 0.5), (1.5, 1.0)] {
+        let r = built(&asleep(true, Nanos((seen.recorded_wait_ns.as_f64() * part / 50.0) as u64)));
+        let told = hot(&r);
+        let share = told.recorded_wait_ns.as_f64() / seen.recorded_wait_ns.as_f64();
+        assert!((share - recorded).abs() < 1e-6, "{share} of what was recorded, {recorded} wanted");
+        assert!((told.harm_ns.as_f64() / seen.recorded_wait_ns.as_f64() - part).abs() < 1e-6, "{told:?}");
+        // Who is to blame for which part stays as it was, and as many waits.
+        let shares = |l: &LockEntry| l.holders.iter().map(|h| (h.share * 1e6).round()).collect::<Vec<_>>();
+        let waits = |l: &LockEntry| l.waiters.iter().map(|w| w.count).sum::<u64>();
+        assert_eq!((shares(&told), waits(&told)), (shares(&seen), waits(&seen)));
+        let site = |r: &Report| r.sites.iter().map(|s| s.apwt_ns.as_f64()).sum::<f64>();
+        let others = site(&report(&server())) - seen.recorded_wait_ns.as_f64() + seen.unattributed_ns.as_f64();
+        let charged = (told.recorded_wait_ns - told.unattributed_ns).as_f64();
+        assert!((site(&r) - others - charged).abs() < 100.0, "{} {others} {charged}", site(&r));
+        // The threads waited as long as there was waiting, but for some that are not listed.
+        let waited: f64 = r.threads.iter().map(|t| (t.wait_ns - t.kernel_wait_ns).as_f64()).sum();
+        let all = r.totals.harm_ns.as_f64();
+        assert!((0.99..1.000_001).contains(&(waited / all)), "{waited} by threads, {all} in all");
+        assert_eq!(crate::report::violations(&r), Vec::<String>::new());
+    }
 }
 
 #[test]
