@@ -197,6 +197,22 @@ fn one_hot_process_neither_silences_others_nor_is_silenced() {
     }
 }
 
+/// Removing probes takes the kernel some 80 ms: futex calls alone are not told of that time.
+#[test]
+fn the_end_is_one_moment_for_probes_and_for_futex_calls() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = Workload::start("hold 200 3 10000");
+    let observer = Observer::of(workload.pid(), &[&BUDGET[..], &["--duration", "500ms"]].concat());
+    workload.go();
+    let report = observer.report();
+    let told = report.named("cache_lock");
+    let observed = report.observed(workload.pid());
+    assert!(told.contended > 3 && observed.observed_share > 0.999, "{told:?} {observed:?}");
+    let futex = told.futex.as_ref().expect("its sleeps are told");
+    // A wait begins before its sleep: what is in progress at either end may be told by its sleep alone.
+    assert!(futex.slept <= told.contended + 2 * 3, "{futex:?} {told:?}");
+}
+
 /// Median speed of the `speed` workload over its next intervals, lock/unlock pairs a second.
 fn speed(workload: &mut Workload) -> u64 {
     let mut next = || workload.running.out.next().and_then(|line| line.parse().ok()).expect("speed prints numbers");

@@ -124,6 +124,13 @@ pub(crate) struct Caller {
     pub(crate) share: f64,
 }
 
+/// What futex calls tell of a lock.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Sleeps {
+    /// Threads that went to sleep.
+    pub(crate) slept: u64,
+}
+
 /// A lock.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Lock {
@@ -168,6 +175,9 @@ pub(crate) struct Lock {
     pub(crate) waiters: Vec<Party>,
     pub(crate) holders: Vec<Party>,
     pub(crate) unattributed_ns: f64,
+    /// What the futex calls on its word tell.
+    #[serde(default)]
+    pub(crate) futex: Option<Sleeps>,
     /// What windows alone show of waits.
     #[serde(default)]
     pub(crate) wait_estimate: Option<Bounds>,
