@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Stacks listed.
-const MAX_STACKS: usize = 3;
+pub(super) const MAX_STACKS: usize = 3;
 
 /// Causes and stacks of several holders put together.
 #[derive(Debug, Default)]

@@ -37,11 +37,11 @@ pub(super) fn acquisitions(report: &Report) -> String {
     }
 }
 
-/// How many were contended.
-pub(super) fn contended(f: &Figures, contended: u64) -> String {
+/// How many were contended, of which at least these `slept`.
+pub(super) fn contended(f: &Figures, contended: u64, slept: u64) -> String {
     let (all, share) = (&f.acquisitions, &f.contended_share);
     let value = contended as f64;
-    let (low, high) = ((all.low * share.low).min(value), (all.high * share.high).max(value));
+    let (low, high) = ((all.low * share.low).max(slept as f64).min(value), (all.high * share.high).max(value));
     without_width(&Interval { value, low, high }, |n| short(n.round()), UNITS)
 }
 
@@ -71,7 +71,11 @@ pub(super) fn harm(lock: &LockEntry) -> String {
 
 /// A quantile, in ns: known to within its bounds.
 pub(super) fn quantile(i: &Interval) -> String {
-    if i.high > i.value.max(1.0) * UNKNOWN { format!("≥{}", nanos(i.low)) } else { without_width(i, nanos, TIMES) }
+    match i.high > i.value.max(1.0) * UNKNOWN {
+        true if i.low < 0.5 => NOTHING.to_owned(),
+        true => format!("≥{}", nanos(i.low)),
+        false => without_width(i, nanos, TIMES),
+    }
 }
 
 /// A share of 1.
@@ -113,6 +117,7 @@ fn range(i: &Interval, units: [&str; 4]) -> String {
     let (low, high) = (Rough::of(i.low.max(0.0)), Rough::of(i.high));
     // Both in one unit, if the lower one has a digit there.
     match high.unit.checked_sub(low.unit) {
+        _ if i.high > i.value.max(1.0) * UNKNOWN && low.is_nothing() => NOTHING.to_owned(),
         _ if i.high > i.value.max(1.0) * UNKNOWN => format!("≥{}", low.text(units)),
         // `5–1.7 M` would read as 5 M.
         _ if low.is_nothing() || low.unit < high.unit && units[low.unit].is_empty() => format!("≤{}", high.text(units)),
@@ -191,6 +196,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn whoever_slept_was_contended() {
+        let interval = |value, low, high| Interval { value, low, high };
+        let figures = Figures {
+            acquisitions: interval(40.0, 1.0, 1_200.0),
+            contended_share: interval(0.02, 0.001, 1.0),
+            ..Figures::default()
+        };
+        assert_eq!([0, 1].map(|slept| contended(&figures, 1, slept)), ["–", "≥1"]);
+        assert_eq!([0, 30].map(|slept| contended(&figures, 30, slept)), ["≤1.2 k", "≤1.2 k"]);
+    }
+
+    #[test]
     fn estimates_show_how_sure_they_are() {
         let interval = |value, low, high| Interval { value, low, high };
         assert_eq!(count(&interval(1_200_000.0, 1_104_000.0, 1_296_000.0)), "~1.20 M ±8 %");
@@ -204,6 +221,7 @@ mod tests {
         assert_eq!([share(&interval(0.0, 0.0, 0.037)), share(&interval(0.5, 0.4, 0.6))], ["≤3.7 %", "~50 %"]);
         assert_eq!(share(&interval(0.1, 0.02, 1.0)), "≥2.0 %");
         assert_eq!(share(&interval(0.1, 0.0, 1.0)), "–");
+        assert_eq!([count(&interval(1.0, 0.0, 1.2e3)), quantile(&interval(3.0, 0.0, 1e4))], ["–", "–"]);
         assert_eq!(count(&interval(9e3, 5.0, 1.7e6)), "≤1.7 M");
         assert_eq!(time(&interval(8_010.0, 8_010.0, 8_010.0)), "~8.01 µs ±0 %");
         assert_eq!(time(&interval(8_010.0, 700.0, 1e10)), "≥700 ns");

@@ -140,7 +140,7 @@ pub(super) const COLUMNS: Columns<LockEntry> = &[
         None => l.acquisitions.map_or_else(|| UNKNOWN.to_owned(), count),
     }),
     ("Contended", 100, |l| match &l.estimates {
-        Some(f) => estimated::contended(f, l.contended),
+        Some(f) => estimated::contended(f, l.contended, l.futex.as_ref().map_or(0, |futex| futex.slept)),
         None if l.wait_estimate.is_some() => estimated::about(l.contended),
         None => count(l.contended),
     }),

@@ -1,10 +1,10 @@
 //! Who waited and who is to blame, over several runs.
 
-use super::super::calling;
 use super::super::schema::{
     AttributionEntry, BlameEntry, CallerEntry, CallersEntry, CausesEntry, ChainEntry, CulpritEntry, HolderEntry,
-    LockEntry, Ns, Place, Report, ThreadId, Totals, WaiterEntry,
+    LockEntry, Ns, OffStackEntry, Place, Report, StackFrame, ThreadId, Totals, WaiterEntry,
 };
+use super::super::{calling, doing};
 use super::over::{Key, LockIds, Over};
 
 /// Culprits and chains listed.
@@ -66,6 +66,22 @@ pub(super) fn attribution<T>(all: &Over<'_, T>, of: impl Fn(&T) -> AttributionEn
     }
 }
 
+/// Mean waiting by the stack with which a holder was off the CPU.
+fn off_stacks<T>(all: &Over<'_, T>, of: impl Fn(&T) -> &[OffStackEntry]) -> Vec<OffStackEntry> {
+    let frame = |f: &StackFrame| match (&f.module, &f.offset) {
+        (Some(module), Some(offset)) => format!("{module}+{offset}"),
+        _ => f.function.clone().unwrap_or_else(|| f.address.clone()),
+    };
+    let mut stacks = all.within(
+        of,
+        |s| [&s.cause].into_iter().chain(&s.function).cloned().chain(s.stack.iter().map(frame)).collect(),
+        |all| OffStackEntry { wait_ns: all.ns(|s| s.wait_ns), ..all.largest(|s| s.wait_ns).clone() },
+    );
+    stacks.sort_by(|a, b| (b.wait_ns, &a.function).cmp(&(a.wait_ns, &b.function)));
+    stacks.truncate(doing::MAX_STACKS);
+    stacks
+}
+
 /// The waiting sites of a lock.
 pub(super) fn waiters(all: &Over<'_, LockEntry>) -> Vec<WaiterEntry> {
     let recorded = all.ns(|l| l.recorded_wait_ns);
@@ -117,6 +133,7 @@ pub(super) fn holders(all: &Over<'_, LockEntry>) -> Vec<HolderEntry> {
                 inferred_ns: all.ns(|h| h.inferred_ns),
                 causes: causes(all, |h| h.causes),
                 callers: callers(all, wait, |h| h.callers.as_ref()),
+                off_stacks: off_stacks(all, |h| &h.off_stacks),
                 ..all.largest(|h| h.wait_ns).clone()
             }
         },
@@ -162,6 +179,7 @@ pub(super) fn culprits(all: &Over<'_, Report>, totals: &Totals, ids: &LockIds<'_
                 inferred_ns: all.ns(|c| c.inferred_ns),
                 causes: causes(all, |c| c.causes),
                 callers: callers(all, wait, |c| c.callers.as_ref()),
+                off_stacks: off_stacks(all, |c| &c.off_stacks),
                 ..like.clone()
             }
         },

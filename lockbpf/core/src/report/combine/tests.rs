@@ -1,4 +1,6 @@
-use super::super::schema::{CulpritEntry, Durations, Ns, Place, QualityEntry, ThreadEntry, ThreadId, Totals};
+use super::super::schema::{
+    CulpritEntry, Durations, Ns, OffStackEntry, Place, QualityEntry, StackFrame, ThreadEntry, ThreadId, Totals,
+};
 use super::super::table::{Layout, render};
 use super::*;
 use proptest::prelude::*;
@@ -95,6 +97,31 @@ fn a_run_without_a_site_counts_nothing_for_it() {
     let lax = Options { bound: 1.0, ..Options::default() };
     let again = combine(vec![run(1, 3 * SECOND, None), run(2, SECOND, None)], &lax);
     assert!(!again.runs.unwrap().inconclusive);
+}
+
+#[test]
+fn stacks_of_holders_are_means_too() {
+    let off = |number, wait, functions: &[&str]| {
+        let stack = |wait, function: &&str| OffStackEntry {
+            cause: "sleeping".into(),
+            function: Some((*function).into()),
+            wait_ns: Ns::new(wait),
+            // Each process is loaded somewhere else.
+            stack: vec![StackFrame {
+                address: format!("0x{number}00"),
+                function: Some((*function).into()),
+                ..StackFrame::default()
+            }],
+        };
+        let mut report = run(number, wait, None);
+        let part = wait / functions.len() as u64;
+        report.culprits[0].off_stacks = functions.iter().map(|function| stack(part, function)).collect();
+        report
+    };
+    let combined = combine(vec![off(1, 8, &["fsync"]), off(2, 4, &["fsync", "read"])], &Options::default());
+    let culprit = &combined.culprits[0];
+    let stacks = culprit.off_stacks.iter().map(|s| (s.function.as_deref().unwrap_or(""), s.wait_ns.as_f64()));
+    assert_eq!(stacks.collect::<Vec<_>>(), [("fsync", 5.0), ("read", 1.0)], "of {}", culprit.wait_ns);
 }
 
 #[test]
