@@ -103,8 +103,10 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
     let like = all.largest(|l| l.harm_ns);
     let (aplt, aplt_sd) = all.spread(|l| l.aplt_ns);
     let (wait, wait_sd) = all.spread(|l| l.wait_ns.sum);
+    // A run that has watched futex calls only tells waits, and nothing of sections.
+    let known = all.things().all(|(_, l)| l.acquisitions.is_some());
     LockEntry {
-        acquisitions: all.some_count(|l| l.acquisitions),
+        acquisitions: known.then(|| all.count(|l| l.acquisitions.unwrap_or_default())),
         release_unseen: all.count(|l| l.release_unseen),
         contended: all.count(|l| l.contended),
         try_failures: all.count(|l| l.try_failures),
@@ -114,7 +116,7 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         harm_ns: all.ns(|l| l.harm_ns),
         wait_ns: all.durations(|l| Some((l.wait_ns, l.acquisitions.unwrap_or(l.contended)))).unwrap_or_default(),
         contended_wait_ns: all.durations(|l| Some((l.contended_wait_ns, l.contended))).unwrap_or_default(),
-        hold_ns: all.durations(|l| Some((l.hold_ns?, l.acquisitions?))),
+        hold_ns: all.durations(|l| Some((l.hold_ns?, l.acquisitions?))).filter(|_| known),
         aplt_ns: aplt,
         recorded_wait_ns: all.ns(|l| l.recorded_wait_ns),
         unattributed_ns: all.ns(|l| l.unattributed_ns),
@@ -132,8 +134,9 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         waiters: blame::waiters(all),
         holders: blame::holders(all),
         chains: blame::chains(all),
-        corrected: corrected(all, |l| l.corrected, |l| (l.contended, l.wait_ns.sum, l.hold_ns.unwrap_or_default().sum)),
-        estimates: all.figures(|l| l.estimates, |l| l.acquisitions.unwrap_or_default()),
+        corrected: corrected(all, |l| l.corrected, |l| (l.contended, l.wait_ns.sum, l.hold_ns.unwrap_or_default().sum))
+            .filter(|_| known),
+        estimates: all.figures(|l| l.estimates, |l| l.acquisitions.unwrap_or_default()).filter(|_| known),
         wait_estimate: all.interval(|l| l.wait_estimate, |l| l.wait_ns.sum.as_f64()),
         // Threads are others in each run.
         thread_pairs: Vec::new(),

@@ -110,11 +110,6 @@ impl<'a, T> Over<'a, T> {
         u64::try_from((sum + runs / 2) / runs.max(1)).unwrap_or(u64::MAX)
     }
 
-    /// Mean of a count that may be unknown.
-    pub(super) fn some_count(&self, of: impl Fn(&T) -> Option<u64>) -> Option<u64> {
-        self.any(|thing| of(thing).is_some()).then(|| self.count(|thing| of(thing).unwrap_or_default()))
-    }
-
     /// The largest count.
     pub(super) fn most(&self, of: impl Fn(&T) -> u64) -> u64 {
         self.things().map(|(_, thing)| of(thing)).max().unwrap_or_default()

@@ -100,6 +100,17 @@ fn a_run_without_a_site_counts_nothing_for_it() {
 }
 
 #[test]
+fn what_one_run_does_not_tell_is_not_known_in_the_mean() {
+    // As where one run has watched futex calls only.
+    let mut waits_only = run(2, SECOND, None);
+    (waits_only.locks[0].acquisitions, waits_only.locks[0].hold_ns) = (None, None);
+    let combined = combine(vec![run(1, SECOND, None), waits_only], &Options::default());
+    let lock = &combined.locks[0];
+    assert_eq!((lock.acquisitions, lock.hold_ns, lock.contended), (None, None, 5));
+    assert_eq!(lock.wait_ns.sum, Ns::new(SECOND));
+}
+
+#[test]
 fn stacks_of_holders_are_means_too() {
     let off = |number, wait, functions: &[&str]| {
         let stack = |wait, function: &&str| OffStackEntry {

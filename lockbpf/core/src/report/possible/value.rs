@@ -15,7 +15,7 @@ impl Check {
         let [sum, mean, max, p50, p99] = [sum, mean, max, p50, p99].map(Ns::as_f64);
         self.demand(p50 <= p99 && p99 <= max, || format!("quantiles out of order in {}", all()));
         self.demand(self.at_most(mean, max, 1), || format!("the mean exceeds the longest in {}", all()));
-        self.demand(self.at_most(max, sum * self.runs, 1), || format!("the longest exceeds the sum in {}", all()));
+        self.demand(self.at_most(max / self.runs, sum, 1), || format!("the longest exceeds the sum in {}", all()));
         let Some(count) = count else { return };
         let n = count as f64;
         // Half of them are at least as long as the median.
@@ -97,8 +97,9 @@ impl Check {
 
     /// How far so many of the runs agree on a figure: nothing that is never negative deviates by more from its mean.
     pub(super) fn deviation(&mut self, deviation: Ns, mean: Ns, what: impl FnOnce() -> String) {
-        let most = mean.as_f64() * self.runs.sqrt();
-        self.demand(self.at_most(deviation.as_f64(), most, 2), || {
+        // The mean is rounded.
+        let least = deviation.as_f64() / self.runs.sqrt();
+        self.demand(self.at_most(least, mean.as_f64(), 2), || {
             format!("{}: a mean of {mean} with a deviation of {deviation}", what())
         });
     }
