@@ -9,6 +9,7 @@ use crate::report::estimated;
 use crate::report::schema::LockEntry;
 use crate::sums::SiteSums;
 use lockbpf_common::kind::mutex_kind;
+use proptest::prelude::*;
 
 fn around(value: f64, part: f64) -> Interval {
     Interval { value, low: value * (1.0 - part), high: value * (1.0 + part) }
@@ -47,16 +48,21 @@ fn sampled(complete: bool) -> Observation {
 
 /// The same, with 50 sleeps as long as this.
 fn asleep(complete: bool, each: Nanos) -> Observation {
+    estimated(complete, 50, each, [3_200.0, 6_401.0].map(figures), figures(9_600.0))
+}
+
+/// The same, with so many sleeps as long as this, and figures of its two rows and of the lock.
+fn estimated(complete: bool, sleeps: u64, each: Nanos, [first, second]: [Figures; 2], all: Figures) -> Observation {
     let mut o = server();
     let slept = sums(&mut o, lock(0x1000), site(0), Via::Futex);
-    (slept.acquisitions, slept.mutex_kind) = (50, mutex_kind::IS_FUTEX);
-    (0..50).for_each(|_| slept.wait.add(each));
+    (slept.acquisitions, slept.mutex_kind) = (sleeps, mutex_kind::IS_FUTEX);
+    (0..sleeps).for_each(|_| slept.wait.add(each));
     let row = |at| Subject::Row(lock(0x1000), site(at), Via::Lock);
     let mut figures = vec![
-        (row(0x300), figures(3_200.0)),
-        (row(0x400), figures(6_401.0)),
-        (Subject::Lock(lock(0x1000)), figures(9_600.0)),
-        (Subject::Site(site(0x300)), figures(3_200.0)),
+        (row(0x300), first),
+        (row(0x400), second),
+        (Subject::Lock(lock(0x1000)), all),
+        (Subject::Site(site(0x300)), first),
     ];
     figures.retain(|_| complete);
     let mut o = found(&o);
@@ -287,4 +293,38 @@ fn nothing_contended_is_told_with_as_much_doubt() {
     });
     let verdict = verdict(&o);
     assert!(verdict.contains("No thread waited for a lock: about 32 acquisitions of 1 lock in 10.0 s"), "{verdict}");
+}
+
+/// What may be estimated of so many seen sections: any number of them, contended and held in any way.
+fn any_figures(seen: f64) -> impl Strategy<Value = Figures> {
+    (1.0..1e4, 0.0..3.0, 0.0..=1.0, 0.0..1e7, 1.0..50.0).prop_map(move |(times, width, share, hold, tail)| {
+        let wide = |value: f64| Interval { value, low: value / (1.0 + width), high: value * (1.0 + width) };
+        Figures {
+            acquisitions: wide(seen * times),
+            hold_mean_ns: wide(hold),
+            hold_p99_ns: wide(hold * tail),
+            contended_share: Interval { value: share, low: 0.0, high: 1.0 },
+            wait_ns: Interval::default(),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_estimated_can_be(
+        rows in [any_figures(200.0), any_figures(100.0)],
+        sleeps in 0u64..300,
+        each in 0u64..1 << 32,
+    ) {
+        let made = rows[0].acquisitions.value + rows[1].acquisitions.value;
+        let mean = |f: &Figures| f.acquisitions.value * f.hold_mean_ns.value / made;
+        let hold = around(mean(&rows[0]) + mean(&rows[1]), 0.1);
+        let all = Figures { acquisitions: around(made, 0.2), hold_mean_ns: hold, ..rows[0] };
+        let r = built(&estimated(true, sleeps, Nanos(each), rows, all));
+        prop_assert_eq!(crate::report::violations(&r), Vec::<String>::new());
+        let hot = r.locks.iter().find(|l| l.name == "global_1000").unwrap();
+        prop_assert!(hot.recorded_wait_ns <= hot.harm_ns + Ns::new(1));
+    }
 }
