@@ -52,3 +52,20 @@ fn a_quota_that_is_not_used_up_is_not_told() {
     let Some((report, [_, most])) = observe_within(800_000) else { return };
     assert_eq!((report.quality.throttled.len(), most), (0, 0), "{:?}", report.quality.throttled);
 }
+
+#[test]
+fn a_quota_that_is_set_meanwhile_is_not_said_to_be_watched() {
+    let Some(_turn) = may_observe() else { return };
+    let Some(quota) = Quota::make(&format!("lockbpf-throttled-late-{}", std::process::id())) else { return };
+    let mut workload = Workload::start(WORKLOAD);
+    quota.cgroup().take_in(workload.pid());
+    let observer = Observer::of(workload.pid(), &[]);
+    quota.set(Some(20_000));
+    workload.go();
+    workload.truth();
+    observer.interrupt();
+    let report = observer.report();
+    workload.end();
+    let told = |note: &String| note.contains("whether a CPU quota stopped 1 process is not known");
+    assert!(report.quality.throttled.is_empty() && report.quality.notes.iter().any(told), "{:?}", report.quality);
+}

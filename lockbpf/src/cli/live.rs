@@ -276,6 +276,7 @@ async fn run(plan: &Plan, name: Option<&str>, sink: &mut impl Sink) -> Result<Ca
     census.refresh_all();
     let mut harvest = session.harvest(end, census.symbols())?;
     harvest.deadlocks = deadlocks.found().to_vec();
+    ready.notes.extend(throttling.note(census.pids().into_values()));
     harvest.quality.throttled = throttling.found();
     harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
     placing.complete(&mut harvest.library);

@@ -50,6 +50,25 @@ impl Throttling {
         }
     }
 
+    /// That some of these processes are in a cgroup with a quota now that was not looked at since they were met.
+    #[must_use]
+    pub fn note(&self, pids: impl IntoIterator<Item = u32>) -> Option<String> {
+        let is_watched = |group: &Group| self.groups.get(group).is_some_and(Option::is_some);
+        let escaped = |pid: &u32| {
+            let groups = self.quotas.groups(*pid);
+            groups.iter().any(|group| !is_watched(group) && group.cpus().is_some())
+        };
+        let (number, s) = match pids.into_iter().filter(escaped).count() {
+            0 => return None,
+            1 => (1, ""),
+            n => (n, "es"),
+        };
+        Some(format!(
+            "whether a CPU quota stopped {number} process{s} is not known: the quota was set or the cgroup changed meanwhile, the process came while \
+             lockbpf had no CPU time left, or there are more than {MAX_GROUPS} cgroups."
+        ))
+    }
+
     /// The cgroups whose quotas were used up since then, the longest stopped first. One that is gone by now tells nothing.
     #[must_use]
     pub fn found(self) -> Vec<Throttled> {
