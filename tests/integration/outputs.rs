@@ -325,7 +325,18 @@ fn perfettos_own_definitions_read_the_waits_of_the_report() {
         export(&recording, &to);
         let read: Value = serde_json::from_str(&python::run(&python, READ_PERFETTO, &[&to])).expect("JSON");
         let waits: BTreeMap<String, u64> = serde_json::from_value(read["waits"].clone()).expect("ns by lock");
-        assert_eq!(waits, recorded(&report(&recording)), "{}", recording.display());
+        let report = report(&recording);
+        if report["quality"]["observed"]["estimated"] == true {
+            // A wait in a window begins before its sleep, and ends after it. The report tells what the kernel has counted.
+            let told = recorded(&report);
+            assert_eq!(waits.len(), told.len(), "{waits:?} {told:?}");
+            for (lock, told) in told {
+                let share = told as f64 / waits[&lock] as f64;
+                assert!((0.99..=1.0).contains(&share), "{share} of the recorded waiting for {lock} is told");
+            }
+        } else {
+            assert_eq!(waits, recorded(&report), "{}", recording.display());
+        }
         assert_eq!(read["by_state"], read["by_thread"], "{}", recording.display());
         let told = ["arrows", "elsewhere", "owned"].map(|what| ns(&read[what]));
         assert_eq!(

@@ -15,8 +15,10 @@ pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
     let waiters = Waiters::new(&profile.waiters, timeline);
     let culprits = Culprits::new(&profile.culprits, timeline);
     let (mut waited, mut caused) = (Times::new(&profile.waiters), Times::new(&profile.culprits));
+    let told = told(&profile.waiters, timeline);
     for (at, wait) in timeline.waits.iter().enumerate() {
-        let moment = |wait_ns| Moment { since_start_ns: wait.start_ns - timeline.start_ns, wait_ns };
+        let part = |ns: Ns| if told[wait.lock] < 1.0 { Ns::new((ns.as_f64() * told[wait.lock]) as u64) } else { ns };
+        let moment = |wait_ns| Moment { since_start_ns: wait.start_ns - timeline.start_ns, wait_ns: part(wait_ns) };
         waited.add(waiters.samples(wait), at, moment(wait.wait_ns));
         for culprit in &wait.culprits {
             caused.add(&culprits.samples(wait, culprit), at, moment(culprit.wait_ns));
@@ -26,6 +28,19 @@ pub(super) fn tell(profile: &mut Profile, timeline: &Timeline) {
     }
     waited.give(&mut profile.waiters, timeline);
     caused.give(&mut profile.culprits, timeline);
+}
+
+/// By a timeline's lock, the part of its waits that the samples tell: less than all where the kernel has counted less than was recorded.
+fn told(samples: &[Sample], timeline: &Timeline) -> Vec<f64> {
+    let mut sums: FxHashMap<&str, [f64; 2]> = FxHashMap::default();
+    for sample in samples {
+        sums.entry(&sample.lock).or_default()[0] += sample.wait_ns.as_f64();
+    }
+    for wait in &timeline.waits {
+        sums.entry(&timeline.locks[wait.lock].name).or_default()[1] += wait.wait_ns.as_f64();
+    }
+    let part = |[told, recorded]: [f64; 2]| if told < recorded { told / recorded } else { 1.0 };
+    timeline.locks.iter().map(|lock| sums.get(lock.name.as_str()).copied().map_or(1.0, part)).collect()
 }
 
 /// Makes one sample of those between which nothing tells: calls of one function at one line.
