@@ -57,7 +57,7 @@ fn a_quota_that_is_not_used_up_is_not_told() {
 fn a_quota_that_is_set_meanwhile_is_not_said_to_be_watched() {
     let Some(_turn) = may_observe() else { return };
     let Some(quota) = Quota::make(&format!("lockbpf-throttled-late-{}", std::process::id())) else { return };
-    let mut workload = Workload::start(WORKLOAD);
+    let mut workload = Workload::start_lingering(WORKLOAD);
     quota.cgroup().take_in(workload.pid());
     let observer = Observer::of(workload.pid(), &[]);
     quota.set(Some(20_000));
