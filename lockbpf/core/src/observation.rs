@@ -152,7 +152,6 @@ impl Observation {
     /// Whether the sums of a process were scaled.
     #[must_use]
     pub fn is_estimated(&self, process: Process) -> bool {
-        let estimates = self.estimates.iter().filter(|e| e.complete);
-        estimates.flat_map(|e| &e.processes).any(|p| p.process == process && !p.whole)
+        self.estimates.as_ref().is_some_and(|estimates| estimates.are_of(process))
     }
 }

@@ -339,4 +339,18 @@ impl Lapses {
         self.total += time;
         self.longest = self.longest.max(time);
     }
+
+    /// What a reader must know of times in which lockbpf did not get to run.
+    pub(super) fn note(&self) -> Option<String> {
+        let ms = |ns: Nanos| ns.0.div_ceil(1_000_000);
+        let (total, longest) = (ms(self.total), ms(self.longest));
+        let times = match self.number {
+            0 => return None,
+            1 => format!("For {total} ms"),
+            n => format!("{n} times, {longest} ms at most and {total} ms in all,"),
+        };
+        Some(format!(
+            "{times} lockbpf was stopped or did not get to run: nothing was observed then, and what was in progress was cut."
+        ))
+    }
 }

@@ -155,6 +155,12 @@ impl Estimates {
         self.processes.iter().any(|p| !p.whole)
     }
 
+    /// Whether the figures of a process are estimates.
+    #[must_use]
+    pub fn are_of(&self, process: Process) -> bool {
+        self.complete && self.processes.iter().any(|p| p.process == process && !p.whole)
+    }
+
     /// Coverage over all processes.
     #[must_use]
     pub fn overall(&self) -> Coverage {

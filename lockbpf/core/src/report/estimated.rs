@@ -71,10 +71,10 @@ pub(super) fn harm(lock: &LockEntry) -> String {
 
 /// A quantile, in ns: known to within its bounds.
 pub(super) fn quantile(i: &Interval) -> String {
-    match i.high > i.value.max(1.0) * UNKNOWN {
-        true if i.low < 0.5 => NOTHING.to_owned(),
-        true => format!("≥{}", nanos(i.low)),
-        false => without_width(i, nanos, TIMES),
+    match i.low {
+        _ if !is_unbounded(i) => without_width(i, nanos, TIMES),
+        low if low < 0.5 => NOTHING.to_owned(),
+        low => format!("≥{}", nanos(low)),
     }
 }
 
@@ -112,13 +112,18 @@ fn nanos(ns: f64) -> String {
     Ns::new(ns.round() as u64).to_string()
 }
 
+/// Whether the upper bound says nothing.
+fn is_unbounded(i: &Interval) -> bool {
+    i.high > i.value.max(1.0) * UNKNOWN
+}
+
 /// Between the bounds, where the point says nothing.
 fn range(i: &Interval, units: [&str; 4]) -> String {
     let (low, high) = (Rough::of(i.low.max(0.0)), Rough::of(i.high));
     // Both in one unit, if the lower one has a digit there.
     match high.unit.checked_sub(low.unit) {
-        _ if i.high > i.value.max(1.0) * UNKNOWN && low.is_nothing() => NOTHING.to_owned(),
-        _ if i.high > i.value.max(1.0) * UNKNOWN => format!("≥{}", low.text(units)),
+        _ if is_unbounded(i) && low.is_nothing() => NOTHING.to_owned(),
+        _ if is_unbounded(i) => format!("≥{}", low.text(units)),
         // `5–1.7 M` would read as 5 M.
         _ if low.is_nothing() || low.unit < high.unit && units[low.unit].is_empty() => format!("≤{}", high.text(units)),
         Some(0) => format!("{}–{}", low.digits(), high.text(units)),

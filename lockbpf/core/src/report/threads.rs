@@ -54,7 +54,7 @@ struct Recorded {
     waits: HashMap<Tid, Nanos>,
     /// The part of it of threads that are not listed, by the process of the lock.
     unlisted: HashMap<Process, Nanos>,
-    /// The part of it of threads beyond those that are told apart at a lock, or of which nothing was recorded.
+    /// Waiting that no record gives to a thread: its lock has more waiters than are told apart, or no records.
     beyond: Nanos,
 }
 

@@ -1,10 +1,10 @@
 //! Who is to blame for how much, where windows and futex calls tell of different waits.
 //!
-//! Of a lock whose waits windows alone show, since no futex call names it (those that runtimes take inline, and spin locks), how long threads
-//! waited is an estimate; whom that is charged to is inferred from the waits that were recorded.
+//! Windows alone show the waits for locks that no futex call names: those that runtimes take inline, and spin locks. How long threads waited
+//! for these is an estimate, and the recorded waits stand for all of them.
 //!
-//! Of every other lock the kernel counted each sleep. What was recorded may add up to more: a wait in a window begins before its sleep and
-//! ends after it, and where waits are thinned one stands for others. What is told then are its parts of what the kernel counted.
+//! For any other lock the kernel counts each sleep. The recorded waits may add up to more, since a wait in a window is longer than its sleep,
+//! and since a thinned wait stands for several. The report then scales them down to the kernel's count.
 
 use super::durations::least_waits;
 use super::gather::Gathered;
@@ -78,10 +78,7 @@ fn more(gathered: &Gathered<'_>, known: &Shares, end: Time) -> Option<f64> {
 
 /// Which part of what was recorded threads waited by the kernel's count, if that is less.
 fn less(gathered: &Gathered<'_>, known: &Shares, estimates: &Estimates) -> Option<f64> {
-    let rows = &gathered.mutex;
-    let is_estimated =
-        |process| estimates.processes.iter().any(|observed| observed.process == process && !observed.whole);
-    if gathered.futex.is_empty() || !rows.iter().any(|row| is_estimated(row.site.process)) {
+    if gathered.futex.is_empty() || !gathered.mutex.iter().any(|row| estimates.are_of(row.site.process)) {
         return None;
     }
     let (all, recorded) = (closed(gathered) + known.open.time, known.waits.time);

@@ -15,7 +15,7 @@ use super::described;
 use super::events::{self, Events};
 use super::gates::{Gap, Gates};
 use super::kernel;
-use super::lease::{Lapses, Lease, Renewing};
+use super::lease::{Lease, Renewing};
 use super::object::{self, Extras};
 use super::open_stacks::OpenStacks;
 use super::placer::{Mechanism, Placer, Wanted};
@@ -28,7 +28,7 @@ use super::witness::{Witness, again};
 use crate::decode::{Decoded, decode};
 use crate::id::{Process, StackId};
 use crate::quality::{FailedProbe, Quality, Unobserved};
-use crate::units::{Nanos, Time};
+use crate::units::Time;
 use crate::unwind::{Decision, Method, StackCopy, Unwound};
 use aya::Ebpf;
 use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, MapData, PerCpuArray};
@@ -352,7 +352,7 @@ impl Session {
             self.gaps(gaps);
         }
         self.quality.paused = lapses.total;
-        self.quality.notes.extend(not_seen(&lapses));
+        self.quality.notes.extend(lapses.note());
         let skipped = Skipped::read(&self.ebpf).since(self.skipped_before);
         self.quality.notes.extend(skipped.note());
         if skipped.others > 0 {
@@ -504,20 +504,6 @@ impl Session {
     pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut aya::maps::Map, CaptureError> {
         self.ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))
     }
-}
-
-/// What a reader must know of times in which lockbpf did not get to run.
-fn not_seen(lapses: &Lapses) -> Option<String> {
-    let ms = |ns: Nanos| ns.0.div_ceil(1_000_000);
-    let (total, longest) = (ms(lapses.total), ms(lapses.longest));
-    let times = match lapses.number {
-        0 => return None,
-        1 => format!("For {total} ms"),
-        n => format!("{n} times, {longest} ms at most and {total} ms in all,"),
-    };
-    Some(format!(
-        "{times} lockbpf was stopped or did not get to run: nothing was observed then, and what was in progress was cut."
-    ))
 }
 
 /// The current time on the clock of the records.

@@ -14,7 +14,7 @@ pub(super) fn waiter(w: &WaiterEntry, check: &mut Check, name: &dyn Fn() -> Stri
     check.place(place, name);
     check.stack(stack, name);
     check.share(*share, name);
-    // Of several runs one has the longest, and the sum is a mean, which is rounded.
+    // Over several runs the sum is a rounded mean, and the longest wait is that of one run.
     let fits = check.at_most(max_ns.as_f64() / check.runs, wait_ns.as_f64(), 1);
     check.demand(fits, || format!("longest of {}: {max_ns} of {wait_ns}", name()));
     let longest = max_ns.as_f64() * (*count as f64 + if check.runs > 1.0 { 1.0 } else { 0.0 });

@@ -51,7 +51,7 @@ fn asleep(complete: bool, each: Nanos) -> Observation {
     estimated(complete, 50, each, [3_200.0, 6_401.0].map(figures), figures(9_600.0))
 }
 
-/// The same, with so many sleeps as long as this, and figures of its two rows and of the lock.
+/// The server, of which one lock slept this often, for `each`, with these figures of its two rows and of the lock.
 fn estimated(complete: bool, sleeps: u64, each: Nanos, [first, second]: [Figures; 2], all: Figures) -> Observation {
     let mut o = server();
     let slept = sums(&mut o, lock(0x1000), site(0), Via::Futex);
@@ -295,7 +295,7 @@ fn nothing_contended_is_told_with_as_much_doubt() {
     assert!(verdict.contains("No thread waited for a lock: about 32 acquisitions of 1 lock in 10.0 s"), "{verdict}");
 }
 
-/// What may be estimated of so many seen sections: any number of them, contended and held in any way.
+/// Figures of a row of which windows saw this many sections.
 fn any_figures(seen: f64) -> impl Strategy<Value = Figures> {
     (1.0..1e4, 0.0..3.0, 0.0..=1.0, 0.0..1e7, 1.0..50.0).prop_map(move |(times, width, share, hold, tail)| {
         let wide = |value: f64| Interval { value, low: value / (1.0 + width), high: value * (1.0 + width) };
