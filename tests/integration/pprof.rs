@@ -1,6 +1,10 @@
 //! pprof's profiles, read by Go's own tool, and compared with the report.
 
+use crate::harness::may_observe;
+use crate::harness::observer::Observer;
+use crate::harness::workload::Workload;
 use crate::outputs::{all, bare, caused, export, golden, label, ns, recordings, report, wait, waited};
+use object::Object;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -128,4 +132,41 @@ fn go_tool_pprof_reads_counts_labels_and_build_ids() {
         "2: 0x7feea36fe000/0x7feea38dff50/0x0 libc.so.6 93ac61ec5a8eb1396f9fbd350e3169a558528a40 [FN][FL][LN][IN]",
     ];
     assert_eq!(mappings[..2], known.map(str::to_owned));
+}
+
+/// Mappings and build ids of a program that runs, beside what its `/proc/PID/maps` and its files say.
+#[test]
+fn go_tool_pprof_reads_where_files_were_in_memory() {
+    let Some(_turn) = may_observe() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let to = dir.path().join("block.pb.gz");
+    let mut workload = Workload::start("culprit 5");
+    let pid = workload.pid().to_string();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("its memory");
+    let observer = Observer::start(&["export", "--pid", &pid, "--to", to.to_str().expect("a path in UTF-8")]);
+    workload.go();
+    workload.finish();
+    let outcome = observer.outcome();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let (_, mappings) = raw(&to);
+    let mut seen = 0;
+    for file in maps.lines().filter(|line| line.contains(" r-xp ")).filter_map(|line| line.split_whitespace().nth(5)) {
+        let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(mapping) = mappings.iter().find(|mapping| mapping.contains(&format!(" {name} "))) else { continue };
+        let bytes = std::fs::read(file).expect("a file that is mapped");
+        let id = object::File::parse(bytes.as_slice()).expect("an ELF file").build_id().expect("notes").map(hex);
+        assert!(mapping.contains(&format!(" {name} {} ", id.unwrap_or_default())), "{mapping}");
+        let hexadecimal = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("an address");
+        let range = mapping.split_whitespace().nth(1).expect("a range");
+        let told: Vec<u64> = range.split('/').map(hexadecimal).collect();
+        let code = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with(file)).expect("its code");
+        let code: Vec<u64> = code.split_whitespace().next().expect("a range").split('-').map(hexadecimal).collect();
+        assert!(told[0] <= code[0] && code[1] >= told[1] && told[1] > code[0], "{mapping}: {code:x?}");
+        seen += 1;
+    }
+    assert!(seen >= 2, "the program and the C library: {mappings:#?}");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -97,6 +97,19 @@ fn categories_are_told_apart_without_one_kind_of_cones() {
     assert!(too_near.is_empty(), "{too_near:#?}");
 }
 
+/// Text on a canvas, which no browser's tools look at: WCAG 2.2 wants a ratio of 4.5 (level AA, 1.4.3).
+#[test]
+fn names_and_times_beside_swimlanes_stand_out() {
+    let luminance = |[r, g, b]: [f64; 3]| 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    for (scheme, colours) in schemes() {
+        for (ink, ground) in [("text", "ground"), ("text", "raised"), ("quiet", "ground")] {
+            let [ink_light, ground_light] = [ink, ground].map(|name| luminance(colours[name]) + 0.05);
+            let ratio = ink_light.max(ground_light) / ink_light.min(ground_light);
+            assert!(ratio >= 4.5, "{ink} on {ground} in the {scheme} scheme: {ratio:.1}");
+        }
+    }
+}
+
 /// Calls of a flame graph have any of four colours, which mean nothing. What was found has a frame, and locks have brackets.
 #[test]
 fn what_a_search_finds_has_a_frame() {

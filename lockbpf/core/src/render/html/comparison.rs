@@ -1,11 +1,12 @@
 //! Two recordings side by side, as one page.
 
-use super::document;
+use super::{document, fitting};
 use crate::diff::schema::Diff;
 use crate::diff::table;
 use crate::report::Report;
 use crate::report::words::{Words, words};
 use serde::Serialize;
+use std::io;
 
 /// Value of [`Data::schema`]: changes when a field changes its meaning or goes away.
 const SCHEMA: &str = "lockbpf.comparison-page/1";
@@ -13,6 +14,8 @@ const SCHEMA: &str = "lockbpf.comparison-page/1";
 const TEXT_ROWS: usize = 10;
 /// Locks and sites shown, of each.
 const ROWS: usize = 40;
+/// Changes in words that are shown.
+const FINDINGS: usize = 100;
 /// Columns of that text.
 const TEXT_WIDTH: u16 = 120;
 
@@ -21,7 +24,8 @@ struct Data {
     schema: &'static str,
     lockbpf: &'static str,
     diff: Diff,
-    /// Locks and sites that changed less and are left out.
+    /// Changes in words that matter less, and locks and sites that changed less: they are left out.
+    more_findings: usize,
     more_locks: usize,
     more_sites: usize,
     a: Side,
@@ -38,24 +42,28 @@ struct Side {
 /// A page that compares two recordings.
 ///
 /// # Errors
-/// When the comparison has a number that JSON does not have.
-pub fn comparison(diff: &Diff, a: &Report, b: &Report) -> serde_json::Result<String> {
+/// When the comparison has a number that JSON does not have, or is too large for a page.
+pub fn comparison(diff: &Diff, a: &Report, b: &Report) -> io::Result<String> {
     let side = |report: &Report| {
         let Words { verdict, quality, .. } = words(report);
         Side { verdict, quality }
     };
-    let mut shown = diff.clone();
-    shown.locks.truncate(ROWS);
-    shown.sites.truncate(ROWS);
-    let data = Data {
-        schema: SCHEMA,
-        lockbpf: env!("CARGO_PKG_VERSION"),
-        more_locks: diff.locks.len() - shown.locks.len(),
-        more_sites: diff.sites.len() - shown.sites.len(),
-        diff: shown,
-        a: side(a),
-        b: side(b),
-    };
     let text = table::render(diff, TEXT_ROWS, TEXT_WIDTH);
-    Ok(document::page(document::COMPARISON, "two recordings", &serde_json::to_string(&data)?, &text))
+    fitting(|divisor| {
+        let mut shown = diff.clone();
+        shown.findings.truncate(FINDINGS / divisor);
+        shown.locks.truncate(ROWS / divisor);
+        shown.sites.truncate(ROWS / divisor);
+        let data = Data {
+            schema: SCHEMA,
+            lockbpf: env!("CARGO_PKG_VERSION"),
+            more_findings: diff.findings.len() - shown.findings.len(),
+            more_locks: diff.locks.len() - shown.locks.len(),
+            more_sites: diff.sites.len() - shown.sites.len(),
+            diff: shown,
+            a: side(a),
+            b: side(b),
+        };
+        Ok(document::page(document::COMPARISON, "two recordings", &serde_json::to_string(&data)?, &text))
+    })
 }

@@ -41,16 +41,24 @@ fn write(page: &Page, out: &mut dyn Write) -> io::Result<()> {
     told.totals.locks_omitted += told.locks.len().saturating_sub(TEXT_LOCKS) as u64;
     told.locks.truncate(TEXT_LOCKS);
     let text = table::render(&told, &Layout::default());
+    let html = fitting(|divisor| {
+        let json = serde_json::to_string(&Data::of(page, Limits::divided_by(divisor)))?;
+        Ok(document::page(document::REPORT, &page.report.quality.target, &json, &text))
+    })?;
+    out.write_all(html.as_bytes())
+}
+
+/// The page with as much on it as fits; the page of a divisor shows one in so many of what can be left out.
+fn fitting(page: impl Fn(usize) -> io::Result<String>) -> io::Result<String> {
     let mut bytes = 0;
     for attempt in 0..ATTEMPTS {
-        let json = serde_json::to_string(&Data::of(page, Limits::divided_by(1 << attempt)))?;
-        let html = document::page(document::REPORT, &page.report.quality.target, &json, &text);
+        let html = page(1 << attempt)?;
         bytes = html.len();
         if bytes <= MAX_BYTES {
-            return out.write_all(html.as_bytes());
+            return Ok(html);
         }
     }
     Err(io::Error::other(format!(
-        "a page of this recording has {bytes} bytes even with next to nothing on it, and {MAX_BYTES} at most are wanted: write the report as JSON or text"
+        "a page of this recording has {bytes} bytes even with next to nothing on it, and {MAX_BYTES} at most are wanted: write it as JSON or text"
     )))
 }

@@ -2,6 +2,9 @@
 
 use super::swimlanes::lanes;
 use super::*;
+use crate::diff::schema::{Finding, LockDiff, SiteDiff};
+use crate::diff::{Thresholds, diff};
+use crate::report::Report;
 use crate::report::pictures::{Pictures, Stretch};
 use crate::report::profile::Sample;
 use crate::report::schema::{LockEntry, Ns, Place, StackFrame, WaiterEntry};
@@ -12,9 +15,13 @@ fn written(page: &Page) -> (String, Value) {
     let mut out = Vec::new();
     write(page, &mut out).unwrap();
     let html = String::from_utf8(out).unwrap();
-    let json = html.split_once(r#"id="data">"#).unwrap().1.split_once("</script>").unwrap().0;
-    let json = serde_json::from_str(json).unwrap();
+    let json = data(&html);
     (html, json)
+}
+
+fn data(html: &str) -> Value {
+    let json = html.split_once(r#"id="data">"#).unwrap().1.split_once("</script>").unwrap().0;
+    serde_json::from_str(json).unwrap()
 }
 
 /// Thread 0 holds the lock all the time, by turns of 10 ns; each other thread waits for each turn, longer for later ones.
@@ -123,4 +130,27 @@ fn a_page_that_stays_too_large_is_refused() {
     let refused = write(&page, &mut out).unwrap_err().to_string();
     assert!(refused.contains("2000000 at most") && refused.contains("JSON or text"), "{refused}");
     assert!(out.is_empty());
+}
+
+#[test]
+fn no_two_recordings_differ_too_much_for_a_page() {
+    let name = |what: &str, n: usize| format!("{what}_{n}_{}", "<long>".repeat(3_000));
+    let mut run = Report::default();
+    (run.quality.duration_ns, run.quality.observed_share) = (Ns::new(1_000), 1.0);
+    let mut diff = diff(&run, &run, Thresholds::default()).unwrap();
+    diff.findings = (0..300).map(|n| Finding { text: name("change", n), ..Finding::default() }).collect();
+    diff.locks = (0..500).map(|n| LockDiff { name: name("lock", n), ..LockDiff::default() }).collect();
+    diff.sites = (0..500).map(|n| SiteDiff { symbol: name("site", n), ..SiteDiff::default() }).collect();
+    let html = comparison(&diff, &run, &run).unwrap();
+    assert!(html.len() <= MAX_BYTES, "{}", html.len());
+    let shown = data(&html);
+    for (list, more, all) in
+        [("findings", "more_findings", 300), ("locks", "more_locks", 500), ("sites", "more_sites", 500)]
+    {
+        let listed = shown["diff"][list].as_array().unwrap().len() as u64;
+        assert!(listed > 0 && shown[more] == all - listed, "{list}: {listed}, and {} more", shown[more]);
+    }
+    diff.a.target = "x".repeat(MAX_BYTES);
+    let refused = comparison(&diff, &run, &run).unwrap_err().to_string();
+    assert!(refused.contains("2000000 at most"), "{refused}");
 }

@@ -40,7 +40,7 @@ function table(rows, more, columns, what, about) {
         el('tbody', null, rows.map((row) => el('tr', null,
           el('th', { scope: 'row' }, about(row), row.presence !== 'both' && el('span', { class: 'badge' }, row.presence === 'new' ? 'in B only' : 'in A only')),
           columns.map(([, field, show]) => el('td', null, change(row[field], show)))))))),
-    more > 0 && el('p', { class: 'quiet small' }, `${counted(more, 'more row')} with smaller changes are not shown.`),
+    more > 0 && el('p', { class: 'quiet small' }, `Not shown: ${counted(more, 'more row')} with smaller changes.`),
   ];
 }
 
@@ -64,8 +64,11 @@ function build() {
   fill(document.getElementById('head'), null, [el('h1', null, 'Locks, before and after'), el('div', { class: 'quiet small' }, `lockbpf ${data.lockbpf}. Rates are per second of observation.`)]);
   fill(document.getElementById('main'), null, [
     gate(diff.gate ?? []),
-    part('changes', 'What changed', findings.length ? el('ul', { class: 'plain' }, findings.map((one) => el('li', null, prose(one.text))))
-      : el('p', null, 'Nothing changed that exceeds the thresholds.')),
+    part('changes', 'What changed', [
+      findings.length > 0 && el('ul', { class: 'plain' }, findings.map((one) => el('li', null, prose(one.text)))),
+      data.more_findings > 0 && el('p', { class: 'quiet small' }, `Not shown: ${counted(data.more_findings, 'more change')}.`),
+      findings.length + data.more_findings === 0 && el('p', null, 'Nothing changed that exceeds the thresholds.'),
+    ]),
     el('div', { class: 'halves' }, side('A', diff.a, a.verdict, a.quality), side('B', diff.b, b.verdict, b.quality)),
     part('overall', 'Over all locks', el('dl', { class: 'figures' }, OF_ALL.map(([title, field, show]) => el('div', null, el('dt', null, title), el('dd', null, change(diff.overall[field], show)))))),
     part('locks', 'Locks', table(locks, data.more_locks, OF_LOCK, 'Lock', (lock) => [name(lock.name), el('div', { class: 'small quiet' }, lock.kind)])),
