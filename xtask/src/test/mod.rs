@@ -4,13 +4,15 @@
 use std::{
     io,
     process::{Command, ExitCode},
+    thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::{build_ebpf, compile::Toolchain, fuzz, layers, process, vm, workspace};
 
+mod beside;
 mod hogs;
 mod packages;
 pub(crate) mod report;
@@ -55,26 +57,41 @@ pub(crate) struct Args {
 /// # Errors
 /// Standard output cannot be written to.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut report = Report::default();
+    let mut report = Report::begin();
     report.run("Debian packages", || packages::install(args.quick));
     report.run("formatting", || component("fmt", "rustfmt", &["--all", "--check"]));
     report.run("layers", layers::step);
-    report.run("clippy", || {
-        component(
-            "clippy",
-            "clippy",
-            &["--quiet", "--workspace", "--exclude", "lockbpf-ebpf", "--all-targets", "--", "-Dwarnings"],
-        )
-    });
-    report.run("documentation", || {
-        step::run(
-            cargo(&["doc", "--quiet", "--no-deps", "--workspace", "--exclude", "lockbpf-ebpf"])
-                .env("RUSTDOCFLAGS", "-Dwarnings"),
-        )
-    });
     // The program and the tests that use it in one go, so that nothing is compiled once for each. It is for cargo the same go only with the
     // same packages: those that others bring along have other features.
     report.run("release build", || step::run(release(&["build", "--quiet"]).args(["--bin", "lockbpf"]).args(RELEASED)));
+    report.run("documentation tests", || {
+        // They are of what is compiled already.
+        tests(release(&["test", "--quiet", "--no-fail-fast"]).arg("--doc"))
+    });
+    report.run("snapshots and allocations", || {
+        let them = ["--test", "snapshots", "--test", "allocations"];
+        tests(release(&["test", "--no-fail-fast"]).args(them))
+    });
+    let computed = thread::scope(|scope| {
+        let computing = scope.spawn(|| compute(args));
+        report.run("integration tests", || {
+            let _hogs = Hogs::start(args.hogs)?;
+            integration_tests()
+        });
+        computing.join()
+    });
+    report.add(computed.map_err(|_| anyhow!("what ran beside the integration tests has panicked"))?);
+    // Alone: an emulated machine is slow enough.
+    report.run("an older kernel", || if args.quick { Ok(Outcome::skipped("--quick")) } else { older_kernel(args) });
+    report.run("eBPF objects", || ebpf_objects(args));
+    report.write(&packages::missing_reasons(), &mut io::stdout())
+}
+
+/// What only computes: it gives way to the integration tests, which leave it half of the time. The fuzz targets come last, since they are
+/// compiled where the release build is, for which those tests have to ask twice.
+fn compute(args: &Args) -> Report {
+    beside::give_way();
+    let mut report = Report::begin();
     report.run("unit tests and goldens", || {
         tests(&mut cargo(&[
             "test",
@@ -90,22 +107,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "goldens",
         ]))
     });
-    report.run("documentation tests", || {
-        // They are of what is compiled already.
-        tests(release(&["test", "--quiet", "--no-fail-fast"]).arg("--doc"))
+    report.run("clippy", || {
+        component(
+            "clippy",
+            "clippy",
+            &["--quiet", "--workspace", "--exclude", "lockbpf-ebpf", "--all-targets", "--", "-Dwarnings"],
+        )
     });
-    report.run("snapshots and allocations", || {
-        let them = ["--test", "snapshots", "--test", "allocations"];
-        tests(release(&["test", "--no-fail-fast"]).args(them))
+    report.run("documentation", || {
+        step::run(
+            cargo(&["doc", "--quiet", "--no-deps", "--workspace", "--exclude", "lockbpf-ebpf"])
+                .env("RUSTDOCFLAGS", "-Dwarnings"),
+        )
     });
     report.run("fuzzing", || if args.quick { Ok(Outcome::skipped("--quick")) } else { fuzz::step(FUZZ_TIME) });
-    report.run("integration tests", || {
-        let _hogs = Hogs::start(args.hogs)?;
-        integration_tests()
-    });
-    report.run("an older kernel", || if args.quick { Ok(Outcome::skipped("--quick")) } else { older_kernel(args) });
-    report.run("eBPF objects", || ebpf_objects(args));
-    report.write(&packages::missing_reasons(), &mut io::stdout())
+    report
 }
 
 fn cargo(args: &[&str]) -> Command {

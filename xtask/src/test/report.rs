@@ -12,8 +12,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use super::step::{Counts, Outcome, Verdict};
 
 /// The steps run so far.
-#[derive(Default)]
 pub(crate) struct Report {
+    begun: Instant,
     steps: Vec<Step>,
 }
 
@@ -24,13 +24,23 @@ struct Step {
 }
 
 impl Report {
+    /// Of steps that begin now.
+    pub(crate) fn begin() -> Self {
+        Self { begun: Instant::now(), steps: Vec::new() }
+    }
+
+    /// Adds steps that ran beside these.
+    pub(crate) fn add(&mut self, beside: Self) {
+        self.steps.extend(beside.steps);
+    }
+
     /// Runs a step and keeps how it ended; an error is a failure of the step.
     pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<Outcome>) {
         eprintln!("\n=== {name}");
         let started = Instant::now();
         let outcome = step().unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
         let took = started.elapsed();
-        eprintln!("{} after {} s: {}", word(outcome.verdict), seconds(took), outcome.note);
+        eprintln!("{name} {} after {} s: {}", word(outcome.verdict), seconds(took), outcome.note);
         self.steps.push(Step { name: name.to_owned(), took, outcome });
     }
 
@@ -74,8 +84,7 @@ impl Report {
             row.push(first_line);
             table.add_row(row);
         }
-        let total: Duration = self.steps.iter().map(|step| step.took).sum();
-        table.add_row(["total", "", &seconds(total)]);
+        table.add_row(["all", "", &seconds(self.begun.elapsed())]);
         for column in table.column_iter_mut().skip(2).take(4) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -109,7 +118,7 @@ mod tests {
 
     #[test]
     fn an_error_fails_its_step_and_not_the_later_ones() {
-        let mut report = Report::default();
+        let mut report = Report::begin();
         report.run("first", || bail!("the reason"));
         report.run("second", || Ok(Outcome::passed("a remark")));
         let (text, code) = written(&report, &[]);
@@ -119,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_skip_is_listed_and_no_failure() {
-        let mut report = Report::default();
+        let mut report = Report::begin();
         report.run("only", || Ok(Outcome::skipped("not here")));
         let (text, code) = written(&report, &["a test: no such package".into()]);
         assert!(text.contains("only: not here") && text.contains("a test: no such package"), "{text}");
@@ -127,12 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_line_sums_the_tests_of_all_steps() {
-        let mut report = Report::default();
+    fn the_closing_line_sums_the_tests_of_all_steps_also_of_those_that_ran_beside_others() {
+        let mut report = Report::begin();
         for _ in 0..2 {
             let counts = Counts { passed: 3, failed: 0, skipped: 1 };
             report.run("tests", || Ok(Outcome { counts, ..Outcome::passed("") }));
         }
-        assert!(written(&report, &[]).0.ends_with("\n6 passed, 0 failed, 2 skipped\n"));
+        let mut beside = Report::begin();
+        beside.run("beside", || bail!("the reason"));
+        report.add(beside);
+        let (text, code) = written(&report, &[]);
+        assert!(text.ends_with("\n6 passed, 0 failed, 2 skipped\n") && text.contains("the reason"), "{text}");
+        assert_eq!(code, ExitCode::FAILURE);
     }
 }

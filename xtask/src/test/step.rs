@@ -113,13 +113,14 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
     let (mut counts, mut times) = (Counts::default(), Times::start());
     let output = child.stdout.take().context("failed to read the output of cargo test")?;
     for line in BufReader::new(output).split(b'\n') {
-        let line = line?;
+        let mut line = line?;
+        line.push(b'\n');
+        // At once: other steps write there, too.
         out.write_all(&line)?;
-        out.write_all(b"\n")?;
         out.flush()?;
         let line = String::from_utf8_lossy(&line);
-        times.hear(&line);
-        counts += test_result(&line).unwrap_or_default();
+        times.hear(line.trim_end());
+        counts += test_result(line.trim_end()).unwrap_or_default();
     }
     if command.get_args().any(|arg| arg == ONE_BY_ONE) {
         eprintln!("the slowest: {}", times.slowest());

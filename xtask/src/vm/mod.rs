@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let wanted = |kernel: &&Kernel| among(&args.kernel, kernel.name) && among(&args.arch, kernel.arch.name());
     let kernels: Vec<&Kernel> = KERNELS.iter().filter(wanted).collect();
     ensure!(!kernels.is_empty(), "no kernel {} is known for {}", args.kernel.join(" or "), args.arch.join(" or "));
-    let mut report = Report::default();
+    let mut report = Report::begin();
     for arch in Arch::ALL {
         let mut bench = None;
         for kernel in kernels.iter().filter(|kernel| kernel.arch == arch) {
