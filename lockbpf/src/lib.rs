@@ -2,8 +2,8 @@
 //! why.
 //!
 //! What it makes of what it observed is the crate `lockbpf-core`, whose modules are also this crate's. Here is what knows the kernel, files
-//! and the clock: [`capture`] (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know; [`cli`] on top
-//! joins them.
+//! and the clock: [`capture`] (eBPF, uprobes, ring buffers) and [`symbol`] (ELF, DWARF), which the report does not know. [`observe`] joins them:
+//! it is what programs use that observe. [`cli`] is one of them.
 
 pub use lockbpf_core::{
     access, advice, alert, analysis, barriers, cgroup, correction, costs, deadlock, decode, diff, estimate, event,
@@ -20,8 +20,11 @@ mod door;
 #[cfg(test)]
 mod fixture;
 pub mod golang;
+pub mod helper;
+mod input;
 pub mod kallsyms;
 mod leader;
 pub mod locks;
+pub mod observe;
 pub mod sandbox;
 pub mod symbol;

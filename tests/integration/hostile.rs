@@ -106,7 +106,13 @@ fn status(pid: u32) -> String {
 pub(super) fn reader() -> (UnixStream, Child) {
     let (socket, its) = UnixStream::pair().expect("a pair of sockets");
     let mut command = lockbpf();
-    let reader = command.arg("reader").stdin(OwnedFd::from(its)).stdout(Stdio::null()).spawn().expect("it starts");
+    let reader = command
+        .arg("reader")
+        .env(lockbpf::helper::VARIABLE, "1")
+        .stdin(OwnedFd::from(its))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
     (socket, reader)
 }
 

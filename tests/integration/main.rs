@@ -47,6 +47,7 @@ mod kinds;
 #[cfg(target_arch = "x86_64")]
 mod lackey;
 mod libc_locks;
+mod library;
 mod lifecycle;
 mod looks;
 mod musl;

@@ -10,15 +10,16 @@ use super::probe_table::By;
 use super::session::{Options, Scope, Session};
 use super::target;
 use crate::costs::{Costs, MIN_SAMPLES, Samples};
+use crate::helper;
 use crate::measures::event::Event;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand that makes lockbpf the child.
-pub const SUBCOMMAND: &str = "calibrate-target";
+/// The helper that the child is.
+pub const COMMAND: &str = "calibrate-target";
 /// This program, even if its file has been replaced.
 pub const SELF: &str = "/proc/self/exe";
 /// Functions to be probed: those of a pair.
@@ -66,7 +67,7 @@ pub struct Calibration {
     pub session: Session,
 }
 
-/// Measures on a child, which is `program` with [`SUBCOMMAND`] as its argument. The child is gone when this returns.
+/// Measures on a child, which is the helper [`COMMAND`] of `program`. The child is gone when this returns.
 ///
 /// # Errors
 /// When the child or a probe cannot be had, or what was measured cannot be. None is a reason not to observe: see
@@ -135,8 +136,7 @@ struct Calibrated {
 
 impl Calibrated {
     fn start(program: &Path) -> io::Result<Self> {
-        let mut child = Command::new(program)
-            .arg(SUBCOMMAND)
+        let mut child = helper::command_as(program, COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

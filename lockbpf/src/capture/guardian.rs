@@ -9,15 +9,16 @@ mod watch;
 pub use watch::run;
 pub(super) use watch::{ignore_signals, open_process};
 
+use crate::helper;
 use page::Page;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The subcommand that the process is.
+/// The helper that the process is.
 pub const COMMAND: &str = "guardian";
 
 /// How long probes may be in place without a sign of life. With a look of the guardian's, and the kernel's work, it is less than 2 s. Less would
@@ -119,8 +120,8 @@ pub fn beat_in_handler() {
 
 impl Running {
     fn start(page: &Page) -> io::Result<Self> {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(COMMAND).arg(std::process::id().to_string()).stdin(Stdio::piped()).stdout(page.as_stdio()?);
+        let mut command = helper::command(COMMAND);
+        command.arg(std::process::id().to_string()).stdin(Stdio::piped()).stdout(page.as_stdio()?);
         // What is meant for this process's group is not meant for it.
         // SAFETY: setsid is async-signal-safe, which is all that may run between fork and exec.
         unsafe { command.pre_exec(|| nix::unistd::setsid().map(drop).map_err(io::Error::from)) };

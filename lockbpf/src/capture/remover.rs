@@ -12,6 +12,7 @@ mod process;
 pub use process::run;
 
 use super::attach::ProbeSite;
+use crate::helper;
 use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, sendmsg, socketpair};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Read};
@@ -19,7 +20,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -137,8 +138,8 @@ fn message(to: &Running, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> 
 impl Running {
     fn start() -> io::Result<Self> {
         let (socket, its) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(COMMAND).arg(std::process::id().to_string()).stdin(its).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = helper::command(COMMAND);
+        command.arg(std::process::id().to_string()).stdin(its).stdout(Stdio::null()).stderr(Stdio::null());
         // What is meant for this process's group is not meant for it.
         // SAFETY: setsid is async-signal-safe, which is all that may run between fork and exec.
         unsafe { command.pre_exec(|| nix::unistd::setsid().map(drop).map_err(io::Error::from)) };

@@ -6,17 +6,18 @@ use super::calibrate::SELF;
 use super::feature::{Feature, KernelVersion, Support};
 use super::perf_uprobe::{PerfUprobes, Place};
 use super::{aside, edits, maps, seccomp_target};
+use crate::helper;
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 
 /// The hidden subcommand that makes lockbpf the child.
-pub const SUBCOMMAND: &str = "seccomp-target";
+pub const COMMAND: &str = "seccomp-target";
 /// Releases that may do so, if it cannot be tried.
 const SUSPECTS: RangeInclusive<KernelVersion> = KernelVersion(6, 11)..=KernelVersion(6, 13);
 
@@ -103,8 +104,7 @@ fn judge(status: ExitStatus, hits: u64) -> Trial {
 /// Has a child filter its system calls and return from a function that is watched: how it ended, and how often it was seen.
 fn watch_child() -> io::Result<(ExitStatus, u64)> {
     let uprobes = PerfUprobes::find()?;
-    let mut child = Command::new(SELF)
-        .arg(SUBCOMMAND)
+    let mut child = helper::command_as(Path::new(SELF), COMMAND)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,11 +1,10 @@
 //! `lockbpf access`: which memory the critical sections of a running process read and write.
 
 use super::accesses::{self, write_lines, write_trace};
-use super::args::{CaptureArgs, Format, Plan, Share, Target, share};
-use super::collect::Collector;
+use super::args::{CaptureArgs, Format, Plan, Share, share};
 use super::destination::{self, Whole};
 use super::source::{self, Input};
-use super::{live, output, record};
+use super::{live, output};
 use crate::access::record::{Location, Naming, Place, Record, records};
 use crate::access::section::{End, Section};
 use crate::access::summary::{Pass, SCHEMA, Summary, rows};
@@ -16,6 +15,9 @@ use crate::governor::Budget;
 use crate::id::{Lock, Process, Site, StackId};
 use crate::names::{Names, place};
 use crate::observation::Observation;
+use crate::observe::Collector;
+use crate::observe::Target;
+use crate::observe::record;
 use crate::report::{Labels, labels};
 use crate::symbol::Symbols;
 use crate::trace::Header;

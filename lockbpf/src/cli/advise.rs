@@ -2,19 +2,21 @@
 
 use super::access::{AccessArgs, some_share};
 use super::accesses::{self, Accesses};
-use super::args::{CaptureArgs, Format, Plan, Share, Target};
+use super::args::{CaptureArgs, Format, Plan, Share};
 use super::destination::{self, Whole};
 use super::formats::ExportFormat;
 use super::report::Recording;
 use super::script::Timed;
 use super::source::Input;
-use super::{access, calibration_file, convert, export, output, script};
+use super::{access, convert, export, output, script};
 use crate::advice::predict::Predictor;
 use crate::advice::traced::Traced;
 use crate::advice::{self, Advice, Options, Records};
 use crate::analysis;
 use crate::capture::access::check;
 use crate::governor::Budget;
+use crate::observe::Target;
+use crate::observe::calibration_file;
 use crate::report::Selection;
 use crate::report::words::{Called, called};
 use crate::trace::Compression;

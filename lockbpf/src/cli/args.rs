@@ -4,13 +4,12 @@ use super::alert_args::AlertArgs;
 use super::flight_args::FlightArgs;
 use super::formats::{self, ExportFormat};
 use super::limits;
-use crate::capture::cgroup::{Cgroup, CgroupError};
 use crate::capture::launch::How;
-use crate::capture::session::Scope;
 use crate::capture::user::{User, UserError};
 use crate::governor::Budget;
 use crate::measures::event::{Event, EventError};
 use crate::measures::library::{Category, CategoryError};
+use crate::observe::{DEFAULT_STACK_WAIT, Place, Request, Target};
 use crate::report::{Parts, Selection};
 use crate::unwind::Method;
 use anyhow::{Result, bail};
@@ -18,9 +17,6 @@ use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Waits whose stacks are taken: below it, taking the stack would be a good part of the wait.
-pub(super) const DEFAULT_STACK_WAIT: Duration = Duration::from_micros(10);
 
 /// Whom to observe.
 #[derive(Clone, Debug, Args)]
@@ -225,13 +221,6 @@ impl CaptureArgs {
     pub fn alerts_on_stdout(&self) -> bool {
         self.alert.alerts.as_deref() == Some(Path::new("-"))
     }
-
-    /// The budget to be kept; `None` if there are no uprobes, or they are to be there all the time.
-    #[must_use]
-    pub fn budget(&self) -> Option<Budget> {
-        let everything = self.all_events || self.counters.is_some() || self.functions.is_some();
-        self.budget.0.filter(|_| !self.futex_only && !everything)
-    }
 }
 
 /// Events that were named; none for the usual ones.
@@ -317,52 +306,21 @@ pub(super) enum UnwindChoice {
     Dwarf,
 }
 
+impl From<PlacementChoice> for Place {
+    fn from(choice: PlacementChoice) -> Self {
+        match choice {
+            PlacementChoice::Best => Self::Best,
+            PlacementChoice::Entry => Self::Entry,
+        }
+    }
+}
+
 impl From<UnwindChoice> for Method {
     fn from(choice: UnwindChoice) -> Self {
         match choice {
             UnwindChoice::Auto => Self::Auto,
             UnwindChoice::Fp => Self::Fp,
             UnwindChoice::Dwarf => Self::Dwarf,
-        }
-    }
-}
-
-/// Whom to observe, validated.
-#[derive(Clone, Debug)]
-pub(super) enum Target {
-    /// Running processes.
-    Pids(Vec<u32>),
-    /// Everything.
-    SystemWide,
-    /// Who is in a cgroup: by its path or number.
-    Cgroup(String),
-    /// Who is in a container: by its id.
-    Container(String),
-    /// A command to start.
-    Command(Vec<OsString>),
-}
-
-impl Target {
-    /// The capture scope once the process ids are known; `cgroup` is the one that is meant, if one is. `at_once`: whether probes may be in
-    /// all processes of the system.
-    #[must_use]
-    pub fn scope(&self, pids: &[u32], cgroup: Option<&Cgroup>, at_once: bool) -> Scope {
-        match (self, cgroup) {
-            (_, Some(cgroup)) => Scope::Cgroup(cgroup.clone()),
-            (Self::SystemWide, None) => Scope::SystemWide { at_once },
-            (_, None) => Scope::Pids(pids.to_vec()),
-        }
-    }
-
-    /// The cgroup that is meant, if one is.
-    ///
-    /// # Errors
-    /// When there is no such cgroup, or not one that programs in the kernel can be told of.
-    pub fn cgroup(&self) -> Result<Option<Cgroup>, CgroupError> {
-        match self {
-            Self::Cgroup(given) => Cgroup::find(given).map(Some),
-            Self::Container(id) => Cgroup::of_container(id).map(Some),
-            Self::Pids(_) | Self::SystemWide | Self::Command(_) => Ok(None),
         }
     }
 }
@@ -412,5 +370,38 @@ impl Plan {
             );
         };
         Ok(Self { target, follow_forks, capture })
+    }
+
+    /// The same for whoever observes; `name` describes the target if its command line would not.
+    #[must_use]
+    pub fn request(&self, name: Option<&str>) -> Request {
+        let c = self.capture.clone();
+        Request {
+            name: name.map(str::to_owned),
+            follow_forks: self.follow_forks,
+            duration: c.duration,
+            budget: c.budget.0,
+            locks: c.locks,
+            comm: c.comm,
+            tids: c.tid,
+            min_wait: c.min_wait.unwrap_or_default(),
+            stack_wait: c.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
+            unwind: c.unwind.into(),
+            lock: c.lock,
+            site: c.site,
+            no_focus: c.no_focus,
+            futex_only: c.futex_only,
+            kernel_locks: c.kernel_locks,
+            counters: c.counters.map(|Counters(events)| events),
+            functions: c.functions.map(|Functions(categories)| categories),
+            all_events: c.all_events,
+            transitions: c.transitions,
+            max_memory: c.max_memory,
+            place: c.placement.into(),
+            plain_uprobes: c.plain_uprobes,
+            kernel_log: c.verbose > 0,
+            launch: c.launch,
+            target: self.target.clone(),
+        }
     }
 }

@@ -2,12 +2,13 @@
 
 use super::args::Format;
 use super::destination::Whole;
-use super::{calibration_file, output, probing};
+use super::{output, probing};
 use crate::capture::feature;
 use crate::capture::pthread::Mutex;
 use crate::locks::{Mcs, Qd, Spin, Ticket};
 use crate::model::calibration::{Calibration, Figure, SCHEMA};
 use crate::model::with::percent;
+use crate::observe::calibration_file;
 use crate::report::table::table;
 use crate::report::text::percent as percent_text;
 use anyhow::{Context, Result, bail};

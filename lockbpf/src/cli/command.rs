@@ -121,34 +121,9 @@ pub(super) enum Command {
     Completions(CompletionsArgs),
     /// Write manual pages, one for each command.
     Man(ManArgs),
-    /// Ends a lockbpf that is stopped while a target depends on it.
-    #[command(hide = true)]
-    Guardian {
-        /// The process that started it.
-        pid: i32,
-    },
-    /// Removes the probes of a lockbpf, even if that is killed.
-    #[command(hide = true)]
-    Remover {
-        /// The process that started it.
-        pid: i32,
-    },
-    /// Reads files of observed programs, and may do nothing else.
-    #[command(hide = true)]
-    Reader {
-        /// What it is asked is where functions are to be probed.
-        #[arg(long)]
-        probes: bool,
-    },
     /// The program that `demo` observes.
     #[command(hide = true)]
     DemoTarget,
-    /// The program on which costs are calibrated.
-    #[command(hide = true)]
-    CalibrateTarget,
-    /// The program that filters its system calls, to find out whether this kernel kills such programs where they are watched.
-    #[command(hide = true)]
-    SeccompTarget,
 }
 
 impl Command {
@@ -171,8 +146,9 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::{Plan, Target};
+    use super::super::args::Plan;
     use super::*;
+    use crate::observe::Target;
     use clap::CommandFactory;
     use std::collections::BTreeSet;
     use std::time::Duration;

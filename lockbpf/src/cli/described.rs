@@ -1,6 +1,5 @@
 //! Descriptions of locks: those that an observation goes by, and `lockbpf locks`, which checks and shows them.
 
-use super::input;
 use super::output::{self, right, table};
 use crate::capture::described::Wanted;
 use crate::capture::lent;
@@ -9,6 +8,7 @@ use crate::capture::reader::{self, Described};
 use crate::capture::target::{self, Library};
 use crate::custom::{self, Catalogue, Key, SHIPPED};
 use crate::door;
+use crate::observe::described as descriptions;
 use crate::report::text::listed;
 use crate::units::Nanos;
 use crate::untrusted::shown;
@@ -17,12 +17,9 @@ use clap::{Args, Subcommand};
 use lockbpf_common::custom::number;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Where descriptions are that every observation goes by.
-const DIRECTORY: &str = "/etc/lockbpf/locks.d";
 /// Functions named in a sentence.
 const NAMED: usize = 8;
 
@@ -72,48 +69,6 @@ impl DescribedArgs {
     }
 }
 
-/// Goes by these descriptions, and those of this machine, from now on.
-///
-/// # Errors
-/// When one cannot be read, or has a mistake.
-pub(super) fn load(files: &[PathBuf]) -> Result<()> {
-    let mut catalogue = Catalogue::default();
-    for file in files {
-        add(&mut catalogue, file)?;
-    }
-    for file in of_machine()? {
-        add(&mut catalogue, &file)?;
-    }
-    custom::install(catalogue);
-    Ok(())
-}
-
-/// The descriptions of this machine, in the order of their names.
-fn of_machine() -> Result<Vec<PathBuf>> {
-    let failed = || format!("failed to read {DIRECTORY}");
-    let entries = match std::fs::read_dir(DIRECTORY) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.with_context(failed)?,
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        files.push(entry.with_context(failed)?.path());
-    }
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
-    files.sort();
-    Ok(files)
-}
-
-fn add(catalogue: &mut Catalogue, file: &Path) -> Result<()> {
-    let shipped = SHIPPED.iter().find(|(name, _)| file == Path::new(name));
-    let origin = shown(&file.display().to_string()).into_owned();
-    let text = match shipped {
-        Some((_, text)) => (*text).to_owned(),
-        None => input::read_text(file).with_context(|| format!("failed to read the locks that {origin} describes"))?,
-    };
-    catalogue.add(&text, &origin).context("locks are not described as they should be")
-}
-
 /// Runs `lockbpf locks`.
 ///
 /// # Errors
@@ -135,7 +90,7 @@ pub(super) fn run(args: DescribedArgs) -> Result<ExitCode> {
         What::Check { file, pid, program } => (file, pid, program),
     };
     let mut catalogue = Catalogue::default();
-    add(&mut catalogue, &file)?;
+    descriptions::add(&mut catalogue, &file)?;
     custom::install(catalogue);
     let catalogue = custom::catalogue();
     let mut text = said(catalogue);

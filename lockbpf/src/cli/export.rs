@@ -4,9 +4,9 @@ use super::args::{CaptureArgs, ExportArgs, Plan, TablesArgs};
 use super::convert::{self, Converted};
 use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
-use super::record::{self, Recorder};
 use super::source::{Format, Input};
 use super::{live, serve, tables};
+use crate::observe::Recorder;
 use crate::quality::Quality;
 use crate::render;
 use crate::report::Selection;
@@ -178,7 +178,7 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
 /// # Errors
 /// When the target cannot be observed, or the trace not be written.
 pub(super) fn record(plan: &Plan, out: impl io::Write, to: &Path, compression: Compression) -> Result<Quality> {
-    let mut recorder = Recorder::new(out, to, compression, record::capture(plan));
+    let mut recorder = Recorder::new(out, destination::told(to), compression, &plan.request(None));
     let captured = live::observe(plan, None, &mut recorder)?;
     let quality = captured.harvest.quality.clone();
     let (_, written) = recorder.finish(captured)?;

@@ -1,10 +1,10 @@
 //! What an observation has found so far, told while it goes on.
 
-use super::live::Live;
 use super::output;
-use super::snapshots::Snapshots;
 use crate::analysis::Analyst;
 use crate::event::Event;
+use crate::observe::snapshots::Snapshots;
+use crate::observe::{Collector, Live, Sink};
 use crate::report::{self, table};
 use crate::units::Time;
 use anyhow::Result;
@@ -48,5 +48,27 @@ impl Looks {
             format!("after {}: {text}\n", now.since(live.start))
         })?;
         Ok(told.unwrap_or_default())
+    }
+}
+
+/// A collector that is looked at while it goes on, if that is wanted.
+pub(super) struct Looked {
+    pub collector: Collector,
+    pub looks: Option<Looks>,
+}
+
+impl Sink for Looked {
+    fn begin(&mut self, live: &mut Live<'_>) -> Result<()> {
+        self.collector.begin(live)
+    }
+
+    fn take(&mut self, event: Event) {
+        self.looks.iter_mut().for_each(|looks| looks.see(&event));
+        self.collector.take(event);
+    }
+
+    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String> {
+        let analyst = self.collector.analyst();
+        self.looks.as_mut().map_or(Ok(String::new()), |looks| looks.look(analyst, now, live))
     }
 }

@@ -13,17 +13,9 @@ mod agent;
 mod alert_args;
 mod alerts;
 mod args;
-mod budget;
 mod calibrate;
-mod calibration_file;
-mod census;
-mod collect;
 mod command;
 mod convert;
-mod cost_cache;
-mod counters;
-mod cpus;
-mod deadlocks;
 mod described;
 mod destination;
 mod diff;
@@ -33,14 +25,9 @@ mod ends;
 mod export;
 mod flight;
 mod flight_args;
-mod focus;
 mod formats;
-mod functions;
 mod holders;
 mod http;
-mod input;
-mod interpreters;
-mod java;
 mod limits;
 mod live;
 mod looks;
@@ -48,45 +35,30 @@ mod manual;
 mod messages;
 mod observe;
 mod output;
-mod own;
 mod page;
-mod parking;
 mod parquet;
 mod place;
-mod placement;
 mod predict;
-mod prepare;
 mod probing;
-mod processes;
 mod progress;
-mod python;
-mod record;
 mod report;
 mod script;
 mod segments;
 mod select;
 mod serve;
-mod sink;
-mod snapshots;
 mod source;
-mod stacks;
 mod summed;
-mod suspend;
 mod tables;
-mod threads;
 mod top;
 mod what_if;
 
 use crate::capture::lent;
-use crate::sandbox;
+use crate::observe::{self as observation, Target};
 use anyhow::{Context, Result};
-use args::{Format, ObserveArgs, Plan, Target};
+use args::{Format, ObserveArgs, Plan};
 use clap::{CommandFactory as _, Parser};
 use command::{Cli, Command};
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -96,6 +68,9 @@ const DEMO_DURATION: Duration = Duration::from_secs(5);
 /// Runs the tool.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(code) = observation::serve() {
+        return code;
+    }
     let cli = Cli::parse();
     let verbose = match &cli.command {
         Some(Command::Demo { common }) => common.capture.verbose,
@@ -114,24 +89,8 @@ pub fn main() -> ExitCode {
         say!("lockbpf: {error:#}");
         ExitCode::from(2)
     });
-    crate::capture::launch::see_off(|text| say!("lockbpf: {text}"));
-    crate::capture::aside::wait(|| say!("lockbpf: waiting until the kernel has removed the probes"));
-    crate::capture::remover::dismiss();
-    crate::capture::reader::dismiss();
+    observation::settle(&|text| say!("lockbpf: {text}"));
     code
-}
-
-/// The process that reads files of observed programs: where their functions are to be probed, or what they are called.
-fn reader(probes: bool) -> Result<ExitCode> {
-    sandbox::enter()?;
-    // After that: what was open beside it is closed.
-    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    if probes {
-        crate::capture::serve::serve(&socket)?;
-    } else {
-        crate::symbol::serve(&socket, &[sandbox::LENT.into()])?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
@@ -156,7 +115,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Top(args)) => top::run(*args),
         Some(Command::Locks(args)) => described::run(args),
         Some(Command::Doctor { pid, locks, format }) => {
-            described::load(&locks)?;
+            observation::described::load(&locks)?;
             let doctor = doctor::run(&pid)?;
             let text = match format {
                 Format::Table => doctor.to_string(),
@@ -173,13 +132,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Access(args)) => access::run(&args),
         Some(Command::Completions(args)) => manual::complete(&args, &Cli::command()),
         Some(Command::Man(args)) => manual::run(&args, Cli::command()),
-        Some(Command::Guardian { pid }) => Ok(crate::capture::guardian::run(pid)),
-        Some(Command::Remover { pid }) => Ok(crate::capture::remover::run(pid)),
-        Some(Command::Reader { probes }) => reader(probes),
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Select(args)) => select::run(&args),
         Some(Command::DemoTarget) => crate::capture::demo_target::run(),
-        Some(Command::SeccompTarget) => Ok(crate::capture::seccomp_target::run()),
-        Some(Command::CalibrateTarget) => Ok(crate::capture::calibrate_target::run()),
     }
 }

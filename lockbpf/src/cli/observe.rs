@@ -1,13 +1,11 @@
 //! One observation from the command line to the report.
 
 use super::args::{CommonArgs, Format, Plan};
-use super::collect::Collector;
-use super::looks::Looks;
+use super::looks::{Looked, Looks};
 use super::{live, output};
 use crate::capture::lent;
-use crate::observation::Observation;
-use crate::report::{self, Report, Selection};
-use crate::symbol::Symbols;
+use crate::observe::{Collector, conclude};
+use crate::report::{self, Report};
 use crate::units::Nanos;
 use anyhow::Result;
 use std::process::ExitCode;
@@ -19,39 +17,14 @@ use std::process::ExitCode;
 pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Result<ExitCode> {
     let (options, futex_only) = (report_options(common), plan.capture.futex_only);
     let looks = common.every.map(|every| Looks::new(every, &options, futex_only));
-    let mut collector = Collector::default().looked_at(looks);
-    let captured = live::observe(plan, name, &mut collector)?;
+    let mut looked = Looked { collector: Collector::default(), looks };
+    let captured = live::observe(plan, name, &mut looked)?;
     // Names and the report come from what is open already.
     lent::give_up()?;
-    let (report, incomplete) = conclude(collector.finish(captured, futex_only), &options)?;
+    let (report, incomplete) = conclude(looked.collector.finish(captured, futex_only), &options)?;
     print(&report, common)?;
     let failed = plan.capture.strict && incomplete;
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
-}
-
-/// The report of an observation that is over, and whether anything is missing from it.
-///
-/// # Errors
-/// When it cannot be made.
-pub(super) fn conclude(
-    (observation, mut symbols): (Observation, Symbols),
-    options: &report::Options,
-) -> Result<(Report, bool)> {
-    let mut report = match report::build(&observation, &mut symbols, options) {
-        Ok(report) => report,
-        Err(unmatched) => {
-            // Nothing went wrong: it was not used.
-            let mut report = report::build(
-                &observation,
-                &mut symbols,
-                &report::Options { selection: Selection::default(), ..options.clone() },
-            )?;
-            report.quality.notes.push(format!("Not restricted: {unmatched}."));
-            report
-        }
-    };
-    report.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
-    Ok((report, observation.quality.incomplete()))
 }
 
 fn report_options(common: &CommonArgs) -> report::Options {

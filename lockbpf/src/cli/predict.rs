@@ -3,7 +3,8 @@
 use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
 use super::destination::Whole;
 use super::source::Input as Recording;
-use super::{calibrate, calibration_file, cpus, export, input, output, script, summed};
+use super::{calibrate, export, output, script, summed};
+use crate::input;
 use crate::model::calibration::Calibration;
 use crate::model::check::check;
 use crate::model::predict::predict;
@@ -11,6 +12,8 @@ use crate::model::rank::{Ranking, rank};
 use crate::model::schema::{Input, Prediction, Solver};
 use crate::model::with::{self, With};
 use crate::model::{ModelError, cores, profile, rank_table, table};
+use crate::observe::calibration_file;
+use crate::observe::cpus;
 use crate::report::text::percent;
 use crate::trace::Compression;
 use anyhow::{Context, Result, anyhow, bail};

@@ -1,12 +1,12 @@
 //! The part of `lockbpf doctor` that measures: how programs are attached on this machine, and what they cost.
 
-use super::cost_cache::{self, Entry, Key};
 use super::output::{right, table};
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{Calibration, SELF, Setup, calibrate};
 use crate::capture::feature::Feature;
 use crate::capture::placer::Mechanism;
 use crate::costs::Costs;
+use crate::observe::cost_cache::{self, Entry, Key};
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt;

@@ -1,6 +1,5 @@
 //! A recording as a script, with the names of its locks and sites.
 
-use super::cpus;
 use super::source::{Ending, Input};
 use crate::advice::timing::{Clock, Section, Timing};
 use crate::advice::traced::{Counted, TraceNames};
@@ -11,6 +10,7 @@ use crate::model::shadow::Shadow;
 use crate::model::what_if::Oracle;
 use crate::names::Names;
 use crate::observation::{Harvest, Observation};
+use crate::observe::cpus;
 use crate::op::Action;
 use crate::order::{CAPACITY, Sorter};
 use crate::report::text::{count, percent};

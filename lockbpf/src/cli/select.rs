@@ -1,10 +1,12 @@
 //! `lockbpf select`: runs a command at growing sizes, tells which of them expose a synchronization bottleneck, and
 //! observes those. Times and CPU use come from runs without probes.
 
-use super::args::{CaptureArgs, Format, Plan, Target};
-use super::collect::Collector;
-use super::{live, output, own};
+use super::args::{CaptureArgs, Format, Plan};
+use super::{live, output};
 use crate::capture::launch::How;
+use crate::observe::Collector;
+use crate::observe::Target;
+use crate::observe::own;
 use crate::report::combine::{self, combine};
 use crate::report::{self, Report};
 use crate::select::{self, Criteria, Run, Runs, Selection};

@@ -3,7 +3,8 @@
 
 use super::ends::Ends;
 use super::http::{Answer, Listen, Server, is_secret, not_allowed, respond, text};
-use super::{input, output};
+use super::output;
+use crate::input;
 use crate::render::Format;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;

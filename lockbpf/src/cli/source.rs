@@ -1,7 +1,8 @@
 //! Recordings as input: traces and event lines, told apart by their first bytes.
 
-use super::{input, segments};
+use super::segments;
 use crate::event::Event;
+use crate::input;
 use crate::lines::{self, LineError};
 use crate::names::Names;
 use crate::observation::Harvest;

@@ -14,26 +14,11 @@ pub use trap::lend;
 use caps::{CapSet, Capability};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
-/// The subcommand that the process is.
+/// The helper that the process is.
 pub const COMMAND: &str = "reader";
 /// A directory that is nowhere: a path in it stands for the file that is lent ([`lend`]).
 pub const LENT: &str = "/.lent";
-
-/// See [`set_program`].
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-
-/// Has this file be run as the process, not the one that runs here: for programs that use lockbpf as a library. Only the first call counts.
-pub fn set_program(path: PathBuf) {
-    let _ = PROGRAM.set(path);
-}
-
-/// The file that is run.
-fn program() -> &'static Path {
-    PROGRAM.get().map_or(Path::new("/proc/self/exe"), PathBuf::as_path)
-}
 
 /// Bytes of memory of its own. Files that it maps do not count.
 const MEMORY: u64 = 1 << 30;

@@ -1,6 +1,7 @@
 //! A confined process, as whoever started it holds it: asked within a time, and ended.
 
-use super::{COMMAND, program, socket};
+use super::{COMMAND, socket};
+use crate::helper;
 use nix::unistd::{SysconfVar, sysconf};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,12 +82,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it: lockbpf with the subcommand for this, and `arguments`.
+    /// Starts it, with `arguments`.
     ///
     /// # Errors
     /// When there is no process to be had.
     pub fn start(arguments: &[&str]) -> io::Result<Self> {
-        Self::start_as(program(), arguments)
+        Self::start_as(helper::program(), arguments)
     }
 
     /// As [`Process::start`], with another program.
@@ -96,11 +97,12 @@ impl Process {
     pub fn start_as(program: &Path, arguments: &[&str]) -> io::Result<Self> {
         let (socket, its) = UnixStream::pair()?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        let mut command = Command::new(program);
-        command.arg(COMMAND).args(arguments);
+        let mut command = helper::command_as(program, COMMAND);
+        command.args(arguments);
         command.stdin(OwnedFd::from(its)).stdout(Stdio::null()).stderr(Stdio::null());
         // Nothing of what the user's environment says is meant for it.
-        let child = command.env_clear().current_dir("/").spawn()?;
+        helper::mark(command.env_clear());
+        let child = command.current_dir("/").spawn()?;
         RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(child.id());
         // It has the only other end: its end is heard.
         drop(command);

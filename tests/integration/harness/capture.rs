@@ -60,7 +60,7 @@ pub(crate) fn capture_as(
 
 fn sites(pid: u32) -> Vec<ProbeSite> {
     // What parses files is lockbpf, not the tests.
-    lockbpf::sandbox::set_program(env!("CARGO_BIN_EXE_lockbpf").into());
+    lockbpf::helper::set_program(env!("CARGO_BIN_EXE_lockbpf").into());
     let targets = target::of_pids(&[pid]).expect("failed to look at the workload");
     targets.libraries.iter().flat_map(|library| library.probe_sites(false)).collect()
 }

@@ -29,7 +29,18 @@ use tested::Tested;
 const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
 /// The suites of integration tests that read recordings and write files: they take turns where they observe at all.
-const OF_RECORDINGS: [&str; 5] = ["examples::", "html::", "outputs::", "predict::", "recordings::"];
+const OF_RECORDINGS: [&str; 10] = [
+    "diff::",
+    "examples::",
+    "firefox::",
+    "fleet::",
+    "html::",
+    "html_looks::",
+    "outputs::",
+    "pprof::",
+    "predict::",
+    "recordings::",
+];
 
 /// The tests of what users get.
 const RELEASED: [&str; 6] = ["--test", "integration", "--test", "snapshots", "--test", "allocations"];

@@ -1,7 +1,7 @@
 //! The service's configuration, in TOML. What cannot be meant is refused in a sentence that names the line.
 
 use super::super::alert_args::AlertArgs;
-use super::super::args::{CaptureArgs, DEFAULT_STACK_WAIT, Plan, Share, Target, share};
+use super::super::args::{CaptureArgs, Plan, Share, share};
 use super::super::flight_args::{DumpOn, FlightArgs, SIZE};
 use super::super::http::Listen;
 use super::super::limits;
@@ -9,6 +9,7 @@ use super::args::AgentArgs;
 use super::fields::{parsed, read, size};
 use super::push::PushConfig;
 use crate::metrics::Limits;
+use crate::observe::{DEFAULT_STACK_WAIT, Target};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;

@@ -1,6 +1,7 @@
 //! What the tables of the configuration have in common: how their fields are read.
 
-use super::super::{input, limits};
+use super::super::limits;
+use crate::input;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, de};
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! One observation of the service: a snapshot now and then, until it is time to begin anew.
 
 use super::super::ends::Ends;
-use super::super::live::{Captured, Live, Sink};
-use super::super::snapshots::Snapshots;
 use super::args::AgentArgs;
 use super::config::Config;
 use super::notify::Notify;
@@ -11,6 +9,8 @@ use crate::analysis::{Analyst, Closing, Options};
 use crate::event::Event;
 use crate::names::Names;
 use crate::observation::Observation;
+use crate::observe::snapshots::Snapshots;
+use crate::observe::{Captured, Live, Sink};
 use crate::report;
 use crate::report::measured::Certainty;
 use crate::units::{Nanos, Time};

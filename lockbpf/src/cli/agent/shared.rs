@@ -1,8 +1,8 @@
 //! What the thread that observes shows to those that serve and push. None waits for another one longer than a pointer takes to be put in place.
 
 use super::super::http::is_secret;
-use super::super::own;
 use crate::metrics::{Book, Dialect, Own, Pushed, Stacks};
+use crate::observe::own;
 use crate::render::{FORMATS, Renderer};
 use crate::report::profile::Profile;
 use anyhow::Result;

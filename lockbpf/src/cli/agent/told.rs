@@ -1,11 +1,11 @@
 //! Sums of all that was observed, which go on from observation to observation.
 
-use super::super::own;
 use super::shared::{Published, Shared};
 use crate::event::ProcessSeen;
 use crate::id::Process;
 use crate::metrics::{Ledger, Limits, Profiles, Snapshot, Workload};
 use crate::observation::Observation;
+use crate::observe::own;
 use crate::report::measured::Measured;
 use crate::units::Nanos;
 use std::collections::HashMap;

@@ -7,7 +7,6 @@ mod outlets;
 
 use super::alert_args::AlertArgs;
 use super::args::CaptureArgs;
-use super::census::Census;
 use crate::alert::{Alert, Due, HeldFor, Kind, Lasting, MAX_AT_ONCE, Purpose, Rules, SoFar, Tally, purpose};
 use crate::capture::earlier::Earlier;
 use crate::capture::holder::Holders;
@@ -17,6 +16,7 @@ use crate::capture::waits;
 use crate::id::{Lock, Process, Site, Tid};
 use crate::names::Frame;
 use crate::observation::OpenWait;
+use crate::observe::census::Census;
 use crate::report::{Selection, Sleeps};
 use crate::units::{Nanos, Time};
 use crate::untrusted::shown_lines;

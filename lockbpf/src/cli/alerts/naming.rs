@@ -3,10 +3,10 @@
 use super::caught::{Caught, Found, HolderThen, Waiter};
 use crate::alert::{Alert, CodePlace, HolderTold, Kind, LinkTold, LockTold, SCHEMA, ThreadTold};
 use crate::capture::holder::Holder;
-use crate::cli::census::Census;
 use crate::cli::holders::in_words;
 use crate::id::{Lock, Process, Site};
 use crate::names::{self, Frame, Names};
+use crate::observe::census::Census;
 use crate::report::{Sleeps, sleeps_for};
 use crate::units::{Nanos, Time};
 use crate::untrusted::shown;

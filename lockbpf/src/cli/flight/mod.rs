@@ -7,12 +7,11 @@ pub(super) mod socket;
 
 use super::alert_args::AlertArgs;
 use super::args::Plan;
-use super::census::Census;
 use super::ends::Ends;
 use super::flight_args::DumpOn;
-use super::sink::{Live, Sink};
+use crate::alert::SoFar;
 use crate::event::Event;
-use crate::observation::Harvest;
+use crate::observe::{Captured, Live};
 use crate::units::Time;
 use anyhow::{Result, bail};
 use recorder::Flight;
@@ -20,18 +19,15 @@ use recorder::Flight;
 /// What is said to who asks for what is not kept.
 const NOTHING: &str = "lockbpf: SIGUSR1 asks for what a flight recorder has kept: there is none without --keep\n";
 
-/// A sink, and a flight recorder beside it if one is wanted.
-pub(super) struct Tee<'a, S> {
-    sink: &'a mut S,
-    flight: Option<Flight>,
-}
+/// A flight recorder, if one is wanted.
+pub(super) struct Recording(Option<Flight>);
 
-impl<'a, S: Sink> Tee<'a, S> {
+impl Recording {
     /// What the plan asks for.
     ///
     /// # Errors
     /// When nothing can be kept as it is asked for.
-    pub(super) fn prepare(plan: &Plan, sink: &'a mut S) -> Result<Self> {
+    pub(super) fn prepare(plan: &Plan) -> Result<Self> {
         let flight = &plan.capture.flight;
         let AlertArgs { wait_over, hold_over, .. } = &plan.capture.alert;
         for (on, over, option) in [(DumpOn::Wait, wait_over, "--wait-over"), (DumpOn::Hold, hold_over, "--hold-over")] {
@@ -39,55 +35,39 @@ impl<'a, S: Sink> Tee<'a, S> {
                 bail!("--dump-on names an alert that there is none of: say of what there is one with {option}");
             }
         }
-        let flight = flight.keep.map(|keep| Flight::prepare(plan, keep)).transpose()?;
-        Ok(Self { sink, flight })
+        Ok(Self(flight.keep.map(|keep| Flight::prepare(plan, keep)).transpose()?))
     }
 
-    /// The observation has ended with this: what was asked for and is not made yet is made now.
-    pub(super) fn end(self, harvest: &Harvest, census: &mut Census, end: Time) {
-        if let Some(flight) = self.flight {
-            for line in flight.end(harvest, census, end).lines() {
-                say!("{line}");
-            }
+    /// The observation begins.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub(super) fn begin(&mut self, live: &mut Live<'_>) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |flight| flight.begin(live))
+    }
+
+    /// Takes an event.
+    pub(super) fn take(&mut self, event: &Event) {
+        if let Some(flight) = &mut self.0 {
+            flight.take(event);
         }
     }
-}
 
-impl<S: Sink> Sink for Tee<'_, S> {
-    fn begin(&mut self, live: &mut Live<'_>) -> Result<()> {
-        if let Some(flight) = &mut self.flight {
-            flight.begin(live)?;
-        }
-        self.sink.begin(live)
-    }
-
-    fn take(&mut self, event: Event) {
-        if let Some(flight) = &mut self.flight {
-            flight.take(&event);
-        }
-        self.sink.take(event);
-    }
-
-    fn poll(&mut self, now: Time, live: &mut Live<'_>) -> Result<String> {
+    /// Every event known at this time has been taken; `alerts` are those told so far. Returns what is to be told.
+    ///
+    /// # Errors
+    /// When the kernel side's sums cannot be read.
+    pub(super) fn poll(&mut self, now: Time, live: &mut Live<'_>, alerts: &SoFar) -> Result<String> {
         let asked = Ends::dump_asked();
-        let mut text = match &mut self.flight {
-            Some(flight) => flight.poll(now, live, asked)?,
-            None if asked => NOTHING.to_owned(),
-            None => String::new(),
-        };
-        text += &self.sink.poll(now, live)?;
-        Ok(text)
+        match &mut self.0 {
+            Some(flight) => flight.poll(now, live, alerts, asked),
+            None if asked => Ok(NOTHING.to_owned()),
+            None => Ok(String::new()),
+        }
     }
 
-    fn has_screen(&self) -> bool {
-        self.sink.has_screen()
-    }
-
-    fn is_done(&self) -> bool {
-        self.sink.is_done()
-    }
-
-    fn suspended(&mut self, stops: bool) {
-        self.sink.suspended(stops);
+    /// The observation has ended with this: what was asked for and is not made yet is made now. Returns what is to be told.
+    pub(super) fn end(&mut self, captured: &mut Captured) -> String {
+        self.0.take().map(|flight| flight.end(captured)).unwrap_or_default()
     }
 }

@@ -1,15 +1,16 @@
 //! Writing what is observed as segments, of which the newest are kept.
 
 use super::dumps::Dumps;
+use crate::alert::SoFar;
 use crate::cli::args::Plan;
-use crate::cli::census::Census;
-use crate::cli::processes::Processes;
-use crate::cli::record::{self, probed};
 use crate::cli::segments::{Closed, Held, Open, Store};
-use crate::cli::sink::Live;
 use crate::event::Event;
 use crate::flight::{Limits, Ring, Segment};
 use crate::observation::Harvest;
+use crate::observe::census::Census;
+use crate::observe::processes::Processes;
+use crate::observe::record::{self, probed};
+use crate::observe::{Captured, Live};
 use crate::trace::{Capture, Compression, Header, Kept, Writer};
 use crate::units::{Nanos, Time};
 use crate::untrusted::shown_lines;
@@ -71,7 +72,7 @@ impl Flight {
         Ok(Self {
             ring: Ring::new(limits),
             store,
-            capture: record::capture(plan),
+            capture: record::capture(&plan.request(None)),
             header: Header::default(),
             open: None,
             next: Instant::now(),
@@ -106,8 +107,8 @@ impl Flight {
     ///
     /// # Errors
     /// When the kernel side's sums cannot be read.
-    pub(super) fn poll(&mut self, now: Time, live: &mut Live<'_>, asked: bool) -> Result<String> {
-        let mut text = self.dumps.poll(now, live.alerts, live.deadlocks.len(), asked);
+    pub(super) fn poll(&mut self, now: Time, live: &mut Live<'_>, alerts: &SoFar, asked: bool) -> Result<String> {
+        let mut text = self.dumps.poll(now, alerts, live.deadlocks.len(), asked);
         // What observes goes on without it.
         match self.write(now, live) {
             Ok(told) => text += &told,
@@ -218,12 +219,14 @@ impl Flight {
     }
 
     /// The observation ends. Returns what is to be told.
-    pub(super) fn end(mut self, harvest: &Harvest, census: &mut Census, end: Time) -> String {
+    pub(super) fn end(mut self, captured: &mut Captured) -> String {
         let mut text = String::new();
         let outcome = match self.failed.take() {
             Some(error) => Err(error),
             // In memory nobody will look at it.
-            None if self.dumps.is_wanted() || self.store.is_lasting() => self.close(harvest, census, end),
+            None if self.dumps.is_wanted() || self.store.is_lasting() => {
+                self.close(&captured.harvest, &mut captured.census, captured.end)
+            }
             None => Ok(()),
         };
         if let Err(error) = outcome {

@@ -4,8 +4,9 @@ use super::screen;
 use super::sink::Shown;
 use crate::capture::launch::How;
 use crate::capture::lent;
-use crate::cli::args::{CaptureArgs, Plan, Target, TargetArgs};
-use crate::cli::{ends, live, observe, output};
+use crate::cli::args::{CaptureArgs, Plan, TargetArgs};
+use crate::cli::{ends, live, output};
+use crate::observe::{Target, conclude};
 use crate::report::{self, table};
 use crate::units::Nanos;
 use anyhow::{Context, Result, bail};
@@ -64,7 +65,7 @@ pub fn run(args: TopArgs) -> Result<ExitCode> {
     };
     ends::before_exit(screen::restore);
     let mut shown = Shown::new(options.clone(), futex_only);
-    let captured = live::observe(&plan, None, &mut shown);
+    let captured = live::observe_on_screen(&plan, &mut shown);
     let closed = shown.close();
     // Whatever happened.
     screen::restore();
@@ -74,7 +75,7 @@ pub fn run(args: TopArgs) -> Result<ExitCode> {
     }
     lent::give_up()?;
     let options = report::Options { top: Some(output::TABLE_TOP), ..options };
-    let (found, incomplete) = observe::conclude(shown.finish(captured, futex_only), &options)?;
+    let (found, incomplete) = conclude(shown.finish(captured, futex_only), &options)?;
     let layout = output::layout();
     output::write(if report { table::render(&found, &layout) } else { table::summary(&found, layout.width) })?;
     closed?;

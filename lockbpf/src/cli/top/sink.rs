@@ -4,12 +4,12 @@ use super::board::Board;
 use super::digest::Snapshot;
 use super::now::Looker;
 use crate::analysis::Analyst;
-use crate::cli::collect::Collector;
-use crate::cli::live::{Captured, Live, Sink};
-use crate::cli::own;
-use crate::cli::snapshots::Snapshots;
 use crate::event::Event;
 use crate::observation::Observation;
+use crate::observe::Collector;
+use crate::observe::own;
+use crate::observe::snapshots::Snapshots;
+use crate::observe::{Captured, Live, Sink};
 use crate::report;
 use crate::symbol::Symbols;
 use crate::units::Time;
@@ -79,10 +79,6 @@ impl Sink for Shown {
             board.show(Snapshot { at: now, report, histograms, now: seen, own_cpu });
         })?;
         Ok(String::new())
-    }
-
-    fn has_screen(&self) -> bool {
-        true
     }
 
     fn is_done(&self) -> bool {

@@ -8,9 +8,9 @@ mod config;
 mod lane;
 mod queue;
 
-use super::super::own::wall_ns;
 use super::shared::Shared;
 use crate::capture::lent;
+use crate::observe::own::wall_ns;
 use anyhow::{Context, Result};
 use batch::{Batch, Mark};
 use caps::CapSet;

@@ -13,7 +13,7 @@ const MAX_WHOLE: u64 = 256 << 20;
 
 /// What an input is.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(crate) enum Input {
     /// It can be read again.
     File(File),
     /// It can be read once.
@@ -24,7 +24,7 @@ pub(super) enum Input {
 ///
 /// # Errors
 /// When it cannot be opened, or is neither a regular file nor such a pipe.
-pub(super) fn open(path: &Path) -> Result<Input> {
+pub(crate) fn open(path: &Path) -> Result<Input> {
     lent::as_user(|| open_as_user(path))
 }
 
@@ -64,7 +64,7 @@ fn open_as_user(path: &Path) -> Result<Input> {
 ///
 /// # Errors
 /// As [`open`]; when it is too large or no text.
-pub(super) fn read_text(path: &Path) -> Result<String> {
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     let (Input::File(file) | Input::Pipe(file)) = open(path)?;
     let mut text = String::new();
     file.take(MAX_WHOLE + 1).read_to_string(&mut text)?;
@@ -75,7 +75,7 @@ pub(super) fn read_text(path: &Path) -> Result<String> {
 }
 
 /// What messages call an input.
-pub(super) fn told(path: &Path) -> String {
+pub(crate) fn told(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 

@@ -1,9 +1,8 @@
 //! A trace written while the observation runs.
 
-use super::args::Plan;
 use super::cpus;
-use super::destination;
 use super::processes::Processes;
+use super::request::Request;
 use super::sink::{Captured, Live, Sink};
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
@@ -15,17 +14,16 @@ use anyhow::{Context, Result, anyhow};
 use nix::sys::utsname::uname;
 use nix::time::{ClockId, clock_gettime};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 /// How often sums, losses and names are written: a bit less than the second that may be lost.
 const CHECKPOINT: Nanos = Nanos(900_000_000);
 
 /// Writes what is observed to a trace.
-pub(super) struct Recorder<W: Write> {
+pub struct Recorder<W: Write> {
     /// Until it begins.
     sink: Option<W>,
-    /// Where that is, for messages.
-    path: PathBuf,
+    /// What messages call that.
+    name: String,
     compression: Compression,
     capture: Capture,
     writer: Option<Writer<W>>,
@@ -36,13 +34,13 @@ pub(super) struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Will write to `sink`, which is at `path`, once the observation begins. The probes and events in `capture` are filled in.
-    pub(super) fn new(sink: W, path: &Path, compression: Compression, capture: Capture) -> Self {
+    /// Will write to `sink`, which messages call `name`, once the observation begins that is asked for by `request`.
+    pub fn new(sink: W, name: String, compression: Compression, request: &Request) -> Self {
         Self {
             sink: Some(sink),
-            path: path.to_owned(),
+            name,
             compression,
-            capture,
+            capture: capture(request),
             writer: None,
             failed: None,
             header: Header::default(),
@@ -55,20 +53,20 @@ impl<W: Write> Recorder<W> {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn finish(mut self, captured: Captured) -> Result<(W, Written)> {
+    pub fn finish(mut self, captured: Captured) -> Result<(W, Written)> {
         let Captured { mut harvest, census, end, .. } = captured;
         self.result()?;
         let mut writer = self.writer.take().ok_or_else(|| anyhow!("the observation has not begun"))?;
-        self.processes.write(&mut writer, &census).with_context(|| failed(&self.path))?;
+        self.processes.write(&mut writer, &census).with_context(|| failed(&self.name))?;
         let (_, mut symbols) = census.into_parts();
         // Names are looked up here, and what goes wrong with them is known after that; most problems are known before.
         harvest.quality.notes.extend(symbols.problems().map(|problem| format!("{problem}.")));
-        writer.finish(&harvest, &mut symbols, end).with_context(|| failed(&self.path))
+        writer.finish(&harvest, &mut symbols, end).with_context(|| failed(&self.name))
     }
 
     fn result(&mut self) -> Result<()> {
         match self.failed.take() {
-            Some(error) => Err(error).with_context(|| failed(&self.path)),
+            Some(error) => Err(error).with_context(|| failed(&self.name)),
             None => Ok(()),
         }
     }
@@ -79,7 +77,7 @@ impl<W: Write> Recorder<W> {
 }
 
 /// How an observation is captured, with the probes that are in place by now.
-pub(super) fn probed(capture: &Capture, live: &Live<'_>) -> Capture {
+pub(crate) fn probed(capture: &Capture, live: &Live<'_>) -> Capture {
     let how = match live.session.mechanism() {
         Mechanism::Session => "session",
         Mechanism::Link => "link",
@@ -97,17 +95,16 @@ pub(super) fn probed(capture: &Capture, live: &Live<'_>) -> Capture {
 }
 
 /// How an observation is to be captured.
-pub(super) fn capture(plan: &Plan) -> Capture {
-    let c = &plan.capture;
+pub(crate) fn capture(request: &Request) -> Capture {
     Capture {
-        min_wait_ns: c.min_wait.map_or(0, |wait| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)),
-        all_events: c.all_events,
-        transitions: c.transitions,
-        futex_only: c.futex_only,
-        kernel_locks: c.kernel_locks,
-        cpus: cpus::of_target(plan),
-        comm: c.comm.clone(),
-        tids: c.tid.clone(),
+        min_wait_ns: u64::try_from(request.min_wait.as_nanos()).unwrap_or(u64::MAX),
+        all_events: request.all_events,
+        transitions: request.transitions,
+        futex_only: request.futex_only,
+        kernel_locks: request.kernel_locks,
+        cpus: cpus::of_target(&request.target),
+        comm: request.comm.clone(),
+        tids: request.tids.clone(),
         counters: Vec::new(),
         probes: Vec::new(),
     }
@@ -118,7 +115,7 @@ impl<W: Write> Sink for Recorder<W> {
         self.header = header(live.target, live.start)?;
         self.header = self.describe(live);
         let sink = self.sink.take().ok_or_else(|| anyhow!("the observation has begun already"))?;
-        let failed = || failed(&self.path);
+        let failed = || failed(&self.name);
         let mut writer = Writer::new(sink, &self.header, self.compression).with_context(failed)?;
         // Those that were there before the observation are told by no event.
         for seen in live.census.processes().values() {
@@ -140,7 +137,7 @@ impl<W: Write> Sink for Recorder<W> {
         self.result()?;
         let header = self.describe(live);
         let Some(writer) = &mut self.writer else { return Ok(String::new()) };
-        let failed = || failed(&self.path);
+        let failed = || failed(&self.name);
         if header != self.header {
             writer.header(&header).with_context(failed)?;
             self.header = header;
@@ -157,15 +154,15 @@ impl<W: Write> Sink for Recorder<W> {
     }
 }
 
-fn failed(path: &Path) -> String {
-    format!("failed to write {}", destination::told(path))
+fn failed(name: &str) -> String {
+    format!("failed to write {name}")
 }
 
 /// What a recording of `target` on this machine says of itself, but for how it was captured.
 ///
 /// # Errors
 /// When the kernel does not tell its name.
-pub(super) fn header(target: &str, start: Time) -> Result<Header> {
+pub(crate) fn header(target: &str, start: Time) -> Result<Header> {
     let machine = uname().context("failed to read the kernel's name")?;
     let text = |s: &std::ffi::OsStr| s.to_string_lossy().into_owned();
     Ok(Header {

@@ -11,25 +11,25 @@ use std::collections::HashSet;
 const CRATE: &str = "parking_lot_core";
 
 /// Processes that were looked at.
-pub(super) struct Parking {
+pub(crate) struct Parking {
     looked_at: HashSet<Process>,
     search: Search,
 }
 
 impl Parking {
     /// None yet.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { looked_at: HashSet::new(), search: Search::of(CRATE) }
     }
 
     /// Looks into all processes that are known.
-    pub(super) fn look_at_all(&mut self, session: &mut Session, census: &mut Census) {
+    pub(crate) fn look_at_all(&mut self, session: &mut Session, census: &mut Census) {
         let all = census.pids().into_keys();
         self.look_at(all, session, census);
     }
 
     /// Looks into processes in which threads have slept as they do there. No file is read for others.
-    pub(super) fn look(&mut self, session: &mut Session, census: &mut Census) {
+    pub(crate) fn look(&mut self, session: &mut Session, census: &mut Census) {
         let parked = census.parked();
         self.look_at(parked, session, census);
     }
@@ -46,7 +46,7 @@ impl Parking {
     }
 
     /// What is loaded may have changed.
-    pub(super) fn reconsider(&mut self) {
+    pub(crate) fn reconsider(&mut self) {
         self.looked_at.clear();
     }
 }

@@ -1,6 +1,5 @@
 //! From libraries found to probe sites, and what a person should know of them.
 
-use super::args::PlacementChoice;
 use crate::capture::attach::ProbeSite;
 use crate::capture::placer::Mechanism;
 use crate::capture::probe_table::{Function, Runtime};
@@ -11,14 +10,24 @@ use crate::sums::KernelSums;
 use lockbpf_common::function;
 use std::collections::HashSet;
 
+/// Where probes go in functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// At the cheapest correct instruction.
+    #[default]
+    Best,
+    /// At the function's first one; to show what placement is worth.
+    Entry,
+}
+
 /// The probe sites of libraries.
-pub(super) fn sites(libraries: &[Library], choice: PlacementChoice) -> Vec<ProbeSite> {
-    let at_entry = choice == PlacementChoice::Entry;
+pub(crate) fn sites(libraries: &[Library], place: Place) -> Vec<ProbeSite> {
+    let at_entry = place == Place::Entry;
     libraries.iter().flat_map(|library| library.probe_sites(at_entry)).collect()
 }
 
 /// What the reader of the report must know of the probes: dear ones, missing ones, unusable libraries.
-pub(super) fn remarks(targets: &Targets) -> Vec<String> {
+pub(crate) fn remarks(targets: &Targets) -> Vec<String> {
     let mut remarks = Vec::new();
     remarks.extend(targets.libraries.iter().flat_map(remarks_on));
     let skipped = targets.skipped;
@@ -30,7 +39,7 @@ pub(super) fn remarks(targets: &Targets) -> Vec<String> {
 }
 
 /// What the reader must know of the probes in one file.
-pub(super) fn remarks_on(library: &Library) -> Vec<String> {
+pub(crate) fn remarks_on(library: &Library) -> Vec<String> {
     let mut remarks = Vec::new();
     let file = &library.display;
     if let Some(why) = &library.unusable {
@@ -50,7 +59,7 @@ pub(super) fn remarks_on(library: &Library) -> Vec<String> {
 }
 
 /// What the reader must know of calls that were dear: functions that only few programs call are named if this one did.
-pub(super) fn dear_calls(targets: &Targets, sums: &[KernelSums]) -> Vec<String> {
+pub(crate) fn dear_calls(targets: &Targets, sums: &[KernelSums]) -> Vec<String> {
     let called = |f: &Function| sums.iter().any(|s| function::via(f.code) == Some(s.via));
     targets.libraries.iter().filter_map(|library| dear(library, |f| !f.essential && called(f))).collect()
 }
@@ -65,7 +74,7 @@ fn dear(library: &Library, wanted: impl Fn(&Function) -> bool) -> Option<String>
 }
 
 /// What is in place, in a few words.
-pub(super) fn summary(session: &Session, files: &HashSet<(u64, u64)>, futex_only: bool) -> String {
+pub(crate) fn summary(session: &Session, files: &HashSet<(u64, u64)>, futex_only: bool) -> String {
     if futex_only {
         return "futex calls only, no uprobes".to_owned();
     }

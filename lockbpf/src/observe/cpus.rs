@@ -1,24 +1,24 @@
 //! CPUs that a program may use.
 
-use super::args::{Plan, Target};
+use super::request::Target;
 use crate::capture::cgroup::Quotas;
 use crate::trace::Header;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
 /// Those that the whole of lockbpf may use, quotas included.
-pub(super) fn own() -> u32 {
+pub(crate) fn own() -> u32 {
     std::thread::available_parallelism().map_or(1, usize::from) as u32
 }
 
 /// Those that the program of a recording could use, if that is known, else as lockbpf itself.
-pub(super) fn of_recording(header: &Header) -> u32 {
+pub(crate) fn of_recording(header: &Header) -> u32 {
     header.capture.as_ref().map(|capture| capture.cpus).filter(|&cpus| cpus > 0).unwrap_or_else(own)
 }
 
-/// Those that the target of a plan may use: the first of its processes, or a command as lockbpf itself.
-pub(super) fn of_target(plan: &Plan) -> u32 {
-    let first = match &plan.target {
+/// Those that a target may use: the first of its processes, or a command as lockbpf itself.
+pub(crate) fn of_target(target: &Target) -> u32 {
+    let first = match target {
         Target::Pids(pids) => pids.first().copied(),
         _ => None,
     };

@@ -23,7 +23,7 @@ const SHARE: u32 = 50;
 const MAX_FRAMES: usize = 12;
 
 /// Watches for deadlocks while an observation runs.
-pub(super) struct Deadlocks {
+pub(crate) struct Deadlocks {
     waits: Waits,
     watch: Watch,
     next: Instant,
@@ -35,7 +35,7 @@ pub(super) struct Deadlocks {
 
 impl Deadlocks {
     /// Begins, with the waits that were in progress at `start`.
-    pub(super) fn new(before: &Snapshot, start: Time) -> Self {
+    pub(crate) fn new(before: &Snapshot, start: Time) -> Self {
         Self {
             waits: Waits::new(before, start),
             watch: Watch::default(),
@@ -46,7 +46,7 @@ impl Deadlocks {
     }
 
     /// Takes note of an event on its way: a thread that got its lock was in no deadlock.
-    pub(super) fn pass(&mut self, event: Event) -> Event {
+    pub(crate) fn pass(&mut self, event: Event) -> Event {
         let got: Option<(Tid, Lock, Time)> = match &event {
             _ if self.watch.found().is_empty() => None,
             Event::Section(s) if s.acquired() => Some((s.tid, s.lock, s.acquire())),
@@ -60,7 +60,7 @@ impl Deadlocks {
     }
 
     /// Looks, if it is time to; returns what there is to be told.
-    pub(super) fn look(&mut self, session: &mut Session, census: &mut Census) -> Option<String> {
+    pub(crate) fn look(&mut self, session: &mut Session, census: &mut Census) -> Option<String> {
         if Instant::now() < self.next {
             return None;
         }
@@ -68,7 +68,7 @@ impl Deadlocks {
     }
 
     /// Looks; returns what there is to be told. The last look is the one by which the report goes.
-    pub(super) fn look_now(&mut self, session: &mut Session, census: &mut Census) -> Option<String> {
+    pub(crate) fn look_now(&mut self, session: &mut Session, census: &mut Census) -> Option<String> {
         let began = Instant::now();
         let pids = census.pids();
         // A map that cannot be read now cannot be read at the end either, and then it is an error.
@@ -105,7 +105,7 @@ impl Deadlocks {
     }
 
     /// Before the end: which waits in progress are over, although nothing was seen of that. Their ends were missed.
-    pub(super) fn missed_ends(&self, session: &Session, census: &Census) -> HashSet<(Tid, Time)> {
+    pub(crate) fn missed_ends(&self, session: &Session, census: &Census) -> HashSet<(Tid, Time)> {
         let pids = census.pids();
         let seen = session.waits().unwrap_or_default();
         let over: HashSet<(Tid, Time)> = waits::over(&seen, &pids).map(|wait| (wait.tid, wait.since)).collect();
@@ -119,12 +119,12 @@ impl Deadlocks {
     }
 
     /// What was found so far, whether it still stands or is over.
-    pub(super) fn found(&self) -> &[Deadlock] {
+    pub(crate) fn found(&self) -> &[Deadlock] {
         self.watch.found()
     }
 
     /// What turned out to have been none, in words, each once.
-    pub(super) fn withdrawn(&mut self, pids: &HashMap<Process, u32>) -> String {
+    pub(crate) fn withdrawn(&mut self, pids: &HashMap<Process, u32>) -> String {
         let over = std::mem::take(&mut self.over);
         over.into_iter().filter_map(|number| self.watch.found().get(number)).map(|d| withdrawal(d, pids)).collect()
     }

@@ -26,7 +26,7 @@ const SPARING: u64 = 8;
 const MAX_NAMED: usize = 3;
 
 /// Unwinds, and keeps count of it.
-pub(super) struct Stacks {
+pub(crate) struct Stacks {
     method: Method,
     judge: Judge,
     /// Processes of which stacks were unwound.
@@ -46,15 +46,15 @@ pub(super) struct Stacks {
 
 /// A process that was told of for the first time.
 #[derive(Clone, Copy)]
-pub(super) struct Seen {
-    pub(super) pid: u32,
+pub(crate) struct Seen {
+    pub(crate) pid: u32,
     /// When it began, since boot.
-    pub(super) start: Time,
+    pub(crate) start: Time,
 }
 
 impl Stacks {
     /// Nothing unwound yet.
-    pub(super) fn new(method: Method) -> Self {
+    pub(crate) fn new(method: Method) -> Self {
         Self {
             method,
             judge: Judge::default(),
@@ -71,7 +71,7 @@ impl Stacks {
     ///
     /// # Errors
     /// When a map cannot be accessed.
-    pub(super) fn drain(
+    pub(crate) fn drain(
         &mut self,
         session: &mut Session,
         census: &mut Census,
@@ -186,7 +186,7 @@ impl Stacks {
     }
 
     /// How stacks were taken, and what they lack, each a sentence.
-    pub(super) fn notes(&mut self, census: &mut Census, harvest: &Harvest) -> Vec<String> {
+    pub(crate) fn notes(&mut self, census: &mut Census, harvest: &Harvest) -> Vec<String> {
         let mut notes = Vec::new();
         let by_frames: BTreeSet<Process> = self.judge.decided(Decision::Frames).collect();
         if let Some(summary) = self.judge.summary(COPY_BYTES) {
@@ -241,7 +241,7 @@ impl Stacks {
 
 /// Takes in waits whose beginning no probe saw, with the places they were made from and their stacks, from which it shows whether
 /// they are idle.
-pub(super) fn take_in_earlier(waits: Vec<OpenWait>, harvest: &mut Harvest, symbols: &mut Symbols) {
+pub(crate) fn take_in_earlier(waits: Vec<OpenWait>, harvest: &mut Harvest, symbols: &mut Symbols) {
     let mut numbers = HashMap::new();
     let mut free = harvest.stacks.keys().map(|id| id.0).max().map_or(Some(0), |last| last.checked_add(1));
     for mut wait in waits {

@@ -1,6 +1,6 @@
 //! Snapshots of an observation that goes on, at an interval and at a bounded cost.
 
-use super::live::Live;
+use super::sink::Live;
 use crate::analysis::{Analyst, Closing};
 use crate::event::Event;
 use crate::observation::Observation;
@@ -11,7 +11,7 @@ use lockbpf_common::kind::Via;
 use std::time::{Duration, Instant};
 
 /// Takes snapshots again and again.
-pub(super) struct Snapshots {
+pub(crate) struct Snapshots {
     every: Duration,
     part: u32,
     next: Instant,
@@ -23,12 +23,12 @@ pub(super) struct Snapshots {
 impl Snapshots {
     /// Will take one at this interval, from now on. They may take one part in so many of the time: where they take longer, they are fewer. The
     /// first one reads symbols, which is done once.
-    pub(super) fn new(every: Duration, part: u32, futex_only: bool) -> Self {
+    pub(crate) fn new(every: Duration, part: u32, futex_only: bool) -> Self {
         Self { every, part, next: Instant::now() + every, is_first: true, watermark: Watermark::default(), futex_only }
     }
 
     /// Takes note of an event.
-    pub(super) fn see(&mut self, event: &Event) {
+    pub(crate) fn see(&mut self, event: &Event) {
         self.watermark.see(event);
     }
 
@@ -36,7 +36,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// When the kernel side's sums cannot be read.
-    pub(super) fn take<T>(
+    pub(crate) fn take<T>(
         &mut self,
         analyst: &mut Analyst,
         now: Time,

@@ -13,7 +13,7 @@ const LOOKS: u32 = 200;
 
 /// Where the state of each process's interpreter is; `None` for a process without one.
 #[derive(Default)]
-pub(super) struct Interpreters {
+pub(crate) struct Interpreters {
     states: HashMap<Process, Option<State>>,
     /// Those of these in which something has still to be found.
     unsettled: Vec<(Process, u32)>,
@@ -39,7 +39,7 @@ struct Functions {
 
 impl Interpreters {
     /// Looks into processes that were not there at the last look, and into those whose interpreter had not begun.
-    pub(super) fn look(&mut self, session: &mut Session, census: &mut Census) {
+    pub(crate) fn look(&mut self, session: &mut Session, census: &mut Census) {
         let mut unsettled = std::mem::take(&mut self.unsettled);
         unsettled.extend(census.newly_met());
         unsettled.retain(|&(process, pid)| self.look_into(process, pid, session, census));
@@ -81,13 +81,13 @@ impl Interpreters {
     }
 
     /// What is loaded may have changed: a program can embed an interpreter later.
-    pub(super) fn reconsider(&mut self, census: &Census) {
+    pub(crate) fn reconsider(&mut self, census: &Census) {
         self.states.retain(|_, state| state.is_some());
         self.unsettled.extend(census.pids().into_iter().filter(|(process, _)| !self.states.contains_key(process)));
     }
 
     /// What is not known of them, each a sentence.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let version = |version: &Option<(u8, u8)>| match version {
             Some((major, minor)) => format!("Python {major}.{minor}"),
             None => "Python before 3.11".to_owned(),

@@ -15,7 +15,7 @@ const SHARE: u32 = 100;
 
 /// The processes that run Java, as far as monitors were seen in them.
 #[derive(Default)]
-pub(super) struct Machines {
+pub(crate) struct Machines {
     machines: HashMap<Process, Option<Machine>>,
     known: HashSet<Lock>,
 }
@@ -38,7 +38,7 @@ impl Machine {
 
 impl Machines {
     /// A monitor has been waited for in a process: names it, if that is new.
-    pub(super) fn meet(&mut self, lock: Lock, pid: u32, symbols: &mut Symbols) {
+    pub(crate) fn meet(&mut self, lock: Lock, pid: u32, symbols: &mut Symbols) {
         if self.known.len() >= MAX_MONITORS || !self.known.insert(lock) {
             return;
         }
@@ -54,7 +54,7 @@ impl Machines {
     }
 
     /// Takes note of the code that they have generated since.
-    pub(super) fn refresh(&mut self, symbols: &mut Symbols) {
+    pub(crate) fn refresh(&mut self, symbols: &mut Symbols) {
         for (&process, machine) in &mut self.machines {
             let Some(Machine { pid, code: Some(code), due, .. }) = machine else { continue };
             let begin = Instant::now();
@@ -70,12 +70,12 @@ impl Machines {
     }
 
     /// The next [`Self::refresh`] looks at all of them, however long ago the last one was.
-    pub(super) fn hurry(&mut self) {
+    pub(crate) fn hurry(&mut self) {
         self.machines.values_mut().flatten().for_each(|machine| machine.due = Instant::now());
     }
 
     /// Names methods that were found in frames of the interpreter.
-    pub(super) fn name(&mut self, process: Process, methods: &[u64], symbols: &mut Symbols) {
+    pub(crate) fn name(&mut self, process: Process, methods: &[u64], symbols: &mut Symbols) {
         let Some(Some(Machine { pid, code: Some(code), .. })) = self.machines.get_mut(&process) else { return };
         let named = methods.iter().filter_map(|&method| {
             let name = code.method_name(*pid, method)?;

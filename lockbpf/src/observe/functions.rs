@@ -1,7 +1,7 @@
 //! Which functions of the C library are seen, and what that will cost.
 
-use super::args::{CaptureArgs, Functions};
 use super::placement;
+use super::request::Request;
 use crate::capture::attach::ProbeSite;
 use crate::capture::library::{self, LibraryProbes};
 use crate::capture::target::{FileKey, Library};
@@ -17,8 +17,8 @@ const NAMED: usize = 8;
 const CALLS: f64 = 100_000.0;
 
 /// The probe sites of libraries: for locks, and for calls of the C library if these are asked for.
-pub(super) struct Placing<'a> {
-    capture: &'a CaptureArgs,
+pub(crate) struct Placing<'a> {
+    request: &'a Request,
     /// Files looked at for calls, and what was found in them.
     known: HashSet<FileKey>,
     /// Where these are probed is with the attached probes.
@@ -29,17 +29,17 @@ pub(super) struct Placing<'a> {
 
 impl<'a> Placing<'a> {
     /// Nothing found yet.
-    pub(super) fn new(capture: &'a CaptureArgs) -> Self {
-        Self { capture, known: HashSet::new(), found: LibraryProbes::default(), places: 0 }
+    pub(crate) fn new(request: &'a Request) -> Self {
+        Self { request, known: HashSet::new(), found: LibraryProbes::default(), places: 0 }
     }
 
     /// Where to probe these.
-    pub(super) fn sites(&mut self, libraries: &[Library]) -> Vec<ProbeSite> {
-        if self.capture.futex_only {
+    pub(crate) fn sites(&mut self, libraries: &[Library]) -> Vec<ProbeSite> {
+        if self.request.futex_only {
             return Vec::new();
         }
-        let mut sites = placement::sites(libraries, self.capture.placement);
-        let Some(Functions(categories)) = &self.capture.functions else { return sites };
+        let mut sites = placement::sites(libraries, self.request.place);
+        let Some(categories) = &self.request.functions else { return sites };
         for library in libraries {
             if self.known.insert((library.dev, library.ino)) {
                 let mut found = library::place(library, categories);
@@ -61,8 +61,8 @@ impl<'a> Placing<'a> {
     }
 
     /// What seeing calls of the C library will cost by these prices, measured with the events counted; `None` if none are to be seen.
-    pub(super) fn cost(&self, costs: &Costs) -> Option<String> {
-        let Functions(categories) = self.capture.functions.as_ref()?;
+    pub(crate) fn cost(&self, costs: &Costs) -> Option<String> {
+        let categories = self.request.functions.as_ref()?;
         let names = categories.iter().map(|category| category.name()).collect::<Vec<_>>().join(",");
         let LibraryProbes { functions, endless, dear, .. } = &self.found;
         if *functions == 0 {
@@ -88,8 +88,8 @@ impl<'a> Placing<'a> {
     }
 
     /// Completes what the kernel side has counted.
-    pub(super) fn complete(self, calls: &mut LibraryCalls) {
-        let Some(Functions(categories)) = &self.capture.functions else { return };
+    pub(crate) fn complete(self, calls: &mut LibraryCalls) {
+        let Some(categories) = &self.request.functions else { return };
         calls.categories.clone_from(categories);
         calls.endless = self.found.endless;
         calls.left_out = self.found.left_out.into_iter().map(|(name, why)| (name.to_owned(), why)).collect();
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn the_cost_is_told_before() {
-        let mut capture = CaptureArgs { functions: Some(Functions(vec![Category::Io])), ..CaptureArgs::default() };
+        let mut request = Request { functions: Some(vec![Category::Io]), ..Request::of_pid(1) };
         let costs = Costs { hit_ns: 900.0, ..Costs::default() };
-        let mut placing = Placing::new(&capture);
+        let mut placing = Placing::new(&request);
         assert_eq!(placing.cost(&costs).unwrap(), "--functions io: no C library has been found yet");
         placing.add(LibraryProbes {
             functions: 9,
@@ -134,7 +134,7 @@ mod tests {
              100000 calls a second take 18 % of a CPU. Single-stepped, up to 9.5 µs more each: a, b, c, d, e, f, g, h and 2 more. \
              Only counted, since their ends cannot be seen: select"
         );
-        capture.functions = None;
-        assert_eq!(Placing::new(&capture).cost(&costs), None);
+        request.functions = None;
+        assert_eq!(Placing::new(&request).cost(&costs), None);
     }
 }

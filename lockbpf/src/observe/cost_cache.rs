@@ -35,7 +35,7 @@ const MAX_SPREAD: f64 = 0.15;
 
 /// Why what is kept is not used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CacheError {
+pub(crate) enum CacheError {
     /// It cannot be opened or read.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -49,7 +49,7 @@ pub(super) enum CacheError {
 
 /// What must be the same for costs to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Key {
+pub(crate) struct Key {
     boot: String,
     kernel: String,
     cpu: String,
@@ -60,7 +60,7 @@ pub(super) struct Key {
 
 impl Key {
     /// The key of this machine, as it runs now, and of this way of observing.
-    pub(super) fn here(setup: &Setup<'_>) -> Self {
+    pub(crate) fn here(setup: &Setup<'_>) -> Self {
         let system = nix::sys::utsname::uname().ok();
         let kernel = system.map(|s| format!("{} {}", s.release().to_string_lossy(), s.version().to_string_lossy()));
         let events: Vec<&str> = setup.events.iter().map(|event| event.name.as_str()).collect();
@@ -81,7 +81,7 @@ impl Key {
 
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     key: Key,
     /// When, since 1970.
     measured_s: u64,
@@ -93,17 +93,17 @@ pub(super) struct Entry {
 
 impl Entry {
     /// An entry for costs that were measured just now.
-    pub(super) fn new(key: Key, costs: Costs) -> Self {
+    pub(crate) fn new(key: Key, costs: Costs) -> Self {
         Self { key, measured_s: since_1970(), load: load(), costs }
     }
 
     /// How long ago it was measured; `None` if that is yet to come.
-    pub(super) fn age(&self) -> Option<Duration> {
+    pub(crate) fn age(&self) -> Option<Duration> {
         since_1970().checked_sub(self.measured_s).map(Duration::from_secs)
     }
 
     /// Whether other programs disturbed it.
-    pub(super) fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         self.load > MAX_LOAD || self.costs.spread > MAX_SPREAD
     }
 
@@ -121,7 +121,7 @@ struct Contents {
 }
 
 /// The file; `None` where the user has no directory.
-pub(super) fn path() -> Option<PathBuf> {
+pub(crate) fn path() -> Option<PathBuf> {
     let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let root = || geteuid().is_root().then(|| PathBuf::from(SYSTEM));
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -132,7 +132,7 @@ pub(super) fn path() -> Option<PathBuf> {
 ///
 /// # Errors
 /// When there is a file that is not to be used.
-pub(super) fn load_for(path: &Path, key: &Key) -> Result<Option<Entry>, CacheError> {
+pub(crate) fn load_for(path: &Path, key: &Key) -> Result<Option<Entry>, CacheError> {
     let entries = read(path)?;
     Ok(entries.into_iter().find(|entry| entry.key == *key && entry.is_good()))
 }
@@ -141,7 +141,7 @@ pub(super) fn load_for(path: &Path, key: &Key) -> Result<Option<Entry>, CacheErr
 ///
 /// # Errors
 /// When it cannot be written; what was there is then still there.
-pub(super) fn keep(path: &Path, new: Entry) -> Result<bool, CacheError> {
+pub(crate) fn keep(path: &Path, new: Entry) -> Result<bool, CacheError> {
     // What cannot be read is replaced.
     let mut entries = read(path).unwrap_or_default();
     let better = |old: &Entry| old.key == new.key && old.is_good() && !old.is_disturbed();

@@ -1,8 +1,9 @@
 //! What an observation needs before it begins: rights and features, its targets, the command that is to be observed, who guards it, what
 //! observing costs here.
 
-use super::args::{DEFAULT_STACK_WAIT, Plan, Target};
+use super::audience::Audience;
 use super::cost_cache::{self, Entry, Key};
+use super::request::{Request, Target};
 use super::{counters, described, placement, threads};
 use crate::capture::btf::Btf;
 use crate::capture::calibrate::{Calibration, Setup, calibrate};
@@ -29,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What is observed, made ready.
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     pub targets: Targets,
     pub launched: Option<Launched>,
     /// Empty for the whole system.
@@ -48,20 +49,20 @@ const APART: &str = "a process had to be left out, so each other one was given p
                      lock operation costs more than usual (some 40 ns for each process).";
 
 /// Checks rights and features, finds the targets, starts the command.
-pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers) -> Result<Prepared> {
+pub(crate) fn prepare(request: &Request, newcomers: &mut Newcomers, audience: &impl Audience) -> Result<Prepared> {
     privilege::require()?;
     // It becomes ready while features are looked at.
     reader::get_ready();
-    feature::require(!plan.capture.futex_only)?;
+    feature::require(!request.futex_only)?;
     raise_file_limit();
-    if !plan.capture.futex_only {
+    if !request.futex_only {
         seccomp::try_aside();
     }
     let mut notes = Vec::new();
     let tracefs = match feature::ensure_tracefs() {
         Ok(tracefs) => {
             if tracefs.mounted_now {
-                say!("lockbpf: mounted tracefs at {}, which stays", tracefs.dir.display());
+                audience.tell(&format!("lockbpf: mounted tracefs at {}, which stays\n", tracefs.dir.display()));
             }
             true
         }
@@ -70,19 +71,20 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
             false
         }
     };
-    let kernel = if plan.capture.kernel_locks { Some(kernel_locks(&mut notes)?) } else { None };
-    let asked = plan.capture.counters.clone();
-    let asked = asked.or_else(|| plan.capture.functions.as_ref().map(|_| counters::of_functions()));
+    let kernel = if request.kernel_locks { Some(kernel_locks(&mut notes)?) } else { None };
+    let asked = request.counters.clone();
+    let asked = asked.or_else(|| request.functions.as_ref().map(|_| counters::of_functions()));
     let events = asked.as_ref().map(|asked| counters::choose(asked, &mut notes)).transpose()?.unwrap_or_default();
-    let cgroup = plan.target.cgroup()?;
-    if matches!(plan.target, Target::SystemWide | Target::Cgroup(_) | Target::Container(_)) && !lent::covers_others() {
+    let cgroup = request.target.cgroup()?;
+    if matches!(request.target, Target::SystemWide | Target::Cgroup(_) | Target::Container(_)) && !lent::covers_others()
+    {
         return Err(target::TargetError::OthersNotYours.into());
     }
-    if !plan.capture.futex_only {
-        described::load(&plan.capture.locks)?;
+    if !request.futex_only {
+        described::load(&request.locks)?;
     }
     let survey = newcomers.survey();
-    let (targets, launched) = match &plan.target {
+    let (targets, launched) = match &request.target {
         Target::Pids(pids) => (survey.of_pids(pids)?, None),
         Target::SystemWide => (survey.of_all(&target::all()?, std::process::id()), None),
         Target::Cgroup(_) | Target::Container(_) => {
@@ -91,18 +93,18 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
         }
         Target::Command(command) => {
             let program = command.first().map(AsRef::as_ref).unwrap_or_default();
-            let targets = target::of_command(program, plan.capture.launch.user.as_ref())?;
+            let targets = target::of_command(program, request.launch.user.as_ref())?;
             (targets, Some(command))
         }
     };
-    let named: Vec<u32> = match plan.target {
+    let named: Vec<u32> = match request.target {
         Target::Pids(_) => targets.processes.iter().filter_map(|process| process.pid).collect(),
         _ => Vec::new(),
     };
-    threads::check(&plan.capture.tid, &named)?;
-    let mut at_once = plan.capture.budget().is_none();
-    if !plan.capture.futex_only {
-        match plan.target {
+    threads::check(&request.tids, &named)?;
+    let mut at_once = request.kept_budget().is_none();
+    if !request.futex_only {
+        match request.target {
             Target::SystemWide => {
                 targets.check_any()?;
                 if at_once {
@@ -116,40 +118,38 @@ pub(super) fn prepare(plan: &Plan, name: Option<&str>, newcomers: &mut Newcomers
             }
             // Who can be probed may come later.
             Target::Cgroup(_) | Target::Container(_) => {}
-            Target::Pids(_) | Target::Command(_)
-                if plan.capture.functions.is_some() || plan.capture.counters.is_some() =>
-            {
+            Target::Pids(_) | Target::Command(_) if request.functions.is_some() || request.counters.is_some() => {
                 targets.check_full_tier()?;
             }
             Target::Pids(_) | Target::Command(_) => notes.extend(targets.waits_only()),
         }
         notes.extend(placement::remarks(&targets));
     }
-    if !plan.capture.futex_only && seccomp::kills() {
+    if !request.futex_only && seccomp::kills() {
         notes.push(seccomp::REMAINS.to_owned());
     }
     notes.extend(targets.notes.iter().map(|note| format!("{note}.")));
     // Last: it waits at its exec until the probes are there.
-    let launched = launched.map(|command| launch(command, &plan.capture.launch)).transpose()?;
-    let pids = match (&plan.target, &launched) {
+    let launched = launched.map(|command| launch(command, &request.launch, audience)).transpose()?;
+    let pids = match (&request.target, &launched) {
         (Target::SystemWide | Target::Cgroup(_) | Target::Container(_), _) => Vec::new(),
         (_, Some(child)) => vec![child.id()],
         (_, None) => targets.processes.iter().filter_map(|p| p.pid).collect(),
     };
-    let description = name.map_or_else(|| describe(plan, &targets, &pids, cgroup.as_ref()), str::to_owned);
+    let description = request.name.clone().unwrap_or_else(|| describe(request, &targets, &pids, cgroup.as_ref()));
     Ok(Prepared { targets, launched, pids, description, cgroup, at_once, tracefs, kernel, events, notes })
 }
 
 /// Starts a command, stopped. Who got root's rights from somebody else is told as whom it runs.
-fn launch(command: &[OsString], how: &How) -> Result<Launched> {
+fn launch(command: &[OsString], how: &How, audience: &impl Audience) -> Result<Launched> {
     let launched = Launched::stopped(command, how)?;
     let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
     let caller = ["SUDO_USER", "DOAS_USER"].iter().find_map(|variable| std::env::var(variable).ok());
     let own = user::own_name();
     match (&how.user, caller.filter(|caller| *caller != own)) {
-        (Some(user), _) => say!("lockbpf: {name} runs as {}", user.name()),
+        (Some(user), _) => audience.tell(&format!("lockbpf: {name} runs as {}\n", user.name())),
         (None, Some(caller)) => {
-            say!("lockbpf: {name} runs as {own}; with --user {caller} it would run as {caller}")
+            audience.tell(&format!("lockbpf: {name} runs as {own}; with --user {caller} it would run as {caller}\n"))
         }
         (None, None) => {}
     }
@@ -172,8 +172,8 @@ fn kernel_locks(notes: &mut Vec<String>) -> Result<Kernel> {
     Ok(kernel::describe(types, symbols.as_ref().ok()))
 }
 
-fn describe(plan: &Plan, targets: &Targets, pids: &[u32], cgroup: Option<&Cgroup>) -> String {
-    match &plan.target {
+fn describe(request: &Request, targets: &Targets, pids: &[u32], cgroup: Option<&Cgroup>) -> String {
+    match &request.target {
         Target::SystemWide => "the whole system".to_owned(),
         Target::Cgroup(_) | Target::Container(_) => {
             let (n, es) = (targets.processes.len(), if targets.processes.len() == 1 { "" } else { "es" });
@@ -192,7 +192,7 @@ fn describe(plan: &Plan, targets: &Targets, pids: &[u32], cgroup: Option<&Cgroup
 
 /// The processes that are there at the start, numbered: what their names need is taken before the first event, since they
 /// may be gone after the last.
-pub(super) fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
+pub(crate) fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
     let name = |pid: u32| shown_bytes(std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_ascii_end());
     let number = |(i, pid): (usize, u32)| ProcessSeen {
         time: now(),
@@ -209,41 +209,40 @@ pub(super) fn known(targets: &Targets, pids: &[u32]) -> Vec<ProcessSeen> {
     }
 }
 
-pub(super) fn options(plan: &Plan, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
+pub(crate) fn options(request: &Request, ready: &Prepared, known: Vec<ProcessSeen>) -> Result<Options> {
     let types = Btf::kernel()?;
-    let capture = &plan.capture;
-    let scope = plan.target.scope(&ready.pids, ready.cgroup.as_ref(), ready.at_once);
+    let scope = request.target.scope(&ready.pids, ready.cgroup.as_ref(), ready.at_once);
     let common = Options::new(scope, types, types.task_offsets()?, ready.tracefs);
     Ok(Options {
         known,
-        comm: capture.comm.clone(),
-        tids: capture.tid.clone(),
-        all_events: capture.all_events,
-        transitions: capture.transitions,
-        min_wait: capture.min_wait.unwrap_or_default(),
-        stack_wait: capture.stack_wait.unwrap_or(DEFAULT_STACK_WAIT),
-        unwind: capture.unwind.into(),
-        kernel_log: capture.verbose > 0,
-        futex_only: capture.futex_only,
+        comm: request.comm.clone(),
+        tids: request.tids.clone(),
+        all_events: request.all_events,
+        transitions: request.transitions,
+        min_wait: request.min_wait,
+        stack_wait: request.stack_wait,
+        unwind: request.unwind,
+        kernel_log: request.kernel_log,
+        futex_only: request.futex_only,
         kernel_locks: ready.kernel,
         events: ready.events.clone(),
-        library: capture.functions.is_some(),
+        library: request.functions.is_some(),
         custom: !crate::custom::catalogue().is_empty(),
-        plain_uprobes: capture.plain_uprobes,
-        follow_forks: plan.follow_forks,
-        governed: capture.budget().is_some(),
+        plain_uprobes: request.plain_uprobes,
+        follow_forks: request.follow_forks,
+        governed: request.kept_budget().is_some(),
         ..common
     })
 }
 
 /// What observing costs, and, if it was measured just now, what still observes the child that it was measured on.
-pub(super) struct Prices {
+pub(crate) struct Prices {
     pub costs: Costs,
     pub measured_by: Option<Session>,
 }
 
 /// What observing costs on this machine, as it was measured before, or is measured now; `None` if it cannot be.
-pub(super) fn prices(options: &Options, notes: &mut Vec<String>) -> Option<Prices> {
+pub(crate) fn prices(options: &Options, notes: &mut Vec<String>) -> Option<Prices> {
     let setup = Setup {
         types: options.types,
         task_offsets: options.task_offsets,
@@ -285,7 +284,7 @@ pub(super) fn prices(options: &Options, notes: &mut Vec<String>) -> Option<Price
 }
 
 /// Who ends this process if it is stopped while its probes are in place. Without one the target pays for them as long as that lasts.
-pub(super) fn guardian(notes: &mut Vec<String>) -> Option<Arc<Guardian>> {
+pub(crate) fn guardian(notes: &mut Vec<String>) -> Option<Arc<Guardian>> {
     match Guardian::start(guardian::PROBES) {
         Ok(guardian) => Some(Arc::new(guardian)),
         Err(error) => {

@@ -1,8 +1,9 @@
 //! Focus: what is recorded while everything is counted. Asked for by name (`--lock`, `--site`), or chosen after a first
 //! look at what is waited for, where so much is recorded that it costs more than it tells.
 
-use super::args::CaptureArgs;
+use super::audience::Audience;
 use super::census::Census;
+use super::request::Request;
 use crate::capture::focus::{Contention, Ranges, by_lock};
 use crate::capture::session::Session;
 use crate::id::{Lock, Process};
@@ -28,7 +29,7 @@ const COVERED: f64 = 0.99;
 const MIN_LOCKS: usize = 16;
 
 /// What is recorded.
-pub(super) enum Focus {
+pub(crate) enum Focus {
     /// Everything.
     Off,
     /// What was asked for.
@@ -38,24 +39,30 @@ pub(super) enum Focus {
 }
 
 impl Focus {
-    /// As the command line has it, before anything is observed.
+    /// As it is asked for, before anything is observed.
     ///
     /// # Errors
     /// When a name matches nothing, or too much, or the kernel refuses.
-    pub(super) fn begin(args: &CaptureArgs, session: &mut Session, census: &mut Census, later: bool) -> Result<Self> {
-        if !args.lock.is_empty() || !args.site.is_empty() {
+    pub(crate) fn begin(
+        request: &Request,
+        session: &mut Session,
+        census: &mut Census,
+        later: bool,
+        audience: &impl Audience,
+    ) -> Result<Self> {
+        if !request.lock.is_empty() || !request.site.is_empty() {
             let mut asked = Asked {
-                locks: args.lock.clone(),
-                sites: args.site.clone(),
+                locks: request.lock.clone(),
+                sites: request.site.clone(),
                 later,
                 ranges: Ranges::default(),
                 loaded: HashMap::new(),
                 missing: Vec::new(),
             };
-            asked.resolve(session, census)?;
+            asked.resolve(session, census, audience)?;
             return Ok(Self::Asked(asked));
         }
-        if args.no_focus || args.all_events {
+        if request.no_focus || request.all_events {
             return Ok(Self::Off);
         }
         Ok(Self::Automatic(Automatic::new(Instant::now())))
@@ -65,7 +72,7 @@ impl Focus {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn look(&mut self, session: &mut Session, events: u64) -> Result<()> {
+    pub(crate) fn look(&mut self, session: &mut Session, events: u64) -> Result<()> {
         match self {
             Self::Automatic(automatic) => automatic.look(session, events),
             Self::Off | Self::Asked(_) => Ok(()),
@@ -76,9 +83,14 @@ impl Focus {
     ///
     /// # Errors
     /// When a name matches too much, or the kernel refuses.
-    pub(super) fn refresh(&mut self, session: &mut Session, census: &mut Census) -> Result<()> {
+    pub(crate) fn refresh(
+        &mut self,
+        session: &mut Session,
+        census: &mut Census,
+        audience: &impl Audience,
+    ) -> Result<()> {
         match self {
-            Self::Asked(asked) => asked.resolve(session, census),
+            Self::Asked(asked) => asked.resolve(session, census, audience),
             Self::Off | Self::Automatic(_) => Ok(()),
         }
     }
@@ -87,7 +99,7 @@ impl Focus {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn notes(&self, session: &Session, harvest: &Harvest) -> Result<Vec<String>> {
+    pub(crate) fn notes(&self, session: &Session, harvest: &Harvest) -> Result<Vec<String>> {
         match self {
             Self::Off => Ok(Vec::new()),
             Self::Asked(asked) => Ok(asked.missing.iter().map(|what| format!("No {what} was loaded.")).collect()),
@@ -97,7 +109,7 @@ impl Focus {
 }
 
 /// Locks and functions by name.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     locks: Vec<String>,
     sites: Vec<String>,
     /// Whether more may be loaded yet: what is not there is then no error.
@@ -111,7 +123,7 @@ pub(super) struct Asked {
 
 impl Asked {
     /// Looks the names up in every process that has loaded something since.
-    fn resolve(&mut self, session: &mut Session, census: &mut Census) -> Result<()> {
+    fn resolve(&mut self, session: &mut Session, census: &mut Census, audience: &impl Audience) -> Result<()> {
         let processes: Vec<Process> = census.processes().keys().copied().collect();
         let symbols = census.symbols();
         let mut changed = Vec::new();
@@ -148,7 +160,7 @@ impl Asked {
         if first {
             self.missing = missing;
             if !self.missing.is_empty() {
-                self.not_there(symbols, &changed)?;
+                self.not_there(symbols, &changed, audience)?;
             }
         } else {
             self.missing.retain(|what| missing.contains(what));
@@ -192,9 +204,10 @@ impl Asked {
         Ok(!found.is_empty())
     }
 
-    fn not_there(&self, symbols: &mut Symbols, processes: &[Process]) -> Result<()> {
+    fn not_there(&self, symbols: &mut Symbols, processes: &[Process], audience: &impl Audience) -> Result<()> {
         if self.later {
-            say!("lockbpf: no {} yet: looked for in what is loaded later", self.missing.join(", no "));
+            let missing = self.missing.join(", no ");
+            audience.tell(&format!("lockbpf: no {missing} yet: looked for in what is loaded later\n"));
             return Ok(());
         }
         let what = &self.missing[0];
@@ -232,7 +245,7 @@ fn address(text: &str) -> Option<u64> {
 }
 
 /// The locks that make up nearly all of the waiting.
-pub(super) struct Automatic {
+pub(crate) struct Automatic {
     began: Instant,
     next: Instant,
     /// Events and time at the last look.

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 /// What was written of processes.
 #[derive(Default)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     /// How many files, by process that events name.
     modules: BTreeMap<Process, usize>,
     /// Those whose cgroups were written.
@@ -20,7 +20,7 @@ pub(super) struct Processes {
 
 impl Processes {
     /// Takes note of the process whose files an event's addresses are in.
-    pub(super) fn take(&mut self, event: &Event) {
+    pub(crate) fn take(&mut self, event: &Event) {
         if let Some(process) = process_of(event) {
             self.modules.entry(process).or_insert(0);
         }
@@ -30,7 +30,7 @@ impl Processes {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn write<W: Write>(&mut self, writer: &mut Writer<W>, census: &Census) -> io::Result<()> {
+    pub(crate) fn write<W: Write>(&mut self, writer: &mut Writer<W>, census: &Census) -> io::Result<()> {
         let mut write = |process: Process, modules: Vec<Module>| {
             let cgroup = census.cgroup(process).map(str::to_owned);
             writer.modules(&Modules { process: process.0, modules, cgroup })
@@ -52,7 +52,7 @@ impl Processes {
     }
 
     /// Another recording begins, which tells everything again.
-    pub(super) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         self.modules.values_mut().for_each(|written| *written = 0);
         self.placed.clear();
     }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const MANY: u32 = 20;
 
 /// The processes observed, and names for what they do.
-pub(super) struct Census {
+pub(crate) struct Census {
     symbols: Symbols,
     shared: SharedLocks,
     java: Machines,
@@ -60,7 +60,7 @@ pub(super) struct Census {
 
 impl Census {
     /// Knows these processes from the start.
-    pub(super) fn new(known: Vec<ProcessSeen>) -> Self {
+    pub(crate) fn new(known: Vec<ProcessSeen>) -> Self {
         let mut census = Self {
             symbols: Symbols::new(),
             shared: SharedLocks::default(),
@@ -126,7 +126,7 @@ impl Census {
 
     /// Takes note of whether lockbpf has used up its CPU time. If so, and many processes come, looks only at those that have lived for a
     /// while; else at all that were put off, as far as they still run.
-    pub(super) fn pace(&mut self, busy: bool) {
+    pub(crate) fn pace(&mut self, busy: bool) {
         let (since, now, before) = self.came;
         if since.elapsed() >= Duration::from_secs(1) {
             self.came = (Instant::now(), 0, now);
@@ -143,12 +143,12 @@ impl Census {
     }
 
     /// Whether lockbpf has used up its CPU time while processes come fast.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
 
     /// What is not known of processes, a sentence.
-    pub(super) fn notes(&self) -> Option<String> {
+    pub(crate) fn notes(&self) -> Option<String> {
         let (missed, all) = (count(self.missed), count(self.processes.len() as u64));
         (self.missed > 0).then(|| {
             format!(
@@ -159,7 +159,7 @@ impl Census {
     }
 
     /// Takes note of a record; returns its event, with what can only be found out now.
-    pub(super) fn complete(&mut self, (mut event, beside): Decoded) -> Event {
+    pub(crate) fn complete(&mut self, (mut event, beside): Decoded) -> Event {
         self.events += 1;
         match &mut event {
             Event::Process(seen) => match beside {
@@ -200,7 +200,7 @@ impl Census {
     }
 
     /// Locks that users have described are called what these say from now on.
-    pub(super) fn know(&mut self, met: Met) {
+    pub(crate) fn know(&mut self, met: Met) {
         self.met = Some(met);
     }
 
@@ -229,7 +229,7 @@ impl Census {
     }
 
     /// Completes what the kernel side has summed: names threads, and makes one lock of those that processes share.
-    pub(super) fn unite(&mut self, harvest: &mut Harvest) {
+    pub(crate) fn unite(&mut self, harvest: &mut Harvest) {
         for wait in harvest.open_waits.iter_mut().filter(|wait| !wait.before_start && !wait.lock.is_kernel()) {
             self.name(wait.lock.process, &mut wait.owner);
         }
@@ -241,7 +241,7 @@ impl Census {
     }
 
     /// Takes note of what the observed processes have loaded and share since.
-    pub(super) fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.shared.refresh();
         for &process in self.processes.keys() {
             self.symbols.refresh(process);
@@ -250,36 +250,36 @@ impl Census {
     }
 
     /// The same, of everything: before names are wanted.
-    pub(super) fn refresh_all(&mut self) {
+    pub(crate) fn refresh_all(&mut self) {
         self.java.hurry();
         self.refresh();
     }
 
     /// Takes note of where a process's interpreter lock is.
-    pub(super) fn call_interpreter_lock(&mut self, process: Process, mutex: u64) {
+    pub(crate) fn call_interpreter_lock(&mut self, process: Process, mutex: u64) {
         for (below, name) in [(gil::MUTEX, gil::NAME), (0, gil::MUTEX_NAME)] {
             self.symbols.call(Lock { process, addr: mutex.wrapping_sub(below) }, name.to_owned());
         }
     }
 
     /// The functions that a process's threads are in are told with its stacks from now on; `code` is that of the interpreter.
-    pub(super) fn begin_python(&mut self, process: Process, pid: u32, layout: &'static Layout, code: Range<u64>) {
+    pub(crate) fn begin_python(&mut self, process: Process, pid: u32, layout: &'static Layout, code: Range<u64>) {
         self.python.begin(process, pid, layout);
         self.symbols.know_interpreter(process, code);
     }
 
     /// Processes in which threads have slept since the last call as waiters of parking_lot's locks do.
-    pub(super) fn parked(&mut self) -> HashSet<Process> {
+    pub(crate) fn parked(&mut self) -> HashSet<Process> {
         std::mem::take(&mut self.parked)
     }
 
     /// Names a place in a Python function.
-    pub(super) fn name_python(&mut self, process: Process, frame: PythonFrame) {
+    pub(crate) fn name_python(&mut self, process: Process, frame: PythonFrame) {
         self.python.name(process, &[frame], &mut self.symbols);
     }
 
     /// Unwinds a stack that was copied, and names what was interpreted on it.
-    pub(super) fn unwind(&mut self, copy: &StackCopy) -> Unwound {
+    pub(crate) fn unwind(&mut self, copy: &StackCopy) -> Unwound {
         self.python.name(copy.process, &copy.python, &mut self.symbols);
         let unwound = self.symbols.unwind(copy);
         if !unwound.interpreted.is_empty() {
@@ -289,14 +289,14 @@ impl Census {
     }
 
     /// Takes note of what these processes have loaded since.
-    pub(super) fn refresh_some(&mut self, pids: &[u32]) {
+    pub(crate) fn refresh_some(&mut self, pids: &[u32]) {
         for process in pids.iter().filter_map(|pid| self.numbers.get(pid)) {
             self.symbols.refresh(*process);
         }
     }
 
     /// Takes note of the threads that the observed processes have started and the code that they have generated since.
-    pub(super) fn refresh_made(&mut self) {
+    pub(crate) fn refresh_made(&mut self) {
         for &process in self.processes.keys() {
             self.symbols.refresh_made(process);
         }
@@ -304,12 +304,12 @@ impl Census {
     }
 
     /// Processes that are observed since the last call, with their pids.
-    pub(super) fn newly_met(&mut self) -> Vec<(Process, u32)> {
+    pub(crate) fn newly_met(&mut self) -> Vec<(Process, u32)> {
         std::mem::take(&mut self.newly_met)
     }
 
     /// Threads that locks' words named, whether anything else was seen of them or not.
-    pub(super) fn bystanders(&self) -> Vec<(Process, Tid)> {
+    pub(crate) fn bystanders(&self) -> Vec<(Process, Tid)> {
         let mut found: Vec<_> = self.named.found().collect();
         found.sort_unstable();
         found.dedup();
@@ -317,52 +317,52 @@ impl Census {
     }
 
     /// The observed processes, with their pids.
-    pub(super) fn pids(&self) -> HashMap<Process, u32> {
+    pub(crate) fn pids(&self) -> HashMap<Process, u32> {
         self.processes.values().map(|seen| (seen.process, seen.pid)).collect()
     }
 
     /// Names for what was observed.
-    pub(super) fn symbols(&mut self) -> &mut Symbols {
+    pub(crate) fn symbols(&mut self) -> &mut Symbols {
         &mut self.symbols
     }
 
     /// Events so far.
-    pub(super) fn events(&self) -> u64 {
+    pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
     /// The observed processes among these, with the numbers they were given.
-    pub(super) fn numbers(&self, pids: &[u32]) -> Vec<(u32, Process)> {
+    pub(crate) fn numbers(&self, pids: &[u32]) -> Vec<(u32, Process)> {
         pids.iter().filter_map(|&pid| Some((pid, self.number(pid)?))).collect()
     }
 
     /// The number of an observed process; after exec a pid has a second one: the later.
-    pub(super) fn number(&self, pid: u32) -> Option<Process> {
+    pub(crate) fn number(&self, pid: u32) -> Option<Process> {
         self.numbers.get(&pid).copied()
     }
 
     /// Path of the cgroup that a process was in when it was looked at, if it is known and not the root.
-    pub(super) fn cgroup(&self, process: Process) -> Option<&str> {
+    pub(crate) fn cgroup(&self, process: Process) -> Option<&str> {
         self.cgroups.get(&process).map(|path| &**path)
     }
 
     /// Processes of which that is known.
-    pub(super) fn placed(&self) -> impl Iterator<Item = &Process> {
+    pub(crate) fn placed(&self) -> impl Iterator<Item = &Process> {
         self.cgroups.keys()
     }
 
     /// Names for what was observed, as far as they were looked up.
-    pub(super) fn names(&self) -> &Symbols {
+    pub(crate) fn names(&self) -> &Symbols {
         &self.symbols
     }
 
     /// The processes observed.
-    pub(super) fn processes(&self) -> &HashMap<Process, ProcessSeen> {
+    pub(crate) fn processes(&self) -> &HashMap<Process, ProcessSeen> {
         &self.processes
     }
 
     /// The processes observed, and names for what they did.
-    pub(super) fn into_parts(self) -> (HashMap<Process, ProcessSeen>, Symbols) {
+    pub(crate) fn into_parts(self) -> (HashMap<Process, ProcessSeen>, Symbols) {
         (self.processes, self.symbols)
     }
 }

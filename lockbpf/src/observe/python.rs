@@ -8,16 +8,16 @@ use std::collections::HashMap;
 
 /// The processes that run Python and whose functions are read.
 #[derive(Default)]
-pub(super) struct Functions(HashMap<Process, (u32, Code)>);
+pub(crate) struct Functions(HashMap<Process, (u32, Code)>);
 
 impl Functions {
     /// A process's functions are read from now on.
-    pub(super) fn begin(&mut self, process: Process, pid: u32, layout: &'static Layout) {
+    pub(crate) fn begin(&mut self, process: Process, pid: u32, layout: &'static Layout) {
         self.0.insert(process, (pid, Code::of(layout)));
     }
 
     /// Names the functions of a stack.
-    pub(super) fn name(&mut self, process: Process, frames: &[PythonFrame], symbols: &mut Symbols) {
+    pub(crate) fn name(&mut self, process: Process, frames: &[PythonFrame], symbols: &mut Symbols) {
         let Some((pid, code)) = self.0.get_mut(&process) else { return };
         let named = frames.iter().filter_map(|&frame| {
             let function = code.meet(*pid, frame)?;

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 /// A governor and an estimator, if there is a budget to be kept.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     governor: Option<Governor>,
     estimator: Option<Estimator>,
     /// Whether processes that turn up are observed.
@@ -27,7 +27,7 @@ impl Watch {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(super) fn start(
+    pub(crate) fn start(
         session: &mut Session,
         pids: &[u32],
         follows: bool,
@@ -44,7 +44,7 @@ impl Watch {
     }
 
     /// What the governor tells; nothing ever without one.
-    pub(super) async fn told(&mut self) -> Option<Told> {
+    pub(crate) async fn told(&mut self) -> Option<Told> {
         match &mut self.governor {
             Some(governor) => governor.told().await,
             None => std::future::pending().await,
@@ -55,7 +55,7 @@ impl Watch {
     ///
     /// # Errors
     /// When the sums cannot be read.
-    pub(super) fn take(&mut self, told: Option<Told>, session: &mut Session, census: &Census) -> Result<()> {
+    pub(crate) fn take(&mut self, told: Option<Told>, session: &mut Session, census: &Census) -> Result<()> {
         let Some(told) = told else {
             self.governor = None;
             return Ok(());
@@ -101,7 +101,7 @@ impl Watch {
     }
 
     /// Whether processes that turn up are observed.
-    pub(super) fn follows(&self) -> bool {
+    pub(crate) fn follows(&self) -> bool {
         self.follows
     }
 
@@ -110,7 +110,7 @@ impl Watch {
     ///
     /// # Errors
     /// When the kernel side cannot be told.
-    pub(super) fn admit(&self, session: &mut Session, pid: u32, files: Option<Vec<FileKey>>) -> Result<()> {
+    pub(crate) fn admit(&self, session: &mut Session, pid: u32, files: Option<Vec<FileKey>>) -> Result<()> {
         match &self.governor {
             Some(governor) => governor.admit(pid, files),
             None if self.follows => session.admit(pid, files)?,
@@ -120,7 +120,7 @@ impl Watch {
     }
 
     /// Places anew what was placed in a process, which it follows no more.
-    pub(super) fn renew(&self, session: &mut Session, pid: u32, since: Time) {
+    pub(crate) fn renew(&self, session: &mut Session, pid: u32, since: Time) {
         match &self.governor {
             Some(governor) => governor.renew(pid, since),
             None => session.renew(pid, since),
@@ -128,14 +128,14 @@ impl Watch {
     }
 
     /// While lockbpf has no CPU time left, processes that have used none get no probes.
-    pub(super) fn pace(&self, busy: bool) {
+    pub(crate) fn pace(&self, busy: bool) {
         if let Some(governor) = &self.governor {
             governor.pace(busy);
         }
     }
 
     /// Places probes in further libraries.
-    pub(super) fn extend(&self, session: &mut Session, sites: &[ProbeSite]) {
+    pub(crate) fn extend(&self, session: &mut Session, sites: &[ProbeSite]) {
         match &self.governor {
             Some(governor) => governor.extend(sites.to_vec()),
             None => session.attach(sites),
@@ -146,7 +146,7 @@ impl Watch {
     ///
     /// # Errors
     /// When the kernel side cannot be told.
-    pub(super) fn suspend(&self, session: &mut Session) -> Result<Vec<u32>> {
+    pub(crate) fn suspend(&self, session: &mut Session) -> Result<Vec<u32>> {
         match &self.governor {
             Some(governor) => {
                 governor.suspend();
@@ -160,7 +160,7 @@ impl Watch {
     ///
     /// # Errors
     /// As above.
-    pub(super) fn resume(&self, session: &mut Session, placed: &[u32]) -> Result<()> {
+    pub(crate) fn resume(&self, session: &mut Session, placed: &[u32]) -> Result<()> {
         match &self.governor {
             Some(governor) => governor.resume(),
             None => session.resume(placed)?,
@@ -169,17 +169,17 @@ impl Watch {
     }
 
     /// How much was observed so far.
-    pub(super) fn coverage(&self) -> Option<Estimates> {
+    pub(crate) fn coverage(&self) -> Option<Estimates> {
         self.estimator.as_ref().map(Estimator::coverage)
     }
 
     /// The estimates so far.
-    pub(super) fn so_far(&self) -> Option<Estimates> {
+    pub(crate) fn so_far(&self) -> Option<Estimates> {
         self.estimator.as_ref().map(Estimator::so_far)
     }
 
     /// Closes every gate; the session has them again. Returns what the governor had still to tell.
-    pub(super) fn stop(&mut self, session: &mut Session) -> Vec<Told> {
+    pub(crate) fn stop(&mut self, session: &mut Session) -> Vec<Told> {
         let Some(mut governor) = self.governor.take() else { return Vec::new() };
         let (told, gates) = governor.stop();
         gates.into_iter().for_each(|gates| session.put_gates(gates));
@@ -190,7 +190,7 @@ impl Watch {
     ///
     /// # Errors
     /// When the sums cannot be read.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         mut self,
         last: Vec<Told>,
         session: &mut Session,

@@ -8,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// Memory that an observation may take, unless another amount is named, bytes.
-pub(super) const MAX_MEMORY: u64 = 1 << 30;
+pub(crate) const MAX_MEMORY: u64 = 1 << 30;
 /// Memory that an observation may take in any case, bytes.
 const LEAST_MEMORY: u64 = 8 << 20;
 /// Memory that is told of, bytes.
@@ -20,7 +20,7 @@ const CPU_ONCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What an observation takes of the machine for lockbpf itself, held against what it may take.
-pub(super) struct Own {
+pub(crate) struct Own {
     began: Instant,
     cpu: Nanos,
     max_memory: u64,
@@ -33,7 +33,7 @@ pub(super) struct Own {
 
 impl Own {
     /// Begins now; `max_memory` in bytes.
-    pub(super) fn begin(max_memory: u64) -> Self {
+    pub(crate) fn begin(max_memory: u64) -> Self {
         let (began, memory) = (Instant::now(), resident_bytes());
         // What was there before, an observation cannot give back.
         let max_memory = max_memory.max(memory + LEAST_MEMORY);
@@ -48,7 +48,7 @@ impl Own {
     }
 
     /// Whether the observation has to end, for want of memory.
-    pub(super) fn is_full(&mut self) -> bool {
+    pub(crate) fn is_full(&mut self) -> bool {
         if self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             let memory = resident_bytes();
@@ -65,12 +65,12 @@ impl Own {
     }
 
     /// Whether it has used half of the CPU time so far that it may use: the rest is for what cannot be put off.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.used() > allowed(self.began.elapsed()) / 2
     }
 
     /// What was taken beyond what it may take, and what came of that, each a sentence.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         self.full.iter().cloned().chain(notes(self.used(), self.began.elapsed(), self.memory)).collect()
     }
 
@@ -104,20 +104,20 @@ fn notes(used: Duration, time: Duration, memory: u64) -> Vec<String> {
 ///
 /// # Errors
 /// When the kernel does not tell.
-pub(super) fn cpu(who: UsageWho) -> nix::Result<Nanos> {
+pub(crate) fn cpu(who: UsageWho) -> nix::Result<Nanos> {
     let usage = getrusage(who)?;
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Nanos(u64::try_from(micros).unwrap_or(0) * 1_000))
 }
 
 /// Memory of this process and of those that read files for it, bytes; what is not known is not counted.
-pub(super) fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let [own, _] = sandbox::resident(std::process::id());
     own + sandbox::memory()
 }
 
 /// Now, ns since 1970 (UTC).
-pub(super) fn wall_ns() -> u64 {
+pub(crate) fn wall_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |now| u64::try_from(now.num_nanoseconds()).unwrap_or(0))
 }
 

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What this machine's processor calls itself.
-pub(super) fn cpu() -> String {
+pub(crate) fn cpu() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |line: &str| line.split_once(':').map(|(_, value)| value.trim().to_owned());
     let named = info.lines().find(|line| line.starts_with("model name")).and_then(field);
@@ -16,7 +16,7 @@ pub(super) fn cpu() -> String {
 }
 
 /// The file for this machine's processor; `None` where the user has no directory.
-pub(super) fn path() -> Option<PathBuf> {
+pub(crate) fn path() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
@@ -28,7 +28,7 @@ pub(super) fn path() -> Option<PathBuf> {
 ///
 /// # Errors
 /// When there is a file that cannot be read or is no calibration.
-pub(super) fn load() -> Result<Option<Calibration>> {
+pub(crate) fn load() -> Result<Option<Calibration>> {
     let Some(path) = path() else { return Ok(None) };
     let text = match fs::read_to_string(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -7,7 +7,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// When there is no such thread, or it is another process's.
-pub(super) fn check(tids: &[u32], pids: &[u32]) -> Result<()> {
+pub(crate) fn check(tids: &[u32], pids: &[u32]) -> Result<()> {
     for &tid in tids {
         let Some(pid) = process_of(tid) else { bail!("--tid {tid}: there is no such thread") };
         if !pids.is_empty() && !pids.contains(&pid) {
