@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 /// Lets a workload begin once it is observed, and may have enough before that ends.
 struct Starter<'a> {
     workload: &'a mut Workload,
+    /// How long it is observed, if the audience is to end that.
     enough: Option<Duration>,
+    end: Option<Instant>,
     heard: RefCell<Vec<String>>,
     events: RefCell<u64>,
 }
@@ -20,14 +22,14 @@ impl<'a> Starter<'a> {
     fn of(workload: &'a mut Workload, enough: Option<Duration>) -> Self {
         // What parses files is lockbpf, not the tests.
         lockbpf::helper::set_program(env!("CARGO_BIN_EXE_lockbpf").into());
-        Self { workload, enough, heard: RefCell::default(), events: RefCell::default() }
+        Self { workload, enough, end: None, heard: RefCell::default(), events: RefCell::default() }
     }
 }
 
 impl Audience for Starter<'_> {
     async fn enough(&mut self) {
-        match self.enough {
-            Some(time) => tokio::time::sleep(time).await,
+        match self.end {
+            Some(end) => tokio::time::sleep_until(end.into()).await,
             None => std::future::pending().await,
         }
     }
@@ -38,6 +40,7 @@ impl Audience for Starter<'_> {
 
     fn begins(&mut self, _duration: Option<Duration>) {
         self.workload.go();
+        self.end = self.enough.map(|time| Instant::now() + time);
     }
 
     fn goes_on(&self, _elapsed: Duration, events: u64) {

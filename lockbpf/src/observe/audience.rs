@@ -14,7 +14,8 @@ pub trait Audience {
         Ok(())
     }
 
-    /// Waits until the observation is to end.
+    /// Waits until the observation is to end. It is dropped and called anew whenever something else happens, some twenty times a second: a
+    /// time that it waits for is a moment, not a span.
     fn enough(&mut self) -> impl Future<Output = ()> {
         std::future::pending()
     }
