@@ -84,7 +84,7 @@ fn governed(cache: &Path) -> (Vec<String>, String) {
     let workload = Workload::start("speed 3");
     let mut command = lockbpf();
     command.args(["--pid", &workload.pid().to_string(), "--budget", "3%", "--duration", "300ms", "--format", "json"]);
-    let log = "lockbpf::capture::calibrate=debug,lockbpf::cli::prepare=info";
+    let log = "lockbpf::capture::calibrate=debug,lockbpf::observe::prepare=info";
     let outcome = run_command(command.env("XDG_CACHE_HOME", cache).env("LOCKBPF_LOG", log));
     (outcome.report().quality.notes, outcome.stderr)
 }

@@ -131,6 +131,8 @@ fn a_library_that_ends_whoever_places_probes() {
 fn an_end_while_files_are_read() {
     let Some(_turn) = may_observe() else { return };
     let (_trap, target, observer) = signalled(Signal::SIGSTOP);
+    // There has to be something that wants a name.
+    std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     observer.interrupt();
     eventually("the probes are gone", || modified_bytes(target.0.id()) == 0);
