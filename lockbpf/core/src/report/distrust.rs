@@ -34,8 +34,9 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
         .filter_map(|lock| {
             let median_hold_ns = median(lock, report)? - hold_bias_ns;
             let longer = hold_bias_ns.as_f64() > LONGER * median_hold_ns.as_f64();
+            let may_make_wait = may_make_wait(lock, hold_bias_ns);
             let (lock, name) = (lock.lock.clone(), lock.label.clone());
-            longer.then_some(LengthenedEntry { lock, name, median_hold_ns })
+            longer.then_some(LengthenedEntry { lock, name, median_hold_ns, may_make_wait })
         })
         .collect();
     let much = cost_share.is_some() || !lengthened.is_empty();
@@ -52,6 +53,13 @@ fn times_waited(report: &Report) -> Option<u64> {
     let took = report.quality.perturbation.map(|p| p.cost_ns.as_f64()).filter(|&took| took > 0.0)?;
     // At worst all that it took was inside of sections, and everybody waited for each.
     (took * waiters.max(1) as f64 <= MUCH * waited).then_some((waited / took) as u64)
+}
+
+/// Whether observing may have caused more than a tenth of the waiting for a lock: at worst each hold was longer by twice what was measured, and
+/// everybody waited for that.
+fn may_make_wait(lock: &LockEntry, hold_bias_ns: Ns) -> bool {
+    let added = CAUTION * hold_bias_ns.as_f64() * lock.acquisitions.unwrap_or_default() as f64;
+    lock.harm_ns == Ns::default() || added * lock.waiting_threads.max(1) as f64 > MUCH * lock.harm_ns.as_f64()
 }
 
 /// What observing adds to the holds that are told as they were seen.
@@ -76,6 +84,8 @@ fn median(lock: &LockEntry, report: &Report) -> Option<Ns> {
 /// In a sentence.
 pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
     let names: Vec<_> = entry.lengthened.iter().map(|lock| format!("`{}`", lock.name)).collect();
+    let waited = entry.lengthened.iter().filter(|lock| lock.may_make_wait);
+    let waited: Vec<_> = waited.map(|lock| format!("`{}`", lock.name)).collect();
     let bias = entry.hold_bias_ns;
     // What is open all the time within the budget is corrected nowhere.
     let better = match report.quality.observed.as_ref().and_then(|o| o.budget) {
@@ -109,16 +119,35 @@ pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
             "Observed at {} of its CPU time: contention and waiting for short sections are in part lockbpf's own{better}.",
             percent(share),
         ),
-        Some(share) => format!(
-            "Observed at {} of its CPU time: contention of short sections ({}) is lockbpf's own, and about {bias} of each of \
-             their holds{better}.",
+        Some(share) if waited.is_empty() => format!(
+            "Observed at {} of its CPU time: about {bias} of each hold of {} is lockbpf's own, but hardly any of the waiting for \
+             {}{better}.",
             percent(share),
             listed(&names, NAMED),
+            if names.len() == 1 { "it" } else { "them" },
         ),
-        None => format!(
-            "Observing makes each section about {bias} longer, which is more than a fifth of the median hold of {}: their \
-             holds, and contention that comes of them, are in part lockbpf's own{better}.",
-            listed(&names, NAMED),
+        Some(share) => format!(
+            "Observed at {} of its CPU time: contention of short sections ({}) is lockbpf's own, and about {bias} of each {}{better}.",
+            percent(share),
+            listed(&waited, NAMED),
+            if waited.len() == names.len() {
+                "of their holds".to_owned()
+            } else {
+                format!("hold of {}", listed(&names, NAMED))
+            },
         ),
+        None => {
+            let own = if waited.is_empty() {
+                "their holds are in part lockbpf's own, but hardly any of the waiting for them".to_owned()
+            } else if waited.len() == names.len() {
+                "their holds, and contention that comes of them, are in part lockbpf's own".to_owned()
+            } else {
+                format!("their holds, and the contention of {}, are in part lockbpf's own", listed(&waited, NAMED))
+            };
+            format!(
+                "Observing makes each section about {bias} longer, which is more than a fifth of the median hold of {}: {own}{better}.",
+                listed(&names, NAMED),
+            )
+        }
     }
 }

@@ -157,13 +157,15 @@ fn distrust(d: &DistrustEntry, report: &Report, check: &mut Check) {
     });
     check.demand(!(*unranked && times_waited.is_some()), || format!("waits are and are not of observing: {d:?}"));
     check.demand(cost_share.is_some() || !lengthened.is_empty(), || "doubt of nothing".to_owned());
-    for LengthenedEntry { lock, name, median_hold_ns } in lengthened {
+    for LengthenedEntry { lock, name, median_hold_ns, may_make_wait } in lengthened {
         let known = report.locks.iter().find(|l| l.lock == *lock);
         let seen = known.and_then(|l| l.hold_ns).map(|hold| hold.p50);
         // Locks may be left out of a report after it was made.
         let fits = known.is_none() || seen.is_some_and(|seen| *median_hold_ns <= seen);
         check.demand(fits, || format!("`{name}`: held {median_hold_ns} without the observer, {seen:?} with it"));
         check.demand(*hold_bias_ns > Ns::default(), || format!("`{name}` is lengthened by nothing"));
+        let waits = known.is_none_or(|lock| lock.harm_ns > Ns::default());
+        check.demand(waits || *may_make_wait, || format!("nobody waits for `{name}`, and not for observing"));
     }
 }
 

@@ -195,6 +195,8 @@ pub struct LengthenedEntry {
     pub name: String,
     /// The median hold without what observing added.
     pub median_hold_ns: Ns,
+    /// Whether observing may have caused more than a tenth of the waiting for it.
+    pub may_make_wait: bool,
 }
 
 /// How much was fully observed, and what observing cost. Shares are fractions of 1.

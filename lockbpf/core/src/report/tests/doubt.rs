@@ -65,6 +65,39 @@ fn what_observing_did_is_said_at_once() {
     assert_eq!(report(&o).quality.distrust, None);
 }
 
+/// A lock with a median hold that observing doubled, and one long hold for which somebody waited: that wait is not of observing.
+#[test]
+fn contention_that_long_holds_make_is_not_said_to_be_of_observing() {
+    let mut o = observation();
+    (0..100).for_each(|i| feed(&mut o, &section(0x1000, 11, 0x300, [i * 10, i * 10, i * 10 + 1]), false));
+    feed(&mut o, &section(0x1000, 11, 0x300, [2_000, 2_000, 7_000]), true);
+    feed(&mut o, &section(0x1000, 12, 0x400, [2_001, 7_000, 7_001]), true);
+    let perturbed = |cost_ns: u64, target_cpu_ns: u64, o: &Run| {
+        let mut o = o.clone();
+        o.quality.perturbation = Some(Perturbation {
+            taken: Taken { hits: 1, ..Taken::default() },
+            cost_ns,
+            hold_bias_ns: 500_000,
+            target_cpu_ns: Some(target_cpu_ns),
+            measured: true,
+            ..Perturbation::default()
+        });
+        o
+    };
+    let told = verdict(&perturbed(600_000_000, 2_000_000_000, &o));
+    let expected = "Observed at 30 % of its CPU time: about 500 µs of each hold of `global_1000` is lockbpf's own, but hardly any of the \
+                    waiting for it; the default";
+    assert!(told.contains(expected), "{told}");
+    // Beside one for which nobody waits that long.
+    (0..100).for_each(|i| feed(&mut o, &section(0x2000, 13, 0x500, [i * 10, i * 10, i * 10 + 1]), false));
+    let told = verdict(&perturbed(600_000_000, 2_000_000_000, &o));
+    let expected = "contention of short sections (`lock in fn5 (work.c:5)`) is lockbpf's own, and about 500 µs of each hold of \
+                    `global_1000`, `lock in fn5 (work.c:5)`; the default";
+    assert!(told.contains(expected), "{told}");
+    let told = report(&perturbed(600_000_000, 2_000_000_000, &o)).quality.distrust.unwrap();
+    assert_eq!(told.lengthened.iter().map(|lock| lock.may_make_wait).collect::<Vec<_>>(), [false, true]);
+}
+
 #[test]
 fn what_waits_dwarf_made_none_of_them() {
     // Half of the CPU time, but 10 ms beside 7.2 s of waiting.

@@ -30,7 +30,7 @@ function doubts(report, lock) {
     lock.harm_ns > 0 && el('p', { class: 'small quiet' },
       `Blame: ${of(exact)} exact, ${of(inferred)} inferred, ${of(unknown)} unknown.`),
     longer && el('p', { class: 'doubt' },
-      `Observing makes each hold about ${time(report.quality.distrust.hold_bias_ns)} longer, and the median hold is ${time(longer.median_hold_ns)} without that: part of its holds and of its contention is lockbpf’s own.`),
+      `Observing makes each hold about ${time(report.quality.distrust.hold_bias_ns)} longer, and the median hold is ${time(longer.median_hold_ns)} without that: part of its holds ${longer.may_make_wait ? 'and of its contention is lockbpf’s own' : 'is lockbpf’s own, but hardly any of the waiting for it'}.`),
     lock.corrected && el('p', { class: 'small quiet' },
       `Without what observing added: ${time(lock.corrected.wait_ns)} of waiting, ${time(lock.corrected.hold_ns)} of holding.`),
     lock.waiting_now.count > 0 && el('p', { class: 'doubt' },

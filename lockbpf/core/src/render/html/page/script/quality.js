@@ -5,7 +5,6 @@ function warnings(report) {
   const { quality } = report;
   const told = [];
   if (quality.incomplete) told.push('The data is incomplete: see “Quality and cost”.');
-  if (quality.distrust?.cost_share) told.push(`Observing cost ${percent(quality.distrust.cost_share)} of the target’s CPU time: contention and waiting for short sections are in part lockbpf’s own.`);
   if (quality.observed?.estimated) told.push(`Counts and holds are estimates: all operations were watched ${percent(quality.observed.time_share)} of the time. Waits that slept are exact.`);
   return told.map((text) => el('p', { class: 'doubt' }, text));
 }
