@@ -86,6 +86,13 @@ fn an_audience_may_have_enough() {
     workload.end();
 }
 
+#[test]
+fn it_does_not_block_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let refused = runtime.block_on(async { observe::report(&Request::of_pid(1)) }).expect_err("it would block");
+    assert!(refused.to_string().contains("asynchronous runtime"), "{refused:#}");
+}
+
 /// A helper that is none would begin to observe, with helpers that do.
 #[test]
 fn what_was_started_as_a_helper_does_nothing_else() {

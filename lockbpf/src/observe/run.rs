@@ -8,9 +8,10 @@ use super::sink::{Captured, Sink};
 use super::suspend;
 use crate::capture::session::now;
 use crate::helper;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval_at};
 
 /// How often the ring buffers are emptied. They are not waited for: a wake-up costs the target as much as a probe.
@@ -21,12 +22,17 @@ const RESCAN: Duration = Duration::from_secs(1);
 /// The same while lockbpf has no CPU time left.
 const SELDOM: Duration = Duration::from_secs(10);
 
-/// Observes until the time is over, the targets have exited, or the audience has had enough.
+/// Observes until the time is over, the targets have exited, or the audience has had enough. It blocks: asynchronous programs give it a thread
+/// of its own.
 ///
 /// # Errors
-/// When it cannot begin or go on, or the sink fails.
+/// When it cannot begin or go on, the sink fails, or the thread is one of an asynchronous runtime.
 pub fn observe(request: &Request, sink: &mut impl Sink, audience: &mut impl Audience) -> Result<Captured> {
     helper::check()?;
+    ensure!(
+        Handle::try_current().is_err(),
+        "this thread is one of an asynchronous runtime: observe in one of std::thread"
+    );
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut running = Running::begin(request, audience)?;
         sink.begin(&mut running.live())?;

@@ -8,7 +8,7 @@ use crate::event::{Event, ProcessSeen};
 use crate::id::{Process, Site, StackId};
 use crate::observation::{Harvest, OpenWait};
 use crate::op::{Action, Op};
-use crate::report::text::listed;
+use crate::report::text::{count, listed};
 use crate::symbol::Symbols;
 use crate::units::Time;
 use crate::unwind::{Decision, End, Judge, Method, Walked};
@@ -232,7 +232,8 @@ impl Stacks {
             let fewer =
                 if self.spared { format!(", or {SPARING} while lockbpf has no CPU time left") } else { String::new() };
             notes.push(format!(
-                "{skipped} waits have no stack: more different ones came at once than are copied, {AT_ONCE} in 50 ms{fewer}."
+                "{} waits have no stack: more different ones came at once than are copied, {AT_ONCE} in 50 ms{fewer}.",
+                count(skipped)
             ));
         }
         notes

@@ -2,6 +2,8 @@
 
 const LANE = 26;
 const AXIS = 24;
+/** Pixels of a stretch from which on one sees where it begins. */
+const SEEN = 3;
 /** The shortest time that the lanes can show, ns. */
 const SHORTEST = 200;
 
@@ -112,7 +114,7 @@ function drawAxis(pen, frame, view, height, colour) {
   }
 }
 
-/** The critical path: a line under the lane of whoever is on it, and from lane to lane. */
+/** The critical path: a line under the lane of whoever is on it, and from lane to lane, but between stretches that are too short to be seen. */
 function drawPath(pen, frame, lanes, ink) {
   pen.strokeStyle = ink;
   pen.lineWidth = 2;
@@ -120,9 +122,10 @@ function drawPath(pen, frame, lanes, ink) {
   for (const [thread, from, to] of lanes.path) {
     const y = frame.y(thread) + LANE - 2;
     const [x0, x1] = [frame.x(from), frame.x(to)];
+    const wide = x1 - x0 >= SEEN;
     if (x1 >= frame.left && x0 <= frame.width) {
       pen.beginPath();
-      if (last && Math.abs(last.x - x0) < 1) {
+      if (last && Math.abs(last.x - x0) < 1 && (wide || last.wide)) {
         pen.moveTo(x0, last.y);
         pen.lineTo(x0, y);
       } else {
@@ -131,7 +134,7 @@ function drawPath(pen, frame, lanes, ink) {
       pen.lineTo(Math.max(x1, x0 + 0.8), y);
       pen.stroke();
     }
-    last = { x: x1, y };
+    last = { x: x1, y, wide };
   }
   pen.lineWidth = 1;
 }
