@@ -53,6 +53,7 @@ mod top;
 mod what_if;
 
 use crate::capture::lent;
+use crate::helper;
 use crate::observe::{self as observation, Target};
 use anyhow::{Context, Result};
 use args::{Format, ObserveArgs, Plan};
@@ -65,9 +66,15 @@ use std::time::Duration;
 /// How long `lockbpf demo` observes if it is not told.
 const DEMO_DURATION: Duration = Duration::from_secs(5);
 
+/// What of the log is shown, without `--verbose`, with it, and with two of it.
+const LEVELS: [&str; 3] = ["warn", "info,lockbpf=debug", "trace"];
+
 /// Runs the tool.
 #[must_use]
 pub fn main() -> ExitCode {
+    if helper::is_one() {
+        log(LEVELS[0]);
+    }
     if let Some(code) = observation::serve() {
         return code;
     }
@@ -79,18 +86,22 @@ pub fn main() -> ExitCode {
         Some(_) => 0,
         None => cli.observe.common.capture.verbose,
     };
-    let level = ["warn", "info,lockbpf=debug", "trace"][usize::from(verbose.min(2))];
-    env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level))
-        .format_timestamp(None)
-        .format(output::log)
-        .target(env_logger::Target::Pipe(Box::new(messages::Log)))
-        .init();
+    log(LEVELS[usize::from(verbose.min(2))]);
     let code = run(cli).unwrap_or_else(|error| {
         say!("lockbpf: {error:#}");
         ExitCode::from(2)
     });
     observation::settle(&|text| say!("lockbpf: {text}"));
     code
+}
+
+/// Shows the log from this level on, unless `LOCKBPF_LOG` says otherwise.
+fn log(level: &str) {
+    env_logger::Builder::from_env(env_logger::Env::new().filter_or("LOCKBPF_LOG", level))
+        .format_timestamp(None)
+        .format(output::log)
+        .target(env_logger::Target::Pipe(Box::new(messages::Log)))
+        .init();
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
