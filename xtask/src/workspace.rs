@@ -33,6 +33,21 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// A cargo command for the crates of the program, optimised.
+pub(crate) fn released(args: &[&str]) -> Command {
+    let mut cargo = cargo();
+    cargo.args(args).args(["--release", "--package", "lockbpf", "--package", "lockbpf-core"]);
+    cargo
+}
+
+/// Compiles what users get, and the tests that use it, in one go, so that nothing is compiled once for each. It is for cargo the same go only
+/// with the same packages and targets: those that others bring along have other features.
+pub(crate) fn build_released() -> Command {
+    let mut cargo = released(&["build"]);
+    cargo.args(["--bin", "lockbpf", "--test", "integration", "--test", "snapshots", "--test", "allocations"]);
+    cargo
+}
+
 /// The rustc that cargo uses, in the workspace's root.
 pub(crate) fn rustc() -> Command {
     let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));

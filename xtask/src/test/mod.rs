@@ -42,9 +42,6 @@ const OF_RECORDINGS: [&str; 10] = [
     "recordings::",
 ];
 
-/// The tests of what users get.
-const RELEASED: [&str; 6] = ["--test", "integration", "--test", "snapshots", "--test", "allocations"];
-
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
 const FUZZ_TIME: u64 = 4;
 
@@ -72,16 +69,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     report.run("Debian packages", || packages::install(args.quick));
     report.run("formatting", || component("fmt", "rustfmt", &["--all", "--check"]));
     report.run("layers", layers::step);
-    // The program and the tests that use it in one go, so that nothing is compiled once for each. It is for cargo the same go only with the
-    // same packages: those that others bring along have other features.
-    report.run("release build", || step::run(release(&["build", "--quiet"]).args(["--bin", "lockbpf"]).args(RELEASED)));
+    report.run("release build", || step::run(workspace::build_released().arg("--quiet")));
     report.run("documentation tests", || {
         // They are of what is compiled already.
-        tests(release(&["test", "--quiet", "--no-fail-fast"]).arg("--doc"))
+        tests(workspace::released(&["test", "--quiet", "--no-fail-fast"]).arg("--doc"))
     });
     report.run("snapshots and allocations", || {
         let them = ["--test", "snapshots", "--test", "allocations"];
-        tests(release(&["test", "--no-fail-fast"]).args(them))
+        tests(workspace::released(&["test", "--no-fail-fast"]).args(them))
     });
     let computed = thread::scope(|scope| {
         let computing = scope.spawn(|| compute(args));
@@ -141,13 +136,6 @@ fn cargo(args: &[&str]) -> Command {
     cargo
 }
 
-/// A cargo command for the crates of the program, optimised.
-fn release(args: &[&str]) -> Command {
-    let mut cargo = cargo(args);
-    cargo.args(["--release", "--package", "lockbpf", "--package", "lockbpf-core"]);
-    cargo
-}
-
 fn tests(cargo_test: &mut Command) -> Result<Outcome> {
     step::run_tests(cargo_test, &mut io::stdout())
 }
@@ -169,7 +157,7 @@ fn integration_tests() -> Result<Outcome> {
         return Ok(Outcome::unavailable("attaching eBPF programs needs root: run this task as root"));
     }
     let run = |chosen: &[&str]| {
-        let mut cargo_test = release(&["test", "--no-fail-fast"]);
+        let mut cargo_test = workspace::released(&["test", "--no-fail-fast"]);
         cargo_test.args(["--test", "integration", "--"]).args(chosen);
         for name in packages::tests_not_possible() {
             cargo_test.args(["--skip", name]);
