@@ -2,7 +2,7 @@
 //! to lockbpf.
 
 use crate::harness::may_observe;
-use crate::harness::observer::{Observer, Outcome, run};
+use crate::harness::observer::{Observer, Outcome, not_starved, run};
 use crate::harness::process::eventually;
 use crate::harness::report::Report;
 use crate::harness::workload::Workload;
@@ -135,21 +135,23 @@ const KEEP: Duration = Duration::from_secs(2);
 #[test]
 fn what_is_kept_is_the_end_by_the_programs_own_clock() {
     let Some(_turn) = may_observe() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut workload = Workload::start("logged 10000");
-    let to = dir.path().join("kept-{time}.bin");
-    let options = ["--keep", "2s", "--dump-to", text(&to)];
-    let mut observer = Observer::of(workload.pid(), &options);
-    workload.go();
-    work_for_longer_than(KEEP);
-    observer.running.signal(Signal::SIGUSR1);
-    let by_signal = dumped(&mut observer);
-    let asked = dir.path().join("asked.bin");
-    let pid = observer.running.pid().to_string();
-    let outcome = run(&["dump", "--of", &pid, "--to", text(&asked)]);
-    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    let logged = logged(&mut workload);
-    let whole = observer.report();
+    let once = || {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut workload = Workload::start("logged 10000");
+        let to = dir.path().join("kept-{time}.bin");
+        let options = ["--keep", "2s", "--dump-to", text(&to)];
+        let mut observer = Observer::of(workload.pid(), &options);
+        workload.go();
+        work_for_longer_than(KEEP);
+        observer.running.signal(Signal::SIGUSR1);
+        let by_signal = dumped(&mut observer);
+        let asked = dir.path().join("asked.bin");
+        let pid = observer.running.pid().to_string();
+        let outcome = run(&["dump", "--of", &pid, "--to", text(&asked)]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        (dir, by_signal, asked, logged(&mut workload), observer.report())
+    };
+    let (dir, by_signal, asked, logged, whole) = not_starved(once, |(.., whole)| whole);
     let notes = ["SIGUSR1 asked for it", "`lockbpf dump` asked for it"];
     for (path, asked) in [&by_signal, &asked].into_iter().zip(notes) {
         assert_eq!(std::fs::metadata(path).expect("it is there").mode() & 0o777, 0o600);

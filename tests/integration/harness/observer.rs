@@ -122,6 +122,11 @@ pub(crate) fn observe_as(line: &str, variant: Variant, options: &[&str]) -> (Tru
         let truth = workload.finish();
         (truth, observer.report())
     };
-    let is_whole = |(_, report): &(Truth, Report)| !report.quality.notes.iter().any(|note| note.contains(STARVED));
+    not_starved(once, |(_, report)| report)
+}
+
+/// What is done again while lockbpf was starved, as the report on it says.
+pub(crate) fn not_starved<T>(once: impl Fn() -> T, report: impl Fn(&T) -> &Report) -> T {
+    let is_whole = |done: &T| !report(done).quality.notes.iter().any(|note| note.contains(STARVED));
     (0..ATTEMPTS).map(|_| once()).find(is_whole).unwrap_or_else(|| panic!("lockbpf was starved {ATTEMPTS} times"))
 }
