@@ -127,7 +127,7 @@ pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
             if names.len() == 1 { "it" } else { "them" },
         ),
         Some(share) => format!(
-            "Observed at {} of its CPU time: contention of short sections ({}) is lockbpf's own, and about {bias} of each {}{better}.",
+            "Observed at {} of its CPU time: contention of short sections ({}) is in part lockbpf's own, and about {bias} of each {}{better}.",
             percent(share),
             listed(&waited, NAMED),
             if waited.len() == names.len() {

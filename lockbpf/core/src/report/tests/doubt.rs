@@ -54,7 +54,7 @@ fn what_observing_did_is_said_at_once() {
         o
     };
     let told = verdict(&perturbed(0.25));
-    let expected = "Observed at 25 % of its CPU time: contention of short sections (`global_1000`) is lockbpf's own, and about 900 µs \
+    let expected = "Observed at 25 % of its CPU time: contention of short sections (`global_1000`) is in part lockbpf's own, and about 900 µs \
                     of each of their holds; the default budget shows";
     assert!(told.contains(expected), "{told}");
     let told = verdict(&perturbed(0.02));
@@ -91,7 +91,7 @@ fn contention_that_long_holds_make_is_not_said_to_be_of_observing() {
     // Beside one for which nobody waits that long.
     (0..100).for_each(|i| feed(&mut o, &section(0x2000, 13, 0x500, [i * 10, i * 10, i * 10 + 1]), false));
     let told = verdict(&perturbed(600_000_000, 2_000_000_000, &o));
-    let expected = "contention of short sections (`lock in fn5 (work.c:5)`) is lockbpf's own, and about 500 µs of each hold of \
+    let expected = "contention of short sections (`lock in fn5 (work.c:5)`) is in part lockbpf's own, and about 500 µs of each hold of \
                     `global_1000`, `lock in fn5 (work.c:5)`; the default";
     assert!(told.contains(expected), "{told}");
     let told = report(&perturbed(600_000_000, 2_000_000_000, &o)).quality.distrust.unwrap();
