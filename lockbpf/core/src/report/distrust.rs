@@ -25,7 +25,8 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
     let cost_share = cost.filter(|&share| share > MUCH);
     let times_waited = cost_share.and_then(|_| times_waited(report));
     let caution = if q.perturbation.is_none_or(|p| p.measured) { 1.0 } else { CAUTION };
-    let unranked = times_waited.is_none() && cost_share.is_some_and(|share| share > TOO_MUCH * caution);
+    let too_much = cost_share.is_some_and(|share| share > TOO_MUCH * caution);
+    let unranked = too_much && times_waited.is_none() && !is_free(report);
     let governed = q.observed.as_ref().map(|o| Ns::from_f64(o.hold_bias_ns.value.round()));
     let hold_bias_ns = governed.or(q.perturbation.map(|p| p.hold_bias_ns)).unwrap_or_default();
     let lengthened: Vec<_> = report
@@ -41,6 +42,11 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
         .collect();
     let much = cost_share.is_some() || !lengthened.is_empty();
     much.then_some(DistrustEntry { cost_share, times_waited, unranked, hold_bias_ns, lengthened })
+}
+
+/// Whether nobody waited: there is nothing to be ranked, and no contention that observing could have made.
+fn is_free(report: &Report) -> bool {
+    report.totals.contended == 0 && report.totals.harm_ns == Ns::default()
 }
 
 /// The time that threads waited, as a multiple of the time that observing took; only where the multiple is so great that observing cannot have
@@ -104,6 +110,22 @@ pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
         );
     }
     match entry.cost_share {
+        // A program that hardly does anything: little is much of that.
+        Some(share) if is_free(report) => {
+            let duration = report.quality.duration_ns.as_f64();
+            let cost = report
+                .quality
+                .perturbation
+                .map(|p| p.cost_ns.as_f64())
+                .filter(|_| duration > 0.0 && report.runs.is_none());
+            let of_a_cpu = cost.map_or_else(String::new, |cost| format!(", {} of a CPU", percent(cost / duration)));
+            let holds = if bias == Ns::default() {
+                String::new()
+            } else {
+                format!(": about {bias} of each hold is lockbpf's own")
+            };
+            format!("Observed at {} of its CPU time{of_a_cpu}{holds}{better}.", percent(share))
+        }
         Some(share) if entry.unranked => {
             let instead = match report.quality.observed.as_ref().and_then(|o| o.budget) {
                 None => "Observe within the default budget instead, without `--budget off`",

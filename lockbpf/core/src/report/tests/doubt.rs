@@ -54,9 +54,18 @@ fn what_observing_did_is_said_at_once() {
         o
     };
     let told = verdict(&perturbed(0.25));
-    let expected = "Observed at 25 % of its CPU time: contention of short sections (`global_1000`) is in part lockbpf's own, and about 900 µs \
-                    of each of their holds; the default budget shows";
+    let expected = "Observed at 25 % of its CPU time, 25 % of a CPU: about 900 µs of each hold is lockbpf's own; the default budget shows";
     assert!(told.contains(expected), "{told}");
+    // A program that does nearly nothing: a great part of that is no reason to distrust what nobody waited for.
+    let mut idle = perturbed(0.6);
+    idle.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (20_000_000, Some(33_333_333)));
+    let idle = report(&idle);
+    assert!(
+        idle.verdict.join(" ").contains("Observed at 60 % of its CPU time, 0.2 % of a CPU: about"),
+        "{:?}",
+        idle.verdict
+    );
+    assert!(!idle.quality.distrust.is_some_and(|distrust| distrust.unranked));
     let told = verdict(&perturbed(0.02));
     assert!(told.contains("more than a fifth of the median hold of `global_1000`"), "{told}");
     assert!(report(&perturbed(0.02)).verdict[1].starts_with("Observing makes each section about"), "{told}");
