@@ -10,7 +10,6 @@ use crate::governor::Budget;
 use crate::measures::event::{Event, EventError};
 use crate::measures::library::{Category, CategoryError};
 use crate::observe::{DEFAULT_STACK_WAIT, Place, Request, Target};
-use crate::report::{Parts, Selection};
 use crate::unwind::Method;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -210,12 +209,6 @@ pub(super) struct CaptureArgs {
 }
 
 impl CaptureArgs {
-    /// The locks and sites that are asked for.
-    #[must_use]
-    pub fn selection(&self) -> Selection {
-        Selection { lock: Parts(self.lock.clone()), site: Parts(self.site.clone()) }
-    }
-
     /// Whether alerts go to standard output.
     #[must_use]
     pub fn alerts_on_stdout(&self) -> bool {

@@ -8,7 +8,7 @@ use super::messages;
 use super::progress::Progress;
 use crate::alert::SoFar;
 use crate::event::Event;
-use crate::observe::{self, Audience, Captured, Live, Sink};
+use crate::observe::{self, Audience, Captured, Live, Request, Sink};
 use crate::units::Time;
 use anyhow::Result;
 use std::time::Duration;
@@ -33,8 +33,9 @@ pub(super) fn observe_on_screen(plan: &Plan, sink: &mut impl Sink) -> Result<Cap
 fn observe_on(plan: &Plan, name: Option<&str>, sink: &mut impl Sink, has_screen: bool) -> Result<Captured> {
     let mut user = User { ends: Ends::listen()?, has_screen, progress: None };
     user.check()?;
-    let mut beside = Beside::prepare(plan, sink)?;
-    observe::observe(&plan.request(name), &mut beside, &mut user)
+    let request = plan.request(name);
+    let mut beside = Beside::prepare(plan, &request, sink)?;
+    observe::observe(&request, &mut beside, &mut user)
 }
 
 /// Who sits at the terminal.
@@ -88,8 +89,9 @@ impl<'a, S: Sink> Beside<'a, S> {
     ///
     /// # Errors
     /// When something cannot be done as it is asked for.
-    fn prepare(plan: &Plan, sink: &'a mut S) -> Result<Self> {
-        Ok(Self { sink, alerts: Alerts::prepare(&plan.capture)?, recording: Recording::prepare(plan)? })
+    fn prepare(plan: &Plan, request: &Request, sink: &'a mut S) -> Result<Self> {
+        let alerts = Alerts::prepare(&plan.capture.alert, request.selection())?;
+        Ok(Self { sink, alerts, recording: Recording::prepare(plan, request)? })
     }
 }
 

@@ -6,7 +6,6 @@ use super::{live, output};
 use crate::capture::lent;
 use crate::observe::{Collector, conclude};
 use crate::report::{self, Report};
-use crate::units::Nanos;
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -15,7 +14,8 @@ use std::process::ExitCode;
 /// # Errors
 /// When it cannot begin, or its report cannot be written.
 pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Result<ExitCode> {
-    let (options, futex_only) = (report_options(common), plan.capture.futex_only);
+    let default = (common.format == Format::Table).then_some(output::TABLE_TOP);
+    let (options, futex_only) = (plan.request(name).report_options(common.top.or(default)), plan.capture.futex_only);
     let looks = common.every.map(|every| Looks::new(every, &options, futex_only));
     let mut looked = Looked { collector: Collector::default(), looks };
     let captured = live::observe(plan, name, &mut looked)?;
@@ -25,16 +25,6 @@ pub(super) fn run(plan: &Plan, common: &CommonArgs, name: Option<&str>) -> Resul
     print(&report, common)?;
     let failed = plan.capture.strict && incomplete;
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
-}
-
-fn report_options(common: &CommonArgs) -> report::Options {
-    let min_wait = common.capture.min_wait.unwrap_or_default();
-    let default = (common.format == Format::Table).then_some(output::TABLE_TOP);
-    report::Options {
-        top: common.top.or(default),
-        min_wait: Nanos(min_wait.as_nanos() as u64),
-        selection: common.capture.selection(),
-    }
 }
 
 fn print(report: &Report, common: &CommonArgs) -> Result<()> {

@@ -4,9 +4,7 @@
 use super::args::{CaptureArgs, Format, Plan};
 use super::{live, output};
 use crate::capture::launch::How;
-use crate::observe::Collector;
-use crate::observe::Target;
-use crate::observe::own;
+use crate::observe::{Collector, Target, own};
 use crate::report::combine::{self, combine};
 use crate::report::{self, Report};
 use crate::select::{self, Criteria, Run, Runs, Selection};

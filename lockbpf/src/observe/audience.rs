@@ -26,7 +26,7 @@ pub trait Audience {
     /// The probes are in place. `duration` is how long the observation is to last, if that is known.
     fn begins(&mut self, _duration: Option<Duration>) {}
 
-    /// It has gone on for so long, with so many events. Called some twenty times a second.
+    /// The observation goes on: it has lasted for `elapsed`, and had `events`. Called some twenty times a second.
     fn goes_on(&self, _elapsed: Duration, _events: u64) {}
 
     /// Nothing more is observed; the report is made.

@@ -7,7 +7,6 @@ use super::run::observe;
 use crate::observation::Observation;
 use crate::report::{self, Report, Selection};
 use crate::symbol::Symbols;
-use crate::units::Nanos;
 use anyhow::Result;
 
 /// Observes, and reports what was seen.
@@ -17,9 +16,7 @@ use anyhow::Result;
 pub fn report(request: &Request) -> Result<Report> {
     let mut collector = Collector::default();
     let captured = observe(request, &mut collector, &mut Log)?;
-    let min_wait = Nanos(u64::try_from(request.min_wait.as_nanos()).unwrap_or(u64::MAX));
-    let options = report::Options { top: None, min_wait, selection: request.selection() };
-    conclude(collector.finish(captured, request.futex_only), &options).map(|(report, _)| report)
+    conclude(collector.finish(captured, request.futex_only), &request.report_options(None)).map(|(report, _)| report)
 }
 
 /// The report of an observation that is over, and whether anything is missing from it.

@@ -7,7 +7,8 @@ use crate::capture::session::Scope;
 use crate::governor::Budget;
 use crate::measures::event::Event;
 use crate::measures::library::Category;
-use crate::report::{Parts, Selection};
+use crate::report::{self, Parts, Selection};
+use crate::units::Nanos;
 use crate::unwind::Method;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -155,6 +156,13 @@ impl Request {
     pub fn kept_budget(&self) -> Option<Budget> {
         let everything = self.all_events || self.counters.is_some() || self.functions.is_some();
         self.budget.filter(|_| !self.futex_only && !everything)
+    }
+
+    /// What a report on the observation shows: at most `top` locks, if that is a number.
+    #[must_use]
+    pub fn report_options(&self, top: Option<usize>) -> report::Options {
+        let min_wait = Nanos(u64::try_from(self.min_wait.as_nanos()).unwrap_or(u64::MAX));
+        report::Options { top, min_wait, selection: self.selection() }
     }
 
     /// The locks and sites that are asked for.

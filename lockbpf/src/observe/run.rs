@@ -16,8 +16,8 @@ use tokio::time::{MissedTickBehavior, interval_at};
 
 /// How often the ring buffers are emptied. They are not waited for: a wake-up costs the target as much as a probe.
 const POLL: Duration = Duration::from_millis(50);
-/// How often it is looked who is there and whether a target has loaded a C library, or generated code, since: what the kernel
-/// did not tell.
+/// How often lockbpf looks who is there, and whether a target has loaded a C library or generated code, where the kernel did not
+/// tell.
 const RESCAN: Duration = Duration::from_secs(1);
 /// The same while lockbpf has no CPU time left.
 const SELDOM: Duration = Duration::from_secs(10);

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     report.write(&packages::missing_reasons(), &mut io::stdout())
 }
 
-/// What only computes: it gives way to the integration tests, which leave it half of the time. The fuzz targets come last, since they are
+/// What only computes: it gives way to the integration tests, which leave two thirds of the CPU time. The fuzz targets come last, since they are
 /// compiled where the release build is, for which those tests have to ask twice.
 fn compute(args: &Args) -> Report {
     beside::give_way();

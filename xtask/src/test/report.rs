@@ -24,7 +24,7 @@ struct Step {
 }
 
 impl Report {
-    /// Of steps that begin now.
+    /// A report whose steps begin now.
     pub(crate) fn begin() -> Self {
         Self { begun: Instant::now(), steps: Vec::new() }
     }

@@ -54,7 +54,7 @@ struct Recorded {
     waits: HashMap<Tid, Nanos>,
     /// The part of it of threads that are not listed, by the process of the lock.
     unlisted: HashMap<Process, Nanos>,
-    /// Waiting that no record gives to a thread: its lock has more waiters than are told apart, or no records.
+    /// Waiting of which no record names the thread: the lock has no records, or more waiters than lockbpf tells apart.
     beyond: Nanos,
 }
 

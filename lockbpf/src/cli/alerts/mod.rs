@@ -6,7 +6,6 @@ mod naming;
 mod outlets;
 
 use super::alert_args::AlertArgs;
-use super::args::CaptureArgs;
 use crate::alert::{Alert, Due, HeldFor, Kind, Lasting, MAX_AT_ONCE, Purpose, Rules, SoFar, Tally, purpose};
 use crate::capture::earlier::Earlier;
 use crate::capture::holder::Holders;
@@ -72,12 +71,12 @@ struct Held {
 }
 
 impl Alerts {
-    /// What the user has asked for; `None` for no alerts. Files are opened.
+    /// What the user has asked for, of the locks that are selected; `None` for no alerts. Files are opened.
     ///
     /// # Errors
     /// When an outlet is asked for without alerts, or cannot be opened.
-    pub(super) fn prepare(capture: &CaptureArgs) -> Result<Option<Self>> {
-        let AlertArgs { wait_over, hold_over, alerts, on_alert } = &capture.alert;
+    pub(super) fn prepare(args: &AlertArgs, selection: Selection) -> Result<Option<Self>> {
+        let AlertArgs { wait_over, hold_over, alerts, on_alert } = args;
         if wait_over.is_none() && hold_over.is_none() {
             if alerts.is_some() || on_alert.is_some() {
                 bail!(
@@ -90,7 +89,6 @@ impl Alerts {
         let mut outlets = Vec::new();
         outlets.extend(alerts.as_deref().map(Outlet::file).transpose()?);
         outlets.extend(on_alert.clone().map(Outlet::command).transpose()?);
-        let selection = capture.selection();
         Ok(Some(Self {
             wait: rules(*wait_over),
             hold: rules(*hold_over),

@@ -11,7 +11,7 @@ use super::ends::Ends;
 use super::flight_args::DumpOn;
 use crate::alert::SoFar;
 use crate::event::Event;
-use crate::observe::{Captured, Live};
+use crate::observe::{Captured, Live, Request};
 use crate::units::Time;
 use anyhow::{Result, bail};
 use recorder::Flight;
@@ -27,7 +27,7 @@ impl Recording {
     ///
     /// # Errors
     /// When nothing can be kept as it is asked for.
-    pub(super) fn prepare(plan: &Plan) -> Result<Self> {
+    pub(super) fn prepare(plan: &Plan, request: &Request) -> Result<Self> {
         let flight = &plan.capture.flight;
         let AlertArgs { wait_over, hold_over, .. } = &plan.capture.alert;
         for (on, over, option) in [(DumpOn::Wait, wait_over, "--wait-over"), (DumpOn::Hold, hold_over, "--hold-over")] {
@@ -35,7 +35,7 @@ impl Recording {
                 bail!("--dump-on names an alert that there is none of: say of what there is one with {option}");
             }
         }
-        Ok(Self(flight.keep.map(|keep| Flight::prepare(plan, keep)).transpose()?))
+        Ok(Self(flight.keep.map(|keep| Flight::prepare(&plan.capture.flight, request, keep)).transpose()?))
     }
 
     /// The observation begins.

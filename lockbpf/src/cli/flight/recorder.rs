@@ -2,7 +2,7 @@
 
 use super::dumps::Dumps;
 use crate::alert::SoFar;
-use crate::cli::args::Plan;
+use crate::cli::flight_args::FlightArgs;
 use crate::cli::segments::{Closed, Held, Open, Store};
 use crate::event::Event;
 use crate::flight::{Limits, Ring, Segment};
@@ -10,7 +10,7 @@ use crate::observation::Harvest;
 use crate::observe::census::Census;
 use crate::observe::processes::Processes;
 use crate::observe::record::{self, probed};
-use crate::observe::{Captured, Live};
+use crate::observe::{Captured, Live, Request};
 use crate::trace::{Capture, Compression, Header, Kept, Writer};
 use crate::units::{Nanos, Time};
 use crate::untrusted::shown_lines;
@@ -65,14 +65,13 @@ impl Flight {
     ///
     /// # Errors
     /// When there is no place for it, or for recordings.
-    pub(super) fn prepare(plan: &Plan, keep: Duration) -> Result<Self> {
-        let args = &plan.capture.flight;
+    pub(super) fn prepare(args: &FlightArgs, request: &Request, keep: Duration) -> Result<Self> {
         let limits = Limits { keep: Nanos(keep.as_nanos() as u64), size: args.size() };
         let store = args.keep_dir.as_deref().map_or(Ok(Store::Memory), Store::dir)?;
         Ok(Self {
             ring: Ring::new(limits),
             store,
-            capture: record::capture(&plan.request(None)),
+            capture: record::capture(request),
             header: Header::default(),
             open: None,
             next: Instant::now(),

@@ -8,7 +8,6 @@ use crate::cli::args::{CaptureArgs, Plan, TargetArgs};
 use crate::cli::{ends, live, output};
 use crate::observe::{Target, conclude};
 use crate::report::{self, table};
-use crate::units::Nanos;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::process::ExitCode;
@@ -58,11 +57,7 @@ pub fn run(args: TopArgs) -> Result<ExitCode> {
         _ => None,
     };
     let (futex_only, strict) = (plan.capture.futex_only, plan.capture.strict);
-    let options = report::Options {
-        top: None,
-        min_wait: Nanos(plan.capture.min_wait.unwrap_or_default().as_nanos() as u64),
-        selection: plan.capture.selection(),
-    };
+    let options = plan.request(None).report_options(None);
     ends::before_exit(screen::restore);
     let mut shown = Shown::new(options.clone(), futex_only);
     let captured = live::observe_on_screen(&plan, &mut shown);

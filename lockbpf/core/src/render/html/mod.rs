@@ -48,7 +48,7 @@ fn write(page: &Page, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(html.as_bytes())
 }
 
-/// The page with as much on it as fits; the page of a divisor shows one in so many of what can be left out.
+/// Returns the fullest page that fits. `page` makes one that shows no more than a part of what can be left out: the limits over its argument.
 fn fitting(page: impl Fn(usize) -> io::Result<String>) -> io::Result<String> {
     let mut bytes = 0;
     for attempt in 0..ATTEMPTS {
