@@ -45,11 +45,13 @@ pub(crate) struct Outcome {
     /// The reason of a failure or of a skip, else a remark.
     pub(crate) note: String,
     pub(crate) counts: Counts,
+    /// The names of the tests that failed, as far as they were told one by one.
+    pub(crate) failed: Vec<String>,
 }
 
 impl Outcome {
     fn new(verdict: Verdict, note: impl Into<String>) -> Self {
-        Self { verdict, note: note.into(), counts: Counts::default() }
+        Self { verdict, note: note.into(), counts: Counts::default(), failed: Vec::new() }
     }
 
     /// The step did what it should.
@@ -67,8 +69,22 @@ impl Outcome {
             // What neither has run: the second has filtered that out, and what the first has run.
             skipped: skipped.saturating_sub(run),
         };
+        let failed_tests = [self.failed.as_slice(), &other.failed].concat();
         let worse = if self.verdict == Verdict::Failed { self } else { other };
-        Self { counts, ..worse }
+        Self { counts, failed: failed_tests, ..worse }
+    }
+
+    /// After the tests that failed have run `again`: what these came to counts, and the note names those that passed only then.
+    pub(crate) fn repeated(self, again: Self) -> Self {
+        let only_then: Vec<&str> =
+            self.failed.iter().filter(|name| !again.failed.contains(name)).map(String::as_str).collect();
+        let note = match again.verdict {
+            Verdict::Passed => format!("passed only when run again: {}", only_then.join(", ")),
+            _ => again.note,
+        };
+        let Counts { passed, failed, skipped: _ } = again.counts;
+        let counts = Counts { passed: self.counts.passed + passed, failed, ..self.counts };
+        Self { verdict: again.verdict, note, counts, failed: again.failed }
     }
 
     /// The step found a fault.
@@ -110,7 +126,7 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("failed to start `{}`", process::describe(command)))?;
-    let (mut counts, mut times) = (Counts::default(), Times::start());
+    let (mut counts, mut times, mut failed) = (Counts::default(), Times::start(), Vec::new());
     let output = child.stdout.take().context("failed to read the output of cargo test")?;
     for line in BufReader::new(output).split(b'\n') {
         let mut line = line?;
@@ -120,6 +136,7 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         out.flush()?;
         let line = String::from_utf8_lossy(&line);
         times.hear(line.trim_end());
+        failed.extend(failed_test(line.trim_end()));
         counts += test_result(line.trim_end()).unwrap_or_default();
     }
     if command.get_args().any(|arg| arg == ONE_BY_ONE) {
@@ -131,7 +148,12 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         counts.failed = 1;
     }
     let outcome = if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) };
-    Ok(Outcome { counts, ..outcome })
+    Ok(Outcome { counts, failed, ..outcome })
+}
+
+/// The test that a line of a test program says has failed.
+fn failed_test(line: &str) -> Option<String> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned)
 }
 
 /// The counts in a closing line of a test program; tests filtered out are ones that cannot run here.
@@ -190,6 +212,25 @@ mod tests {
         assert_eq!(both.counts, Counts { passed: 8, failed: 1, skipped: 1 });
         assert_eq!((both.verdict, both.note.as_str()), (Verdict::Failed, "exit status: 101"));
         assert_eq!(part(4, 0, 6).and(part(6, 0, 4)).verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn tests_that_failed_count_as_what_they_come_to_when_run_again() {
+        let run = |line: &str| {
+            let lines = format!("test a::b ... FAILED\ntest a::c ... ok\ntest d ... FAILED\ntest result: {line}");
+            run_tests(&mut shell(&format!("echo '{lines}'; exit 101")), &mut Vec::new()).unwrap()
+        };
+        let first = || run("FAILED. 7 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s");
+        assert_eq!(first().failed, ["a::b", "d"]);
+        let counts = |passed, failed| Counts { passed, failed, skipped: 8 };
+        let again = Outcome { counts: counts(2, 0), ..Outcome::passed("") };
+        let both = first().repeated(again);
+        assert_eq!((both.verdict, both.note.as_str()), (Verdict::Passed, "passed only when run again: a::b, d"));
+        assert_eq!(both.counts, Counts { passed: 9, failed: 0, skipped: 1 });
+        let again = Outcome { counts: counts(1, 1), failed: vec!["d".into()], ..Outcome::failed("exit status: 101") };
+        let both = first().repeated(again);
+        assert_eq!((both.verdict, both.note.as_str()), (Verdict::Failed, "exit status: 101"));
+        assert_eq!(both.counts, Counts { passed: 8, failed: 1, skipped: 1 });
     }
 
     #[test]
