@@ -6,15 +6,15 @@
 use crate::maps::THINNING;
 use crate::off_cpu::{Absence, Absences, Who};
 use crate::thread::{Thread, now, stored, task, tid};
-use aya_ebpf::{btf_maps::Array, macros::btf_map};
+use aya_ebpf::{btf_maps::Array, helpers::generated::bpf_get_prandom_u32, macros::btf_map};
 use lockbpf_common::gate::MAX_SLOTS;
 
 /// For how long a thread is watched after it gave back such a lock, ns.
 pub const WATCH_NS: u64 = 1_000_000_000;
 /// Absences kept; the oldest gives way.
 const KEPT: usize = 32;
-/// Stacks of absences are no closer to one another, ns: to take one costs more than a short absence, and those that make others wait for
-/// long are rare. With each level of thinning, up to the last shift, half as close.
+/// Stacks of absences are so close to one another on the average where there are more, ns: to take one costs more than a short absence, and those
+/// that make others wait for long are rare. With each level of thinning, up to the last shift, half as close.
 const STACK_NS: u64 = 200_000;
 const MAX_SHIFT: u32 = 7;
 
@@ -53,12 +53,16 @@ pub fn begin(t: &mut Thread) {
     }
 }
 
-/// Whether the stack of an absence is to be taken that begins `now`.
+/// Whether the stack of an absence is to be taken that begins `now`. By chance, the sooner the longer none was taken: after a fixed time it would
+/// always be the same one of two absences that take turns.
 #[inline(always)]
 pub fn takes_stack(t: &mut Thread, now: u64) -> bool {
     let level = THINNING.get(t.slot).copied().unwrap_or(0);
     let shift = if level < MAX_SHIFT { level } else { MAX_SHIFT };
-    let due = now.saturating_sub(t.watched.stack_ns) >= STACK_NS << shift;
+    // SAFETY: no arguments.
+    let chance = u64::from(unsafe { bpf_get_prandom_u32() });
+    // From none to twice the time on the average.
+    let due = now.saturating_sub(t.watched.stack_ns) >= chance * (STACK_NS << shift) >> 31;
     if due {
         t.watched.stack_ns = now;
     }

@@ -49,24 +49,34 @@ impl<'a> Threads<'a> {
     }
 }
 
+/// A part of what somebody did that a function must be known of to be named without saying how large it is.
+const SURE: f64 = 1.0 / 3.0;
+
 /// What those to blame were doing, the most notable first: each as a part of the waiting and in words that follow
 /// `while`. Nothing where it is not known, or spread thin.
 pub(super) fn causes(causes: Option<&CausesEntry>, off: &[OffStackEntry]) -> Vec<(f64, String)> {
     let Some(c) = causes else { return Vec::new() };
     let all =
         [c.running, c.runnable, c.blocked, c.sleeping, c.lock, c.kernel_lock, c.handoff, c.unknown].into_iter().sum();
-    let function = |cause: &str| off.iter().find(|o| o.cause == cause).and_then(|o| o.function.as_deref());
-    let named = |what: &str, cause: &str, otherwise: &str| match function(cause) {
-        Some(function) => format!("{what} in {}", clip(function, FUNCTION)),
-        None => otherwise.to_owned(),
+    let known_of = |function: &str, cause: &str| -> Ns {
+        let those = off.iter().filter(|o| o.cause == cause && o.function.as_deref() == Some(function));
+        those.map(|o| o.wait_ns).sum()
     };
+    let named = |what: &str, cause: &str, wait: Ns, otherwise: &str| {
+        let first = off.iter().find(|o| o.cause == cause).and_then(|o| o.function.as_deref());
+        let Some(function) = first else { return otherwise.to_owned() };
+        let share = known_of(function, cause).share_of(wait);
+        let doubt = if share < SURE { format!(" (known of {} of it)", percent(share)) } else { String::new() };
+        format!("{what} in {}{doubt}", clip(function, FUNCTION))
+    };
+    let kernel = "waiting for a kernel lock";
     let mut parts = vec![
-        (c.running.share_of(all), named("running", "running", "running")),
+        (c.running.share_of(all), named("running", "running", c.running, "running")),
         (c.runnable.share_of(all), PREEMPTED.to_owned()),
-        (c.blocked.share_of(all), named("blocked", "blocked", "blocked in I/O")),
-        (c.sleeping.share_of(all), named("asleep", "sleeping", "asleep")),
+        (c.blocked.share_of(all), named("blocked", "blocked", c.blocked, "blocked in I/O")),
+        (c.sleeping.share_of(all), named("asleep", "sleeping", c.sleeping, "asleep")),
         (c.lock.share_of(all), "waiting for another lock".to_owned()),
-        (c.kernel_lock.share_of(all), named("waiting for a kernel lock", "kernel_lock", "waiting for a kernel lock")),
+        (c.kernel_lock.share_of(all), named(kernel, "kernel_lock", c.kernel_lock, kernel)),
         (c.handoff.share_of(all), "handing the lock over".to_owned()),
     ];
     parts.retain(|&(share, _)| share >= NOTABLE);

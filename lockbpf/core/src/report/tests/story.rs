@@ -169,6 +169,10 @@ fn what_the_holder_was_doing_is_told_as_far_as_it_is_known() {
     };
     assert_eq!(by(&[(Cause::Sleeping, 6_000, Some(NANOSLEEP))]), "; 100 % of that while asleep in clock_nanosleep");
     assert_eq!(
+        by(&[(Cause::Sleeping, 600, Some(NANOSLEEP)), (Cause::Sleeping, 5_400, None)]),
+        "; 100 % of that while asleep in clock_nanosleep (known of 10 % of it)"
+    );
+    assert_eq!(
         by(&[(Cause::Runnable, 3_480, None), (Cause::Running, 2_520, None)]),
         "; its holder was preempted (runnable, not running) for 58 % of it: not a long section but a missing CPU"
     );
