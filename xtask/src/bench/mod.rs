@@ -11,6 +11,7 @@ mod bpftrace;
 mod build;
 mod child;
 mod estimates;
+mod fleet;
 mod growth;
 mod harm;
 mod hostile;
@@ -74,6 +75,8 @@ enum Bench {
     Verdicts(verdicts::Args),
     /// How fast a long recording becomes Parquet tables.
     Tables(tables::Args),
+    /// What the metrics of many agents cost whoever collects them.
+    Fleet(fleet::Args),
 }
 
 /// Runs a benchmark.
@@ -95,5 +98,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Bench::Interference(args) => interference::run(args),
         Bench::Verdicts(args) => verdicts::run(args),
         Bench::Tables(args) => tables::run(args),
+        Bench::Fleet(args) => fleet::run(args),
     }
 }

@@ -21,7 +21,7 @@ use super::{build::Lockbpf, child::Child, interrupt, machine::Machine, memcached
 
 mod judge;
 mod mix;
-mod sample;
+pub(super) mod sample;
 mod table;
 
 /// Value of [`Results::schema`]: changes when a field changes its meaning or goes away.
@@ -103,6 +103,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mix = mix.names();
     args.output.write(&Results { schema: SCHEMA, machine, hours: args.hours, mix, periods, verdict })?;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What an agent serves that has observed this mix for so long.
+///
+/// # Errors
+/// It could not be run.
+pub(super) fn served(lockbpf: &Path, dir: &Path, time: Duration) -> Result<String> {
+    let mut mix = Mix::start()?;
+    let (mut agent, address) = agent(lockbpf, dir, 2 * time)?;
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        mix.turn(TURN)?;
+    }
+    agent.check_alive()?;
+    sample::get(address, "/metrics")
 }
 
 /// An agent for the whole system that keeps a flight recorder's ring on disk, and the address of its metrics.

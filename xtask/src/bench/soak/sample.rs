@@ -45,7 +45,7 @@ impl Sample {
     /// # Errors
     /// It is gone, or does not answer.
     pub(super) fn take(agent: Pid, metrics: SocketAddr, counters: &mut Counters) -> Result<Self> {
-        let text = fetch(metrics)?;
+        let text = get(metrics, "/metrics")?;
         counters.take(&text);
         let sum = |name: &str| series(&text).filter(|(key, _)| family(key) == name).map(|(_, value)| value).sum();
         let count = |folder: &str| {
@@ -80,18 +80,11 @@ pub(super) struct Counters {
 impl Counters {
     /// Takes a look. A series that is gone, as its process is, may begin anew.
     fn take(&mut self, text: &str) {
-        let counting: BTreeSet<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-            .filter(|&(_, kind)| matches!(kind, "counter" | "histogram"))
-            .map(|(name, _)| name)
+        let counted = is_counted(text);
+        let now: BTreeMap<String, f64> = series(text)
+            .filter(|(key, _)| counted.contains(family(key)))
+            .map(|(key, value)| (key.to_owned(), value))
             .collect();
-        let counts = |name: &str| {
-            let plain = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            counting.contains(name) || plain.is_some_and(|plain| counting.contains(plain))
-        };
-        let now: BTreeMap<String, f64> =
-            series(text).filter(|(key, _)| counts(family(key))).map(|(key, value)| (key.to_owned(), value)).collect();
         for (key, value) in &now {
             if self.last.get(key).is_some_and(|before| value < before) {
                 self.fallen.insert(key.clone());
@@ -106,8 +99,24 @@ impl Counters {
     }
 }
 
+/// The names of series that can only grow.
+pub(in crate::bench) fn is_counted(text: &str) -> BTreeSet<&str> {
+    let counting: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .filter(|&(_, kind)| matches!(kind, "counter" | "histogram"))
+        .map(|(name, _)| name)
+        .collect();
+    let ends = ["_bucket", "_sum", "_count", "_total"];
+    let counts = |name: &&str| {
+        let plain = ends.iter().find_map(|end| name.strip_suffix(end));
+        counting.contains(name) || plain.is_some_and(|plain| counting.contains(plain))
+    };
+    series(text).map(|(key, _)| family(key)).filter(counts).collect()
+}
+
 /// Series, with their labels, and their values.
-fn series(text: &str) -> impl Iterator<Item = (&str, f64)> {
+pub(in crate::bench) fn series(text: &str) -> impl Iterator<Item = (&str, f64)> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| {
         let (key, value) = line.rsplit_once(' ')?;
@@ -116,18 +125,25 @@ fn series(text: &str) -> impl Iterator<Item = (&str, f64)> {
 }
 
 /// The name of a series without its labels.
-fn family(key: &str) -> &str {
+pub(in crate::bench) fn family(key: &str) -> &str {
     key.split_once('{').map_or(key, |(name, _)| name)
 }
 
-fn fetch(metrics: SocketAddr) -> Result<String> {
-    let mut stream = TcpStream::connect(metrics).context("failed to connect to the agent")?;
+/// What a server of this machine answers.
+///
+/// # Errors
+/// It does not answer, or with an error.
+pub(in crate::bench) fn get(address: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address).with_context(|| format!("failed to connect to {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    // Of HTTP/1.0, since that has no answers in pieces.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).context("failed to read the agent's metrics")?;
-    ensure!(text.starts_with("HTTP/1.1 200"), "the agent answers: {}", text.lines().next().unwrap_or("nothing"));
-    Ok(text)
+    stream.read_to_string(&mut text).with_context(|| format!("failed to read what {address} answers"))?;
+    let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("{address} answers nothing"))?;
+    let status = head.lines().next().unwrap_or_default();
+    ensure!(status.split(' ').nth(1) == Some("200"), "{address} answers {path}: {status}");
+    Ok(body.to_owned())
 }
 
 #[cfg(test)]
