@@ -18,6 +18,7 @@ use super::select::{Selected, Unmatched};
 use super::threads::threads;
 use super::timeline::{Timeline, stretches, timeline};
 use super::told::Rows;
+use super::woken::Woken;
 use super::{
     calling, counters, danger, distrust, functions, graph, pattern, site, sleep, slept, templates, timed, verdict,
     windows, word,
@@ -184,13 +185,15 @@ fn build_and<T>(
     let selected = Selected::new(&options.selection, &all, &mut places)?;
     let ranked = ranked(&all, &selected, observation, &mut places);
     let divided = Divided::of(&ranked);
+    let woken = Woken::of(&all);
     let shown = &ranked[..options.top.unwrap_or(usize::MAX).min(ranked.len())];
     let findings = &observation.findings;
     let mut locks: Vec<LockEntry> = Vec::with_capacity(shown.len());
     for r in shown {
         let aplt = aplt.get(&r.lock).copied();
         let word_names = findings.disbelieved.get(&r.lock).map(|named| named.0);
-        locks.push(LockEntry { word_names, ..r.entry(&mut places, aplt, observation.end) });
+        let woken_wait_ns = places.ns(woken.waited(r.gathered));
+        locks.push(LockEntry { word_names, woken_wait_ns, ..r.entry(&mut places, aplt, observation.end) });
     }
     let mut conditions = Vec::new();
     let mut futexes = Vec::new();

@@ -60,6 +60,7 @@ mod verdict;
 mod warnings;
 mod wide;
 mod windows;
+mod woken;
 mod word;
 pub mod words;
 

@@ -4,7 +4,7 @@ use super::phrase::{FUNCTION, Threads};
 use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
-use super::{blame, distrust, estimated, pattern, throttled};
+use super::{blame, distrust, estimated, pattern, throttled, woken};
 
 /// Circles of waits that ended, told in words.
 const MAX_ENDED: usize = 3;
@@ -210,6 +210,7 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
     if holds_back {
         sentences.extend(blame::sentences(report, top, threads, true));
         sentences.push(cost(report, top));
+        sentences.extend(woken::sentence(report, top));
     } else {
         let doubt = unexplained(report);
         sentences.push(cheap(report, top, doubt.as_deref()));
@@ -253,7 +254,7 @@ fn cost(report: &Report, top: &LockEntry) -> String {
     };
     let waited = format!("{threads} waited {at_least}{waited} for it in {}", q.duration_ns);
     // Through nesting, the lock to blame may be another one.
-    if report.culprits.first().is_none_or(|c| c.lock == top.lock) {
+    if woken::idle(report, top).is_none() && report.culprits.first().is_none_or(|c| c.lock == top.lock) {
         format!("{} holds {} back: {waited}.", named(top), victim(top))
     } else {
         format!("Most waited for is {}: {waited}.", named(top))

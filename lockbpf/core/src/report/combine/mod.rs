@@ -122,6 +122,7 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         unattributed_ns: all.ns(|l| l.unattributed_ns),
         attribution: blame::attribution(all, |l| l.attribution),
         open_wait_ns: all.ns(|l| l.open_wait_ns),
+        woken_wait_ns: all.ns(|l| l.woken_wait_ns),
         causes: blame::causes(all, |l| l.causes),
         waiting_threads: all.most(|l| l.waiting_threads),
         // Who waits where is others in each run.

@@ -15,6 +15,7 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
         unattributed_ns,
         attribution,
         open_wait_ns,
+        woken_wait_ns,
         causes,
         waiting_now,
         wait_estimate,
@@ -67,6 +68,7 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
     check.adds_up(harm, *harm_ns, || format!("harm of {}", name()));
     check.attribution(*attribution, *harm_ns, || format!("waiting for {}", name()));
     check.within(*unattributed_ns, *recorded_wait_ns, || format!("blame of nobody for {}", name()));
+    check.within(*woken_wait_ns, *recorded_wait_ns, || format!("recorded waits of the woken for {}", name()));
     check.within(*open_wait_ns, *recorded_wait_ns, || format!("recorded waits for {} that go on", name()));
     check.causes(causes.as_ref(), *recorded_wait_ns, &|| format!("the waiting for {}", name()));
     // A selection leaves out locks whose waiters this one's holders made wait.

@@ -90,6 +90,9 @@ pub struct LockEntry {
     pub attribution: AttributionEntry,
     /// The part of `recorded_wait_ns` of waits that had not ended.
     pub open_wait_ns: Ns,
+    /// The part of `recorded_wait_ns` at places where threads wait for conditions: a condition had just woken them.
+    #[serde(default, skip_serializing_if = "Ns::is_zero")]
+    pub woken_wait_ns: Ns,
     /// What those were doing whom the waiting for this lock is charged to; left out where that is not known at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub causes: Option<CausesEntry>,

@@ -26,6 +26,12 @@ impl Ns {
         Self { whole, thousandths: 0 }
     }
 
+    /// Whether it is 0.
+    #[must_use]
+    pub const fn is_zero(&self) -> bool {
+        self.whole == 0 && self.thousandths == 0
+    }
+
     /// From thousandths.
     fn from_thousandths(thousandths: u128) -> Self {
         let thousand = u128::from(THOUSAND);

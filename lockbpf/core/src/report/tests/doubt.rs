@@ -24,6 +24,27 @@ fn idle_workers_are_no_alarm() {
 }
 
 #[test]
+fn who_had_just_been_woken_may_have_waited_for_work_otherwise() {
+    // The waiter asks at 0x400, for 5 s; threads wait for a condition there, or elsewhere.
+    let contended = |condition: u64| {
+        let mut o = with_conditions(condition);
+        feed(&mut o, &section(0x1000, 11, 0x300, [0, 0, 5_000]), true);
+        feed(&mut o, &section(0x1000, 12, 0x400, [0, 5_000, 5_001]), true);
+        report(&o)
+    };
+    let report = contended(0x400);
+    let told = report.verdict.join(" ");
+    assert!(told.contains("Most waited for is `global_1000` (mutex): 1 thread waited 5.00 s for it"), "{told}");
+    let expected = "100 % of that waiting is of threads that a condition had just woken, and threads waited 24.0 s for conditions besides";
+    assert!(told.contains(expected), "{told}");
+    assert_eq!(report.locks[0].woken_wait_ns, ms(5_000));
+    let report = contended(0x500);
+    let told = report.verdict.join(" ");
+    assert!(told.contains("`global_1000` (mutex) holds server back") && !told.contains("woken"), "{told}");
+    assert!(report.locks[0].woken_wait_ns.is_zero());
+}
+
+#[test]
 fn threads_that_a_runtime_parks_may_wait_for_its_locks() {
     let mut o = with_conditions(PARK);
     let expected = "Cannot tell whether a lock holds server back: threads slept 24.0 s in 10.0 s in `Parker::park";

@@ -1,0 +1,49 @@
+//! Waiting for a mutex by threads that a condition had just woken: at the end of a condition wait they lock it again.
+
+use super::gather::Gathered;
+use super::schema::{LockEntry, Ns, Report};
+use super::text::percent;
+use crate::id::{Lock, Site};
+use crate::units::Nanos;
+use std::collections::{BTreeMap, HashSet};
+
+/// A part of a lock's recorded waiting from which on it is mostly that.
+const MOSTLY: f64 = 0.5;
+
+/// Places at which threads wait for conditions.
+#[derive(Debug)]
+pub(super) struct Woken(HashSet<Site>);
+
+impl Woken {
+    /// Those of an observation.
+    pub(super) fn of(all: &BTreeMap<Lock, Gathered<'_>>) -> Self {
+        let ended = all.values().flat_map(|g| &g.condvar).map(|sums| sums.site);
+        let open = all.values().flat_map(|g| &g.idle).filter_map(|wait| wait.site);
+        Self(ended.chain(open).filter(|site| site.addr != 0).collect())
+    }
+
+    /// The recorded waiting for a lock at these places.
+    pub(super) fn waited(&self, gathered: &Gathered<'_>) -> Nanos {
+        let waiters = gathered.blame().into_iter().flat_map(|shares| &shares.waiters);
+        waiters.filter(|w| w.site.is_some_and(|site| self.0.contains(&site))).map(|w| w.waits.time).sum()
+    }
+}
+
+/// How long threads waited for conditions, if they did so for longer than for this lock, and that mostly as they had just been woken:
+/// whoever has time to wait for work may do as much of it without the lock, only sooner.
+pub(super) fn idle(report: &Report, lock: &LockEntry) -> Option<Ns> {
+    let seen = report.conditions.iter().map(|condition| condition.idle_ns.sum).sum::<Ns>();
+    let idle = report.quality.sleep.as_ref().map_or(seen, |sleep| sleep.conditions_ns.max(seen));
+    let mostly = lock.woken_wait_ns.share_of(lock.recorded_wait_ns) >= MOSTLY;
+    (mostly && idle > lock.harm_ns).then_some(idle)
+}
+
+/// What that means.
+pub(super) fn sentence(report: &Report, lock: &LockEntry) -> Option<String> {
+    let idle = idle(report, lock)?;
+    Some(format!(
+        "{} of that waiting is of threads that a condition had just woken, and threads waited {idle} for conditions besides: it makes late \
+         what they were woken for, but need not hold back how much gets done.",
+        percent(lock.woken_wait_ns.share_of(lock.recorded_wait_ns)),
+    ))
+}
