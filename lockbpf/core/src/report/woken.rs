@@ -7,8 +7,12 @@ use crate::id::{Lock, Site};
 use crate::units::Nanos;
 use std::collections::{BTreeMap, HashSet};
 
-/// A part of a lock's recorded waiting from which on it is mostly that.
+/// A part of a lock's waiting from which on it is mostly that.
 const MOSTLY: f64 = 0.5;
+/// A part of which the places must be known.
+const KNOWN: f64 = 0.1;
+/// A part of which the places are known that needs no mention.
+const SURE: f64 = 0.9;
 
 /// Places at which threads wait for conditions.
 #[derive(Debug)]
@@ -29,21 +33,35 @@ impl Woken {
     }
 }
 
+/// Of a lock's recorded waiting the part of which the place is known, and of that the part of threads that had just been woken; nothing
+/// where hardly any place is known.
+fn parts(lock: &LockEntry) -> Option<(f64, f64)> {
+    let placed = lock.waiters.iter().filter(|waiter| waiter.place.site.is_some()).map(|waiter| waiter.wait_ns);
+    let placed = placed.sum::<Ns>().max(lock.woken_wait_ns);
+    let known = placed.share_of(lock.recorded_wait_ns);
+    (known >= KNOWN).then(|| (known.min(1.0), lock.woken_wait_ns.share_of(placed)))
+}
+
 /// How long threads waited for conditions, if they did so for longer than for this lock, and that mostly as they had just been woken:
 /// whoever has time to wait for work may do as much of it without the lock, only sooner.
 pub(super) fn idle(report: &Report, lock: &LockEntry) -> Option<Ns> {
     let seen = report.conditions.iter().map(|condition| condition.idle_ns.sum).sum::<Ns>();
     let idle = report.quality.sleep.as_ref().map_or(seen, |sleep| sleep.conditions_ns.max(seen));
-    let mostly = lock.woken_wait_ns.share_of(lock.recorded_wait_ns) >= MOSTLY;
+    let mostly = parts(lock).is_some_and(|(_, woken)| woken >= MOSTLY);
     (mostly && idle > lock.harm_ns).then_some(idle)
 }
 
 /// What that means.
 pub(super) fn sentence(report: &Report, lock: &LockEntry) -> Option<String> {
-    let idle = idle(report, lock)?;
+    let (idle, (known, woken)) = (idle(report, lock)?, parts(lock)?);
+    let doubt = if known < SURE {
+        format!(", as far as its places are known (of {} of it),", percent(known))
+    } else {
+        String::new()
+    };
     Some(format!(
-        "{} of that waiting is of threads that a condition had just woken, and threads waited {idle} for conditions besides: it makes late \
-         what they were woken for, but need not hold back how much gets done.",
-        percent(lock.woken_wait_ns.share_of(lock.recorded_wait_ns)),
+        "{} of that waiting{doubt} is of threads that a condition had just woken, and threads waited {idle} for conditions besides: it makes \
+         late what they were woken for, but need not hold back how much gets done.",
+        percent(woken),
     ))
 }
