@@ -26,6 +26,27 @@ impl Lockbpf {
     }
 }
 
+/// Which lockbpf a benchmark measures.
+#[derive(clap::Args)]
+pub(super) struct Given {
+    /// This lockbpf instead of one that is built now
+    #[arg(long, value_name = "PROGRAM")]
+    lockbpf: Option<PathBuf>,
+}
+
+impl Given {
+    /// The one that the user names, or else one that is built as users do.
+    ///
+    /// # Errors
+    /// It does not compile; cargo has said why.
+    pub(super) fn lockbpf(&self) -> Result<Lockbpf> {
+        match &self.lockbpf {
+            Some(program) => Ok(Lockbpf { program: program.clone() }),
+            None => Lockbpf::build(),
+        }
+    }
+}
+
 /// The options for observing every lock operation all the time.
 pub(super) const FULL: [&str; 2] = ["--budget", "off"];
 

@@ -11,6 +11,7 @@ mod bpftrace;
 mod build;
 mod child;
 mod estimates;
+mod exposition;
 mod fleet;
 mod growth;
 mod harm;

@@ -15,7 +15,7 @@ use super::{
     build::Lockbpf,
     interrupt,
     machine::Machine,
-    usage::{cpu_time, peak_rss},
+    usage::{bytes_below, cpu_time, peak_rss},
 };
 use crate::process::describe;
 
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         args.waits,
         2 * args.waits,
         fs::metadata(&trace)?.len() as f64 / 1e6,
-        size(&tables)? as f64 / 1e6,
+        bytes_below(&tables)? as f64 / 1e6,
         used.time.as_secs_f64(),
         used.cpu.as_secs_f64(),
         reading.as_secs_f64(),
@@ -141,16 +141,6 @@ fn measure(command: &mut Command) -> Result<Used> {
     ensure!(status.success(), "`{}` failed", describe(command));
     used.time = begin.elapsed();
     Ok(used)
-}
-
-/// Bytes in all files of a directory.
-fn size(dir: &Path) -> Result<u64> {
-    let mut sum = 0;
-    for entry in fs::read_dir(dir).with_context(|| format!("failed to read {}", dir.display()))? {
-        let entry = entry?;
-        sum += if entry.file_type()?.is_dir() { size(&entry.path())? } else { entry.metadata()?.len() };
-    }
-    Ok(sum)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What a running process uses: CPU time, memory, kernel memory of its eBPF maps, run time of its eBPF programs.
+//! What a running process uses: CPU time, memory, kernel memory of its eBPF maps, run time of its eBPF programs; and what files use.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use nix::{
@@ -92,6 +92,20 @@ fn field(text: &str, name: &str) -> Option<u64> {
     })
 }
 
+/// Bytes of all files in a folder and those in it.
+///
+/// # Errors
+/// One of them cannot be looked at.
+pub(super) fn bytes_below(dir: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir).with_context(|| format!("failed to read {}", dir.display()))? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +136,14 @@ mod tests {
         assert!(peak_rss(own).unwrap() > 100_000);
         assert_eq!(Objects::of(own).unwrap(), Objects::default());
         assert!(peak_rss(Pid::from_raw(i32::MAX)).is_err());
+    }
+
+    #[test]
+    fn files_count_however_deep_they_lie() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::write(dir.path().join("a/b/c"), "12345").unwrap();
+        fs::write(dir.path().join("d"), "12").unwrap();
+        assert_eq!(bytes_below(dir.path()).unwrap(), 7);
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     io,
     process::{Command, ExitCode},
-    thread,
+    thread::{self, ScopedJoinHandle},
     time::Duration,
 };
 
@@ -42,7 +42,7 @@ const OF_RECORDINGS: [&str; 10] = [
     "recordings::",
 ];
 
-/// How many integration tests may have failed beside what computes to be run again: more are no matter of CPU time.
+/// Up to so many integration tests that fail beside what computes run again: a lack of CPU time fails no more.
 const REPEATED: usize = 5;
 
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
@@ -85,17 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let computing = scope.spawn(|| compute(args));
         report.run("integration tests", || {
             let _hogs = Hogs::start(args.hogs)?;
-            let first = integration_tests()?;
-            if !(1..=REPEATED).contains(&first.failed.len()) {
-                return Ok(first);
-            }
-            eprintln!("once more, with nothing beside them: {}", first.failed.join(", "));
-            while !computing.is_finished() {
-                thread::sleep(Duration::from_millis(100));
-            }
-            let failed: Vec<&str> = first.failed.iter().map(String::as_str).collect();
-            let again = tests_of_integration(&[&[step::ONE_BY_ONE, "--exact"], failed.as_slice()].concat())?;
-            Ok(first.repeated(again))
+            with_a_second_try(integration_tests()?, &computing)
         });
         computing.join()
     });
@@ -104,6 +94,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     report.run("an older kernel", || if args.quick { Ok(Outcome::skipped("--quick")) } else { older_kernel(args) });
     report.run("eBPF objects", || ebpf_objects(args));
     report.write(&packages::missing_reasons(), &mut io::stdout())
+}
+
+/// Runs the integration tests that failed once more when nothing computes beside them, if they are few.
+fn with_a_second_try(first: Outcome, computing: &ScopedJoinHandle<'_, Report>) -> Result<Outcome> {
+    if !(1..=REPEATED).contains(&first.failed.len()) {
+        return Ok(first);
+    }
+    eprintln!("once more, with nothing beside them: {}", first.failed.join(", "));
+    while !computing.is_finished() {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let failed: Vec<&str> = first.failed.iter().map(String::as_str).collect();
+    let again = tests_of_integration(&[&[step::ONE_BY_ONE, "--exact"], failed.as_slice()].concat())?;
+    Ok(first.repeated(again))
 }
 
 /// What only computes: it gives way to the integration tests, which leave two thirds of the CPU time. The fuzz targets come last, since they are

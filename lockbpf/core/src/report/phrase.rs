@@ -49,7 +49,7 @@ impl<'a> Threads<'a> {
     }
 }
 
-/// A part of what somebody did that a function must be known of to be named without saying how large it is.
+/// A function that is known of a smaller part of what somebody did is named with that part.
 const SURE: f64 = 1.0 / 3.0;
 
 /// What those to blame were doing, the most notable first: each as a part of the waiting and in words that follow
@@ -58,14 +58,11 @@ pub(super) fn causes(causes: Option<&CausesEntry>, off: &[OffStackEntry]) -> Vec
     let Some(c) = causes else { return Vec::new() };
     let all =
         [c.running, c.runnable, c.blocked, c.sleeping, c.lock, c.kernel_lock, c.handoff, c.unknown].into_iter().sum();
-    let known_of = |function: &str, cause: &str| -> Ns {
-        let those = off.iter().filter(|o| o.cause == cause && o.function.as_deref() == Some(function));
-        those.map(|o| o.wait_ns).sum()
-    };
     let named = |what: &str, cause: &str, wait: Ns, otherwise: &str| {
-        let first = off.iter().find(|o| o.cause == cause).and_then(|o| o.function.as_deref());
-        let Some(function) = first else { return otherwise.to_owned() };
-        let share = known_of(function, cause).share_of(wait);
+        let of_cause = || off.iter().filter(|o| o.cause == cause);
+        let Some(function) = of_cause().next().and_then(|o| o.function.as_deref()) else { return otherwise.to_owned() };
+        let there = of_cause().filter(|o| o.function.as_deref() == Some(function));
+        let share = there.map(|o| o.wait_ns).sum::<Ns>().share_of(wait);
         let doubt = if share < SURE { format!(" (known of {} of it)", percent(share)) } else { String::new() };
         format!("{what} in {}{doubt}", clip(function, FUNCTION))
     };

@@ -209,8 +209,9 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
     let holds_back = top.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
     if holds_back {
         sentences.extend(blame::sentences(report, top, threads, true));
-        sentences.push(cost(report, top));
-        sentences.extend(woken::sentence(report, top));
+        let woken = woken::sentence(report, top);
+        sentences.push(cost(report, top, woken.is_none()));
+        sentences.extend(woken);
     } else {
         let doubt = unexplained(report);
         sentences.push(cheap(report, top, doubt.as_deref()));
@@ -241,8 +242,8 @@ fn inconclusive(report: &Report) -> Option<String> {
     ))
 }
 
-/// The most waited-for lock, where it holds the target back.
-fn cost(report: &Report, top: &LockEntry) -> String {
+/// The most waited-for lock, where its waiting is significant; `holds_back`: nothing speaks against that it holds the target back.
+fn cost(report: &Report, top: &LockEntry, holds_back: bool) -> String {
     let (waited, q) = (estimated::harm(top), &report.quality);
     let at_least = if q.incomplete { "at least " } else { "" };
     let threads = match top.waiting_threads.max(top.waiting_now.count) {
@@ -254,7 +255,7 @@ fn cost(report: &Report, top: &LockEntry) -> String {
     };
     let waited = format!("{threads} waited {at_least}{waited} for it in {}", q.duration_ns);
     // Through nesting, the lock to blame may be another one.
-    if woken::idle(report, top).is_none() && report.culprits.first().is_none_or(|c| c.lock == top.lock) {
+    if holds_back && report.culprits.first().is_none_or(|c| c.lock == top.lock) {
         format!("{} holds {} back: {waited}.", named(top), victim(top))
     } else {
         format!("Most waited for is {}: {waited}.", named(top))

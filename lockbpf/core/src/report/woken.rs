@@ -7,11 +7,11 @@ use crate::id::{Lock, Site};
 use crate::units::Nanos;
 use std::collections::{BTreeMap, HashSet};
 
-/// A part of a lock's waiting from which on it is mostly that.
+/// Threads that were woken do most of a lock's waiting from this part on.
 const MOSTLY: f64 = 0.5;
-/// A part of which the places must be known.
+/// The places of at least this part of the waiting must be known.
 const KNOWN: f64 = 0.1;
-/// A part of which the places are known that needs no mention.
+/// Where the places of at least this part are known, the rest needs no mention.
 const SURE: f64 = 0.9;
 
 /// Places at which threads wait for conditions.
@@ -33,27 +33,18 @@ impl Woken {
     }
 }
 
-/// Of a lock's recorded waiting the part of which the place is known, and of that the part of threads that had just been woken; nothing
-/// where hardly any place is known.
-fn parts(lock: &LockEntry) -> Option<(f64, f64)> {
+/// What is to be said of a lock that is waited for mostly by threads that had just been woken, if threads wait for conditions longer than for it:
+/// whoever has time to wait for work may do as much of it without the lock, only sooner.
+pub(super) fn sentence(report: &Report, lock: &LockEntry) -> Option<String> {
     let placed = lock.waiters.iter().filter(|waiter| waiter.place.site.is_some()).map(|waiter| waiter.wait_ns);
     let placed = placed.sum::<Ns>().max(lock.woken_wait_ns);
     let known = placed.share_of(lock.recorded_wait_ns);
-    (known >= KNOWN).then(|| (known.min(1.0), lock.woken_wait_ns.share_of(placed)))
-}
-
-/// How long threads waited for conditions, if they did so for longer than for this lock, and that mostly as they had just been woken:
-/// whoever has time to wait for work may do as much of it without the lock, only sooner.
-pub(super) fn idle(report: &Report, lock: &LockEntry) -> Option<Ns> {
+    let woken = lock.woken_wait_ns.share_of(placed);
     let seen = report.conditions.iter().map(|condition| condition.idle_ns.sum).sum::<Ns>();
     let idle = report.quality.sleep.as_ref().map_or(seen, |sleep| sleep.conditions_ns.max(seen));
-    let mostly = parts(lock).is_some_and(|(_, woken)| woken >= MOSTLY);
-    (mostly && idle > lock.harm_ns).then_some(idle)
-}
-
-/// What that means.
-pub(super) fn sentence(report: &Report, lock: &LockEntry) -> Option<String> {
-    let (idle, (known, woken)) = (idle(report, lock)?, parts(lock)?);
+    if known < KNOWN || woken < MOSTLY || idle <= lock.harm_ns {
+        return None;
+    }
     let doubt = if known < SURE {
         format!(", as far as its places are known (of {} of it),", percent(known))
     } else {

@@ -23,7 +23,7 @@ pub(super) struct Farm {
 }
 
 impl Farm {
-    /// Answers until the program ends. Figures grow by steps of so many seconds.
+    /// Starts a server that answers until the program ends. Its figures grow each `step_s` seconds.
     ///
     /// # Errors
     /// There is no port.
@@ -71,7 +71,7 @@ fn answer(stream: &TcpStream, text: impl Fn(u64) -> String, served: &AtomicU64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::soak::sample::get;
+    use crate::bench::exposition::get;
 
     #[test]
     fn each_host_is_answered_for() {

@@ -1,12 +1,11 @@
 //! Hosts that are made up: what an agent really served, with figures that go on growing, on each host at a pace of its own.
 
 use std::{
-    collections::BTreeSet,
     fmt::Write as _,
     io::{self, Write},
 };
 
-use crate::bench::soak::sample::{family, is_counted, series};
+use crate::bench::exposition::{counted, family, series};
 
 /// The salt of a host's pace, and of a moment's haste.
 const SALTS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9];
@@ -25,11 +24,11 @@ enum Line {
 }
 
 impl Template {
-    /// Of the text that an agent served when it was so old.
+    /// A template made of what an agent served when it had observed for `age_s` seconds.
     pub(super) fn new(text: &str, age_s: f64) -> Self {
-        let counting: BTreeSet<&str> = is_counted(text);
+        let counted = counted(text);
         let line = |line: &str| match series(line).next() {
-            Some((key, value)) if counting.contains(family(key)) => {
+            Some((key, value)) if counted.contains(family(key)) => {
                 Line::Counter { key: key.to_owned(), value, whole: value.fract() == 0.0 }
             }
             _ => Line::Fixed(line.to_owned()),
@@ -37,12 +36,12 @@ impl Template {
         Self { lines: text.lines().map(line).collect(), age_s }
     }
 
-    /// Series of a host.
+    /// How many series a host has.
     pub(super) fn series(&self) -> usize {
         self.lines.iter().filter(|line| !matches!(line, Line::Fixed(text) if text.starts_with('#'))).count()
     }
 
-    /// What a host serves at the end of a step of so many seconds. No counter ever falls.
+    /// What a host serves in a step; each step lasts `step_s` seconds. No counter ever falls.
     pub(super) fn text(&self, host: u64, step: u64, step_s: f64) -> String {
         let grown = self.growth(host, step, step_s);
         let mut text = String::new();
@@ -84,7 +83,7 @@ impl Template {
         writeln!(out, "# EOF")
     }
 
-    /// By how much counters have grown: as the agent's did, on a host by a quarter to seven quarters of that, in a step now earlier, now later.
+    /// By what the agent's counters are multiplied in a step: hosts grow at a quarter to seven quarters of the agent's pace, unevenly from step to step.
     fn growth(&self, host: u64, step: u64, step_s: f64) -> f64 {
         let pace = 0.25 + 1.5 * share(host, SALTS[0]);
         let steps = step as f64 + 1.0 + share(host ^ step.rotate_left(32), SALTS[1]);

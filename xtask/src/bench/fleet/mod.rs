@@ -4,7 +4,6 @@
 use std::{
     fs::{self, File},
     io::{BufWriter, Write as _},
-    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -15,7 +14,7 @@ use serde::Serialize;
 
 use self::{farm::Farm, host::Template, prometheus::Prometheus};
 use super::{
-    build::Lockbpf,
+    build::Given,
     interrupt,
     machine::Machine,
     result::Output,
@@ -51,9 +50,8 @@ pub(crate) struct Args {
     /// How long that is watched once all are known, in s
     #[arg(long, value_name = "S", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// This lockbpf instead of one that is built now
-    #[arg(long, value_name = "PROGRAM")]
-    lockbpf: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
 }
 
 /// Everything that a run found.
@@ -63,17 +61,17 @@ struct Results {
     machine: Machine,
     hosts: u64,
     interval_s: u64,
-    /// Of one host.
+    /// How many series one host has.
     series: usize,
-    /// A host's answer, bytes.
+    /// How large a host's answer is, bytes.
     text_bytes: usize,
-    /// Of all hosts, by Prometheus' own count.
+    /// Samples that Prometheus counts as taken from all hosts.
     samples_per_s: f64,
-    /// Of Prometheus, share of one core.
+    /// CPU time that Prometheus takes, share of one core.
     cpu_cores: f64,
     /// Samples for each second of Prometheus' CPU time.
     samples_per_cpu_s: f64,
-    /// Of Prometheus at most, bytes.
+    /// Memory that Prometheus has at most, bytes.
     memory_bytes: u64,
     /// Series that it holds.
     head_series: f64,
@@ -92,10 +90,7 @@ struct Results {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let machine = Machine::look_as_root()?;
     interrupt::watch()?;
-    let lockbpf = match &args.lockbpf {
-        Some(program) => program.clone(),
-        None => Lockbpf::build()?.program,
-    };
+    let lockbpf = args.given.lockbpf()?.program;
     let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
     let text = soak::served(&lockbpf, dir.path(), AGE)?;
     let template = Arc::new(Template::new(&text, AGE.as_secs_f64()));

@@ -14,8 +14,9 @@ use nix::unistd::Pid;
 use crate::{
     bench::{
         child::Child,
+        exposition::{family, get, series},
         interrupt, memcached,
-        soak::sample::{family, get, series},
+        usage::bytes_below,
     },
     process,
 };
@@ -116,17 +117,7 @@ pub(super) fn stored(history: &Path, to: &Path) -> Result<u64> {
     let mut promtool = Command::new("promtool");
     promtool.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(history).arg(to);
     process::output(&mut promtool, DAY_LIMIT)?;
-    let mut bytes = 0;
-    for block in fs::read_dir(to).with_context(|| format!("failed to read {}", to.display()))? {
-        let block = block?.path();
-        for file in [block.join("index"), block.join("meta.json")].into_iter().chain(files(&block.join("chunks"))) {
-            bytes += fs::metadata(&file).map_or(0, |file| file.len());
-        }
-    }
+    let bytes = bytes_below(to)?;
     ensure!(bytes > 0, "promtool made no block of {}", history.display());
     Ok(bytes)
-}
-
-fn files(dir: &Path) -> Vec<std::path::PathBuf> {
-    fs::read_dir(dir).into_iter().flatten().flatten().map(|file| file.path()).collect()
 }

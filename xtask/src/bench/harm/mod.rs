@@ -2,7 +2,6 @@
 //! moments: in the program that it observed, and on the machine.
 
 use std::{
-    path::PathBuf,
     process::ExitCode,
     sync::{Mutex, PoisonError},
     thread,
@@ -20,7 +19,12 @@ use self::{
     target::{Kind, Programs, Target},
     traces::{Before, Leaks, Objects},
 };
-use super::{build::Lockbpf, interrupt, machine::Machine, result::Output};
+use super::{
+    build::{Given, Lockbpf},
+    interrupt,
+    machine::Machine,
+    result::Output,
+};
 
 mod body;
 mod injury;
@@ -64,9 +68,8 @@ pub(crate) struct Args {
     /// Only these targets
     #[arg(long, value_enum, value_name = "TARGET", value_delimiter = ',')]
     targets: Vec<Kind>,
-    /// This lockbpf instead of one that is built now
-    #[arg(long, value_name = "PROGRAM")]
-    lockbpf: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
 }
 
 /// How a target is observed.
@@ -164,10 +167,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// lockbpf cannot be built, the benchmark was interrupted, or the figures cannot be written.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let machine = Machine::look_as_root()?;
-    let lockbpf = match &args.lockbpf {
-        Some(program) => Lockbpf { program: program.clone() },
-        None => Lockbpf::build()?,
-    };
+    let lockbpf = args.given.lockbpf()?;
     interrupt::watch()?;
     let programs = Programs::compile()?;
     // One for each of those who work side by side, or none.

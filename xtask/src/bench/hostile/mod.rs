@@ -15,7 +15,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use self::watched::{CPU, MEMORY, REPORT, Run, Subject, watch};
-use super::{build::Lockbpf, child::Child, interrupt, machine::Machine, result::Output};
+use super::{build::Given, child::Child, interrupt, machine::Machine, result::Output};
 use crate::{cc, workspace};
 
 mod damage;
@@ -36,9 +36,8 @@ pub(crate) struct Args {
     /// Some of each, within three minutes
     #[arg(long)]
     quick: bool,
-    /// This lockbpf instead of one that is built now
-    #[arg(long, value_name = "PROGRAM")]
-    lockbpf: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
 }
 
 /// How many of each.
@@ -102,10 +101,7 @@ struct Row {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let machine = Machine::look_as_root()?;
     interrupt::watch()?;
-    let lockbpf = match &args.lockbpf {
-        Some(program) => program.clone(),
-        None => Lockbpf::build()?.program,
-    };
+    let lockbpf = args.given.lockbpf()?.program;
     let bench = Bench { lockbpf, dir: tempfile::tempdir()? };
     let storm = cc::compile_text(include_str!("storm.c"), bench.dir.path(), "storm", &["-ldl"])?;
     let amounts = if args.quick { QUICK } else { ALL };

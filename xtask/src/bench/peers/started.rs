@@ -1,7 +1,6 @@
 //! A tool that must start the program that it observes: an instance of its own, which rests while others are measured.
 
 use std::{
-    fs,
     path::Path,
     time::{Duration, Instant},
 };
@@ -15,7 +14,7 @@ use crate::{
     bench::{
         interrupt,
         server::{self, Loaded, Window},
-        usage::peak_rss,
+        usage::{bytes_below, peak_rss},
         wrapper::Wrapper,
     },
     workspace,
@@ -130,30 +129,5 @@ fn wrapper(tool: Tool, dir: &Path) -> Result<Wrapper> {
             let program = workspace::find_program("mutrace").context("mutrace is not installed")?;
             Ok(Wrapper::prefix([program.into_os_string()]))
         }
-    }
-}
-
-/// Bytes of all files in a folder and those in it.
-fn bytes_below(dir: &Path) -> Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(dir).with_context(|| format!("failed to read {}", dir.display()))? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        bytes += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
-    }
-    Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_count_however_deep_they_lie() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("a/b")).unwrap();
-        fs::write(dir.path().join("a/b/c"), "12345").unwrap();
-        fs::write(dir.path().join("d"), "12").unwrap();
-        assert_eq!(bytes_below(dir.path()).unwrap(), 7);
     }
 }

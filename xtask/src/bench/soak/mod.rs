@@ -4,7 +4,7 @@
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
@@ -17,11 +17,11 @@ use self::{
     mix::Mix,
     sample::{Counters, Sample},
 };
-use super::{build::Lockbpf, child::Child, interrupt, machine::Machine, memcached, result::Output};
+use super::{build::Given, child::Child, exposition, interrupt, machine::Machine, memcached, result::Output};
 
 mod judge;
 mod mix;
-pub(super) mod sample;
+mod sample;
 mod table;
 
 /// Value of [`Results::schema`]: changes when a field changes its meaning or goes away.
@@ -44,9 +44,8 @@ pub(crate) struct Args {
     /// Step the machine's clock an hour ahead in the middle, and back a period later
     #[arg(long)]
     step_clock: bool,
-    /// This lockbpf instead of one that is built now
-    #[arg(long, value_name = "PROGRAM")]
-    lockbpf: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
 }
 
 /// Everything that a run found.
@@ -69,10 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     ensure!(args.hours >= 0.1 && args.hours <= 10_000.0, "--hours {}: from 0.1 to 10,000", args.hours);
     let machine = Machine::look_as_root()?;
     interrupt::watch()?;
-    let lockbpf = match &args.lockbpf {
-        Some(program) => program.clone(),
-        None => Lockbpf::build()?.program,
-    };
+    let lockbpf = args.given.lockbpf()?.program;
     let period = Duration::from_secs_f64(args.hours * 3_600.0) / PERIODS;
     let dir = tempfile::tempdir().context("failed to create a temporary directory")?;
     let mut mix = Mix::start()?;
@@ -105,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What an agent serves that has observed this mix for so long.
+/// What an agent serves once it has observed this mix for `time`.
 ///
 /// # Errors
 /// It could not be run.
@@ -117,7 +113,7 @@ pub(super) fn served(lockbpf: &Path, dir: &Path, time: Duration) -> Result<Strin
         mix.turn(TURN)?;
     }
     agent.check_alive()?;
-    sample::get(address, "/metrics")
+    exposition::get(address, "/metrics")
 }
 
 /// An agent for the whole system that keeps a flight recorder's ring on disk, and the address of its metrics.

@@ -3,18 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use nix::unistd::Pid;
 
-use crate::bench::usage::{Objects, cpu_time, own_share};
-
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::bench::{
+    exposition::{counted, family, get, series},
+    usage::{Objects, cpu_time, own_share},
+};
 
 /// One look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -80,7 +79,7 @@ pub(super) struct Counters {
 impl Counters {
     /// Takes a look. A series that is gone, as its process is, may begin anew.
     fn take(&mut self, text: &str) {
-        let counted = is_counted(text);
+        let counted = counted(text);
         let now: BTreeMap<String, f64> = series(text)
             .filter(|(key, _)| counted.contains(family(key)))
             .map(|(key, value)| (key.to_owned(), value))
@@ -97,53 +96,6 @@ impl Counters {
     pub(super) fn fallen(&self) -> Vec<String> {
         self.fallen.iter().cloned().collect()
     }
-}
-
-/// The names of series that can only grow.
-pub(in crate::bench) fn is_counted(text: &str) -> BTreeSet<&str> {
-    let counting: BTreeSet<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-        .filter(|&(_, kind)| matches!(kind, "counter" | "histogram"))
-        .map(|(name, _)| name)
-        .collect();
-    let ends = ["_bucket", "_sum", "_count", "_total"];
-    let counts = |name: &&str| {
-        let plain = ends.iter().find_map(|end| name.strip_suffix(end));
-        counting.contains(name) || plain.is_some_and(|plain| counting.contains(plain))
-    };
-    series(text).map(|(key, _)| family(key)).filter(counts).collect()
-}
-
-/// Series, with their labels, and their values.
-pub(in crate::bench) fn series(text: &str) -> impl Iterator<Item = (&str, f64)> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| {
-        let (key, value) = line.rsplit_once(' ')?;
-        Some((key, value.parse().ok()?))
-    })
-}
-
-/// The name of a series without its labels.
-pub(in crate::bench) fn family(key: &str) -> &str {
-    key.split_once('{').map_or(key, |(name, _)| name)
-}
-
-/// What a server of this machine answers.
-///
-/// # Errors
-/// It does not answer, or with an error.
-pub(in crate::bench) fn get(address: SocketAddr, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(address).with_context(|| format!("failed to connect to {address}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    // Of HTTP/1.0, since that has no answers in pieces.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).with_context(|| format!("failed to read what {address} answers"))?;
-    let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("{address} answers nothing"))?;
-    let status = head.lines().next().unwrap_or_default();
-    ensure!(status.split(' ').nth(1) == Some("200"), "{address} answers {path}: {status}");
-    Ok(body.to_owned())
 }
 
 #[cfg(test)]

@@ -38,13 +38,13 @@ fn who_had_just_been_woken_may_have_waited_for_work_otherwise() {
     let expected = "100 % of that waiting is of threads that a condition had just woken, and threads waited 24.0 s for conditions besides";
     assert!(told.contains(expected), "{told}");
     assert_eq!(report.locks[0].woken_wait_ns, ms(5_000));
-    // Of most of the waiting the place is not known: it may be like that of which it is.
+    // Where the place of most of the waiting is not known, the rest speaks for it.
     let mut part = report.clone();
     part.locks[0].recorded_wait_ns = ms(20_000);
     let told = woken::sentence(&part, &part.locks[0]).unwrap();
     assert!(told.starts_with("100 % of that waiting, as far as its places are known (of 25 % of it), is"), "{told}");
     part.locks[0].recorded_wait_ns = ms(60_000);
-    assert_eq!(woken::idle(&part, &part.locks[0]), None);
+    assert_eq!(woken::sentence(&part, &part.locks[0]), None);
     let report = contended(0x500);
     let told = report.verdict.join(" ");
     assert!(told.contains("`global_1000` (mutex) holds server back") && !told.contains("woken"), "{told}");
