@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, anyhow};
 use crate::{build_ebpf, compile::Toolchain, fuzz, layers, process, vm, workspace};
 
 mod beside;
+mod failures;
 mod hogs;
 mod packages;
 pub(crate) mod report;
@@ -101,11 +102,11 @@ fn with_a_second_try(first: Outcome, computing: &ScopedJoinHandle<'_, Report>) -
     if !(1..=REPEATED).contains(&first.failed.len()) {
         return Ok(first);
     }
-    eprintln!("once more, with nothing beside them: {}", first.failed.join(", "));
+    let failed: Vec<&str> = first.failed.iter().map(|failure| failure.test.as_str()).collect();
+    eprintln!("once more, with nothing beside them: {}", failed.join(", "));
     while !computing.is_finished() {
         thread::sleep(Duration::from_millis(100));
     }
-    let failed: Vec<&str> = first.failed.iter().map(String::as_str).collect();
     let again = tests_of_integration(&[&[step::ONE_BY_ONE, "--exact"], failed.as_slice()].concat())?;
     Ok(first.repeated(again))
 }

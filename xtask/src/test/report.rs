@@ -9,7 +9,10 @@ use std::{
 use anyhow::Result;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::step::{Counts, Outcome, Verdict};
+use super::{
+    failures::Failure,
+    step::{Counts, Outcome, Verdict},
+};
 
 /// The steps run so far.
 pub(crate) struct Report {
@@ -44,7 +47,8 @@ impl Report {
         self.steps.push(Step { name: name.to_owned(), took, outcome });
     }
 
-    /// Writes the summary to `out`, with `also_not_run` beside the skipped steps; the exit code tells whether a step failed.
+    /// Writes the summary to `out`, with `also_not_run` beside the skipped steps and the reasons of tests that failed; the exit code tells whether
+    /// a step failed.
     ///
     /// # Errors
     /// `out` cannot be written to.
@@ -57,6 +61,14 @@ impl Report {
                 writeln!(out, "not run:")?;
             }
             writeln!(out, "  {line}")?;
+        }
+        for step in &self.steps {
+            let named = [(&step.outcome.failed, "FAILED"), (&step.outcome.passed_again, "passed only when run again")];
+            for (tests, how) in named {
+                for Failure { test, reason } in tests {
+                    writeln!(out, "{how}: {test}: {reason}")?;
+                }
+            }
         }
         let Counts { passed, failed, skipped } = self.counts();
         writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")?;
@@ -133,6 +145,16 @@ mod tests {
         let (text, code) = written(&report, &["a test: no such package".into()]);
         assert!(text.contains("only: not here") && text.contains("a test: no such package"), "{text}");
         assert_eq!(code, ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn tests_that_failed_are_told_with_their_reasons() {
+        let failure = |test: &str| vec![Failure { test: test.into(), reason: "a.rs:1:2: why".into() }];
+        let mut report = Report::begin();
+        let outcome = Outcome { failed: failure("a"), passed_again: failure("b"), ..Outcome::failed("") };
+        report.run("tests", || Ok(outcome));
+        let (text, _code) = written(&report, &[]);
+        assert!(text.contains("\nFAILED: a: a.rs:1:2: why\npassed only when run again: b: a.rs:1:2: why\n"), "{text}");
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::times::Times;
+use super::{
+    failures::{Failure, Failures},
+    times::Times,
+};
 use crate::{process, workspace};
 
 /// Has a test program run its tests one after the other.
@@ -45,13 +48,15 @@ pub(crate) struct Outcome {
     /// The reason of a failure or of a skip, else a remark.
     pub(crate) note: String,
     pub(crate) counts: Counts,
-    /// The names of the tests that failed, as far as they were told one by one.
-    pub(crate) failed: Vec<String>,
+    /// The tests that failed.
+    pub(crate) failed: Vec<Failure>,
+    /// Those that failed at first, and passed when they ran again.
+    pub(crate) passed_again: Vec<Failure>,
 }
 
 impl Outcome {
     fn new(verdict: Verdict, note: impl Into<String>) -> Self {
-        Self { verdict, note: note.into(), counts: Counts::default(), failed: Vec::new() }
+        Self { verdict, note: note.into(), counts: Counts::default(), failed: Vec::new(), passed_again: Vec::new() }
     }
 
     /// The step did what it should.
@@ -76,15 +81,18 @@ impl Outcome {
 
     /// After the tests that failed have run `again`: what these came to counts, and the note names those that passed only then.
     pub(crate) fn repeated(self, again: Self) -> Self {
-        let only_then: Vec<&str> =
-            self.failed.iter().filter(|name| !again.failed.contains(name)).map(String::as_str).collect();
+        let fails = |test: &str| again.failed.iter().any(|failure| failure.test == test);
+        let passed_again: Vec<Failure> = self.failed.into_iter().filter(|failure| !fails(&failure.test)).collect();
         let note = match again.verdict {
-            Verdict::Passed => format!("passed only when run again: {}", only_then.join(", ")),
+            Verdict::Passed => {
+                let only_then: Vec<&str> = passed_again.iter().map(|failure| failure.test.as_str()).collect();
+                format!("passed only when run again: {}", only_then.join(", "))
+            }
             _ => again.note,
         };
         let Counts { passed, failed, skipped: _ } = again.counts;
         let counts = Counts { passed: self.counts.passed + passed, failed, ..self.counts };
-        Self { verdict: again.verdict, note, counts, failed: again.failed }
+        Self { verdict: again.verdict, note, counts, failed: again.failed, passed_again }
     }
 
     /// The step found a fault.
@@ -126,7 +134,7 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("failed to start `{}`", process::describe(command)))?;
-    let (mut counts, mut times, mut failed) = (Counts::default(), Times::start(), Vec::new());
+    let (mut counts, mut times, mut failures) = (Counts::default(), Times::start(), Failures::default());
     let output = child.stdout.take().context("failed to read the output of cargo test")?;
     for line in BufReader::new(output).split(b'\n') {
         let mut line = line?;
@@ -136,7 +144,7 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         out.flush()?;
         let line = String::from_utf8_lossy(&line);
         times.hear(line.trim_end());
-        failed.extend(failed_test(line.trim_end()));
+        failures.hear(line.trim_end());
         counts += test_result(line.trim_end()).unwrap_or_default();
     }
     if command.get_args().any(|arg| arg == ONE_BY_ONE) {
@@ -148,12 +156,7 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         counts.failed = 1;
     }
     let outcome = if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) };
-    Ok(Outcome { counts, failed, ..outcome })
-}
-
-/// The test that a line of a test program says has failed.
-fn failed_test(line: &str) -> Option<String> {
-    line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned)
+    Ok(Outcome { counts, failed: failures.all(), ..outcome })
 }
 
 /// The counts in a closing line of a test program; tests filtered out are ones that cannot run here.
@@ -221,14 +224,19 @@ mod tests {
             run_tests(&mut shell(&format!("echo '{lines}'; exit 101")), &mut Vec::new()).unwrap()
         };
         let first = || run("FAILED. 7 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s");
-        assert_eq!(first().failed, ["a::b", "d"]);
+        let failure = |test: &str| Failure { test: test.to_owned(), ..Failure::default() };
+        assert_eq!(first().failed, ["a::b", "d"].map(failure));
         let counts = |passed, failed| Counts { passed, failed, skipped: 8 };
         let again = Outcome { counts: counts(2, 0), ..Outcome::passed("") };
         let both = first().repeated(again);
         assert_eq!((both.verdict, both.note.as_str()), (Verdict::Passed, "passed only when run again: a::b, d"));
         assert_eq!(both.counts, Counts { passed: 9, failed: 0, skipped: 1 });
-        let again = Outcome { counts: counts(1, 1), failed: vec!["d".into()], ..Outcome::failed("exit status: 101") };
+        let again = Outcome { counts: counts(1, 1), failed: vec![failure("d")], ..Outcome::failed("exit status: 101") };
         let both = first().repeated(again);
+        assert_eq!(
+            (both.failed.as_slice(), both.passed_again.as_slice()),
+            (&[failure("d")][..], &[failure("a::b")][..])
+        );
         assert_eq!((both.verdict, both.note.as_str()), (Verdict::Failed, "exit status: 101"));
         assert_eq!(both.counts, Counts { passed: 8, failed: 1, skipped: 1 });
     }

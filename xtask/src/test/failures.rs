@@ -1,0 +1,108 @@
+//! Which tests of a test program failed, and why, read from what it prints.
+
+/// Lines of a panic's message that are kept.
+const LINES: usize = 4;
+/// Bytes of each of them.
+const WIDTH: usize = 300;
+
+/// A test that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) test: String,
+    /// Where it panicked first, and the beginning of the message; empty if it did not.
+    pub(crate) reason: String,
+}
+
+/// The tests that failed so far.
+#[derive(Default)]
+pub(super) struct Failures {
+    failed: Vec<Failure>,
+    /// Whose output is being read.
+    of: Option<usize>,
+    /// How many more lines of its message are kept.
+    wanted: usize,
+}
+
+impl Failures {
+    /// A line of a test program's output has come.
+    pub(super) fn hear(&mut self, line: &str) {
+        if let Some(test) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
+            self.number(test);
+        } else if let Some(test) = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----")) {
+            self.of = Some(self.number(test));
+            self.wanted = 0;
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.of = None;
+        } else if let Some(of) = self.of {
+            self.read(of, line);
+        }
+    }
+
+    /// All of them, in the order in which they were named.
+    pub(super) fn all(self) -> Vec<Failure> {
+        self.failed
+    }
+
+    fn number(&mut self, test: &str) -> usize {
+        self.failed.iter().position(|failure| failure.test == test).unwrap_or_else(|| {
+            self.failed.push(Failure { test: test.to_owned(), reason: String::new() });
+            self.failed.len() - 1
+        })
+    }
+
+    fn read(&mut self, of: usize, line: &str) {
+        let reason = &mut self.failed[of].reason;
+        match line.split_once(" panicked at ").filter(|(thread, _)| thread.starts_with("thread '")) {
+            // What panics later does so because of the first.
+            Some((_thread, place)) if reason.is_empty() => {
+                *reason = place.to_owned();
+                self.wanted = LINES;
+            }
+            None if self.wanted > 0 && line != "stack backtrace:" && !line.starts_with("note: ") => {
+                self.wanted -= 1;
+                let width = (0..=line.len().min(WIDTH)).rfind(|&end| line.is_char_boundary(end)).unwrap_or(0);
+                reason.push(' ');
+                reason.push_str(line[..width].trim());
+            }
+            _ => self.wanted = 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(output: &str) -> Vec<(String, String)> {
+        let mut failures = Failures::default();
+        output.lines().for_each(|line| failures.hear(line));
+        failures.all().into_iter().map(|failure| (failure.test, failure.reason)).collect()
+    }
+
+    #[test]
+    fn a_reason_is_the_first_panic_of_a_test() {
+        let output = "test a::b ... ok\ntest c ... FAILED\ntest d::e ... FAILED\n\nfailures:\n\n---- c stdout ----\n\
+            a line of its own\n\nthread 'c' (12) panicked at tests/c.rs:7:9:\nassertion `left == right` failed: twice\n  left: 1\n \
+            right: 2\nstack backtrace:\n   0: std\nnote: some\n\nthread 'c' (12) panicked at tests/c.rs:99:1:\nlater\n\n\
+            ---- d::e stdout ----\nno panic here\n\nfailures:\n    c\n    d::e\n\ntest result: FAILED. 1 passed; 2 failed";
+        let [c, d] = &heard(output)[..] else { panic!("two failed") };
+        assert_eq!(c.0, "c");
+        assert_eq!(c.1, "tests/c.rs:7:9: assertion `left == right` failed: twice left: 1 right: 2");
+        assert_eq!((d.0.as_str(), d.1.as_str()), ("d::e", ""));
+    }
+
+    #[test]
+    fn tests_that_are_not_named_one_by_one_are_known_by_their_output() {
+        let output =
+            "running 3 tests\n.F.\nfailures:\n\n---- x::y stdout ----\n\nthread 'x::y' panicked at x.rs:1:2:\nno\n";
+        assert_eq!(heard(output), [("x::y".to_owned(), "x.rs:1:2: no".to_owned())]);
+    }
+
+    #[test]
+    fn messages_are_cut() {
+        let long = "ä".repeat(500);
+        let output = format!("---- x stdout ----\nthread 'x' panicked at x.rs:1:2:\n{long}\n1\n2\n3\n4\n5");
+        let reason = &heard(&output)[0].1;
+        assert!(reason.len() <= "x.rs:1:2:".len() + WIDTH + 10 && reason.ends_with(" 1 2 3"), "{reason}");
+    }
+}
