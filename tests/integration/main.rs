@@ -78,6 +78,7 @@ mod storms;
 mod stuck;
 mod system_wide;
 mod throttled;
+mod timelines;
 mod top;
 mod transitions;
 mod translated;

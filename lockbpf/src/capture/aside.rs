@@ -1,43 +1,93 @@
 //! Removing probes aside: it takes a grace period of the kernel's, of perf events one for each, and nobody has to wait for it but the end of
 //! the program. That has to: only then is the target as it was.
 
-use std::sync::{Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-static UNDER_WAY: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+/// Removals that have begun and not ended.
+static UNDER_WAY: Mutex<usize> = Mutex::new(0);
+/// One of them has ended.
+static ENDED: Condvar = Condvar::new();
 
-/// After so many looks, so far apart, a removal takes long.
-const LOOKS: u32 = 20;
-const APART: Duration = Duration::from_millis(50);
+/// A removal takes long after this time.
+const LONG: Duration = Duration::from_secs(1);
+
+/// One removal, counted until it is dropped.
+struct Removal;
+
+impl Removal {
+    fn begin() -> Self {
+        *under_way() += 1;
+        Self
+    }
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        *under_way() -= 1;
+        ENDED.notify_all();
+    }
+}
+
+fn under_way() -> MutexGuard<'static, usize> {
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Drops what keeps probes in place.
 pub fn drop_aside(probes: impl Send + 'static) {
-    let thread = thread::spawn(move || drop(probes));
-    let mut under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-    under_way.retain(|thread| !thread.is_finished());
-    under_way.push(thread);
+    let removal = Removal::begin();
+    thread::spawn(move || {
+        // Dropped in this order, the removal also after a panic.
+        let _removal = removal;
+        drop(probes);
+    });
 }
 
 /// Whether something that was dropped is not gone yet.
 pub fn removes() -> bool {
-    let under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-    !under_way.iter().all(JoinHandle::is_finished)
+    *under_way() > 0
 }
 
 /// Waits until all that was dropped is gone; calls `tell` once if that takes a second. To be called before the program ends.
 pub fn wait(tell: impl FnOnce()) {
-    let threads = std::mem::take(&mut *UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut looks = 0;
-    while looks < LOOKS && !threads.iter().all(JoinHandle::is_finished) {
-        thread::sleep(APART);
-        looks += 1;
-    }
-    if looks == LOOKS {
+    let waits = |number: &mut usize| *number > 0;
+    let (number, waited) = ENDED.wait_timeout_while(under_way(), LONG, waits).unwrap_or_else(PoisonError::into_inner);
+    if waited.timed_out() {
+        // Whoever hears it may begin another one.
+        drop(number);
         tell();
     }
-    for thread in threads {
-        // A panic has been told already.
-        let _ = thread.join();
+    drop(ENDED.wait_while(under_way(), waits).unwrap_or_else(PoisonError::into_inner));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+
+    /// Is gone some time after it is told to.
+    struct Slow(Receiver<()>, Arc<AtomicBool>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_waits_goes_on_when_all_is_gone_and_hears_that_it_takes_long() {
+        let ((let_go, told), gone) = (channel(), Arc::<AtomicBool>::default());
+        drop_aside(Slow(told, gone.clone()));
+        assert!(removes());
+        let mut heard = false;
+        wait(|| {
+            heard = true;
+            drop(let_go);
+        });
+        assert!(heard && gone.load(Ordering::Relaxed));
     }
 }

@@ -5,11 +5,11 @@ use super::source::Input;
 use super::{destination, page};
 use crate::analysis;
 use crate::render::{FORMATS, Format, Page, Renderer};
-use crate::report::Selection;
 use crate::report::profile::Profile;
 use crate::report::schema::Ns;
 use crate::report::words::called;
-use anyhow::{Context, Result, anyhow, bail};
+use crate::report::{MAX_RUNS, Selection, side_by_side};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::io::Write;
 use std::path::Path;
@@ -130,9 +130,20 @@ pub(super) fn view(
             render(&all.unwrap_or_default(), out).with_context(failed)?;
         }
         Renderer::Timeline(render) => {
-            let recording = only(format, recordings)?;
-            let (report, timeline) = recording.timeline(selection.clone())?;
-            reports.push(report);
+            check_runs(format, recordings.len())?;
+            let mut runs = Vec::with_capacity(recordings.len());
+            for recording in recordings {
+                let (report, timeline) = recording.timeline(selection.clone())?;
+                reports.push(report);
+                runs.push(timeline);
+            }
+            if runs.len() > 1 {
+                say!(
+                    "lockbpf: {} runs beside each other, each from its own beginning, numbered in the order in which they were named",
+                    runs.len()
+                );
+            }
+            let timeline = side_by_side(runs);
             render(&timeline, out).with_context(failed)?;
             if timeline.not_shown_ns > Ns::default() {
                 say!(
@@ -142,7 +153,9 @@ pub(super) fn view(
             }
         }
         Renderer::Page(render) => {
-            let page = only(format, recordings)?.page(selection.clone())?;
+            let recordings_given = recordings.len();
+            let [recording] = recordings else { return Err(shows_one(format, recordings_given)) };
+            let page = recording.page(selection.clone())?;
             render(&page, out).with_context(failed)?;
             let Page { report, .. } = page;
             reports.push(report);
@@ -155,7 +168,7 @@ pub(super) fn view(
     Ok(reports.iter().any(|report| report.quality.incomplete))
 }
 
-/// Refuses to export several recordings as one where a format cannot add them up: before they are read.
+/// Refuses to export several recordings as one where a format has no place for them: before they are read.
 ///
 /// # Errors
 /// When it cannot.
@@ -164,7 +177,8 @@ pub(super) fn check_takes(format: ExportFormat, recordings: usize) -> Result<()>
         _ if recordings < 2 => return Ok(()),
         ExportFormat::View(format) => match format.renderer {
             Renderer::Profile(_) | Renderer::Timed(_) => return Ok(()),
-            Renderer::Timeline(_) | Renderer::Page(_) => return Err(shows_one(format, recordings)),
+            Renderer::Timeline(_) => return check_runs(format, recordings),
+            Renderer::Page(_) => return Err(shows_one(format, recordings)),
         },
         ExportFormat::Bin => "bin",
         ExportFormat::Jsonl => "jsonl",
@@ -174,13 +188,16 @@ pub(super) fn check_takes(format: ExportFormat, recordings: usize) -> Result<()>
 }
 
 fn shows_one(format: &Format, recordings: usize) -> anyhow::Error {
-    anyhow!("--format {} shows one recording, not {recordings}: ask for them one by one", format.name)
+    let instead = "ask for them one by one, or for two of them with `lockbpf diff A B --format html`";
+    anyhow!("--format {} shows one recording, not {recordings}: {instead}", format.name)
 }
 
-/// The recording that a format shows.
-fn only<'a>(format: &Format, recordings: &'a mut [Recording]) -> Result<&'a mut Recording> {
-    match recordings {
-        [recording] => Ok(recording),
-        _ => Err(shows_one(format, recordings.len())),
-    }
+/// Refuses more recordings than a timeline shows.
+fn check_runs(format: &Format, recordings: usize) -> Result<()> {
+    ensure!(
+        recordings <= MAX_RUNS,
+        "--format {} shows up to {MAX_RUNS} recordings, not {recordings}: name fewer of them",
+        format.name
+    );
+    Ok(())
 }

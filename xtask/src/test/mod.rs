@@ -30,7 +30,7 @@ use tested::Tested;
 const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
 /// The suites of integration tests that read recordings and write files: they take turns where they observe at all.
-const OF_RECORDINGS: [&str; 10] = [
+const OF_RECORDINGS: [&str; 11] = [
     "diff::",
     "examples::",
     "firefox::",
@@ -41,6 +41,7 @@ const OF_RECORDINGS: [&str; 10] = [
     "pprof::",
     "predict::",
     "recordings::",
+    "timelines::",
 ];
 
 /// Up to so many integration tests that fail beside what computes run again: a lack of CPU time fails no more.

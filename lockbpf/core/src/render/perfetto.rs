@@ -185,13 +185,15 @@ impl Trace<'_> {
 
     fn lock(&mut self, lock: usize, holds: &[&Hold], mut counts: Vec<(u64, bool)>) -> io::Result<()> {
         let named = &self.timeline.locks[lock];
-        let title = if named.kind.is_empty() { named.name.clone() } else { format!("{} ({})", named.name, named.kind) };
+        let run = named.run.map(|run| format!("run {run}: ")).unwrap_or_default();
+        let kind = if named.kind.is_empty() { String::new() } else { format!(" ({})", named.kind) };
+        let title = format!("{run}{}{kind}", named.name);
         let track = self.track(|track| track.bytes(2, title.as_bytes()).message(18, &Message::default()))?;
         self.states(track, holds)?;
         if counts.is_empty() {
             return Ok(());
         }
-        let name = format!("waiting for {}", named.name);
+        let name = format!("{run}waiting for {}", named.name);
         let counter = self
             .track(|described| described.bytes(2, name.as_bytes()).number(5, track).message(8, &Message::default()))?;
         // At one time, ends come first.

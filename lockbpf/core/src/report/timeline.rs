@@ -105,8 +105,10 @@ pub struct LockName {
     pub name: String,
     /// Its kind; empty of a lock that the report does not list.
     pub kind: String,
-    /// Which of the report's locks it is, from 0.
+    /// Which of the report's locks it is, from 0; `None` with several runs.
     pub entry: Option<usize>,
+    /// In which of several runs, from 1.
+    pub run: Option<usize>,
 }
 
 /// A wait.
@@ -376,7 +378,7 @@ impl<'a, 'b> Tables<'a, 'b> {
         for &lock in locks.iter().skip(timeline.locks.len()) {
             let (entry, kind) = entries.get(&lock).copied().unzip();
             let kind = kind.unwrap_or_default().to_owned();
-            timeline.locks.push(LockName { name: places.lock_label(lock), kind, entry });
+            timeline.locks.push(LockName { name: places.lock_label(lock), kind, entry, run: None });
         }
         for &(process, site, stack) in stacks.iter().skip(timeline.stacks.len()) {
             let unknown = || elsewhere("[place not seen]");

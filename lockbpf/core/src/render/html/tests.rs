@@ -30,7 +30,7 @@ fn timeline(turns: u64, threads: usize) -> Timeline {
         start_ns: Ns::new(1_000),
         end_ns: Ns::new(1_000 + 10 * turns),
         threads: (0..threads).map(|n| Thread { name: format!("worker {n}"), ..Thread::default() }).collect(),
-        locks: vec![LockName { name: "L".into(), kind: "mutex".into(), entry: Some(0) }],
+        locks: vec![LockName { name: "L".into(), kind: "mutex".into(), entry: Some(0), run: None }],
         stacks: vec![Stack { place: Place { symbol: "f".into(), ..Place::default() }, ..Stack::default() }],
         places: vec![Place { symbol: "g".into(), ..Place::default() }],
         ..Timeline::default()
