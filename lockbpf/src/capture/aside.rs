@@ -53,9 +53,8 @@ pub fn removes() -> bool {
 pub fn wait(tell: impl FnOnce()) {
     let waits = |number: &mut usize| *number > 0;
     let (number, waited) = ENDED.wait_timeout_while(under_way(), LONG, waits).unwrap_or_else(PoisonError::into_inner);
+    drop(number);
     if waited.timed_out() {
-        // Whoever hears it may begin another one.
-        drop(number);
         tell();
     }
     drop(ENDED.wait_while(under_way(), waits).unwrap_or_else(PoisonError::into_inner));

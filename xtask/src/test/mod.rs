@@ -45,7 +45,7 @@ const OF_RECORDINGS: [&str; 11] = [
 ];
 
 /// Up to so many integration tests that fail beside what computes run again: a lack of CPU time fails no more.
-const REPEATED: usize = 5;
+const REPEATED: usize = 8;
 
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
 const FUZZ_TIME: u64 = 4;
