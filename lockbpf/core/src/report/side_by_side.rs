@@ -75,7 +75,7 @@ fn add(all: &mut Timeline, run: Timeline, at: usize) {
         end_ns: shifted(of.end_ns),
     }));
     all.end_ns = all.end_ns.max(shifted(end_ns));
-    all.not_shown_ns = all.not_shown_ns + not_shown_ns;
+    all.not_shown_ns += not_shown_ns;
 }
 
 #[cfg(test)]
