@@ -91,7 +91,7 @@ fn sums_give_the_same_model_as_all_events() {
             let of = |field| lock[field].as_f64().unwrap_or_default();
             of("hold_cv") * of("hold_ns")
         });
-        assert!((a - b).abs() <= 0.05 * a, "deviation of {}: {a} and {b} ns", lock["name"]);
+        assert!((a - b).abs() <= 0.03 * a, "deviation of {}: {a} and {b} ns", lock["name"]);
     }
     let shares = |model: &Value| list(&model["classes"]).iter().map(|class| class["share"].clone()).collect::<Vec<_>>();
     assert_eq!(shares(&events), shares(&sums));

@@ -38,7 +38,7 @@ fn under_way() -> MutexGuard<'static, usize> {
 pub fn drop_aside(probes: impl Send + 'static) {
     let removal = Removal::begin();
     thread::spawn(move || {
-        // Dropped in this order, the removal also after a panic.
+        // It is counted until the probes are gone, also if their drop panics.
         let _removal = removal;
         drop(probes);
     });
@@ -56,8 +56,8 @@ pub fn wait(tell: impl FnOnce()) {
     drop(number);
     if waited.timed_out() {
         tell();
+        drop(ENDED.wait_while(under_way(), waits).unwrap_or_else(PoisonError::into_inner));
     }
-    drop(ENDED.wait_while(under_way(), waits).unwrap_or_else(PoisonError::into_inner));
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{Receiver, channel};
 
-    /// Is gone some time after it is told to.
+    /// Its drop takes until the test lets it go.
     struct Slow(Receiver<()>, Arc<AtomicBool>);
 
     impl Drop for Slow {

@@ -9,7 +9,7 @@ use crate::report::profile::Profile;
 use crate::report::schema::Ns;
 use crate::report::words::called;
 use crate::report::{MAX_RUNS, Selection, side_by_side};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::io::Write;
 use std::path::Path;
@@ -130,7 +130,6 @@ pub(super) fn view(
             render(&all.unwrap_or_default(), out).with_context(failed)?;
         }
         Renderer::Timeline(render) => {
-            check_runs(format, recordings.len())?;
             let mut runs = Vec::with_capacity(recordings.len());
             for recording in recordings {
                 let (report, timeline) = recording.timeline(selection.clone())?;
@@ -168,7 +167,7 @@ pub(super) fn view(
     Ok(reports.iter().any(|report| report.quality.incomplete))
 }
 
-/// Refuses to export several recordings as one where a format has no place for them: before they are read.
+/// Refuses several recordings, before they are read, where a format has no place for them.
 ///
 /// # Errors
 /// When it cannot.
@@ -177,7 +176,11 @@ pub(super) fn check_takes(format: ExportFormat, recordings: usize) -> Result<()>
         _ if recordings < 2 => return Ok(()),
         ExportFormat::View(format) => match format.renderer {
             Renderer::Profile(_) | Renderer::Timed(_) => return Ok(()),
-            Renderer::Timeline(_) => return check_runs(format, recordings),
+            Renderer::Timeline(_) if recordings <= MAX_RUNS => return Ok(()),
+            Renderer::Timeline(_) => bail!(
+                "--format {} shows up to {MAX_RUNS} recordings, not {recordings}: name fewer of them",
+                format.name
+            ),
             Renderer::Page(_) => return Err(shows_one(format, recordings)),
         },
         ExportFormat::Bin => "bin",
@@ -190,14 +193,4 @@ pub(super) fn check_takes(format: ExportFormat, recordings: usize) -> Result<()>
 fn shows_one(format: &Format, recordings: usize) -> anyhow::Error {
     let instead = "ask for them one by one, or for two of them with `lockbpf diff A B --format html`";
     anyhow!("--format {} shows one recording, not {recordings}: {instead}", format.name)
-}
-
-/// Refuses more recordings than a timeline shows.
-fn check_runs(format: &Format, recordings: usize) -> Result<()> {
-    ensure!(
-        recordings <= MAX_RUNS,
-        "--format {} shows up to {MAX_RUNS} recordings, not {recordings}: name fewer of them",
-        format.name
-    );
-    Ok(())
 }

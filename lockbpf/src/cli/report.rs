@@ -1,7 +1,7 @@
 //! `lockbpf report`: recordings in, a report out.
 
 use super::again::Again;
-use super::formats::{self, OwnFormat, ReportFormat};
+use super::formats::{self, ExportFormat, OwnFormat, ReportFormat};
 use super::page::Answers;
 use super::source::{Ending, Input};
 use super::{output, serve};
@@ -106,10 +106,11 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
 }
 
 /// Writes the recordings in a viewer's format.
-fn view(args: &ReportArgs, format: &Format, selection: &Selection) -> Result<ExitCode> {
+fn view(args: &ReportArgs, format: &'static Format, selection: &Selection) -> Result<ExitCode> {
     if args.serve.is_some() {
         serve::check(Some(format))?;
     }
+    formats::check_takes(ExportFormat::View(format), args.from.len())?;
     let analysed = args.from.iter().map(|path| formats::analyse(&Input::open(path)?, format));
     let mut recordings = analysed.collect::<Result<Vec<_>>>()?;
     let mut shown = Vec::new();

@@ -60,9 +60,8 @@ impl Failures {
             }
             None if self.wanted > 0 && line != "stack backtrace:" && !line.starts_with("note: ") => {
                 self.wanted -= 1;
-                let width = (0..=line.len().min(WIDTH)).rfind(|&end| line.is_char_boundary(end)).unwrap_or(0);
                 reason.push(' ');
-                reason.push_str(line[..width].trim());
+                reason.push_str(line[..line.floor_char_boundary(WIDTH)].trim());
             }
             _ => self.wanted = 0,
         }

@@ -44,7 +44,7 @@ const OF_RECORDINGS: [&str; 11] = [
     "timelines::",
 ];
 
-/// Up to so many integration tests that fail beside what computes run again: a lack of CPU time fails no more.
+/// Integration tests that fail beside what computes run again if they are no more than this: a lack of CPU time fails no more of them.
 const REPEATED: usize = 8;
 
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.

@@ -6,7 +6,7 @@ use super::lanes::{Edge, Interval, lanes};
 use super::{Format, Renderer};
 use crate::protobuf::Message;
 use crate::report::schema::{Ns, Place};
-use crate::report::timeline::{Hold, Timeline, Wait};
+use crate::report::timeline::{Hold, NO_PID, Timeline, Wait};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeSet, HashSet};
@@ -37,8 +37,6 @@ const NAMED_HOLDERS: usize = 4;
 const SEQUENCE: u64 = 1;
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
-/// The process of threads of which none is known.
-const NO_PID: u32 = 1;
 
 /// What is drawn.
 #[derive(Clone, Copy)]

@@ -1,20 +1,17 @@
 //! Several runs in one timeline: beside each other, each from its own beginning.
 
 use super::schema::Ns;
-use super::timeline::{Culprit, Hold, Thread, Timeline, Wait};
+use super::timeline::{Culprit, Hold, NO_PID, Thread, Timeline, Wait};
 
-/// Runs that one timeline may show: no more pids than viewers take come of them.
+/// One timeline shows at most so many runs: viewers take pids of 31 bits.
 pub const MAX_RUNS: usize = 200;
-/// How far the pids and numbers of a run's threads are from those of the run before: more than Linux gives, and each is still to be read
-/// at its end.
+/// Each run's pids and thread numbers are so far from those of the run before. Linux gives smaller ones, and a reader still sees them in the
+/// last digits.
 const APART: u32 = 10_000_000;
-/// The process of threads of which none is known.
-const NO_PID: u32 = 1;
 
-/// One timeline of all runs, whose clock is the first one's. With several, processes and locks are told by the number of their run, from 1.
+/// Joins all runs in one timeline, on the first one's clock. If there are several, processes and locks have the number of their run, from 1.
 #[must_use]
-pub fn side_by_side(runs: Vec<Timeline>) -> Timeline {
-    let mut runs = runs;
+pub fn side_by_side(mut runs: Vec<Timeline>) -> Timeline {
     match runs.len() {
         0 => Timeline::default(),
         1 => runs.remove(0),

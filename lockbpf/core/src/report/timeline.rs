@@ -74,6 +74,9 @@ impl Timeline {
     }
 }
 
+/// Viewers that want a pid show this one for threads whose process is not known.
+pub const NO_PID: u32 = 1;
+
 /// A thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
