@@ -1,5 +1,8 @@
 //! Process numbers, as both sides give them.
 
+/// How the names of lockbpf's helpers begin: by that, and by their parent, the programs know whom to leave out.
+pub const HELPER_NAME: [u8; 8] = *b"lockbpf-";
+
 /// A process and the number it was given; the map's key is its pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

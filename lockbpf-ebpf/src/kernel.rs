@@ -214,7 +214,7 @@ fn known(task: *mut aya_ebpf::bindings::task_struct) -> Option<&'static mut Thre
             None
         }
         None => {
-            if crate::thread::is_target() {
+            if crate::thread::is_target(task) {
                 count(Counter::KernelBetween);
             }
             None

@@ -50,11 +50,15 @@ pub static CONFIG: Global<Config> = Global::new(Config {
     comm: [0; 2],
 });
 
-/// Offset of `task_struct::tgid`, for the one program that reads another task's: set by user space before loading.
+/// Offset of `task_struct::tgid`, for programs that read another task's: set by user space before loading.
 #[unsafe(no_mangle)]
 pub static TASK_TGID: Global<u32> = Global::new(0);
 
-/// Offset of `task_struct::mm`, for the same program.
+/// Offset of `task_struct::real_parent`; set by user space before loading.
+#[unsafe(no_mangle)]
+pub static TASK_PARENT: Global<u32> = Global::new(0);
+
+/// Offset of `task_struct::mm`, for the program that reads another task's.
 #[unsafe(no_mangle)]
 pub static TASK_MM: Global<u32> = Global::new(0);
 

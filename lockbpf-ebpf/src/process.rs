@@ -1,12 +1,13 @@
 //! Process numbers: (pid, start time), and a new one after exec.
 
 use crate::emit::emit_and_wake;
-use crate::maps::{CONFIG, PROCESSES, TASK_MM, TASK_TGID, count, next};
+use crate::maps::{CONFIG, PROCESSES, TASK_MM, TASK_PARENT, TASK_TGID, count, next};
 use crate::thread::now;
 use aya_ebpf::bindings::{BPF_NOEXIST, task_struct};
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use lockbpf_common::config::comm_words;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
+use lockbpf_common::process::{HELPER_NAME, ProcessEntry, SERIAL_PROCESS};
 use lockbpf_common::record::{ProcessRecord, Tag};
 
 /// The number of a process, registering it if it is new; `parent`: the number of the one that forks it now, else 0.
@@ -57,6 +58,22 @@ pub fn pid_of(task: *mut task_struct) -> u32 {
     let task = task.cast::<u8>().cast_const();
     // SAFETY: a faulting address is an error from the helper, not a fault; the offset comes from the running kernel's BTF.
     unsafe { bpf_probe_read_kernel(task.add(TASK_TGID.load() as usize).cast::<u32>()) }.unwrap_or(0)
+}
+
+/// Whether the current task helps the process that observes: that has started it, and it has the name of one.
+#[inline(always)]
+pub fn is_helper(task: *mut task_struct) -> bool {
+    bpf_get_current_comm().is_ok_and(|comm| comm_words(&comm)[0] == u64::from_ne_bytes(HELPER_NAME))
+        && pid_of(parent(task)) == CONFIG.load().self_pid
+}
+
+/// The task that started this task's process; null if it cannot be read.
+#[inline(always)]
+fn parent(task: *mut task_struct) -> *mut task_struct {
+    let task = task.cast::<u8>().cast_const();
+    // SAFETY: a faulting address is an error from the helper, not a fault; the offset comes from the running kernel's BTF.
+    unsafe { bpf_probe_read_kernel(task.add(TASK_PARENT.load() as usize).cast::<*mut task_struct>()) }
+        .unwrap_or(core::ptr::null_mut())
 }
 
 /// A task's memory, as a number; 0 if it has none, or it cannot be read.

@@ -299,15 +299,24 @@ pub fn current() -> Option<&'static mut Thread> {
     Some(t)
 }
 
-/// Whether the current process would be observed, as far as its pid tells.
+/// Whether the current process would be observed, as far as its number, name and parent tell.
 #[inline(always)]
-pub fn is_target() -> bool {
+pub fn is_target(task: *mut task_struct) -> bool {
     let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    let config = CONFIG.load();
     // SAFETY: only the key's presence matters.
-    pid != 0
-        && pid != config.self_pid
-        && (config.mode & mode::SYSTEM_WIDE != 0 || unsafe { TARGETS.get(pid) }.is_some())
+    may_be_observed(pid) && (unsafe { TARGETS.get(pid) }.is_some() || is_one_of_all(task))
+}
+
+/// Whether a number is that of a process which lockbpf would observe: what idles is none, and it does not observe itself.
+#[inline(always)]
+fn may_be_observed(pid: u32) -> bool {
+    pid != 0 && pid != CONFIG.load().self_pid
+}
+
+/// Whether the current process is observed without having been named.
+#[inline(always)]
+fn is_one_of_all(task: *mut task_struct) -> bool {
+    CONFIG.load().mode & mode::SYSTEM_WIDE != 0 && !process::is_helper(task)
 }
 
 /// Decides once per thread whether it is observed, and registers it and its process. A function of its own, so that its
@@ -317,13 +326,12 @@ fn admit(task: *mut task_struct) -> Option<&'static mut Thread> {
     let ids = bpf_get_current_pid_tgid();
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     let config = CONFIG.load();
-    // What idles is no process.
-    if pid == config.self_pid || pid == 0 {
+    if !may_be_observed(pid) {
         return None;
     }
     // SAFETY: copied at once.
     let slot = unsafe { TARGETS.get(pid) }.copied();
-    if config.mode & mode::SYSTEM_WIDE == 0 && slot.is_none() {
+    if slot.is_none() && !is_one_of_all(task) {
         return None;
     }
     // Before anything is remembered of it: it may join later.

@@ -1,7 +1,11 @@
 //! Processes that lockbpf starts beside itself: who ends it if it is stalled, who removes its probes, who reads files of observed programs, and
 //! what it measures costs on. They are the same program again, started with a variable in its environment.
 
+use lockbpf_common::process::HELPER_NAME;
+use nix::sys::prctl;
 use std::env;
+use std::ffi::CString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -38,6 +42,15 @@ pub(crate) fn command_as(program: &Path, name: &str) -> Command {
 /// Tells a process that will run that it is a helper.
 pub(crate) fn mark(command: &mut Command) {
     command.env(VARIABLE, "1");
+}
+
+/// Gives this process, a helper, a name that says what it does for whom: `lockbpf-reader`.
+///
+/// # Errors
+/// When the kernel does not take it.
+pub(crate) fn take_name(helps: &str) -> io::Result<()> {
+    let name = [&HELPER_NAME[..], helps.as_bytes()].concat();
+    Ok(prctl::set_name(&CString::new(name)?)?)
 }
 
 /// Whether this process is a helper.

@@ -1,17 +1,21 @@
 //! Observing from a program that is not the command line: these tests.
 
+use crate::harness::build::{Variant, compile};
 use crate::harness::may_observe;
 use crate::harness::observer::lockbpf;
 use crate::harness::workload::Workload;
-use lockbpf::observe::{self, Audience, Collector, Request};
+use lockbpf::observe::{self, Audience, Collector, Request, Target};
 use lockbpf::report;
 use std::cell::RefCell;
+use std::fs;
+use std::process::Command;
+use std::slice;
 use std::time::{Duration, Instant};
 
-/// Lets a workload begin once it is observed, and may have enough before that ends.
+/// Lets workloads begin once they are observed, and may have enough before that ends.
 struct Starter<'a> {
-    workload: &'a mut Workload,
-    /// How long it is observed, if the audience is to end that.
+    workloads: &'a mut [Workload],
+    /// How long they are observed, if the audience is to end that.
     enough: Option<Duration>,
     end: Option<Instant>,
     heard: RefCell<Vec<String>>,
@@ -19,10 +23,10 @@ struct Starter<'a> {
 }
 
 impl<'a> Starter<'a> {
-    fn of(workload: &'a mut Workload, enough: Option<Duration>) -> Self {
+    fn of(workloads: &'a mut [Workload], enough: Option<Duration>) -> Self {
         // What parses files is lockbpf, not the tests.
         lockbpf::helper::set_program(env!("CARGO_BIN_EXE_lockbpf").into());
-        Self { workload, enough, end: None, heard: RefCell::default(), events: RefCell::default() }
+        Self { workloads, enough, end: None, heard: RefCell::default(), events: RefCell::default() }
     }
 }
 
@@ -39,7 +43,7 @@ impl Audience for Starter<'_> {
     }
 
     fn begins(&mut self, _duration: Option<Duration>) {
-        self.workload.go();
+        self.workloads.iter_mut().for_each(Workload::go);
         self.end = self.enough.map(|time| Instant::now() + time);
     }
 
@@ -58,7 +62,7 @@ fn a_program_finds_the_culprit_by_the_library() {
     let Some(_turn) = may_observe() else { return };
     let mut workload = Workload::start("culprit 5");
     let request = all_the_time(workload.pid());
-    let mut starter = Starter::of(&mut workload, None);
+    let mut starter = Starter::of(slice::from_mut(&mut workload), None);
     let mut collector = Collector::default();
     let captured = observe::observe(&request, &mut collector, &mut starter).expect("it is observed");
     let (heard, events) = (starter.heard.take(), starter.events.take());
@@ -78,12 +82,35 @@ fn an_audience_may_have_enough() {
     let mut workload = Workload::start_lingering("culprit 5");
     let request = all_the_time(workload.pid());
     let began = Instant::now();
-    let mut starter = Starter::of(&mut workload, Some(Duration::from_millis(300)));
+    let mut starter = Starter::of(slice::from_mut(&mut workload), Some(Duration::from_millis(300)));
     let captured = observe::observe(&request, &mut Collector::default(), &mut starter).expect("it is observed");
     let lasted = Duration::from_nanos(captured.end.since(captured.start).0);
     assert!(lasted >= Duration::from_millis(300) && lasted < began.elapsed(), "{lasted:?}");
     observe::settle(&|_| {});
     workload.end();
+}
+
+/// They are known by their names, and by their parent, which is this program.
+#[test]
+fn helpers_of_who_observes_the_whole_system_are_left_out() {
+    let Some(_turn) = may_observe() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut workloads = ["lockbpf-helps", "helps-nobody"].map(|name| {
+        let program = dir.path().join(name);
+        fs::copy(compile("culprit", Variant::Plain), &program).expect("a copy");
+        Workload::launch(Command::new(program).arg("5").env("LINGER", "1"))
+    });
+    let [helper, other] = [0, 1].map(|i| workloads[i].pid());
+    let request = Request { futex_only: true, ..Request::of(Target::SystemWide) };
+    let mut collector = Collector::default();
+    let mut starter = Starter::of(&mut workloads, Some(Duration::from_secs(1)));
+    let captured = observe::observe(&request, &mut collector, &mut starter).expect("all are observed");
+    let observed = collector.finish(captured, request.futex_only);
+    let (report, _) = observe::conclude(observed, &report::Options::default()).expect("a report");
+    observe::settle(&|_| {});
+    workloads.iter_mut().for_each(Workload::end);
+    let waits_of = |pid| report.locks.iter().filter(|lock| lock.pid == Some(pid)).count();
+    assert!(waits_of(other) > 0 && waits_of(helper) == 0, "{} and {}", waits_of(other), waits_of(helper));
 }
 
 #[test]

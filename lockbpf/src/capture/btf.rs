@@ -36,6 +36,8 @@ pub struct TaskOffsets {
     pub start_boottime: u32,
     /// Offset of `tgid`.
     pub tgid: u32,
+    /// Offset of `real_parent`.
+    pub real_parent: u32,
     /// Offset of `mm`.
     pub mm: u32,
     /// Offset of `__state`; before 5.14, `state`.
@@ -183,6 +185,7 @@ impl Btf {
             group_leader: offset("group_leader")?,
             start_boottime: offset("start_boottime")?,
             tgid: offset("tgid")?,
+            real_parent: offset("real_parent")?,
             mm: offset("mm")?,
             state: offset("__state").or_else(|_| offset("state"))?,
             run_delay: offset("sched_info")

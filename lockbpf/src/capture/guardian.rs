@@ -6,8 +6,8 @@
 mod page;
 mod watch;
 
-pub use watch::run;
-pub(super) use watch::{ignore_signals, open_process};
+pub(super) use watch::open_process;
+pub use watch::{ignore_signals, run};
 
 use crate::helper;
 use page::Page;

@@ -36,7 +36,7 @@ pub(super) struct Extras {
 /// When the kernel refuses a map: rights, memory limits, or a map type it does not have.
 pub(super) fn load(config: &Config, task: Option<TaskOffsets>, extras: Extras) -> Result<Ebpf, CaptureError> {
     let Extras { events, library, walked_stacks, kernel_log } = extras;
-    let (task_tgid, task_mm) = task.map_or((0, 0), |task| (task.tgid, task.mm));
+    let [task_tgid, task_parent, task_mm] = task.map_or([0; 3], |task| [task.tgid, task.real_parent, task.mm]);
     let log_level: u8 = if kernel_log { u8::MAX } else { 0 };
     let mut loader = EbpfLoader::new();
     if config.mode & mode::COPY_STACKS == 0 {
@@ -66,6 +66,7 @@ pub(super) fn load(config: &Config, task: Option<TaskOffsets>, extras: Extras) -
         .allow_unsupported_maps()
         .override_global("CONFIG", config, true)
         .override_global("TASK_TGID", &task_tgid, true)
+        .override_global("TASK_PARENT", &task_parent, true)
         .override_global("TASK_MM", &task_mm, true)
         .override_global("EVENTS", &events, true)
         .override_global("AYA_LOG_LEVEL", &log_level, true)

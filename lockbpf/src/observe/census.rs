@@ -15,7 +15,7 @@ use crate::id::{Lock, Process, Site, Tid};
 use crate::observation::Harvest;
 use crate::report::text::count;
 use crate::symbol::Symbols;
-use crate::unwind::{StackCopy, Unwind, Unwound};
+use crate::unwind::{End, StackCopy, Unwind, Unwound};
 use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
 use lockbpf_common::parking;
@@ -281,7 +281,13 @@ impl Census {
     /// Unwinds a stack that was copied, and names what was interpreted on it.
     pub(crate) fn unwind(&mut self, copy: &StackCopy) -> Unwound {
         self.python.name(copy.process, &copy.python, &mut self.symbols);
-        let unwound = self.symbols.unwind(copy);
+        let mut unwound = self.symbols.unwind(copy);
+        if (unwound.by_frame_pointers || unwound.end == End::NoInformation)
+            && let Some(seen) = self.processes.get(&copy.process)
+            && self.java.find(copy.process, seen.pid, &mut self.symbols)
+        {
+            unwound = self.symbols.unwind(copy);
+        }
         if !unwound.interpreted.is_empty() {
             self.java.name(copy.process, &unwound.interpreted, &mut self.symbols);
         }

@@ -42,15 +42,22 @@ impl Machines {
         if self.known.len() >= MAX_MONITORS || !self.known.insert(lock) {
             return;
         }
-        if let Entry::Vacant(entry) = self.machines.entry(lock.process) {
-            entry.insert(Machine::find(lock.process, pid, symbols));
-            self.refresh(symbols);
-        }
+        self.find(lock.process, pid, symbols);
         let machine = self.machines.get(&lock.process).and_then(Option::as_ref);
         let monitors = machine.and_then(|machine| machine.monitors.as_ref());
         if let Some(class) = monitors.and_then(|monitors| monitors.class_of(pid, lock.addr)) {
             symbols.call(lock, format!("java monitor of {class}"));
         }
+    }
+
+    /// A process is in code that nothing tells about. Returns whether it runs Java and that was not known: then it may be told about now.
+    pub(crate) fn find(&mut self, process: Process, pid: u32, symbols: &mut Symbols) -> bool {
+        let Entry::Vacant(entry) = self.machines.entry(process) else { return false };
+        let is_one = entry.insert(Machine::find(process, pid, symbols)).is_some();
+        if is_one {
+            self.refresh(symbols);
+        }
+        is_one
     }
 
     /// Takes note of the code that they have generated since.

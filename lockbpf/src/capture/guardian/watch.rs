@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Signals that are not for it: it ends with the process that it guards.
+/// Signals that are not for helpers: they end with the process that they help.
 const KEPT_OFF: [Signal; 8] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -48,7 +48,6 @@ pub fn run(parent: i32) -> ExitCode {
 }
 
 fn guard(parent: i32) -> io::Result<()> {
-    ignore_signals();
     let process = match open_process(parent) {
         // Nothing is to be guarded any more.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
@@ -103,7 +102,7 @@ fn hears_its_end(at_most: Duration) -> io::Result<bool> {
 }
 
 /// Keeps off what is meant for the process that started this one, with which it ends.
-pub(in crate::capture) fn ignore_signals() {
+pub fn ignore_signals() {
     for kept_off in KEPT_OFF {
         // SAFETY: they are ignored, no handler runs.
         let _ = unsafe { signal(kept_off, SigHandler::SigIgn) };

@@ -3,7 +3,7 @@
 use super::{MOST, OVER, PLACES, REMOVE};
 use crate::capture::attach::Spot;
 use crate::capture::cgroup::leave_all;
-use crate::capture::guardian::{ignore_signals, open_process};
+use crate::capture::guardian::open_process;
 use crate::capture::sweeper::sweep;
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -26,7 +26,6 @@ type Place = (OwnedFd, Vec<Spot>);
 /// Removes what the process of this number, which is the parent, hands over.
 #[must_use]
 pub fn run(parent: i32) -> ExitCode {
-    ignore_signals();
     // The guardian tells the user which cgroups cannot be left.
     drop(leave_all());
     match serve(parent) {
