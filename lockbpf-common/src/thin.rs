@@ -153,6 +153,12 @@ impl Weight {
         1 << (self.waits + self.stacks)
     }
 
+    /// Of a wait with a stack, where only such waits are counted.
+    #[must_use]
+    pub const fn with_stack(self) -> Self {
+        Self { waits: self.waits + self.stacks, stacks: 0 }
+    }
+
     /// As eight bits.
     #[must_use]
     #[inline(always)]
@@ -208,6 +214,7 @@ mod tests {
             if weight.records(random) {
                 waits += weight.of_waits();
                 stacks += if weight.takes_stack(random) { weight.of_stacks() } else { 0 };
+                assert_eq!(weight.with_stack().of_waits(), weight.of_stacks());
             }
         }
         assert_eq!((waits, stacks), (1 << 16, 1 << 16));

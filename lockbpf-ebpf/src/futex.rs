@@ -381,6 +381,9 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         if slept {
             t.slow.waker = waker().tid;
         }
+        if t.slow.via == 0 && parking::is_in_conditions(t) {
+            unexplained(ctx.as_ptr(), t, call, now, result);
+        }
     } else if let Some(i) = in_call_of(t, call.word) {
         counts::waited_held(t, i);
         reacquire_held(t, i, now);
@@ -394,19 +397,33 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
             h.waker = waker().tid;
         }
     } else {
-        let config = CONFIG.load();
-        let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
-        if wanted && focus::includes_word(t.process, call.word) {
-            let waker = waker();
-            let (weight, random) = follow::wait(t, wait_ns, waker.woke_ns);
-            if !weight.records(random) {
-                count(Counter::Thinned);
-                return;
-            }
-            let stack = if weight.takes_stack(random) { stack_of_wait(ctx, t, wait_ns) } else { -1 };
-            record(t, call, &Ended { end_ns: now, wait_ns, waker: waker.tid, stack, result, weight });
-        }
+        unexplained(ctx.as_ptr(), t, call, now, result);
     }
+}
+
+/// A wait has ended that nothing but the futex call tells of: records it, or lets another one stand for it. Returns 0. A function of its own,
+/// so that its instructions and stack are not repeated.
+#[inline(never)]
+fn unexplained(ctx: *mut c_void, t: &mut Thread, call: &FutexCall, end_ns: u64, result: FutexResult) -> u32 {
+    let config = CONFIG.load();
+    let wait_ns = end_ns.saturating_sub(call.enter_ns);
+    let slept = matches!(result, FutexResult::Slept);
+    let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
+    if !wanted || !focus::includes_word(t.process, call.word) {
+        return 0;
+    }
+    // SAFETY: copied at once.
+    let waker = unsafe { WAKERS.get(FutexWord { addr: call.word, process: u64::from(t.process) }) };
+    let waker = waker.copied().unwrap_or(Waker::NOBODY);
+    let (weight, random) = follow::wait(t, wait_ns, waker.woke_ns);
+    if !weight.records(random) {
+        count(Counter::Thinned);
+        return 0;
+    }
+    let takes_stack = weight.takes_stack(random) && wait_ns >= config.stack_wait_ns;
+    let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
+    record(t, call, &Ended { end_ns, wait_ns, waker: waker.tid, stack, result, weight });
+    0
 }
 
 /// The current thread has woken others, which nothing else tells of: it has just given back a lock, if the word is one's. Recorded after

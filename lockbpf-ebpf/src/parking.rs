@@ -7,7 +7,9 @@ use aya_ebpf::btf_maps::{Array, LruHashMap};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
 use lockbpf_common::config::MAX_WAITS;
-use lockbpf_common::parking::{MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited_for, may_be_second_queue};
+use lockbpf_common::parking::{
+    IN_CONDITIONS, MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited_for, may_be_second_queue,
+};
 
 /// The numbers of the processes that have such locks, found by user space.
 #[btf_map]
@@ -16,6 +18,12 @@ static PARKING: Array<u32, { MAX_PROCESSES as usize }> = Array::new();
 /// By word: the lock for which its thread slept last. The oldest go first; then a wake counts for the word.
 #[btf_map]
 static PARKED_FOR: LruHashMap<FutexWord, u64, { MAX_WAITS as usize }> = LruHashMap::new();
+
+/// Whether the thread's runtime may have it wait for a lock in a condition variable.
+#[inline(always)]
+pub fn is_in_conditions(t: &Thread) -> bool {
+    PARKING.get(t.process % MAX_PROCESSES).copied() == Some(t.process | IN_CONDITIONS)
+}
 
 /// What a futex call on this word is for: a lock, or the word itself. A function of its own, so that its stack burdens no other.
 #[inline(never)]

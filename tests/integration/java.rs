@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Compiles the workload, which is run by [`command`].
+/// Compiles the workloads, which are run by [`command`] and [`queued`].
 fn compile() -> PathBuf {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/Monitors.java");
-    let output = Command::new("javac").arg("-d").arg(&classes).arg(source).output().expect("failed to run javac");
+    let sources = ["Monitors", "Queued"].map(|name| format!("../tests/workloads/{name}.java"));
+    let sources = sources.map(|source| Path::new(env!("CARGO_MANIFEST_DIR")).join(source));
+    let output = Command::new("javac").arg("-d").arg(&classes).args(sources).output().expect("failed to run javac");
     assert!(output.status.success(), "failed to compile: {}", String::from_utf8_lossy(&output.stderr));
     classes
 }
@@ -139,4 +140,47 @@ fn java_frames_without_a_perf_map() {
         assert!(stack.iter().any(|function| function.starts_with(callee)), "{options:?}: {stack:?}");
         assert!(stack.iter().any(|function| function == "start_thread"), "{options:?}: not whole: {stack:?}");
     }
+}
+
+fn queued(argument: &str) -> Workload {
+    let mut command = Command::new("java");
+    Workload::launch(command.arg("-XX:+UseSerialGC").arg("-cp").arg(compile()).args(["Queued", argument]))
+}
+
+/// The program's own clock knows how long its writers waited, and who kept the lock meanwhile slept.
+#[test]
+fn locks_of_java_util_concurrent() {
+    let Some(_turn) = may_observe() else { return };
+    // Under a budget few of its waits are recorded, each of which stands for many.
+    for (mode, told) in
+        [(&["--budget", "off"][..], 0.6..1.1), (&["--budget", "3%"], 0.3..2.0), (&["--futex-only"], 0.6..1.1)]
+    {
+        let mut workload = queued("3");
+        let observer =
+            Observer::start(&[&["--pid", &workload.pid().to_string(), "--format", "json"][..], mode].concat());
+        workload.go();
+        let truth = workload.finish();
+        let report = observer.report();
+        let lock = report.named("lock in Queued.insert");
+        assert_eq!((lock.kind.as_str(), lock.inferred), ("java.util.concurrent", true), "{mode:?}: {lock:?}");
+        // Until the first stack was read nobody knew that this is Java, nor what a method is called that is just being compiled.
+        let share = lock.contended_wait_ns.sum / truth.fact("wait_ns") as f64;
+        println!("{mode:?}: {share:.3} of {} waits", truth.fact("blocked"));
+        assert!(told.contains(&share), "{mode:?}: {share} of {truth:?}: {lock:?}");
+        let keeper = lock.holders.iter().find(|holder| holder.function.as_deref() == Some("Queued.compact"));
+        let keeper = keeper.unwrap_or_else(|| panic!("{mode:?}: {:?}", lock.holders));
+        assert!(keeper.wait_ns > 0.5 * lock.wait_ns.sum, "{mode:?}: {keeper:?} of {lock:?}");
+        assert!(report.verdict[0].contains("`Queued.compact`"), "{mode:?}: {:?}", report.verdict);
+    }
+}
+
+#[test]
+fn who_waits_for_a_latch_waits_for_no_lock() {
+    let Some(_turn) = may_observe() else { return };
+    let mut workload = queued("latch");
+    let observer = Observer::start(&["--pid", &workload.pid().to_string(), "--futex-only", "--format", "json"]);
+    workload.go();
+    workload.finish();
+    let report = observer.report();
+    assert!(report.locks.iter().all(|lock| lock.kind != "java.util.concurrent"), "{:?}", report.locks);
 }

@@ -123,7 +123,7 @@ fn it_does_not_block_a_runtime() {
 /// A helper that is none would begin to observe, with helpers that do.
 #[test]
 fn what_was_started_as_a_helper_does_nothing_else() {
-    for arguments in [&["--pid", "1"][..], &["guardian"], &["remover", "nobody"], &[]] {
+    for arguments in [&["--pid", "1"][..], &["guard"], &["remover", "nobody"], &[]] {
         let output = lockbpf().args(arguments).env(lockbpf::helper::VARIABLE, "1").output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {said}");

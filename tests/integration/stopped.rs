@@ -205,7 +205,7 @@ fn guardian_of(pid: u32) -> u32 {
     let children = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let all: Vec<u32> = children.flat_map(|c| c.split_whitespace().flat_map(str::parse).collect::<Vec<_>>()).collect();
     let is_guardian = |pid: &u32| {
-        fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.split('\0').nth(1) == Some("guardian"))
+        fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.split('\0').nth(1) == Some("guard"))
     };
     all.into_iter().find(is_guardian).expect("there is a guardian")
 }

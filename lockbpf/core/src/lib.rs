@@ -30,6 +30,7 @@ pub mod growth;
 pub mod histogram;
 pub mod id;
 pub mod inside;
+pub mod java;
 mod json;
 pub mod lines;
 pub mod measures;

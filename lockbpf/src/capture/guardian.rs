@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The helper that the process is.
-pub const COMMAND: &str = "guardian";
+pub const COMMAND: &str = "guard";
 
 /// How long probes may be in place without a sign of life. With a look of the guardian's, and the kernel's work, it is less than 2 s. Less would
 /// end an observation, and lose its report, on a machine that is only very busy: in an emulated one lockbpf did not get to run for 1,076 ms.

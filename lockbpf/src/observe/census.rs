@@ -15,7 +15,7 @@ use crate::id::{Lock, Process, Site, Tid};
 use crate::observation::Harvest;
 use crate::report::text::count;
 use crate::symbol::Symbols;
-use crate::unwind::{End, StackCopy, Unwind, Unwound};
+use crate::unwind::{StackCopy, Unwind, Unwound};
 use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
 use lockbpf_common::parking;
@@ -251,8 +251,8 @@ impl Census {
 
     /// The same, of everything: before names are wanted.
     pub(crate) fn refresh_all(&mut self) {
-        self.java.hurry();
         self.refresh();
+        self.java.refresh_all(&mut self.symbols);
     }
 
     /// Takes note of where a process's interpreter lock is.
@@ -281,17 +281,37 @@ impl Census {
     /// Unwinds a stack that was copied, and names what was interpreted on it.
     pub(crate) fn unwind(&mut self, copy: &StackCopy) -> Unwound {
         self.python.name(copy.process, &copy.python, &mut self.symbols);
-        let mut unwound = self.symbols.unwind(copy);
-        if (unwound.by_frame_pointers || unwound.end == End::NoInformation)
+        let mut unwound = self.unwind_as_known(copy);
+        if unwound.addresses.iter().any(|&address| self.symbols.is_unknown(copy.process, address))
             && let Some(seen) = self.processes.get(&copy.process)
-            && self.java.find(copy.process, seen.pid, &mut self.symbols)
+            && self.java.look(copy.process, seen.pid, &mut self.symbols)
         {
-            unwound = self.symbols.unwind(copy);
+            unwound = self.unwind_as_known(copy);
         }
+        unwound
+    }
+
+    fn unwind_as_known(&mut self, copy: &StackCopy) -> Unwound {
+        let unwound = self.symbols.unwind(copy);
         if !unwound.interpreted.is_empty() {
             self.java.name(copy.process, &unwound.interpreted, &mut self.symbols);
         }
         unwound
+    }
+
+    /// The processes that run Java.
+    pub(crate) fn java(&mut self) -> &mut Machines {
+        &mut self.java
+    }
+
+    /// Where a thread with this stack gave back a lock of its runtime's, where only its functions tell.
+    pub(crate) fn gave_back(&mut self, process: Process, stack: &[u64]) -> Option<u64> {
+        self.java.gave_back(process, stack, &mut self.symbols)
+    }
+
+    /// The lock of a runtime's that a thread with this stack sleeps for, and where it asks for it, where only its functions tell.
+    pub(crate) fn asked_for(&mut self, process: Process, stack: &[u64]) -> Option<(Lock, Site)> {
+        self.java.asked_for(process, stack, &self.symbols)
     }
 
     /// Takes note of what these processes have loaded since.

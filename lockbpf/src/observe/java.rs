@@ -1,8 +1,11 @@
 //! Names that are read from the memory of processes that run Java, while they live: monitors are called by the classes of their objects, which
-//! the garbage collector moves; generated code by its methods.
+//! the garbage collector moves; generated code by its methods. Locks of `java.util.concurrent` are known by where they are asked for.
 
 use crate::capture::hotspot::{Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table};
-use crate::id::{Lock, Process};
+use crate::id::{Lock, Process, Site};
+use crate::java;
+use crate::names::Names;
+use crate::stack::Role;
 use crate::symbol::{Frames, Piece, Symbols};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -10,29 +13,61 @@ use std::time::{Duration, Instant};
 
 /// Monitors that are named; others go by where they are waited for.
 const MAX_MONITORS: usize = 65_536;
-/// After a look at a process's code, lockbpf does not look again for so many times as long as the look took.
+/// Methods that ask for locks: waits of further ones are told by where their threads are parked.
+const MAX_ASKERS: usize = 65_536;
+/// After a look at a process's code, lockbpf does not look again for so many times as long as the look took, nor for this time.
 const SHARE: u32 = 100;
+const SELDOM: Duration = Duration::from_secs(1);
+/// The same where a stack leads through code that is not known.
+const SHARE_IN_HASTE: u32 = 25;
+const AT_ONCE: Duration = Duration::from_millis(50);
 
 /// The processes that run Java, as far as monitors were seen in them.
 #[derive(Default)]
 pub(crate) struct Machines {
     machines: HashMap<Process, Option<Machine>>,
     known: HashSet<Lock>,
+    /// By the methods that ask for locks: where one was seen to do so first.
+    askers: HashMap<(Process, String), u64>,
+    /// Those that were found since somebody asked.
+    found: Vec<Process>,
 }
 
 struct Machine {
     pid: u32,
     monitors: Option<Monitors>,
     code: Option<Code>,
-    /// When its code is to be looked at next.
-    due: Instant,
+    /// When its code was looked at last, and how long that took.
+    ended: Instant,
+    took: Duration,
 }
 
 impl Machine {
     fn find(process: Process, pid: u32, symbols: &Symbols) -> Option<Self> {
         let variable = |name| Some(symbols.variable_in(process, name, |file| file == LIBRARY)?.start);
         let table = Table::read(pid, variable(FIELDS)?, variable(TYPES))?;
-        Some(Self { pid, monitors: Monitors::of(pid, &table), code: Code::of(&table), due: Instant::now() })
+        Some(Self {
+            pid,
+            monitors: Monitors::of(pid, &table),
+            code: Code::of(&table),
+            ended: Instant::now(),
+            took: Duration::ZERO,
+        })
+    }
+
+    /// Whether the last look was so many times as long ago as it took, and so long.
+    fn rested(&self, share: u32, least: Duration) -> bool {
+        self.ended.elapsed() >= (self.took * share).max(least)
+    }
+
+    /// Takes note of the code that it has generated.
+    fn look(&mut self, process: Process, symbols: &mut Symbols) {
+        let Self { pid, code: Some(code), .. } = self else { return };
+        let begin = Instant::now();
+        let found = code.look(*pid);
+        log::debug!("pid {pid}: {} pieces of generated code, in {:?}", found.len(), begin.elapsed());
+        symbols.know_generated(process, found.into_iter().map(piece));
+        (self.ended, self.took) = (Instant::now(), begin.elapsed());
     }
 }
 
@@ -42,7 +77,9 @@ impl Machines {
         if self.known.len() >= MAX_MONITORS || !self.known.insert(lock) {
             return;
         }
-        self.find(lock.process, pid, symbols);
+        if !self.machines.contains_key(&lock.process) {
+            self.look(lock.process, pid, symbols);
+        }
         let machine = self.machines.get(&lock.process).and_then(Option::as_ref);
         let monitors = machine.and_then(|machine| machine.monitors.as_ref());
         if let Some(class) = monitors.and_then(|monitors| monitors.class_of(pid, lock.addr)) {
@@ -50,35 +87,76 @@ impl Machines {
         }
     }
 
-    /// A process is in code that nothing tells about. Returns whether it runs Java and that was not known: then it may be told about now.
-    pub(crate) fn find(&mut self, process: Process, pid: u32, symbols: &mut Symbols) -> bool {
-        let Entry::Vacant(entry) = self.machines.entry(process) else { return false };
-        let is_one = entry.insert(Machine::find(process, pid, symbols)).is_some();
-        if is_one {
-            self.refresh(symbols);
+    /// A stack leads through code of a process that nothing tells about: looks whether it runs Java, and at what it has generated since the last look.
+    /// Returns whether more may be known now.
+    pub(crate) fn look(&mut self, process: Process, pid: u32, symbols: &mut Symbols) -> bool {
+        match self.machines.entry(process) {
+            Entry::Vacant(entry) => {
+                let Some(machine) = entry.insert(Machine::find(process, pid, symbols)) else { return false };
+                self.found.push(process);
+                machine.look(process, symbols);
+                true
+            }
+            Entry::Occupied(mut entry) => match entry.get_mut() {
+                Some(machine) if machine.rested(SHARE_IN_HASTE, AT_ONCE) => {
+                    machine.look(process, symbols);
+                    true
+                }
+                _ => false,
+            },
         }
-        is_one
     }
 
-    /// Takes note of the code that they have generated since.
+    /// Processes of which that is known since the last call.
+    pub(crate) fn found(&mut self) -> Vec<Process> {
+        std::mem::take(&mut self.found)
+    }
+
+    /// The lock of `java.util.concurrent` that a thread with this stack sleeps for, and the return address in whoever asks for it. All those that
+    /// one method asks for are one.
+    pub(crate) fn asked_for(&mut self, process: Process, stack: &[u64], symbols: &Symbols) -> Option<(Lock, Site)> {
+        self.machines.get(&process)?.as_ref()?;
+        let methods = methods(process, stack, symbols);
+        let (addr, name) = methods[java::asker(methods.iter().map(|&(_, name)| name))?];
+        if !is_method(name) {
+            return None;
+        }
+        let key = (process, java::method(name).to_owned());
+        if self.askers.len() >= MAX_ASKERS && !self.askers.contains_key(&key) {
+            return None;
+        }
+        let first = *self.askers.entry(key).or_insert(addr);
+        Some((Lock { process, addr: first }, Site { process, addr }))
+    }
+
+    /// Takes note of the code that they have generated since, of each as often as that may be.
     pub(crate) fn refresh(&mut self, symbols: &mut Symbols) {
         for (&process, machine) in &mut self.machines {
-            let Some(Machine { pid, code: Some(code), due, .. }) = machine else { continue };
-            let begin = Instant::now();
-            if begin < *due {
-                continue;
+            if let Some(machine) = machine.as_mut().filter(|machine| machine.rested(SHARE, SELDOM)) {
+                machine.look(process, symbols);
             }
-            let found = code.look(*pid);
-            let took = begin.elapsed();
-            log::debug!("pid {pid}: {} pieces of generated code, in {took:?}", found.len());
-            symbols.know_generated(process, found.into_iter().map(piece));
-            *due = Instant::now() + (took * SHARE).max(Duration::from_secs(1));
         }
     }
 
-    /// The next [`Self::refresh`] looks at all of them, however long ago the last one was.
-    pub(crate) fn hurry(&mut self) {
-        self.machines.values_mut().flatten().for_each(|machine| machine.due = Instant::now());
+    /// The same of all, however long ago the last look was.
+    pub(crate) fn refresh_all(&mut self, symbols: &mut Symbols) {
+        for (&process, machine) in &mut self.machines {
+            machine.iter_mut().for_each(|machine| machine.look(process, symbols));
+        }
+    }
+
+    /// The return address in whoever gave back a lock of `java.util.concurrent` with this stack: the first method outside of these locks.
+    pub(crate) fn gave_back(&mut self, process: Process, stack: &[u64], symbols: &mut Symbols) -> Option<u64> {
+        self.machines.get(&process)?.as_ref()?;
+        let method = stack.iter().position(|&addr| symbols.generated(process, addr).is_some())?;
+        // Not where the machine itself wakes a thread.
+        if stack[..method].iter().any(|&addr| symbols.role(process, addr) == Role::Program) {
+            return None;
+        }
+        let methods: Vec<(u64, bool)> =
+            methods(process, stack, symbols).into_iter().map(|(addr, name)| (addr, is_method(name))).collect();
+        let outside = methods.into_iter().find(|&(addr, _)| symbols.role(process, addr) == Role::Program)?;
+        outside.1.then_some(outside.0)
     }
 
     /// Names methods that were found in frames of the interpreter.
@@ -90,6 +168,19 @@ impl Machines {
         });
         symbols.know_generated(process, named);
     }
+}
+
+/// The generated functions on a stack, innermost first, with their return addresses. Where the stack leads through code that is not known yet, they
+/// end, by one without a name.
+fn methods<'a>(process: Process, stack: &[u64], symbols: &'a Symbols) -> Vec<(u64, &'a str)> {
+    let known = stack.iter().position(|&addr| symbols.is_unknown(process, addr)).unwrap_or(stack.len());
+    let name = |&addr: &u64| Some((addr, symbols.generated(process, addr)?));
+    stack[..known].iter().filter_map(name).chain(stack.get(known).map(|&addr| (addr, ""))).collect()
+}
+
+/// Whether it is what a method is called, not what the machine's own code is: `Interpreter`.
+fn is_method(name: &str) -> bool {
+    name.contains('.')
 }
 
 fn piece(generated: Generated) -> Piece {

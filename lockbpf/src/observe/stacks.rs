@@ -5,7 +5,7 @@ use crate::capture::session::Session;
 use crate::capture::stack_copies::{COPY_BYTES, Numbered};
 use crate::capture::waits;
 use crate::event::{Event, ProcessSeen};
-use crate::id::{Process, Site, StackId};
+use crate::id::{Lock, Process, Site, StackId};
 use crate::observation::{Harvest, OpenWait};
 use crate::op::{Action, Op};
 use crate::report::text::{count, listed};
@@ -15,6 +15,7 @@ use crate::unwind::{Decision, End, Judge, Method, Walked};
 use anyhow::Result;
 use lockbpf_common::config::WALKED_STACKS;
 use lockbpf_common::counter::Counter;
+use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::stack_copy::{AT_ONCE, FIRST_COPY};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -38,6 +39,10 @@ pub(crate) struct Stacks {
     /// By stacks that were unwound: the return address outside of the C library that comes first. Words found on a stack may be
     /// left over from earlier calls.
     callers: HashMap<StackId, u64>,
+    /// By those of threads that sleep for a lock of their runtime's, of which nothing else tells: that lock, and where it is asked for.
+    asked_for: HashMap<StackId, (Lock, Site)>,
+    /// By those of threads that have given back a lock of their runtime's: the return address in whoever did.
+    gave_back: HashMap<StackId, u64>,
     /// By those that lead from the program's own code into the kernel: where.
     own_calls: HashMap<StackId, u64>,
     /// Whether there was a time in which fewer were copied.
@@ -62,6 +67,8 @@ impl Stacks {
             walked: HashSet::new(),
             stale: HashSet::new(),
             callers: HashMap::new(),
+            asked_for: HashMap::new(),
+            gave_back: HashMap::new(),
             own_calls: HashMap::new(),
             spared: false,
         }
@@ -128,7 +135,12 @@ impl Stacks {
                 unwound = census.unwind(&copy);
             }
             self.unwound.insert(process);
+            for process in census.java().found() {
+                session.waits_in_conditions(process)?;
+            }
             let frames = copy.frames.map(|id| session.stack(id)).transpose()?;
+            let asked_for = census.asked_for(process, &unwound.addresses);
+            let gave_back = census.gave_back(process, &unwound.addresses);
             let symbols = census.symbols();
             let decision = {
                 let is_program = |address| symbols.is_own_code(process, address);
@@ -145,6 +157,8 @@ impl Stacks {
             if let Numbered::Known(Some(id)) = session.numbered(copy.number)
                 && let Some(&first) = unwound.addresses.first()
             {
+                self.asked_for.extend(asked_for.map(|asked_for| (id, asked_for)));
+                self.gave_back.extend(gave_back.map(|caller| (id, caller)));
                 if is_caller(first) {
                     self.own_calls.insert(id, first);
                 } else if let Some(&caller) = unwound.addresses.iter().skip(1).find(|&&address| is_caller(address)) {
@@ -165,6 +179,19 @@ impl Stacks {
             // A function that calls the kernel last of all is left by a jump, too.
             let caller = self.callers.get(&id).map(|&caller| census.symbols().releaser(process, caller));
             hold.site = caller.or_else(|| self.own_calls.get(&id).copied()).map(|addr| Site { process, addr });
+            return;
+        }
+        if let Event::FutexWait(w) = event
+            && let Some(&(lock, site)) = self.asked_for.get(&id)
+        {
+            (w.word, w.site, w.expected) = (lock, Some(site), FOR_LOCK);
+            w.weight = w.weight.with_stack();
+            return;
+        }
+        if let Event::Wake(w) = event
+            && let Some(&addr) = self.gave_back.get(&id)
+        {
+            w.site = Some(Site { process, addr });
             return;
         }
         let Some(&caller) = self.callers.get(&id) else { return };

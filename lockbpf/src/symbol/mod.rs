@@ -258,6 +258,22 @@ impl Symbols {
         }
     }
 
+    /// The function that a process has generated into which a return address leads.
+    #[must_use]
+    pub fn generated(&self, process: Process, return_addr: u64) -> Option<&str> {
+        self.processes.get(&process)?.generated.function(return_addr.wrapping_sub(1))
+    }
+
+    /// Whether a return address leads into code that is of no file, and of which nothing is known.
+    #[must_use]
+    pub fn is_unknown(&self, process: Process, return_addr: u64) -> bool {
+        let call = return_addr.wrapping_sub(1);
+        self.processes.get(&process).is_some_and(|known| {
+            !matches!(known.space.place(call, &self.files), Some(Place::File(..)))
+                && known.generated.function(call).is_none()
+        })
+    }
+
     /// Takes note of the code of an interpreter: what it runs is read from memory, and stands in stacks in its place.
     pub fn know_interpreter(&mut self, process: Process, code: Range<u64>) {
         if let Some(known) = self.processes.get_mut(&process) {

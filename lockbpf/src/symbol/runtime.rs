@@ -33,6 +33,7 @@ const LOCKING: &[&[&str]] = &[
     &["ObjectMonitor::", "ObjectSynchronizer::", "SharedRuntime::monitor_enter", "SharedRuntime::complete_monitor"],
     &["os::PlatformEvent::", "os::PlatformMonitor::", "InterpreterRuntime::monitorenter", "Runtime1::monitorenter"],
     &["SharedRuntime::monitor_exit", "InterpreterRuntime::monitorexit", "Runtime1::monitorexit", "Parker::"],
+    &["Unsafe_Park", "Unsafe_Unpark", "jdk.internal.misc.Unsafe.", "sun.misc.Unsafe.", "java.util.concurrent.locks."],
     // and its stubs, by their names in perf maps
     &["complete_monitor_locking", "monitorenter", "monitorexit"],
     // Go

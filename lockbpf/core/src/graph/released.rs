@@ -15,6 +15,7 @@ use super::meanwhile::Absences;
 use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, Weight, flag};
 use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
+use lockbpf_common::parking::FOR_LOCK;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -179,6 +180,9 @@ impl Releases {
     pub(super) fn wait(&mut self, w: &FutexWait) {
         let key = self.key(w.end);
         self.thinned |= w.weight != Weight::default();
+        if w.expected == FOR_LOCK {
+            self.unlinked.insert(key, *w);
+        }
         self.pending.insert(key, Pending { wait: *w, of: Of::Word });
     }
 
@@ -449,6 +453,16 @@ mod tests {
             divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]),
             [(1, 30, DIRECT), (2, 40, DIRECT), (2, 10, HANDOFF)]
         );
+    }
+
+    #[test]
+    fn who_wakes_at_a_word_of_the_waiters_own_gives_back_the_lock_that_it_waited_for() {
+        let parked =
+            |wakes: &[Wake]| divided(wakes, &[FutexWait { expected: FOR_LOCK, ..wait(WORD, 9, (100, 180), 2) }]);
+        assert_eq!(parked(&[wake(OTHER, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
+        assert_eq!(parked(&[wake(WORD, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
+        // Nobody was woken by that one while the wait lasted.
+        assert_eq!(parked(&[wake(OTHER, 2, 90, None)]), [(2, 80, INFERRED)]);
     }
 
     #[test]

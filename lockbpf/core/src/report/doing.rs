@@ -4,6 +4,7 @@ use super::place::Places;
 use super::schema::{CausesEntry, OffStackEntry, StackFrame};
 use crate::graph::findings::{Cause, Causes, Holder};
 use crate::id::{Lock, Process, StackId};
+use crate::java;
 use crate::units::Nanos;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -107,7 +108,7 @@ fn function(stack: &[StackFrame]) -> Option<String> {
         return name(first).map(|name| plain(&name));
     }
     match stack.iter().find(|f| f.module.is_none() && f.function.is_some()) {
-        Some(generated) => name(generated).map(|name| method(&name).to_owned()),
+        Some(generated) => name(generated).map(|name| java::method(&name).to_owned()),
         None => {
             let library = stack.iter().skip_while(|f| f.function.is_none()).take_while(|f| f.module == first.module);
             library.filter_map(name).last().map(|name| plain(&name))
@@ -119,14 +120,6 @@ fn function(stack: &[StackFrame]) -> Option<String> {
 fn is_go_system_call(function: &str) -> bool {
     let name = function.rsplit('/').next().unwrap_or(function).strip_prefix("syscall.").map(str::to_ascii_lowercase);
     name.is_some_and(|name| name.trim_start_matches("raw").starts_with("syscall"))
-}
-
-/// A method of generated code without its result and parameters: `void java.lang.Thread.sleep(long)`.
-fn method(name: &str) -> &str {
-    match name.strip_suffix(')').and_then(|name| name.split_once('(')) {
-        Some((name, _)) => name.rsplit(' ').next().unwrap_or(name),
-        None => name,
-    }
 }
 
 /// A function of the C library without its decorations: `__GI___fdatasync`, `__libc_write`, `clock_nanosleep@@GLIBC_2.17`.

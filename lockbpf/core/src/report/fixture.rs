@@ -28,6 +28,8 @@ pub(super) const NANOSLEEP: u64 = 0xfe00;
 pub(super) const PARK: u64 = 0xff00;
 /// Place in a slow path of parking_lot's.
 pub(super) const LOCK_SLOW: u64 = 0xfc00;
+/// Place in a method that queues threads for a lock of Java's.
+pub(super) const JAVA_ACQUIRE: u64 = 0xfb00;
 
 /// Names: sites 0xNN00 are `fnNN (work.c:NN)`, addresses below 0x2000 are globals, site 0xdead has no symbol.
 #[derive(Debug, Default)]
@@ -42,6 +44,7 @@ impl Names for FakeNames {
             FDATASYNC => Some("__GI_fdatasync"),
             NANOSLEEP => Some("clock_nanosleep@@GLIBC_2.17"),
             LOCK_SLOW => Some("parking_lot::raw_mutex::RawMutex::lock_slow"),
+            JAVA_ACQUIRE => Some("java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire"),
             PARK => Some("Parker::park(bool, long)"),
             _ => None,
         };

@@ -1,8 +1,10 @@
 //! In what the threads slept, by kind: only who knows that can say that no lock holds a program back.
 
 use super::schema::{ConditionEntry, FutexEntry, Ns, Report, SleepEntry, SleepPlace};
-use super::sleepers::{self, CONDITION, JOIN, PARKING, UNKNOWN};
+use super::sleepers::{self, CONDITION, JAVA_LOCK, JOIN, PARKING, UNKNOWN};
 
+/// In this function threads sleep for locks of `java.util.concurrent`, and otherwise.
+const PARKER: &str = "Parker::park";
 /// Places named.
 const PLACES: usize = 3;
 
@@ -19,7 +21,15 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     let parked = conditions(true).map(|c| (c.first_site.clone().unwrap_or_else(|| c.label.clone()), condition(c)));
     let unknown = report.futexes.iter().filter(|f| !is_known(&f.purpose)).map(|f| (place(f), word(f)));
     let mut places: Vec<SleepPlace> = Vec::new();
-    for (symbol, slept_ns) in parked.chain(unknown).filter(|&(_, slept)| slept > Ns::default()) {
+    // What was slept there is counted for locks and all else together, and told with the locks, too.
+    let of_locks: Ns = report.locks.iter().filter(|lock| lock.kind == JAVA_LOCK).map(|lock| lock.wait_ns.sum).sum();
+    let mut still_there = of_locks;
+    for (symbol, mut slept_ns) in parked.chain(unknown) {
+        let told = if symbol.contains(PARKER) { still_there.min(slept_ns) } else { Ns::default() };
+        (still_there, slept_ns) = (still_there - told, slept_ns - told);
+        if slept_ns == Ns::default() {
+            continue;
+        }
         match places.iter_mut().find(|p| p.symbol == symbol) {
             Some(known) => known.slept_ns += slept_ns,
             None => places.push(SleepPlace { symbol, slept_ns }),
@@ -31,7 +41,7 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
         locks_ns: report.totals.harm_ns,
         conditions_ns: conditions(false).map(condition).sum::<Ns>() + words(&|purpose| purpose == CONDITION),
         joins_ns: words(&|purpose| purpose == JOIN),
-        parked_ns: conditions(true).map(condition).sum::<Ns>() + words(&|purpose| purpose == PARKING),
+        parked_ns: conditions(true).map(condition).sum::<Ns>() + words(&|purpose| purpose == PARKING) - of_locks,
         runtimes_ns: Some(words(&sleepers::is_runtimes)).filter(|&slept| slept > Ns::default()),
         unknown_ns: words(&|purpose| !is_known(purpose) && purpose != PARKING && !sleepers::is_runtimes(purpose)),
         places,

@@ -5,6 +5,7 @@ use super::gather::Gathered;
 use super::place::Places;
 use crate::graph::FutexWaits;
 use crate::id::Lock;
+use crate::java;
 use lockbpf_common::gil;
 
 /// What a futex word or a condition variable is for, where nothing tells.
@@ -104,6 +105,9 @@ const RUNTIMES: &[(&str, &str, &str)] = &[
     ("ObjectMonitor::reenter_internal", "", "Java monitor"),
 ];
 
+/// A lock of `java.util.concurrent`.
+pub(super) const JAVA_LOCK: &str = "java.util.concurrent";
+
 /// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
 const LIBRARIES: &[(&str, &str)] = &[
     ("folly::SharedMutexImpl<", "folly::SharedMutex"),
@@ -113,12 +117,12 @@ const LIBRARIES: &[(&str, &str)] = &[
 
 /// Whether it is what the locks of a runtime's are called whose waiters sleep on words of their own.
 pub(super) fn is_runtimes(purpose: &str) -> bool {
-    RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
+    purpose == JAVA_LOCK || RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
 }
 
-/// Whether one thread at a time has such a lock.
+/// Whether it is certain that one thread at a time has such a lock.
 pub(super) fn is_exclusive(purpose: &str) -> bool {
-    purpose != PARKING_RW_LOCK
+    ![PARKING_RW_LOCK, JAVA_LOCK].contains(&purpose)
 }
 
 /// Whether it says what one word is, so that it goes into that one's name.
@@ -188,9 +192,11 @@ fn of(functions: &[&str]) -> Option<&'static str> {
     let called = |function: &str| CALLS.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
     let innermost = || functions.iter().find_map(|function| called(function)).flatten();
     let runtimes = || functions.iter().find_map(|function| of_runtime(function));
+    let java = || java::asker(functions.iter().copied()).map(|_| JAVA_LOCK);
     let parked = || functions.iter().any(|function| parks(function)).then_some(PARKING);
     of_libc(functions)
         .or_else(runtimes)
+        .or_else(java)
         .or_else(parked)
         .or_else(innermost)
         .or_else(|| functions.iter().find_map(|function| known(function)))
@@ -244,6 +250,11 @@ mod tests {
                 Some("Java monitor"),
             ),
             (&["___pthread_cond_wait", "os::PlatformEvent::park", "ObjectMonitor::wait"], Some(PARKING)),
+            (
+                &["Parker::park", "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire", "Ledger.book"],
+                Some(JAVA_LOCK),
+            ),
+            (&["Parker::park", "java.util.concurrent.locks.LockSupport.park", "Ledger.await"], Some(PARKING)),
             (&["park", "<parking_lot::raw_mutex::RawMutex>::lock_slow", "search"], Some("parking_lot::Mutex")),
             (
                 &[

@@ -110,6 +110,7 @@ impl Unwinder {
             let stepped = match (by_information, code) {
                 (Some(stepped), _) => stepped,
                 (None, Outside::Frame(bytes)) => by_size(&registers, copy, bytes),
+                (None, Outside::Interpreter { .. }) => by_interpreter(&registers, copy),
                 (None, _) => {
                     let stepped = by_frame_pointer(&registers, copy);
                     unwound.by_frame_pointers |= matches!(stepped, Ok(Some(_)));
@@ -181,6 +182,9 @@ impl Unwinder {
     }
 }
 
+/// Bytes of the arguments of a method, of which there may be 255.
+const MAX_ARGUMENTS: u64 = 255 * 8;
+
 /// The word so many words below the frame pointer.
 fn word_below(registers: &Registers, copy: &StackCopy, words: u64) -> Option<u64> {
     let frame = registers.get(MACHINE.frame_pointer)?;
@@ -197,6 +201,22 @@ fn by_size(registers: &Registers, copy: &StackCopy, bytes: u64) -> Result<Step, 
     callers.set(MACHINE.stack_pointer, Some(end));
     let address = copy.word(slot)? & MACHINE.address_bits;
     Ok(Some(Caller { registers: callers, address, slot: Some(slot), exact: false }))
+}
+
+/// The caller of an interpreted method (HotSpot's `frame::sender_for_interpreter_frame`): by the frame pointer, but its stack ends where it had ended
+/// before room for arguments was made, which stands below the frame pointer.
+fn by_interpreter(registers: &Registers, copy: &StackCopy) -> Result<Step, End> {
+    let stepped = by_frame_pointer(registers, copy)?;
+    Ok(stepped.map(|mut caller| {
+        let above = caller.registers.stack_pointer();
+        let end = word_below(registers, copy, 1).filter(|end| end % 8 == 0);
+        let is_above =
+            |end: &u64| above.is_some_and(|above| (above..=above.saturating_add(MAX_ARGUMENTS)).contains(end));
+        if let Some(end) = end.filter(is_above) {
+            caller.registers.set(MACHINE.stack_pointer, Some(end));
+        }
+        caller
+    }))
 }
 
 /// The caller by the frame pointer, for code without unwind information.

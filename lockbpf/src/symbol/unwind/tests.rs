@@ -168,6 +168,21 @@ fn an_interpreters_frame_stands_for_its_method() {
     assert_eq!((unwound.slots, unwound.end), (None, End::Root), "its own addresses do not tell it from others");
 }
 
+/// Compiled code calls an interpreted method, and has to make room for arguments on its own stack.
+#[test]
+fn an_interpreted_methods_caller_is_as_large_as_it_was_before_the_call() {
+    let words = [0u64, 0x4200, 7, 0x1040, 0x9998, 0x77, 0, 0, 5, 6, 0, 0x88];
+    let bytes = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    let stack = copy(Registers::of(0x55, 0x1000, 0x1020), 0x1000, bytes);
+    let code = |at| match at {
+        0x55 => Outside::Interpreter { below: 3 },
+        0x76 => Outside::Frame(32),
+        _ => Outside::Code,
+    };
+    let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::none(), code);
+    assert_eq!((unwound.addresses, unwound.end), (vec![0x4201, 0x77, 0x88], End::Root));
+}
+
 #[test]
 fn a_replaced_return_address_is_put_back() {
     let words = [0x1020u64, 0x7fff, 0, 0, 0, 0x88];

@@ -4,6 +4,7 @@ use super::super::schema::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, Ns, ObservedEntry, PerturbationEntry,
     ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry,
 };
+use super::super::sleepers::JAVA_LOCK;
 use super::Check;
 use std::collections::BTreeMap;
 
@@ -176,7 +177,15 @@ fn sleep(s: &SleepEntry, report: &Report, check: &mut Check) {
     let conditions = report.conditions.iter().flat_map(|c| [c.idle_ns.sum, c.waiting_now_ns]);
     let words = report.futexes.iter().flat_map(|f| [f.wait_ns.sum, f.counts.timed_out_wait_ns, f.waiting_now_ns]);
     let all = *conditions_ns + *joins_ns + *parked_ns + runtimes + *unknown_ns;
-    check.adds_up(conditions.chain(words), all, || "sleep for other things".to_owned());
+    let rows: Vec<Ns> = conditions.chain(words).collect();
+    // What is told with locks of Java's is told in these rows, too.
+    let java: Ns = report.locks.iter().filter(|lock| lock.kind == JAVA_LOCK).map(|lock| lock.wait_ns.sum).sum();
+    if java.is_zero() {
+        check.adds_up(rows, all, || "sleep for other things".to_owned());
+    } else {
+        check.parts([all], rows.iter().copied().sum(), || "sleep for other things".to_owned());
+        check.parts(rows, all + java, || "sleep for other things and locks of Java's".to_owned());
+    }
     check.parts(places.iter().map(|p| p.slept_ns), *parked_ns + runtimes + *unknown_ns, || {
         "places in which threads slept".to_owned()
     });

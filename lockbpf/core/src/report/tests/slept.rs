@@ -3,14 +3,14 @@
 use super::*;
 use crate::event::{FutexWait, Wake};
 use crate::id::StackId;
+use lockbpf_common::kind::mutex_kind;
 use lockbpf_common::parking::{FOR_LOCK, PARKED};
 
 const SLEEPS: StackId = StackId(1);
 
-/// Thread 1 sleeps at this address until thread 2, which never does, wakes it in `fn9`; through parking_lot's slow path, if that is seen.
-fn slept(addr: u64, expected: u32, slow_path: bool) -> Report {
+/// Thread 1 sleeps at this address in this function until thread 2, which never does, wakes it in `fn9`.
+fn sleeper(addr: u64, expected: u32, innermost: u64) -> Run {
     let mut o = observation();
-    let innermost = if slow_path { LOCK_SLOW } else { 0x700 };
     o.stacks.insert(SLEEPS, vec![innermost, 0x700]);
     for end in [1_000, 2_000] {
         let wait = FutexWait {
@@ -34,12 +34,16 @@ fn slept(addr: u64, expected: u32, slow_path: bool) -> Report {
         }));
         o.events.push(Event::FutexWait(wait));
     }
-    report(&o)
+    o
+}
+
+fn slept(addr: u64, expected: u32, innermost: u64) -> Report {
+    report(&sleeper(addr, expected, innermost))
 }
 
 #[test]
 fn a_lock_that_threads_are_parked_for_is_one() {
-    let r = slept(0x1000, FOR_LOCK, true);
+    let r = slept(0x1000, FOR_LOCK, LOCK_SLOW);
     let [lock] = r.locks.as_slice() else { panic!("{:?}", r.futexes) };
     assert_eq!((lock.name.as_str(), lock.kind.as_str(), lock.inferred), ("global_1000", "parking_lot::Mutex", true));
     assert_eq!((lock.contended, lock.wait_ns.sum), (2, ms(8)));
@@ -51,7 +55,7 @@ fn a_lock_that_threads_are_parked_for_is_one() {
 
 #[test]
 fn a_word_of_a_threads_own_tells_no_lock() {
-    let r = slept(0x1000, PARKED, true);
+    let r = slept(0x1000, PARKED, LOCK_SLOW);
     assert_eq!((r.locks.len(), r.futexes.len()), (0, 1));
     assert_eq!(r.futexes[0].purpose, "parking_lot::Mutex");
     assert_eq!(r.quality.sleep.unwrap().runtimes_ns, Some(ms(8)));
@@ -59,6 +63,21 @@ fn a_word_of_a_threads_own_tells_no_lock() {
 
 #[test]
 fn what_threads_are_parked_for_need_not_be_a_lock() {
-    let r = slept(0x1000, FOR_LOCK, false);
+    let r = slept(0x1000, FOR_LOCK, 0x700);
     assert_eq!((r.locks.len(), r.futexes.len()), (0, 1));
+}
+
+#[test]
+fn what_threads_slept_for_a_lock_of_javas_is_not_told_again_as_sleep_for_nothing_known() {
+    let mut o = sleeper(0x1000, FOR_LOCK, JAVA_ACQUIRE);
+    let idle = sums(&mut o, lock(0x9100), site(PARK), Via::CondWait);
+    (idle.acquisitions, idle.mutex_kind) = (3, mutex_kind::IS_CONDVAR);
+    [4, 4, 12].into_iter().for_each(|slept| idle.wait.add(Nanos(slept * MS)));
+    let r = report(&o);
+    let [lock] = r.locks.as_slice() else { panic!("{:?}", r.futexes) };
+    assert_eq!((lock.kind.as_str(), lock.inferred, lock.wait_ns.sum), ("java.util.concurrent", true, ms(8)));
+    assert_eq!(lock.holders[0].place.symbol, "fn9 (work.c:9)");
+    assert_eq!(lock.attribution.inferred_ns, ms(8), "several readers may have it at once");
+    let sleep = r.quality.sleep.unwrap();
+    assert_eq!((sleep.locks_ns, sleep.parked_ns, sleep.places[0].slept_ns), (ms(8), ms(12), ms(12)));
 }

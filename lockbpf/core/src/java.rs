@@ -1,0 +1,128 @@
+//! Locks of `java.util.concurrent`, by the methods that a thread is in which sleeps for one. The collector moves their objects, and threads
+//! sleep on words of their own: nothing else tells of them.
+#![forbid(unsafe_code)]
+
+/// Classes that queue threads for a lock, in methods of their own. Those of a condition are in a class inside.
+const QUEUES: &[&str] = &[
+    "java.util.concurrent.locks.AbstractQueuedSynchronizer.",
+    "java.util.concurrent.locks.AbstractQueuedLongSynchronizer.",
+    "java.util.concurrent.locks.StampedLock.",
+];
+/// Where threads sleep, whatever for.
+const PARKS: &[&str] =
+    &["java.util.concurrent.locks.LockSupport.park", "jdk.internal.misc.Unsafe.", "sun.misc.Unsafe."];
+/// They queue in the same way for what is no lock: an event, or permits, which may stand for work.
+const NO_LOCKS: &[&str] = &["java.util.concurrent.CountDownLatch", "java.util.concurrent.Semaphore"];
+const PACKAGE: &str = "java.util.concurrent.";
+/// Where methods are whose names tell nothing about a program.
+const PLATFORM: &str = "java.";
+
+/// Which of the functions on a stack, innermost first, asks for the lock that the thread sleeps for; `None` if it does not sleep for one, as
+/// far as they tell. Methods that a compiler has put into their callers are missing: of who asks by then, the caller is known.
+#[must_use]
+pub fn asker<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<usize> {
+    let methods: Vec<&str> = functions.into_iter().map(method).collect();
+    let begins = |method: &str, names: &[&str]| names.iter().any(|name| method.starts_with(name));
+    let queued = methods.iter().position(|method| begins(method, QUEUES))?;
+    let waits_otherwise = |method: &&str| method.starts_with(PACKAGE) && !begins(method, PARKS);
+    if methods[..queued].iter().any(waits_otherwise) {
+        return None;
+    }
+    let inside = methods[queued..].iter().take_while(|method| method.starts_with(PACKAGE)).count();
+    let of_package = &methods[queued..queued + inside];
+    if of_package.iter().any(|method| begins(method, NO_LOCKS)) {
+        return None;
+    }
+    let outside = queued + inside;
+    let is_program = methods.get(outside).is_some_and(|method| !method.starts_with(PLATFORM));
+    Some(if is_program { outside } else { outside - 1 })
+}
+
+/// A method of generated code without its result and parameters: `void java.lang.Thread.sleep(long)`.
+#[must_use]
+pub fn method(name: &str) -> &str {
+    match name.strip_suffix(')').and_then(|name| name.split_once('(')) {
+        Some((name, _)) => name.rsplit(' ').next().unwrap_or(name),
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A stack of these methods in the package of locks, in `java.util.concurrent` and elsewhere, below those that sleep.
+    fn told(locks: &[&str], concurrent: &[&str], others: &[&str]) -> Option<String> {
+        let mut stack: Vec<String> = [
+            "Unsafe_Park",
+            "jdk.internal.misc.Unsafe.park",
+            "void java.util.concurrent.locks.LockSupport.park(Object)",
+        ]
+        .map(str::to_owned)
+        .into();
+        stack.extend(locks.iter().map(|name| format!("java.util.concurrent.locks.{name}")));
+        stack.extend(concurrent.iter().map(|name| format!("java.util.concurrent.{name}")));
+        stack.extend(others.iter().map(|&name| name.to_owned()));
+        asker(stack.iter().map(String::as_str)).map(|at| method(&stack[at]).to_owned())
+    }
+
+    #[test]
+    fn who_asks_is_outside_of_the_locks() {
+        let run = ["Shop.sell", "java.lang.Thread.run"];
+        let acquire = "AbstractQueuedSynchronizer.acquire";
+        for locks in [
+            &[acquire, acquire, "ReentrantLock$Sync.lock", "ReentrantLock.lock"][..],
+            &[acquire],
+            &["AbstractQueuedSynchronizer.parkAndCheckInterrupt", "AbstractQueuedSynchronizer.acquireQueued"],
+            &["StampedLock.acquireWrite", "StampedLock.writeLock"],
+            // Woken from a condition, a thread needs the lock again.
+            &[acquire, "AbstractQueuedSynchronizer$ConditionObject.await"],
+        ] {
+            assert_eq!(told(locks, &[], &run).as_deref(), Some("Shop.sell"), "{locks:?}");
+        }
+        assert_eq!(told(&[acquire], &["LinkedBlockingQueue.put"], &run).as_deref(), Some("Shop.sell"));
+    }
+
+    #[test]
+    fn a_lock_of_the_platforms_is_asked_for_there() {
+        let (acquire, run) = ("AbstractQueuedSynchronizer.acquire", ["java.lang.Thread.run"]);
+        let of_pool = told(&[acquire], &["LinkedBlockingQueue.take", "ThreadPoolExecutor.getTask"], &run);
+        assert_eq!(of_pool.as_deref(), Some("java.util.concurrent.ThreadPoolExecutor.getTask"));
+        let last = told(&[acquire], &[], &[]);
+        assert_eq!(last.as_deref(), Some("java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire"));
+    }
+
+    #[test]
+    fn who_waits_for_something_else_asks_for_no_lock() {
+        let acquire = "AbstractQueuedSynchronizer.acquire";
+        let wait = "AbstractQueuedSynchronizer$ConditionNode.block";
+        for (locks, concurrent) in [
+            (&["AbstractQueuedSynchronizer$ConditionObject.await"][..], &["ArrayBlockingQueue.take"][..]),
+            (&[wait, "AbstractQueuedSynchronizer$ConditionObject.await"], &[]),
+            (&[wait, acquire], &[]),
+            (&[acquire, "AbstractQueuedSynchronizer.acquireSharedInterruptibly"], &["CountDownLatch.await"]),
+            (&[acquire], &["Semaphore$FairSync.tryAcquireShared", "Semaphore.acquire"]),
+            (&[], &["FutureTask.awaitDone", "FutureTask.get"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(told(locks, concurrent, &["Shop.sell"]), None, "{locks:?} {concurrent:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_stack_has_the_place_that_is_told(names in proptest::collection::vec(
+            prop_oneof![
+                Just("java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire".to_owned()),
+                Just("java.util.concurrent.locks.LockSupport.park".to_owned()),
+                Just("java.lang.Thread.run".to_owned()),
+                ".{0,20}",
+            ],
+            0..12,
+        )) {
+            let at = asker(names.iter().map(String::as_str));
+            prop_assert!(at.is_none_or(|at| at < names.len()));
+        }
+    }
+}
