@@ -203,31 +203,31 @@ fn cpu_times() -> Result<(i64, i64)> {
     Ok((idle, ticks.iter().take(8).sum()))
 }
 
-/// So many threads do an operation over and over; the time that passes per operation, ns.
+/// So many threads do an operation over and over; the time that passes per operation, ns. Each thread times itself: on a busy machine one that times
+/// them all begins later than they do.
 fn contend(threads: usize, operation: impl Fn(usize) + Sync) -> f64 {
     let (stop, begin) = (AtomicBool::new(false), Barrier::new(threads + 1));
-    let (done, operation) = (AtomicU64::new(0), &operation);
-    let mut elapsed = Duration::ZERO;
+    let [done, passed_ns] = [0, 0].map(AtomicU64::new);
+    let operation = &operation;
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let (stop, begin, done) = (&stop, &begin, &done);
+            let (stop, begin, done, passed_ns) = (&stop, &begin, &done, &passed_ns);
             scope.spawn(move || {
-                let mut count = 0_u64;
                 begin.wait();
+                let (mut count, since) = (0_u64, Instant::now());
                 while !stop.load(Ordering::Relaxed) {
                     operation(thread);
                     count += 1;
                 }
+                passed_ns.fetch_add(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
                 done.fetch_add(count, Ordering::Relaxed);
             });
         }
         begin.wait();
-        let since = Instant::now();
         std::thread::sleep(WINDOW);
         stop.store(true, Ordering::Relaxed);
-        elapsed = since.elapsed();
     });
-    elapsed.as_nanos() as f64 / done.into_inner().max(1) as f64
+    passed_ns.into_inner() as f64 / threads as f64 / done.into_inner().max(1) as f64
 }
 
 /// Hand-offs of a mutex to a thread that sleeps for it: the medians of a few, ns.

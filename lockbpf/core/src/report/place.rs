@@ -287,9 +287,9 @@ impl<'a> Places<'a> {
         self.names.role(site.process, site.addr) == Role::Program
     }
 
-    /// Whether a site is in a function that an interpreter runs, which is never left by a jump: it has a line but is in no file of code.
-    pub(super) fn is_interpreted(&mut self, site: Site) -> bool {
-        self.frames_at(site).iter().any(|frame| frame.module.is_none() && frame.location.is_some())
+    /// Whether a site is in a function that is interpreted or was generated, and so in no file of code: none of those is left by a jump.
+    pub(super) fn is_of_no_file(&mut self, site: Site) -> bool {
+        self.frames_at(site).iter().any(|frame| frame.module.is_none() && frame.function.is_some())
     }
 
     /// The function that a reader knows a site by, of those from this one on.

@@ -101,7 +101,7 @@ fn left<'a>(holders: impl Iterator<Item = &'a Holder>, places: &mut Places<'_>) 
     let mut waiting: HashMap<(Lock, Site), (Nanos, HashMap<u64, Nanos>)> = HashMap::new();
     for holder in holders {
         let Who::Released { lock, site, .. } = holder.who else { continue };
-        if places.is_interpreted(site) {
+        if places.is_of_no_file(site) {
             continue;
         }
         let (all, called) = waiting.entry((lock, site)).or_default();

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 const LOCK: Lock = Lock { process: P, addr: 0x1000 };
 
 /// Functions by addresses, innermost first, each with its line; of locking or the C library if the name begins with `libc:`, interpreted if
-/// it is `<module>`.
+/// it is `<module>`, generated if there is no line.
 #[derive(Default)]
 struct Code(HashMap<u64, Vec<(&'static str, u32)>>);
 
@@ -22,9 +22,9 @@ impl Names for Code {
         let last = functions.len().saturating_sub(1);
         let frame = |(at, (name, line)): (usize, (&str, u32))| Frame {
             function: Some(name.to_owned()),
-            location: Some(("a.cc".to_owned(), line)),
+            location: (line > 0).then(|| ("a.cc".to_owned(), line)),
             inlined: at < last,
-            module: (!name.starts_with("<module>")).then(|| ("a.out".to_owned(), addr)),
+            module: (line > 0 && !name.starts_with("<module>")).then(|| ("a.out".to_owned(), addr)),
             addr,
         };
         functions.into_iter().enumerate().map(frame).collect()
@@ -172,6 +172,7 @@ mod left_by_a_jump {
                 (0x400, &[("worker", 5)]),
                 (0x700, &[("flush", 16)]),
                 (0x800, &[("<module>", 34)]),
+                (0x810, &[("Shop.sell", 0)]),
             ],
             vec![row],
         )
@@ -187,12 +188,14 @@ mod left_by_a_jump {
         assert_conserved(&r);
     }
 
-    /// An interpreter's functions are in no file of code.
+    /// They are in no file of code.
     #[test]
-    fn a_function_that_is_interpreted_is_not_left_by_a_jump() {
-        let r = given_back_at(0x800, &[(3_000, &[0x100, 0x210, 0x800, 0x600])], &[]);
-        assert_eq!(culprit(&r).0, "<module> (a.cc:34)");
-        assert_conserved(&r);
+    fn functions_that_are_interpreted_or_generated_are_not_left_by_a_jump() {
+        for (place, told) in [(0x800, "<module> (a.cc:34)"), (0x810, "Shop.sell")] {
+            let r = given_back_at(place, &[(3_000, &[0x100, 0x210, place, 0x600])], &[]);
+            assert_eq!(culprit(&r).0, told);
+            assert_conserved(&r);
+        }
     }
 
     #[test]
