@@ -4,6 +4,7 @@ use crate::harness::exact::assert_complete;
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::process::eventually;
+use crate::harness::report::Party;
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::{Truth, Workload};
 use crate::unwind::functions;
@@ -151,10 +152,12 @@ fn queued(argument: &str) -> Workload {
 #[test]
 fn locks_of_java_util_concurrent() {
     let Some(_turn) = may_observe() else { return };
-    // Under a budget few of its waits are recorded, each of which stands for many.
-    for (mode, told) in
-        [(&["--budget", "off"][..], 0.6..1.1), (&["--budget", "3%"], 0.3..2.0), (&["--futex-only"], 0.6..1.1)]
-    {
+    // Under a budget few of its waits are recorded, each of which stands for many, and few stacks of those who end them.
+    for (mode, told, blamed) in [
+        (&["--budget", "off"][..], 0.6..1.1, 0.5),
+        (&["--budget", "3%"], 0.3..2.0, 0.2),
+        (&["--futex-only"], 0.6..1.1, 0.5),
+    ] {
         let mut workload = queued("3");
         let observer =
             Observer::start(&[&["--pid", &workload.pid().to_string(), "--format", "json"][..], mode].concat());
@@ -167,9 +170,10 @@ fn locks_of_java_util_concurrent() {
         let share = lock.contended_wait_ns.sum / truth.fact("wait_ns") as f64;
         println!("{mode:?}: {share:.3} of {} waits", truth.fact("blocked"));
         assert!(told.contains(&share), "{mode:?}: {share} of {truth:?}: {lock:?}");
-        let keeper = lock.holders.iter().find(|holder| holder.function.as_deref() == Some("Queued.compact"));
-        let keeper = keeper.unwrap_or_else(|| panic!("{mode:?}: {:?}", lock.holders));
-        assert!(keeper.wait_ns > 0.5 * lock.wait_ns.sum, "{mode:?}: {keeper:?} of {lock:?}");
+        let keeper = |holder: &&Party| holder.function.as_deref() == Some("Queued.compact");
+        let share = lock.holders.iter().filter(keeper).map(|holder| holder.wait_ns).sum::<f64>() / lock.wait_ns.sum;
+        println!("{mode:?}: {share:.3} of it the keeper's");
+        assert!(share >= blamed, "{mode:?}: {share} of {lock:?}");
         assert!(report.verdict[0].contains("`Queued.compact`"), "{mode:?}: {:?}", report.verdict);
     }
 }
