@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Monitors that are named; others go by where they are waited for.
 const MAX_MONITORS: usize = 65_536;
-/// Methods that ask for locks: waits of further ones are told by where their threads are parked.
+/// lockbpf knows so many methods that ask for locks. It tells the waits of further ones by where their threads are parked.
 const MAX_ASKERS: usize = 65_536;
-/// After a look at a process's code, lockbpf does not look again for so many times as long as the look took, nor for this time.
+/// lockbpf rests after a look at a process's code: this number of times what the look took, and at least this long.
 const SHARE: u32 = 100;
 const SELDOM: Duration = Duration::from_secs(1);
 /// The same where a stack leads through code that is not known.
@@ -55,7 +55,7 @@ impl Machine {
         })
     }
 
-    /// Whether the last look was so many times as long ago as it took, and so long.
+    /// Whether `share` times what the last look took has passed since, and at least `least`.
     fn rested(&self, share: u32, least: Duration) -> bool {
         self.ended.elapsed() >= (self.took * share).max(least)
     }
