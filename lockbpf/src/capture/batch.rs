@@ -1,8 +1,11 @@
-//! Many entries of a map by one system call.
+//! Many entries of a map by one system call, or, before 5.6, each by its own.
 
+use super::CaptureError;
+use super::raw_program::data;
 use aya::Pod;
+use aya::maps::{Array, HashMap, Map};
 use aya_obj::generated::bpf_cmd;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// The part of `union bpf_attr` for `BPF_MAP_LOOKUP_BATCH`.
 #[repr(C)]
@@ -52,9 +55,23 @@ unsafe fn lookup(
     (result == 0 || ended).then_some((attr.count.min(count) as usize, ended))
 }
 
-/// The first `count` values of an array map whose values are `T`; `None` if the kernel does not read them at once, or not all are there.
-pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<Vec<T>> {
-    if value_size as usize != size_of::<T>() || !size_of::<T>().is_multiple_of(8) {
+/// The first `count` values of an array map, those that can be read.
+///
+/// # Errors
+/// When the map is not an array, or its values are not `T`.
+pub(super) fn first<T: Pod>(map: &Map, count: u32) -> Result<Vec<T>, CaptureError> {
+    if let (Map::Array(_), Some((fd, (_, value_size)))) = (map, layout(map))
+        && let Some(values) = first_at_once(fd, value_size, count)
+    {
+        return Ok(values);
+    }
+    let values: Array<_, T> = map.try_into()?;
+    Ok((0..count).filter_map(|index| values.get(&index, 0).ok()).collect())
+}
+
+/// `None` if the kernel does not read them at once, or not all are there.
+fn first_at_once<T: Pod>(map: RawFd, value_size: usize, count: u32) -> Option<Vec<T>> {
+    if value_size != size_of::<T>() || !size_of::<T>().is_multiple_of(8) {
         return None;
     }
     let mut values: Vec<T> = Vec::with_capacity(count as usize);
@@ -73,10 +90,30 @@ pub(super) fn first<T: Pod>(map: RawFd, value_size: u32, count: u32) -> Option<V
 /// Entries of a hash map read at once. The kernel has them in buckets, none of which is as large.
 const AT_ONCE: usize = 4_096;
 
-/// All entries of a hash map of `K` and `V`; `None` if the kernel does not read them at once. Entries that come or go meanwhile may be missing
-/// or there.
-pub(super) fn entries<K: Pod, V: Pod>(map: RawFd, (key_size, value_size): (u32, u32)) -> Option<Vec<(K, V)>> {
-    if (key_size as usize, value_size as usize) != (size_of::<K>(), size_of::<V>()) {
+/// All entries of a hash map. Entries that come or go meanwhile may be missing or there.
+///
+/// # Errors
+/// When the map is not one of `K` and `V`.
+pub(super) fn entries<K: Pod, V: Pod>(map: &Map) -> Result<Vec<(K, V)>, CaptureError> {
+    if let (Map::HashMap(_) | Map::LruHashMap(_), Some((fd, sizes))) = (map, layout(map))
+        && let Some(all) = entries_at_once(fd, sizes)
+    {
+        return Ok(all);
+    }
+    let map: HashMap<_, K, V> = map.try_into()?;
+    Ok(map.iter().filter_map(Result::ok).collect())
+}
+
+/// A map's descriptor, and the sizes of its keys and values, bytes.
+fn layout(map: &Map) -> Option<(RawFd, (usize, usize))> {
+    let data = data(map)?;
+    let info = data.info().ok()?;
+    Some((data.fd().as_fd().as_raw_fd(), (info.key_size() as usize, info.value_size() as usize)))
+}
+
+/// `None` if the kernel does not read them at once.
+fn entries_at_once<K: Pod, V: Pod>(map: RawFd, sizes: (usize, usize)) -> Option<Vec<(K, V)>> {
+    if sizes != (size_of::<K>(), size_of::<V>()) {
         return None;
     }
     let mut all = Vec::new();

@@ -72,6 +72,31 @@ pub struct Gap {
     pub to: Time,
 }
 
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Used {
+    time: Time,
+    cpu: Nanos,
+    taken: Taken,
+}
+
+impl Used {
+    /// With what observing it has cost by these prices.
+    #[must_use]
+    pub fn reading(&self, costs: &Costs) -> Reading {
+        Reading { time: self.time, cpu: self.cpu, cost: self.taken.cost(costs) }
+    }
+
+    /// With what its futex calls and their records have cost.
+    #[must_use]
+    pub fn spent(&self, costs: &Costs) -> Spent {
+        let Taken { futex_calls, records, stack_ns, .. } = self.taken;
+        let (calls, written) =
+            (Taken { futex_calls, ..Taken::default() }, Taken { records, stack_ns, ..Taken::default() });
+        Spent { time: self.time, cpu: self.cpu, futex_calls, calls: calls.cost(costs), records: written.cost(costs) }
+    }
+}
+
 impl Gates {
     /// Takes the maps from the object; slot 0, all processes, exists from the start.
     pub(super) fn new(
@@ -139,6 +164,7 @@ impl Gates {
             self.slots.push(Slot::default());
         }
         self.slots[slot].pid = pid;
+        self.slots[slot].cpu_clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).ok();
         self.slots[slot].files = files;
         self.thinning.set(number, 0, 0)?;
         self.targets.insert(pid, number, 0)?;
@@ -406,16 +432,6 @@ impl Gates {
         Ok(self.thinning.set(slot, level, 0)?)
     }
 
-    /// What a process has used, and what its futex calls and their records have cost by these prices; `None` if it is gone.
-    #[must_use]
-    pub fn spent(&self, slot: u32, costs: &Costs) -> Option<Spent> {
-        let Reading { time, cpu, .. } = self.reading(slot, costs)?;
-        let Taken { futex_calls, records, stack_ns, .. } = taken(&self.accounts, slot).ok()?;
-        let (calls, written) =
-            (Taken { futex_calls, ..Taken::default() }, Taken { records, stack_ns, ..Taken::default() });
-        Some(Spent { time, cpu, futex_calls, calls: calls.cost(costs), records: written.cost(costs) })
-    }
-
     /// What was placed in a process follows it no more, perhaps since then: it is placed anew. Sections in progress are cut.
     pub fn renew(&mut self, pid: u32, since: Time) {
         let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid && !slot.links.is_empty()) else { return };
@@ -494,9 +510,10 @@ impl Gates {
             if state.pid == 0 || state.links.is_empty() || stays {
                 continue;
             }
-            let stand_in = leader::stand_in(state.pid);
-            let gone = stand_in.is_none() && !leader::runs(state.pid, state.pid);
-            if gone || stand_in == state.stand_in {
+            // A process that is gone needs nothing any more.
+            let Some(main) = leader::find(state.pid) else { continue };
+            let stand_in = Some(main).filter(|&tid| tid != state.pid);
+            if stand_in == state.stand_in {
                 continue;
             }
             if self.placer.mechanism() == Mechanism::PerfEvents {
@@ -520,14 +537,19 @@ impl Gates {
         self.sweeper.settle();
     }
 
-    /// What a process has used, and what observing it has cost by these prices; `None` if it is gone.
+    /// What a process has used, and what observing it has taken; `None` if it is gone.
+    #[must_use]
+    pub fn used(&self, slot: u32) -> Option<Used> {
+        let state = self.slots.get(slot as usize)?;
+        let cpu = clock_gettime(state.cpu_clock?).ok()?;
+        let taken = taken(&self.accounts, slot).ok()?;
+        Some(Used { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), taken })
+    }
+
+    /// The same, by these prices.
     #[must_use]
     pub fn reading(&self, slot: u32, costs: &Costs) -> Option<Reading> {
-        let state = self.slots.get(slot as usize)?;
-        let cpu_clock = clock_getcpuclockid(Pid::from_raw(state.pid.cast_signed())).ok()?;
-        let taken = taken(&self.accounts, slot).ok()?;
-        let cpu = clock_gettime(cpu_clock).ok()?;
-        Some(Reading { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), cost: taken.cost(costs) })
+        Some(self.used(slot)?.reading(costs))
     }
 }
 

@@ -2,13 +2,15 @@
 //! busy, opens and closes the gates as the [policy](crate::governor) of each process says.
 
 mod charge;
+mod placings;
 mod told;
 
 use self::charge::Charge;
+use self::placings::Placings;
 pub use self::told::{Told, Watched};
 use super::attach::ProbeSite;
 use super::be_quick;
-use super::gates::Gates;
+use super::gates::{Gates, Used};
 use super::lease::Lease;
 use super::put_off::{Grown, PutOff};
 use super::target::FileKey;
@@ -27,8 +29,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const FEW: usize = 2;
 /// How long a process is not looked at, at most.
 const GLANCE: Duration = Duration::from_millis(50);
-/// By how much a look is put off at most.
+/// By how much a look is put off at most, and by how much at a process that used less than one part in `HARDLY` of a CPU since it was looked at,
+/// its gate being closed.
 const MAX_SPREAD: Duration = Duration::from_millis(100);
+const MAX_SELDOM: Duration = Duration::from_millis(500);
+const HARDLY: u64 = 100;
 /// Processes that have probes in place at one time, unless more were named. Each hit in a file is offered to the links of all of them, which makes it
 /// dearer by 3 % for each; and each removal goes over all links for each process that maps the file.
 const PLACES: usize = 12;
@@ -38,9 +43,6 @@ const EARLY: usize = 8;
 const IDLE: Duration = Duration::from_millis(300);
 /// After so long, a process gives its place to another that waits for one.
 const TURN: Duration = Duration::from_millis(1500);
-/// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
-const EXCHANGE: Duration = Duration::from_millis(50);
-const ROTATE: Duration = Duration::from_millis(150);
 
 enum Command {
     Sites(Vec<ProbeSite>),
@@ -85,7 +87,7 @@ impl Governor {
             fresh: PutOff::default(),
             refused: VecDeque::new(),
             places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
-            exchanged: Time(0),
+            placings: Placings::new(now()),
             looked_after: Time(0),
             tell,
         };
@@ -190,11 +192,21 @@ struct Work {
     refused: VecDeque<(u32, Option<Vec<FileKey>>)>,
     /// Places, and of these early ones: those that were named have one each.
     places: (usize, usize),
-    /// When a place was last passed on.
-    exchanged: Time,
+    placings: Placings,
     /// When it was last looked whether what is placed still follows its process.
     looked_after: Time,
     tell: UnboundedSender<Told>,
+}
+
+/// A place for probes.
+#[derive(Clone, Copy, Debug)]
+enum Room {
+    Free,
+    /// That of another slot's process, which uses CPU time or does not.
+    Of {
+        other: u32,
+        busy: bool,
+    },
 }
 
 impl Work {
@@ -317,11 +329,13 @@ impl Work {
 
     /// Does what the policy of one process says; `None` if the process is gone.
     fn look_at(&mut self, slot: u32) -> Option<()> {
-        self.thin(slot);
         let processes = self.charges.len();
-        let spread = (LOOK * (processes / FEW) as u32).min(MAX_SPREAD);
+        let wanted = LOOK * (processes / FEW) as u32;
+        let spread = wanted.min(MAX_SPREAD);
         loop {
-            let reading = self.gates.reading(slot, &self.costs)?;
+            let used = self.gates.used(slot)?;
+            self.thin(slot, &used);
+            let reading = used.reading(&self.costs);
             // The policy is not to be told of time that nobody saw as of a window.
             if self.cut_if_lapsed() {
                 return Some(());
@@ -330,29 +344,36 @@ impl Work {
             if reading.cpu > charge.seen.cpu {
                 charge.busy = reading.time;
             }
+            // The more there are, the less often each is looked at, but still often enough to catch a burst, which costs only where a gate is open.
+            let hardly_runs = (reading.cpu - charge.seen.cpu).0 < reading.time.since(charge.seen.time).0 / HARDLY;
+            let seldom = if hardly_runs && !charge.policy.is_open() { wanted.min(MAX_SELDOM) } else { spread };
+            // While closed, too: the clock of a process goes with it.
+            let latest = reading.time + Nanos((GLANCE + seldom).as_nanos() as u64);
+            // Those that can wait are looked at together: to wake up for each costs more than the look.
+            let latest = if seldom > spread { together(latest) } else { latest };
             charge.policy.shares_with(processes);
             let action = charge.policy.look(reading);
             match action {
                 Action::Wait(until) => {
                     let charge = self.charges.get_mut(&slot)?;
-                    // The more there are, the less often each is looked at, but still often enough to catch a burst.
                     let more = if charge.policy.stays_open() { spread } else { Duration::ZERO };
-                    // While closed, too: the clock of a process goes with it.
-                    let latest = reading.time + Nanos((GLANCE + spread).as_nanos() as u64);
                     charge.due = (until + Nanos(more.as_nanos() as u64)).min(latest);
                     charge.seen = reading;
                     return Some(());
                 }
-                Action::Open if self.gates.must_wait(slot) || !self.make_room(slot, reading) => {
-                    let charge = self.charges.get_mut(&slot)?;
-                    charge.due = reading.time + Nanos((GLANCE + spread).as_nanos() as u64);
-                    charge.seen = reading;
-                    return Some(());
-                }
                 Action::Open => {
+                    let room = self.room(slot, reading).filter(|_| !self.gates.must_wait(slot));
+                    let Some(room) = room else {
+                        let charge = self.charges.get_mut(&slot)?;
+                        charge.due = latest;
+                        charge.seen = reading;
+                        return Some(());
+                    };
+                    self.make(room, reading.time);
                     let charge = self.charges.get_mut(&slot)?;
                     let began = now();
-                    self.gates.place(slot);
+                    let Self { gates, placings, .. } = self;
+                    placings.place(|| gates.place(slot));
                     self.gates.open(slot).ok()?;
                     let opened = self.gates.reading(slot, &self.costs)?;
                     charge.policy.opened(opened);
@@ -380,7 +401,7 @@ impl Work {
     }
 
     /// Decides how many of a process's waits are recorded.
-    fn thin(&mut self, slot: u32) {
+    fn thin(&mut self, slot: u32, used: &Used) {
         let processes = self.charges.len();
         let Some(charge) = self.charges.get_mut(&slot) else { return };
         if charge.policy.is_open() {
@@ -389,8 +410,7 @@ impl Work {
         if !charge.thinning.is_due(now()) {
             return;
         }
-        let spent = self.gates.spent(slot, &self.costs);
-        if let Some(level) = spent.and_then(|spent| charge.thinning.look(spent, processes)) {
+        if let Some(level) = charge.thinning.look(used.spent(&self.costs), processes) {
             log::debug!("pid {}: of short waits 1 of 2^{level} is recorded with its stack", charge.pid);
             if let Err(error) = self.gates.thin(slot, level) {
                 log::warn!("waits of pid {} are not thinned: {error}", charge.pid);
@@ -398,22 +418,27 @@ impl Work {
         }
     }
 
-    /// Whether there is a place for the probes of a process: if all are taken, and it uses CPU time, one is taken from the
-    /// process that has used none for longest, or that had its turn.
-    fn make_room(&mut self, slot: u32, reading: Reading) -> bool {
+    /// Where there is a place for the probes of a process: if all are taken, and it uses CPU time, that of the process that has used none for
+    /// longest, or that had its turn. `None` if there is none.
+    fn room(&self, slot: u32, reading: Reading) -> Option<Room> {
         let ago = |time: Time| Duration::from_nanos(reading.time.since(time).0);
-        let Some(charge) = self.charges.get(&slot) else { return false };
+        let charge = self.charges.get(&slot)?;
         let works = charge.busy > charge.from.time && ago(charge.busy) < IDLE;
         let (places, early) = self.places;
         let early = if self.busy.load(Ordering::Relaxed) { 0 } else { early };
-        let free = self.gates.occupied() < if works { places } else { early };
-        if free || self.gates.is_placed(slot) || !self.gates.is_probed(slot) {
-            return true;
+        if self.gates.is_placed(slot) || !self.gates.is_probed(slot) {
+            return Some(Room::Free);
         }
-        if !works || ago(self.exchanged) < EXCHANGE {
-            return false;
+        if self.charges.len() > places && !self.placings.may_be(reading.time) {
+            return None;
         }
-        let rotates = ago(self.exchanged) > ROTATE;
+        if self.gates.occupied() < if works { places } else { early } {
+            return Some(Room::Free);
+        }
+        if !works || !self.placings.may_pass_on(reading.time, false) {
+            return None;
+        }
+        let rotates = self.placings.may_pass_on(reading.time, true);
         let over = |charge: &Charge| rotates && charge.opened.is_some_and(|opened| ago(opened.time) > TURN);
         let leaves = |slot: u32, charge: &Charge| {
             !charge.held
@@ -422,13 +447,17 @@ impl Work {
                 && (ago(charge.busy) > IDLE || over(charge))
         };
         let candidates = self.charges.iter().filter(|(slot, charge)| leaves(**slot, charge));
-        let other = candidates.min_by_key(|(_, charge)| charge.busy);
-        let Some((other, busy)) = other.map(|(&slot, charge)| (slot, ago(charge.busy) <= IDLE)) else { return false };
-        self.exchanged = reading.time;
+        let (&other, charge) = candidates.min_by_key(|(_, charge)| charge.busy)?;
+        Some(Room::Of { other, busy: ago(charge.busy) <= IDLE })
+    }
+
+    /// Takes a place for the probes that are placed next.
+    fn make(&mut self, room: Room, time: Time) {
+        let Room::Of { other, busy } = room else { return };
+        self.placings.pass_on(time);
         if self.vacate(other, busy).is_none() {
             self.dismiss(other);
         }
-        true
     }
 
     /// Where the lease was over, nothing was seen of windows and of processes whose gates stay open from then on: they end there. What
@@ -552,6 +581,11 @@ impl Work {
             let _ = self.tell.send(Told::Gaps(gaps));
         }
     }
+}
+
+/// The next time at which processes are looked at together.
+fn together(time: Time) -> Time {
+    Time(time.0.next_multiple_of(GLANCE.as_nanos() as u64))
 }
 
 fn now() -> Time {

@@ -2,7 +2,7 @@
 //! (BTF tracepoints): prepared from the same object, loaded with the system call itself, on the maps that aya has made.
 
 use super::verifier::to_the_end;
-use aya::maps::Map;
+use aya::maps::{Map, MapData};
 use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type};
 use std::collections::HashSet;
@@ -248,9 +248,9 @@ pub(super) fn perf_event(attr: &aya_obj::generated::perf_event_attr, tid: libc::
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Descriptor of a map of any of the kinds that the object has.
-pub(super) fn fd(map: &Map) -> Option<RawFd> {
-    let data = match map {
+/// A map of any of the kinds that the object has.
+pub(super) fn data(map: &Map) -> Option<&MapData> {
+    Some(match map {
         Map::Array(data)
         | Map::ArrayOfMaps(data)
         | Map::CgroupArray(data)
@@ -263,6 +263,10 @@ pub(super) fn fd(map: &Map) -> Option<RawFd> {
         | Map::StackTraceMap(data)
         | Map::Unsupported(data) => data,
         _ => return None,
-    };
-    Some(data.fd().as_fd().as_raw_fd())
+    })
+}
+
+/// Its descriptor.
+pub(super) fn fd(map: &Map) -> Option<RawFd> {
+    Some(data(map)?.fd().as_fd().as_raw_fd())
 }

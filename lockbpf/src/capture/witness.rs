@@ -3,23 +3,26 @@
 //! for whatever reason (it may have replaced the code in its memory), and all that is told of it is of the time before.
 
 use super::CaptureError;
+use super::batch;
 use super::gates;
 use super::session::{clock, now};
 use crate::id::{Lock, Process};
 use crate::quality::Unobserved;
-use crate::units::Time;
+use crate::units::{Nanos, Time};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use lockbpf_common::gate::{Account, Gate};
 use lockbpf_common::kind::Via;
 use lockbpf_common::sums::SumKey;
 use nix::time::ClockId;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// A lock's words are within so many bytes of its address.
 const LOCK_BYTES: u64 = 64;
+/// Between two looks at least.
+const INTERVAL: Nanos = Nanos(QUIET.as_nanos() as u64 / LOOKS as u64);
 /// Looks at which wakes without hits must have been found: one may fall into a long call.
 const LOOKS: u32 = 4;
 /// No hit for so long.
@@ -28,13 +31,14 @@ const QUIET: Duration = Duration::from_millis(400);
 /// Looks on.
 pub(super) struct Witness {
     accounts: PerCpuArray<MapData, Account>,
-    gates: Array<MapData, Gate>,
-    targets: HashMap<MapData, u32, u32>,
+    gates: Map,
+    targets: Map,
     /// By word and process: when its waiters were woken last, or nobody, and more.
-    wakers: HashMap<MapData, [u64; 2], [u64; 3]>,
+    wakers: Map,
     /// By pid.
     seen: BTreeMap<u32, Seen>,
     found: Vec<Unobserved>,
+    looked: Time,
 }
 
 /// What was seen of a process.
@@ -56,22 +60,25 @@ impl Witness {
     pub(super) fn new(ebpf: &Ebpf) -> Result<Self, CaptureError> {
         Ok(Self {
             accounts: again(ebpf, "ACCOUNTS")?.try_into()?,
-            gates: again(ebpf, "GATES")?.try_into()?,
-            targets: again(ebpf, "TARGETS")?.try_into()?,
-            wakers: again(ebpf, "WAKERS")?.try_into()?,
+            gates: again(ebpf, "GATES")?,
+            targets: again(ebpf, "TARGETS")?,
+            wakers: again(ebpf, "WAKERS")?,
             seen: BTreeMap::new(),
             found: Vec::new(),
+            looked: Time(0),
         })
     }
 
     /// The gate of a slot.
     pub(super) fn gate(&self, slot: u32) -> Option<Gate> {
-        self.gates.get(&slot, 0).ok()
+        let gates: Array<_, Gate> = (&self.gates).try_into().ok()?;
+        gates.get(&slot, 0).ok()
     }
 
     /// When a futex call woke the waiters of a word last, or found none.
     pub(super) fn woken(&self, lock: Lock) -> Option<Time> {
-        let [time_ns, ..] = self.wakers.get(&[lock.addr, u64::from(lock.process.0)], 0).ok()?;
+        let wakers: HashMap<_, [u64; 2], [u64; 3]> = (&self.wakers).try_into().ok()?;
+        let [time_ns, ..] = wakers.get(&[lock.addr, u64::from(lock.process.0)], 0).ok()?;
         Some(Time(time_ns))
     }
 
@@ -80,7 +87,7 @@ impl Witness {
         &self.found
     }
 
-    /// Looks at all processes whose gates are open. `number` is that of a process, `sums` what is known of locks. Returns the pids of those
+    /// Looks at all processes whose gates are open: where one is closed, no hit is expected. `number` is that of a process, `sums` what is known of locks. Returns the pids of those
     /// that are found not to be observed.
     pub(super) fn look(
         &mut self,
@@ -89,17 +96,22 @@ impl Witness {
         sums: impl Fn() -> Vec<SumKey>,
     ) -> Vec<u32> {
         let mut blind = Vec::new();
+        if now().since(self.looked) < INTERVAL {
+            return blind;
+        }
+        self.looked = now();
         let since_boot = clock(ClockId::CLOCK_BOOTTIME).saturating_sub(clock(ClockId::CLOCK_MONOTONIC));
-        let targets: Vec<(u32, u32)> =
-            self.targets.iter().filter_map(Result::ok).filter(|&(_, slot)| slot != 0).collect();
-        let there: HashSet<u32> = targets.iter().map(|&(pid, _)| pid).collect();
-        self.seen.retain(|pid, _| there.contains(pid));
+        // A map that cannot be read tells nothing.
+        let targets = batch::entries::<u32, u32>(&self.targets).unwrap_or_default();
+        let targets: BTreeMap<u32, u32> = targets.into_iter().filter(|&(_, slot)| slot != 0).collect();
+        let slots = targets.values().max().map_or(0, |last| last + 1);
+        let gates = batch::first::<Gate>(&self.gates, slots).unwrap_or_default();
+        self.seen.retain(|pid, _| targets.contains_key(pid));
         // Read once for all, if anybody asks.
         let (mut words, mut locks) = (None, None);
         for (pid, slot) in targets {
-            let (Ok(gate), Ok(taken)) = (self.gates.get(&slot, 0), gates::taken(&self.accounts, slot)) else {
-                continue;
-            };
+            let Some(gate) = gates.get(slot as usize).filter(|gate| gate.epoch != 0) else { continue };
+            let Ok(taken) = gates::taken(&self.accounts, slot) else { continue };
             let time = now();
             let fresh = Seen { slot, hits: 0, futex_calls: 0, hit: time, looked: time, looks: 0, told: None };
             let seen = self.seen.entry(pid).or_insert(fresh);
@@ -114,7 +126,7 @@ impl Witness {
             let opened = Time(gate.opened_boottime_ns.saturating_sub(since_boot));
             let since = seen.hit.max(opened).max(seen.looked);
             let looked = std::mem::replace(&mut seen.looked, time);
-            if gate.epoch == 0 || seen.told.is_some() || taken.hits == 0 || calls == taken.futex_calls {
+            if seen.told.is_some() || taken.hits == 0 || calls == taken.futex_calls {
                 continue;
             }
             let Some(process) = number(pid) else { continue };
@@ -141,9 +153,9 @@ impl Witness {
 }
 
 /// The words at which somebody was woken, or nobody, and when last, by process.
-fn woken(wakers: &HashMap<MapData, [u64; 2], [u64; 3]>) -> BTreeMap<Process, Vec<(u64, Time)>> {
+fn woken(wakers: &Map) -> BTreeMap<Process, Vec<(u64, Time)>> {
     let mut words: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for ([word, process], [when, ..]) in wakers.iter().filter_map(Result::ok) {
+    for ([word, process], [when, ..]) in batch::entries::<[u64; 2], [u64; 3]>(wakers).unwrap_or_default() {
         words.entry(Process(process as u32)).or_default().push((word, Time(when)));
     }
     words

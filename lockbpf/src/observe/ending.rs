@@ -17,7 +17,7 @@ impl Running<'_> {
     ///
     /// # Errors
     /// When the kernel side cannot be told or read, or the sink has failed.
-    pub(super) fn end(self, sink: &mut impl Sink, audience: &mut impl Audience) -> Result<Captured> {
+    pub(super) fn end(mut self, sink: &mut impl Sink, audience: &mut impl Audience) -> Result<Captured> {
         let Self {
             request, mut ready, mut session, mut watch, mut census, mut deadlocks, mut stacks, mut cpu_use, ..
         } = self;

@@ -1,10 +1,13 @@
-//! What lockbpf itself uses, and what it allows itself.
+//! What lockbpf itself uses, its helpers included, and what it allows itself.
 
+use crate::capture::{guardian, remover};
 use crate::sandbox;
 use crate::units::Nanos;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Memory that an observation may take, unless another amount is named, bytes.
@@ -22,7 +25,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What an observation takes of the machine for lockbpf itself, held against what it may take.
 pub(crate) struct Own {
     began: Instant,
-    cpu: Nanos,
+    /// What was used before, and what each helper has used so far, by pid, also if it has ended meanwhile.
+    before: Nanos,
+    helpers: BTreeMap<u32, Nanos>,
     max_memory: u64,
     looked: Instant,
     /// The most that was seen, bytes.
@@ -37,14 +42,10 @@ impl Own {
         let (began, memory) = (Instant::now(), resident_bytes());
         // What was there before, an observation cannot give back.
         let max_memory = max_memory.max(memory + LEAST_MEMORY);
-        Self {
-            began,
-            cpu: cpu(UsageWho::RUSAGE_SELF).unwrap_or_default(),
-            max_memory,
-            looked: began,
-            memory,
-            full: None,
-        }
+        let mut own =
+            Self { began, before: Nanos(0), helpers: BTreeMap::new(), max_memory, looked: began, memory, full: None };
+        own.before = own.used();
+        own
     }
 
     /// Whether the observation has to end, for want of memory.
@@ -65,18 +66,35 @@ impl Own {
     }
 
     /// Whether it has used half of the CPU time so far that it may use: the rest is for what cannot be put off.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.used() > allowed(self.began.elapsed()) / 2
+    pub(crate) fn is_busy(&mut self) -> bool {
+        self.observing() > allowed(self.began.elapsed()) / 2
     }
 
     /// What was taken beyond what it may take, and what came of that, each a sentence.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        self.full.iter().cloned().chain(notes(self.used(), self.began.elapsed(), self.memory)).collect()
+    pub(crate) fn notes(&mut self) -> Vec<String> {
+        let used = self.observing();
+        self.full.iter().cloned().chain(notes(used, self.began.elapsed(), self.memory)).collect()
     }
 
-    fn used(&self) -> Duration {
-        Duration::from_nanos((cpu(UsageWho::RUSAGE_SELF).unwrap_or_default() - self.cpu).0)
+    /// CPU time since the observation began.
+    fn observing(&mut self) -> Duration {
+        Duration::from_nanos((self.used() - self.before).0)
     }
+
+    fn used(&mut self) -> Nanos {
+        self.helpers.extend(helpers());
+        cpu(UsageWho::RUSAGE_SELF).unwrap_or_default() + self.helpers.values().copied().sum()
+    }
+}
+
+/// CPU time of the helpers that run, by pid.
+pub(crate) fn helpers() -> impl Iterator<Item = (u32, Nanos)> {
+    let pids = sandbox::pids().into_iter().chain(remover::pid()).chain(guardian::pid());
+    pids.filter_map(|pid| {
+        let clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).ok()?;
+        let used = clock_gettime(clock).ok()?;
+        Some((pid, Nanos(u64::try_from(used.num_nanoseconds()).unwrap_or(0))))
+    })
 }
 
 /// CPU time that an observation may take.

@@ -8,7 +8,7 @@ pub mod socket;
 mod syscalls;
 mod trap;
 
-pub use process::{NotRead, Process, READY, is_own, memory, resident};
+pub use process::{NotRead, Process, READY, is_own, memory, pids, resident};
 pub use trap::lend;
 
 use caps::{CapSet, Capability};

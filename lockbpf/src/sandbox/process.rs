@@ -31,10 +31,16 @@ pub fn is_own(pid: u32) -> bool {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
 }
 
+/// Those that run.
+#[must_use]
+pub fn pids() -> Vec<u32> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+}
+
 /// Memory of those that run, bytes; files that they map do not count.
 #[must_use]
 pub fn memory() -> u64 {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|&pid| memory_of(pid)).sum()
+    pids().into_iter().map(memory_of).sum()
 }
 
 /// Memory of a process of its own, bytes; 0 if it is not known.

@@ -6,11 +6,14 @@ use super::super::target::FileKey;
 use crate::quality::FailedProbe;
 use crate::units::Time;
 use lockbpf_common::gate::Gate;
+use nix::time::ClockId;
 
 /// One process's gate and probes.
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) pid: u32,
+    /// The clock of the CPU time that it uses; `None` of a process that had ended already.
+    pub(super) cpu_clock: Option<ClockId>,
     /// The files to place its probes in; `None` for all that are known.
     pub(super) files: Option<Vec<FileKey>>,
     pub(super) epoch: u64,

@@ -5,7 +5,6 @@ use crate::capture::CaptureError;
 use crate::capture::batch;
 use crate::capture::gates;
 use crate::capture::open_stacks::{TakenStack, Waiter};
-use crate::capture::raw_program::fd;
 use crate::capture::stack_copies::{Numbered, StackCopies};
 use crate::deadlock::LockOrder;
 use crate::decode::{known_tid, thread_totals};
@@ -18,7 +17,7 @@ use crate::sums::KernelSums;
 use crate::transitions::Transition;
 use crate::units::Time;
 use crate::unwind::Unwind;
-use aya::maps::{Array, HashMap as BpfHashMap, Map, MapData, PerCpuArray, StackTraceMap};
+use aya::maps::{Array, HashMap as BpfHashMap, MapData, PerCpuArray, StackTraceMap};
 use aya::{Ebpf, Pod};
 use lockbpf_common::config::{MAX_STACKS, MAX_THREADS};
 use lockbpf_common::counter::Counter;
@@ -102,14 +101,7 @@ impl Session {
 
     /// What an array map has in the slots of threads that have been used.
     fn of_threads<T: Pod>(&self, name: &'static str) -> Result<Vec<T>, CaptureError> {
-        let (map, used) = (self.map(name)?, self.threads_used()?);
-        if let (Map::Array(data), Some(fd)) = (map, fd(map))
-            && let Some(values) = batch::first(fd, data.info()?.value_size(), used)
-        {
-            return Ok(values);
-        }
-        let slots: Array<_, T> = map.try_into()?;
-        Ok((0..used).filter_map(|slot| slots.get(&slot, 0).ok()).collect())
+        batch::first(self.map(name)?, self.threads_used()?)
     }
 
     /// The threads that were seen and are there, and their processes.
@@ -351,15 +343,7 @@ pub(super) fn known_locks(ebpf: &Ebpf) -> Result<Vec<SumKey>, CaptureError> {
 
 /// The entries of a hash map.
 fn entries<K: Pod, V: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Vec<(K, V)>, CaptureError> {
-    let map = ebpf.map(name).ok_or(CaptureError::NoMap(name))?;
-    if let (Some(fd), Map::HashMap(data)) = (fd(map), map) {
-        let info = data.info()?;
-        if let Some(all) = batch::entries(fd, (info.key_size(), info.value_size())) {
-            return Ok(all);
-        }
-    }
-    let map: BpfHashMap<_, K, V> = map.try_into()?;
-    Ok(map.iter().filter_map(Result::ok).collect())
+    batch::entries(ebpf.map(name).ok_or(CaptureError::NoMap(name))?)
 }
 
 /// The first argument of the system call that a thread is in, which for a futex call is the word.

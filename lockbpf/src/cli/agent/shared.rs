@@ -5,10 +5,12 @@ use crate::metrics::{Book, Dialect, Own, Pushed, Stacks};
 use crate::observe::own;
 use crate::render::{FORMATS, Renderer};
 use crate::report::profile::Profile;
+use crate::units::Nanos;
 use anyhow::Result;
 use bytes::Bytes;
 use nix::sys::resource::UsageWho;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -93,6 +95,8 @@ pub(super) struct Shared {
     requests: Mutex<BTreeMap<u16, u64>>,
     pushed: Mutex<BTreeMap<&'static str, Pushed>>,
     started_ns: u64,
+    /// CPU time that was told last.
+    cpu_ns: AtomicU64,
 }
 
 impl Shared {
@@ -106,6 +110,7 @@ impl Shared {
             requests: Mutex::default(),
             pushed: Mutex::default(),
             started_ns: own::wall_ns(),
+            cpu_ns: AtomicU64::new(0),
         }
     }
 
@@ -163,9 +168,13 @@ impl Shared {
 
     fn own(&self, published: &Published) -> Own {
         let cpu = |who| own::cpu(who).unwrap_or_default();
+        let helpers: Nanos = own::helpers().map(|(_, used)| used).sum();
+        let used = cpu(UsageWho::RUSAGE_SELF) + cpu(UsageWho::RUSAGE_CHILDREN) + helpers;
+        // A helper that ends just now is counted twice, or not at all; a counter never falls.
+        let used = used.max(Nanos(self.cpu_ns.fetch_max(used.0, Ordering::Relaxed)));
         Own {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            cpu: cpu(UsageWho::RUSAGE_SELF) + cpu(UsageWho::RUSAGE_CHILDREN),
+            cpu: used,
             resident_bytes: own::resident_bytes(),
             started_ns: self.started_ns,
             snapshot_ns: published.snapshot_ns,
