@@ -65,7 +65,7 @@ pub(super) fn to_lines(input: &Input, out: impl Write) -> Result<Converted> {
             break;
         }
     }
-    done.late = sorter.late();
+    done.late = sorter.late() + sorter.late_absences();
     done.losses = harvest.quality.notes;
     if harvest.estimates.is_some_and(|e| e.sampled()) {
         done.losses.push(

@@ -27,7 +27,8 @@ pub(super) struct Key {
 ///
 /// A section is known when it ends, and its first step may be long past by then. So steps are held back until the source
 /// says that no earlier one is to come ([`Self::advance`]), or until the buffer is full; then its oldest quarter is given out.
-/// What comes after later steps were given out is late: it is counted, and moved to the time of the last step given out.
+/// What comes after later steps were given out is late: it is counted, and moved to the time of the last step given out. Absences are counted apart:
+/// those of who gives a lock back by futex calls are told at that time only, seconds later maybe, and the wait graph takes them as they come.
 ///
 /// At equal times a lock is given back before it is asked for, and that before it is acquired; but each thread's own
 /// steps stay in the order in which a thread can do them. The output does not depend on the order of the input, as long
@@ -54,6 +55,7 @@ pub struct Sorter {
     group: ties::Group,
     watermark: Time,
     late: u64,
+    late_absences: u64,
 }
 
 impl Default for Sorter {
@@ -80,6 +82,7 @@ impl Sorter {
             group: ties::Group::default(),
             watermark: Time(0),
             late: 0,
+            late_absences: 0,
         }
     }
 
@@ -97,6 +100,7 @@ impl Sorter {
         }
         let Some(item) = Item::of(event) else { return };
         let times = item.times();
+        let is_absence = matches!(item, Item::Off(_));
         let slot = self.keep(item);
         let mut late = false;
         for (step, time) in (0..).zip(times) {
@@ -104,7 +108,7 @@ impl Sorter {
             late |= time < self.watermark;
             self.batch.push(Key { time: time.max(self.watermark), slot, step });
         }
-        self.late += u64::from(late);
+        *if is_absence { &mut self.late_absences } else { &mut self.late } += u64::from(late);
         if self.batch.len() >= self.capacity / 4 {
             self.settle();
             let held = self.sorted.len() - self.ready;
@@ -145,10 +149,16 @@ impl Sorter {
         Ready(self)
     }
 
-    /// Events of which at least one step came too late for its place.
+    /// Events of which at least one step came too late for its place, but for absences.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
+    }
+
+    /// Absences of which at least one step did.
+    #[must_use]
+    pub fn late_absences(&self) -> u64 {
+        self.late_absences
     }
 
     /// A step among those that came as such.

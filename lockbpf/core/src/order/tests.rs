@@ -201,6 +201,27 @@ fn what_comes_too_late_is_counted_and_moved() {
 }
 
 #[test]
+fn absences_that_come_too_late_are_counted_apart() {
+    let mut sorter = Sorter::default();
+    sorter.push(&Event::Section(section(1, 5, [90, 91, 95])));
+    sorter.advance(Time(100));
+    assert_eq!(sorter.pop_ready().count(), 3);
+    let off = |end, off| OffCpu {
+        end: Time(end),
+        off: Nanos(off),
+        runnable: Nanos(0),
+        process: PROCESS,
+        tid: Tid(2),
+        reason: OffReason::Sleeping,
+        stack: None,
+    };
+    sorter.push(&Event::OffCpu(off(40, 20)));
+    sorter.push(&Event::OffCpu(off(120, 10)));
+    assert_eq!((sorter.late(), sorter.late_absences()), (0, 1));
+    assert!(sorter.finish().map(|op| op.time.0).eq([95, 95, 110, 120]));
+}
+
+#[test]
 fn steps_pass_as_they_come() {
     let step = |time, tid| Event::Op(Op { time: Time(time), tid: Tid(tid), process: PROCESS, action: Action::On });
     let ops = sorted(&[step(5, 2), step(5, 1), Event::Section(section(3, 5, [6, 7, 9])), step(7, 4), step(8, 1)]);
