@@ -8,12 +8,15 @@ use crate::harness::report::{Report, entry_for};
 use crate::harness::workload::Truth;
 
 const ROUNDS: u64 = 20;
+/// Each is waited for once in each round.
+const LOCKS: [&str; 8] =
+    ["plain_lock", "timed_lock", "robust_lock", "table_lock", "clock_lock", "heir_lock", "read_lock", "late_lock"];
 
 fn check(flags: &str, variant: Variant, options: &[&str]) {
     let (truth, report) = observe_as(&format!("signals {ROUNDS} {flags}"), variant, options);
     assert!(truth.fact("handled") > 100, "{} signals", truth.fact("handled"));
     assert_exact(&truth, &report);
-    for name in ["plain_lock", "timed_lock", "robust_lock", "table_lock"] {
+    for name in LOCKS {
         // The main thread takes each lock again when nobody has it.
         assert_eq!(report.named(name).contended, ROUNDS, "{:?}", report.named(name));
     }
@@ -22,13 +25,15 @@ fn check(flags: &str, variant: Variant, options: &[&str]) {
 
 /// What a thread slept for a condition is no contention, whatever interrupts it.
 fn assert_idle(truth: &Truth, report: &Report) {
-    let lock = report.named("cond_lock");
-    let busy = (truth.lock("cond_lock").span_ns - truth.fact("idle_min_ns")) as f64 + 200_000.0;
-    assert!(lock.wait_ns.sum + lock.hold_ns.sum <= busy, "idle time was counted: {lock:?} in {busy} ns");
-    let condition = format!("{}:{:#x}", truth.pid, truth.fact("cond_addr"));
-    let told = entry_for(&report.conditions, &condition).expect("the condition is told");
-    assert_eq!(told["waits"].as_u64(), Some(ROUNDS), "{told}");
-    assert!(told["idle_ns"]["sum"].as_f64() >= Some(truth.fact("idle_min_ns") as f64), "{told}");
+    for (name, address) in [("cond_lock", "cond_addr"), ("timed_cond_lock", "timed_cond_addr")] {
+        let lock = report.named(name);
+        let busy = (truth.lock(name).span_ns - truth.fact("idle_min_ns")) as f64 + 200_000.0;
+        assert!(lock.wait_ns.sum + lock.hold_ns.sum <= busy, "idle time was counted: {lock:?} in {busy} ns");
+        let condition = format!("{}:{:#x}", truth.pid, truth.fact(address));
+        let told = entry_for(&report.conditions, &condition).expect("the condition is told");
+        assert_eq!(told["waits"].as_u64(), Some(ROUNDS), "{told}");
+        assert!(told["idle_ns"]["sum"].as_f64() >= Some(truth.fact("idle_min_ns") as f64), "{told}");
+    }
 }
 
 #[test]
