@@ -54,6 +54,28 @@ fn workers_wait_for_one_lock(options: &[&str]) {
     assert!(report.verdict.iter().all(|sentence| !sentence.contains("No lock holds")), "{:?}", report.verdict);
 }
 
+/// Of four workers one is observed: who holds the lock that it waits for is one of the others, mostly, and what would tell is to observe these, too.
+#[test]
+fn holders_of_other_processes_that_share_a_lock() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&[][..], &["--futex-only"]] {
+        let mut workload = Workload::start("prefork 4 3000 2000");
+        let pid = workload.pid();
+        let children =
+            fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("failed to look for the workers");
+        let observed = children.split_whitespace().next().and_then(|child| child.parse().ok()).expect("a worker");
+        let observer = Observer::of(observed, options);
+        workload.go();
+        let truth = workload.finish();
+        let verdict = observer.report().verdict.join(" ");
+        let known = ["its word names thread ", "an observation of the process of thread "];
+        let after = known.iter().find_map(|words| verdict.split_once(words)).unwrap_or_else(|| panic!("{verdict}")).1;
+        let named: String = after.chars().take_while(char::is_ascii_digit).collect();
+        assert_eq!(truth.fact(&format!("worker.{named}")), 1, "{verdict}");
+        assert!(!named.contains(&observed.to_string()), "{verdict}");
+    }
+}
+
 #[test]
 fn forked_workers_wait_for_one_lock() {
     let Some(_turn) = may_observe() else { return };

@@ -5,6 +5,7 @@ use super::distrust;
 use super::phrase::{self, FUNCTION, Threads, label, location};
 use super::schema::{CausesEntry, CulpritEntry, LockEntry, Ns, Report};
 use super::text::{clip, counted, listed, percent};
+use std::borrow::Cow;
 
 /// From this part of all waiting on, of which nobody is known to be the cause, the culprit is not known.
 const UNKNOWN: f64 = 0.5;
@@ -80,7 +81,7 @@ fn is_runtimes(lock: &LockEntry) -> bool {
 }
 
 /// What the user can do to learn more, as far as it helps in this case.
-fn would_tell(report: &Report, top: &LockEntry) -> Vec<&'static str> {
+fn would_tell(report: &Report, top: &LockEntry) -> Vec<Cow<'static, str>> {
     let q = &report.quality;
     let windows = q.observed.as_ref().is_some_and(|o| o.overall.estimated);
     let helps = [
@@ -91,15 +92,33 @@ fn would_tell(report: &Report, top: &LockEntry) -> Vec<&'static str> {
         (q.futex_only, "an observation without `--futex-only`"),
         (windows && (why(top).is_none() || is_runtimes(top)), "`--budget off`"),
     ];
-    let mut tell: Vec<_> = helps.into_iter().filter(|&(helps, _)| helps).map(|(_, what)| what).collect();
+    let others = others(top);
+    let is_elsewhere = top.shared == Some(true) && others.is_some();
+    let helps = helps.into_iter().filter(|&(helps, _)| helps).map(|(_, what)| what.into());
+    let mut tell: Vec<_> = others.map(Cow::from).into_iter().chain(helps).collect();
     // Whoever had the lock all along shows when it is given back; no time tells who holds what nobody is seen to hold.
-    if why(top).is_none() && (windows || q.duration_ns < SHORT || top.waiting_now.count > 0) {
-        tell.push("a longer observation");
+    if why(top).is_none() && !is_elsewhere && (windows || q.duration_ns < SHORT || top.waiting_now.count > 0) {
+        tell.push("a longer observation".into());
     }
     if top.waiters.iter().any(|w| w.place.symbol.starts_with("0x")) {
-        tell.push("symbols of the program");
+        tell.push("symbols of the program".into());
     }
     tell
+}
+
+/// To observe the process of whom its word names, where that may be one that shares the lock.
+fn others(top: &LockEntry) -> Option<String> {
+    let named = top.word_names?;
+    match top.shared {
+        Some(true) => Some(format!(
+            "an observation of the other processes that share the lock, too (its word names thread {named})"
+        )),
+        // Only a word is known of it.
+        None if top.inferred => {
+            Some(format!("an observation of the process of thread {named}, too, whom its word names"))
+        }
+        _ => None,
+    }
 }
 
 /// Where threads wait for a lock.

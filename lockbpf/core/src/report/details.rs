@@ -31,7 +31,7 @@ pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
         }
     }
     if let Some(named) = lock.word_names.filter(|_| lock.waiting_now.count == 0) {
-        remarks.push(format!("Its word names {named} as its holder, which is no thread of its process."));
+        remarks.push(format!("Its word names {named} as its holder, which is {}.", verdict::stranger(lock)));
     }
     if lock.timeouts > 0 {
         let waited = match lock.timed_out_wait_ns {

@@ -104,7 +104,7 @@ pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
     let waits = if now.count == 1 { "waits" } else { "wait" };
     let held_by = match now.held_by.as_slice() {
         [] => match lock.word_names {
-            Some(named) => format!("its holder is not known (its word names {named}, no thread of its process)"),
+            Some(named) => format!("its holder is not known (its word names {named}, {})", stranger(lock)),
             None => "its holder is not known".to_owned(),
         },
         [tid] => format!("held by tid {tid}"),
@@ -112,6 +112,12 @@ pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
     };
     let longest = now.longest_ns;
     Some(format!("{} {waits} for it now, longest {at_least}{longest}; {held_by}.", counted(now.count, "thread")))
+}
+
+/// What is known of whom a lock's word names if that is not believed.
+pub(super) fn stranger(lock: &LockEntry) -> &'static str {
+    // Whoever else shares it was not observed.
+    if lock.shared == Some(true) { "no thread of the observed processes" } else { "no thread of its process" }
 }
 
 fn list(tids: &[ThreadId]) -> String {

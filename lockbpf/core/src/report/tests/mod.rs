@@ -18,6 +18,7 @@ use crate::event::{Event, Outcome, ProcessSeen, Section, ThreadTotals, Via, flag
 use crate::id::{Lock, Process, Site, Tid};
 use crate::quality::FailedProbe;
 use crate::units::{Nanos, Time};
+use lockbpf_common::kind::mutex_kind;
 use lockbpf_common::sums::OTHER_LOCKS;
 use proptest::prelude::*;
 
@@ -377,6 +378,13 @@ fn an_unseen_holder_is_put_in_words() {
         verdict(&o)
     );
     assert_eq!(report(&o).locks[0].word_names, Some(77));
+    let mut shared = observation();
+    feed(&mut shared, &Section { owner: Some(Tid(77)), mutex_kind: mutex_kind::SHARED as u8, ..waiter }, true);
+    let would_tell =
+        "What would tell: an observation of the other processes that share the lock, too (its word names thread 77). ";
+    assert!(verdict(&shared).contains(would_tell), "{}", verdict(&shared));
+    let told = text(&report(&shared)).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("Its word names 77 as its holder, which is no thread of the observed processes."), "{told}");
     exited(&mut o, 77);
     assert!(
         verdict(&o).contains("caused by thread 77 holding `global_1000` at a place that was not seen (inferred)"),
