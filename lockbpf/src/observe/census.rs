@@ -12,8 +12,10 @@ use crate::custom::catalogue;
 use crate::decode::{Beside, Decoded};
 use crate::event::{Event, ProcessSeen};
 use crate::id::{Lock, Process, Site, Tid};
+use crate::names::Names;
 use crate::observation::Harvest;
 use crate::report::text::count;
+use crate::stack::Role;
 use crate::symbol::Symbols;
 use crate::unwind::{StackCopy, Unwind, Unwound};
 use lockbpf_common::gil;
@@ -177,6 +179,9 @@ impl Census {
             }
             Event::Wake(wake) => {
                 let caller = top(beside).and_then(|words| self.symbols.releaser_among(wake.process, &words));
+                // The machine wakes threads for methods. Which one it was only the stack tells, if there is one.
+                let tells = |symbols: &mut Symbols, addr| symbols.role(wake.process, addr) == Role::Program;
+                let caller = caller.filter(|&addr| !self.java.runs(wake.process) || tells(&mut self.symbols, addr));
                 wake.site = caller.map(|addr| Site { process: wake.process, addr });
             }
             Event::Section(section) => {

@@ -107,6 +107,11 @@ impl Machines {
         }
     }
 
+    /// Whether a process is known to run Java.
+    pub(crate) fn runs(&self, process: Process) -> bool {
+        self.machines.get(&process).is_some_and(Option::is_some)
+    }
+
     /// Processes of which that is known since the last call.
     pub(crate) fn found(&mut self) -> Vec<Process> {
         std::mem::take(&mut self.found)
