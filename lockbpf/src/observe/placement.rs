@@ -84,5 +84,10 @@ pub(crate) fn summary(session: &Session, files: &HashSet<(u64, u64)>, futex_only
         Mechanism::PerfEvents => "uprobes as perf events",
     };
     let noun = if files.len() == 1 { "file" } else { "files" };
-    format!("{} functions probed in {} {noun} ({how})", session.probe_count(), files.len())
+    match (session.probe_count(), files.len()) {
+        (0, 0) => format!("nothing to be probed so far ({how})"),
+        // Where whole systems are observed within a budget, no process has probes from the start.
+        (0, files) => format!("probes in windows, in {files} {noun} ({how})"),
+        (functions, files) => format!("{functions} functions probed in {files} {noun} ({how})"),
+    }
 }

@@ -22,7 +22,7 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     let unknown = report.futexes.iter().filter(|f| !is_known(&f.purpose)).map(|f| (place(f), word(f)));
     let mut places: Vec<SleepPlace> = Vec::new();
     // What was slept there is counted for locks and all else together, and told with the locks, too.
-    let of_locks: Ns = report.locks.iter().filter(|lock| lock.kind == JAVA_LOCK).map(|lock| lock.wait_ns.sum).sum();
+    let of_locks = for_locks_of_java(report);
     let mut still_there = of_locks;
     for (symbol, mut slept_ns) in parked.chain(unknown) {
         let told = if symbol.contains(PARKER) { still_there.min(slept_ns) } else { Ns::default() };
@@ -47,6 +47,11 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
         places,
     };
     (entry != SleepEntry::default()).then_some(entry)
+}
+
+/// What is told with the locks of `java.util.concurrent`: the rows of conditions and words have it, too.
+pub(super) fn for_locks_of_java(report: &Report) -> Ns {
+    report.locks.iter().filter(|lock| lock.kind == JAVA_LOCK).map(|lock| lock.wait_ns.sum).sum()
 }
 
 /// Where a word was slept on, in words.

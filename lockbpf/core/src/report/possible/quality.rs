@@ -4,7 +4,7 @@ use super::super::schema::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, Ns, ObservedEntry, PerturbationEntry,
     ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry,
 };
-use super::super::sleepers::JAVA_LOCK;
+use super::super::sleep::for_locks_of_java;
 use super::Check;
 use std::collections::BTreeMap;
 
@@ -178,8 +178,7 @@ fn sleep(s: &SleepEntry, report: &Report, check: &mut Check) {
     let words = report.futexes.iter().flat_map(|f| [f.wait_ns.sum, f.counts.timed_out_wait_ns, f.waiting_now_ns]);
     let all = *conditions_ns + *joins_ns + *parked_ns + runtimes + *unknown_ns;
     let rows: Vec<Ns> = conditions.chain(words).collect();
-    // These rows also have the waits that are told with locks of Java's.
-    let java: Ns = report.locks.iter().filter(|lock| lock.kind == JAVA_LOCK).map(|lock| lock.wait_ns.sum).sum();
+    let java = for_locks_of_java(report);
     if java.is_zero() {
         check.adds_up(rows, all, || "sleep for other things".to_owned());
     } else {
