@@ -54,7 +54,7 @@ fn workers_wait_for_one_lock(options: &[&str]) {
     assert!(report.verdict.iter().all(|sentence| !sentence.contains("No lock holds")), "{:?}", report.verdict);
 }
 
-/// Of four workers one is observed: who holds the lock that it waits for is one of the others, mostly, and what would tell is to observe these, too.
+/// One of four workers is observed. Mostly another one holds the lock that it waits for, so the verdict advises to observe the others, too.
 #[test]
 fn holders_of_other_processes_that_share_a_lock() {
     let Some(_turn) = may_observe() else { return };

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Monitors that are named; others go by where they are waited for.
 const MAX_MONITORS: usize = 65_536;
-/// lockbpf knows so many methods that ask for locks. It tells the waits of further ones by where their threads are parked.
+/// lockbpf knows at most this many methods that ask for locks. Waits of further ones go by where their threads are parked.
 const MAX_ASKERS: usize = 65_536;
 /// lockbpf rests after a look at a process's code: this number of times what the look took, and at least this long.
 const SHARE: u32 = 100;

@@ -28,7 +28,7 @@ pub(super) struct Key {
 /// A section is known when it ends, and its first step may be long past by then. So steps are held back until the source
 /// says that no earlier one is to come ([`Self::advance`]), or until the buffer is full; then its oldest quarter is given out.
 /// What comes after later steps were given out is late: it is counted, and moved to the time of the last step given out. Absences are counted apart:
-/// those of who gives a lock back by futex calls are told at that time only, seconds later maybe, and the wait graph takes them as they come.
+/// a thread that gives a lock back by futex calls tells of its absences only then, which may be seconds later. The wait graph takes them as they come.
 ///
 /// At equal times a lock is given back before it is asked for, and that before it is acquired; but each thread's own
 /// steps stay in the order in which a thread can do them. The output does not depend on the order of the input, as long

@@ -106,7 +106,7 @@ fn would_tell(report: &Report, top: &LockEntry) -> Vec<Cow<'static, str>> {
     tell
 }
 
-/// To observe the process of whom its word names, where that may be one that shares the lock.
+/// Advice to observe the process of the thread that the lock's word names, where that process may share the lock.
 fn others(top: &LockEntry) -> Option<String> {
     let named = top.word_names?;
     match top.shared {

@@ -49,7 +49,7 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     (entry != SleepEntry::default()).then_some(entry)
 }
 
-/// What is told with the locks of `java.util.concurrent`: the rows of conditions and words have it, too.
+/// Waiting that the report tells with the locks of `java.util.concurrent`. The rows of conditions and futex words count it as well.
 pub(super) fn for_locks_of_java(report: &Report) -> Ns {
     report.locks.iter().filter(|lock| lock.kind == JAVA_LOCK).map(|lock| lock.wait_ns.sum).sum()
 }

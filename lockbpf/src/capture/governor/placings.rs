@@ -12,7 +12,7 @@ const ROTATE: Duration = Duration::from_millis(150);
 /// Share of a CPU that placing and removing may take, and CPU time beyond that, once: short observations see many processes at once.
 const CPU_SHARE: f64 = 0.02;
 const CPU_ONCE: Duration = Duration::from_secs(1);
-/// To place probes and to remove them, in another process, takes at most so many times what placing them takes.
+/// Another process removes the probes. Placing and removing together take at most this many times what placing takes.
 const WITH_REMOVAL: u64 = 3;
 
 /// What placing probes has taken.
