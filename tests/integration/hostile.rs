@@ -141,7 +141,8 @@ fn ask(socket: &UnixStream, message: &str, file: Option<&File>) {
 
 /// Its answer; `None` if it has ended.
 fn answer(socket: &UnixStream) -> Option<Value> {
-    let text = socket::receive_until(socket, Instant::now() + IN_TIME).ok()?;
+    let asked = Instant::now();
+    let text = socket::receive_until(socket, || asked + IN_TIME).ok()?;
     serde_json::from_slice(&text).ok()
 }
 

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How long it may take to say that it is confined.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
+/// Of how many times its time an answer is waited for while the process waits for a CPU.
+const MOST: u32 = 10;
 /// What it is asked first, and answers once it is confined.
 pub const READY: &[u8] = b"\"Ready\"";
 
@@ -82,6 +84,8 @@ pub enum NotRead {
 pub struct Process {
     socket: UnixStream,
     child: Option<Child>,
+    /// Who answers.
+    thread: Option<u32>,
     began: Instant,
     /// How long answers took.
     taken: Cell<Duration>,
@@ -112,17 +116,26 @@ impl Process {
         RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(child.id());
         // It has the only other end: its end is heard.
         drop(command);
-        Ok(Self::new(socket, Some(child)))
+        let thread = Some(child.id());
+        Ok(Self { socket, child: Some(child), thread, began: Instant::now(), taken: Cell::default() })
     }
 
-    /// Somebody else who answers at the other end of a socket.
+    /// Somebody else who answers at the other end of a socket; `thread` if it is known who.
     #[must_use]
-    pub fn over(socket: UnixStream) -> Self {
-        Self::new(socket, None)
+    pub fn over(socket: UnixStream, thread: Option<u32>) -> Self {
+        Self { socket, child: None, thread, began: Instant::now(), taken: Cell::default() }
     }
 
-    fn new(socket: UnixStream, child: Option<Child>) -> Self {
-        Self { socket, child, began: Instant::now(), taken: Cell::default() }
+    /// A thread of this process that answers.
+    #[cfg(test)]
+    pub fn in_thread(serve: impl FnOnce(&UnixStream) -> io::Result<()> + Send + 'static) -> io::Result<Self> {
+        let (socket, its) = UnixStream::pair()?;
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = tell.send(nix::unistd::gettid().as_raw().cast_unsigned());
+            serve(&its)
+        });
+        Ok(Self::over(socket, told.recv().ok()))
     }
 
     /// Waits until it has said that it is confined: what ends it from then on is what it reads.
@@ -137,7 +150,7 @@ impl Process {
             _ => error,
         };
         socket::send(&self.socket, READY, &[]).map_err(no_answer)?;
-        let answer = socket::receive_until(&self.socket, Instant::now() + PATIENCE).map_err(no_answer)?;
+        let answer = self.receive_within(PATIENCE).map_err(no_answer)?;
         if answer == READY { Ok(self) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
@@ -149,15 +162,27 @@ impl Process {
         socket::send(&self.socket, bytes, files)
     }
 
-    /// The next answer, until a deadline.
+    /// The next answer, if it takes no longer than `patience`. While the process waits for a CPU, its time stands still.
     ///
     /// # Errors
     /// When it does not come in time (`TimedOut`), is too long or cut off.
-    pub fn receive_until(&self, deadline: Instant) -> io::Result<Vec<u8>> {
-        let asked = Instant::now();
+    pub fn receive_within(&self, patience: Duration) -> io::Result<Vec<u8>> {
+        let (asked, before) = (Instant::now(), self.delayed());
+        let deadline = || {
+            let delayed =
+                if asked.elapsed() < patience { Duration::ZERO } else { self.delayed().saturating_sub(before) };
+            asked + (patience + delayed).min(patience * MOST)
+        };
         let answer = socket::receive_until(&self.socket, deadline);
         self.taken.set(self.taken.get() + asked.elapsed());
         answer
+    }
+
+    /// How long whoever answers has waited for a CPU; nothing on kernels that do not tell.
+    fn delayed(&self) -> Duration {
+        let told = self.thread.and_then(|tid| std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok());
+        let delayed_ns = told.and_then(|told| told.split_whitespace().nth(1)?.parse().ok());
+        delayed_ns.map_or(Duration::ZERO, Duration::from_nanos)
     }
 
     /// Whether it has read for so long that another one should go on.
@@ -228,5 +253,29 @@ mod tests {
         assert!(!process.is_worn());
         process.taken.set(WORN);
         assert!(process.is_worn());
+    }
+
+    #[test]
+    fn while_it_waits_for_a_cpu_its_time_stands_still() {
+        // All on one CPU: three of four quarters of the time the first one waits.
+        let spin = || {
+            let spin = ["-c", "0", "sh", "-c", "while :; do :; done"];
+            std::process::Command::new("taskset").args(spin).spawn().unwrap()
+        };
+        let mut all = [spin(), spin(), spin(), spin()];
+        let (_other, socket) = UnixStream::pair().unwrap();
+        let process = Process::over(socket, Some(all[0].id()));
+        while process.delayed() < Duration::from_millis(100) {
+            std::thread::yield_now();
+        }
+        let (began, patience) = (Instant::now(), Duration::from_millis(200));
+        let error = process.receive_within(patience).unwrap_err();
+        let took = began.elapsed();
+        for child in &mut all {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(took >= patience * 2, "{took:?}");
     }
 }

@@ -63,15 +63,15 @@ pub fn receive(mut socket: &UnixStream) -> io::Result<Option<(Vec<u8>, Vec<Owned
     Ok(Some((bytes, files)))
 }
 
-/// The next message, which has no descriptors, until a deadline.
+/// The next message, which has no descriptors, until a deadline, which is asked for anew when it is reached.
 ///
 /// # Errors
 /// When it does not come in time (`TimedOut`), is too long or cut off.
-pub fn receive_until(socket: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+pub fn receive_until(socket: &UnixStream, deadline: impl Fn() -> Instant) -> io::Result<Vec<u8>> {
     let mut head = [0; 4];
-    read_until(socket, &mut head, deadline)?;
+    read_until(socket, &mut head, &deadline)?;
     let mut bytes = vec![0; length(head)?];
-    read_until(socket, &mut bytes, deadline)?;
+    read_until(socket, &mut bytes, &deadline)?;
     Ok(bytes)
 }
 
@@ -81,9 +81,9 @@ fn length(head: [u8; 4]) -> io::Result<usize> {
 }
 
 /// A deadline for all of it, not for each piece.
-fn read_until(mut socket: &UnixStream, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
+fn read_until(mut socket: &UnixStream, mut bytes: &mut [u8], deadline: &impl Fn() -> Instant) -> io::Result<()> {
     while !bytes.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline().saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -120,10 +120,11 @@ mod tests {
     fn nobody_waits_for_ever() {
         let (one, other) = UnixStream::pair().unwrap();
         let began = Instant::now();
-        let soon = || Instant::now() + Duration::from_millis(50);
-        assert_eq!(receive_until(&other, soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let soon = || began + Duration::from_millis(50);
+        assert_eq!(receive_until(&other, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         (&one).write_all(&u32::MAX.to_ne_bytes()).unwrap();
-        assert_eq!(receive_until(&other, soon()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let soon = || began + Duration::from_millis(500);
+        assert_eq!(receive_until(&other, soon).unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert!(began.elapsed() < Duration::from_secs(2));
     }
 

@@ -16,11 +16,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-#[cfg(test)]
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long an answer may take. Code that is not optimised takes several times as long.
 pub(in crate::capture) const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
@@ -175,8 +173,7 @@ impl Readers {
     }
 
     fn exchange(&mut self, owner: Owner, process: Process, open: &File, ask: &[u8]) -> Result<Answer, NotRead> {
-        let deadline = Instant::now() + PATIENCE;
-        let answer = process.send(ask, &[open.as_fd()]).and_then(|()| process.receive_until(deadline));
+        let answer = process.send(ask, &[open.as_fd()]).and_then(|()| process.receive_within(PATIENCE));
         let failed = match answer.map(|bytes| serde_json::from_slice(&bytes)) {
             Ok(Ok(answer)) => {
                 if open.metadata().is_ok_and(|about| about.len() <= LARGE) {
@@ -230,9 +227,7 @@ fn start() -> io::Result<Process> {
     if let Some(program) = super::tests::program() {
         return Process::start_as(&program, &[super::ARGUMENT]);
     }
-    let (socket, its) = UnixStream::pair()?;
-    std::thread::spawn(move || crate::capture::serve::serve(&its));
-    Ok(Process::over(socket))
+    Process::in_thread(crate::capture::serve::serve)
 }
 
 /// Fuzz targets check answers without asking.

@@ -149,10 +149,9 @@ impl Flight {
         } else if let Some(open) = &mut self.open {
             open.writer.tick(now).context(failed)?;
         }
-        let mut text = self.trim(now);
-        if self.dumps.is_due(now) {
-            text += &self.dump(now)?;
-        }
+        // A recording is made before anything is dropped: of many events the last segment alone may be more than is kept.
+        let mut text = if self.dumps.is_due(now) { self.dump(now)? } else { String::new() };
+        text += &self.trim(now);
         Ok(text)
     }
 

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-#[cfg(any(test, fuzzing))]
+#[cfg(fuzzing)]
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -77,7 +77,7 @@ impl Reader {
     #[cfg(fuzzing)]
     pub(super) fn told(socket: UnixStream) -> Self {
         let reader = Self::new(Vec::new());
-        reader.0.borrow_mut().running = Some(Process::over(socket));
+        reader.0.borrow_mut().running = Some(Process::over(socket, None));
         reader
     }
 
@@ -289,7 +289,7 @@ impl Inner {
         self.send(ask, files)?;
         let patience = if self.lost < LOST_IN_ALL { patience(ask) } else { HURRY };
         let began = Instant::now();
-        match self.process().and_then(|process| process.receive_until(began + patience)) {
+        match self.process().and_then(|process| process.receive_within(patience)) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(answer) => Ok(answer),
                 Err(_) => {
@@ -371,10 +371,8 @@ fn start(dirs: &[PathBuf]) -> io::Result<Process> {
     if let Some(program) = super::tests::program() {
         return Process::start_as(&program, &[]);
     }
-    let (socket, its) = UnixStream::pair()?;
     let dirs = dirs.to_vec();
-    std::thread::spawn(move || super::serve(&its, &dirs));
-    Ok(Process::over(socket))
+    Process::in_thread(move |socket| super::serve(socket, &dirs))
 }
 
 /// Fuzz targets say what is answered ([`Reader::told`]); nobody else is there to ask.
