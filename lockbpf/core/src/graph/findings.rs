@@ -47,6 +47,8 @@ pub struct Findings {
     pub beyond: Tally,
     /// Locks whose words named a holder that cannot be, and the number that each named last.
     pub disbelieved: BTreeMap<Lock, Tid>,
+    /// Waits for locks by calls of which the attempt was not seen, by thread; threads beyond those that a lock tells apart are missing.
+    pub attempt_unseen: HashMap<Tid, Nanos>,
     /// Whether it is known when holders were off the CPU; if not, all causes are unknown.
     pub scheduling_known: bool,
 }
@@ -194,7 +196,9 @@ pub struct Shares {
     pub timed_out: Tally,
     /// The waits among these that were open at the end.
     pub open: Tally,
-    /// The longest of these, so far.
+    /// The part of `waits.time` by calls of which the attempt was not seen: only their sleep in the kernel was.
+    pub attempt_unseen: Nanos,
+    /// The longest of those that were open, so far.
     pub open_max: Nanos,
     /// The longest wait of an acquisition.
     pub max: Nanos,

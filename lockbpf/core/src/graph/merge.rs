@@ -12,11 +12,16 @@ impl Findings {
     pub(crate) fn adopt(&mut self, word: Lock, shares: &Shares, of: Option<Lock>) {
         shares.charge(word, of, &mut self.aplt, &mut self.sites);
         if let Some(lock) = of {
-            Arc::make_mut(self.locks.entry(lock).or_default()).merge(shares, |who| match who {
+            let known = Arc::make_mut(self.locks.entry(lock).or_default());
+            known.merge(shares, |who| match who {
                 Who::Section { lock: held, site } if held == word => Who::Section { lock, site },
                 Who::Released { lock: held, site, stack } if held == word => Who::Released { lock, site, stack },
                 who => who,
             });
+            known.attempt_unseen += shares.waits.time;
+            for (&tid, turn) in &shares.turns.threads {
+                *self.attempt_unseen.entry(tid).or_default() += turn.waits.time;
+            }
         }
     }
 }
@@ -60,6 +65,7 @@ impl Shares {
         self.waits += other.waits;
         self.timed_out += other.timed_out;
         self.open += other.open;
+        self.attempt_unseen += other.attempt_unseen;
         self.open_max = self.open_max.max(other.open_max);
         self.max = self.max.max(other.max);
         self.histogram.merge(&other.histogram);
@@ -141,7 +147,9 @@ impl Shares {
         tallies.into_iter().for_each(|tally| tally.scale(of_count, of_time));
         self.histogram.scale(of_count);
         self.pairs.scale(of_count, of_time);
+        self.turns.threads.values_mut().for_each(|turn| turn.waits.scale(of_count, of_time));
         part(&mut self.unpaired);
+        part(&mut self.attempt_unseen);
         self.chains.iter_mut().for_each(|chain| part(&mut chain.wait));
         for holder in &mut self.holders {
             part(&mut holder.wait);

@@ -40,6 +40,12 @@ pub(super) fn render(lock: &LockEntry, report: &Report, width: u16) -> String {
         };
         remarks.push(format!("{} timed out{waited}.", counted(lock.timeouts, "attempt")));
     }
+    let earlier = lock.attempt_unseen_wait_ns;
+    if earlier > Ns::default() {
+        remarks.push(format!(
+            "{earlier} of that is the sleep of calls that began before they could be seen: means, percentiles and counts are without them."
+        ));
+    }
     let covered = verdict::coverage(lock);
     if covered < 0.99 {
         let why = match report.quality.min_wait_ns {

@@ -26,6 +26,8 @@ pub(super) const FDATASYNC: u64 = 0xfd00;
 pub(super) const NANOSLEEP: u64 = 0xfe00;
 /// Call site of a runtime that parks its threads.
 pub(super) const PARK: u64 = 0xff00;
+/// Place in glibc's function that locks a mutex.
+pub(super) const MUTEX_LOCK: u64 = 0xfa00;
 /// Place in a slow path of parking_lot's.
 pub(super) const LOCK_SLOW: u64 = 0xfc00;
 /// Place in a method that queues threads for a lock of Java's.
@@ -43,6 +45,7 @@ impl Names for FakeNames {
         let in_libc = match addr {
             FDATASYNC => Some("__GI_fdatasync"),
             NANOSLEEP => Some("clock_nanosleep@@GLIBC_2.17"),
+            MUTEX_LOCK => Some("___pthread_mutex_lock"),
             LOCK_SLOW => Some("parking_lot::raw_mutex::RawMutex::lock_slow"),
             JAVA_ACQUIRE => Some("java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire"),
             PARK => Some("Parker::park(bool, long)"),

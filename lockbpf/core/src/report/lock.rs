@@ -31,6 +31,8 @@ pub(super) struct Ranked<'a> {
     pub(super) wait: Measure,
     pub(super) contended: u64,
     pub(super) open_wait: Nanos,
+    /// By calls of which the attempt was not seen. Sums of windows have such waits.
+    attempt_unseen: Nanos,
     pub(super) harm: Nanos,
     /// Where the lock was observed in windows only.
     pub(super) figures: Option<Figures>,
@@ -85,7 +87,10 @@ impl<'a> Ranked<'a> {
         };
         let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
-        let harm = wait.sum + timed_out + open_wait;
+        let whole = gathered.is_lock() && !gathered.mutex.is_empty() && figures.is_none() && total.runtime.is_none();
+        let whole = whole && estimates.is_none_or(|estimates| !estimates.are_of(lock.process));
+        let attempt_unseen = gathered.shares.filter(|_| whole).map(|s| s.attempt_unseen).unwrap_or_default();
+        let harm = wait.sum + timed_out + open_wait + attempt_unseen;
         let hold_bias = estimates.map_or(0.0, |estimates| estimates.hold_bias_ns.value);
         let bias = bias.filter(|_| figures.is_none());
         Self {
@@ -96,6 +101,7 @@ impl<'a> Ranked<'a> {
             wait,
             contended,
             open_wait,
+            attempt_unseen,
             harm,
             figures,
             wait_estimate,
@@ -172,6 +178,7 @@ impl<'a> Ranked<'a> {
             try_failures: if called { total.try_failures } else { 0 },
             timeouts: total.timeouts,
             timed_out_wait_ns: places.ns(if called { total.timed_out } else { Nanos(0) }),
+            attempt_unseen_wait_ns: places.ns(self.attempt_unseen),
             errors: total.errors,
             harm_ns: places.ns(self.harm),
             attribution: attribution::of(places.ns(self.harm), Ns::default(), Ns::default(), Ns::default()),

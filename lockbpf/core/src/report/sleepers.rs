@@ -19,6 +19,12 @@ pub(super) const JOIN: &str = "thread join";
 /// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
 pub(super) const PARKING: &str = "parking";
 
+/// A mutex, the lock at its own word.
+const MUTEX: &str = "mutex";
+/// An arena of the C library's allocator, and the lock of a stream: glibc's low-level locks.
+const ARENA: &str = "malloc arena";
+const STREAM: &str = "stdio lock";
+
 /// In this function threads sleep for such locks, and for nothing else.
 const SLEEPS: &str = "lll_lock_wait_private";
 /// Frames looked at behind it, for the function that was called.
@@ -64,21 +70,25 @@ const STDIO: &[&str] = &[
     "new_file",
 ];
 
-/// Functions of the C library in which threads sleep: parts of their names, and what the word is then; `None` for a mutex's, which may be
-/// called by the others.
-const CALLS: &[(&str, Option<&str>)] = &[
-    ("pthread_mutex_", None),
-    ("lll_lock_wait", None),
-    ("sem_wait", Some(SEMAPHORE)),
-    ("sem_timedwait", Some(SEMAPHORE)),
-    ("sem_clockwait", Some(SEMAPHORE)),
-    ("pthread_cond_wait", Some(CONDITION)),
-    ("pthread_cond_timedwait", Some(CONDITION)),
-    ("pthread_cond_clockwait", Some(CONDITION)),
-    ("condvar::futex::Condvar", Some(CONDITION)),
-    ("pthread_clockjoin_ex", Some(JOIN)),
-    ("pthread_timedjoin", Some(JOIN)),
-    ("pthread_join", Some(JOIN)),
+/// Functions of the C library and of Rust's in which threads sleep: parts of their names, and what the word is then. Those of conditions and
+/// joins lock mutexes, too, so the innermost one tells.
+const CALLS: &[(&str, &str)] = &[
+    ("pthread_mutex_lock", MUTEX),
+    ("pthread_mutex_timedlock", MUTEX),
+    ("pthread_mutex_clocklock", MUTEX),
+    ("pthread_mutex_cond_lock", MUTEX),
+    ("mutex::futex::Mutex::lock_contended", MUTEX),
+    ("mutex::futex::Mutex>::lock_contended", MUTEX),
+    ("sem_wait", SEMAPHORE),
+    ("sem_timedwait", SEMAPHORE),
+    ("sem_clockwait", SEMAPHORE),
+    ("pthread_cond_wait", CONDITION),
+    ("pthread_cond_timedwait", CONDITION),
+    ("pthread_cond_clockwait", CONDITION),
+    ("condvar::futex::Condvar", CONDITION),
+    ("pthread_clockjoin_ex", JOIN),
+    ("pthread_timedjoin", JOIN),
+    ("pthread_join", JOIN),
 ];
 /// Functions by which runtimes park threads that wait for one of their own locks, or for nothing.
 const PARKERS: &[&str] = &[
@@ -120,6 +130,11 @@ pub(super) fn is_runtimes(purpose: &str) -> bool {
     purpose == JAVA_LOCK || RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
 }
 
+/// Whether it is a lock whose waiters sleep on its own word, and which one thread at a time has.
+pub(super) fn is_lock_at_word(purpose: &str) -> bool {
+    [MUTEX, ARENA, STREAM].contains(&purpose)
+}
+
 /// Whether it is certain that one thread at a time has such a lock.
 pub(super) fn is_exclusive(purpose: &str) -> bool {
     ![PARKING_RW_LOCK, JAVA_LOCK].contains(&purpose)
@@ -127,7 +142,7 @@ pub(super) fn is_exclusive(purpose: &str) -> bool {
 
 /// Whether it says what one word is, so that it goes into that one's name.
 pub(super) fn names(purpose: &str) -> bool {
-    ![SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
+    ![MUTEX, SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
 }
 
 /// What the lock at a futex word is, if its sleepers tell.
@@ -160,7 +175,8 @@ pub fn sleeps_for<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<Sl
     let functions: Vec<&str> = functions.into_iter().map(plain).collect();
     let what = of(&functions)?;
     let lock = ![CONDITION, JOIN, PARKING, SEMAPHORE].contains(&what);
-    Some(if lock { Sleeps::ForLock(what) } else { Sleeps::Otherwise })
+    let name = if names(what) || is_runtimes(what) { what } else { "lock" };
+    Some(if lock { Sleeps::ForLock(name) } else { Sleeps::Otherwise })
 }
 
 /// What a thread sleeps for.
@@ -190,7 +206,7 @@ fn parks(function: &str) -> bool {
 fn of(functions: &[&str]) -> Option<&'static str> {
     let known = |function: &str| LIBRARIES.iter().find(|(part, _)| function.contains(part)).map(|&(_, name)| name);
     let called = |function: &str| CALLS.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
-    let innermost = || functions.iter().find_map(|function| called(function)).flatten();
+    let innermost = || functions.iter().find_map(|function| called(function));
     let runtimes = || functions.iter().find_map(|function| of_runtime(function));
     let java = || java::asker(functions.iter().copied()).map(|_| JAVA_LOCK);
     let parked = || functions.iter().any(|function| parks(function)).then_some(PARKING);
@@ -214,9 +230,9 @@ fn of_libc(functions: &[&str]) -> Option<&'static str> {
     callers.iter().take(FRAMES).find_map(|function| {
         let begins = |names: &[&str]| names.iter().any(|name| function.starts_with(name));
         if begins(MALLOC) {
-            Some("malloc arena")
+            Some(ARENA)
         } else if begins(STDIO) {
-            Some("stdio lock")
+            Some(STREAM)
         } else {
             None
         }
@@ -241,7 +257,8 @@ mod tests {
             (&["__lll_lock_wait_private", "_int_free", "__libc_free", "main"], Some("malloc arena")),
             (&["__lll_lock_wait_private", "__GI___libc_malloc", "main"], Some("malloc arena")),
             (&["__lll_lock_wait_private", "__GI_exit"], None),
-            (&["__lll_lock_wait", "___pthread_mutex_lock", "malloc"], None),
+            (&["__lll_lock_wait", "___pthread_mutex_lock", "malloc"], Some(MUTEX)),
+            (&["syscall", "std::sys::sync::mutex::futex::Mutex::lock_contended", "search"], Some(MUTEX)),
             (&["malloc"], None),
             (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(CONDITION)),
             (&["__pthread_clockjoin_ex", "main"], Some(JOIN)),
@@ -270,7 +287,7 @@ mod tests {
             ),
             (&["runtime.futexsleep", "runtime.notesleep", "runtime.mPark"], Some(PARKING)),
             (&["do_futex_wait.constprop.0", "__new_sem_wait_slow64", "worker"], Some(SEMAPHORE)),
-            (&["__lll_lock_wait", "__pthread_mutex_cond_lock", "___pthread_cond_wait", "worker"], None),
+            (&["__lll_lock_wait", "__pthread_mutex_cond_lock", "___pthread_cond_wait", "worker"], Some(MUTEX)),
             (
                 &["syscall", "bool folly::SharedMutexImpl<false>::futexWaitForZeroBits<W>", "f"],
                 Some("folly::SharedMutex"),
@@ -285,6 +302,7 @@ mod tests {
         assert_eq!(sleeps_for(["___pthread_cond_wait", "worker"]), Some(Sleeps::Otherwise));
         let rust = ["syscall", "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout", "worker"];
         assert_eq!(sleeps_for(rust), Some(Sleeps::Otherwise));
-        assert_eq!(sleeps_for(["std::sys::sync::mutex::futex::Mutex::lock_contended"]), None);
+        assert_eq!(sleeps_for(["std::sys::sync::mutex::futex::Mutex::lock_contended"]), Some(Sleeps::ForLock("lock")));
+        assert_eq!(sleeps_for(["std::sys::sync::rwlock::futex::RwLock::read_contended"]), None);
     }
 }

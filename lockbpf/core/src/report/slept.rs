@@ -2,6 +2,7 @@
 //!
 //! * **Semaphores**: one is a lock if those who post have waited for it, too: they give back what they had. Else permits stand for work, and
 //!   nobody is to blame.
+//! * **Mutexes**, and the C library's own locks: their waiters sleep at the lock's word.
 //! * **Runtimes' locks** whose waiters sleep each on a word of its own, where the kernel side knows the lock behind the word: whoever
 //!   wakes a waiter gives the lock back.
 
@@ -16,10 +17,11 @@ use std::collections::BTreeMap;
 pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> BTreeMap<Lock, Shares> {
     let mut found = BTreeMap::new();
     for (&lock, g) in all.iter().filter(|(_, g)| !g.is_inferred_lock()) {
-        let Some(waits) = g.waits.filter(|waits| waits.is_parked() || waits.is_given_back()) else { continue };
+        let Some(waits) = g.waits.filter(|waits| waits.waits.count > 0) else { continue };
         let shares = match sleepers::name(lock, g, places) {
+            Some(own) if sleepers::is_lock_at_word(own) => waits.shares.clone(),
             // Nothing says which of several permits a thread waits for. That another one had a permit follows from its post.
-            Some(SEMAPHORE) if !waits.is_parked() => waits.shares.inferred(),
+            Some(SEMAPHORE) if !waits.is_parked() && waits.is_given_back() => waits.shares.inferred(),
             Some(own) if waits.is_parked() && sleepers::is_runtimes(own) => {
                 if sleepers::is_exclusive(own) {
                     waits.shares.clone()

@@ -29,10 +29,16 @@ pub(super) fn threads(
     };
     // Those that have ended, beyond the ones listed, are one entry.
     let longest = |t: &ThreadTotals| if t.tid == Tid(0) { Nanos(u64::MAX) } else { observation.duration() };
+    let without_calls = without_calls(observation, all);
     let mut threads = Vec::with_capacity(observation.threads.len());
     for t in &observation.threads {
         let estimated = observation.is_estimated(t.process);
-        let wait = if estimated { recorded.wait(t).unwrap_or_else(|| guess(t)).min(longest(t)) } else { t.wait };
+        let slept = without_calls.get(&t.tid).copied().unwrap_or_default();
+        let wait = if estimated {
+            recorded.wait(t).unwrap_or_else(|| guess(t)).min(longest(t))
+        } else {
+            (t.wait + slept).min(longest(t).max(t.wait))
+        };
         threads.push(ThreadEntry {
             tid: places.thread(t.tid),
             pid: observation.processes.get(&t.process).map(|p| p.pid),
@@ -47,6 +53,17 @@ pub(super) fn threads(
     }
     threads.sort_by(|a, b| (b.wait_ns, &a.tid, &a.comm).cmp(&(a.wait_ns, &b.tid, &b.comm)));
     threads
+}
+
+/// How long threads slept for locks in calls that were not seen: those of locks that are known by their sleepers, and calls that began before.
+fn without_calls(observation: &Observation, all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Tid, Nanos> {
+    let mut slept = observation.findings.attempt_unseen.clone();
+    for shares in all.values().filter(|g| g.is_inferred_lock()).filter_map(Gathered::blame) {
+        for (&tid, turn) in &shares.turns.threads {
+            *slept.entry(tid).or_default() += turn.waits.time;
+        }
+    }
+    slept
 }
 
 /// How long threads waited for locks of the program's, as far as it was recorded.

@@ -113,6 +113,7 @@ fn lock(all: &Over<'_, LockEntry>, bound: f64) -> LockEntry {
         timeouts: all.count(|l| l.timeouts),
         errors: all.count(|l| l.errors),
         timed_out_wait_ns: all.ns(|l| l.timed_out_wait_ns),
+        attempt_unseen_wait_ns: all.ns(|l| l.attempt_unseen_wait_ns),
         harm_ns: all.ns(|l| l.harm_ns),
         wait_ns: all.durations(|l| Some((l.wait_ns, l.acquisitions.unwrap_or(l.contended)))).unwrap_or_default(),
         contended_wait_ns: all.durations(|l| Some((l.contended_wait_ns, l.contended))).unwrap_or_default(),

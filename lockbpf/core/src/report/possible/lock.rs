@@ -22,6 +22,7 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
         futex,
         spread,
         timed_out_wait_ns,
+        attempt_unseen_wait_ns,
         // Looked at in the functions below.
         kernel: _,
         others: _,
@@ -64,7 +65,7 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
     holds(lock, report, check, &name);
     now(waiting_now, check, &name);
     divided(lock, check, &name);
-    let harm = [wait_ns.sum, *timed_out_wait_ns, waiting_now.sum_ns];
+    let harm = [wait_ns.sum, *timed_out_wait_ns, *attempt_unseen_wait_ns, waiting_now.sum_ns];
     check.adds_up(harm, *harm_ns, || format!("harm of {}", name()));
     check.attribution(*attribution, *harm_ns, || format!("waiting for {}", name()));
     check.within(*unattributed_ns, *recorded_wait_ns, || format!("blame of nobody for {}", name()));

@@ -66,9 +66,13 @@ pub struct LockEntry {
     pub timeouts: u64,
     /// Σ wait of those that were recorded.
     pub timed_out_wait_ns: Ns,
+    /// Σ wait of calls that began before they could be seen: before the observation, as a rule. Their sleeps alone are known, and neither their
+    /// acquisitions nor their holds.
+    #[serde(default, skip_serializing_if = "Ns::is_zero")]
+    pub attempt_unseen_wait_ns: Ns,
     /// Attempts that failed otherwise.
     pub errors: u64,
-    /// What the lock costs: Σ wait, of timed-out attempts and of waits that had not ended too.
+    /// What the lock costs: Σ wait, of timed-out attempts, of calls whose attempt was not seen and of waits that had not ended too.
     pub harm_ns: Ns,
     /// acquire − attempt over all acquisitions, where an uncontended one waits 0 (futex tier: over those that slept).
     pub wait_ns: Durations,

@@ -195,6 +195,20 @@ fn counts_come_from_the_sums_and_waits_are_over_all_acquisitions() {
 }
 
 #[test]
+fn waits_of_calls_that_began_before_are_part_of_the_harm() {
+    let mut o = server();
+    o.events.push(Event::FutexWait(futex_wait(0x1000, 13, 2, 0, 500)));
+    let (report, before) = (report(&o), report(&server()));
+    let [lock, same] = [&report, &before].map(|report| &report.locks[0]);
+    assert_eq!((lock.attempt_unseen_wait_ns, same.attempt_unseen_wait_ns), (ms(500), ms(0)));
+    assert_eq!((lock.harm_ns, lock.wait_ns), (same.harm_ns + ms(500), same.wait_ns));
+    assert_eq!((lock.harm_ns, report.totals.harm_ns), (lock.recorded_wait_ns, before.totals.harm_ns + ms(500)));
+    let waited = |report: &Report| report.threads.iter().find(|t| t.comm == "worker13").expect("it is there").wait_ns;
+    assert_eq!(waited(&report), waited(&before) + ms(500));
+    assert!(text(&report).contains("500 ms of that is the sleep of calls that began before"), "{}", text(&report));
+}
+
+#[test]
 fn idle_waiting_is_not_contention() {
     let report = report(&server());
     assert_eq!(report.conditions.len(), 1);

@@ -54,6 +54,26 @@ fn a_lock_that_threads_are_parked_for_is_one() {
 }
 
 #[test]
+fn a_word_that_threads_sleep_at_in_a_mutexs_function_is_a_mutex() {
+    // Neither its owner nor who gives it back is known, as where other processes share it.
+    let mut o = observation();
+    o.stacks.insert(SLEEPS, vec![MUTEX_LOCK, 0x700]);
+    o.events.push(Event::FutexWait(FutexWait {
+        stack: Some(SLEEPS),
+        owner: None,
+        waker: None,
+        ..futex_wait(0xa000, 1, 2, 0, 700)
+    }));
+    let r = report(&o);
+    let [lock] = r.locks.as_slice() else { panic!("{:?}", r.futexes) };
+    assert_eq!((lock.kind.as_str(), lock.inferred), ("mutex", true));
+    assert_eq!((lock.harm_ns, lock.unattributed_ns), (ms(700), ms(700)));
+    assert_conserved(&r);
+    o.stacks.insert(SLEEPS, vec![0x700]);
+    assert_eq!(report(&o).locks.len(), 0);
+}
+
+#[test]
 fn a_word_of_a_threads_own_tells_no_lock() {
     let r = slept(0x1000, PARKED, LOCK_SLOW);
     assert_eq!((r.locks.len(), r.futexes.len()), (0, 1));
