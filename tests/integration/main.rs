@@ -79,6 +79,7 @@ mod stuck;
 mod system_wide;
 mod throttled;
 mod timelines;
+mod toolkits;
 mod top;
 mod transitions;
 mod translated;

@@ -456,11 +456,12 @@ impl Names for Symbols {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return Role::Nothing };
                 let (is_libc, is_code) = (runtime::is_libc(&file.name), file.layout.is_code(addr));
+                let is_nameless = is_code && runtime::is_nameless_locking(&file.name);
                 let frames = self.frames.at(id, file, addr);
                 match frames.last().and_then(|frame| frame.function.as_deref()) {
                     Some(function) if runtime::is_locking(function) => Role::Locking,
                     _ if is_libc => Role::Libc,
-                    None if self.is_locking_code(process, return_addr) => Role::Locking,
+                    None if is_nameless || self.is_locking_code(process, return_addr) => Role::Locking,
                     _ if is_code => Role::Program,
                     _ => Role::Nothing,
                 }

@@ -23,6 +23,18 @@ const LOCKING: &[&[&str]] = &[
     // libc++
     &["std::__1::mutex::", "std::__1::recursive_mutex::", "std::__1::shared_mutex::", "std::__1::unique_lock<"],
     &["std::__1::lock_guard<", "std::__1::condition_variable", "std::__1::__libcpp_"],
+    // and what waits for an atomic variable
+    &[
+        "std::__detail::__platform_",
+        "std::__detail::__waiter",
+        "std::__detail::__bare_wait",
+        "std::counting_semaphore<",
+    ],
+    // GLib and Qt
+    &["g_mutex_", "g_rec_mutex_", "g_rw_lock_", "g_cond_", "QBasicMutex::", "QMutex::", "QRecursiveMutex::"],
+    &["QMutexLocker", "QReadWriteLock::", "QReadLocker", "QWriteLocker", "QSemaphore::", "QWaitCondition::"],
+    // Ruby
+    &["rb_native_mutex_", "rb_native_cond_"],
     // Rust
     &["std::sys::", "std::sync::", "std::thread::park", "std::thread::Thread::park", "parking_lot", "lock_api::"],
     &["core::mem::drop", "core::ptr::drop_in_place<"],
@@ -58,6 +70,14 @@ const LOCKING_WHOLE: &[&str] = &[
     "lock_shared_slow",
     "lock_exclusive_slow",
 ];
+
+/// Files of libraries, as distributions strip them, by the beginnings of their names: functions in which these sleep for locks have no names.
+const NAMELESS: &[&str] = &["libglib-2.0.so", "libruby"];
+
+/// Whether code of a file that has no name is taken for a part of locking.
+pub(super) fn is_nameless_locking(module: &str) -> bool {
+    NAMELESS.iter().any(|start| module.starts_with(start))
+}
 
 /// Functions of the C library that sleep in others, to which they jump and which have no symbols where the library is stripped.
 pub(super) const IN_PARTS: &[&str] = &["sem_wait", "sem_timedwait", "sem_clockwait"];
@@ -109,7 +129,9 @@ pub(super) fn is_start(function: &str) -> bool {
 
 /// Whether a function is part of locking, by its demangled name.
 pub(super) fn is_locking(function: &str) -> bool {
-    let name = function.trim_start_matches(['_', '<']);
+    // Templates are demangled with what they return.
+    let name = ["void ", "bool "].iter().find_map(|returned| function.strip_prefix(returned)).unwrap_or(function);
+    let name = name.trim_start_matches(['_', '<']);
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("new_").unwrap_or(name);
     if name.starts_with(RUST_THREAD) {
@@ -212,6 +234,9 @@ mod tests {
             "kyotocabinet::RWLock::lock_writer",
             "Mutex::lock_without_safepoint_check",
             "base::Lock::Acquire(int)",
+            "QBasicMutex::lockInternal()",
+            "g_mutex_lock",
+            "void std::__detail::__platform_wait<int>(int const*, int)",
         ] {
             assert!(is_locking(name), "{name}");
         }

@@ -51,7 +51,12 @@ impl Variant {
 }
 
 /// Workloads that use more than the C library, and what.
-const LIBRARIES: [(&str, &str); 2] = [("abseil", "-labsl_synchronization"), ("openmp", "-fopenmp")];
+const LIBRARIES: [(&str, &str); 4] = [
+    ("abseil", "-labsl_synchronization"),
+    ("openmp", "-fopenmp"),
+    ("toolkits", "-l:libglib-2.0.so.0"),
+    ("toolkits", "-l:libQt6Core.so.6"),
+];
 
 static BUILT: LazyLock<Mutex<HashMap<(String, Variant), PathBuf>>> = LazyLock::new(Mutex::default);
 

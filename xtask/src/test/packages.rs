@@ -15,7 +15,7 @@ struct Need {
     tests: &'static str,
 }
 
-const NEEDS: [Need; 29] = [
+const NEEDS: [Need; 32] = [
     Need { package: "memcached", program: "memcached", why: "a real server to observe", tests: "memcached" },
     Need { package: "libmemcached-tools", program: "memcslap", why: "puts load on memcached", tests: "memcached" },
     Need { package: "mariadb-server", program: "mariadbd", why: "a real server to observe", tests: "mariadb" },
@@ -62,6 +62,19 @@ const NEEDS: [Need; 29] = [
         why: "locks of a library's own to observe",
         tests: "abseil",
     },
+    Need {
+        package: "libglib2.0-0",
+        program: "/usr/share/doc/libglib2.0-0/copyright",
+        why: "locks of a library's own to observe",
+        tests: "toolkits",
+    },
+    Need {
+        package: "libqt6core6",
+        program: "/usr/share/doc/libqt6core6/copyright",
+        why: "locks of a library's own to observe",
+        tests: "toolkits",
+    },
+    Need { package: "ruby", program: "ruby", why: "runs a workload in Ruby", tests: "toolkits_of_ruby" },
     Need {
         package: "musl-tools",
         program: "musl-gcc",

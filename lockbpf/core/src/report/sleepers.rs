@@ -70,7 +70,7 @@ const STDIO: &[&str] = &[
     "new_file",
 ];
 
-/// Functions of the C library and of Rust's in which threads sleep: parts of their names, and what the word is then. Those of conditions and
+/// Functions of the C library and of other libraries in which threads sleep: parts of their names, and what the word is then. Those of conditions and
 /// joins lock mutexes, too, so the innermost one tells.
 const CALLS: &[(&str, &str)] = &[
     ("pthread_mutex_lock", MUTEX),
@@ -79,9 +79,13 @@ const CALLS: &[(&str, &str)] = &[
     ("pthread_mutex_cond_lock", MUTEX),
     ("mutex::futex::Mutex::lock_contended", MUTEX),
     ("mutex::futex::Mutex>::lock_contended", MUTEX),
+    ("g_mutex_lock", MUTEX),
+    ("QBasicMutex::lockInternal", MUTEX),
     ("sem_wait", SEMAPHORE),
     ("sem_timedwait", SEMAPHORE),
     ("sem_clockwait", SEMAPHORE),
+    ("QSemaphore::", SEMAPHORE),
+    ("g_cond_wait", CONDITION),
     ("pthread_cond_wait", CONDITION),
     ("pthread_cond_timedwait", CONDITION),
     ("pthread_cond_clockwait", CONDITION),
@@ -99,6 +103,7 @@ const PARKERS: &[&str] = &[
     "Baton<",
     "runtime.notesleep",
     "runtime.mPark",
+    "rb_native_cond_",
 ];
 /// parking_lot's read-write lock.
 const PARKING_RW_LOCK: &str = "parking_lot::RwLock";
@@ -254,6 +259,9 @@ mod tests {
     fn they_are_known_by_who_sleeps_there() {
         for (functions, name) in [
             (&["__GI___lll_lock_wait_private", "__GI__IO_fwrite", "main"][..], Some("stdio lock")),
+            (&["syscall", "QBasicMutex::lockInternal()", "reader"], Some(MUTEX)),
+            (&["syscall", "g_cond_wait", "g_async_queue_pop"], Some(CONDITION)),
+            (&["___pthread_cond_wait", "rb_native_cond_wait", "rb_mutex_lock"], Some(PARKING)),
             (&["__lll_lock_wait_private", "_int_free", "__libc_free", "main"], Some("malloc arena")),
             (&["__lll_lock_wait_private", "__GI___libc_malloc", "main"], Some("malloc arena")),
             (&["__lll_lock_wait_private", "__GI_exit"], None),

@@ -10,6 +10,9 @@ const LOCKS: &[&[&str]] = &[
     // C++
     &["mutex", "timed_mutex", "recursive_mutex", "recursive_timed_mutex", "shared_mutex", "shared_timed_mutex"],
     &["condition_variable", "condition_variable_any", "counting_semaphore", "barrier", "latch"],
+    // GLib, Qt
+    &["GMutex", "_GMutex", "GRecMutex", "_GRecMutex", "GRWLock", "_GRWLock", "GCond", "_GCond"],
+    &["QMutex", "QBasicMutex", "QRecursiveMutex", "QReadWriteLock", "QSemaphore", "QWaitCondition"],
     // abseil, folly
     &["Mutex", "CondVar", "SharedMutexImpl", "SharedMutex", "MicroSpinLock", "SpinLock"],
     // Rust: the standard library, parking_lot, lock_api
@@ -18,6 +21,8 @@ const LOCKS: &[&[&str]] = &[
 
 /// Types that hold exactly what their users mean by their name, so that the names of their own parts say nothing.
 const WRAPPERS: &[&str] = &[
+    "atomic",
+    "__atomic_base",
     "UnsafeCell",
     "SyncUnsafeCell",
     "Cell",

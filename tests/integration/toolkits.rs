@@ -1,0 +1,52 @@
+//! Locks of toolkits and interpreters, of which the fast paths are compiled into programs, and whose libraries are stripped: GLib's, Qt's, Ruby's.
+//! They are known by the functions in which their waiters sleep.
+
+use crate::harness::build::Variant;
+use crate::harness::exact::assert_complete;
+use crate::harness::may_observe;
+use crate::harness::observer::{Observer, observe_as};
+use crate::harness::report::Lock;
+use crate::harness::workload::{Truth, Workload};
+use std::path::Path;
+use std::process::Command;
+
+fn check(lock: &Lock, name: &str, truth: &Truth) {
+    assert_eq!((lock.contended, lock.inferred), (truth.fact(name), true), "{lock:?}");
+    assert!(lock.contended_wait_ns.sum >= truth.fact(&format!("{name}_ns")) as f64, "{lock:?}");
+    let is_in = |function: &Option<String>, part| function.as_ref().is_some_and(|name: &String| name.contains(part));
+    // Not a function of the library's.
+    assert!(lock.waiters.iter().all(|waiter| is_in(&waiter.function, "main::{lambda")), "{:?}", lock.waiters);
+    let holder = &lock.holders[0];
+    assert!(is_in(&holder.function, "contend<") && holder.share > 0.9, "{:?}", lock.holders);
+}
+
+#[test]
+fn toolkits_mutexes() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&[][..], &["--futex-only"]] {
+        let (truth, report) = observe_as("toolkits 20", Variant::Plain, options);
+        assert_complete(&report);
+        check(report.named("glib_lock"), "glib_lock", &truth);
+        let qt = report.named("qt_lock");
+        check(qt, "qt_lock", &truth);
+        assert_eq!(qt.kind, "mutex");
+    }
+}
+
+#[test]
+fn toolkits_of_ruby_park_their_threads() {
+    let Some(_turn) = may_observe() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/contended.rb");
+    let mut workload = Workload::launch(Command::new("ruby").arg(script).arg("100"));
+    let observer = Observer::of(workload.pid(), &[]);
+    workload.go();
+    let truth = workload.finish();
+    let verdict = observer.report().verdict.join(" ");
+    // One thread at a time waited for the lock, in a condition variable of its own, in which Ruby's threads sleep for anything.
+    assert!(truth.fact("waited_ns") >= 1_000_000_000);
+    assert!(
+        verdict.contains("Cannot tell whether a lock holds ruby back") && !verdict.contains("No lock"),
+        "{verdict}"
+    );
+    assert!(verdict.contains("where its runtime parks them"), "{verdict}");
+}
