@@ -1,5 +1,6 @@
-# contended.rb ROUNDS: a Mutex of Ruby's that the main thread holds ROUNDS times for 10 ms while another one waits for it.
-# Facts: waits, waited_ns (for how long, at least).
+# contended.rb ROUNDS: a Mutex of Ruby's that the main thread holds ROUNDS times for 10 ms while three others wait for it. One of all may sleep in
+# ppoll(2), for signals' sake.
+# Facts: waits, waited_ns (for how long each of three, at least).
 rounds = ARGV[0].to_i
 lock = Mutex.new
 puts "ready"
@@ -9,12 +10,12 @@ now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) }
 waited_ns = 0
 rounds.times do
   lock.lock
-  other = Thread.new { lock.synchronize { } }
-  Thread.pass until other.stop?
+  others = 3.times.map { Thread.new { lock.synchronize { } } }
+  Thread.pass until others.all?(&:stop?)
   from = now.call
   sleep 0.01
   waited_ns += now.call - from
   lock.unlock
-  other.join
+  others.each(&:join)
 end
-puts %({"workload":"contended","pid":#{Process.pid},"locks":[],"threads":[],"facts":{"waits":#{rounds},"waited_ns":#{waited_ns}}})
+puts %({"workload":"contended","pid":#{Process.pid},"locks":[],"threads":[],"facts":{"waits":#{3 * rounds},"waited_ns":#{waited_ns}}})

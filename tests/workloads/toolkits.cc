@@ -45,19 +45,25 @@ class QMutex : public QBasicMutex
 GMutex glib_lock;
 QMutex qt_lock;
 
+// Not a jump at the end of a function, which would not be in the stack.
+#define STAY __asm__ volatile("")
+
+[[gnu::noinline]] static void take_glib() { g_mutex_lock(&glib_lock); STAY; }
+[[gnu::noinline]] static void give_back_glib() { g_mutex_unlock(&glib_lock); STAY; }
+[[gnu::noinline]] static void use_glib() { take_glib(), give_back_glib(); }
+[[gnu::noinline]] static void take_qt() { qt_lock.lock(); STAY; }
+[[gnu::noinline]] static void give_back_qt() { qt_lock.unlock(); STAY; }
+[[gnu::noinline]] static void use_qt() { take_qt(), give_back_qt(); }
+
 int main(int argc, char **argv)
 {
     const long rounds = argc > 1 ? std::atol(argv[1]) : 20;
     if (!begins())
         return 70;
     long glib_ns = 0, qt_ns = 0;
-    auto glib_locks = [] { g_mutex_lock(&glib_lock); };
-    auto glib_unlocks = [] { g_mutex_unlock(&glib_lock); };
-    auto qt_locks = [] { qt_lock.lock(); };
-    auto qt_unlocks = [] { qt_lock.unlock(); };
     for (long i = 0; i < rounds; i++) {
-        glib_ns += contend(glib_locks, glib_unlocks, [&] { glib_locks(), glib_unlocks(); });
-        qt_ns += contend(qt_locks, qt_unlocks, [&] { qt_locks(), qt_unlocks(); });
+        glib_ns += contend(take_glib, give_back_glib, use_glib);
+        qt_ns += contend(take_qt, give_back_qt, use_qt);
     }
     std::printf("{\"workload\":\"toolkits\",\"pid\":%d,\"locks\":[],\"threads\":[],\"facts\":"
                 "{\"glib_lock\":%ld,\"glib_lock_ns\":%ld,\"qt_lock\":%ld,\"qt_lock_ns\":%ld}}\n",
