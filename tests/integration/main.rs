@@ -83,6 +83,7 @@ mod toolkits;
 mod top;
 mod transitions;
 mod translated;
+mod unwatched;
 mod unwind;
 mod verdicts;
 mod what_if;

@@ -49,6 +49,21 @@ pub struct Throttled {
     pub throttled_ns: u64,
 }
 
+/// A system call in which threads of a process were found, asleep for a lock of a kind that is not observed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unwatched {
+    /// The process.
+    pub pid: u32,
+    /// `flock`, `fcntl` or `semop`.
+    #[serde(deserialize_with = "untrusted::read")]
+    pub call: String,
+    /// How often its threads were looked at.
+    pub looks: u64,
+    /// Threads found in the call, summed over the looks.
+    pub threads: u64,
+}
+
 /// Everything that bears on how far a report can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quality {
@@ -66,6 +81,8 @@ pub struct Quality {
     pub unobserved: Vec<Unobserved>,
     /// Cgroups that used up their quotas.
     pub throttled: Vec<Throttled>,
+    /// Waiting for locks of kinds that are not observed.
+    pub unwatched: Vec<Unwatched>,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,
     /// What observing took of the target; `None` where that was not measured.

@@ -69,6 +69,7 @@ mod sweeper;
 pub mod target;
 mod thread_fd;
 pub mod unusable;
+pub mod unwatched;
 pub mod user;
 mod verifier;
 pub mod waits;

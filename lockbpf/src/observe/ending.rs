@@ -44,6 +44,7 @@ impl Running<'_> {
         harvest.deadlocks = deadlocks.found().to_vec();
         ready.notes.extend(self.throttling.note(census.pids().into_values()));
         harvest.quality.throttled = self.throttling.found();
+        harvest.quality.unwatched = self.unwatched.found();
         harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
         self.placing.complete(&mut harvest.library);
         ready.notes.extend(self.own.notes());

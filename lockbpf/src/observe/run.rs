@@ -95,6 +95,9 @@ impl Running<'_> {
         for pid in blind {
             audience.tell(&format!("lockbpf: pid {pid} is not observed any more: its probes see nothing\n"));
         }
+        if !census.is_busy() {
+            self.unwatched.look(|| census.pids().into_values().collect());
+        }
         self.cpu_use.look(&mut self.ready.pids);
         self.focus.look(session, census.events())?;
         self.interpreters.look(session, census);

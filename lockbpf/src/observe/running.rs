@@ -25,6 +25,7 @@ use crate::capture::newcomers::{Newcomers, Whom};
 use crate::capture::session::{Options, Scope, Session};
 use crate::capture::suspend::Suspendable;
 use crate::capture::target::{FileKey, Library};
+use crate::capture::unwatched::Looks;
 use crate::costs::Costs;
 use crate::units::Time;
 use anyhow::Result;
@@ -65,6 +66,7 @@ pub(super) struct Running<'a> {
     pub later: Vec<Library>,
     pub mapped: Mapped,
     pub throttling: Throttling,
+    pub unwatched: Looks,
     pub cpu_use: CpuUse,
     pub own: Own,
     /// As long as it is there, this process's being stopped takes the probes away first.
@@ -168,6 +170,7 @@ impl<'a> Running<'a> {
             sites,
             attached,
             throttling,
+            unwatched: Looks::default(),
             suspendable,
         })
     }

@@ -1,6 +1,6 @@
 //! The report in JSON, as its readers see it, and what must hold in every one.
 
-use lockbpf::report::schema::ThrottledEntry;
+use lockbpf::report::schema::{ThrottledEntry, UnwatchedEntry};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -271,6 +271,8 @@ pub(crate) struct Quality {
     pub(crate) unobserved: Vec<Unobserved>,
     #[serde(default)]
     pub(crate) throttled: Vec<ThrottledEntry>,
+    #[serde(default)]
+    pub(crate) unwatched: Vec<UnwatchedEntry>,
     pub(crate) observed_share: f64,
     pub(crate) incomplete: bool,
 }

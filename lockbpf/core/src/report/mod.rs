@@ -57,6 +57,7 @@ mod throttled;
 mod timed;
 pub mod timeline;
 mod told;
+mod unwatched;
 mod verdict;
 mod warnings;
 mod wide;

@@ -8,6 +8,7 @@ use super::schema::{
 };
 use super::text::{counted, percent, share};
 use super::throttled;
+use super::unwatched;
 use crate::estimate::{Coverage, Estimates};
 use crate::observation::Observation;
 use crate::perturbation::Perturbation;
@@ -53,6 +54,12 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
         observed: observation.estimates.as_ref().map(|estimates| observed(estimates, observation)),
         perturbation: q.perturbation.as_ref().map(perturbation),
         unobserved: q.unobserved.iter().map(|gap| unobserved(gap, observation)).collect(),
+        unwatched: q
+            .unwatched
+            .iter()
+            .filter(|found| found.threads > 0)
+            .map(|found| unwatched::entry(found, observation))
+            .collect(),
         throttled: q.throttled.iter().map(|group| throttled::entry(group, observation)).collect(),
         open_at_end: observation.open_waits.len() as u64,
         failed_probes: q

@@ -4,7 +4,7 @@ use super::phrase::{FUNCTION, Threads};
 use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
-use super::{blame, distrust, estimated, pattern, throttled, woken};
+use super::{blame, distrust, estimated, pattern, throttled, unwatched, woken};
 
 /// Circles of waits that ended, told in words.
 const MAX_ENDED: usize = 3;
@@ -36,7 +36,8 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
         Some(_) => {
             let doubt = unexplained(report).map(|unexplained| cannot_tell(report, &unexplained));
             let idle = idle(report).filter(|_| doubt.is_none());
-            sentences.extend(doubt.into_iter().chain([uncontended(report)]).chain(idle));
+            let seen = if doubt.is_some() { " that was seen" } else { "" };
+            sentences.extend(doubt.into_iter().chain([uncontended(report, seen)]).chain(idle));
         }
     }
     sentences.extend(throttled::sentence(report));
@@ -127,6 +128,13 @@ fn list(tids: &[ThreadId]) -> String {
 /// Sleep that may or may not have been for a lock, if there is enough of it to matter: whoever says that no lock holds anything back
 /// has to know of it.
 fn unexplained(report: &Report) -> Option<String> {
+    let parts: Vec<String> =
+        [slept(report), unwatched::found(&report.quality, OVERLOOKED)].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// The part of it in futex calls.
+fn slept(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
     let duration = report.quality.duration_ns;
     let slept = sleep.parked_ns + sleep.runtimes_ns.unwrap_or_default() + sleep.unknown_ns;
@@ -191,7 +199,7 @@ fn without_locks(report: &Report) -> String {
     format!("No lock operation was seen in {time}: {reason}.")
 }
 
-fn uncontended(report: &Report) -> String {
+fn uncontended(report: &Report, seen: &str) -> String {
     let (totals, time) = (&report.totals, report.quality.duration_ns);
     let doubt = match &report.quality {
         q if !q.unobserved.is_empty() => " while it was observed",
@@ -206,7 +214,7 @@ fn uncontended(report: &Report) -> String {
     let acquisitions =
         if estimated { estimated::acquisitions(report) } else { counted(totals.acquisitions, "acquisition") };
     format!(
-        "No thread waited for a lock{doubt}: {acquisitions} of {} in {time}, {contended}.",
+        "No thread waited for a lock{seen}{doubt}: {acquisitions} of {} in {time}, {contended}.",
         counted(totals.locks, "lock"),
     )
 }
@@ -218,6 +226,7 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
         let woken = woken::sentence(report, top);
         sentences.push(cost(report, top, woken.is_none()));
         sentences.extend(woken);
+        sentences.extend(unwatched::found(&report.quality, SIGNIFICANT).map(|found| format!("Besides, {found}.")));
     } else {
         let doubt = unexplained(report);
         sentences.push(cheap(report, top, doubt.as_deref()));

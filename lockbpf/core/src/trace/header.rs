@@ -1,7 +1,7 @@
 //! What a recording says of itself.
 
 use crate::perturbation::Perturbation;
-use crate::quality::{FailedProbe, Quality, Throttled, Unobserved};
+use crate::quality::{FailedProbe, Quality, Throttled, Unobserved, Unwatched};
 use crate::units::Nanos;
 use lockbpf_common::counter::Counter;
 use serde::{Deserialize, Serialize};
@@ -146,6 +146,7 @@ pub(super) struct Losses {
     perturbation: Option<Perturbation>,
     unobserved: Vec<Unobserved>,
     throttled: Vec<Throttled>,
+    unwatched: Vec<Unwatched>,
     notes: Vec<String>,
 }
 
@@ -174,6 +175,7 @@ impl From<&Quality> for Losses {
             perturbation: q.perturbation,
             unobserved: q.unobserved.clone(),
             throttled: q.throttled.clone(),
+            unwatched: q.unwatched.clone(),
             notes: q.notes.clone(),
         }
     }
@@ -193,6 +195,7 @@ impl Losses {
             perturbation: self.perturbation,
             unobserved: self.unobserved,
             throttled: self.throttled,
+            unwatched: self.unwatched,
             notes: self.notes,
             ..Quality::default()
         };
@@ -237,9 +240,11 @@ mod tests {
         let cgroup = "/a\u{1b}".to_owned();
         let group =
             Throttled { cgroup, pids: vec![3], millicpus: 500, periods: 9, throttled_periods: 8, throttled_ns: 7 };
-        let quality = Quality { throttled: vec![group.clone()], ..Quality::default() };
+        let unwatched = vec![Unwatched { pid: 3, call: "flock".to_owned(), looks: 4, threads: 9 }];
+        let quality = Quality { throttled: vec![group.clone()], unwatched: unwatched.clone(), ..Quality::default() };
         let written = serde_json::to_string(&Losses::from(&quality)).unwrap();
         let read = serde_json::from_str::<Losses>(&written).unwrap().quality();
+        assert_eq!(read.unwatched, unwatched);
         assert_eq!(read.throttled, [Throttled { cgroup: "/a\\u{1b}".to_owned(), ..group }]);
     }
 

@@ -170,8 +170,14 @@ pub(super) fn culprits(all: &Over<'_, Report>, totals: &Totals, ids: &LockIds<'_
         |all| {
             let wait = all.ns(|c| c.wait_ns);
             let (run, like) = all.largest_run(|c| c.wait_ns);
+            // The same part of the mean as of that run.
+            let chain = like.chain.clone().map(|chain| {
+                let mean = Ns::from_f64(chain.wait_ns.as_f64() * wait.share_of(like.wait_ns));
+                ChainEntry { wait_ns: mean.min(totals.recorded_wait_ns), ..chain }
+            });
             CulpritEntry {
                 lock: ids.of(run, &like.lock),
+                chain,
                 wait_ns: wait,
                 nested_ns: all.ns(|c| c.nested_ns),
                 share: wait.share_of(totals.recorded_wait_ns),

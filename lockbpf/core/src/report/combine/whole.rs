@@ -6,7 +6,7 @@ use super::super::schema::{
 };
 use super::over::{Key, LockIds, Over};
 use super::{blame, counted};
-use crate::report::throttled;
+use crate::report::{throttled, unwatched};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -235,6 +235,7 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         perturbation: perturbation(&entries().filter_map(|q| q.perturbation).collect::<Vec<_>>()),
         unobserved: entries().flat_map(|q| q.unobserved.iter().cloned()).collect(),
         throttled: throttled::together(entries()),
+        unwatched: unwatched::together(entries()),
         open_at_end: entries().map(|q| q.open_at_end).sum(),
         failed_probes,
         // What follows from all of it.

@@ -3,6 +3,7 @@
 use super::super::schema::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, Ns, ObservedEntry, PerturbationEntry,
     ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry,
+    UnwatchedEntry,
 };
 use super::super::sleep::for_locks_of_java;
 use super::Check;
@@ -20,6 +21,7 @@ pub(super) fn check(report: &Report, check: &mut Check) {
         perturbation: taken,
         unobserved: gaps,
         throttled,
+        unwatched,
         distrust: doubt,
         sleep: slept,
         open_at_end,
@@ -63,6 +65,12 @@ pub(super) fn check(report: &Report, check: &mut Check) {
         let possible = throttled_periods <= periods && quota_cpus.is_finite() && *quota_cpus >= 0.0;
         check.demand(possible, || {
             format!("{cgroup}: {quota_cpus} CPUs used up in {throttled_periods} of {periods} periods")
+        });
+    }
+    for UnwatchedEntry { pid: _, comm: _, call, looks, found, threads } in unwatched {
+        let mean = *found as f64 / (*looks).max(1) as f64;
+        check.demand(*looks > 0 && *found > 0 && (threads - mean).abs() <= 1e-6 * mean, || {
+            format!("{threads} threads on average in {call}: {found} in {looks} looks")
         });
     }
     if let Some(d) = doubt {

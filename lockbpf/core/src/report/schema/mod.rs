@@ -30,7 +30,7 @@ pub use pattern::{Convoy, Evidence, FavouredEntry, LockStep, PatternEntry, Starv
 pub use place::{Place, StackFrame};
 pub use quality::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, ObservedEntry, PerturbationEntry,
-    ProcessCoverageEntry, QualityEntry, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry,
+    ProcessCoverageEntry, QualityEntry, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry, UnwatchedEntry,
 };
 pub use runs::{LockSpread, RunsEntry, SiteSpread};
 pub use section::{SiteEntry, ThreadEntry};

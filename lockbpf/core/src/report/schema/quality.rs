@@ -51,6 +51,9 @@ pub struct QualityEntry {
     /// Cgroups of observed processes that used up their quotas of CPU time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttled: Vec<ThrottledEntry>,
+    /// Waiting for locks of kinds that are not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unwatched: Vec<UnwatchedEntry>,
     /// Which figures are lockbpf's own doing rather than the target's; left out where observing changed little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<DistrustEntry>,
@@ -65,6 +68,24 @@ pub struct QualityEntry {
     pub notes: Vec<String>,
     /// Whether anything that should be in the report is missing from it.
     pub incomplete: bool,
+}
+
+/// A system call in which threads of a process wait for locks of files (`flock`, `fcntl`) or for semaphores of System V (`semop`), which are not
+/// observed: what looks at its threads have found, a few in each second at most.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UnwatchedEntry {
+    /// The process.
+    pub pid: u32,
+    /// Its name, if that is known.
+    pub comm: Option<String>,
+    /// The call.
+    pub call: String,
+    /// How often its threads were looked at.
+    pub looks: u64,
+    /// Threads found in the call, summed over the looks.
+    pub found: u64,
+    /// `found` by `looks`: so many threads waited there, on average.
+    pub threads: f64,
 }
 
 /// A time in which a process was not observed.

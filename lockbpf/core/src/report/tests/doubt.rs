@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::perturbation::{Perturbation, Taken};
+use crate::quality::Unwatched;
+use crate::report::combine;
 use lockbpf_common::kind::mutex_kind;
 
 /// A lock that nobody waits for, and threads that wait 24 s for conditions at a site.
@@ -21,6 +23,30 @@ fn idle_workers_are_no_alarm() {
     assert!(told.starts_with(expected) && told.ends_with("which is idle time, not contention."), "{told}");
     let sleep = report(&with_conditions(0x500)).quality.sleep.unwrap();
     assert_eq!((sleep.conditions_ns, sleep.parked_ns, sleep.unknown_ns), (ms(24_000), ms(0), ms(0)));
+}
+
+#[test]
+fn nobody_is_acquitted_while_threads_wait_for_what_is_not_observed() {
+    let unwatched = |threads| {
+        let mut o = with_conditions(0x500);
+        let found = Unwatched { pid: 1234, call: "flock".to_owned(), looks: 8, threads };
+        o.quality.unwatched = vec![found.clone(), Unwatched { call: "semop".to_owned(), threads: 0, ..found }];
+        o
+    };
+    let told = verdict(&unwatched(20));
+    let expected = "Cannot tell whether a lock holds server back: looks at the threads found, on average, 2.5 in `flock` of `server` (8 looks) \
+                    asleep for locks of files or for semaphores of System V, which are not observed. No thread waited for a lock that was \
+                    seen: 1 acquisition";
+    assert!(told.starts_with(expected), "{told}");
+    let report = report(&unwatched(20));
+    assert_eq!(report.quality.unwatched.len(), 1);
+    let two = combine::combine(vec![report.clone(), report], &combine::Options::default()).quality.unwatched;
+    assert_eq!((two[0].looks, two[0].found, two[0].threads), (16, 40, 2.5));
+    let mut held = unwatched(20);
+    feed(&mut held, &section(0x1000, 11, 0x300, [0, 0, 5_000]), true);
+    feed(&mut held, &section(0x1000, 12, 0x400, [0, 5_000, 5_100]), true);
+    let told = verdict(&held);
+    assert!(told.contains("holds server back") && told.contains("Besides, looks at the threads found"), "{told}");
 }
 
 #[test]

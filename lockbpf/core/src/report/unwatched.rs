@@ -1,0 +1,64 @@
+//! Waiting for locks of kinds that are not observed, as far as looks at the threads have found it: who says that no lock holds a program back
+//! has to know of it.
+
+use super::phrase::FUNCTION;
+use super::schema::{QualityEntry, UnwatchedEntry};
+use super::text::{clip, counted, listed};
+use crate::observation::Observation;
+use crate::quality::Unwatched;
+
+/// Calls named.
+const NAMED: usize = 3;
+
+/// The entry.
+pub(super) fn entry(found: &Unwatched, observation: &Observation) -> UnwatchedEntry {
+    let seen = observation.processes.values().find(|seen| seen.pid == found.pid);
+    let mut entry = UnwatchedEntry {
+        pid: found.pid,
+        comm: seen.map(|seen| seen.comm.clone()),
+        call: found.call.clone(),
+        looks: found.looks.max(1),
+        found: found.threads,
+        threads: 0.0,
+    };
+    entry.threads = mean(&entry);
+    entry
+}
+
+fn mean(entry: &UnwatchedEntry) -> f64 {
+    entry.found as f64 / entry.looks as f64
+}
+
+/// The same programs' in several runs, added up.
+pub(super) fn together<'a>(runs: impl Iterator<Item = &'a QualityEntry>) -> Vec<UnwatchedEntry> {
+    let mut all: Vec<UnwatchedEntry> = Vec::new();
+    for found in runs.flat_map(|run| &run.unwatched) {
+        match all.iter_mut().find(|known| known.comm == found.comm && known.call == found.call) {
+            Some(known) => {
+                known.looks = known.looks.saturating_add(found.looks);
+                known.found = known.found.saturating_add(found.found);
+                known.threads = mean(known);
+            }
+            None => all.push(found.clone()),
+        }
+    }
+    all
+}
+
+/// Where threads were found, if there were enough of them to matter: `share` of one, all the time.
+pub(super) fn found(quality: &QualityEntry, share: f64) -> Option<String> {
+    let mut all: Vec<&UnwatchedEntry> = quality.unwatched.iter().filter(|found| found.threads >= share).collect();
+    all.sort_by(|a, b| b.threads.total_cmp(&a.threads));
+    let told: Vec<String> = all.into_iter().map(told).collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "looks at the threads found, on average, {} asleep for locks of files or for semaphores of System V, which are not observed",
+            listed(&told, NAMED)
+        )
+    })
+}
+
+fn told(found: &UnwatchedEntry) -> String {
+    let whose = found.comm.as_ref().map(|comm| format!(" of `{}`", clip(comm, FUNCTION))).unwrap_or_default();
+    format!("{:.1} in `{}`{whose} ({})", found.threads, found.call, counted(found.looks, "look"))
+}
