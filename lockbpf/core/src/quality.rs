@@ -49,18 +49,21 @@ pub struct Throttled {
     pub throttled_ns: u64,
 }
 
-/// A system call in which threads of a process were found, asleep for a lock of a kind that is not observed.
+/// [`Unwatched::call`] of whoever waits for a lock of the kernel's own, whatever it had called.
+pub const KERNEL_LOCK: &str = "kernel lock";
+
+/// Where threads of a process were found, asleep for a lock of a kind that is not observed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unwatched {
     /// The process.
     pub pid: u32,
-    /// `flock`, `fcntl` or `semop`.
+    /// The system call, `flock`, `fcntl` or `semop`; or [`KERNEL_LOCK`].
     #[serde(deserialize_with = "untrusted::read")]
     pub call: String,
     /// How often its threads were looked at.
     pub looks: u64,
-    /// Threads found in the call, summed over the looks.
+    /// Threads found there, summed over the looks.
     pub threads: u64,
 }
 

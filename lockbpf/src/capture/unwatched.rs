@@ -1,12 +1,13 @@
-//! Locks that no probe watches: of files (`flock`, `fcntl`), and the semaphores of System V. Whoever waits for one sleeps in a system call of its
-//! own, in which a look at the threads now and then finds it. That tells how many wait, and neither for which lock nor for whom.
+//! Locks that no probe watches: of files (`flock`, `fcntl`), the semaphores of System V, and those of the kernel itself where their tracepoints are
+//! not used. Whoever waits for one sleeps in a system call of its own, or in a function of the kernel's, in which a look at the threads now and then
+//! finds it. That tells how many wait, and neither for which lock nor for whom.
 
-use crate::quality::Unwatched;
+use crate::quality::{KERNEL_LOCK, Unwatched};
 use procfs::FromRead;
 use procfs::process::Syscall;
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often threads are looked at.
@@ -16,12 +17,25 @@ const MAX_THREADS: usize = 64;
 /// Processes remembered.
 const MAX_PROCESSES: usize = 65_536;
 
+/// Functions of the kernel in which threads sleep uninterruptibly for one of its locks, and for nothing else: of address spaces, directories,
+/// files and pipes (Linux 5.15 to 7.0). Those below them, of the locks themselves, are left out of what the kernel tells.
+const KERNEL: &[&[&str]] = &[
+    &["vm_mmap_pgoff", "__vm_munmap", "vm_munmap", "lock_mm_and_find_vma", "do_user_addr_fault", "do_page_fault"],
+    &["__do_sys_brk", "__x64_sys_brk", "do_mprotect_pkey", "do_madvise", "madvise_lock", "__do_sys_mremap", "dup_mmap"],
+    &["lookup_slow", "__lookup_slow", "filename_create", "start_dirop", "__start_dirop", "do_unlinkat", "do_rmdir"],
+    &["lock_rename", "lock_two_directories", "open_last_lookups", "iterate_dir"],
+    &["ext4_buffered_write_iter", "generic_file_write_iter", "xfs_ilock", "btrfs_inode_lock"],
+    &["pipe_write", "anon_pipe_write", "pipe_read", "anon_pipe_read", "pipe_lock"],
+];
+
 /// Commands of `fcntl` that wait for a lock.
 const WAITING_COMMANDS: [u64; 2] = [libc::F_SETLKW as u64, libc::F_OFD_SETLKW as u64];
 
 /// What was found of observed processes so far.
 #[derive(Debug)]
 pub struct Looks {
+    /// Whether the kernel's locks are meant, too.
+    kernel: bool,
     next: Instant,
     /// The process that was looked at last.
     last: u32,
@@ -36,13 +50,13 @@ struct Found {
     threads: HashMap<&'static str, f64>,
 }
 
-impl Default for Looks {
-    fn default() -> Self {
-        Self { next: Instant::now(), last: 0, found: HashMap::new() }
-    }
-}
-
 impl Looks {
+    /// Nothing was found yet. `kernel`: the kernel's own locks are not observed either.
+    #[must_use]
+    pub fn new(kernel: bool) -> Self {
+        Self { kernel, next: Instant::now(), last: 0, found: HashMap::new() }
+    }
+
     /// Looks at the next ones of these processes, if it is time.
     pub fn look(&mut self, pids: impl FnOnce() -> Vec<u32>) {
         let now = Instant::now();
@@ -77,7 +91,7 @@ impl Looks {
         let looked: Vec<&PathBuf> = all.iter().skip(found.looks as usize % step).step_by(step).collect();
         let each = all.len() as f64 / looked.len().max(1) as f64;
         found.looks += 1;
-        for call in looked.iter().filter_map(|task| waits_in(&Syscall::from_file(task.join("syscall")).ok()?)) {
+        for call in looked.iter().filter_map(|task| waits(task, self.kernel)) {
             *found.threads.entry(call).or_default() += each;
         }
         Some(looked.len())
@@ -104,6 +118,35 @@ impl Looks {
     }
 }
 
+/// Where a thread waits for such a lock, if it does.
+fn waits(task: &Path, kernel: bool) -> Option<&'static str> {
+    let at = Syscall::from_file(task.join("syscall")).ok()?;
+    let of_kernel = || kernel && may_wait_in_kernel(&at) && is_uninterruptible(task) && waits_in_kernel(task);
+    waits_in(&at).or_else(|| of_kernel().then_some(KERNEL_LOCK))
+}
+
+/// Futex calls are watched, and whoever runs waits for nothing.
+fn may_wait_in_kernel(at: &Syscall) -> bool {
+    matches!(at, Syscall::Blocked { syscall_number, .. } if *syscall_number != libc::SYS_futex)
+}
+
+fn is_uninterruptible(task: &Path) -> bool {
+    let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+    // Behind the name, which may be anything.
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('D'))
+}
+
+/// Whether a thread's innermost function in the kernel is one that locks. Only root is told.
+fn waits_in_kernel(task: &Path) -> bool {
+    is_for_lock(&fs::read_to_string(task.join("stack")).unwrap_or_default())
+}
+
+/// Lines like `[<0>] lock_mm_and_find_vma+0x32/0x100`, innermost first.
+fn is_for_lock(stack: &str) -> bool {
+    let innermost = stack.lines().next().and_then(|line| line.split_once("] ")?.1.split_once('+'));
+    innermost.is_some_and(|(function, _)| KERNEL.iter().any(|row| row.contains(&function)))
+}
+
 /// The call in which a thread waits for such a lock, if it does.
 fn waits_in(at: &Syscall) -> Option<&'static str> {
     let Syscall::Blocked { syscall_number, argument_registers: [_, second, ..], .. } = *at else { return None };
@@ -128,7 +171,7 @@ mod tests {
         let waits = wanted(held.path()).unwrap();
         let waiter = std::thread::spawn(move || waits.lock().unwrap());
         let me = std::process::id();
-        let mut looks = Looks::default();
+        let mut looks = Looks::new(false);
         // Beyond the highest pid there is.
         looks.look(|| vec![1 << 25, me]);
         while looks.found().is_empty() {
@@ -139,6 +182,13 @@ mod tests {
         assert!(found.threads >= 1 && found.looks >= 1);
         held.as_file().unlock().unwrap();
         waiter.join().unwrap();
+    }
+
+    #[test]
+    fn functions_of_the_kernel_that_wait_for_locks() {
+        let lock = "[<0>] vm_mmap_pgoff+0xa5/0x210\n[<0>] do_syscall_64+0x71/0x280\n";
+        let disk = "[<0>] folio_wait_bit_common+0x138/0x310\n[<0>] filemap_fault+0x5c6/0x9d0\n[<0>] vm_mmap_pgoff+0xa5/0x210\n";
+        assert!(is_for_lock(lock) && !is_for_lock(disk) && !is_for_lock("") && !is_for_lock("vm_mmap_pgoff+0xa5"));
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl<'a> Running<'a> {
             sites,
             attached,
             throttling,
-            unwatched: Looks::default(),
+            unwatched: Looks::new(!request.kernel_locks),
             suspendable,
         })
     }

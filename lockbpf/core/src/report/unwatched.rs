@@ -5,7 +5,7 @@ use super::phrase::FUNCTION;
 use super::schema::{QualityEntry, UnwatchedEntry};
 use super::text::{clip, counted, listed};
 use crate::observation::Observation;
-use crate::quality::Unwatched;
+use crate::quality::{KERNEL_LOCK, Unwatched};
 
 /// Calls named.
 const NAMED: usize = 3;
@@ -47,18 +47,23 @@ pub(super) fn together<'a>(runs: impl Iterator<Item = &'a QualityEntry>) -> Vec<
 
 /// Where threads were found, if there were enough of them to matter: `share` of one, all the time.
 pub(super) fn found(quality: &QualityEntry, share: f64) -> Option<String> {
-    let mut all: Vec<&UnwatchedEntry> = quality.unwatched.iter().filter(|found| found.threads >= share).collect();
+    // One thread that is met once may have been there for a moment.
+    let matters = |found: &&UnwatchedEntry| found.threads >= share && found.found > 1;
+    let mut all: Vec<&UnwatchedEntry> = quality.unwatched.iter().filter(matters).collect();
     all.sort_by(|a, b| b.threads.total_cmp(&a.threads));
+    let is_kernels = |found: &&UnwatchedEntry| found.call == KERNEL_LOCK;
+    let which = match (all.iter().any(is_kernels), all.iter().all(is_kernels)) {
+        (_, true) => ", of which `--kernel-locks` tells more",
+        (true, _) => "; of these only locks of the kernel can be observed, by `--kernel-locks`",
+        (false, _) => ", for locks of files or semaphores of System V, which are not observed",
+    };
     let told: Vec<String> = all.into_iter().map(told).collect();
-    (!told.is_empty()).then(|| {
-        format!(
-            "looks at the threads found, on average, {} asleep for locks of files or for semaphores of System V, which are not observed",
-            listed(&told, NAMED)
-        )
-    })
+    (!told.is_empty()).then(|| format!("looks at the threads found on average {}{which}", listed(&told, NAMED)))
 }
 
 fn told(found: &UnwatchedEntry) -> String {
     let whose = found.comm.as_ref().map(|comm| format!(" of `{}`", clip(comm, FUNCTION))).unwrap_or_default();
-    format!("{:.1} in `{}`{whose} ({})", found.threads, found.call, counted(found.looks, "look"))
+    let at =
+        if found.call == KERNEL_LOCK { "for locks of the kernel".to_owned() } else { format!("in `{}`", found.call) };
+    format!("{:.1}{whose} asleep {at} ({})", found.threads, counted(found.looks, "look"))
 }

@@ -70,15 +70,15 @@ pub struct QualityEntry {
     pub incomplete: bool,
 }
 
-/// A system call in which threads of a process wait for locks of files (`flock`, `fcntl`) or for semaphores of System V (`semop`), which are not
-/// observed: what looks at its threads have found, a few in each second at most.
+/// Where threads of a process wait for locks that are not observed: in a system call for locks of files (`flock`, `fcntl`) or for semaphores of
+/// System V (`semop`), or for the kernel's own (`kernel lock`). It is what looks at its threads have found, a few in each second at most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UnwatchedEntry {
     /// The process.
     pub pid: u32,
     /// Its name, if that is known.
     pub comm: Option<String>,
-    /// The call.
+    /// The call, or `kernel lock`.
     pub call: String,
     /// How often its threads were looked at.
     pub looks: u64,

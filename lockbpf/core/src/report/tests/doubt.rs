@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::perturbation::{Perturbation, Taken};
-use crate::quality::Unwatched;
+use crate::quality::{KERNEL_LOCK, Unwatched};
 use crate::report::combine;
 use lockbpf_common::kind::mutex_kind;
 
@@ -34,14 +34,25 @@ fn nobody_is_acquitted_while_threads_wait_for_what_is_not_observed() {
         o
     };
     let told = verdict(&unwatched(20));
-    let expected = "Cannot tell whether a lock holds server back: looks at the threads found, on average, 2.5 in `flock` of `server` (8 looks) \
-                    asleep for locks of files or for semaphores of System V, which are not observed. No thread waited for a lock that was \
+    let expected = "Cannot tell whether a lock holds server back: looks at the threads found on average 2.5 of `server` asleep in `flock` \
+                    (8 looks), for locks of files or semaphores of System V, which are not observed. No thread waited for a lock that was \
                     seen: 1 acquisition";
     assert!(told.starts_with(expected), "{told}");
     let report = report(&unwatched(20));
     assert_eq!(report.quality.unwatched.len(), 1);
     let two = combine::combine(vec![report.clone(), report], &combine::Options::default()).quality.unwatched;
     assert_eq!((two[0].looks, two[0].found, two[0].threads), (16, 40, 2.5));
+    // Once is no evidence.
+    assert!(verdict(&unwatched(1)).starts_with("No thread waited for a lock: "));
+    let mut kernels = unwatched(20);
+    kernels.quality.unwatched[0].call = KERNEL_LOCK.to_owned();
+    let told = verdict(&kernels);
+    assert!(
+        told.contains(
+            "2.5 of `server` asleep for locks of the kernel (8 looks), of which `--kernel-locks` tells more."
+        ),
+        "{told}"
+    );
     let mut held = unwatched(20);
     feed(&mut held, &section(0x1000, 11, 0x300, [0, 0, 5_000]), true);
     feed(&mut held, &section(0x1000, 12, 0x400, [0, 5_000, 5_100]), true);
