@@ -166,10 +166,10 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_a_lock_of_a_file_is_found() {
-        let (held, wanted) = (tempfile::NamedTempFile::new().unwrap(), File::open);
+        let held = tempfile::NamedTempFile::new().unwrap();
         held.as_file().lock().unwrap();
-        let waits = wanted(held.path()).unwrap();
-        let waiter = std::thread::spawn(move || waits.lock().unwrap());
+        let wanted = File::open(held.path()).unwrap();
+        let waiter = std::thread::spawn(move || wanted.lock().unwrap());
         let me = std::process::id();
         let mut looks = Looks::new(false);
         // Beyond the highest pid there is.
