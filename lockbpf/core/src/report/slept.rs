@@ -17,9 +17,17 @@ use std::collections::BTreeMap;
 pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> BTreeMap<Lock, Shares> {
     let mut found = BTreeMap::new();
     for (&lock, g) in all.iter().filter(|(_, g)| !g.is_inferred_lock()) {
-        let Some(waits) = g.waits.filter(|waits| waits.waits.count > 0) else { continue };
-        let shares = match sleepers::name(lock, g, places) {
-            Some(own) if sleepers::is_lock_at_word(own) => waits.shares.clone(),
+        if g.open.is_empty() && g.waits.is_none_or(|waits| waits.waits.count == 0) {
+            continue;
+        }
+        let name = sleepers::name(lock, g, places);
+        // Of waits that have not ended nobody is known who would be to blame.
+        if name.is_some_and(sleepers::is_lock_at_word) {
+            found.insert(lock, g.waits.map(|waits| waits.shares.clone()).unwrap_or_default());
+            continue;
+        }
+        let Some(waits) = g.waits else { continue };
+        let shares = match name {
             // Nothing says which of several permits a thread waits for. That another one had a permit follows from its post.
             Some(SEMAPHORE) if !waits.is_parked() && waits.is_given_back() => waits.shares.inferred(),
             Some(own) if waits.is_parked() && sleepers::is_runtimes(own) => {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::event::{FutexWait, Wake};
 use crate::id::StackId;
+use crate::observation::OpenWait;
 use lockbpf_common::kind::mutex_kind;
 use lockbpf_common::parking::{FOR_LOCK, PARKED};
 
@@ -71,6 +72,13 @@ fn a_word_that_threads_sleep_at_in_a_mutexs_function_is_a_mutex() {
     assert_conserved(&r);
     o.stacks.insert(SLEEPS, vec![0x700]);
     assert_eq!(report(&o).locks.len(), 0);
+    // Waits that have not ended tell as much.
+    let mut hung = observation();
+    hung.stacks.insert(SLEEPS, vec![MUTEX_LOCK, 0x700]);
+    hung.open_waits.push(OpenWait { via: Via::Futex, stack: Some(SLEEPS), owner: None, ..open_wait(0xa000, 1, 0, 0) });
+    let r = report(&hung);
+    assert_eq!((r.locks[0].waiting_now.count, r.locks[0].harm_ns, r.futexes.len()), (1, ms(10_000), 0));
+    assert!(verdict(&hung).contains("1 thread waits for it now"), "{}", verdict(&hung));
 }
 
 #[test]
