@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// How often threads are looked at.
 const EVERY: Duration = Duration::from_millis(250);
-/// Threads looked at each time. Of a process with more, so many stand for all.
+/// lockbpf looks at this many threads each time. In a process with more, each of them stands for several.
 const MAX_THREADS: usize = 64;
 /// Processes remembered.
 const MAX_PROCESSES: usize = 65_536;
@@ -136,7 +136,7 @@ fn is_uninterruptible(task: &Path) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('D'))
 }
 
-/// Whether a thread's innermost function in the kernel is one that locks. Only root is told.
+/// Whether a thread's innermost function in the kernel is one that locks. The kernel shows the stack to root only.
 fn waits_in_kernel(task: &Path) -> bool {
     is_for_lock(&fs::read_to_string(task.join("stack")).unwrap_or_default())
 }

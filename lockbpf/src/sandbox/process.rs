@@ -3,7 +3,7 @@
 use super::{COMMAND, socket};
 use crate::helper;
 use nix::unistd::{SysconfVar, sysconf};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 
 /// How long it may take to say that it is confined.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
-/// Of how many times its time an answer is waited for while the process waits for a CPU.
+/// lockbpf waits for an answer at most this many times its limit, however long the process waits for a CPU.
 const MOST: u32 = 10;
+/// Most answers come within this part of their limit. Whether the process waits for a CPU is looked at from then on only.
+const SOON: u32 = 10;
 /// What it is asked first, and answers once it is confined.
 pub const READY: &[u8] = b"\"Ready\"";
 
@@ -167,11 +169,14 @@ impl Process {
     /// # Errors
     /// When it does not come in time (`TimedOut`), is too long or cut off.
     pub fn receive_within(&self, patience: Duration) -> io::Result<Vec<u8>> {
-        let (asked, before) = (Instant::now(), self.delayed());
+        let (asked, before) = (Instant::now(), OnceCell::new());
         let deadline = || {
-            let delayed =
-                if asked.elapsed() < patience { Duration::ZERO } else { self.delayed().saturating_sub(before) };
-            asked + (patience + delayed).min(patience * MOST)
+            if asked.elapsed() < patience / SOON {
+                return asked + patience / SOON;
+            }
+            let delayed = self.delayed();
+            let since = delayed.saturating_sub(*before.get_or_init(|| delayed));
+            asked + (patience + since).min(patience * MOST)
         };
         let answer = socket::receive_until(&self.socket, deadline);
         self.taken.set(self.taken.get() + asked.elapsed());

@@ -21,7 +21,7 @@ pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) 
             continue;
         }
         let name = sleepers::name(lock, g, places);
-        // Of waits that have not ended nobody is known who would be to blame.
+        // Waits that have not ended have no shares: nobody is known to be to blame.
         if name.is_some_and(sleepers::is_lock_at_word) {
             found.insert(lock, g.waits.map(|waits| waits.shares.clone()).unwrap_or_default());
             continue;

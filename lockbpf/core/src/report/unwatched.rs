@@ -13,20 +13,19 @@ const NAMED: usize = 3;
 /// The entry.
 pub(super) fn entry(found: &Unwatched, observation: &Observation) -> UnwatchedEntry {
     let seen = observation.processes.values().find(|seen| seen.pid == found.pid);
-    let mut entry = UnwatchedEntry {
+    let looks = found.looks.max(1);
+    UnwatchedEntry {
         pid: found.pid,
         comm: seen.map(|seen| seen.comm.clone()),
         call: found.call.clone(),
-        looks: found.looks.max(1),
+        looks,
         found: found.threads,
-        threads: 0.0,
-    };
-    entry.threads = mean(&entry);
-    entry
+        threads: mean(found.threads, looks),
+    }
 }
 
-fn mean(entry: &UnwatchedEntry) -> f64 {
-    entry.found as f64 / entry.looks as f64
+fn mean(found: u64, looks: u64) -> f64 {
+    found as f64 / looks as f64
 }
 
 /// The same programs' in several runs, added up.
@@ -37,7 +36,7 @@ pub(super) fn together<'a>(runs: impl Iterator<Item = &'a QualityEntry>) -> Vec<
             Some(known) => {
                 known.looks = known.looks.saturating_add(found.looks);
                 known.found = known.found.saturating_add(found.found);
-                known.threads = mean(known);
+                known.threads = mean(known.found, known.looks);
             }
             None => all.push(found.clone()),
         }

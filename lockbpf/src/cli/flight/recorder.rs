@@ -149,7 +149,7 @@ impl Flight {
         } else if let Some(open) = &mut self.open {
             open.writer.tick(now).context(failed)?;
         }
-        // A recording is made before anything is dropped: of many events the last segment alone may be more than is kept.
+        // A recording is made before anything is dropped. The last segment alone may be larger than what is kept.
         let mut text = if self.dumps.is_due(now) { self.dump(now)? } else { String::new() };
         text += &self.trim(now);
         Ok(text)

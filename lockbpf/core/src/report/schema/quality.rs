@@ -84,7 +84,7 @@ pub struct UnwatchedEntry {
     pub looks: u64,
     /// Threads found in the call, summed over the looks.
     pub found: u64,
-    /// `found` by `looks`: so many threads waited there, on average.
+    /// The mean number of threads that waited there: `found` divided by `looks`.
     pub threads: f64,
 }
 
