@@ -142,6 +142,8 @@ counters! {
     AcquireWhileHolding => "acquire_while_holding", Impossible;
     /// An unlock of a lock taken before the observation began.
     HeldAtStart => "held_at_start", Edge;
+    /// Waits in futex calls that began before the observation and ended in it: told from its beginning on.
+    WaitingAtStart => "waiting_at_start", Edge;
     /// Sections in signal handlers that interrupted a wait for a lock: summed, but not recorded.
     InHandler => "in_handler_during_wait", Edge;
     /// Ends of waits for kernel locks whose beginning was not seen: they began before the observation.

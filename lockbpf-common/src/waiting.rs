@@ -41,6 +41,24 @@ impl Waiting {
 
 const _: () = assert!(size_of::<Waiting>() == 64);
 
+/// A futex call in which a thread slept when the observation began, as user space found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Asleep {
+    /// Address of the word.
+    pub word: u64,
+    /// Since when it counts, ns.
+    pub since_ns: u64,
+    /// The thread's stack pointer: while that stays, it is the same call.
+    pub stack_pointer: u64,
+    /// The value that it expected in the word.
+    pub expected: u64,
+}
+
+// SAFETY: repr(C), integers only, no padding: any bytes are a valid value.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Asleep {}
+
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]
 unsafe impl aya::Pod for Waiting {}

@@ -5,40 +5,35 @@ use crate::atomic::add;
 use crate::barrier::waits_at;
 use crate::counts;
 use crate::custom_call::is_pending;
-use crate::emit::{charge_record, reserve, submit};
+use crate::earlier;
 use crate::focus;
 use crate::follow;
 use crate::gate::{charge, refresh};
 use crate::gil;
 use crate::held::Held;
 use crate::lock::{has_word, owner, owner_by_word};
-use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
-use crate::off_cpu::record_absence;
+use crate::maps::{FutexWord, WAKERS, Waker, count};
 use crate::parking;
-use crate::python;
-use crate::registers::{ARGUMENTS, FRAME_POINTER, STACK_POINTER, read_register, user_register};
+use crate::registers::{ARGUMENTS, FRAME_POINTER, read_register, system_call, user_register};
 use crate::section::{contend, contend_held, is_of, reacquire_held, stack_of_wait, wakes_after_release};
 use crate::section_sums::{add_time, at, place};
 use crate::signal::handler_left;
 use crate::slots::{NO_SLOT, slot_of};
-use crate::stack::take_stack;
-use crate::thread::{FutexCall, Recent, Thread, current, now, task, tid};
+use crate::thread::{FutexCall, Recent, Thread, current, existing, now, task, tid};
 use crate::transitions;
-use crate::watched;
+use crate::unexplained::{unexplained, woken};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
-use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::macros::{raw_tracepoint, tracepoint};
 use aya_ebpf::programs::{RawTracePointContext, TracePointContext};
 use core::ffi::c_void;
-use lockbpf_common::config::{MAX_HELD, mode};
+use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, flag, mutex_kind};
 use lockbpf_common::layout::CONTENDED_VALUE;
 use lockbpf_common::parking::FOR_LOCK;
-use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, LOW48, TOP_WORDS, WakeFields, WakeRecord};
+use lockbpf_common::record::{FutexResult, LOW48};
 use lockbpf_common::sums::{SumKey, Sums};
-use lockbpf_common::thin::Weight;
 use lockbpf_common::waiting::Waiting;
 
 pub const NONE: u32 = 0;
@@ -122,21 +117,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     let (word, expected) = if is_parked { (lock, FOR_LOCK) } else { (word, expected) };
     t.resume();
     follow::forget(t);
-    t.futex = FutexCall {
-        word,
-        lock: word,
-        enter_ns: now,
-        role,
-        expected,
-        owner: 0,
-        told: u32::from(told),
-        earlier_ns: 0,
-        earlier_woke_ns: 0,
-        earlier_tid: 0,
-        followers: 0,
-        random: 0,
-        followed: 0,
-    };
+    t.futex = FutexCall { told: u32::from(told), ..FutexCall::new(word, now, role, expected) };
     if role != WAIT {
         t.futex.lock = released(t, word);
         // Before the wake itself, so that the woken thread finds it.
@@ -287,6 +268,9 @@ fn exit<C: EbpfContext>(ctx: &C, ret: i64) {
     let now = now();
     let Some(t) = current() else { return };
     refresh(t);
+    if t.futex.enter_ns == 0 {
+        earlier::resume(t);
+    }
     let call = t.futex;
     match call.role {
         WAIT => {
@@ -401,120 +385,6 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
     }
 }
 
-/// A wait has ended that nothing but the futex call tells of: records it, or lets another one stand for it. Returns 0. A function of its own,
-/// so that its instructions and stack are not repeated.
-#[inline(never)]
-fn unexplained(ctx: *mut c_void, t: &mut Thread, call: &FutexCall, end_ns: u64, result: FutexResult) -> u32 {
-    let config = CONFIG.load();
-    let wait_ns = end_ns.saturating_sub(call.enter_ns);
-    let slept = matches!(result, FutexResult::Slept);
-    let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
-    if !wanted || !focus::includes_word(t.process, call.word) {
-        return 0;
-    }
-    // SAFETY: copied at once.
-    let waker = unsafe { WAKERS.get(FutexWord { addr: call.word, process: u64::from(t.process) }) };
-    let waker = waker.copied().unwrap_or(Waker::NOBODY);
-    let (weight, random) = follow::wait(t, wait_ns, waker.woke_ns);
-    if !weight.records(random) {
-        count(Counter::Thinned);
-        return 0;
-    }
-    let takes_stack = weight.takes_stack(random) && wait_ns >= config.stack_wait_ns;
-    let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
-    record(t, call, &Ended { end_ns, wait_ns, waker: waker.tid, stack, result, weight });
-    0
-}
-
-/// The current thread has woken others, which nothing else tells of: it has just given back a lock, if the word is one's. Recorded after
-/// the wake, which is not to be delayed, and only if somebody may have waited for this long: who is woken has waited for it since the
-/// wake before at most. Returns 0. A function of its own, so that its instructions and stack are not repeated in every program.
-#[inline(never)]
-fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
-    let FutexCall { word, enter_ns, earlier_ns, .. } = t.futex;
-    let since_ns = if earlier_ns == 0 { u64::MAX } else { enter_ns.saturating_sub(earlier_ns) };
-    let config = CONFIG.load();
-    if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0 || !focus::includes_word(t.process, word) {
-        return 0;
-    }
-    let (records, takes_stack) = follow::wake(t, since_ns, enter_ns);
-    if !records {
-        count(Counter::Thinned);
-        return 0;
-    }
-    let takes_stack = takes_stack && since_ns >= config.stack_wait_ns;
-    let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
-    gil::look_again(t);
-    record_absence(t);
-    // Absences explain no shorter waits.
-    let long = since_ns >= config.stack_wait_ns;
-    let watched_ns = enter_ns.saturating_sub(watched::gave_back(t, enter_ns.saturating_sub(since_ns), enter_ns, long));
-    let fields =
-        WakeFields { time_ns: enter_ns, since_ns, watched_ns, word, process: t.process, tid: tid(), woken, stack };
-    if let Some(mut entry) = reserve::<WakeRecord>() {
-        let record = entry.as_mut_ptr();
-        // SAFETY: record points to the reserved room; both fields are written in full.
-        unsafe {
-            (*record).fields = WakeRecord::pack(&fields);
-            copy_top_of_stack(t, stack, &mut (*record).top);
-        }
-        submit(entry, Counter::WakeRecords);
-        charge_record::<WakeRecord>(t.slot);
-    }
-    0
-}
-
-/// What a record tells of a wait's end.
-struct Ended {
-    end_ns: u64,
-    wait_ns: u64,
-    waker: u32,
-    stack: i32,
-    result: FutexResult,
-    weight: Weight,
-}
-
-/// A function of its own, so that its stack and instructions are not repeated in every program.
-#[inline(never)]
-fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
-    let fields = FutexFields {
-        end_ns: ended.end_ns,
-        wait_ns: ended.wait_ns,
-        word: call.word,
-        process: t.process,
-        tid: tid(),
-        expected: call.expected,
-        owner: call.owner,
-        waker: ended.waker,
-        stack: ended.stack,
-        result: ended.result as u8,
-        weight: ended.weight,
-    };
-    if let Some(mut entry) = reserve::<FutexRecord>() {
-        let record = entry.as_mut_ptr();
-        // SAFETY: record points to the reserved room; both fields are written in full.
-        unsafe {
-            (*record).fields = FutexRecord::pack(&fields);
-            copy_top_of_stack(t, ended.stack, &mut (*record).top);
-        }
-        submit(entry, Counter::FutexRecords);
-        charge_record::<FutexRecord>(t.slot);
-    }
-    0
-}
-
-/// Copies the words at the top of the current thread's user stack; zeros if they cannot be read. Without a stack, the Python functions that
-/// it is in follow in place of the last ones.
-#[inline(always)]
-fn copy_top_of_stack(t: &Thread, stack: i32, top: &mut [u64; TOP_WORDS]) {
-    let (to, sp) = (core::ptr::from_mut(top), user_register(STACK_POINTER));
-    // SAFETY: `top` has this size. A faulting address zeroes it.
-    unsafe { bpf_probe_read_user(to.cast(), size_of::<[u64; TOP_WORDS]>() as u32, sp as *const core::ffi::c_void) };
-    if t.gil != 0 && stack < 0 {
-        python::add_innermost(t, top);
-    }
-}
-
 /// The system call's number.
 #[inline(always)]
 fn number(ctx: &TracePointContext) -> u64 {
@@ -593,10 +463,13 @@ fn entered(ctx: *mut c_void, role: u32, word: u64, expected: u32) -> u32 {
     0
 }
 
-/// Without tracefs: every system call's exit; only threads inside a futex call go on.
+/// Without tracefs: every system call's exit; only threads inside a futex call go on. That of the first one may have been entered before.
 #[raw_tracepoint(tracepoint = "sys_exit")]
 pub fn sys_exit(ctx: RawTracePointContext) -> i32 {
-    let inside = crate::thread::existing(task()).is_some_and(|t| matches!(t.futex.role, WAIT | WAKE | HAND_OVER));
+    let inside = match existing(task()) {
+        Some(t) if t.futex.enter_ns != 0 => matches!(t.futex.role, WAIT | WAKE | HAND_OVER),
+        _ => system_call() == NR_FUTEX,
+    };
     if inside {
         exit(&ctx, ctx.arg(1));
     }

@@ -47,7 +47,13 @@ const NR_EXIT_GROUP: u64 = 94;
 /// Whether the current thread, which exits, has called `exit_group`. The other threads of its process are killed, in whatever they are.
 #[inline(always)]
 pub fn ends_process() -> bool {
-    user_register(SYSTEM_CALL) == NR_EXIT_GROUP
+    system_call() == NR_EXIT_GROUP
+}
+
+/// The number of the system call that the current thread is in.
+#[inline(always)]
+pub fn system_call() -> u64 {
+    user_register(SYSTEM_CALL)
 }
 
 /// The current thread's user registers, as they were at its entry into the kernel; in a uprobe, as they are at the probe.

@@ -446,9 +446,15 @@ pub struct Ended {
     pub stack: i32,
 }
 
-/// A function of its own, so that its stack and instructions burden no hot path.
-#[inline(never)]
+/// Records what became of a section of the current thread.
+#[inline(always)]
 pub fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
+    record_of(tid(), t, h, ended)
+}
+
+/// The same of any thread. A function of its own, so that its stack and instructions burden no hot path.
+#[inline(never)]
+pub fn record_of(tid: u32, t: &Thread, h: &Held, ended: &Ended) -> u32 {
     if t.wait_handler != 0 {
         // A thread waits for one lock at a time, also where a handler interrupts it.
         count(Counter::InHandler);
@@ -461,7 +467,7 @@ pub fn record(t: &Thread, h: &Held, ended: &Ended) -> u32 {
         lock: h.lock,
         site: h.site,
         process: t.process,
-        tid: tid(),
+        tid,
         owner: h.owner,
         waker: h.waker,
         stack: ended.stack,

@@ -206,6 +206,28 @@ pub struct FutexCall {
     pub followed: u32,
 }
 
+impl FutexCall {
+    /// One of which no more is known yet.
+    #[inline(always)]
+    pub fn new(word: u64, enter_ns: u64, role: u32, expected: u32) -> Self {
+        Self {
+            word,
+            lock: word,
+            enter_ns,
+            role,
+            expected,
+            owner: 0,
+            told: 0,
+            earlier_ns: 0,
+            earlier_woke_ns: 0,
+            earlier_tid: 0,
+            followers: 0,
+            random: 0,
+            followed: 0,
+        }
+    }
+}
+
 /// The current time, ns on `CLOCK_MONOTONIC`.
 #[inline(always)]
 pub fn now() -> u64 {

@@ -7,6 +7,7 @@ use crate::harness::observer::{Observer, observe, observe_as};
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::{Truth, Workload};
 use nix::sys::signal::Signal;
+use std::time::Duration;
 
 #[test]
 fn threads_from_before_and_after_the_start() {
@@ -75,6 +76,59 @@ fn a_wait_from_before_the_start_to_after_the_end() {
     let busy = report.locks.iter().find(|lock| lock.name == "busy_lock").map(|lock| lock.waiting_now.count);
     let futex = report.futexes.iter().find(|futex| futex["name"] == "busy_lock");
     assert!(busy == Some(1) || futex.is_some(), "nobody is told to wait: {report:?}");
+}
+
+#[test]
+fn waits_from_before_the_start_that_end() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&["--budget", "3%"][..], &["--futex-only"], &[]] {
+        let mut workload = Workload::start("lasting 3");
+        workload.go();
+        workload.running.out.find(|line| line == "held").expect("they wait");
+        let observer = Observer::of(workload.pid(), options);
+        std::thread::sleep(Duration::from_millis(600));
+        workload.running.tell("x");
+        let truth = workload.finish();
+        let report = observer.report();
+        let (most, least) = (report.quality.duration_ns as f64, 600e6);
+        for (symbol, waiters) in [("outer_lock", 3), ("inner_lock", 1)] {
+            let lock = report.at(truth.pid, &truth.lock(symbol).addr);
+            let harm = lock.harm_ns / f64::from(waiters);
+            assert!(harm >= least && harm <= most * 1.001, "{options:?}: {harm} of {least} to {most} ns: {lock:?}");
+        }
+        let culprit = &report.culprits[0];
+        assert_eq!(culprit.function.as_deref(), Some("inner_holder"), "{options:?}: {culprit:?}");
+        assert!(culprit.share_of_all > 0.9, "{options:?}: {culprit:?}");
+        assert_eq!(report.quality.edges.get("waiting_at_start"), Some(&7), "{options:?}: {:?}", report.quality.edges);
+    }
+}
+
+#[test]
+fn waits_for_locks_that_are_still_held_at_the_end() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&["--budget", "3%"][..], &["--futex-only"], &["--all-events"], &[]] {
+        let mut workload = Workload::start("keeping 800");
+        let observer = Observer::of(workload.pid(), options);
+        workload.go();
+        workload.running.out.find(|line| line == "kept").expect("they have the locks");
+        observer.interrupt();
+        let report = observer.report();
+        workload.running.tell("x");
+        let truth = workload.finish();
+        for (symbol, fact) in [("mutex_lock", "mutex_waited_ns"), ("rw_lock", "rw_waited_ns")] {
+            // Futex calls tell the word inside of it.
+            let lock = report.locks.iter().find(|lock| lock.name.starts_with(symbol)).expect("it is told");
+            let share = lock.harm_ns / truth.fact(fact) as f64;
+            assert!((0.9..1.01).contains(&share), "{options:?}: {share} of the waiting for {symbol}: {lock:?}");
+        }
+        let share: f64 = report
+            .culprits
+            .iter()
+            .filter(|c| c.is("slow_mutex_holder") || c.is("slow_writer"))
+            .map(|c| c.share_of_all)
+            .sum();
+        assert!(share > 0.9, "{options:?}: {:?}", report.culprits);
+    }
 }
 
 #[test]

@@ -107,6 +107,17 @@ pub(super) fn load_typed(programs: &Programs, types: &Btf, name: &'static str) -
     programs.load(name, Kind::Tracepoint(id)).map_err(|error| typed(name, &error))
 }
 
+/// Loads the program that is run for each of what the kernel's iterator of this name is over.
+pub(super) fn load_iterator(
+    programs: &Programs,
+    types: &Btf,
+    name: &'static str,
+    over: &'static str,
+) -> Result<OwnedFd, CaptureError> {
+    let id = types.iterator(over).ok_or_else(|| typed(name, &RawError::NoIterator(over)))?;
+    programs.load(name, Kind::Iterator(id)).map_err(|error| typed(name, &error))
+}
+
 fn typed(name: &'static str, error: &RawError) -> CaptureError {
     CaptureError::Typed { name, reason: reason(error) }
 }

@@ -8,6 +8,9 @@ use std::sync::OnceLock;
 /// Where the kernel shows its types.
 pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
+/// How the names of such functions begin.
+const ITERATOR: &str = "bpf_iter_";
+
 /// Why BTF could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BtfError {
@@ -78,6 +81,8 @@ pub struct Btf {
     named: Vec<(u32, u32)>,
     /// Names of the type definitions.
     typedefs: Vec<(u32, u32)>,
+    /// Names of the functions by which the kernel declares what can be iterated over.
+    iterators: Vec<(u32, u32)>,
     /// Enumerations: name, and names of the enumerators.
     enums: Vec<(u32, Vec<u32>)>,
 }
@@ -136,8 +141,14 @@ impl Btf {
             1 | 14 | 17 => reader.skip(4)?,
             // typedef
             8 => self.typedefs.push((name, id)),
-            // pointer, forward, volatile, const, restrict, function, float, type_tag
-            2 | 7 | 9..=12 | 16 | 18 => {}
+            // pointer, forward, volatile, const, restrict, float, type_tag
+            2 | 7 | 9..=11 | 16 | 18 => {}
+            // function
+            12 => {
+                if self.after(name, ITERATOR).is_some() {
+                    self.iterators.push((name, id));
+                }
+            }
             // array
             3 => reader.skip(12)?,
             // structure, union
@@ -211,6 +222,13 @@ impl Btf {
         self.typedefs.iter().find(|&&(n, _)| self.is(n, &name)).map(|&(_, id)| id)
     }
 
+    /// Number of the type of an iterator over all of something (`task`, …); `None` if the kernel has none.
+    #[must_use]
+    pub fn iterator(&self, name: &str) -> Option<u32> {
+        let name = format!("{ITERATOR}{name}");
+        self.iterators.iter().find(|&&(n, _)| self.is(n, &name)).map(|&(_, id)| id)
+    }
+
     /// Offset in bytes of a member of a structure, also of one inside anonymous structures and unions; `None` if there
     /// is no such member, or it is a bit field.
     #[must_use]
@@ -263,8 +281,13 @@ impl Btf {
     }
 
     fn is(&self, name: u32, text: &str) -> bool {
+        self.after(name, text).is_some_and(|after| after.first() == Some(&0))
+    }
+
+    /// What follows on `text` at the beginning of a name, and all names after it; `None` if it begins otherwise.
+    fn after(&self, name: u32, text: &str) -> Option<&[u8]> {
         let rest = self.strings.get(name as usize..).unwrap_or_default();
-        name != 0 && rest.strip_prefix(text.as_bytes()).is_some_and(|after| after.first() == Some(&0))
+        rest.strip_prefix(text.as_bytes()).filter(|_| name != 0)
     }
 }
 

@@ -5,6 +5,7 @@ use super::CaptureError;
 use super::attach::ProbeSite;
 use super::btf::{Btf, TaskOffsets};
 use super::calibrate_target::{LOCKS, Operation};
+use super::inflight::Snapshot;
 use super::placer::Mechanism;
 use super::probe_table::By;
 use super::session::{Options, Scope, Session};
@@ -80,7 +81,7 @@ pub fn calibrate(program: &Path, setup: &Setup<'_>) -> Result<Calibration, Captu
 
     let (pair, others) = sites(child.id())?;
     let mut session = Session::start(&options(setup, child.id()), &pair)?;
-    session.activate()?;
+    session.activate(&Snapshot::default())?;
     let loaded = begin.elapsed();
     let (observed, locks) = child.rounds(|&(_, _, observed)| observed).map_err(CaptureError::Calibrate)?;
     session.deactivate()?;

@@ -1,11 +1,17 @@
 //! Waits that were in progress before the observation began, from `/proc/PID/task/TID/syscall`: a thread that blocks in
-//! futex wait shows the word it waits for. If it still does so at the end, no probe will ever have seen it.
+//! futex wait shows the word it waits for. The kernel side is told of it, so that it knows the wait when that ends; if the thread still waits at
+//! the end, no probe will ever have seen it.
 
+use super::CaptureError;
 use super::owner::Owners;
 use crate::event::Via;
 use crate::id::{Lock, Process, Tid};
 use crate::observation::OpenWait;
 use crate::units::Time;
+use aya::Ebpf;
+use aya::maps::HashMap as BpfHashMap;
+use lockbpf_common::config::MAX_THREADS;
+use lockbpf_common::waiting::Asleep;
 use std::collections::HashMap;
 use std::fs;
 
@@ -84,6 +90,21 @@ impl Snapshot {
     /// Each thread that slept, by process and thread, and in which wait.
     pub(super) fn sleeps(&self) -> impl Iterator<Item = ((u32, Tid), Blocked)> + '_ {
         self.blocked.iter().map(|(&key, &wait)| (key, wait))
+    }
+
+    /// Tells the kernel side of them, which then sees their ends: they count from `start` on.
+    pub(super) fn tell(&self, ebpf: &mut Ebpf, start: Time) -> Result<(), CaptureError> {
+        let map = ebpf.map_mut("ASLEEP").ok_or(CaptureError::NoMap("ASLEEP"))?;
+        let mut asleep: BpfHashMap<_, u32, Asleep> = map.try_into()?;
+        for (&(_, tid), wait) in self.blocked.iter().take(MAX_THREADS as usize) {
+            let &Blocked { word, stack_pointer, .. } = wait;
+            asleep.insert(
+                tid.0,
+                Asleep { word, since_ns: start.0, stack_pointer, expected: wait.expected.into() },
+                0,
+            )?;
+        }
+        Ok(())
     }
 
     /// The waits that were there at the start (`self`) and still are, unless a probe saw them begin (`seen`).

@@ -7,6 +7,7 @@ use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type};
 use std::collections::HashSet;
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -40,6 +41,9 @@ pub(super) enum RawError {
         /// What the verifier said.
         log: String,
     },
+    /// The kernel lacks the iterator.
+    #[error("failed to load program {0}: the kernel's types have no such iterator")]
+    NoIterator(&'static str),
     /// The kernel refused the link.
     #[error("failed to attach: {0}")]
     Link(#[from] io::Error),
@@ -65,6 +69,8 @@ pub(super) enum Kind {
     UprobeMulti,
     /// On a tracepoint, with typed arguments: the number of the tracepoint's type among the kernel's.
     Tracepoint(u32),
+    /// Run for each of something, when user space wants it: the number of the iterator's type among the kernel's (kernel 5.8).
+    Iterator(u32),
 }
 
 /// A prefix of `union bpf_attr` for `BPF_PROG_LOAD`.
@@ -103,6 +109,23 @@ struct BtfLoad {
     btf_log_size: u32,
     btf_log_level: u32,
     reserved: u32,
+}
+
+/// A prefix of `union bpf_attr` for `BPF_LINK_CREATE`.
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+/// The same for `BPF_ITER_CREATE`.
+#[repr(C)]
+struct IterCreate {
+    link_fd: u32,
+    flags: u32,
 }
 
 /// A prefix of `union bpf_attr` for `BPF_RAW_TRACEPOINT_OPEN`.
@@ -157,6 +180,7 @@ fn load(object: &Object, types: Option<&OwnedFd>, program: &'static str, kind: K
         Kind::UprobeSession => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, 0),
         Kind::UprobeMulti => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, 0),
         Kind::Tracepoint(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_RAW_TP as u32, id),
+        Kind::Iterator(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_ITER as u32, id),
     };
     let mut attr = ProgLoad {
         prog_type: prog_type as u32,
@@ -220,6 +244,20 @@ pub(super) fn attach_tracepoint(program: &OwnedFd) -> Result<OwnedFd, RawError> 
     // Without a name: the program knows its tracepoint by the type.
     let attr = RawTracepointOpen { prog_fd: program.as_raw_fd() as u32, ..RawTracepointOpen::default() };
     Ok(bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &attr)?)
+}
+
+/// Runs a loaded program of [`Kind::Iterator`] for each of what it iterates over.
+pub(super) fn iterate(program: &OwnedFd) -> io::Result<()> {
+    let attr = LinkCreate {
+        prog_fd: program.as_raw_fd() as u32,
+        attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
+        ..LinkCreate::default()
+    };
+    let link = bpf(bpf_cmd::BPF_LINK_CREATE, &attr)?;
+    let attr = IterCreate { link_fd: link.as_raw_fd() as u32, flags: 0 };
+    let mut all = File::from(bpf(bpf_cmd::BPF_ITER_CREATE, &attr)?);
+    // It runs while it is read. The program writes nothing.
+    io::copy(&mut all, &mut io::sink()).map(|_| ())
 }
 
 /// The `bpf` system call for commands that return a file descriptor.

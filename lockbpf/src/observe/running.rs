@@ -111,7 +111,6 @@ impl<'a> Running<'a> {
         }
         let stacks = Stacks::new(options.unwind);
         let liveness = Liveness::of(&ready.pids);
-        let before = Snapshot::take(&there);
         let throttling = Throttling::of(&there);
         let mut interpreters = Interpreters::default();
         interpreters.look(&mut session, &mut census);
@@ -124,7 +123,8 @@ impl<'a> Running<'a> {
         let suspendable = Suspendable::install();
 
         audience.check()?;
-        let start = session.activate()?;
+        let before = Snapshot::take(&there);
+        let start = session.activate(&before)?;
         let shared = matches!(options.scope, Scope::SystemWide { at_once: true });
         let follows = request.follow_forks || many && !shared;
         let watch = Watch::start(&mut session, &ready.pids, follows, request.kept_budget(), costs)?;

@@ -5,6 +5,7 @@ use super::workload::{Truth, Workload};
 use lockbpf::capture::attach::ProbeSite;
 use lockbpf::capture::btf::Btf;
 use lockbpf::capture::feature;
+use lockbpf::capture::inflight::Snapshot;
 use lockbpf::capture::session::{Options, Scope, Session};
 use lockbpf::capture::target;
 use lockbpf::event::{Event, ProcessSeen};
@@ -48,7 +49,7 @@ pub(crate) fn capture_as(
     choose(&mut options);
     let mut session = Session::start(&options, &sites(pid)).expect("failed to start a capture");
     prepare(&mut session);
-    session.activate().expect("failed to activate");
+    session.activate(&Snapshot::default()).expect("failed to activate");
     workload.go();
     let truth = workload.finish();
     let end = session.deactivate().expect("failed to deactivate");

@@ -106,8 +106,16 @@ pub(crate) struct Culprit {
     /// Name of the lock that it holds.
     pub(crate) name: String,
     pub(crate) share: f64,
+    pub(crate) share_of_all: f64,
     pub(crate) causes: Option<BTreeMap<String, f64>>,
     pub(crate) callers: Option<Callers>,
+}
+
+impl Culprit {
+    /// Whether it is this function.
+    pub(crate) fn is(&self, function: &str) -> bool {
+        self.function.as_deref() == Some(function)
+    }
 }
 
 /// For whom a function locks that several call.
@@ -166,6 +174,7 @@ pub(crate) struct Lock {
     pub(crate) timeouts: u64,
     pub(crate) errors: u64,
     pub(crate) timed_out_wait_ns: u64,
+    pub(crate) harm_ns: f64,
     pub(crate) wait_ns: Durations,
     pub(crate) contended_wait_ns: Durations,
     /// Zeros where it is not known.

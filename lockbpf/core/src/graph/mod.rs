@@ -26,6 +26,7 @@ mod log;
 mod meanwhile;
 mod merge;
 mod path;
+mod placed;
 mod released;
 mod shares;
 mod split;
@@ -228,6 +229,7 @@ impl WaitGraph {
                 findings.locks.insert(lock, shares);
             }
         }
+        placed::place(&mut findings, &self.releases);
         for (lock, shares) in self.runtimes {
             let mut shares = Arc::unwrap_or_clone(shares.finish(scheduling_known).2);
             if let Some(known) = findings.locks.remove(&lock) {

@@ -131,7 +131,7 @@ pub(super) struct Releases {
     threads: Arc<FxHashMap<Tid, VecDeque<Arc<Divided>>>>,
     absences: Absences,
     /// Where waiters sleep on words of their own, the thread that woke one had the lock.
-    wakes: Log<Tid, Wake, MAX_WAKES, MAX_OF_THREAD>,
+    pub(super) wakes: Log<Tid, Wake, MAX_WAKES, MAX_OF_THREAD>,
     /// By their ends, and a number.
     pending: BTreeMap<(Time, u64), Pending>,
     /// Waits for runtimes' locks, until the wakes that ended them can be known; likewise.

@@ -21,6 +21,8 @@ pub(super) const PARKING: &str = "parking";
 
 /// A mutex, the lock at its own word.
 const MUTEX: &str = "mutex";
+/// A read-write lock, whose waiters sleep on words inside of it.
+const RW_LOCK: &str = "rwlock";
 /// An arena of the C library's allocator, and the lock of a stream: glibc's low-level locks.
 const ARENA: &str = "malloc arena";
 const STREAM: &str = "stdio lock";
@@ -79,6 +81,16 @@ const CALLS: &[(&str, &str)] = &[
     ("pthread_mutex_cond_lock", MUTEX),
     ("mutex::futex::Mutex::lock_contended", MUTEX),
     ("mutex::futex::Mutex>::lock_contended", MUTEX),
+    ("pthread_rwlock_rdlock", RW_LOCK),
+    ("pthread_rwlock_wrlock", RW_LOCK),
+    ("pthread_rwlock_timedrdlock", RW_LOCK),
+    ("pthread_rwlock_timedwrlock", RW_LOCK),
+    ("pthread_rwlock_clockrdlock", RW_LOCK),
+    ("pthread_rwlock_clockwrlock", RW_LOCK),
+    ("rwlock::futex::RwLock::read_contended", RW_LOCK),
+    ("rwlock::futex::RwLock>::read_contended", RW_LOCK),
+    ("rwlock::futex::RwLock::write_contended", RW_LOCK),
+    ("rwlock::futex::RwLock>::write_contended", RW_LOCK),
     ("g_mutex_lock", MUTEX),
     ("QBasicMutex::lockInternal", MUTEX),
     ("sem_wait", SEMAPHORE),
@@ -135,19 +147,19 @@ pub(super) fn is_runtimes(purpose: &str) -> bool {
     purpose == JAVA_LOCK || RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
 }
 
-/// Whether it is a lock whose waiters sleep on its own word, and which one thread at a time has.
+/// Whether it is a lock whose waiters sleep on its own words.
 pub(super) fn is_lock_at_word(purpose: &str) -> bool {
-    [MUTEX, ARENA, STREAM].contains(&purpose)
+    [MUTEX, RW_LOCK, ARENA, STREAM].contains(&purpose)
 }
 
 /// Whether it is certain that one thread at a time has such a lock.
 pub(super) fn is_exclusive(purpose: &str) -> bool {
-    ![PARKING_RW_LOCK, JAVA_LOCK].contains(&purpose)
+    ![RW_LOCK, PARKING_RW_LOCK, JAVA_LOCK].contains(&purpose)
 }
 
 /// Whether it says what one word is, so that it goes into that one's name.
 pub(super) fn names(purpose: &str) -> bool {
-    ![MUTEX, SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
+    ![MUTEX, RW_LOCK, SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
 }
 
 /// What the lock at a futex word is, if its sleepers tell.
@@ -267,6 +279,8 @@ mod tests {
             (&["__lll_lock_wait_private", "__GI_exit"], None),
             (&["__lll_lock_wait", "___pthread_mutex_lock", "malloc"], Some(MUTEX)),
             (&["syscall", "std::sys::sync::mutex::futex::Mutex::lock_contended", "search"], Some(MUTEX)),
+            (&["__futex_abstimed_wait64", "___pthread_rwlock_wrlock", "writer"], Some(RW_LOCK)),
+            (&["syscall", "std::sys::sync::rwlock::futex::RwLock::read_contended", "reader"], Some(RW_LOCK)),
             (&["malloc"], None),
             (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(CONDITION)),
             (&["__pthread_clockjoin_ex", "main"], Some(JOIN)),
@@ -311,6 +325,7 @@ mod tests {
         let rust = ["syscall", "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout", "worker"];
         assert_eq!(sleeps_for(rust), Some(Sleeps::Otherwise));
         assert_eq!(sleeps_for(["std::sys::sync::mutex::futex::Mutex::lock_contended"]), Some(Sleeps::ForLock("lock")));
-        assert_eq!(sleeps_for(["std::sys::sync::rwlock::futex::RwLock::read_contended"]), None);
+        assert_eq!(sleeps_for(["___pthread_rwlock_rdlock", "reader"]), Some(Sleeps::ForLock("lock")));
+        assert_eq!(sleeps_for(["main"]), None);
     }
 }

@@ -1,5 +1,6 @@
 //! One observation's kernel side, from loading to the last sum: load, attach, activate, drain, stop, harvest.
 
+mod begin;
 mod harvest;
 mod holds;
 mod options;
@@ -10,17 +11,18 @@ pub use options::{Options, Scope};
 
 use super::CaptureError;
 use super::aside::drop_aside;
-use super::attach::{self, FutexTier, ProbeSite, Tracepoints, joined};
+use super::attach::{self, FutexTier, ProbeSite, Tracepoints};
 use super::described;
 use super::events::{self, Events};
 use super::gates::{Gap, Gates};
+use super::inflight::Snapshot;
 use super::kernel;
 use super::lease::{Lease, Renewing};
 use super::object::{self, Extras};
 use super::open_stacks::OpenStacks;
-use super::placer::{Mechanism, Placer, Wanted};
+use super::placer::Mechanism;
 use super::probe_table::SCHED_SWITCH;
-use super::raw_program::Programs;
+use super::raw_program::{self, Programs};
 use super::rings::{Bell, Rings};
 use super::stack_copies::{Numbered, StackCopies};
 use super::target::FileKey;
@@ -33,12 +35,12 @@ use crate::unwind::{Decision, Method, StackCopy, Unwound};
 use aya::Ebpf;
 use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, MapData, PerCpuArray};
 use aya_log::EbpfLogger;
+use begin::Loaded;
 use lockbpf_common::config::Control;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::Account;
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::parking;
-use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use lockbpf_common::python::{Interpreter, PythonFrame};
 use nix::time::{ClockId, clock_gettime};
 use skipped::Skipped;
@@ -66,6 +68,8 @@ pub struct Session {
     /// Processes of which only waits are seen, for want of slots.
     refused: u64,
     tracepoints: Tracepoints,
+    /// Tells of contended sections that go on, when it is run; `None` without uprobes.
+    lasting: Option<OwnedFd>,
     rings: Rings,
     futex_tier: FutexTier,
     quality: Quality,
@@ -99,7 +103,7 @@ impl Session {
         // Before anything can be read of them.
         let events = if options.events.is_empty() { None } else { Some(Events::start(&ebpf, &options.events)?) };
         let rings = Rings::create(&mut ebpf)?;
-        fill_filters(&mut ebpf, options)?;
+        begin::fill_filters(&mut ebpf, options)?;
         described::tell(&mut ebpf, crate::custom::catalogue())?;
         if let Scope::Cgroup(cgroup) = &options.scope {
             let map = ebpf.map_mut("CGROUP").ok_or(CaptureError::NoMap("CGROUP"))?;
@@ -114,7 +118,7 @@ impl Session {
             tracepoints.attach_typed(program, "task_rename")?;
         }
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
-        let kernel_log = if options.kernel_log { kernel_log(&mut ebpf) } else { None };
+        let kernel_log = if options.kernel_log { begin::kernel_log(&mut ebpf) } else { None };
         let life: Vec<_> = [
             ("process_exec", "sched_process_exec", options.rare),
             ("process_exit", "sched_process_exit", options.rare),
@@ -126,7 +130,7 @@ impl Session {
         .chain(kernel::PROGRAMS.into_iter().filter(|_| options.kernel_locks.is_some()).map(|name| (name, name)))
         .collect();
         let names = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
-        let (full, sched) = load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>())?;
+        let Loaded { placer, sched, lasting } = begin::load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>())?;
         // Before the first probe, but not while programs are loaded: that keeps all threads of this process from their memory for seconds.
         renewing.lease().guarded(true);
         let sched = sched.and_then(|program| tracepoints.attach_typed(program, SCHED_SWITCH));
@@ -144,6 +148,12 @@ impl Session {
             file: None,
             reason: attach::reason(&error),
         }));
+        let lasting = lasting.and_then(|program| {
+            let unusable =
+                |error| FailedProbe { probe: "iter:task".to_owned(), file: None, reason: attach::reason(error) };
+            failed_probes.extend(program.as_ref().err().map(|error| unusable(error)));
+            program.ok()
+        });
         let notes = events.iter().flat_map(Events::notes).cloned().collect();
         let mut quality = Quality { failed_probes, notes, ..Quality::default() };
         let mut mechanism = Mechanism::PerfEvents;
@@ -152,11 +162,11 @@ impl Session {
         let witness = Witness::new(&ebpf)?;
         let mut children_ns = None;
         let mut gates = None;
-        match full {
+        match placer {
             Some(placer) => {
                 mechanism = placer.mechanism();
                 let mut full = Gates::new(&mut ebpf, placer, sites, matches!(options.scope, Scope::Cgroup(_)))?;
-                place(&mut full, &options.scope)?;
+                begin::place(&mut full, &options.scope)?;
                 placed = full.placed();
                 refused = full.refused();
                 children_ns = Some(full.children_ns());
@@ -170,7 +180,7 @@ impl Session {
             }
             None => {
                 if let Scope::Pids(pids) = &options.scope {
-                    fill(&mut ebpf, "TARGETS", pids)?;
+                    begin::fill(&mut ebpf, "TARGETS", pids)?;
                 }
             }
         }
@@ -186,6 +196,7 @@ impl Session {
             placed,
             refused,
             tracepoints,
+            lasting,
             rings,
             futex_tier,
             quality,
@@ -335,13 +346,14 @@ impl Session {
         }
     }
 
-    /// Begins the observation, now that every probe is in place. Returns the time on the records' clock.
+    /// Begins the observation, now that every probe is in place. `before`: who slept a moment ago. Returns the time on the records' clock.
     ///
     /// # Errors
-    /// When the control map cannot be written.
-    pub fn activate(&mut self) -> Result<Time, CaptureError> {
+    /// When a map cannot be written.
+    pub fn activate(&mut self, before: &Snapshot) -> Result<Time, CaptureError> {
         self.skipped_before = Skipped::read(&self.ebpf);
         let start = now();
+        before.tell(&mut self.ebpf, start)?;
         if let Some(gates) = &mut self.gates {
             gates.open_all()?;
         }
@@ -357,6 +369,9 @@ impl Session {
     pub fn deactivate(&mut self) -> Result<Time, CaptureError> {
         let lapses = self.renewing.lease().end()?;
         let end = now();
+        if let Some(Err(error)) = self.lasting.take().map(|program| raw_program::iterate(&program)) {
+            self.quality.notes.push(format!("failed to look for sections that go on at the end: {error}."));
+        }
         if let Some(gates) = &mut self.gates {
             gates.settle_children();
             gates.end_gaps();
@@ -533,73 +548,4 @@ pub(super) fn clock(id: ClockId) -> u64 {
 /// A second handle on what the lease is written to.
 fn control(ebpf: &Ebpf) -> Result<Array<MapData, Control>, CaptureError> {
     Ok(again(ebpf, "CONTROL")?.try_into()?)
-}
-
-/// Loads all programs side by side, since each keeps a CPU busy with being verified: aya's of these `names`, those on functions unless only
-/// futex calls are watched, and the one on switches, without which an observation goes on.
-fn load(
-    ebpf: &mut Ebpf,
-    programs: &Programs,
-    options: &Options,
-    names: &[&'static str],
-) -> Result<(Option<Placer>, Result<OwnedFd, CaptureError>), CaptureError> {
-    let &Options { types, futex_only, plain_uprobes, .. } = options;
-    let wanted = Wanted { rare: options.rare, library: options.library, custom: options.custom };
-    let (links, sched) = std::thread::scope(|scope| {
-        let sched = scope.spawn(|| attach::load_typed(programs, types, SCHED_SWITCH));
-        let links = scope
-            .spawn(|| if futex_only || plain_uprobes { None } else { Placer::with_links(programs, types, wanted) });
-        attach::load(ebpf, names)?;
-        Ok::<_, CaptureError>((joined(links), joined(sched)))
-    })?;
-    let placer = match links {
-        None if futex_only => None,
-        None => Some(Placer::with_perf_events(ebpf, wanted)?),
-        links => links,
-    };
-    Ok((placer, sched))
-}
-
-/// Places the probes of all that is observed from the start. Processes that are probed at once share slot 0.
-fn place(gates: &mut Gates, scope: &Scope) -> Result<(), CaptureError> {
-    match scope {
-        Scope::SystemWide { at_once: false } | Scope::Cgroup(_) => {}
-        Scope::SystemWide { at_once: true } => gates.place(0),
-        Scope::Pids(pids) => {
-            for &pid in pids {
-                match gates.admit(pid, None)? {
-                    Some(slot) => gates.place(slot),
-                    None => gates.refuse(pid)?,
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn fill_filters(ebpf: &mut Ebpf, options: &Options) -> Result<(), CaptureError> {
-    fill(ebpf, "TIDS", &options.tids)?;
-    let map = ebpf.map_mut("PROCESSES").ok_or(CaptureError::NoMap("PROCESSES"))?;
-    let mut processes: BpfHashMap<_, u32, ProcessEntry> = BpfHashMap::try_from(map)?;
-    for seen in &options.known {
-        processes.insert(seen.pid, ProcessEntry { start_ns: 0, process: u64::from(seen.process.0) }, 0)?;
-    }
-    let last = options.known.iter().map(|seen| seen.process.0).max().unwrap_or(0);
-    let map = ebpf.map_mut("SERIALS").ok_or(CaptureError::NoMap("SERIALS"))?;
-    Array::<_, u64>::try_from(map)?.set(SERIAL_PROCESS, u64::from(last), 0)?;
-    Ok(())
-}
-
-fn fill(ebpf: &mut Ebpf, name: &'static str, keys: &[u32]) -> Result<(), CaptureError> {
-    let map = ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))?;
-    let mut map: BpfHashMap<_, u32, u32> = BpfHashMap::try_from(map)?;
-    for &key in keys {
-        map.insert(key, 1, 0)?;
-    }
-    Ok(())
-}
-
-/// Forwards the kernel side's log to the `log` facade. Diagnostics only: a failure is logged itself.
-fn kernel_log(ebpf: &mut Ebpf) -> Option<EbpfLogger<&'static dyn log::Log>> {
-    EbpfLogger::init(ebpf).inspect_err(|error| log::warn!("no kernel-side log: {error}")).ok()
 }

@@ -1,6 +1,7 @@
 //! What live sources tell besides: owner words, wakers, whether a thread waited; stamps that overlap a little.
 
 use super::*;
+use crate::event::Wake;
 
 fn told(time: u64, tid: u32, owner: Option<u32>, contended: bool) -> Op {
     let owner = owner.map(Tid);
@@ -20,6 +21,38 @@ fn an_unseen_holder_is_named_by_the_owner_word() {
     assert_eq!(cause(&f, 1, Who::Thread(Tid(9))), 80);
     assert!(detail(&f).edges.iter().all(|e| e.inferred));
     assert_eq!(detail(&f).critical_components, [[1, 2]]);
+}
+
+#[test]
+fn an_unseen_holder_is_placed_by_its_wakes() {
+    let waits = |wakes: &[(u32, u64, u64)]| {
+        let mut graph = WaitGraph::new(Options::default());
+        graph.op(&told(50, 2, Some(9), true), &mut ());
+        for &(tid, word, site) in wakes {
+            let at = Site { process: Process(1), addr: site };
+            graph.event(&Event::Wake(Wake {
+                time: Time(129),
+                since: None,
+                watched: Nanos(0),
+                word: Lock { addr: lock(1).addr + word, ..lock(1) },
+                site: Some(at),
+                process: Process(1),
+                tid: Tid(tid),
+                woken: 1,
+                stack: None,
+            }));
+        }
+        graph.op(&op(130, 2, Action::Acquire { lock: lock(1), waker: None }), &mut ());
+        graph.op(&release(140, 2, 1), &mut ());
+        graph.finish(Time(140), &mut ())
+    };
+    let at = |addr| Who::Released { lock: lock(1), site: Site { process: Process(1), addr }, stack: None };
+    let f = waits(&[(9, 8, 0x70), (9, 0, 0x70), (9, 0x40, 0x80), (8, 0, 0x90)]);
+    assert_eq!(cause(&f, 1, at(0x70)), 80);
+    assert_eq!(f.sites[&Site { process: Process(1), addr: 0x70 }].apwt, Nanos(80));
+    // One place of several is not known to be that of this section.
+    assert_eq!(cause(&waits(&[(9, 0, 0x70), (9, 0, 0x80)]), 1, Who::Thread(Tid(9))), 80);
+    assert_eq!(cause(&waits(&[(8, 0, 0x70)]), 1, Who::Thread(Tid(9))), 80);
 }
 
 #[test]
