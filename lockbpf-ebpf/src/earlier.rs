@@ -1,12 +1,12 @@
 //! Waits that were in progress when the observation began: user space knows in which futex calls threads slept then, and their ends are seen
 //! like those of all others. Else a lock for which threads waited all the time, until somebody gave it back, would be told of by nobody.
 
-use crate::futex::WAIT;
+use crate::futex_call::{FutexCall, WAIT};
 use crate::gil;
 use crate::maps::count;
 use crate::parking;
 use crate::registers::{STACK_POINTER, user_register};
-use crate::thread::{FutexCall, Thread, tid};
+use crate::thread::{Thread, tid};
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::macros::btf_map;

@@ -2,7 +2,7 @@
 //! whoever gave the lock back meanwhile is known. Nobody is followed where all waits are recorded.
 
 use crate::atomic::add;
-use crate::futex::WAIT;
+use crate::futex_call::WAIT;
 use crate::maps::{FutexWord, THINNING, WAKERS, Waker};
 use crate::thread::Thread;
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;

@@ -8,6 +8,7 @@ use crate::custom_call::is_pending;
 use crate::earlier;
 use crate::focus;
 use crate::follow;
+use crate::futex_call::{FutexCall, HAND_OVER, INTERRUPTED, NONE, WAIT, WAKE};
 use crate::gate::{charge, refresh};
 use crate::gil;
 use crate::held::Held;
@@ -19,7 +20,7 @@ use crate::section::{contend, contend_held, is_of, reacquire_held, stack_of_wait
 use crate::section_sums::{add_time, at, place};
 use crate::signal::handler_left;
 use crate::slots::{NO_SLOT, slot_of};
-use crate::thread::{FutexCall, Recent, Thread, current, existing, now, task, tid};
+use crate::thread::{Recent, Thread, current, existing, now, task, tid};
 use crate::transitions;
 use crate::unexplained::{unexplained, woken};
 use aya_ebpf::EbpfContext;
@@ -35,15 +36,6 @@ use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::record::{FutexResult, LOW48};
 use lockbpf_common::sums::{SumKey, Sums};
 use lockbpf_common::waiting::Waiting;
-
-pub const NONE: u32 = 0;
-/// A wait (or a lock of the kernel's own, with priority inheritance).
-pub const WAIT: u32 = 1;
-const WAKE: u32 = 2;
-/// A wait that a signal ended: restarted at once, unless the signal kills the thread.
-pub const INTERRUPTED: u32 = 3;
-/// A lock of the kernel's own is given to whoever waits for it (priority inheritance).
-const HAND_OVER: u32 = 4;
 
 /// Number of the futex system call (x86-64).
 #[cfg(bpf_target_arch = "x86_64")]

@@ -120,7 +120,7 @@ extern "C" fn cut(slot: u32) -> u32 {
             closed_ns = lapsed_ns;
         }
     }
-    let waits_for = if t.futex.role == crate::futex::NONE { 0 } else { t.futex.word };
+    let waits_for = if t.futex.role == crate::futex_call::NONE { 0 } else { t.futex.word };
     let depth = t.depth as usize;
     // The lock taken last may be one that it still waits for.
     let waits = depth == 1 && {

@@ -6,10 +6,11 @@
 
 use crate::calls::return_address;
 use crate::counts;
+use crate::futex_call::FutexCall;
 use crate::maps::{GILS, count};
 use crate::python::python_site;
 use crate::section::{End, acquired, attempt, close, contend, fill_gap, fits, stack_of_wait};
-use crate::thread::{FutexCall, Thread};
+use crate::thread::Thread;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user};
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;

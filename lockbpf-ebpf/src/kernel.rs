@@ -11,7 +11,7 @@
 use crate::atomic::add;
 use crate::emit::emit_for;
 use crate::focus;
-use crate::futex;
+use crate::futex_call;
 use crate::gate::refresh;
 use crate::holder::{Holder, read};
 use crate::lease;
@@ -235,7 +235,7 @@ fn count_between(t: Option<&'static mut Thread>) {
 #[inline(always)]
 fn in_told_wait(t: &Thread) -> bool {
     let via = t.pending.via;
-    t.futex.role == futex::WAIT || via != 0 && !is_settled(via) && !is_semaphore(via) && via != Via::Once as u32
+    t.futex.role == futex_call::WAIT || via != 0 && !is_settled(via) && !is_semaphore(via) && via != Via::Once as u32
 }
 
 #[inline(always)]

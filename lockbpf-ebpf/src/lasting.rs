@@ -3,7 +3,7 @@
 //! stay as they are meanwhile.
 
 use crate::focus;
-use crate::futex::NONE;
+use crate::futex_call::NONE;
 use crate::held::Held;
 use crate::lock::has_word;
 use crate::maps::CONFIG;

@@ -6,7 +6,7 @@
 //! User space does not know the ticks, so a renewal counts from when a program first sees it. The renewing thread makes a futex call
 //! right after, which shows it to a program.
 
-use crate::futex;
+use crate::futex_call;
 use crate::gate;
 use crate::maps::{CONTROL, LEASE, count_more};
 use crate::thread::Thread;
@@ -57,7 +57,7 @@ pub fn lapsed_after(lapses: u64) -> u64 {
 pub fn lapsed(t: &mut Thread, lapses: u64) {
     count_more(Counter::LeaseExpired, in_progress(t));
     t.lapses = lapses;
-    t.futex.role = futex::NONE;
+    t.futex.role = futex_call::NONE;
     t.released_ns = 0;
     t.once.control = 0;
     t.kernel.forget();
@@ -75,6 +75,6 @@ fn in_progress(t: &Thread) -> u64 {
         (0, 0)
     };
     // Else it is that of a call.
-    let waits = calls == 0 && t.futex.role == futex::WAIT;
+    let waits = calls == 0 && t.futex.role == futex_call::WAIT;
     sections + calls + u64::from(waits)
 }

@@ -22,6 +22,7 @@ mod emit;
 mod focus;
 mod follow;
 mod futex;
+mod futex_call;
 mod gate;
 mod gil;
 mod go;

@@ -7,7 +7,7 @@
 
 use crate::emit::emit_for;
 use crate::focus::holds_any;
-use crate::futex::WAIT;
+use crate::futex_call::WAIT;
 use crate::gate::{charge, is_open};
 use crate::goroutine;
 use crate::lease;

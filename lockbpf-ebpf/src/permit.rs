@@ -6,7 +6,7 @@
 
 use crate::atomic::add;
 use crate::calls::return_address;
-use crate::futex::{INTERRUPTED, NONE};
+use crate::futex_call::{INTERRUPTED, NONE};
 use crate::gil::site;
 use crate::lock::see;
 use crate::section::{attempt, contend, failed, fits};

@@ -4,14 +4,15 @@
 //! A handler may also be left by a jump. What was put aside then stays there until its lock is given back, or until there is no more
 //! room, and that is counted.
 
-use crate::futex::{INTERRUPTED, NONE, in_call_of};
+use crate::futex::in_call_of;
+use crate::futex_call::{FutexCall, INTERRUPTED, NONE};
 use crate::gate::refresh;
 use crate::held::Held;
 use crate::maps::{SUSPENDED, count};
 use crate::once::Begun;
 use crate::registers::{STACK_POINTER, user_register};
 use crate::section::{is_settled, settle};
-use crate::thread::{FutexCall, Pending, Thread, Wrapper, existing, now, task};
+use crate::thread::{Pending, Thread, Wrapper, existing, now, task};
 use aya_ebpf::bindings::BPF_LOCAL_STORAGE_GET_F_CREATE;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::bpf_task_storage_get;

@@ -1,6 +1,7 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
 use crate::custom_call::CustomCall;
+use crate::futex_call::FutexCall;
 use crate::held::Held;
 use crate::kernel::KernelWaits;
 use crate::lease;
@@ -172,60 +173,6 @@ pub struct Pending {
     pub timed_out: u32,
     /// By which results a call on a described lock fails ([`lockbpf_common::custom::fails`]).
     pub fails: u32,
-}
-
-/// A futex call in progress.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct FutexCall {
-    /// The word.
-    pub word: u64,
-    /// The lock that it is a word of; the word itself if that is not known.
-    pub lock: u64,
-    /// When it was entered.
-    pub enter_ns: u64,
-    /// What it does: `futex::NONE`, `WAIT` or `WAKE`.
-    pub role: u32,
-    /// The value that a wait expects.
-    pub expected: u32,
-    /// The owner word at the entry, if it is a wait outside any probed call.
-    pub owner: u32,
-    /// Not 0 if it is a wake and the record of a section tells of it.
-    pub told: u32,
-    /// When the word's waiters were woken before, if it is a wake and there were any, ns; 0 if that is not known.
-    pub earlier_ns: u64,
-    /// When somebody was woken there before, if it is a wake, ns; 0 if that is not known.
-    pub earlier_woke_ns: u64,
-    /// Who did that; 0 if it is not known.
-    pub earlier_tid: u32,
-    /// How many waits are [followed](crate::follow) at the word, if it is a wake.
-    pub followers: u32,
-    /// What decides whether a wait is recorded, where waits are thinned; else 0.
-    pub random: u32,
-    /// Not 0 if it is a wait that is [followed](crate::follow).
-    pub followed: u32,
-}
-
-impl FutexCall {
-    /// One of which no more is known yet.
-    #[inline(always)]
-    pub fn new(word: u64, enter_ns: u64, role: u32, expected: u32) -> Self {
-        Self {
-            word,
-            lock: word,
-            enter_ns,
-            role,
-            expected,
-            owner: 0,
-            told: 0,
-            earlier_ns: 0,
-            earlier_woke_ns: 0,
-            earlier_tid: 0,
-            followers: 0,
-            random: 0,
-            followed: 0,
-        }
-    }
 }
 
 /// The current time, ns on `CLOCK_MONOTONIC`.

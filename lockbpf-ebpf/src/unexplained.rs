@@ -3,13 +3,14 @@
 use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
 use crate::follow;
+use crate::futex_call::FutexCall;
 use crate::gil;
 use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
 use crate::off_cpu::record_absence;
 use crate::python;
 use crate::registers::{STACK_POINTER, user_register};
 use crate::stack::take_stack;
-use crate::thread::{FutexCall, Thread, tid};
+use crate::thread::{Thread, tid};
 use crate::watched;
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use core::ffi::c_void;

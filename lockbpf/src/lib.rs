@@ -7,9 +7,9 @@
 
 pub use lockbpf_core::{
     access, advice, alert, analysis, barriers, cgroup, correction, costs, deadlock, decode, diff, estimate, event,
-    fleet, flight, governor, graph, growth, histogram, id, inside, java, lines, measures, metrics, model, names,
-    observation, op, options, order, owners, perturbation, quality, render, report, select, stack, state, sums, tally,
-    totals, trace, transitions, units, untrusted, unwind, wakeups,
+    fleet, flight, governor, graph, growth, histogram, id, inside, java, lines, measures, methods, metrics, model,
+    names, observation, op, options, order, owners, perturbation, quality, render, report, select, stack, state, sums,
+    tally, totals, trace, transitions, units, untrusted, unwind, wakeups,
 };
 
 pub mod capture;

@@ -34,6 +34,7 @@ pub mod java;
 mod json;
 pub mod lines;
 pub mod measures;
+pub mod methods;
 pub mod metrics;
 pub mod model;
 pub mod names;

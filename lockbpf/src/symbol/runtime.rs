@@ -1,5 +1,7 @@
 //! Which files are the C library, and which functions are part of locking.
 
+use crate::methods;
+
 /// Whether a file is the C library, its thread library or its dynamic linker, by its base name.
 pub(super) fn is_libc(module: &str) -> bool {
     let versioned = |stem| module.strip_prefix(stem).is_some_and(|v: &str| v.starts_with(|c: char| c.is_ascii_digit()));
@@ -139,37 +141,7 @@ pub(super) fn is_locking(function: &str) -> bool {
     }
     LOCKING_WHOLE.contains(&function)
         || LOCKING.iter().flat_map(|row| *row).any(|&start| name.starts_with(start))
-        || is_lock_method(name)
-}
-
-/// Methods by which classes of locks are taken, in lower case and without underscores.
-const METHODS: &[&str] = &[
-    "lock",
-    "trylock",
-    "lockshared",
-    "lockreader",
-    "lockwriter",
-    "readlock",
-    "writelock",
-    "rdlock",
-    "wrlock",
-    "rlock",
-    "wlock",
-    "acquire",
-    "tryacquire",
-    "enter",
-    "lockwithoutsafepointcheck",
-];
-/// What is part of the names of such classes, in lower case.
-const CLASSES: &[&str] = &["lock", "mutex", "monitor", "latch", "criticalsection", "semaphore"];
-
-/// Whether a function takes a lock by its class's method (`kyotocabinet::RWLock::lock_writer`): programs' own classes around
-/// the C library's locks.
-fn is_lock_method(function: &str) -> bool {
-    let plain = function.split('(').next().unwrap_or(function).to_ascii_lowercase();
-    let Some((class, method)) = plain.rsplit_once("::") else { return false };
-    let class = class.rsplit("::").next().unwrap_or(class).replace("block", "").replace("clock", "");
-    METHODS.contains(&method.replace('_', "").as_str()) && CLASSES.iter().any(|part| class.contains(part))
+        || methods::takes_a_lock(name)
 }
 
 #[cfg(test)]

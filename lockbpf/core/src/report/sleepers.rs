@@ -6,6 +6,7 @@ use super::place::Places;
 use crate::graph::FutexWaits;
 use crate::id::Lock;
 use crate::java;
+use crate::methods;
 use lockbpf_common::gil;
 
 /// What a futex word or a condition variable is for, where nothing tells.
@@ -16,7 +17,7 @@ pub(super) const CONDITION: &str = "condition variable";
 pub(super) const SEMAPHORE: &str = "semaphore";
 /// A word on which the end of a thread is waited for.
 pub(super) const JOIN: &str = "thread join";
-/// A condition variable, or a word of one, in which a runtime parks its threads, whatever for.
+/// A condition variable, or a word of one, in which a runtime or library parks threads, whatever for.
 pub(super) const PARKING: &str = "parking";
 
 /// A mutex, the lock at its own word.
@@ -106,7 +107,7 @@ const CALLS: &[(&str, &str)] = &[
     ("pthread_timedjoin", JOIN),
     ("pthread_join", JOIN),
 ];
-/// Functions by which runtimes park threads that wait for one of their own locks, or for nothing.
+/// Functions by which runtimes and libraries park threads that wait for one of their own locks, or for nothing.
 const PARKERS: &[&str] = &[
     "Parker::park",
     "PlatformEvent::park",
@@ -116,6 +117,10 @@ const PARKERS: &[&str] = &[
     "runtime.notesleep",
     "runtime.mPark",
     "rb_native_cond_",
+    // GHC's runtime, and Guile.
+    "waitCondition",
+    "scm_lock_mutex",
+    "scm_timed_lock_mutex",
 ];
 /// parking_lot's read-write lock.
 const PARKING_RW_LOCK: &str = "parking_lot::RwLock";
@@ -216,8 +221,9 @@ pub(super) fn parking(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'
     (called || stacks.into_iter().any(above)).then_some(PARKING)
 }
 
+/// Whether threads that sleep in this function, or in one that it calls, may do so for a lock: of a runtime's, or one that is made of conditions.
 fn parks(function: &str) -> bool {
-    PARKERS.iter().any(|part| function.contains(part))
+    PARKERS.iter().any(|part| function.contains(part)) || methods::takes_a_lock(function)
 }
 
 fn of(functions: &[&str]) -> Option<&'static str> {

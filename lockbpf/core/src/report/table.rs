@@ -211,7 +211,7 @@ fn conditions(report: &Report, width: u16) -> Option<String> {
     let used: Vec<_> =
         report.conditions.iter().filter(|c| c.idle_ns.sum > Ns::default() || c.waiting_now > 0).collect();
     let shown = &used[..WORDS.min(used.len())];
-    let title = "Condition variables (idle time, not contention)";
+    let title = "Condition variables (idle time, unless locks are made of them)";
     let remarks = used.iter().filter_map(|c| queues_up(c)).map(|text| wrap(&text, width.into()));
     let table = fitted(fill(CONDITIONS, shown, width), &["Condition"], width);
     let text = [table].into_iter().chain(remarks).collect::<Vec<_>>().join("\n");

@@ -145,13 +145,13 @@ fn slept(report: &Report) -> Option<String> {
         sleep.places.iter().map(|p| format!("`{}` ({})", clip(&p.symbol, FUNCTION), p.slept_ns)).collect();
     let others = match (sleep.parked_ns > Ns::default(), sleep.unknown_ns > Ns::default()) {
         (false, false) => None,
-        (true, false) => Some("where its runtime parks them for its own locks and when they are idle"),
+        (true, false) => Some("where a runtime or library parks them for its own locks and when they are idle"),
         (false, true) => Some(
             "on futex words whose purpose cannot be told from here: locks of another kind (Rust, Go, …), or idle waiting",
         ),
-        (true, true) => {
-            Some("where runtimes park them, and on futex words of unknown purpose: for locks of their own, or idle")
-        }
+        (true, true) => Some(
+            "where runtimes and libraries park them, and on futex words of unknown purpose: for locks of their own, or idle",
+        ),
     };
     let of_runtimes = sleep.runtimes_ns.map(|slept| {
         let more = if report.quality.futex_only { " (probes do: leave `--futex-only` out)" } else { "" };
@@ -166,8 +166,9 @@ fn idle(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
     let idle = sleep.conditions_ns;
     let first = report.conditions.first().map(|c| format!(", most of it in `{}`", c.label)).unwrap_or_default();
-    (idle.share_of(report.quality.duration_ns) >= NOTABLE)
-        .then(|| format!("Threads waited {idle} for conditions{first}, which is idle time, not contention."))
+    (idle.share_of(report.quality.duration_ns) >= NOTABLE).then(|| {
+        format!("Threads waited {idle} for conditions{first}: idle time, unless the program makes locks of conditions.")
+    })
 }
 
 /// That nothing can be told, since threads slept and it is not known what for.
@@ -184,7 +185,9 @@ fn without_locks(report: &Report) -> String {
     }
     let sleep = q.sleep.clone().unwrap_or_default();
     if !report.conditions.is_empty() || sleep.conditions_ns > Ns::default() {
-        return format!("No lock was seen in use in {time}: threads only waited for conditions, which is idle time.");
+        return format!(
+            "No lock was seen in use in {time}: threads only waited for conditions: idle time, unless the program makes locks of conditions."
+        );
     }
     let reason = match q.failed_probes.first() {
         Some(p) => {

@@ -108,7 +108,7 @@ Thread  Name      Waited     %  Held a lock  Acquired
 13      worker13  4.20 s  42 %       4.00 s       100
 12      worker12  3.00 s  30 %       4.00 s       100
 
-Condition variables (idle time, not contention)
+Condition variables (idle time, unless locks are made of them)
 Condition                    Waits  Timed out  Waiting now  Idle total  Idle mean  Idle max
 ────────────────────────────────────────────────────────────────────────────────────────────
 condition in fn5 (work.c:5)      3          0            0      9.00 s     3.00 s    4.00 s
