@@ -49,3 +49,16 @@ fn toolkits_of_ruby_park_their_threads() {
     );
     assert!(verdict.contains("where a runtime or library parks them"), "{verdict}");
 }
+
+#[test]
+fn locks_made_of_conditions_acquit_nobody() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observe_as("conditioned 400", Variant::Plain, &[]);
+    assert_complete(&report);
+    let verdict = report.verdict.join(" ");
+    assert!(verdict.contains("Cannot tell whether a lock holds conditioned back"), "{verdict}");
+    // The reader waits in a method of a lock.
+    let parked = report.conditions.iter().filter(|condition| condition["purpose"] == "parking");
+    let parked: f64 = parked.filter_map(|condition| condition["idle_ns"]["sum"].as_f64()).sum();
+    assert!(parked >= truth.fact("waited_ns") as f64, "{parked} of {} ns", truth.fact("waited_ns"));
+}

@@ -117,10 +117,10 @@ const PARKERS: &[&str] = &[
     "runtime.notesleep",
     "runtime.mPark",
     "rb_native_cond_",
-    // GHC's runtime, and Guile.
+    // Erlang's schedulers, GHC's runtime, and Guile, whose own functions have no names.
+    "ethr_event_",
     "waitCondition",
-    "scm_lock_mutex",
-    "scm_timed_lock_mutex",
+    "libguile-",
 ];
 /// parking_lot's read-write lock.
 const PARKING_RW_LOCK: &str = "parking_lot::RwLock";
@@ -210,20 +210,21 @@ pub enum Sleeps {
     Otherwise,
 }
 
-/// [`PARKING`] if a runtime parks its threads in a condition variable.
+/// [`PARKING`] if a runtime or library parks threads in a condition variable.
 pub(super) fn parking(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
     let sites: Vec<_> =
         gathered.condvar.iter().map(|s| s.site).chain(gathered.idle.iter().filter_map(|w| w.site)).collect();
-    let called = sites.into_iter().any(|site| places.place(site).function.is_some_and(|name| parks(&name)));
+    // Or the library makes a lock of them.
+    let parks = |function: &str| parks(function) || methods::takes_a_lock(function);
+    let called = sites.into_iter().map(|site| places.place(site)).any(|at| parks(&at.function.unwrap_or(at.symbol)));
     let stacks: Vec<_> =
         gathered.condvar.iter().filter_map(|s| s.stack).chain(gathered.idle.iter().filter_map(|w| w.stack)).collect();
     let above = |stack| places.off_stack(lock.process, stack).iter().filter_map(|f| f.function.as_deref()).any(parks);
     (called || stacks.into_iter().any(above)).then_some(PARKING)
 }
 
-/// Whether threads that sleep in this function, or in one that it calls, may do so for a lock: of a runtime's, or one that is made of conditions.
 fn parks(function: &str) -> bool {
-    PARKERS.iter().any(|part| function.contains(part)) || methods::takes_a_lock(function)
+    PARKERS.iter().any(|part| function.contains(part))
 }
 
 fn of(functions: &[&str]) -> Option<&'static str> {
@@ -314,6 +315,8 @@ mod tests {
                 None,
             ),
             (&["runtime.futexsleep", "runtime.notesleep", "runtime.mPark"], Some(PARKING)),
+            (&["syscall", "QBasicMutex::lockInternal()", "QBasicMutex::lock()", "reader"], Some(MUTEX)),
+            (&["syscall", "ethr_event_twait", "erts_tse_twait"], Some(PARKING)),
             (&["do_futex_wait.constprop.0", "__new_sem_wait_slow64", "worker"], Some(SEMAPHORE)),
             (&["__lll_lock_wait", "__pthread_mutex_cond_lock", "___pthread_cond_wait", "worker"], Some(MUTEX)),
             (
