@@ -46,10 +46,10 @@ pub fn lasting(ctx: BtfTracePointContext) -> i32 {
         }
         i += 1;
     }
-    // That is in the sums since it was had.
+    // Permits are summed when they are had.
     let permit = t.permit;
     if permit.lock != 0 {
-        tell_permit(tid, t, &permit, now);
+        record(tid, t, &permit, now);
     }
     0
 }
@@ -66,7 +66,7 @@ fn settled(t: &Thread) -> Option<Held> {
     Some(t.attempted(p.acquire_ns, t.waited_ns(attempt_ns, p.acquire_ns)))
 }
 
-/// Sums and records a section that goes on, if it was waited for. Returns 0. A function of its own, so that its instructions are not repeated.
+/// Sums and records a section that goes on, if its thread waited for it. Returns 0. A function of its own, so that its instructions are not repeated.
 #[inline(never)]
 fn tell(tid: u32, t: &mut Thread, held: &Held, now: u64) -> u32 {
     if held.flags & u32::from(flag::CONTENDED) == 0 {
@@ -77,12 +77,12 @@ fn tell(tid: u32, t: &mut Thread, held: &Held, now: u64) -> u32 {
         // It has held a lock since.
         s.held_sum_ns += now.saturating_sub(held.acquire_ns);
     }
-    tell_permit(tid, t, held, now)
+    record(tid, t, held, now)
 }
 
-/// Records one, if it was waited for long enough. Returns 0. A function of its own, for the same reason.
+/// Records that it was waited for, if that took long enough. Returns 0. A function of its own, for the same reason.
 #[inline(never)]
-fn tell_permit(tid: u32, t: &Thread, held: &Held, now: u64) -> u32 {
+fn record(tid: u32, t: &Thread, held: &Held, now: u64) -> u32 {
     let &Held { lock, site, acquire_ns, wait_ns, flags, stack, .. } = held;
     let told = flags & u32::from(flag::CONTENDED) != 0 && wait_ns >= CONFIG.load().min_wait_ns;
     if told && focus::includes(t.process, lock, site) {

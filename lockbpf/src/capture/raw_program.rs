@@ -111,7 +111,7 @@ struct BtfLoad {
     reserved: u32,
 }
 
-/// A prefix of `union bpf_attr` for `BPF_LINK_CREATE`.
+/// A prefix of `union bpf_attr` for `BPF_LINK_CREATE` of an iterator.
 #[repr(C)]
 #[derive(Default)]
 struct LinkCreate {
