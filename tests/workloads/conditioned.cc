@@ -25,7 +25,7 @@ public:
         written = false;
         changed.notify_all();
     }
-    [[gnu::noinline]] void lock_shared()
+    [[gnu::always_inline]] void lock_shared()
     {
         std::unique_lock<std::mutex> held(mutex);
         changed.wait(held, [this] { return !written; });

@@ -7,6 +7,7 @@ use crate::graph::FutexWaits;
 use crate::id::Lock;
 use crate::java;
 use crate::methods;
+use crate::names::Frame;
 use lockbpf_common::gil;
 
 /// What a futex word or a condition variable is for, where nothing tells.
@@ -216,7 +217,9 @@ pub(super) fn parking(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'
         gathered.condvar.iter().map(|s| s.site).chain(gathered.idle.iter().filter_map(|w| w.site)).collect();
     // Or the library makes a lock of them.
     let parks = |function: &str| parks(function) || methods::takes_a_lock(function);
-    let called = sites.into_iter().map(|site| places.place(site)).any(|at| parks(&at.function.unwrap_or(at.symbol)));
+    // Inlined functions are looked at, too, which the place leaves out where they lock. Some libraries' functions have no names.
+    let within = |frame: &Frame| parks(frame.function.as_deref().unwrap_or(&frame.symbol()));
+    let called = sites.into_iter().any(|site| places.frames_at(site).iter().any(within));
     let stacks: Vec<_> =
         gathered.condvar.iter().filter_map(|s| s.stack).chain(gathered.idle.iter().filter_map(|w| w.stack)).collect();
     let above = |stack| places.off_stack(lock.process, stack).iter().filter_map(|f| f.function.as_deref()).any(parks);
