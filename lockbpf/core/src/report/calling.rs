@@ -2,7 +2,8 @@
 //! which query holds it for long.
 //!
 //! The callers are the functions at which the section's stacks part. What all of them go through is passed over, and so are
-//! functions that lock or unlock by their names: a guard's constructor and destructor, `store_lock` around `db_lock`.
+//! functions that lock or unlock by their names: a guard's constructor and destructor, `store_lock` around `db_lock`. Where such a function is
+//! the section's own place, which says nothing then, its only caller is told, too.
 
 use super::gather::Gathered;
 use super::place::Places;
@@ -71,7 +72,13 @@ impl Calling {
         }
     }
 
-    /// The callers, if there are several.
+    /// Whether the sections' functions lock for others, by their names.
+    fn only_locks(&self, places: &mut Places<'_>) -> bool {
+        let sites: BTreeSet<_> = self.stacks.keys().map(|&(site, _)| site).collect();
+        sites.into_iter().all(|site| places.place(site).function.is_some_and(|function| only_locks(&function)))
+    }
+
+    /// The callers, if there are several, or the section's function only locks for its caller.
     pub(super) fn callers(&self, places: &mut Places<'_>) -> Option<CallersEntry> {
         let mut stacks = self.stacks.clone();
         for site in self.stacks.keys().map(|&(site, _)| site).collect::<BTreeSet<_>>() {
@@ -83,7 +90,7 @@ impl Calling {
         for ((site, stack), wait) in stacks {
             ways.push((calls(site, stack, places), wait));
         }
-        let level = parting(&ways)?;
+        let level = parting(&ways).or_else(|| self.only_locks(places).then_some(0))?;
         // By function: its waiting, and how much of that each of its places has.
         let mut callers: BTreeMap<String, (Nanos, BTreeMap<Site, Nanos>)> = BTreeMap::new();
         for (way, wait) in ways {

@@ -322,9 +322,16 @@ mod callers {
     }
 
     #[test]
-    fn a_section_with_one_caller_stays_as_it_is() {
+    fn the_only_caller_is_told_of_what_only_locks() {
         let [a, b]: [&[u64]; 2] = [&[0x300, 0x510, 0x600], &[0x300, 0x520, 0x600]];
         let r = locked_for(&[(3_000, a), (1_000, b)]);
+        assert_eq!(most(&r), [("vacuum", 1.0)]);
+        assert!(r.verdict[0].contains("called by `vacuum` (a.cc:40) for 100 % of it"), "{:?}", r.verdict);
+        // The place of any other section says enough.
+        let code = CODE.iter().map(|&(at, f)| if at == 0x300 { (at, &[("reserve", 10)][..]) } else { (at, f) });
+        let mut o = start();
+        let row = with_stacks(&mut o, &[(4_000, a)]);
+        let r = told(&mut o, &code.collect::<Vec<_>>(), vec![row]);
         assert_eq!(r.culprits[0].callers, None);
         assert!(!r.verdict[0].contains("called by"), "{:?}", r.verdict);
         // Who only waits there is a caller, too.
