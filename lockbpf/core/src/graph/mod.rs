@@ -229,7 +229,6 @@ impl WaitGraph {
                 findings.locks.insert(lock, shares);
             }
         }
-        placed::place(&mut findings, &self.releases);
         for (lock, shares) in self.runtimes {
             let mut shares = Arc::unwrap_or_clone(shares.finish(scheduling_known).2);
             if let Some(known) = findings.locks.remove(&lock) {
@@ -239,6 +238,8 @@ impl WaitGraph {
             findings.adopt(lock, &shares, None);
             findings.locks.insert(lock, Arc::new(shares));
         }
+        // Not earlier: what was known of runtimes' locks has just been replaced.
+        placed::place(&mut findings, &self.releases);
         findings
     }
 }

@@ -1,7 +1,8 @@
 //! What live sources tell besides: owner words, wakers, whether a thread waited; stamps that overlap a little.
 
 use super::*;
-use crate::event::Wake;
+use crate::event::{Outcome, Section, Wake, flag};
+use lockbpf_common::kind::Via;
 
 fn told(time: u64, tid: u32, owner: Option<u32>, contended: bool) -> Op {
     let owner = owner.map(Tid);
@@ -53,6 +54,48 @@ fn an_unseen_holder_is_placed_by_its_wakes() {
     // One place of several is not known to be that of this section.
     assert_eq!(cause(&waits(&[(9, 0, 0x70), (9, 0, 0x80)]), 1, Who::Thread(Tid(9))), 80);
     assert_eq!(cause(&waits(&[(8, 0, 0x70)]), 1, Who::Thread(Tid(9))), 80);
+}
+
+#[test]
+fn what_is_placed_is_charged_once() {
+    let site = |addr| Site { process: Process(1), addr };
+    let wait = Section {
+        process: Process(1),
+        tid: Tid(2),
+        lock: lock(1),
+        site: site(0x60),
+        via: Via::RustLock,
+        outcome: Outcome::Unseen,
+        end: Time(130),
+        wait: Nanos(80),
+        hold: Nanos(0),
+        owner: None,
+        waker: Some(Tid(9)),
+        stack: None,
+        flags: flag::CONTENDED | flag::SLEPT,
+        mutex_kind: 0,
+    };
+    let wake = |word, time| Wake {
+        time: Time(time),
+        since: None,
+        watched: Nanos(0),
+        word,
+        site: Some(site(0x70)),
+        process: Process(1),
+        tid: Tid(9),
+        woken: 1,
+        stack: None,
+    };
+    let mut graph = WaitGraph::new(Options::default());
+    graph.op(&told(50, 2, Some(9), true), &mut ());
+    graph.event(&Event::Wake(wake(lock(1), 129)));
+    graph.op(&op(130, 2, Action::Acquire { lock: lock(1), waker: Some(Tid(9)) }), &mut ());
+    graph.event(&Event::Section(wait));
+    graph.op(&op(130, 2, Action::Release { lock: lock(1), how: Released::Unseen }), &mut ());
+    let f = graph.finish(Time(140), &mut ());
+    let told: Nanos =
+        f.locks[&lock(1)].holders.iter().filter(|h| h.who.site() == Some(site(0x70))).map(|h| h.wait).sum();
+    assert_eq!((told, f.sites[&site(0x70)].apwt), (Nanos(80), Nanos(80)));
 }
 
 #[test]
