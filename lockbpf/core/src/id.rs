@@ -30,6 +30,9 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// Bytes of the largest lock of the C libraries: glibc's read-write lock.
+    pub const LARGEST: u64 = 56;
+
     /// Whether it is one of the kernel's own. Of those only the waiting is seen, not for how long they are held.
     #[must_use]
     pub fn is_kernel(self) -> bool {

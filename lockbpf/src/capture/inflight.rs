@@ -1,6 +1,6 @@
 //! Waits that were in progress before the observation began, from `/proc/PID/task/TID/syscall`: a thread that blocks in
-//! futex wait shows the word it waits for. The kernel side is told of it, so that it knows the wait when that ends; if the thread still waits at
-//! the end, no probe will ever have seen it.
+//! futex wait shows the word it waits for. lockbpf tells the kernel side, which then sees the wait end. If the thread still waits when the
+//! observation ends, no probe has ever seen it.
 
 use super::CaptureError;
 use super::owner::Owners;

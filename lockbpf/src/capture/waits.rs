@@ -112,9 +112,6 @@ impl Waits {
     }
 }
 
-/// Size of the largest lock of the C libraries, a read-write lock.
-const LOCK_SIZE: u64 = 56;
-
 /// The waits among these whose end was missed: their threads are blocked elsewhere by now. Those of runtimes' own locks sleep on
 /// words of their own, of which nothing is known here.
 pub fn over<'a>(seen: &'a [OpenWait], pids: &HashMap<Process, u32>) -> impl Iterator<Item = &'a OpenWait> {
@@ -129,7 +126,7 @@ pub fn over<'a>(seen: &'a [OpenWait], pids: &HashMap<Process, u32>) -> impl Iter
                 | Via::ReadLock
                 | Via::WriteLock
         );
-        let size = if wait.via == Via::Futex { 1 } else { LOCK_SIZE };
+        let size = if wait.via == Via::Futex { 1 } else { Lock::LARGEST };
         let is_elsewhere = |&pid: &u32| inflight::is_elsewhere(pid, wait.tid, wait.lock.addr, size);
         known && pids.get(&wait.lock.process).is_some_and(is_elsewhere)
     })

@@ -39,8 +39,6 @@ impl Class {
 const BELOW_BASE: u64 = 4 << 10;
 /// A C library's record of a thread is at its base, and not larger.
 const ABOVE_BASE: u64 = 0x900;
-/// Bytes of the largest lock: glibc's read-write lock.
-pub const LOCK_BYTES: u64 = 56;
 
 /// The memory that a thread has for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

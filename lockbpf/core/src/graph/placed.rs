@@ -4,11 +4,10 @@
 
 use super::findings::{Findings, Who};
 use super::released::Releases;
-use crate::id::{Lock, Tid};
+use crate::id::{Lock, Site, StackId, Tid};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Size of the largest lock of the C libraries, a read-write lock.
-const LOCK_SIZE: u64 = 56;
 /// Wakes of a thread looked at, the last ones.
 const MAX_LOOKED_AT: usize = 1_024;
 
@@ -16,28 +15,25 @@ const MAX_LOOKED_AT: usize = 1_024;
 pub(super) fn place(findings: &mut Findings, releases: &Releases) {
     let Findings { locks, sites, .. } = findings;
     for (&lock, shares) in locks.iter_mut().filter(|(lock, _)| !lock.is_kernel()) {
-        let place = |who: Who| match who {
-            Who::Thread(tid) => gave_back(releases, tid, lock).unwrap_or(who),
-            who => who,
-        };
-        let placed: Vec<_> = shares.holders.iter().filter(|h| place(h.who) != h.who).cloned().collect();
-        if placed.is_empty() {
-            continue;
-        }
-        *shares = Arc::new(shares.renamed(place));
-        for holder in placed {
-            if let Some(site) = place(holder.who).site() {
+        let mut places = BTreeMap::new();
+        for holder in &shares.holders {
+            let Who::Thread(tid) = holder.who else { continue };
+            if let Some((site, stack)) = gave_back(releases, tid, lock) {
                 sites.entry(site).or_default().apwt += holder.wait;
+                places.insert(holder.who, Who::Released { lock, site, stack });
             }
+        }
+        if !places.is_empty() {
+            *shares = Arc::new(shares.renamed(|who| places.get(&who).copied().unwrap_or(who)));
         }
     }
 }
 
-/// Where this thread gives back this lock.
-fn gave_back(releases: &Releases, tid: Tid, lock: Lock) -> Option<Who> {
-    let is_of = |word: Lock| word.process == lock.process && word.addr.wrapping_sub(lock.addr) < LOCK_SIZE;
+/// Where this thread gives back this lock, and the stack of the last time.
+fn gave_back(releases: &Releases, tid: Tid, lock: Lock) -> Option<(Site, Option<StackId>)> {
+    let is_of = |word: Lock| word.process == lock.process && word.addr.wrapping_sub(lock.addr) < Lock::LARGEST;
     let mut there = releases.wakes.latest_first(tid).take(MAX_LOOKED_AT).filter(|wake| is_of(wake.word));
     let last = there.next()?;
     let site = last.site.filter(|&site| there.all(|wake| wake.site == Some(site)))?;
-    Some(Who::Released { lock, site, stack: last.stack })
+    Some((site, last.stack))
 }

@@ -2,8 +2,8 @@
 //! which query holds it for long.
 //!
 //! The callers are the functions at which the section's stacks part. What all of them go through is passed over, and so are
-//! functions that lock or unlock by their names: a guard's constructor and destructor, `store_lock` around `db_lock`. Where such a function is
-//! the section's own place, which says nothing then, its only caller is told, too.
+//! functions that lock or unlock by their names: a guard's constructor and destructor, `store_lock` around `db_lock`. A place in such a
+//! function says nothing: then a single caller is told, too.
 
 use super::gather::Gathered;
 use super::place::Places;
