@@ -1,7 +1,9 @@
-//! Barriers that are looked at in the middle of their rounds.
+//! Barriers: looked at in the middle of their rounds, and those that languages make of other things.
 
+use crate::harness::build::Variant;
+use crate::harness::exact::assert_complete;
 use crate::harness::may_observe;
-use crate::harness::observer::Observer;
+use crate::harness::observer::{Observer, observe_as};
 use crate::harness::workload::Workload;
 
 const ATTACHES: usize = 5;
@@ -32,4 +34,25 @@ fn attach_in_the_middle(workload: &Workload, options: &[&str]) {
     // Four threads wait nearly all the time, but in the rounds in progress when observing begins and ends.
     let rate = told / lasted;
     assert!((3.0..=4.0).contains(&rate), "{options:?}: {rate} s of waiting a second");
+}
+
+#[test]
+fn barriers_of_languages_are_known_by_their_sleepers() {
+    let Some(_turn) = may_observe() else { return };
+    for line in ["meeting 100", "meeting_rust"] {
+        for options in [&[][..], &["--futex-only"]] {
+            let (truth, report) = observe_as(line, Variant::Plain, options);
+            assert_complete(&report);
+            let told: Vec<_> = report.locks.iter().filter(|lock| lock.kind == "barrier").collect();
+            let waited: f64 = told.iter().map(|lock| lock.harm_ns).sum();
+            let share = waited / truth.fact("waited_ns") as f64;
+            assert!((0.9..1.01).contains(&share), "{line} {options:?}: {share} of {truth:?}");
+            let [culprit, ..] = report.culprits.as_slice() else { panic!("{line}: {:?}", report.verdict) };
+            let named = culprit.function.as_deref().is_some_and(|function| function.contains("come_late"));
+            assert!(named && culprit.share_of_all > 0.9, "{line} {options:?}: {culprit:?}");
+            let verdict = report.verdict.join(" ");
+            assert!(verdict.contains("of all waiting: 3 threads wait at barrier `"), "{verdict}");
+            assert!(verdict.contains("come_late") && verdict.contains("the last to arrive"), "{verdict}");
+        }
+    }
 }

@@ -5,6 +5,17 @@ use crate::id::{Lock, Process, Site, Tid};
 use crate::stack::Role;
 use lockbpf_common::goroutine::{self, Goroutine};
 
+/// Beginnings of the names, in lower case, of functions that are inlined and lock or wait for the program: of libstdc++, of Go's `sync`.
+const WAITING: &[&str] = &[
+    "std::__detail::__",
+    "std::__atomic",
+    "std::barrier<",
+    "std::__tree_barrier",
+    "std::latch::",
+    "std::counting_semaphore",
+    "sync.(*",
+];
+
 /// One function on a stack; inlined functions are frames of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
@@ -52,12 +63,13 @@ impl Frame {
     }
 
     /// Whether it is a lock call's wrapper that was inlined where the reader's own code stands (`lock_guard`,
-    /// `inline_mysql_mutex_lock` and the like), or a closure that has no name to go by.
+    /// `inline_mysql_mutex_lock`, `call_once` and the like), or a closure that has no name to go by.
     pub(crate) fn is_wrapper(&self) -> bool {
         let name = self.function.as_deref().unwrap_or_default().to_ascii_lowercase();
         let drops = name.starts_with("core::mem::drop") || name.starts_with("core::ptr::drop_in_place");
         let name = name.replace("block", "").replace("clock", "");
-        self.inlined && (drops || name.starts_with('{') || name.contains("lock") || name.contains("mutex"))
+        let locks = ["lock", "mutex", "call_once", "gthread_"].into_iter().any(|part| name.contains(part));
+        self.inlined && (drops || name.starts_with('{') || locks || WAITING.iter().any(|start| name.starts_with(start)))
     }
 }
 
@@ -182,6 +194,23 @@ mod tests {
         let frames = [frame("{closure#3}", true), frame("search", true), frame(begins, false)];
         assert_eq!(place(&frames), Some(&frames[1]));
         assert_eq!(place(&[frame(begins, false)]).map(Frame::symbol).as_deref(), Some(begins));
+    }
+
+    #[test]
+    fn inlined_functions_of_libraries_that_lock_or_wait_are_passed_over() {
+        let frame = |name: &str, inlined| Frame { function: Some(name.to_owned()), inlined, ..Frame::default() };
+        for inlined in [
+            &["sync.(*Once).Do"][..],
+            &["std::__detail::__platform_notify<int>", "std::barrier<std::__empty_completion>::arrive"],
+            &["__gthread_once", "std::call_once<main::<lambda()> >"],
+        ] {
+            let mut frames: Vec<_> = inlined.iter().map(|name| frame(name, true)).collect();
+            frames.push(frame("own", false));
+            assert_eq!(place(&frames), frames.last());
+        }
+        // Not inlined it is all that is known.
+        let library = [frame("sync.(*Once).Do", false)];
+        assert_eq!(place(&library), library.first());
     }
 
     #[test]

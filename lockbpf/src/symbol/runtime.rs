@@ -21,7 +21,7 @@ const LOCKING: &[&[&str]] = &[
     &["gthread_", "std::mutex::", "std::timed_mutex::", "std::recursive_mutex::", "std::recursive_timed_mutex::"],
     &["std::shared_mutex::", "std::shared_timed_mutex::", "std::__shared_mutex_", "std::condition_variable"],
     &["std::__condvar::", "std::__atomic_", "std::unique_lock<", "std::shared_lock<", "std::scoped_lock<"],
-    &["std::lock_guard<", "std::lock<", "std::_V2::condition_variable"],
+    &["std::lock_guard<", "std::lock<", "std::_V2::condition_variable", "std::call_once<", "cxa_guard_"],
     // libc++
     &["std::__1::mutex::", "std::__1::recursive_mutex::", "std::__1::shared_mutex::", "std::__1::unique_lock<"],
     &["std::__1::lock_guard<", "std::__1::condition_variable", "std::__1::__libcpp_"],
@@ -31,6 +31,9 @@ const LOCKING: &[&[&str]] = &[
         "std::__detail::__waiter",
         "std::__detail::__bare_wait",
         "std::counting_semaphore<",
+        "std::barrier<",
+        "std::__tree_barrier",
+        "std::latch::",
     ],
     // GLib and Qt
     &["g_mutex_", "g_rec_mutex_", "g_rw_lock_", "g_cond_", "QBasicMutex::", "QMutex::", "QRecursiveMutex::"],
@@ -209,6 +212,8 @@ mod tests {
             "QBasicMutex::lockInternal()",
             "g_mutex_lock",
             "void std::__detail::__platform_wait<int>(int const*, int)",
+            "__cxa_guard_acquire",
+            "void std::call_once<main::{lambda()#1}>",
         ] {
             assert!(is_locking(name), "{name}");
         }

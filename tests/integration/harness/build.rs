@@ -60,7 +60,7 @@ const LIBRARIES: [(&str, &str); 4] = [
 
 static BUILT: LazyLock<Mutex<HashMap<(String, Variant), PathBuf>>> = LazyLock::new(Mutex::default);
 
-/// The compiled workload `tests/workloads/NAME.c`, or `.cc`.
+/// The compiled workload `tests/workloads/NAME.c`, else `.cc`, else `.rs` (as Rust links it, whatever the variant).
 pub(crate) fn compile(name: &str, variant: Variant) -> PathBuf {
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     built.entry((name.to_owned(), variant)).or_insert_with(|| compile_now(name, variant)).clone()
@@ -68,19 +68,23 @@ pub(crate) fn compile(name: &str, variant: Variant) -> PathBuf {
 
 fn compile_now(name: &str, variant: Variant) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads").join(name);
-    let (compiler, standard, source) = if source.with_extension("cc").exists() {
-        ("c++", "-std=c++17", source.with_extension("cc"))
-    } else {
-        let musl = matches!(variant, Variant::Musl | Variant::MuslStatic);
-        (if musl { "musl-gcc" } else { "cc" }, "-std=c11", source.with_extension("c"))
-    };
+    let musl = matches!(variant, Variant::Musl | Variant::MuslStatic);
+    let c = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"];
+    let cpp = ["-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror"];
+    let languages: [(&str, &str, &[&str], &[&str]); 3] = [
+        ("c", if musl { "musl-gcc" } else { "cc" }, &c, variant.flags()),
+        ("cc", "c++", &cpp, variant.flags()),
+        ("rs", "rustc", &["--edition=2024", "-O", "-g"], &[]),
+    ];
+    let language = languages.into_iter().find(|(extension, ..)| source.with_extension(extension).exists());
+    let (extension, compiler, options, linking) = language.unwrap_or_else(|| panic!("there is no workload {name}"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("workloads-{variant:?}"));
     std::fs::create_dir_all(&dir).expect("failed to create a directory for the workloads");
     let (program, fresh) = (dir.join(name), dir.join(format!("{name}.{}", std::process::id())));
     let output = Command::new(compiler)
-        .args([standard, "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
-        .arg(&source)
-        .args(variant.flags())
+        .args(options)
+        .arg(source.with_extension(extension))
+        .args(linking)
         .args(LIBRARIES.iter().filter(|(user, _)| *user == name).map(|(_, library)| library))
         .arg("-o")
         .arg(&fresh)

@@ -103,8 +103,9 @@ impl Functions {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Culprit {
     pub(crate) function: Option<String>,
-    /// Name of the lock that it holds.
+    /// Name of the lock that it holds; of several, of the first.
     pub(crate) name: String,
+    pub(crate) locks: u64,
     pub(crate) share: f64,
     pub(crate) share_of_all: f64,
     pub(crate) causes: Option<BTreeMap<String, f64>>,

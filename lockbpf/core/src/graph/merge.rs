@@ -61,7 +61,7 @@ impl Shares {
     }
 
     /// Adds others, whose holders have other names here.
-    fn merge(&mut self, other: &Self, name: impl Fn(Who) -> Who) {
+    pub(crate) fn merge(&mut self, other: &Self, name: impl Fn(Who) -> Who) {
         self.waits += other.waits;
         self.timed_out += other.timed_out;
         self.open += other.open;

@@ -149,14 +149,14 @@ fn caused(culprit: &CulpritEntry, of: &str, report: &Report, threads: &Threads<'
 }
 
 fn holder(culprit: &CulpritEntry, threads: &Threads<'_>) -> String {
-    let lock = &culprit.name;
+    let lock = format!("`{}`{}", culprit.name, phrase::others(culprit.locks));
     match (&culprit.tid, &culprit.place.function, location(&culprit.place)) {
-        (Some(tid), ..) => format!("{} holding `{lock}` at a place that was not seen", threads.long(tid)),
+        (Some(tid), ..) => format!("{} holding {lock} at a place that was not seen", threads.long(tid)),
         (_, Some(function), Some(location)) => {
             let given_back = if culprit.released { ", given back" } else { "" };
-            format!("`{}` holding `{lock}`{given_back} at {location}", clip(function, FUNCTION))
+            format!("`{}` holding {lock}{given_back} at {location}", clip(function, FUNCTION))
         }
-        _ => format!("`{}` holding `{lock}`", clip(&culprit.place.symbol, FUNCTION)),
+        _ => format!("`{}` holding {lock}", clip(&culprit.place.symbol, FUNCTION)),
     }
 }
 

@@ -20,8 +20,8 @@ use super::timeline::{Timeline, stretches, timeline};
 use super::told::Rows;
 use super::woken::Woken;
 use super::{
-    calling, counters, danger, distrust, functions, graph, pattern, site, sleep, slept, templates, timed, verdict,
-    windows, word,
+    alike, calling, counters, danger, distrust, functions, graph, pattern, site, sleep, slept, templates, timed,
+    verdict, windows, word,
 };
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
@@ -180,6 +180,7 @@ fn build_and<T>(
     let mut told = released.shares(&all);
     let mut blame = windows::Blame { told: &mut told, sites: &mut blames, locks: &mut aplt };
     windows::fit(&all, observation.estimates.as_ref(), observation.end, &mut blame);
+    alike::infer(&all, &mut blame, &mut places);
     all.iter_mut().for_each(|(lock, gathered)| gathered.told = told.get(lock));
     places.set_stacks(calling::stacks(&all));
     let selected = Selected::new(&options.selection, &all, &mut places)?;

@@ -151,7 +151,7 @@ fn parting(ways: &[(Vec<Call>, Nanos)]) -> Option<usize> {
 }
 
 /// Whether a function locks or unlocks for its caller, by its name: `db_lock`, `Store::unlockAll(int)`, `~ScopedLock`.
-fn only_locks(function: &str) -> bool {
+pub(super) fn only_locks(function: &str) -> bool {
     let mut depth = 0_usize;
     let mut name = String::with_capacity(function.len());
     for c in function.chars() {

@@ -1,11 +1,13 @@
-//! Who causes most waiting, over all locks.
+//! Who causes most waiting, over all locks. Many locks may be held in one function in turn: the shards of a table, a lock in each object of
+//! a kind. If none of them stands out, they are told as one culprit.
 
-use super::calling::Calling;
+use super::calling::{Calling, only_locks};
 use super::divide::{chain, holder_place};
 use super::doing::Doing;
 use super::gather::Gathered;
 use super::kernel;
 use super::lock::{Ranked, kind};
+use super::naming;
 use super::place::Places;
 use super::schema::{CulpritEntry, Totals};
 use crate::graph::findings::{Chain, Shares, Who};
@@ -13,15 +15,18 @@ use crate::id::Lock;
 use crate::op::LockKind;
 use crate::units::Nanos;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Culprits listed.
 const MAX: usize = 5;
+/// A lock stands out among those held in one function if it has at least this part of the waiting that they cause.
+const STANDS_OUT: f64 = 0.9;
 
-/// What one holder of one lock did to the waiters of all locks.
+/// What one holder of one lock, or of several that are alike, did to the waiters of all locks.
 #[derive(Debug, Default)]
 struct Harm {
     wait: Nanos,
+    held: BTreeSet<Lock>,
     nested: Nanos,
     inferred: Nanos,
     doing: Doing,
@@ -61,20 +66,28 @@ pub(super) fn culprits(
     totals: &Totals,
     places: &mut Places<'_>,
 ) -> Vec<CulpritEntry> {
-    let mut harms: HashMap<(Lock, Who), Harm> = HashMap::new();
-    for Ranked { lock, gathered, .. } in locks {
-        for holder in gathered.blame().iter().flat_map(|s| &s.holders) {
-            if holder.who == Who::Others {
-                continue;
-            }
-            let held = holder.who.lock().unwrap_or(*lock);
-            let harm = harms.entry((held, holder.who)).or_default();
-            harm.wait += holder.wait;
-            harm.nested += holder.nested;
-            harm.inferred += holder.inferred;
-            harm.doing.add(holder, *lock);
-            harm.calling.add(holder);
-        }
+    let of_kind = |lock| all.get(&lock).and_then(|g| g.mutex.first()).map_or(LockKind::Mutex, |s| s.kind);
+    let holders = || {
+        locks.iter().flat_map(|Ranked { lock, gathered, .. }| {
+            let holders = gathered.blame().into_iter().flat_map(|shares| &shares.holders);
+            let told_apart = holders.filter(|holder| holder.who != Who::Others);
+            told_apart.map(|holder| (*lock, (holder.who.lock().unwrap_or(*lock), holder.who), holder))
+        })
+    };
+    let mut waits: BTreeMap<Held, Nanos> = BTreeMap::new();
+    for (_, held, holder) in holders() {
+        *waits.entry(held).or_default() += holder.wait;
+    }
+    let alike = alike(&waits, &of_kind, places);
+    let mut harms: HashMap<Held, Harm> = HashMap::new();
+    for (lock, held, holder) in holders() {
+        let harm = harms.entry(alike.get(&held).copied().unwrap_or(held)).or_default();
+        harm.wait += holder.wait;
+        harm.held.insert(held.0);
+        harm.nested += holder.nested;
+        harm.inferred += holder.inferred;
+        harm.doing.add(holder, lock);
+        harm.calling.add(holder);
     }
     let mut harms: Vec<_> = harms.into_iter().filter(|(_, harm)| harm.wait > Nanos(0)).collect();
     harms.sort_unstable_by_key(|&(key, ref harm)| (Reverse(harm.wait), key));
@@ -83,16 +96,19 @@ pub(super) fn culprits(
         let (place, tid) = holder_place(who, places);
         let heaviest = heaviest_chain(locks, lock, who);
         let waiting_at = heaviest.and_then(|(shares, _)| shares.waiters.iter().max_by_key(|w| w.waits.time)?.site);
-        let of_kind = all.get(&lock).and_then(|g| g.mutex.first()).map_or(LockKind::Mutex, |s| s.kind);
         entries.push(CulpritEntry {
             place,
             tid,
             released: matches!(who, Who::Released { .. }),
             lock: places.lock_id(lock),
             name: places.lock_label(lock),
-            kind: match all.get(&lock) {
-                Some(gathered) if lock.is_kernel() => kernel::kind(gathered).to_owned(),
-                _ => kind(lock, of_kind, places),
+            locks: harm.held.len() as u64,
+            kind: match locks.iter().find(|ranked| ranked.lock == lock) {
+                Some(ranked) => ranked.kind(places),
+                None => match all.get(&lock) {
+                    Some(gathered) if lock.is_kernel() => kernel::kind(gathered).to_owned(),
+                    _ => kind(lock, of_kind(lock), places),
+                },
             },
             wait_ns: places.ns(harm.wait),
             share: places.ns(harm.wait).share_of(totals.recorded_wait_ns),
@@ -108,6 +124,43 @@ pub(super) fn culprits(
         });
     }
     entries
+}
+
+/// A lock, and who held it.
+type Held = (Lock, Who);
+
+/// Holders of one lock each that are told as another one: in one function they held locks of a series, of which none stands out.
+fn alike(
+    waits: &BTreeMap<Held, Nanos>,
+    of_kind: &dyn Fn(Lock) -> LockKind,
+    places: &mut Places<'_>,
+) -> HashMap<Held, Held> {
+    let mut groups: BTreeMap<_, Vec<(Nanos, Reverse<Held>)>> = BTreeMap::new();
+    for (&held, &wait) in waits.iter().filter(|&(_, &wait)| wait > Nanos(0)) {
+        let (lock, who) = held;
+        // Nobody holds a barrier, and what the kernel's locks have in common is that one call takes them.
+        let Some(site) = who.site().filter(|_| !lock.is_kernel() && of_kind(lock) != LockKind::Barrier) else {
+            continue;
+        };
+        let (place, _) = holder_place(who, places);
+        let function = place.function.unwrap_or(place.symbol);
+        // A function that locks for others is no place that locks have in common.
+        if !only_locks(&function) {
+            let series = naming::series(&places.lock_name(lock));
+            groups.entry((site.process, function, series)).or_default().push((wait, Reverse(held)));
+        }
+    }
+    let mut alike = HashMap::new();
+    for group in groups.into_values() {
+        let mut by_lock: BTreeMap<Lock, Nanos> = BTreeMap::new();
+        group.iter().for_each(|&(wait, Reverse((lock, _)))| *by_lock.entry(lock).or_default() += wait);
+        let (most, sum) = (by_lock.values().max().copied().unwrap_or_default(), by_lock.into_values().sum::<Nanos>());
+        let Some(&(_, Reverse(first))) = group.iter().max() else { continue };
+        if (most.0 as f64) < STANDS_OUT * sum.0 as f64 {
+            alike.extend(group.into_iter().map(|(_, Reverse(held))| (held, first)));
+        }
+    }
+    alike
 }
 
 /// The heaviest chain that ends at this holder, and the waiting that it is part of.

@@ -241,7 +241,8 @@ impl<'a> Ranked<'a> {
         held_by.truncate(MAX_HELD_BY);
         let mut by_site: BTreeMap<Option<Site>, (u64, Option<StackId>)> = BTreeMap::new();
         for wait in open {
-            let (count, stack) = by_site.entry(wait.site).or_default();
+            let site = wait.site.or_else(|| places.asker(self.lock.process, wait.stack?));
+            let (count, stack) = by_site.entry(site).or_default();
             *count += 1;
             *stack = stack.or(wait.stack);
         }

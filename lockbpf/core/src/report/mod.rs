@@ -3,6 +3,7 @@
 //! [`crate::names::Names`].
 #![forbid(unsafe_code)]
 
+mod alike;
 mod attribution;
 mod blame;
 mod build;

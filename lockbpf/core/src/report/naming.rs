@@ -57,8 +57,10 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
     if lock.is_kernel() {
         return kernel::name(lock, gathered, places);
     }
-    let symbol = places.global(lock);
-    if let Some(own) = sleepers::name(lock, gathered, places).filter(|own| sleepers::names(own)) {
+    // In it libstdc++ has words for all variables that threads wait for.
+    let symbol = places.global(lock).filter(|symbol| !symbol.contains("std::__detail::__waiter_pool"));
+    let own = sleepers::name(lock, gathered, places);
+    if let Some(own) = own.filter(|own| sleepers::names(own)) {
         return symbol.map_or_else(|| own.to_owned(), |symbol| format!("{own} ({symbol})"));
     }
     if let Some(symbol) = symbol {
@@ -68,7 +70,8 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
         return id;
     }
     let what = match gathered {
-        g if g.is_lock() || g.is_inferred_lock() => "lock",
+        g if g.is_lock() => "lock",
+        g if g.is_inferred_lock() => own.map_or("lock", sleepers::what),
         g if g.is_condition() => "condition",
         _ => "futex",
     };
@@ -84,6 +87,15 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
     }
 }
 
+/// What the names of locks have in common that a number tells apart, such as those of a table's elements or of locks first used at one place:
+/// `shard[12].lock #2` and `shard[7].lock` are of one series, `lock1` and `lock2` are not.
+pub(super) fn series(name: &str) -> String {
+    let base = name.split_once(" #").map_or(name, |(base, _)| base);
+    let words = base.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_');
+    let numbered = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    words.map(|word| if numbered(word) { word.trim_start_matches(char::is_alphanumeric) } else { word }).collect()
+}
+
 /// What all locks are called for which there was no room one by one.
 fn others(gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
     let what = match gathered {
@@ -94,5 +106,21 @@ fn others(gathered: &Gathered<'_>, places: &mut Places<'_>) -> String {
     match gathered.first().1 {
         Some(site) => format!("{what} in {}", places.place(site).symbol),
         None => what.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_tell_the_locks_of_a_series_apart() {
+        for name in ["shard[12].lock", "shard[0x1a].lock", "shard[7].lock #2"] {
+            assert_eq!(series(name), "shard[].lock");
+        }
+        assert_eq!((series("table+0x28").as_str(), series("lock 0x7f12").as_str()), ("table+", "lock "));
+        for name in ["wal_lock", "lock1", "lock_2", ""] {
+            assert_eq!(series(name), name);
+        }
     }
 }

@@ -23,6 +23,15 @@ pub(super) fn location(place: &Place) -> Option<String> {
     Some(format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)))
 }
 
+/// ` or one of 19 others`: goes behind the name of the first of several locks.
+pub(super) fn others(locks: u64) -> String {
+    match locks {
+        0 | 1 => String::new(),
+        2 => " or another one".to_owned(),
+        n => format!(" or one of {} others", count(n - 1)),
+    }
+}
+
 /// The threads of a report, as a reader knows them.
 #[derive(Debug)]
 pub(super) struct Threads<'a>(BTreeMap<&'a ThreadId, &'a str>);

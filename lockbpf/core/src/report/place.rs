@@ -253,6 +253,11 @@ impl<'a> Places<'a> {
         self.outwards(site, stack).first().map_or(site, |&addr| Site { addr, ..site })
     }
 
+    /// The first place in the program's own code on a stack, where nothing else tells who asks for a lock.
+    pub(super) fn asker(&mut self, process: Process, stack: StackId) -> Option<Site> {
+        self.call_stack(process, stack, None).first().map(|&addr| Site { process, addr })
+    }
+
     /// The return addresses of what called the function at a site, as far as the stack there is known.
     pub(super) fn callers(&mut self, site: Site, stack: Option<StackId>) -> Vec<u64> {
         self.outwards(site, stack).into_iter().filter(|&addr| addr != site.addr).collect()

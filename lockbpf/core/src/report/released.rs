@@ -52,7 +52,14 @@ impl Released {
             let (place, otherwise) = match left.get(&(lock, site)) {
                 // It held the lock there; where it gave it back is not known.
                 Some(&(site, _)) => (places.place(site), Who::Section { lock, site }),
-                None => (places.place_of_wait(site, stack), who),
+                None => {
+                    let outside = places.outside(site, stack);
+                    let otherwise = match who {
+                        Who::Released { lock, stack, .. } => Who::Released { lock, site: outside, stack },
+                        who => who,
+                    };
+                    (places.place(outside), otherwise)
+                }
             };
             let name = place.function.unwrap_or(place.symbol);
             let sections = sections.entry(lock).or_insert_with(|| by_function(all.get(&lock), places));

@@ -25,6 +25,10 @@ pub(super) const PARKING: &str = "parking";
 const MUTEX: &str = "mutex";
 /// A read-write lock, whose waiters sleep on words inside of it.
 const RW_LOCK: &str = "rwlock";
+/// What one thread initialises while others wait for that, at its own word.
+const ONCE: &str = "once";
+/// Where threads wait for one another: whoever comes last lets all of them go on.
+const BARRIER: &str = "barrier";
 /// An arena of the C library's allocator, and the lock of a stream: glibc's low-level locks.
 const ARENA: &str = "malloc arena";
 const STREAM: &str = "stdio lock";
@@ -93,12 +97,18 @@ const CALLS: &[(&str, &str)] = &[
     ("rwlock::futex::RwLock>::read_contended", RW_LOCK),
     ("rwlock::futex::RwLock::write_contended", RW_LOCK),
     ("rwlock::futex::RwLock>::write_contended", RW_LOCK),
+    ("pthread_once", ONCE),
+    ("cxa_guard_acquire", ONCE),
+    ("once::futex::Once::", ONCE),
+    ("once::futex::Once>::", ONCE),
     ("g_mutex_lock", MUTEX),
     ("QBasicMutex::lockInternal", MUTEX),
     ("sem_wait", SEMAPHORE),
     ("sem_timedwait", SEMAPHORE),
     ("sem_clockwait", SEMAPHORE),
     ("QSemaphore::", SEMAPHORE),
+    ("std::counting_semaphore<", SEMAPHORE),
+    ("std::__atomic_semaphore::", SEMAPHORE),
     ("g_cond_wait", CONDITION),
     ("pthread_cond_wait", CONDITION),
     ("pthread_cond_timedwait", CONDITION),
@@ -118,10 +128,20 @@ const PARKERS: &[&str] = &[
     "runtime.notesleep",
     "runtime.mPark",
     "rb_native_cond_",
+    // Of JavaScript's `Atomics.wait`, of which programs make their locks.
+    "FutexEmulation::Wait",
     // Erlang's schedulers, GHC's runtime, and Guile, whose own functions have no names.
     "ethr_event_",
     "waitCondition",
     "libguile-",
+];
+/// Functions in which threads wait at barriers and latches, which are made of other things that threads sleep for.
+const BARRIERS: &[&str] = &[
+    "sync::barrier::Barrier::wait",
+    "sync::barrier::Barrier>::wait",
+    "std::barrier<",
+    "std::__tree_barrier",
+    "std::latch::",
 ];
 /// parking_lot's read-write lock.
 const PARKING_RW_LOCK: &str = "parking_lot::RwLock";
@@ -155,7 +175,7 @@ pub(super) fn is_runtimes(purpose: &str) -> bool {
 
 /// Whether it is a lock whose waiters sleep on its own words.
 pub(super) fn is_lock_at_word(purpose: &str) -> bool {
-    [MUTEX, RW_LOCK, ARENA, STREAM].contains(&purpose)
+    [MUTEX, RW_LOCK, ONCE, BARRIER, ARENA, STREAM].contains(&purpose)
 }
 
 /// Whether it is certain that one thread at a time has such a lock.
@@ -165,7 +185,12 @@ pub(super) fn is_exclusive(purpose: &str) -> bool {
 
 /// Whether it says what one word is, so that it goes into that one's name.
 pub(super) fn names(purpose: &str) -> bool {
-    ![MUTEX, RW_LOCK, SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
+    ![MUTEX, RW_LOCK, ONCE, BARRIER, SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
+}
+
+/// What such a word is called that has no name of its own: `once`, as in `once in main`.
+pub(super) fn what(purpose: &str) -> &str {
+    if [ONCE, BARRIER].contains(&purpose) { purpose } else { "lock" }
 }
 
 /// What the lock at a futex word is, if its sleepers tell.
@@ -233,7 +258,12 @@ fn parks(function: &str) -> bool {
 fn of(functions: &[&str]) -> Option<&'static str> {
     let known = |function: &str| LIBRARIES.iter().find(|(part, _)| function.contains(part)).map(|&(_, name)| name);
     let called = |function: &str| CALLS.iter().find(|(part, _)| function.contains(part)).map(|&(_, what)| what);
-    let innermost = || functions.iter().find_map(|function| called(function));
+    let at_barrier = || functions.iter().any(|function| BARRIERS.iter().any(|part| function.contains(part)));
+    // It has a mutex, too.
+    let innermost = || match functions.iter().find_map(|function| called(function)) {
+        None | Some(CONDITION) if at_barrier() => Some(BARRIER),
+        called => called,
+    };
     let runtimes = || functions.iter().find_map(|function| of_runtime(function));
     let java = || java::asker(functions.iter().copied()).map(|_| JAVA_LOCK);
     let parked = || functions.iter().any(|function| parks(function)).then_some(PARKING);
@@ -291,6 +321,43 @@ mod tests {
             (&["syscall", "std::sys::sync::mutex::futex::Mutex::lock_contended", "search"], Some(MUTEX)),
             (&["__futex_abstimed_wait64", "___pthread_rwlock_wrlock", "writer"], Some(RW_LOCK)),
             (&["syscall", "std::sys::sync::rwlock::futex::RwLock::read_contended", "reader"], Some(RW_LOCK)),
+            (&["syscall", "__cxa_guard_acquire", "config()"], Some(ONCE)),
+            (&["futex_wait_simple", "__pthread_once_slow.isra.0", "setup"], Some(ONCE)),
+            (&["syscall", "std::sys::sync::once::futex::Once::call", "get_or_init"], Some(ONCE)),
+            (
+                &[
+                    "___pthread_cond_wait",
+                    "v8::base::ConditionVariable::Wait",
+                    "v8::internal::FutexEmulation::WaitSync<int>",
+                ],
+                Some(PARKING),
+            ),
+            (
+                &[
+                    "syscall",
+                    "std::sys::sync::condvar::futex::Condvar::wait",
+                    "<std::sync::barrier::Barrier>::wait",
+                    "row",
+                ],
+                Some(BARRIER),
+            ),
+            (
+                &[
+                    "syscall",
+                    "std::sys::sync::mutex::futex::Mutex::lock_contended",
+                    "std::sync::barrier::Barrier::wait",
+                ],
+                Some(MUTEX),
+            ),
+            (
+                &[
+                    "syscall",
+                    "std::__detail::__platform_wait<int>",
+                    "std::barrier<std::__empty_completion>::wait",
+                    "row",
+                ],
+                Some(BARRIER),
+            ),
             (&["malloc"], None),
             (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(CONDITION)),
             (&["__pthread_clockjoin_ex", "main"], Some(JOIN)),

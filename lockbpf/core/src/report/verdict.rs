@@ -104,15 +104,17 @@ pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
     let at_least = if now.before_start { "at least " } else { "" };
     let waits = if now.count == 1 { "waits" } else { "wait" };
     let held_by = match now.held_by.as_slice() {
+        // Nobody holds it.
+        [] if lock.kind == "barrier" => String::new(),
         [] => match lock.word_names {
-            Some(named) => format!("its holder is not known (its word names {named}, {})", stranger(lock)),
-            None => "its holder is not known".to_owned(),
+            Some(named) => format!("; its holder is not known (its word names {named}, {})", stranger(lock)),
+            None => "; its holder is not known".to_owned(),
         },
-        [tid] => format!("held by tid {tid}"),
-        tids => format!("held by tids {} when they asked", list(tids)),
+        [tid] => format!("; held by tid {tid}"),
+        tids => format!("; held by tids {} when they asked", list(tids)),
     };
     let longest = now.longest_ns;
-    Some(format!("{} {waits} for it now, longest {at_least}{longest}; {held_by}.", counted(now.count, "thread")))
+    Some(format!("{} {waits} for it now, longest {at_least}{longest}{held_by}.", counted(now.count, "thread")))
 }
 
 /// What is known of whom a lock's word names if that is not believed.
@@ -223,7 +225,8 @@ fn uncontended(report: &Report, seen: &str) -> String {
 }
 
 fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences: &mut Vec<String>) {
-    let holds_back = top.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
+    // Many locks may hold a program back of which none does.
+    let holds_back = report.totals.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
     if holds_back {
         sentences.extend(blame::sentences(report, top, threads, true));
         let woken = woken::sentence(report, top);
@@ -271,13 +274,23 @@ fn cost(report: &Report, top: &LockEntry, holds_back: bool) -> String {
         n if top.estimates.is_some() || top.wait_estimate.is_some() => format!("{} or more", counted(n, "thread")),
         n => counted(n, "thread"),
     };
-    let waited = format!("{threads} waited {at_least}{waited} for it in {}", q.duration_ns);
+    let culprit = report.culprits.first();
+    let is_one = top.harm_ns.share_of(q.duration_ns) >= SIGNIFICANT && culprit.is_none_or(|c| c.locks == 1);
     // Through nesting, the lock to blame may be another one.
-    if holds_back && report.culprits.first().is_none_or(|c| c.lock == top.lock) {
-        format!("{} holds {} back: {waited}.", named(top), victim(top))
-    } else {
-        format!("Most waited for is {}: {waited}.", named(top))
+    if holds_back && is_one && culprit.is_none_or(|c| c.lock == top.lock) {
+        return format!(
+            "{} holds {} back: {threads} waited {at_least}{waited} for it in {}.",
+            named(top),
+            victim(top),
+            q.duration_ns
+        );
     }
+    let of_all = if is_one { String::new() } else { format!(", of {} for all locks", report.totals.harm_ns) };
+    format!(
+        "Most waited for is {}: {threads} waited {at_least}{waited} for it in {}{of_all}.",
+        named(top),
+        q.duration_ns
+    )
 }
 
 /// The most waited-for lock, where it does not hold the target back.

@@ -66,7 +66,7 @@ pub(super) fn waited(gathered: &Gathered<'_>, end: Time) -> Nanos {
 }
 
 /// The part of it that has ended.
-fn closed(gathered: &Gathered<'_>) -> Nanos {
+pub(super) fn closed(gathered: &Gathered<'_>) -> Nanos {
     gathered.mutex.iter().map(|row| row.wait.sum + row.timed_out).sum()
 }
 

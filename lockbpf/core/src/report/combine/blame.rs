@@ -166,7 +166,8 @@ pub(super) fn chains(all: &Over<'_, LockEntry>) -> Vec<ChainEntry> {
 pub(super) fn culprits(all: &Over<'_, Report>, totals: &Totals, ids: &LockIds<'_>) -> Vec<CulpritEntry> {
     let mut culprits = all.within(
         |r| &r.culprits,
-        |c| vec![place(&c.place), thread(c.tid.as_ref()), c.name.clone()],
+        // Which one of many locks comes first depends on the run.
+        |c| vec![place(&c.place), thread(c.tid.as_ref()), if c.locks > 1 { c.kind.clone() } else { c.name.clone() }],
         |all| {
             let wait = all.ns(|c| c.wait_ns);
             let (run, like) = all.largest_run(|c| c.wait_ns);

@@ -19,6 +19,7 @@ fn run(number: u64, apwt: u64, cpwt: Option<u64>) -> Report {
         place,
         lock: lock.clone(),
         name: "log_lock".into(),
+        locks: 1,
         kind: "mutex".into(),
         wait_ns: Ns::new(apwt),
         share: 1.0,

@@ -71,6 +71,7 @@ pub(super) fn culprit(c: &CulpritEntry, report: &Report, check: &mut Check) {
     let CulpritEntry {
         place,
         name,
+        locks,
         wait_ns,
         share,
         share_of_all,
@@ -93,6 +94,7 @@ pub(super) fn culprit(c: &CulpritEntry, report: &Report, check: &mut Check) {
     check.within(*nested_ns, wait, || format!("through nesting, by {}", who()));
     check.within(*inferred_ns, wait, || format!("by inference, {}", who()));
     check.share(*share, who);
+    check.demand(*locks > 0, || format!("no lock, {}", who()));
     check.demand(*share_of_all <= share + 1e-6, || format!("{}: more of all than of what was recorded", who()));
     check.causes(causes.as_ref(), wait, &who);
     check.off_stacks(off_stacks, wait, &who);

@@ -187,10 +187,12 @@ pub struct CulpritEntry {
     /// Whether the place is where it gave the lock back: where it had requested it was not seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
-    /// The lock that it held.
+    /// The lock that it held; of several, the one with which it caused most waiting.
     pub lock: String,
     /// Its name, as the table shows it.
     pub name: String,
+    /// Locks that it held in turn, and of which none stands out.
+    pub locks: u64,
     /// Its kind.
     pub kind: String,
     /// Waiting that it caused.

@@ -1,3 +1,4 @@
+mod alike;
 mod contract;
 mod counters;
 mod doubt;

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 const LOCK: Lock = Lock { process: P, addr: 0x1000 };
 
-/// Functions by addresses, innermost first, each with its line; of locking or the C library if the name begins with `libc:`, interpreted if
-/// it is `<module>`, generated if there is no line.
+/// Functions by addresses, innermost first, each with its line; of the C library if the name begins with `libc:`, part of locking if with
+/// `locking:`, interpreted if it is `<module>`, generated if there is no line.
 #[derive(Default)]
 struct Code(HashMap<u64, Vec<(&'static str, u32)>>);
 
@@ -31,9 +31,16 @@ impl Names for Code {
     }
 
     fn role(&mut self, _: Process, addr: u64) -> Role {
-        let is_libc =
-            self.0.get(&addr).is_some_and(|functions| functions.iter().any(|(name, _)| name.starts_with("libc:")));
-        if is_libc { Role::Libc } else { Role::Program }
+        let any = |start: &str| {
+            self.0.get(&addr).is_some_and(|functions| functions.iter().any(|(name, _)| name.starts_with(start)))
+        };
+        if any("libc:") {
+            Role::Libc
+        } else if any("locking:") {
+            Role::Locking
+        } else {
+            Role::Program
+        }
     }
 
     fn call_stack(&mut self, process: Process, raw: &[u64], site: Option<u64>) -> Vec<u64> {
@@ -138,6 +145,26 @@ mod templates {
         let r = told(&mut o, code, vec![row, other]);
         assert_eq!(culprit(&r).0, "with<reindex()::<lambda(int)> > (a.cc:11)");
     }
+}
+
+/// Two threads give it back in two functions, by one function of a library's.
+#[test]
+fn sections_are_told_by_the_caller_of_the_function_that_gives_back() {
+    let mut o = start();
+    let rows = [(7, 0x500), (8, 0x600)].map(|(stack, caller)| {
+        o.stacks.insert(StackId(stack), vec![0x300, caller]);
+        let mut row = holder(&mut o, LOCK, 0x300, false, ASLEEP);
+        row.who = Who::Released { lock: LOCK, site: site(0x300), stack: Some(StackId(stack)) };
+        row
+    });
+    let code: &[(u64, &[(&'static str, u32)])] =
+        &[(0x300, &[("locking:wake", 1)]), (0x500, &[("flush", 37)]), (0x600, &[("load", 50)])];
+    let r = told(&mut o, code, rows.into());
+    let mut sections: Vec<_> =
+        r.sites.iter().filter(|s| s.apwt_ns > ms(0)).map(|s| (s.symbol.as_str(), s.apwt_ns)).collect();
+    sections.sort_unstable();
+    assert_eq!(sections, [("flush (a.cc:37)", ms(4_000)), ("load (a.cc:50)", ms(4_000))]);
+    assert_conserved(&r);
 }
 
 mod left_by_a_jump {
