@@ -10,6 +10,8 @@ use super::{blame, distrust, estimated, pattern, throttled, unwatched, woken};
 const MAX_ENDED: usize = 3;
 /// Waiting below this part of one thread's time holds nothing back.
 const SIGNIFICANT: f64 = 0.02;
+/// Waiting below this part of one thread's time may be a small part of what holds a program back.
+const WEAK: f64 = 0.1;
 /// Sleep that may have been for locks, as a part of one thread's time, below which none is overlooked.
 const OVERLOOKED: f64 = 0.01;
 /// Places named in which threads slept.
@@ -163,6 +165,14 @@ fn slept(report: &Report) -> Option<String> {
     Some(format!("threads slept {slept} in {duration} in {}, {}", listed(&places, PLACES), what.join(", and ")))
 }
 
+/// The same if the waiting for locks is weak evidence, and less than that sleep.
+fn more_slept(report: &Report) -> Option<String> {
+    let sleep = report.quality.sleep.as_ref()?;
+    let (waited, duration) = (report.totals.harm_ns, report.quality.duration_ns);
+    let is_more = sleep.parked_ns + sleep.runtimes_ns.unwrap_or_default() + sleep.unknown_ns > waited;
+    if waited.share_of(duration) < WEAK && is_more { slept(report) } else { None }
+}
+
 /// Sleep that is no contention, if there is enough of it to be wondered at.
 fn idle(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
@@ -232,7 +242,8 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
         let woken = woken::sentence(report, top);
         sentences.push(cost(report, top, woken.is_none()));
         sentences.extend(woken);
-        sentences.extend(unwatched::found(&report.quality, SIGNIFICANT).map(|found| format!("Besides, {found}.")));
+        let found = unwatched::found(&report.quality, SIGNIFICANT);
+        sentences.extend(found.into_iter().chain(more_slept(report)).map(|found| format!("Besides, {found}.")));
     } else {
         let doubt = unexplained(report);
         sentences.push(cheap(report, top, doubt.as_deref()));

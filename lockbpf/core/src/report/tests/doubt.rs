@@ -273,3 +273,20 @@ fn an_unknown_culprit_is_said_to_be_so_and_what_would_tell() {
     assert_eq!(report.totals.attribution.unknown_ns, ms(1_500));
     assert!((report.culprits[0].share_of_all - 0.25).abs() < 1e-9 && report.culprits[0].share > 0.99);
 }
+
+#[test]
+fn sleep_that_outweighs_the_waiting_for_locks_is_told_besides() {
+    let waited = |ms: u64| {
+        let mut o = observation();
+        feed(&mut o, &section(0x1000, 11, 0x300, [0, 0, ms]), true);
+        feed(&mut o, &section(0x1000, 12, 0x500, [0, ms, ms]), true);
+        let word = sums(&mut o, lock(0xa000), site(0), Via::Futex);
+        (word.acquisitions, word.mutex_kind) = (1, mutex_kind::IS_FUTEX);
+        word.wait.add(Nanos(4_000 * MS));
+        o.events.push(Event::FutexWait(futex_wait(0xa000, 14, 0, 13, 4_000)));
+        verdict(&o)
+    };
+    let besides = "Besides, threads slept 4.00 s in 10.0 s in ";
+    assert!(waited(500).contains("holds server back: 1 thread waited 500 ms") && waited(500).contains(besides));
+    assert!(!waited(2_000).contains(besides), "{}", waited(2_000));
+}
