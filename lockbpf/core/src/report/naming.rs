@@ -88,9 +88,12 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
 }
 
 /// What the names of locks have in common that a number tells apart, such as those of a table's elements or of locks first used at one place:
-/// `shard[12].lock #2` and `shard[7].lock` are of one series, `lock1` and `lock2` are not.
+/// `shard[12].lock` and `shard[7].lock` are of one series, `lock in get #2` and `lock in get`, too, `lock1` and `lock2` are not.
 pub(super) fn series(name: &str) -> String {
     let base = name.split_once(" #").map_or(name, |(base, _)| base);
+    if base.contains(" in ") {
+        return base.to_owned();
+    }
     let words = base.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_');
     let numbered = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     words.map(|word| if numbered(word) { word.trim_start_matches(char::is_alphanumeric) } else { word }).collect()
@@ -117,6 +120,9 @@ mod tests {
     fn numbers_tell_the_locks_of_a_series_apart() {
         for name in ["shard[12].lock", "shard[0x1a].lock", "shard[7].lock #2"] {
             assert_eq!(series(name), "shard[].lock");
+        }
+        for place in ["lock in get (store.c:12)", "lock in memcached+0x13ca1"] {
+            assert_eq!((series(&format!("{place} #3")), series(place)), (place.to_owned(), place.to_owned()));
         }
         assert_eq!((series("table+0x28").as_str(), series("lock 0x7f12").as_str()), ("table+", "lock "));
         for name in ["wal_lock", "lock1", "lock_2", ""] {
