@@ -135,14 +135,10 @@ const PARKERS: &[&str] = &[
     "waitCondition",
     "libguile-",
 ];
-/// Functions in which threads wait at barriers and latches, which are made of other things that threads sleep for.
-const BARRIERS: &[&str] = &[
-    "sync::barrier::Barrier::wait",
-    "sync::barrier::Barrier>::wait",
-    "std::barrier<",
-    "std::__tree_barrier",
-    "std::latch::",
-];
+/// Functions in which threads wait at barriers, which are made of other things that threads sleep for. At a latch threads wait for work of
+/// others, as a rule, who do not wait themselves.
+const BARRIERS: &[&str] =
+    &["sync::barrier::Barrier::wait", "sync::barrier::Barrier>::wait", "std::barrier<", "std::__tree_barrier"];
 /// parking_lot's read-write lock.
 const PARKING_RW_LOCK: &str = "parking_lot::RwLock";
 /// Functions in which threads wait for a lock of their runtime's, on words of their own, and what such locks are. Of Rust's two parts of
@@ -358,6 +354,7 @@ mod tests {
                 ],
                 Some(BARRIER),
             ),
+            (&["syscall", "std::__detail::__platform_wait<int>", "std::latch::wait", "main"], None),
             (&["malloc"], None),
             (&["__futex_abstimed_wait_common", "___pthread_cond_wait", "worker"], Some(CONDITION)),
             (&["__pthread_clockjoin_ex", "main"], Some(JOIN)),
