@@ -4,7 +4,7 @@ use super::files::{FileId, ObjectFile};
 use super::find::Kind;
 use super::space::Place;
 use super::unwind::Unwinder;
-use super::{Symbols, runtime, system_call, tail_call};
+use super::{Symbols, call_instruction, runtime, system_call, tail_call};
 use crate::id::Process;
 use crate::names::Names;
 use crate::stack::Role;
@@ -22,7 +22,8 @@ impl Symbols {
     /// seconds.
     #[must_use]
     pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
-        let caller = words.iter().copied().find(|&word| self.is_caller(process, word));
+        let caller =
+            words.iter().copied().find(|&word| self.is_caller(process, word) && self.follows_call(process, word));
         let is_interpreter = |caller: u64| {
             let code = self.processes.get(&process).and_then(|known| known.interpreter.as_ref());
             code.is_some_and(|code| code.contains(&caller.wrapping_sub(1)))
@@ -94,6 +95,17 @@ impl Symbols {
     #[must_use]
     pub fn is_caller(&mut self, process: Process, return_addr: u64) -> bool {
         self.is_own_code(process, return_addr) && !self.is_locking_code(process, return_addr)
+    }
+
+    /// Whether there is a call before an address, as far as code can be read there.
+    fn follows_call(&mut self, process: Process, return_addr: u64) -> bool {
+        let Some((id, call)) = self.call_before(process, return_addr) else { return true };
+        let Some(file) = self.files.get(id) else { return true };
+        *self.calls.get((id, call), || {
+            let end = call.wrapping_add(1);
+            let code = file.code(&(end.saturating_sub(call_instruction::LONGEST as u64)..end));
+            code.is_none_or(|code| call_instruction::ends_with_call(&code, file.layout.is_x86_64))
+        })
     }
 
     /// Whether the code before a return address is part of locking, where no symbols tell.

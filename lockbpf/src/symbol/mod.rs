@@ -5,6 +5,7 @@
 //! file and only for files that an address is asked of.
 
 mod argument;
+mod call_instruction;
 mod callers;
 mod debug_file;
 mod debuginfod;
@@ -118,6 +119,8 @@ pub struct Symbols {
     left: Kept<(FileId, u64), Option<u64>>,
     /// Whether the code around an address is part of locking, where only the code tells.
     locking: Kept<(FileId, u64), bool>,
+    /// Whether a call comes before an address.
+    calls: Kept<(FileId, u64), bool>,
     /// Parts of locking functions that have no symbols of their own, by where they begin.
     parts: Kept<FileId, Vec<(u64, &'static str)>>,
     /// What all perf maps may take together.
@@ -154,6 +157,7 @@ impl Symbols {
             reader,
             left: Kept::default(),
             locking: Kept::default(),
+            calls: Kept::default(),
             parts: Kept::default(),
             perf_maps: perf_map::Budget::default(),
             problems: BTreeSet::new(),
