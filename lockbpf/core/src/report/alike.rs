@@ -74,6 +74,8 @@ fn find(
         let class = classes.entry((lock.process, function, series)).or_default();
         class.records += g.waits.map_or(0, |waits| waits.records);
         class.known.merge(known, renaming(lock, any_of(lock.process)));
+        // Through which others it comes about is known of each lock alone.
+        class.known.chains.clear();
         class.locks.push(Lacking { lock, site, time: slept - (known.waits.time - known.open.time) });
     }
     classes
@@ -104,7 +106,7 @@ fn renaming(from: Lock, to: Lock) -> impl Fn(Who) -> Who {
     }
 }
 
-/// Waiting that has ended as that for one lock at one place: who waited for which thread, and through which locks, holds for each alone.
+/// Waiting that has ended as that for one lock at one place. Which thread waited for which is known of each lock alone.
 fn of_one(known: &Shares) -> Shares {
     let blamed: Vec<Nanos> = known.holders.iter().map(|holder| holder.wait).collect();
     let charged: Nanos = blamed.iter().copied().sum();

@@ -8,7 +8,7 @@ use super::lock::{Ranked, corrected, is_corrected};
 use super::place::Places;
 use super::schema::SiteEntry;
 use crate::estimate::Subject;
-use crate::graph::findings::SiteBlame;
+use crate::graph::findings::{SiteBlame, Who};
 use crate::id::{Lock, Site};
 use crate::observation::Observation;
 use crate::sums::Measure;
@@ -27,8 +27,25 @@ struct Section {
     waits: Measure,
     /// It has waits or holds that cannot be told without what observing added.
     uncorrected: bool,
-    /// By lock: the waiting that holding it here caused, the waiting for it here.
-    locks: HashMap<Lock, (Nanos, Nanos)>,
+    locks: HashMap<Lock, Part>,
+}
+
+/// What one lock has of a section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    /// Whether it was asked for here. In a function of a library that is called here others may be given back.
+    asked: bool,
+    /// The waiting that holding it here caused.
+    harm: Nanos,
+    /// The waiting for it here.
+    wait: Nanos,
+}
+
+impl Section {
+    fn asked(&mut self, lock: Lock, wait: Nanos) {
+        let part = self.locks.entry(lock).or_default();
+        (part.asked, part.wait) = (true, part.wait + wait);
+    }
 }
 
 /// The entries of all sections of the locks shown that `wanted` lets pass, in the order of their rank.
@@ -47,7 +64,9 @@ pub(super) fn sites(
         if let (Some(held), Some(site)) = (holder.who.lock(), holder.who.site())
             && let Some(section) = sections.get_mut(&site)
         {
-            section.locks.entry(held).or_default().0 += holder.wait;
+            let part = section.locks.entry(held).or_default();
+            part.harm += holder.wait;
+            part.asked |= matches!(holder.who, Who::Section { .. });
             let (doing, calling) = doing.entry(site).or_default();
             doing.add(holder, lock);
             calling.add(holder);
@@ -59,7 +78,7 @@ pub(super) fn sites(
         let Some(id) = places.site_id(site) else { continue };
         let blame = blames.get(&site).cloned().unwrap_or_default();
         let doing = doing.get(&site).filter(|_| blame.apwt > Nanos(0));
-        let lock = section.locks.iter().max_by_key(|&(&lock, &harm)| (harm, Reverse(lock))).map(|(&lock, _)| lock);
+        let lock = section.locks.iter().max_by_key(|&(&lock, &part)| (part, Reverse(lock))).map(|(&lock, _)| lock);
         // What was estimated for all locks together.
         let figures = observation.estimates.as_ref().and_then(|estimates| {
             let figures = estimates.of(Subject::Site(site))?;
@@ -113,7 +132,7 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
                 section.holds.merge(&s.hold);
             }
             section.uncorrected |= !is_corrected(*lock, &[s]);
-            section.locks.entry(*lock).or_default().1 += s.wait.sum;
+            section.asked(*lock, s.wait.sum);
         }
         if let Some(shares) = gathered.blame() {
             // Whatever the sums lack: lost, or never summed.
@@ -123,7 +142,7 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
                 section.instances += waits.count;
                 section.wait += waits.time;
                 section.uncorrected = true;
-                section.locks.entry(*lock).or_default().1 += waits.time;
+                section.asked(*lock, waits.time);
             }
             for holder in &shares.holders {
                 if let (Some(held), Some(site)) = (holder.who.lock(), holder.who.site())

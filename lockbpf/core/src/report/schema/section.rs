@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct SiteEntry {
     /// `PID:0xaddress` of the requesting call's return, or what the input calls it.
     pub site: String,
-    /// Its lock, as in [`super::LockEntry::lock`]; of several, the one whose holding here caused most waiting.
+    /// Its lock, as in [`super::LockEntry::lock`]; of several, the one whose holding here caused most waiting, of those asked for here if any
+    /// are.
     pub lock: String,
     /// How many locks are requested here.
     pub locks: u64,

@@ -167,6 +167,22 @@ fn sections_are_told_by_the_caller_of_the_function_that_gives_back() {
     assert_conserved(&r);
 }
 
+/// A lock of the library's own is given back in the function that asks for the program's.
+#[test]
+fn a_section_is_told_with_the_lock_that_is_asked_for_there() {
+    let mut o = start();
+    let mut library = holder(&mut o, LOCK, 0x300, false, ASLEEP);
+    library.who = Who::Released { lock: LOCK, site: site(0x300), stack: Some(StackId(7)) };
+    o.stacks.insert(StackId(7), vec![0x300, 0x500]);
+    let own = Lock { addr: 0x1100, ..LOCK };
+    sums(&mut o, own, site(0x500), Via::Lock).acquisitions = 9;
+    let code: &[(u64, &[(&'static str, u32)])] = &[(0x300, &[("locking:wake", 1)]), (0x500, &[("flush", 37)])];
+    let r = told(&mut o, code, vec![library]);
+    let section = r.sites.iter().find(|s| s.symbol == "flush (a.cc:37)").unwrap();
+    let id = |lock: Lock| format!("1234:{:#x}", lock.addr);
+    assert_eq!((section.lock.as_str(), section.locks, section.apwt_ns), (id(own).as_str(), 2, ms(4_000)));
+}
+
 mod left_by_a_jump {
     use super::*;
 
