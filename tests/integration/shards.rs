@@ -19,7 +19,7 @@ fn shards_have_one_culprit_within_the_budget() {
     let waited: f64 = shards.iter().map(|lock| lock.harm_ns).sum();
     let share = waited / truth.fact("waited_ns") as f64;
     assert!(shards.len() >= 390 && (0.9..1.02).contains(&share), "{share} of {truth:?}");
-    // Of each shard little was recorded: as many waits as that would be more than the budget allows.
+    // The budget lets lockbpf record few of the waits for each shard.
     let [first, ..] = report.culprits.as_slice() else { panic!("{:?}", report.verdict) };
     assert!(first.is("update") && first.locks >= 390 && first.share_of_all > 0.9, "{first:?}");
     let verdict = report.verdict.join(" ");

@@ -3,7 +3,7 @@
 //!
 //! The callers are the functions at which the section's stacks part. What all of them go through is passed over, and so are
 //! functions that lock or unlock by their names: a guard's constructor and destructor, `store_lock` around `db_lock`. A place in such a
-//! function says nothing: then a single caller is told, too.
+//! function says nothing, so the report names its caller even where there is only one.
 
 use super::gather::Gathered;
 use super::place::Places;

@@ -1,5 +1,5 @@
 //! Who causes most waiting, over all locks. Many locks may be held in one function in turn: the shards of a table, a lock in each object of
-//! a kind. If none of them stands out, they are told as one culprit.
+//! a kind. If none of them stands out, the report names one culprit for all.
 
 use super::calling::{Calling, only_locks};
 use super::divide::{chain, holder_place};
@@ -129,7 +129,7 @@ pub(super) fn culprits(
 /// A lock, and who held it.
 type Held = (Lock, Who);
 
-/// Holders of one lock each that are told as another one: in one function they held locks of a series, of which none stands out.
+/// Finds holders that hold locks of one series in one function, none of which stands out. Each maps to the one that stands for all.
 fn alike(
     waits: &BTreeMap<Held, Nanos>,
     of_kind: &dyn Fn(Lock) -> LockKind,

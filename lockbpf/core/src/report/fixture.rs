@@ -1,7 +1,9 @@
 //! A synthetic observation, fed section by section as the kernel side would sum and record it, and names for it.
 
 use crate::analysis::{self, Analyst, Closing};
-use crate::event::{Event, FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, Weight, flag};
+use crate::event::{
+    Event, FutexResult, FutexWait, Outcome, ProcessSeen, Section, ThreadTotals, Via, Wake, Weight, flag,
+};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::names::{Frame, Names};
 use crate::observation::{Harvest, Observation, OpenWait};
@@ -186,6 +188,21 @@ pub(super) fn futex_wait(word: u64, tid: u32, expected: u32, owner: u32, wait: u
         result: FutexResult::Slept,
         weight: Weight::default(),
     }
+}
+
+/// The wake by thread 2 in `fn9` that ends a wait; it had the lock since so many ms.
+pub(super) fn wake(wait: &FutexWait, since_ms: u64) -> Event {
+    Event::Wake(Wake {
+        time: wait.end,
+        since: Some(Nanos(since_ms * MS)),
+        watched: Nanos(since_ms * MS),
+        word: wait.word,
+        site: Some(site(0x900)),
+        process: P,
+        tid: Tid(2),
+        woken: 1,
+        stack: None,
+    })
 }
 
 pub(super) fn open_wait(lock_addr: u64, tid: u32, since_ms: u64, owner: u32) -> OpenWait {

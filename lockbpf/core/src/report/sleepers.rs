@@ -128,7 +128,7 @@ const PARKERS: &[&str] = &[
     "runtime.notesleep",
     "runtime.mPark",
     "rb_native_cond_",
-    // Of JavaScript's `Atomics.wait`, of which programs make their locks.
+    // V8 parks threads here that call JavaScript's `Atomics.wait`. Programs make their locks of that.
     "FutexEmulation::Wait",
     // Erlang's schedulers, GHC's runtime, and Guile, whose own functions have no names.
     "ethr_event_",

@@ -1,7 +1,7 @@
 //! The report in a few sentences, no surer of itself than the data allows.
 
 use super::phrase::{FUNCTION, Threads};
-use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, ThreadId};
+use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, SleepEntry, ThreadId};
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
 use super::{blame, distrust, estimated, pattern, throttled, unwatched, woken};
@@ -141,7 +141,7 @@ fn unexplained(report: &Report) -> Option<String> {
 fn slept(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
     let duration = report.quality.duration_ns;
-    let slept = sleep.parked_ns + sleep.runtimes_ns.unwrap_or_default() + sleep.unknown_ns;
+    let slept = perhaps_for_locks(sleep);
     if slept.share_of(duration) < OVERLOOKED {
         return None;
     }
@@ -169,8 +169,11 @@ fn slept(report: &Report) -> Option<String> {
 fn more_slept(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
     let (waited, duration) = (report.totals.harm_ns, report.quality.duration_ns);
-    let is_more = sleep.parked_ns + sleep.runtimes_ns.unwrap_or_default() + sleep.unknown_ns > waited;
-    if waited.share_of(duration) < WEAK && is_more { slept(report) } else { None }
+    if waited.share_of(duration) < WEAK && perhaps_for_locks(sleep) > waited { slept(report) } else { None }
+}
+
+fn perhaps_for_locks(sleep: &SleepEntry) -> Ns {
+    sleep.parked_ns + sleep.runtimes_ns.unwrap_or_default() + sleep.unknown_ns
 }
 
 /// Sleep that is no contention, if there is enough of it to be wondered at.
@@ -287,21 +290,13 @@ fn cost(report: &Report, top: &LockEntry, holds_back: bool) -> String {
     };
     let culprit = report.culprits.first();
     let is_one = top.harm_ns.share_of(q.duration_ns) >= SIGNIFICANT && culprit.is_none_or(|c| c.locks == 1);
+    let waited = format!("{threads} waited {at_least}{waited} for it in {}", q.duration_ns);
     // Through nesting, the lock to blame may be another one.
     if holds_back && is_one && culprit.is_none_or(|c| c.lock == top.lock) {
-        return format!(
-            "{} holds {} back: {threads} waited {at_least}{waited} for it in {}.",
-            named(top),
-            victim(top),
-            q.duration_ns
-        );
+        return format!("{} holds {} back: {waited}.", named(top), victim(top));
     }
     let of_all = if is_one { String::new() } else { format!(", of {} for all locks", report.totals.harm_ns) };
-    format!(
-        "Most waited for is {}: {threads} waited {at_least}{waited} for it in {}{of_all}.",
-        named(top),
-        q.duration_ns
-    )
+    format!("Most waited for is {}: {waited}{of_all}.", named(top))
 }
 
 /// The most waited-for lock, where it does not hold the target back.

@@ -18,6 +18,8 @@ pub struct Words {
     pub locks: Vec<Vec<(String, String)>>,
     /// For whom each culprit of the report locks, where its function has several callers: `called by `vacuum` (db.c:40) for 98 % of it`.
     pub callers: Vec<Option<String>>,
+    /// What goes on behind the lock of each culprit of the report, if it holds others in turn: ` or one of 19 others`.
+    pub others: Vec<String>,
     /// The critical path, if some of it is waiting.
     pub critical_path: Option<String>,
     /// Stacks of threads that wait for one another, line by line.
@@ -36,6 +38,7 @@ pub fn words(report: &Report) -> Words {
         verdict: report.verdict.clone(),
         locks: report.locks.iter().map(figures).collect(),
         callers: report.culprits.iter().map(|c| phrase::called_by(c.callers.as_ref()?, c.wait_ns)).collect(),
+        others: report.culprits.iter().map(|c| phrase::others(c.locks)).collect(),
         critical_path: wide::critical_path(report, ONE_LINE),
         deadlocks: lines(warnings::deadlocks(report, ONE_LINE)),
         inversions: lines(warnings::inversions(report, ORDERS, ONE_LINE)),

@@ -87,6 +87,7 @@ impl<'a> Data<'a> {
         let report = cut(&page.report, limits);
         words.locks.truncate(report.locks.len());
         words.callers.truncate(report.culprits.len());
+        words.others.truncate(report.culprits.len());
         let pictures = &page.pictures;
         let stacks = |samples| stacks(Flame::of(samples, limits.calls));
         let (what_if, no_what_if) = page.what_if.parts();

@@ -1,7 +1,7 @@
 //! Many locks that are held in one function in turn.
 
 use super::*;
-use crate::event::{FutexWait, Wake, Weight};
+use crate::event::{FutexWait, Weight};
 
 /// Each of `locks` locks at `site` is held by thread 11 for as long as `ms` says, while thread 12 waits for it.
 fn shards(o: &mut Run, locks: std::ops::Range<u64>, site: u64, ms: u64) {
@@ -66,17 +66,7 @@ fn thinned(locks: u64) -> Run {
             weight: Weight { waits, stacks: 0 },
             ..futex_wait(word, 1, 2, 2, 4)
         };
-        o.events.push(Event::Wake(Wake {
-            time: wait.end,
-            since: Some(Nanos(4 * MS)),
-            watched: Nanos(4 * MS),
-            word: wait.word,
-            site: Some(site(0x900)),
-            process: P,
-            tid: Tid(2),
-            woken: 1,
-            stack: None,
-        }));
+        o.events.push(wake(&wait, 4));
         o.events.push(Event::FutexWait(wait));
     }
     o

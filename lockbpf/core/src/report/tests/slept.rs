@@ -1,7 +1,7 @@
 //! Locks of a runtime's whose waiters sleep each on a word of its own.
 
 use super::*;
-use crate::event::{FutexWait, Wake};
+use crate::event::FutexWait;
 use crate::id::StackId;
 use crate::observation::OpenWait;
 use lockbpf_common::kind::mutex_kind;
@@ -22,17 +22,7 @@ fn sleeper(addr: u64, expected: u32, innermost: u64) -> Run {
             waker: Some(Tid(2)),
             ..futex_wait(addr, 1, 0, 2, 4)
         };
-        o.events.push(Event::Wake(Wake {
-            time: wait.end,
-            since: Some(Nanos(5 * MS)),
-            watched: Nanos(5 * MS),
-            word: wait.word,
-            site: Some(site(0x900)),
-            process: P,
-            tid: Tid(2),
-            woken: 1,
-            stack: None,
-        }));
+        o.events.push(wake(&wait, 5));
         o.events.push(Event::FutexWait(wait));
     }
     o
