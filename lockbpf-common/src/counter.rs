@@ -78,6 +78,8 @@ counters! {
     Unfocused => "unfocused", Volume;
     /// Waits not recorded, since others that were stand for them: recording all would cost more than the budget.
     Thinned => "thinned", Volume;
+    /// Waits, and no waits, for room in channels of tokio's: these are no locks.
+    TokioChannels => "tokio_channels", Volume;
     /// A record did not fit: ring buffer full.
     RingFull => "ring_full", Lost;
     /// A lock × site pair did not fit: sums map full.
@@ -134,6 +136,8 @@ counters! {
     /// Runs of programs that the kernel left out, since one was running on that CPU already (preemptible kernels, mostly): futex calls
     /// and the like, of any process.
     KernelSkipped => "skipped_by_kernel", Lost;
+    /// Futures of tokio's that ask for a lock in another way than is known: of another release, or built in another way.
+    TokioOdd => "tokio_odd", Lost;
     /// An unlock of a lock that this thread was not seen to acquire, after its first acquisition was seen.
     UnlockNotHeld => "unlock_not_held", Impossible;
     /// A lock call began while another was still open in the same thread.
@@ -144,6 +148,8 @@ counters! {
     HeldAtStart => "held_at_start", Edge;
     /// Waits in futex calls that began before the observation and ended in it: told from its beginning on.
     WaitingAtStart => "waiting_at_start", Edge;
+    /// Waits of tasks whose beginning was not seen: it was before the observation, or before a window. Of these only the section is told.
+    TokioUnbegun => "task_wait_without_begin", Edge;
     /// Sections in signal handlers that interrupted a wait for a lock: summed, but not recorded.
     InHandler => "in_handler_during_wait", Edge;
     /// Ends of waits for kernel locks whose beginning was not seen: they began before the observation.

@@ -42,6 +42,19 @@ pub const GO_WAKE: u64 = 103;
 /// Go's `time.Sleep`.
 pub const GO_SLEEP: u64 = 104;
 
+/// tokio's `batch_semaphore::Acquire` is polled.
+pub const TOKIO_POLL: u64 = 112;
+/// tokio's `batch_semaphore::Semaphore::try_acquire`.
+pub const TOKIO_TRY: u64 = 113;
+/// tokio's `batch_semaphore::Semaphore::add_permits_locked`, by which all permits are given back.
+pub const TOKIO_RELEASE: u64 = 114;
+
+/// A function of tokio's that asks for a lock, or gives it back, for its caller: by one of the others.
+pub const TOKIO_CALL: u64 = 115;
+
+/// tokio's `batch_semaphore::Acquire` is dropped while it waits.
+pub const TOKIO_DROP: u64 = 116;
+
 /// The operation that a function's calls are summed by; `None` if it requests no lock.
 #[must_use]
 pub fn via(function: u64) -> Option<Via> {

@@ -47,6 +47,8 @@ unsafe impl aya::Pod for GoroutineWait {}
 const GOROUTINE: u32 = 1 << 31;
 /// Tells an address from a number.
 const ADDRESS: u32 = 1 << 30;
+/// Tells a [task](crate::task)'s from a goroutine's address.
+const TASK: u32 = 1 << 29;
 /// Descriptors are so aligned, as a power of two.
 const ALIGN: u32 = 5;
 
@@ -55,7 +57,7 @@ const ALIGN: u32 = 5;
 pub enum Goroutine {
     /// The low 30 bits of its number.
     Number(u32),
-    /// The low 35 bits of its descriptor's address.
+    /// The low 34 bits of its descriptor's address.
     Address(u64),
 }
 
@@ -70,17 +72,16 @@ pub const fn of_number(number: u64) -> u32 {
 #[must_use]
 #[inline(always)]
 pub const fn of_address(address: u64) -> u32 {
-    GOROUTINE | ADDRESS | (address >> ALIGN) as u32 & (ADDRESS - 1)
+    GOROUTINE | ADDRESS | (address >> ALIGN) as u32 & (TASK - 1)
 }
 
-/// The goroutine that a thread's id stands for; `None` if it is a thread's.
+/// The goroutine that a thread's id stands for; `None` if it is a thread's or a task's.
 #[must_use]
 pub const fn goroutine(tid: u32) -> Option<Goroutine> {
-    let known = tid & (ADDRESS - 1);
-    match (tid & GOROUTINE != 0, tid & ADDRESS != 0) {
-        (false, _) => None,
-        (true, false) => Some(Goroutine::Number(known)),
-        (true, true) => Some(Goroutine::Address((known as u64) << ALIGN)),
+    match (tid & GOROUTINE != 0, tid & ADDRESS != 0, tid & TASK != 0) {
+        (false, ..) | (true, true, true) => None,
+        (true, false, _) => Some(Goroutine::Number(tid & (ADDRESS - 1))),
+        (true, true, false) => Some(Goroutine::Address(((tid & (TASK - 1)) as u64) << ALIGN)),
     }
 }
 

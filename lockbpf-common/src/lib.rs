@@ -25,6 +25,7 @@ pub mod python;
 pub mod record;
 pub mod stack_copy;
 pub mod sums;
+pub mod task;
 pub mod thin;
 pub mod transition;
 pub mod via;

@@ -89,6 +89,14 @@ pub enum Via {
     AbseilLock = 44,
     /// A Java object's monitor, where it is contended.
     JavaMonitor = 48,
+    /// `tokio::sync::Mutex`.
+    TokioLock = 52,
+    /// `tokio::sync::RwLock`, a reader.
+    TokioReadLock = 53,
+    /// `tokio::sync::RwLock`, a writer.
+    TokioWriteLock = 54,
+    /// Permits of a `tokio::sync::Semaphore`, or places in a bounded channel of tokio's.
+    TokioPermits = 55,
 }
 
 impl Via {
@@ -138,6 +146,10 @@ impl Via {
         Self::ParkingWriteLock,
         Self::AbseilLock,
         Self::JavaMonitor,
+        Self::TokioLock,
+        Self::TokioReadLock,
+        Self::TokioWriteLock,
+        Self::TokioPermits,
     ];
 
     /// The operation for a number read from a record; `None` for a number no version has written.
@@ -176,6 +188,12 @@ impl Via {
         is_spin(self as u32)
     }
 
+    /// Whether a runtime takes and gives back these locks inline: only acquisitions after a wait are seen.
+    #[must_use]
+    pub const fn is_inline(self) -> bool {
+        self as u8 >= Self::RUNTIMES && (self as u8) < Self::TokioLock as u8
+    }
+
     /// Whose locks these are, if not the C library's.
     #[must_use]
     pub const fn runtime(self) -> Option<&'static str> {
@@ -185,6 +203,7 @@ impl Via {
             10 => "parking_lot",
             11 => "abseil",
             12 => "Java",
+            13 => "tokio",
             _ => return None,
         })
     }
@@ -210,6 +229,7 @@ const SHARED: u64 = set(&[
     Via::GoReadLock,
     Via::RustReadLock,
     Via::ParkingReadLock,
+    Via::TokioReadLock,
 ]);
 const RWLOCK: u64 = SHARED
     | set(&[
@@ -221,9 +241,10 @@ const RWLOCK: u64 = SHARED
         Via::GoWriteLock,
         Via::RustWriteLock,
         Via::ParkingWriteLock,
+        Via::TokioWriteLock,
     ]);
 const SPIN: u64 = set(&[Via::SpinLock, Via::TrySpinLock, Via::CustomSpinLock, Via::TryCustomSpinLock]);
-const SEMAPHORE: u64 = set(&[Via::SemWait, Via::TrySemWait, Via::TimedSemWait]);
+const SEMAPHORE: u64 = set(&[Via::SemWait, Via::TrySemWait, Via::TimedSemWait, Via::TokioPermits]);
 const TRY: u64 = set(&[
     Via::TryLock,
     Via::TryReadLock,
@@ -293,6 +314,7 @@ mod tests {
         for &via in Via::ALL {
             assert_eq!(Via::from_u8(via as u8), Some(via));
             assert_eq!(via.runtime().is_some(), via as u8 >= Via::RUNTIMES);
+            assert!(via.runtime().is_some() >= via.is_inline());
             assert!((via as u8) < 64);
         }
         assert_eq!((Via::from_u8(0), Via::from_u8(255)), (None, None));

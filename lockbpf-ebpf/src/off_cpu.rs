@@ -168,6 +168,10 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
             if t.epoch != 0 {
                 reading::leaves(t, ctx.arg(1), || ctx.arg::<u32>(0) & 1 != 0 || task_state(ctx.arg(1)) == 0);
             }
+            if t.asks.lock != 0 && ctx.arg::<u32>(0) & 1 == 0 {
+                let state = task_state(ctx.arg(1));
+                crate::task::leaves(&ctx, t, state, state & UNINTERRUPTIBLE != 0);
+            }
             let holds = t.epoch != 0 && (t.depth > 0 || may_have(t.pending.via, t.pending.kind)) && is_open(t);
             let goroutine = if holds { 0 } else { goroutine::running(t) };
             let kept = !holds && (goroutine != 0 || watched::is_watched(t));
@@ -183,6 +187,10 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         // SAFETY: as above; the thread does not run yet.
         let t = unsafe { &mut *t };
         reading::comes(t, ctx.arg(2));
+        if t.sleeps != 0 {
+            t.sleeps = 0;
+            t.woken_ns = now();
+        }
         let off = &mut t.off;
         if off.reason != 0 && off.end_ns == 0 {
             off.end_ns = now();

@@ -44,6 +44,27 @@ const NR_EXIT_GROUP: u64 = 231;
 #[cfg(bpf_target_arch = "aarch64")]
 const NR_EXIT_GROUP: u64 = 94;
 
+/// System calls in which threads of asynchronous runtimes sleep that have nothing to run: `futex`, `poll`, `epoll_wait`, `ppoll`, `epoll_pwait`,
+/// `io_uring_enter`, `epoll_pwait2`.
+#[cfg(bpf_target_arch = "x86_64")]
+const PARKING: [u64; 7] = [202, 7, 232, 271, 281, 426, 441];
+#[cfg(bpf_target_arch = "aarch64")]
+const PARKING: [u64; 5] = [98, 22, 73, 426, 441];
+
+/// Whether the current thread is in one of these.
+#[inline(always)]
+pub fn parks() -> bool {
+    let call = system_call();
+    let mut i = 0;
+    while i < PARKING.len() {
+        if PARKING[i] == call {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
 /// Whether the current thread, which exits, has called `exit_group`. The other threads of its process are killed, in whatever they are.
 #[inline(always)]
 pub fn ends_process() -> bool {

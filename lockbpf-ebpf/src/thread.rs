@@ -21,6 +21,7 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::ThreadCounts;
 use lockbpf_common::process::SERIAL_SLOT;
 use lockbpf_common::sums::ThreadSums;
+use lockbpf_common::task::TaskWait;
 use lockbpf_common::waiting::Waiting;
 
 /// Size of the kernel's `struct upid`, which begins with the number.
@@ -90,6 +91,18 @@ pub struct Thread {
     pub once: Begun,
     /// The last call of a function on a described lock.
     pub custom: CustomCall,
+    /// What the task that it polls has asked for last, of [tokio's locks](crate::tokio).
+    pub asks: TaskWait,
+    /// Within which function of tokio's.
+    pub tokio_call: TokioCall,
+    /// One of tokio's locks that the task which it polls got last, until the thread sleeps; 0 if there is none.
+    pub got: u64,
+    /// When that was, ns.
+    pub got_ns: u64,
+    /// When the thread ran again the last time after it had slept, ns: only of threads that poll tasks which ask for such locks.
+    pub woken_ns: u64,
+    /// Whether such a thread sleeps.
+    pub sleeps: u64,
     /// The lock call in progress.
     pub pending: Pending,
     /// A call in progress on a runtime's lock, put aside while the thread takes others inside of it.
@@ -135,6 +148,18 @@ pub struct Wrapper {
     pub argument: u64,
     /// Its return address.
     pub site: u64,
+}
+
+/// A function of tokio's that asks for a lock, or gives it back, for its caller.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct TokioCall {
+    /// The stack pointer at its entry; 0 if there is none.
+    pub frame: u64,
+    /// Its return address.
+    pub returns_to: u64,
+    /// What that lock is ([`lockbpf_common::task::tokio_lock`]).
+    pub what: u64,
 }
 
 /// A lock call in progress.

@@ -79,6 +79,7 @@ mod stopped;
 mod storms;
 mod stuck;
 mod system_wide;
+mod tasks;
 mod throttled;
 mod timelines;
 mod toolkits;

@@ -4,8 +4,9 @@
 use crate::id::{Lock, Process, Site, Tid};
 use crate::stack::Role;
 use lockbpf_common::goroutine::{self, Goroutine};
+use lockbpf_common::task::{self, Task};
 
-/// Beginnings of the names, in lower case, of functions that are inlined and lock or wait for the program: of libstdc++, of Go's `sync`.
+/// Beginnings of the names, in lower case, of functions that are inlined and lock or wait for the program: of libstdc++, of Go's `sync`, of tokio.
 const WAITING: &[&str] = &[
     "std::__detail::__",
     "std::__atomic",
@@ -14,6 +15,8 @@ const WAITING: &[&str] = &[
     "std::latch::",
     "std::counting_semaphore",
     "sync.(*",
+    "tokio::sync::",
+    "<tokio::sync::",
 ];
 
 /// One function on a stack; inlined functions are frames of their own.
@@ -83,8 +86,13 @@ pub fn place(frames: &[Frame]) -> Option<&Frame> {
     if is(own, "__rust_begin_short_backtrace") { closure().or(Some(own)) } else { Some(own) }
 }
 
-/// The goroutine's name; `None` for a thread.
+/// The goroutine's or task's name; `None` for a thread.
 fn goroutine_name(tid: Tid) -> Option<String> {
+    match task::task(tid.0) {
+        Some(Task::Of(address)) => return Some(format!("task at …{address:x}")),
+        Some(Task::Readers(lock)) => return Some(format!("readers of …{lock:x}")),
+        None => {}
+    }
     Some(match goroutine::goroutine(tid.0)? {
         Goroutine::Number(number) => format!("goroutine {number}"),
         Goroutine::Address(address) => format!("goroutine at …{address:x}"),
@@ -154,7 +162,7 @@ pub trait Names {
         None
     }
 
-    /// What the input itself calls a thread, where that is not its number; a goroutine of a Go program by its own.
+    /// What the input itself calls a thread, where that is not its number; a goroutine or a task by its own.
     fn thread_id(&mut self, tid: Tid) -> Option<String> {
         goroutine_name(tid)
     }

@@ -54,15 +54,16 @@ pub(super) fn judge(data: &[u8], role: Role, wanted: &[Wanted]) -> Result<Option
     let go = host.filter(|_| role == Role::Executable).and_then(|arch| go::examine(data, arch));
     let own = host.filter(|_| role != Role::CLibrary);
     let mut compiled = own.map_or_else(Vec::new, |arch| mangled::sites(data, arch));
+    let unseen = mangled::without_polls(&mut compiled);
     let custom = own.map(|arch| described::find(wanted, data, arch));
     let described::Found { sites: custom, missing: lacking, .. } = custom.unwrap_or_default();
     // What the user says of a function counts.
     compiled.retain(|site| custom.iter().all(|own| own.file_offset != site.file_offset));
     compiled.extend(custom);
-    if !has_libc && go.is_none() && compiled.is_empty() && lacking.is_empty() {
+    if !has_libc && go.is_none() && compiled.is_empty() && unseen.is_none() && lacking.is_empty() {
         return Ok(None);
     }
-    let mut judged = Judged { lacking, ..Judged::default() };
+    let mut judged = Judged { lacking, missing: unseen.into_iter().collect(), ..Judged::default() };
     let mut found = Ok(Vec::new());
     if has_libc {
         let mut image = elf::locate(data, FUNCTIONS)?;
@@ -71,7 +72,7 @@ pub(super) fn judge(data: &[u8], role: Role, wanted: &[Wanted]) -> Result<Option
         if role == Role::CLibrary && is_empty_libpthread(&image) {
             return Ok(None);
         }
-        judged.missing = missing(&image, role);
+        judged.missing.extend(missing(&image, role));
         judged.libc = Some(image.libc);
         found = usable(&image, role, &judged.missing).map(|()| sites(&image));
     }

@@ -1,19 +1,36 @@
 //! Runtimes whose locks are compiled into programs: Rust's `std::sync`, parking_lot, abseil,
-//! HotSpot's monitors. They take a free lock inline, so only
-//! their slow paths can be probed, which are known by their mangled symbols; a stripped program has none.
+//! HotSpot's monitors, tokio's. Most take a free lock inline, so only
+//! their slow paths can be probed. All are known by their mangled symbols; a stripped program has none.
 
 use super::elf::{self, Header};
 use super::probe_table::{By, Function, Runtime};
 use super::prologue::Arch;
-use super::site::Site;
+use super::site::{Lack, Missing, Site};
+use crate::demangle::demangle;
+use lockbpf_common::function::{TOKIO_CALL, TOKIO_DROP, TOKIO_POLL, TOKIO_RELEASE, TOKIO_TRY};
+use lockbpf_common::task::tokio_lock;
 use lockbpf_common::via::Via;
 use memchr::memmem;
 use object::ReadRef;
 use object::elf::{SHT_DYNSYM, SHT_SYMTAB, STT_FUNC};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 
-/// The probed functions, each with the parts that its symbol has, in this order, however the compiler mangles it.
-pub(super) const ROWS: &[(Function, &[&str])] = &[
+/// By what a symbol tells that it is that of a row's function.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Known {
+    /// It has these parts, in this order, however the compiler mangles it.
+    Parts(&'static [&'static str]),
+    /// It is one of tokio's own functions that ask for a lock or give it back, by way of the others.
+    TokioCalls,
+}
+
+use Known::{Parts, TokioCalls};
+
+/// Where tokio's semaphore is.
+const SEMAPHORE: &str = "5tokio4sync15batch_semaphore";
+
+/// The probed functions.
+pub(super) const ROWS: &[(Function, Known)] = &[
     row("std::sync::Mutex::lock, contended", Via::RustLock, &["3std3sys", "5Mutex14lock_contended"]),
     row("std::sync::RwLock::read, contended", Via::RustReadLock, &["3std3sys", "6RwLock14read_contended"]),
     row("std::sync::RwLock::write, contended", Via::RustWriteLock, &["3std3sys", "6RwLock15write_contended"]),
@@ -34,11 +51,28 @@ pub(super) const ROWS: &[(Function, &[&str])] = &[
     row("ObjectMonitor::wait, contended again", Via::JavaMonitor, &["_ZN13ObjectMonitor8ReenterIE"]),
     row("ObjectMonitor::wait, contended again", Via::JavaMonitor, &["_ZN13ObjectMonitor16reenter_internalE"]),
     row("absl::Mutex::Lock, contended", Via::AbseilLock, &["4absl", "5Mutex8LockSlowE"]),
+    tokio("tokio::sync (Acquire::poll)", TOKIO_POLL, Parts(&[SEMAPHORE, "7Acquire", "4poll"])),
+    tokio("tokio::sync (Acquire::poll)", TOKIO_POLL, Parts(&["tokio..sync..batch_semaphore..Acquire$u20$as", "4poll"])),
+    tokio("tokio::sync (Acquire::drop)", TOKIO_DROP, Parts(&[SEMAPHORE, "7Acquire", "4Drop4drop"])),
+    tokio("tokio::sync (Acquire::drop)", TOKIO_DROP, Parts(&["tokio..sync..batch_semaphore..Acquire$u20$as", "4drop"])),
+    tokio("tokio::sync (Semaphore::try_acquire)", TOKIO_TRY, Parts(&[SEMAPHORE, "9Semaphore11try_acquire"])),
+    tokio(
+        "tokio::sync (Semaphore::add_permits_locked)",
+        TOKIO_RELEASE,
+        Parts(&[SEMAPHORE, "9Semaphore18add_permits_locked"]),
+    ),
+    tokio("tokio::sync (callers within)", TOKIO_CALL, TokioCalls),
 ];
 
-const fn row(symbol: &'static str, via: Via, parts: &'static [&'static str]) -> (Function, &'static [&'static str]) {
+const fn row(symbol: &'static str, via: Via, parts: &'static [&'static str]) -> (Function, Known) {
     let runtime = Runtime::Compiled;
-    (Function { symbol, runtime, args: 1, code: via as u64, by: By::Return, essential: false }, parts)
+    (Function { symbol, runtime, args: 1, code: via as u64, by: By::Return, essential: false }, Parts(parts))
+}
+
+/// A function by which tokio's locks are asked for and given back, contended or not.
+const fn tokio(symbol: &'static str, code: u64, known: Known) -> (Function, Known) {
+    let (args, essential) = (if code == TOKIO_CALL { 0 } else { 2 }, code == TOKIO_POLL);
+    (Function { symbol, runtime: Runtime::Compiled, args, code, by: By::Tokio, essential }, known)
 }
 
 /// Slow paths in one symbol table: no program has more than some ten of each.
@@ -61,13 +95,26 @@ pub fn has_symbols<'data, R: ReadRef<'data>>(data: R) -> bool {
     has_table().unwrap_or(false)
 }
 
-/// Where the slow paths in a file are probed; none in a file that has none, or is damaged.
+/// Where the functions in a file are probed; none in a file that has none, or is damaged.
 #[must_use]
 pub fn sites(data: &[u8], arch: Arch) -> Vec<Site> {
     let mut sites = read(data, arch).unwrap_or_default();
     sites.sort_by_key(|site| site.file_offset);
     sites.dedup_by_key(|site| site.file_offset);
     sites
+}
+
+/// Takes out tokio's functions where the one is not among them that tells who waits, and says why it is not.
+#[must_use]
+pub fn without_polls(sites: &mut Vec<Site>) -> Option<Missing> {
+    let is = |code: u64| move |site: &Site| site.function.code == code;
+    if sites.iter().any(is(TOKIO_POLL)) {
+        return None;
+    }
+    let gives_back = sites.iter().any(is(TOKIO_RELEASE));
+    sites.retain(|site| site.function.by != By::Tokio);
+    let (function, _) = ROWS.iter().find(|(function, _)| function.code == TOKIO_POLL)?;
+    gives_back.then_some(Missing { function: *function, reason: Lack::OtherCode })
 }
 
 fn read(data: &[u8], arch: Arch) -> object::read::Result<Vec<Site>> {
@@ -83,15 +130,52 @@ fn read(data: &[u8], arch: Arch) -> object::read::Result<Vec<Site>> {
         let functions = functions.filter(|s| s.st_type() == STT_FUNC && !s.is_undefined(endian));
         let known = functions.filter_map(|symbol| {
             let name = elf::name(strings, symbol.st_name(endian))?;
-            let (function, _) = ROWS.iter().find(|(_, parts)| has_parts(name, parts))?;
-            Some((symbol, *function))
+            ROWS.iter().find_map(|&(function, known)| Some((symbol, function, known.told(name)?)))
         });
-        for (symbol, function) in known.take(MAX_SITES) {
+        for (symbol, function, detail) in known.take(MAX_SITES) {
             let code = elf::code(symbol, segments, endian, data);
-            sites.extend(code.and_then(|code| Site::of(function, &code, arch)));
+            let site = code.and_then(|code| Site::of(function, &code, arch));
+            sites.extend(site.map(|site| Site { detail, ..site }));
         }
     }
     Ok(sites)
+}
+
+impl Known {
+    /// What the function's probe is told as a detail; `None` if the symbol is that of another function.
+    fn told(self, name: &[u8]) -> Option<u32> {
+        match self {
+            Parts(parts) => has_parts(name, parts).then_some(0),
+            TokioCalls => calls_tokio(name),
+        }
+    }
+}
+
+/// Modules of tokio's in which functions ask for its semaphore or give it back, and what it is to them.
+const TOKIO: &[(&str, u32)] = &[
+    ("mutex", tokio_lock::MUTEX),
+    ("once_cell", tokio_lock::MUTEX),
+    ("rwlock", tokio_lock::RWLOCK),
+    ("semaphore", tokio_lock::SEMAPHORE),
+    ("mpsc", tokio_lock::CHANNEL),
+];
+
+/// What tokio's semaphore is to a function, by its symbol: to the body of an asynchronous function, whatever it is instantiated with, or to one
+/// that gives back a permit, or room in a channel.
+fn calls_tokio(name: &[u8]) -> Option<u32> {
+    memmem::find(name, b"5tokio4sync").or_else(|| memmem::find(name, b"tokio..sync.."))?;
+    let name = demangle(std::str::from_utf8(name).ok()?);
+    let name = name.trim_start_matches('<').strip_prefix("tokio::sync::")?;
+    let ends = |with: &[&str]| with.iter().any(|end| name.ends_with(end));
+    let calls = ends(&[
+        "::{{closure}}",
+        "::{closure#0}",
+        "::add_permit",
+        "::add_permits",
+        "SemaphorePermit as core::ops::drop::Drop>::drop",
+    ]);
+    let is_in = |module| name.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
+    TOKIO.iter().find(|&&(module, _)| calls && is_in(module)).map(|&(_, lock)| lock)
 }
 
 /// Whether a name has these parts, one behind the other, and at its end at most a hash, or a C++ function's parameters: what comes
@@ -105,7 +189,9 @@ fn has_parts(name: &[u8], parts: &[&str]) -> bool {
             true
         })
     });
-    all && (rest.is_empty() || rest.starts_with(b"17h") || parts.last().is_some_and(|part| part.ends_with('E')))
+    // LLVM makes functions known by another name where it divides a crate.
+    let ends = rest.is_empty() || rest.starts_with(b"17h") || rest.starts_with(b".llvm.");
+    all && (ends || parts.last().is_some_and(|part| part.ends_with('E')))
 }
 
 #[cfg(test)]
@@ -131,6 +217,53 @@ mod tests {
         assert_eq!(found, [Via::RustLock as u64, Via::RustWriteLock as u64]);
         let stripped = compiled(&["-O2", "-s"], SOURCE);
         assert!(!has_symbols(&stripped[..]) && sites(&stripped, Arch::host().unwrap()).is_empty());
+    }
+
+    #[test]
+    fn functions_of_tokio_are_found_by_what_they_do() {
+        let told = |name: &str| {
+            let all = ROWS.iter().filter_map(|(function, known)| Some((function.code, known.told(name.as_bytes())?)));
+            all.collect::<Vec<_>>()
+        };
+        let future = "batch_semaphore..Acquire$u20$as$u20$core";
+        for (name, expected) in [
+            (format!("_ZN86_$LT$tokio..sync..{future}..future..future..Future$GT$4poll17h0123456789abcdefE"), (TOKIO_POLL, 0)),
+            (
+                "_RNvXs1_NtNtCs45TmYipNivD_5tokio4sync15batch_semaphoreNtB5_7AcquireNtNtNtCsgEmfK2I1SDS_4core6future6future6Future4poll"
+                    .to_owned(),
+                (TOKIO_POLL, 0),
+            ),
+            (format!("_ZN79_$LT$tokio..sync..{future}..ops..drop..Drop$GT$4drop17h0123456789abcdefE"), (TOKIO_DROP, 0)),
+            // Known by another name, since LLVM has divided the crate.
+            (
+                "_RNvMNtNtCs45TmYipNivD_5tokio4sync15batch_semaphoreNtB2_9Semaphore18add_permits_locked.llvm.2960463799035776821"
+                    .to_owned(),
+                (TOKIO_RELEASE, 0),
+            ),
+            (
+                "_ZN5tokio4sync5mutex14Mutex$LT$T$GT$4lock28_$u7b$$u7b$closure$u7d$$u7d$17h18a64ecc4161f2f6E".to_owned(),
+                (TOKIO_CALL, tokio_lock::MUTEX),
+            ),
+            (
+                "_ZN81_$LT$tokio..sync..semaphore..SemaphorePermit$u20$as$u20$core..ops..drop..Drop$GT$4drop17h0123456789abcdefE"
+                    .to_owned(),
+                (TOKIO_CALL, tokio_lock::SEMAPHORE),
+            ),
+            (
+                "_ZN92_$LT$tokio..sync..mpsc..bounded..Semaphore$u20$as$u20$tokio..sync..mpsc..chan..Semaphore$GT$10add_permit17hc63031587da43525E"
+                    .to_owned(),
+                (TOKIO_CALL, tokio_lock::CHANNEL),
+            ),
+        ] {
+            assert_eq!(told(&name), [expected], "{name}");
+        }
+        for other in [
+            "_ZN4core3ptr58drop_in_place$LT$tokio..sync..batch_semaphore..Acquire$GT$17h25bf9405bb436641E",
+            "_ZN5tokio4sync6notify6Notify8notified17h8260194d6f98ccceE",
+            "_ZN5tokio4sync15batch_semaphore9Semaphore7release17h9ca2bfa02d5f894cE",
+        ] {
+            assert_eq!(told(other), [], "{other}");
+        }
     }
 
     #[test]

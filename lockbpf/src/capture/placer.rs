@@ -205,7 +205,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// What sees them.
     fn by(self) -> impl Iterator<Item = By> {
-        let rare: &[By] = if self.rare { &[By::OtherEntry, By::Go] } else { &[] };
+        let rare: &[By] = if self.rare { &[By::OtherEntry, By::Go, By::Tokio] } else { &[] };
         let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
         let custom: &[By] = if self.custom { &[By::Custom, By::CustomReturn, By::CustomPoint] } else { &[] };
         [&[By::Entry, By::Return][..], rare, library, custom].concat().into_iter()

@@ -28,6 +28,8 @@ pub enum By {
     OtherEntry,
     /// The one for Go's library.
     Go,
+    /// The one for tokio's semaphore.
+    Tokio,
     /// Those that watch a function to its return: a session, or one for each half.
     Return,
     /// The one for calls of the C library whose ends are seen at their own instructions.
@@ -172,6 +174,7 @@ impl By {
             Self::Entry => &["entries"],
             Self::OtherEntry => &["others"],
             Self::Go => &["go_lock"],
+            Self::Tokio => &["tokio"],
             Self::Return => &["call_returned", "call_entered"],
             Self::Library => &["library"],
             Self::LibraryReturn => &["library_returned", "library_called"],

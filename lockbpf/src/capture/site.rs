@@ -3,8 +3,9 @@
 use super::elf::Code;
 use super::probe_table::{By, Function};
 use super::prologue::{self, Arch, Cost, Placement, Reason};
-use lockbpf_common::function::{SEM_BUSY, SEM_POST, SEM_TAKEN, SPIN_TRIED, WRAPPER};
+use lockbpf_common::function::{SEM_BUSY, SEM_POST, SEM_TAKEN, SPIN_TRIED, TOKIO_DROP, TOKIO_POLL, WRAPPER};
 use lockbpf_common::gate;
+use lockbpf_common::task::{TOKIO_OLD_QUEUED, TOKIO_QUEUED};
 use lockbpf_common::via::Via;
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +39,11 @@ impl Site {
         let mut detail = 0;
         let placement = match function.code {
             SPIN_TRIED => prologue::after_locked(arch, bytes, vaddr)?,
+            TOKIO_POLL if complete && prologue::asks_for_byte(arch, bytes, vaddr, TOKIO_OLD_QUEUED) => return None,
             _ if prologue::is_refused(arch, bytes, vaddr) => return None,
             SEM_POST if stepped() => prologue::after_loop(arch, bytes, vaddr).unwrap_or_else(usual),
+            // A future that does not wait is dropped without more ado: only the others are of interest.
+            TOKIO_DROP => prologue::where_flag_is_set(arch, bytes, vaddr, TOKIO_QUEUED).filter(|_| complete)?,
             WRAPPER if stepped() => match prologue::at_call(arch, bytes, vaddr) {
                 Some((placement, frame)) if let Some(told) = gate::frame(frame) => {
                     detail = told;

@@ -42,7 +42,7 @@ const LOCKING: &[&[&str]] = &[
     &["rb_native_mutex_", "rb_native_cond_"],
     // Rust
     &["std::sys::", "std::sync::", "std::thread::park", "std::thread::Thread::park", "parking_lot", "lock_api::"],
-    &["core::mem::drop", "core::ptr::drop_in_place<"],
+    &["core::mem::drop", "core::ptr::drop_in_place<", "tokio::sync::"],
     // CPython
     &["take_gil", "drop_gil", "PyEval_RestoreThread", "PyEval_SaveThread", "PyEval_AcquireThread"],
     &["PyThread_acquire_lock", "PyThread_release_lock"],

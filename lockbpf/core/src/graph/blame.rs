@@ -12,6 +12,7 @@ use crate::id::{Lock, StackId, Tid};
 use crate::op::{LockKind, OffReason};
 use crate::state::{Machines, NodeIx, Run};
 use crate::units::Nanos;
+use lockbpf_common::task;
 
 /// Locks that blame is passed on through.
 const MAX_NESTING: usize = 64;
@@ -300,7 +301,8 @@ impl Engine {
                 };
                 return emit(lock, source, split, true, cause, off, s);
             }
-            return emit(lock, source, split, inferred, Cause::HandOff, None, s);
+            let cause = if state.past.is_some_and(|past| past.unseen) { Cause::Unknown } else { Cause::HandOff };
+            return emit(lock, source, split, inferred, cause, None, s);
         };
         let culprits = m.culprits(l);
         let count = culprits.len() as u32;
@@ -407,7 +409,7 @@ impl Engine {
 /// Whether its thread is seen to leave the CPU while it holds this: who has a permit or a kernel lock may sleep unseen.
 fn is_watched(m: &Machines, holder: NodeIx) -> bool {
     let i = &m.node(holder).instance;
-    i.kind != LockKind::Semaphore && !i.lock.is_kernel()
+    i.kind != LockKind::Semaphore && !i.lock.is_kernel() && task::task(i.tid.0).is_none()
 }
 
 /// What a holder does that waits for another lock, whose holder is not known.

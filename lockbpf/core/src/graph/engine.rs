@@ -83,6 +83,8 @@ pub(super) struct Past {
     pub(super) last: Last,
     /// What a holder did that was only seen to hold it ([`crate::op::Hold`]), and with which stack.
     pub(super) seen: Option<(Cause, Option<StackId>)>,
+    /// Whether it was not seen to give it back: it may have it still.
+    pub(super) unseen: bool,
 }
 
 /// One to blame, in one way: what the lock's waiters have waited because of it, since the lock is waited for.
@@ -315,8 +317,18 @@ impl Engine {
         let last = Last { open: false, release: m.now, acquire: None, key, tid: hold.holder };
         let site = self.sites.number(Some(site));
         let state = &mut self.locks[lock as usize];
-        state.past =
-            Some(Past { tid: hold.holder, site, who, stack: hold.stack, key, comp: NONE, taken: m.step, last, seen });
+        state.past = Some(Past {
+            tid: hold.holder,
+            site,
+            who,
+            stack: hold.stack,
+            key,
+            comp: NONE,
+            taken: m.step,
+            last,
+            seen,
+            unseen: true,
+        });
         state.gap = true;
         state.epoch = m.now;
     }

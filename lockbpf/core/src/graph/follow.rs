@@ -128,9 +128,20 @@ impl Follower for Engine {
             let section = &mut self.sections[node as usize];
             let comp = std::mem::replace(&mut section.comp, NONE);
             let (site, key) = (section.site, section.key);
+            let unseen = how == Released::Unseen;
             let state = &mut self.locks[n.lock as usize];
-            state.past =
-                Some(Past { tid: i.tid, site, who, stack: i.stack, key, comp, taken: n.taken, last, seen: None });
+            state.past = Some(Past {
+                tid: i.tid,
+                site,
+                who,
+                stack: i.stack,
+                key,
+                comp,
+                taken: n.taken,
+                last,
+                seen: None,
+                unseen,
+            });
             state.gap = true;
         } else {
             self.vanish(m, node, false);

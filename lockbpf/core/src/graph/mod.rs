@@ -40,7 +40,7 @@ pub use futex::{FutexSite, FutexWaits, Threads, plausible_owner};
 pub use turns::{Turn, Turns};
 
 use crate::deadlock::{Deadlock, LockOrder};
-use crate::event::{Event, FutexWait, Via, flag};
+use crate::event::{Event, FutexWait, flag};
 use crate::id::{Lock, Tid};
 use crate::op::Op;
 use crate::options::Options;
@@ -105,7 +105,7 @@ impl WaitGraph {
             Event::FutexWait(wait) => self.releases.wait(wait),
             Event::Wake(wake) => self.releases.wake(wake),
             Event::OffCpu(off) => return self.releases.absent(off),
-            Event::Section(section) if section.via as u8 >= Via::RUNTIMES && section.has(flag::CONTENDED) => {
+            Event::Section(section) if section.via.is_inline() && section.has(flag::CONTENDED) => {
                 self.releases.runtime_wait(section);
             }
             Event::Section(section) => return self.releases.section(section),

@@ -254,7 +254,7 @@ fn beside(said: &mut Vec<String>, sums: &Sums<'_>, whole: &Pattern) {
     let (mut held, mut inline, mut idle, mut left_out) = (0_u64, 0_u64, 0.0, 0_u64);
     for KernelSums { via, sums, .. } in sums.sums {
         match *via {
-            via if via as u8 >= Via::RUNTIMES => inline = inline.saturating_add(sums.acquisitions),
+            via if via.is_inline() => inline = inline.saturating_add(sums.acquisitions),
             via if is_semaphore(via as u32) => idle += sums.wait_ns as f64,
             Via::CondWait => {
                 let timed_out = sums.timeouts.min(sums.acquisitions);

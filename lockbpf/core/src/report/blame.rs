@@ -75,9 +75,9 @@ fn why(top: &LockEntry) -> Option<&'static str> {
     }
 }
 
-/// Whether a runtime takes it inline: it then has that one's name.
+/// Whether a runtime takes it inline: it then has that one's name, and its acquisitions are not seen.
 fn is_runtimes(lock: &LockEntry) -> bool {
-    lock.kind.ends_with(')')
+    lock.kind.ends_with(')') && lock.acquisitions.is_none()
 }
 
 /// What the user can do to learn more, as far as it helps in this case.
@@ -160,13 +160,20 @@ fn holder(culprit: &CulpritEntry, threads: &Threads<'_>) -> String {
     }
 }
 
+/// What a task does, in words that follow `while`, which no thread runs.
+const SUSPENDED: &str = "suspended, as at an `.await`";
+
 /// What the culprit was doing meanwhile, or that it is not known: as it goes on after a sentence.
 fn how(culprit: &CulpritEntry) -> String {
     if culprit.kind == "barrier" && culprit.causes.as_ref().is_none_or(only_unknown) {
         // Who has not come yet does whatever comes before the barrier.
         return String::new();
     }
-    let doing = phrase::causes(culprit.causes.as_ref(), &culprit.off_stacks);
+    let mut doing = phrase::causes(culprit.causes.as_ref(), &culprit.off_stacks);
+    if culprit.kind.ends_with("(tokio)") {
+        // Where its thread sleeps for the task, there is a stack.
+        doing.iter_mut().filter(|(_, what)| what == "asleep").for_each(|(_, what)| SUSPENDED.clone_into(what));
+    }
     let unknown = culprit.causes.as_ref().map_or(1.0, |c| c.unknown.share_of(all(c)));
     let rest = if unknown >= UNKNOWN { format!("; for {} it is not known", percent(unknown)) } else { String::new() };
     match doing.as_slice() {

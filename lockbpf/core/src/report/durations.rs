@@ -50,8 +50,10 @@ pub(super) struct Total {
     pub(super) contended: u64,
     /// Acquisitions of which the release was not seen.
     pub(super) unseen: u64,
-    /// The runtime whose lock it is, of which only contended acquisitions are seen.
+    /// The runtime whose lock it is.
     pub(super) runtime: Option<&'static str>,
+    /// Whether only contended acquisitions are seen of it.
+    pub(super) inline: bool,
     pub(super) try_failures: u64,
     pub(super) timeouts: u64,
     pub(super) timed_out: Nanos,
@@ -71,6 +73,7 @@ impl Total {
             kind: first.map_or(LockKind::Mutex, |s| s.kind),
             participants: first.map_or(0, |s| s.participants),
             runtime: first.and_then(|s| s.via.runtime()),
+            inline: first.is_some_and(|s| s.via.is_inline()),
             ..Self::default()
         };
         for s in all.iter().copied() {

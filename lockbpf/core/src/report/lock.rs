@@ -80,14 +80,16 @@ impl<'a> Ranked<'a> {
         // Without estimates beside it the number is that of the waits told. Whatever is seen of a runtime's lock is one.
         let contended = if figures.is_some() && total.unseen > 0 {
             let told = measured(&wait);
-            total.unseen = if total.runtime.is_some() { told } else { total.unseen };
+            total.unseen = if total.inline { told } else { total.unseen };
+            // Of the others windows told less than there was, if waits tell of more.
+            total.acquisitions = total.acquisitions.max(told);
             told
         } else {
             contended
         };
         let timed_out = if gathered.is_lock() { total.timed_out } else { Nanos(0) };
         let open_wait = gathered.open.iter().map(|w| end.since(w.since)).sum();
-        let whole = gathered.is_lock() && !gathered.mutex.is_empty() && figures.is_none() && total.runtime.is_none();
+        let whole = gathered.is_lock() && !gathered.mutex.is_empty() && figures.is_none() && !total.inline;
         let whole = whole && estimates.is_none_or(|estimates| !estimates.are_of(lock.process));
         let attempt_unseen = gathered.shares.filter(|_| whole).map(|s| s.attempt_unseen).unwrap_or_default();
         let harm = wait.sum + timed_out + open_wait + attempt_unseen;
@@ -131,7 +133,7 @@ impl<'a> Ranked<'a> {
 
     /// Completed sections; `None` where they are not seen.
     pub(super) fn acquisitions(&self) -> Option<u64> {
-        (self.called() && self.total.runtime.is_none()).then_some(self.total.acquisitions)
+        (self.called() && !self.total.inline).then_some(self.total.acquisitions)
     }
 
     /// Where windows alone show waits: Σ wait, ns.
@@ -187,7 +189,7 @@ impl<'a> Ranked<'a> {
             // A mean of the fewer ones would pass for that of all.
             hold_ns: self.holds_known().then(|| self.holds(unit)),
             corrected: self.corrected(unit),
-            estimates: self.figures.filter(|_| total.unseen == 0),
+            estimates: self.figures.filter(|_| total.unseen == 0 && !total.inline),
             wait_estimate: self.wait_estimate,
             aplt_ns: places.ns(aplt.unwrap_or_default()),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),

@@ -157,7 +157,7 @@ fn together(observation: &Observation) -> Option<String> {
 fn remarks(observation: &Observation) -> Vec<String> {
     let mut remarks: Vec<String> = [thinned(observation), floor(observation)].into_iter().flatten().collect();
     let Some(estimates) = observation.estimates.as_ref().filter(|e| e.sampled()) else { return remarks };
-    let inline = || observation.sums.iter().any(|sums| sums.via.runtime().is_some() && sums.contended > 0);
+    let inline = || observation.sums.iter().any(|sums| sums.via.is_inline() && sums.contended > 0);
     if estimates.complete && inline() {
         remarks.push(
             "Waits for locks that runtimes take inline are seen in windows only: how long they are, and who was to blame for them, \

@@ -112,11 +112,21 @@ pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
             Some(named) => format!("; its holder is not known (its word names {named}, {})", stranger(lock)),
             None => "; its holder is not known".to_owned(),
         },
+        [ThreadId::Name(name)] => format!("; held by {name}"),
         [tid] => format!("; held by tid {tid}"),
         tids => format!("; held by tids {} when they asked", list(tids)),
     };
     let longest = now.longest_ns;
-    Some(format!("{} {waits} for it now, longest {at_least}{longest}{held_by}.", counted(now.count, "thread")))
+    Some(format!("{} {waits} for it now, longest {at_least}{longest}{held_by}.", counted(now.count, waiter(lock))))
+}
+
+/// Who waits for a lock of this kind.
+fn waiter(lock: &LockEntry) -> &'static str {
+    match lock.kind.as_str() {
+        kind if kind.ends_with("(Go)") => "goroutine",
+        kind if kind.ends_with("(tokio)") => "task",
+        _ => "thread",
+    }
 }
 
 /// What is known of whom a lock's word names if that is not believed.
@@ -281,12 +291,13 @@ fn inconclusive(report: &Report) -> Option<String> {
 fn cost(report: &Report, top: &LockEntry, holds_back: bool) -> String {
     let (waited, q) = (estimated::harm(top), &report.quality);
     let at_least = if q.incomplete { "at least " } else { "" };
+    let who = waiter(top);
     let threads = match top.waiting_threads.max(top.waiting_now.count) {
-        0 => "threads".to_owned(),
-        1_024.. => format!("{} threads or more", count(1_024)),
+        0 => format!("{who}s"),
+        1_024.. => format!("{} {who}s or more", count(1_024)),
         // Others may have waited where no window was.
-        n if top.estimates.is_some() || top.wait_estimate.is_some() => format!("{} or more", counted(n, "thread")),
-        n => counted(n, "thread"),
+        n if top.estimates.is_some() || top.wait_estimate.is_some() => format!("{} or more", counted(n, who)),
+        n => counted(n, who),
     };
     let culprit = report.culprits.first();
     let is_one = top.harm_ns.share_of(q.duration_ns) >= SIGNIFICANT && culprit.is_none_or(|c| c.locks == 1);

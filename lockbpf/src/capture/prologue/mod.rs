@@ -99,6 +99,8 @@ pub enum Reason {
     AfterLoop,
     /// The branches of such a loop that tell how it went.
     LoopExit,
+    /// Past the branch that a function takes where a flag of its first argument is not set.
+    FlagSet,
     /// The call of the function that this one is a wrapper of.
     Call,
     /// Past the entry: the first emulated instruction, whatever was done before.
@@ -129,6 +131,7 @@ impl fmt::Display for Reason {
             Self::AfterLocked => "the first instruction is locked and cannot be probed, this one tells how it went",
             Self::AfterLoop => "past the loop that changes the lock, which each success leaves once",
             Self::LoopExit => "leaves the loop that changes the lock, by failing or by succeeding",
+            Self::FlagSet => "where a flag is set, else the function does nothing",
             Self::Call => "the call inside, arguments as at the entry",
             Self::Early => "first emulated instruction, arguments aside",
             Self::ExtentUnknown => "the function's extent is not known",
@@ -232,6 +235,20 @@ pub fn loop_exits(arch: Arch, code: &[u8], vaddr: u64) -> Option<[(Placement, u8
     let exit = |(site, condition)| (at(arch, code, vaddr, site, Reason::LoopExit), condition);
     let not = |(site, condition)| (site, condition ^ 1);
     Some([exit(fails), exit(not(repeats))])
+}
+
+/// Whether a function asks for a byte at this offset from an address in a register. Only on x86_64.
+#[must_use]
+pub fn asks_for_byte(arch: Arch, code: &[u8], vaddr: u64, offset: u64) -> bool {
+    arch == Arch::X86_64 && x86::asks_for_byte(code, vaddr, offset)
+}
+
+/// Where a function goes on if a byte of what its first argument points to is 1, if it begins by asking that and goes elsewhere if not. The argument
+/// is as at the entry there. Only on x86_64.
+#[must_use]
+pub fn where_flag_is_set(arch: Arch, code: &[u8], vaddr: u64, flag: u64) -> Option<Placement> {
+    let site = if arch == Arch::X86_64 { x86::where_flag_is_set(code, vaddr, flag)? } else { return None };
+    Some(at(arch, code, vaddr, site, Reason::FlagSet))
 }
 
 /// The call in a function that does little but call another with the same first argument, and how far the stack pointer is below

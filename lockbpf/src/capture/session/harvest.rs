@@ -23,15 +23,14 @@ use lockbpf_common::config::{MAX_STACKS, MAX_THREADS};
 use lockbpf_common::counter::Counter;
 use lockbpf_common::counts::{SiteCounts, ThreadCounts};
 use lockbpf_common::gate::MAX_SLOTS;
-use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
 use lockbpf_common::kind::Via;
 use lockbpf_common::library::{CallKey, CallSums};
 use lockbpf_common::order::{OrderKey, OrderSums};
-use lockbpf_common::process::{ProcessEntry, SERIAL_SLOT, SERIAL_TRANSITIONS};
+use lockbpf_common::process::{SERIAL_SLOT, SERIAL_TRANSITIONS};
 use lockbpf_common::sums::{SumKey, Sums, ThreadSums};
 use lockbpf_common::transition::TransitionSums;
 use lockbpf_common::waiting::Waiting;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 impl Session {
@@ -53,6 +52,7 @@ impl Session {
         let library = self.library_calls()?;
         let mut open_waits = self.waits_with_stacks(unwinder)?;
         open_waits.extend(self.waits_of_goroutines()?);
+        open_waits.extend(self.waits_of_tasks()?);
         let orders = self.orders()?;
         let transitions = self.transitions()?;
         let stacks = self.stacks()?;
@@ -209,36 +209,6 @@ impl Session {
             waits.extend(open_wait(wait).map(|open| OpenWait { stack, ..open }));
         }
         Ok(waits)
-    }
-
-    /// The waits in progress of goroutines, of processes that are there. Their stacks are not known: they are not those of threads.
-    /// Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
-    fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
-        if self.governed || self.lease().last_over().is_some() {
-            return Ok(Vec::new());
-        }
-        let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;
-        let there = |pid: u32| std::path::Path::new("/proc").join(pid.to_string()).exists();
-        let known = processes.iter().filter_map(Result::ok);
-        let known: HashSet<u64> = known.filter(|&(pid, _)| there(pid)).map(|(_, entry)| entry.process).collect();
-        let waits: BpfHashMap<_, GoroutineKey, GoroutineWait> = self.map("GO_CALLS")?.try_into()?;
-        let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains(&key.process)).filter_map(
-            |(key, wait)| {
-                let process = Process(u32::try_from(key.process).ok()?);
-                Some(OpenWait {
-                    tid: Tid(wait.tid),
-                    lock: Lock { process, addr: wait.lock },
-                    site: Some(Site { process, addr: wait.site }),
-                    since: Time(wait.attempt_ns),
-                    owner: None,
-                    stack: None,
-                    via: Via::from_u8(u8::try_from(wait.via).ok()?)?,
-                    expected: None,
-                    before_start: false,
-                })
-            },
-        );
-        Ok(open.collect())
     }
 
     fn waiting(&self) -> Result<Vec<Waiting>, CaptureError> {

@@ -5,6 +5,7 @@ mod harvest;
 mod holds;
 mod options;
 mod skipped;
+mod tasks;
 
 pub use holds::{Hold, ThreadNow};
 pub use options::{Options, Scope};

@@ -74,7 +74,7 @@ impl Library {
     /// The probe of a site in this file; `None` if it cannot be read.
     pub(in crate::capture) fn probe_site(&self, site: &Site, at_entry: bool) -> Option<ProbeSite> {
         let fixed = site.function.code == SPIN_TRIED
-            || matches!(site.placement.reason, Reason::Return | Reason::LoopExit | Reason::PastNop);
+            || matches!(site.placement.reason, Reason::Return | Reason::LoopExit | Reason::PastNop | Reason::FlagSet);
         let back = if at_entry && !fixed { site.placement.offset } else { 0 };
         Some(ProbeSite {
             open: Arc::clone(self.open.as_ref()?),

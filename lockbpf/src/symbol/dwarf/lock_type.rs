@@ -15,8 +15,18 @@ const LOCKS: &[&[&str]] = &[
     &["QMutex", "QBasicMutex", "QRecursiveMutex", "QReadWriteLock", "QSemaphore", "QWaitCondition"],
     // abseil, folly
     &["Mutex", "CondVar", "SharedMutexImpl", "SharedMutex", "MicroSpinLock", "SpinLock"],
-    // Rust: the standard library, parking_lot, lock_api
-    &["RwLock", "Condvar", "Once", "ReentrantLock", "ReentrantMutex", "FairMutex", "RawMutex", "RawRwLock"],
+    // Rust: the standard library, parking_lot, lock_api, tokio
+    &[
+        "RwLock",
+        "Semaphore",
+        "Condvar",
+        "Once",
+        "ReentrantLock",
+        "ReentrantMutex",
+        "FairMutex",
+        "RawMutex",
+        "RawRwLock",
+    ],
 ];
 
 /// Types that hold exactly what their users mean by their name, so that the names of their own parts say nothing.

@@ -35,6 +35,8 @@ pub(super) enum Reason {
     Preempted,
     /// It sleeps in one of these functions.
     Asleep(&'static [&'static str]),
+    /// It is a task that no thread runs.
+    Suspended,
     /// It is blocked in one of these functions.
     Blocked(&'static [&'static str]),
     /// Anything but `unknown`.
@@ -136,6 +138,7 @@ impl Reason {
             Self::Busy => most(&["running", "runnable", "handoff"]),
             Self::Preempted => most(&["runnable"]),
             Self::Asleep(functions) => most(&["sleeping"]) && inside("sleeping", functions),
+            Self::Suspended => most(&["sleeping"]),
             Self::Blocked(functions) => most(&["blocked"]) && inside("blocked", functions),
             Self::Known => all > 0.0 && 2.0 * of("unknown") < all,
         }
@@ -154,6 +157,7 @@ impl Reason {
             }
             Self::Preempted => sentence.contains("preempted"),
             Self::Asleep(functions) => inside("asleep in ", functions),
+            Self::Suspended => sentence.contains("while suspended"),
             Self::Blocked(functions) => inside("blocked in ", functions),
             Self::Known => sentence.contains(" while ") || sentence.contains("preempted"),
         }

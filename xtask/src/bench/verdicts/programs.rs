@@ -113,6 +113,11 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..c("parking_lot", "parking_lot's Mutex", "", "", Reason::Running)
     },
     Program {
+        compiler: Compiler::RustWith("tokio = { version = \"1\", features = [\"full\"] }"),
+        expected: Expected::Culprit { lock: Lock::Told, place: "persist", reason: Reason::Suspended },
+        ..c("tokio", "tokio's Mutex, held across an .await", "", "", Reason::Suspended)
+    },
+    Program {
         compiler: Compiler::Go,
         expected: Expected::Culprit { lock: Lock::Told, place: "compact", reason: SYNCS },
         ..c("go_mutex", "Go's Mutex", "", "", SYNCS)

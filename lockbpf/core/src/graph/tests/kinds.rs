@@ -140,6 +140,43 @@ fn it_is_not_known_what_who_has_a_permit_does() {
     assert_eq!((causes.of(findings::Cause::Unknown), causes.of(findings::Cause::Running)), (Nanos(4), Nanos(0)));
 }
 
+/// Nor is its permit being handed over, if it was not seen to give it back.
+#[test]
+fn whose_permit_was_not_seen_to_be_given_back_may_have_it() {
+    let ask = |t, tid, at| attempt_of(t, tid, 1, at, LockKind::Semaphore, false);
+    let unseen = |t, tid| op(t, tid, Action::Release { lock: lock(1), how: Released::Unseen });
+    let contended = Attempt { contended: Some(true), kind: LockKind::Semaphore, ..asks(1, 2) };
+    let f = findings(&[
+        op(5, 2, Action::Attempt(contended)),
+        ask(7, 1, 1),
+        acquire(7, 1, 1),
+        unseen(7, 1),
+        acquire(10, 2, 1),
+        unseen(10, 2),
+    ]);
+    let causes = f.locks[&lock(1)].holders.iter().find(|h| h.who == section(1, 1)).unwrap().causes;
+    assert_eq!((causes.of(findings::Cause::Unknown), causes.of(findings::Cause::HandOff)), (Nanos(3), Nanos(0)));
+}
+
+/// A task is not seen to leave the CPU: only that no thread runs it is told, where that is known.
+#[test]
+fn what_a_task_does_is_known_while_no_thread_runs_it() {
+    let task = lockbpf_common::task::of_waker(0x1280);
+    let f = findings(&[
+        attempt(0, task, 1, 1),
+        acquire(0, task, 1),
+        attempt(5, 2, 1, 2),
+        op(6, task, Action::Off { reason: OffReason::Sleeping, stack: None }),
+        op(8, task, Action::On),
+        release(9, task, 1),
+        acquire(9, 2, 1),
+        release(20, 2, 1),
+    ]);
+    let causes = f.locks[&lock(1)].holders.iter().find(|h| h.who == section(1, 1)).unwrap().causes;
+    let told = [findings::Cause::Sleeping, findings::Cause::Unknown, findings::Cause::Running];
+    assert_eq!(told.map(|cause| causes.of(cause)), [Nanos(2), Nanos(2), Nanos(0)]);
+}
+
 #[test]
 fn a_semaphore_that_nobody_held_blames_who_posts() {
     let f = findings(&[attempt_of(5, 1, 1, 1, LockKind::Semaphore, false), release(9, 2, 1), acquire(10, 1, 1)]);

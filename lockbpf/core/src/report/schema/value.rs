@@ -222,10 +222,12 @@ impl ThreadId {
 }
 
 impl ThreadId {
-    /// As it stands in a sentence: `thread 12`; a goroutine says what it is itself.
+    /// As it stands in a sentence: `thread 12`; goroutines and tasks say what they are themselves.
     pub(crate) fn in_words(&self) -> String {
         match self {
-            Self::Name(name) if name.starts_with("goroutine ") => name.clone(),
+            Self::Name(name) if ["goroutine ", "task ", "readers "].iter().any(|what| name.starts_with(what)) => {
+                name.clone()
+            }
             _ => format!("thread {self}"),
         }
     }

@@ -1,0 +1,103 @@
+//! The waits in progress of those that are no threads: goroutines, tasks of tokio's. Their stacks are not known: they are not those of threads.
+
+use super::Session;
+use crate::capture::CaptureError;
+use crate::capture::owner;
+use crate::id::{Lock, Process, Site, Tid};
+use crate::observation::OpenWait;
+use crate::units::Time;
+use aya::maps::HashMap as BpfHashMap;
+use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
+use lockbpf_common::kind::Via;
+use lockbpf_common::process::ProcessEntry;
+use lockbpf_common::task::{self, FutureKey, TaskWait};
+use std::collections::HashMap;
+use std::path::Path;
+
+impl Session {
+    /// Those of goroutines, of processes that are there. Not where gates open and close: of a wait that began at an earlier opening it is not
+    /// known whether it has ended.
+    pub(super) fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        if self.governed || self.lease().last_over().is_some() {
+            return Ok(Vec::new());
+        }
+        let known = self.pids()?;
+        let waits: BpfHashMap<_, GoroutineKey, GoroutineWait> = self.map("GO_CALLS")?.try_into()?;
+        let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains_key(&key.process));
+        let open = open.filter_map(|(key, wait)| {
+            let process = Process(u32::try_from(key.process).ok()?);
+            let at = (wait.lock, wait.site, Time(wait.attempt_ns));
+            open_wait(process, Tid(wait.tid), at, wait.via)
+        });
+        Ok(open.collect())
+    }
+
+    /// Those of tasks, of processes that are there: where the future still says that it waits. Its memory may have been freed, and the kernel side not
+    /// told of it.
+    pub(super) fn waits_of_tasks(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        let known = self.pids()?;
+        let waits: BpfHashMap<_, FutureKey, TaskWait> = self.map("TASK_WAITS")?.try_into()?;
+        let open = waits.iter().filter_map(Result::ok).filter_map(|(key, wait)| {
+            let process = Process(u32::try_from(key.process).ok()?);
+            let tid = waiter(&owner::read(*known.get(&key.process)?, key.future)?, wait.lock)?;
+            open_wait(process, tid, (wait.lock, wait.site, Time(wait.attempt_ns)), wait.via)
+        });
+        Ok(open.collect())
+    }
+
+    /// The pids of observed processes that are there, by the numbers that they go by.
+    fn pids(&self) -> Result<HashMap<u64, u32>, CaptureError> {
+        let processes: BpfHashMap<_, u32, ProcessEntry> = self.map("PROCESSES")?.try_into()?;
+        let there = |pid: u32| Path::new("/proc").join(pid.to_string()).exists();
+        let known = processes.iter().filter_map(Result::ok);
+        Ok(known.filter(|&(pid, _)| there(pid)).map(|(pid, entry)| (entry.process, pid)).collect())
+    }
+}
+
+/// Bytes of tokio's `batch_semaphore::Acquire`.
+const ACQUIRE: usize = 64;
+
+/// The task that waits for a lock by such a future, as it is in memory; `None` if none does.
+fn waiter(future: &[u8; ACQUIRE], lock: u64) -> Option<Tid> {
+    let (words, _) = future.as_chunks::<8>();
+    let word = |n: usize| words.get(n).map(|word| u64::from_ne_bytes(*word));
+    let waits = word(0)?.checked_add(task::TOKIO_PERMITS)? == lock && word(5)? > 0 && word(7)? & 0xff == 1;
+    waits.then(|| Some(Tid(task::of_waker(word(2)?))))?
+}
+
+fn open_wait(process: Process, tid: Tid, (lock, site, since): (u64, u64, Time), via: u32) -> Option<OpenWait> {
+    Some(OpenWait {
+        tid,
+        lock: Lock { process, addr: lock },
+        site: Some(Site { process, addr: site }),
+        since,
+        owner: None,
+        stack: None,
+        via: Via::from_u8(u8::try_from(via).ok()?)?,
+        expected: None,
+        before_start: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_future_tells_whether_its_task_waits() {
+        let future = |words: [u64; 8]| -> [u8; ACQUIRE] {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            bytes.try_into().unwrap()
+        };
+        let (lock, waker) = (0x5000 + task::TOKIO_PERMITS, 0x7f00_0000_1280);
+        let waits = [0x5000, 0x4000, waker, 0, 0, 1, 1, 0xff01];
+        assert_eq!(waiter(&future(waits), lock), Some(Tid(task::of_waker(waker))));
+        // Another lock, nothing missing any more, not asked for yet.
+        for (n, word) in [(0, 0x6000), (5, 0), (7, 0)] {
+            let mut other = waits;
+            other[n] = word;
+            assert_eq!(waiter(&future(other), lock), None, "{n}");
+        }
+        assert_eq!(waiter(&future([u64::MAX; 8]), lock), None);
+    }
+}
