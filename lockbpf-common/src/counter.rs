@@ -78,7 +78,7 @@ counters! {
     Unfocused => "unfocused", Volume;
     /// Waits not recorded, since others that were stand for them: recording all would cost more than the budget.
     Thinned => "thinned", Volume;
-    /// Waits, and no waits, for room in channels of tokio's: these are no locks.
+    /// Attempts of tasks to get room in channels of tokio's: these are no locks.
     TokioChannels => "tokio_channels", Volume;
     /// A record did not fit: ring buffer full.
     RingFull => "ring_full", Lost;
@@ -148,7 +148,7 @@ counters! {
     HeldAtStart => "held_at_start", Edge;
     /// Waits in futex calls that began before the observation and ended in it: told from its beginning on.
     WaitingAtStart => "waiting_at_start", Edge;
-    /// Waits of tasks whose beginning was not seen: it was before the observation, or before a window. Of these only the section is told.
+    /// Waits of tasks that began before the observation, or before a window. The sections that follow are told, these waits are not.
     TokioUnbegun => "task_wait_without_begin", Edge;
     /// Sections in signal handlers that interrupted a wait for a lock: summed, but not recorded.
     InHandler => "in_handler_during_wait", Edge;

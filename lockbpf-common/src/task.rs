@@ -39,13 +39,12 @@ unsafe impl aya::Pod for FutureKey {}
 #[cfg(feature = "user")]
 unsafe impl aya::Pod for TaskWait {}
 
-/// Bytes from tokio's `batch_semaphore::Semaphore` to twice its free permits, which is odd if it is closed. What is there stands for the lock, since a
-/// semaphore begins with a mutex of its own.
+/// Bytes from tokio's `batch_semaphore::Semaphore` to twice its free permits, which is odd if it is closed. The address there stands for the
+/// lock, since a semaphore begins with a mutex of its own.
 pub const TOKIO_PERMITS: u64 = 32;
 /// Bytes from tokio's `batch_semaphore::Acquire` to the byte that tells whether it waits (1.36 and later).
 pub const TOKIO_QUEUED: u64 = 56;
-
-/// The same before 1.36, where the number of permits is a shorter one: not read.
+/// Bytes to that byte before 1.36, where the number of permits took four bytes. Such futures are not read.
 pub const TOKIO_OLD_QUEUED: u64 = 52;
 
 /// What tokio's semaphore is to one of its functions, as the detail of that one's probe.
@@ -92,11 +91,18 @@ pub const fn of_readers(lock: u64) -> u32 {
     of_waker(lock) | READERS
 }
 
+/// Whether a thread's id stands for a task.
+#[must_use]
+#[inline(always)]
+pub const fn is_task(tid: u32) -> bool {
+    tid & TASK == TASK
+}
+
 /// The task that a thread's id stands for; `None` if it is a thread's or a goroutine's.
 #[must_use]
 pub const fn task(tid: u32) -> Option<Task> {
     let address = ((tid & (READERS - 1)) as u64) << ALIGN;
-    match (tid & TASK == TASK, tid & READERS != 0) {
+    match (is_task(tid), tid & READERS != 0) {
         (false, _) => None,
         (true, false) => Some(Task::Of(address)),
         (true, true) => Some(Task::Readers(address)),

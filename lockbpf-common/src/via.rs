@@ -95,7 +95,7 @@ pub enum Via {
     TokioReadLock = 53,
     /// `tokio::sync::RwLock`, a writer.
     TokioWriteLock = 54,
-    /// Permits of a `tokio::sync::Semaphore`, or places in a bounded channel of tokio's.
+    /// Permits of a `tokio::sync::Semaphore`.
     TokioPermits = 55,
 }
 

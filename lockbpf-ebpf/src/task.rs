@@ -5,7 +5,7 @@ use crate::emit::emit_for;
 use crate::maps::FutexWord;
 use crate::registers::parks;
 use crate::stack::user_stack;
-use crate::thread::{Thread, now};
+use crate::thread::{GOT, Got, Thread, now};
 use crate::watched::WATCH_NS;
 use aya_ebpf::btf_maps::LruHashMap;
 use aya_ebpf::macros::btf_map;
@@ -13,14 +13,7 @@ use aya_ebpf::programs::BtfTracePointContext;
 use lockbpf_common::config::MAX_WAITS;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::off_cpu::{MIN_OFF_NS, OffCpuFields, OffCpuRecord, Reason};
-
-/// What a poll's second argument is: compilers pass on what is in a context where they see all callers.
-pub mod context {
-    /// The context.
-    pub const CONTEXT: u32 = 1;
-    /// Its waker.
-    pub const WAKER: u32 = 2;
-}
+use lockbpf_common::task::is_task;
 
 /// What is known of one of tokio's locks.
 #[derive(Clone, Copy)]
@@ -42,7 +35,7 @@ pub struct TokioLock {
     pub waker_ns: u64,
     /// The only holder; 0 if there is none, or it is not known.
     pub tid: u32,
-    /// [`Via`] by which that one has it.
+    /// `Via` by which that one has it.
     pub via: u32,
     /// The stack of its wait, or a negative number.
     pub stack: i32,
@@ -52,10 +45,10 @@ pub struct TokioLock {
     pub had_twice: u32,
     /// Who gave it back then.
     pub waker: u32,
-    /// What is asked for ([`tokio_lock`]); 0 if that is not known.
+    /// What it is (`lockbpf_common::task::tokio_lock`); 0 if that is not known.
     pub what: u32,
-    /// What polls are told beside the future ([`context`]); 0 if that is not known.
-    pub context: u32,
+    /// Not 0 if polls are told a waker in place of the context that has it: so do compilers that see all callers.
+    pub told_waker: u32,
     /// Why the holder sleeps ([`Reason`]).
     pub reason: u32,
     /// The stack at that, or a negative number.
@@ -82,7 +75,7 @@ const UNKNOWN: TokioLock = TokioLock {
     had_twice: 0,
     waker: 0,
     what: 0,
-    context: 0,
+    told_waker: 0,
     reason: 0,
     slept_stack: -1,
     readers_ns: 0,
@@ -96,10 +89,10 @@ static TOKIO_LOCKS: LruHashMap<FutexWord, TokioLock, { MAX_WAITS as usize }> = L
 /// What is known of a lock, from now on.
 #[inline(always)]
 pub fn known(process: u32, lock: u64) -> Option<&'static mut TokioLock> {
-    let key = FutexWord { addr: lock, process: u64::from(process) };
-    if TOKIO_LOCKS.get_ptr_mut(key).is_none() {
-        TOKIO_LOCKS.insert(key, UNKNOWN, 0).ok()?;
+    if let Some(known) = of(process, lock) {
+        return Some(known);
     }
+    TOKIO_LOCKS.insert(FutexWord { addr: lock, process: u64::from(process) }, UNKNOWN, 0).ok()?;
     of(process, lock)
 }
 
@@ -112,28 +105,73 @@ pub fn of(process: u32, lock: u64) -> Option<&'static mut TokioLock> {
     Some(unsafe { &mut *known })
 }
 
-/// A thread that polls tasks which ask for locks leaves the CPU of its own accord, in this state (0: it could run on): if it sleeps, the task does not run which got a lock
-/// in it last. It is suspended if the thread waits for events, else its function makes the thread sleep.
+/// A task gets a lock in the current thread.
+#[inline(always)]
+pub fn gets(t: &mut Thread, lock: u64, now: u64) {
+    let mut oldest = 0;
+    let mut i = 1;
+    while i < GOT {
+        if t.got[i].since_ns < t.got[oldest].since_ns {
+            oldest = i;
+        }
+        i += 1;
+    }
+    t.got[oldest & (GOT - 1)] = Got { lock, since_ns: now };
+}
+
+/// A task gives a lock back in the current thread.
+#[inline(always)]
+pub fn gives_back(t: &mut Thread, lock: u64) {
+    let mut i = 0;
+    while i < GOT {
+        if t.got[i].lock == lock {
+            t.got[i].since_ns = 0;
+        }
+        i += 1;
+    }
+}
+
+/// A thread that polls tasks leaves the CPU of its own accord, in this state (0: it could run on). If it sleeps, no task runs that got a lock in
+/// it: all are suspended if the thread waits for events. Else all but the one are that asked last, whose own function makes the thread sleep.
 #[inline(always)]
 pub fn leaves(ctx: &BtfTracePointContext, t: &mut Thread, state: u32, blocked: bool) {
     if state == 0 {
         return;
     }
     t.sleeps = 1;
-    if t.got == 0 {
+    let (now, suspends) = (now(), parks());
+    let (mut wanted, mut own) = (false, [false; GOT]);
+    let mut i = 0;
+    while i < GOT {
+        let Got { lock, since_ns } = t.got[i];
+        t.got[i].since_ns = 0;
+        if since_ns != 0
+            && let Some(held) = of(t.process, lock)
+            && held.acquire_ns == since_ns
+            && held.tid != 0
+        {
+            own[i] = !suspends && u64::from(held.tid) == t.task;
+            // A thread stands for who tried: that may be any task.
+            if suspends || own[i] || t.task != 0 && is_task(held.tid) {
+                (held.slept_ns, held.slept_stack) = (now, -1);
+                held.reason = if own[i] && blocked { Reason::Blocked } else { Reason::Sleeping } as u32;
+                wanted |= own[i] && now.saturating_sub(held.waker_ns) < WATCH_NS;
+            }
+        }
+        i += 1;
+    }
+    if !wanted {
         return;
     }
-    let got = t.got;
-    t.got = 0;
-    let Some(lock) = of(t.process, got) else { return };
-    if lock.acquire_ns != t.got_ns || lock.tid == 0 {
-        return;
-    }
-    let now = now();
-    (lock.slept_ns, lock.slept_stack) = (now, -1);
-    lock.reason = if blocked { Reason::Blocked } else { Reason::Sleeping } as u32;
-    if !parks() && now.saturating_sub(lock.waker_ns) < WATCH_NS {
-        lock.slept_stack = user_stack(ctx, t);
+    let stack = user_stack(ctx, t);
+    i = 0;
+    while i < GOT {
+        if own[i]
+            && let Some(held) = of(t.process, t.got[i].lock)
+        {
+            held.slept_stack = stack;
+        }
+        i += 1;
     }
 }
 

@@ -95,10 +95,10 @@ pub struct Thread {
     pub asks: TaskWait,
     /// Within which function of tokio's.
     pub tokio_call: TokioCall,
-    /// One of tokio's locks that the task which it polls got last, until the thread sleeps; 0 if there is none.
-    pub got: u64,
-    /// When that was, ns.
-    pub got_ns: u64,
+    /// Those of tokio's locks that tasks got in it last and did not give back in it, until the thread sleeps.
+    pub got: [Got; GOT],
+    /// The task that asked last in it for one of these, or the thread's id for who only tried; 0 if it is not known.
+    pub task: u64,
     /// When the thread ran again the last time after it had slept, ns: only of threads that poll tasks which ask for such locks.
     pub woken_ns: u64,
     /// Whether such a thread sleeps.
@@ -148,6 +148,19 @@ pub struct Wrapper {
     pub argument: u64,
     /// Its return address.
     pub site: u64,
+}
+
+/// Locks of tasks that a thread follows. Where more are held, the oldest ones are not followed.
+pub const GOT: usize = 4;
+
+/// One of tokio's locks that a task got in a thread.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Got {
+    /// The lock.
+    pub lock: u64,
+    /// When that was, ns; 0 for none.
+    pub since_ns: u64,
 }
 
 /// A function of tokio's that asks for a lock, or gives it back, for its caller.

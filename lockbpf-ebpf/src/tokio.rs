@@ -13,10 +13,10 @@ use crate::focus;
 use crate::gate::pass;
 use crate::maps::{CONFIG, count};
 use crate::section::fits;
-use crate::section_sums::{NO_WAIT, add_section, add_time, at};
+use crate::section_sums::{NO_WAIT, add_section, add_time, at, sums};
 use crate::slots::{NO_SLOT, slot_of};
 use crate::stack::take_stack;
-use crate::task::{TokioLock, context, known, of, record_sleep};
+use crate::task::{TokioLock, gets, gives_back, known, of, record_sleep};
 use crate::thread::{Thread, TokioCall, now, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::btf_maps::LruHashMap;
@@ -86,14 +86,15 @@ pub fn tokio(ctx: ProbeContext) -> u32 {
             return 0;
         }
     };
+    t.task = u64::from(t.asks.tid);
     if has_it != 0 {
         acquired(ctx.as_ptr(), t, now);
     }
     0
 }
 
-/// Where tokio's function returns to in which the stack has come to `frame`: in the program's own that called it. Its return address still stands where
-/// its call put it: the next call from there overwrites it.
+/// Where tokio's function returns to in which the stack has come to `frame`: in the program's own that called it. Its return address
+/// still stands where its call put it: the next call from there overwrites it.
 #[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]
 fn caller(t: &Thread, frame: u64) -> Option<u64> {
@@ -127,6 +128,7 @@ fn polled(t: &mut Thread, future: u64, context: u64) -> u32 {
     let Some(permits) = read::<u64>(lock) else { return 0 };
     let key = FutureKey { process: u64::from(t.process), future };
     if !fresh {
+        t.asks.tid = of_waker(waker);
         if missing > permits >> 1 {
             // Polled for another reason.
             return 0;
@@ -140,15 +142,14 @@ fn polled(t: &mut Thread, future: u64, context: u64) -> u32 {
                 // It has kept a waker of its own by now.
                 t.asks.tid = of_waker(waker);
                 if let Some(known) = known(t.process, lock) {
-                    known.context = if is_waker { context::WAKER } else { context::CONTEXT };
+                    known.told_waker = u32::from(is_waker);
                 }
                 1
             }
             None => {
-                (t.asks.lock, t.asks.tid) = (lock, of_waker(waker));
+                t.asks.lock = lock;
                 // Unless it had the lock already when its turn was over.
-                let has_it = of(t.process, lock).is_some_and(|l| l.tid == t.asks.tid && l.epoch == t.epoch);
-                let begun = requests(t, permits, asked) && !has_it;
+                let begun = requests(t, permits, asked).is_some_and(|l| l.tid != t.asks.tid || l.epoch != t.epoch);
                 if begun {
                     count(Counter::TokioUnbegun);
                 }
@@ -157,12 +158,9 @@ fn polled(t: &mut Thread, future: u64, context: u64) -> u32 {
         };
     }
     t.asks.lock = lock;
-    if !requests(t, permits, asked) {
-        return 0;
-    }
-    let is_waker = known(t.process, lock).is_some_and(|known| known.context == context::WAKER);
-    t.asks.tid = of_waker(waker_of(context, is_waker));
-    if permits >> 1 >= asked && !is_held(t) {
+    let Some(known) = requests(t, permits, asked) else { return 0 };
+    t.asks.tid = of_waker(waker_of(context, known.told_waker != 0));
+    if permits >> 1 >= asked && !is_held(t, known) {
         let _ = TASK_WAITS.remove(key);
         return 1;
     }
@@ -179,31 +177,36 @@ fn tries(t: &mut Thread, asked: u64) -> u32 {
     t.asks.lock += TOKIO_PERMITS;
     let Some(permits) = read::<u64>(t.asks.lock) else { return 0 };
     t.asks.tid = tid();
-    u32::from(permits >> 1 >= asked && requests(t, permits, asked) && !is_held(t))
+    u32::from(permits >> 1 >= asked && requests(t, permits, asked).is_some_and(|known| !is_held(t, known)))
 }
 
 /// Whether the lock that is asked for, which has one holder at a time, has just got one: two may find it free at once.
 #[inline(always)]
-fn is_held(t: &Thread) -> bool {
-    let exclusive = t.asks.via == Via::TokioLock as u32 || t.asks.via == Via::TokioWriteLock as u32;
-    exclusive && known(t.process, t.asks.lock).is_some_and(|l| l.tid != 0 && l.epoch == t.epoch && l.tid != t.asks.tid)
+fn is_held(t: &Thread, lock: &TokioLock) -> bool {
+    is_exclusive(t.asks.via) && lock.tid != 0 && lock.epoch == t.epoch && lock.tid != t.asks.tid
 }
 
-/// So many permits of a lock are asked for. Whether there is such a lock.
+/// Whether who asks in this way is the lock's only holder then.
 #[inline(always)]
-fn requests(t: &mut Thread, permits: u64, asked: u64) -> bool {
+const fn is_exclusive(via: u32) -> bool {
+    via == Via::TokioLock as u32 || via == Via::TokioWriteLock as u32
+}
+
+/// A task asks for so many permits of the lock that stands with the thread. What is known of that lock; `None` if it is none.
+#[inline(always)]
+fn requests(t: &mut Thread, permits: u64, asked: u64) -> Option<&'static mut TokioLock> {
     if permits & 1 != 0 || asked == 0 || !fits(t.asks.lock, t.asks.site) {
-        return false;
+        return None;
     }
-    let Some(lock) = known(t.process, t.asks.lock) else { return false };
+    let lock = known(t.process, t.asks.lock)?;
     lock.most = lock.most.max(permits >> 1).max(asked);
     learn(t, lock);
     if lock.what == tokio_lock::CHANNEL {
         count(Counter::TokioChannels);
-        return false;
+        return None;
     }
     t.asks.via = via_of(lock, asked);
-    true
+    Some(lock)
 }
 
 /// Takes in what the lock is by what tokio's function says that is about to use it.
@@ -213,7 +216,7 @@ fn learn(t: &Thread, lock: &mut TokioLock) {
     lock.what = if what == 0 { lock.what } else { what };
 }
 
-/// How so many permits are asked for.
+/// The operation by which a task asks for so many permits of the lock.
 #[inline(always)]
 fn via_of(lock: &TokioLock, asked: u64) -> u32 {
     let via = match lock.what {
@@ -254,7 +257,7 @@ fn acquired(ctx: *mut c_void, t: &mut Thread, now: u64) -> u32 {
         return 0;
     }
     let via = t.asks.via;
-    if via == Via::TokioLock as u32 || via == Via::TokioWriteLock as u32 {
+    if is_exclusive(via) {
         let has_holder = lock.tid != 0 && lock.epoch == t.epoch;
         lock.had += 1;
         lock.had_twice += u32::from(has_holder && lock.tid != t.asks.tid);
@@ -268,7 +271,7 @@ fn acquired(ctx: *mut c_void, t: &mut Thread, now: u64) -> u32 {
         } else {
             (lock.acquire_ns, lock.wait_ns, lock.site, lock.readers_ns) = (now, wait_ns, t.asks.site, 0);
             (lock.epoch, lock.via, lock.tid, lock.slept_ns) = (t.epoch, via, t.asks.tid, 0);
-            (t.got, t.got_ns) = (t.asks.lock, now);
+            gets(t, t.asks.lock, now);
             let long = wait_ns >= CONFIG.load().stack_wait_ns;
             lock.stack = if long { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
             return 0;
@@ -293,8 +296,7 @@ fn share(ctx: *mut c_void, t: &Thread, waker: u32, now: u64) -> u32 {
     let waited = wait_ns > 0;
     let wanted = waited && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
     let mut stack = -1;
-    let slot = slot_of(&SumKey { lock, site, process: t.process, via }, 0, attempt_ns);
-    if let Some(s) = at(slot) {
+    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, 0, attempt_ns) {
         add(&mut s.acquisitions, 1);
         add(&mut s.unseen, 1);
         if waited {
@@ -340,7 +342,7 @@ fn dropped(ctx: *mut c_void, t: &mut Thread, future: u64, now: u64) -> u32 {
         return 0;
     }
     let wait_ns = now.saturating_sub(attempt_ns);
-    if let Some(s) = at(slot_of(&SumKey { lock, site, process: t.process, via }, 0, attempt_ns)) {
+    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, 0, attempt_ns) {
         add(&mut s.timeouts, 1);
         add(&mut s.timeout_ns, wait_ns);
     }
@@ -355,12 +357,13 @@ fn dropped(ctx: *mut c_void, t: &mut Thread, future: u64, now: u64) -> u32 {
 
 /// So many permits are given back.
 #[inline(never)]
-fn released(ctx: *mut c_void, t: &Thread, semaphore: u64, added: u64, now: u64) -> u32 {
+fn released(ctx: *mut c_void, t: &mut Thread, semaphore: u64, added: u64, now: u64) -> u32 {
     if added == 0 {
         return 0;
     }
     let Some([first, last]) = read::<[u64; 2]>(semaphore + QUEUE) else { return 0 };
     let address = semaphore + TOKIO_PERMITS;
+    gives_back(t, address);
     let Some(lock) = known(t.process, address) else { return 0 };
     lock.most = lock.most.max(added);
     learn(t, lock);

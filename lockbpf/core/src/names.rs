@@ -87,7 +87,7 @@ pub fn place(frames: &[Frame]) -> Option<&Frame> {
 }
 
 /// The goroutine's or task's name; `None` for a thread.
-fn goroutine_name(tid: Tid) -> Option<String> {
+fn name_of_no_thread(tid: Tid) -> Option<String> {
     match task::task(tid.0) {
         Some(Task::Of(address)) => return Some(format!("task at …{address:x}")),
         Some(Task::Readers(lock)) => return Some(format!("readers of …{lock:x}")),
@@ -164,7 +164,7 @@ pub trait Names {
 
     /// What the input itself calls a thread, where that is not its number; a goroutine or a task by its own.
     fn thread_id(&mut self, tid: Tid) -> Option<String> {
-        goroutine_name(tid)
+        name_of_no_thread(tid)
     }
 
     /// The number that the input itself calls a thread, where [`Names::thread_id`] is a number too large for [`Tid`].

@@ -142,7 +142,7 @@ fn read(data: &[u8], arch: Arch) -> object::read::Result<Vec<Site>> {
 }
 
 impl Known {
-    /// What the function's probe is told as a detail; `None` if the symbol is that of another function.
+    /// The detail of the function's probe; `None` if the symbol belongs to another function.
     fn told(self, name: &[u8]) -> Option<u32> {
         match self {
             Parts(parts) => has_parts(name, parts).then_some(0),

@@ -170,7 +170,7 @@ fn how(culprit: &CulpritEntry) -> String {
         return String::new();
     }
     let mut doing = phrase::causes(culprit.causes.as_ref(), &culprit.off_stacks);
-    if culprit.kind.ends_with("(tokio)") {
+    if phrase::waiter(&culprit.kind) == "task" {
         // Where its thread sleeps for the task, there is a stack.
         doing.iter_mut().filter(|(_, what)| what == "asleep").for_each(|(_, what)| SUSPENDED.clone_into(what));
     }

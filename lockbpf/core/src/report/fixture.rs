@@ -190,7 +190,7 @@ pub(super) fn futex_wait(word: u64, tid: u32, expected: u32, owner: u32, wait: u
     }
 }
 
-/// The wake by thread 2 in `fn9` that ends a wait; it had the lock since so many ms.
+/// The wake that ends a wait: thread 2 calls it in `fn9`, and had the lock since so many ms.
 pub(super) fn wake(wait: &FutexWait, since_ms: u64) -> Event {
     Event::Wake(Wake {
         time: wait.end,

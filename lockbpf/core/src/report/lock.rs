@@ -81,7 +81,7 @@ impl<'a> Ranked<'a> {
         let contended = if figures.is_some() && total.unseen > 0 {
             let told = measured(&wait);
             total.unseen = if total.inline { told } else { total.unseen };
-            // Of the others windows told less than there was, if waits tell of more.
+            // Windows may have shown fewer acquisitions of another lock than waits were told.
             total.acquisitions = total.acquisitions.max(told);
             told
         } else {

@@ -58,6 +58,15 @@ impl<'a> Threads<'a> {
     }
 }
 
+/// Who waits for locks of this kind, and has them.
+pub(super) fn waiter(kind: &str) -> &'static str {
+    match kind {
+        kind if kind.ends_with("(Go)") => "goroutine",
+        kind if kind.ends_with("(tokio)") => "task",
+        _ => "thread",
+    }
+}
+
 /// A function that is known of a smaller part of what somebody did is named with that part.
 const SURE: f64 = 1.0 / 3.0;
 

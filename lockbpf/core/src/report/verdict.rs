@@ -1,6 +1,6 @@
 //! The report in a few sentences, no surer of itself than the data allows.
 
-use super::phrase::{FUNCTION, Threads};
+use super::phrase::{self, FUNCTION, Threads};
 use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, SleepEntry, ThreadId};
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
@@ -117,16 +117,10 @@ pub(super) fn waiting_now(lock: &LockEntry) -> Option<String> {
         tids => format!("; held by tids {} when they asked", list(tids)),
     };
     let longest = now.longest_ns;
-    Some(format!("{} {waits} for it now, longest {at_least}{longest}{held_by}.", counted(now.count, waiter(lock))))
-}
-
-/// Who waits for a lock of this kind.
-fn waiter(lock: &LockEntry) -> &'static str {
-    match lock.kind.as_str() {
-        kind if kind.ends_with("(Go)") => "goroutine",
-        kind if kind.ends_with("(tokio)") => "task",
-        _ => "thread",
-    }
+    Some(format!(
+        "{} {waits} for it now, longest {at_least}{longest}{held_by}.",
+        counted(now.count, phrase::waiter(&lock.kind))
+    ))
 }
 
 /// What is known of whom a lock's word names if that is not believed.
@@ -291,7 +285,7 @@ fn inconclusive(report: &Report) -> Option<String> {
 fn cost(report: &Report, top: &LockEntry, holds_back: bool) -> String {
     let (waited, q) = (estimated::harm(top), &report.quality);
     let at_least = if q.incomplete { "at least " } else { "" };
-    let who = waiter(top);
+    let who = phrase::waiter(&top.kind);
     let threads = match top.waiting_threads.max(top.waiting_now.count) {
         0 => format!("{who}s"),
         1_024.. => format!("{} {who}s or more", count(1_024)),

@@ -8,6 +8,7 @@
 //! of this is not certain, the probe stays at the entry.
 
 mod aarch64;
+mod flag;
 mod variable;
 mod x86;
 
@@ -240,14 +241,14 @@ pub fn loop_exits(arch: Arch, code: &[u8], vaddr: u64) -> Option<[(Placement, u8
 /// Whether a function asks for a byte at this offset from an address in a register. Only on x86_64.
 #[must_use]
 pub fn asks_for_byte(arch: Arch, code: &[u8], vaddr: u64, offset: u64) -> bool {
-    arch == Arch::X86_64 && x86::asks_for_byte(code, vaddr, offset)
+    arch == Arch::X86_64 && flag::asks_for_byte(code, vaddr, offset)
 }
 
 /// Where a function goes on if a byte of what its first argument points to is 1, if it begins by asking that and goes elsewhere if not. The argument
 /// is as at the entry there. Only on x86_64.
 #[must_use]
 pub fn where_flag_is_set(arch: Arch, code: &[u8], vaddr: u64, flag: u64) -> Option<Placement> {
-    let site = if arch == Arch::X86_64 { x86::where_flag_is_set(code, vaddr, flag)? } else { return None };
+    let site = if arch == Arch::X86_64 { flag::where_flag_is_set(code, vaddr, flag)? } else { return None };
     Some(at(arch, code, vaddr, site, Reason::FlagSet))
 }
 

@@ -2,14 +2,14 @@
 
 use super::{Reason, lands_on_line};
 use iced_x86::{
-    ConditionCode, Decoder, DecoderOptions, FastFormatter, FlowControl, Instruction, InstructionInfoFactory,
-    MemorySize, Mnemonic, OpAccess, OpKind, Register,
+    Decoder, DecoderOptions, FastFormatter, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
 };
 
 /// Argument registers in the System V order.
 const ARGS: [Register; 6] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 
-fn decoder(code: &[u8], vaddr: u64) -> Decoder<'_> {
+pub(super) fn decoder(code: &[u8], vaddr: u64) -> Decoder<'_> {
     Decoder::with_ip(64, code, vaddr, DecoderOptions::NONE)
 }
 
@@ -140,39 +140,6 @@ pub(super) fn after_locked(code: &[u8], vaddr: u64) -> Option<usize> {
     (tells && emulated(code.get(start..decoder.position())?)).then_some(start)
 }
 
-/// Whether any instruction asks for a byte at this offset from a register that is not the stack pointer.
-pub(super) fn asks_for_byte(code: &[u8], vaddr: u64, offset: u64) -> bool {
-    let asks = |i: Instruction| {
-        let at = (i.memory_displacement64(), i.memory_size());
-        at == (offset, MemorySize::UInt8) && !matches!(i.memory_base(), Register::RSP | Register::None)
-    };
-    decoder(code, vaddr).iter().any(asks)
-}
-
-/// Offset of the instruction past a branch that is not taken where the byte at this offset from the first argument is 1, if nothing comes
-/// before but what saves registers, and no other way leads there.
-pub(super) fn where_flag_is_set(code: &[u8], vaddr: u64, flag: u64) -> Option<usize> {
-    let all: Vec<Instruction> = decoder(code, vaddr).iter().collect();
-    let asks = |i: &Instruction| {
-        i.mnemonic() == Mnemonic::Cmp
-            && (i.memory_base(), i.memory_index()) == (Register::RDI, Register::None)
-            && (i.memory_displacement64(), i.memory_size()) == (flag, MemorySize::UInt8)
-    };
-    let at = all.iter().position(asks)?;
-    let (compared, [asked, branch, next, ..]) = (all[at].immediate(1), all.get(at..)?) else { return None };
-    let saves = |i: &Instruction| {
-        i.mnemonic() == Mnemonic::Push || i.mnemonic() == Mnemonic::Sub && i.op0_register() == Register::RSP
-    };
-    let passes = match branch.condition_code() {
-        ConditionCode::ne => compared == 1,
-        ConditionCode::e => compared == 0,
-        _ => false,
-    };
-    let entered = all.iter().filter_map(branches).any(|to| to == next.ip());
-    let sound = asked.op1_kind() == OpKind::Immediate8 && passes && all[..at].iter().all(saves) && !entered;
-    usize::try_from(next.ip().wrapping_sub(vaddr)).ok().filter(|_| sound)
-}
-
 /// A function that changes a word by the only locked instruction in it, which it may have to repeat; what it may do before keeps
 /// the stack pointer and the first argument as at the entry.
 struct Loop {
@@ -283,7 +250,7 @@ pub(super) fn call(code: &[u8], vaddr: u64) -> Option<(usize, u16)> {
 }
 
 /// Where a direct branch or call leads.
-fn branches(instruction: &Instruction) -> Option<u64> {
+pub(super) fn branches(instruction: &Instruction) -> Option<u64> {
     matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
         .then(|| instruction.near_branch_target())
 }
@@ -328,28 +295,6 @@ mod tests {
         let Placement { offset, reason, cost, .. } = place(Arch::X86_64, code, 0x8c370, args);
         assert!(offset == 0 || cost == Cost::Emulated);
         (offset, reason)
-    }
-
-    #[test]
-    fn a_flag_that_is_set() {
-        // push %r14; push %rbx; push %rax; cmpb $1,0x38(%rdi); jne to the end; mov (%rdi),%rdx; ret (tokio 1.54).
-        let code = [0x41, 0x56, 0x53, 0x50, 0x80, 0x7f, 0x38, 1, 0x75, 3, 0x48, 0x8b, 0x17, 0xc3];
-        let with = |at: usize, byte: u8| {
-            let mut other = code;
-            other[at] = byte;
-            where_flag_is_set(&other, 0x5c160, 0x38)
-        };
-        assert_eq!(with(0, 0x41), Some(10));
-        // cmpb $0; je: the same. Then jne on 0, another byte of the argument, an argument that is overwritten (pop %rdi), a branch to there.
-        assert_eq!((with(7, 0), with(8, 0x74)), (None, None));
-        assert_eq!((with(6, 0x34), with(2, 0x5f), with(9, 0)), (None, None, None));
-        let mut zero = code;
-        (zero[7], zero[8]) = (0, 0x74);
-        assert_eq!(where_flag_is_set(&zero, 0x5c160, 0x38), Some(10));
-        assert_eq!((where_flag_is_set(&code[..8], 0x5c160, 0x38), where_flag_is_set(&[], 0, 0x38)), (None, None));
-        assert!(asks_for_byte(&code, 0, 0x38) && !asks_for_byte(&code, 0, 0x34));
-        // movzbl 0x34(%rbx),%ecx (tokio 1.20).
-        assert!(asks_for_byte(&[0x0f, 0xb6, 0x4b, 0x34], 0, 0x34));
     }
 
     /// `mov 0x10(%rdi),%eax; mov %eax,%edx; and $0x17f,%edx; and $0x7c,%eax; jne …; push %rbx; ret`, glibc 2.36.

@@ -51,8 +51,7 @@ impl Session {
         let counted = self.counted(used)?;
         let library = self.library_calls()?;
         let mut open_waits = self.waits_with_stacks(unwinder)?;
-        open_waits.extend(self.waits_of_goroutines()?);
-        open_waits.extend(self.waits_of_tasks()?);
+        open_waits.extend(self.waits_of_no_threads()?);
         let orders = self.orders()?;
         let transitions = self.transitions()?;
         let stacks = self.stacks()?;

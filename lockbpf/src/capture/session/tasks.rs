@@ -15,13 +15,19 @@ use std::collections::HashMap;
 use std::path::Path;
 
 impl Session {
-    /// Those of goroutines, of processes that are there. Not where gates open and close: of a wait that began at an earlier opening it is not
-    /// known whether it has ended.
-    pub(super) fn waits_of_goroutines(&self) -> Result<Vec<OpenWait>, CaptureError> {
+    /// Those of processes that are there.
+    pub(super) fn waits_of_no_threads(&self) -> Result<Vec<OpenWait>, CaptureError> {
+        let pids = self.pids()?;
+        let mut open = self.waits_of_goroutines(&pids)?;
+        open.extend(self.waits_of_tasks(&pids)?);
+        Ok(open)
+    }
+
+    /// Those of goroutines. Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
+    fn waits_of_goroutines(&self, known: &HashMap<u64, u32>) -> Result<Vec<OpenWait>, CaptureError> {
         if self.governed || self.lease().last_over().is_some() {
             return Ok(Vec::new());
         }
-        let known = self.pids()?;
         let waits: BpfHashMap<_, GoroutineKey, GoroutineWait> = self.map("GO_CALLS")?.try_into()?;
         let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains_key(&key.process));
         let open = open.filter_map(|(key, wait)| {
@@ -32,10 +38,8 @@ impl Session {
         Ok(open.collect())
     }
 
-    /// Those of tasks, of processes that are there: where the future still says that it waits. Its memory may have been freed, and the kernel side not
-    /// told of it.
-    pub(super) fn waits_of_tasks(&self) -> Result<Vec<OpenWait>, CaptureError> {
-        let known = self.pids()?;
+    /// Those of tasks whose future still says that it waits. Its memory may have been freed, and the kernel side not told of it.
+    fn waits_of_tasks(&self, known: &HashMap<u64, u32>) -> Result<Vec<OpenWait>, CaptureError> {
         let waits: BpfHashMap<_, FutureKey, TaskWait> = self.map("TASK_WAITS")?.try_into()?;
         let open = waits.iter().filter_map(Result::ok).filter_map(|(key, wait)| {
             let process = Process(u32::try_from(key.process).ok()?);

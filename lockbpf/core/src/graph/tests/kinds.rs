@@ -158,7 +158,7 @@ fn whose_permit_was_not_seen_to_be_given_back_may_have_it() {
     assert_eq!((causes.of(findings::Cause::Unknown), causes.of(findings::Cause::HandOff)), (Nanos(3), Nanos(0)));
 }
 
-/// A task is not seen to leave the CPU: only that no thread runs it is told, where that is known.
+/// Nobody sees a task leave the CPU. The kernel side tells when no thread runs it, where it knows that.
 #[test]
 fn what_a_task_does_is_known_while_no_thread_runs_it() {
     let task = lockbpf_common::task::of_waker(0x1280);
