@@ -48,6 +48,19 @@ fn the_caller_of_a_function_that_locks_for_all_and_is_left_by_a_jump() {
     assert_vacuum_dominates("callers 10 jump");
 }
 
+/// Where no stack is taken, the words at its top tell who called the function that gives the lock back.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_caller_of_a_function_that_unlocks_for_all_is_known_without_stacks() {
+    let Some(_turn) = may_observe() else { return };
+    let (_, report) = observe_as("callers 10", Variant::Plain, &["--futex-only", "--stack-wait", "10s"]);
+    let (culprit, first) = culprit(&report, "db_unlock", "db_mutex");
+    let callers = culprit.callers.as_ref().unwrap_or_else(|| panic!("no callers: {first}"));
+    let [vacuum, ..] = &callers.most[..] else { panic!("no caller is known: {first}") };
+    assert_eq!(vacuum.function.as_deref(), Some("vacuum"), "{callers:?}");
+    assert!(vacuum.share > 0.5 && first.contains("called by `vacuum` (callers.c:"), "{first} {callers:?}");
+}
+
 fn assert_vacuum_dominates(line: &str) {
     let (_, report) = observe(line);
     let (culprit, first) = culprit(&report, "db_lock", "db_mutex");

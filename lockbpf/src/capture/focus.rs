@@ -104,22 +104,24 @@ impl Session {
     }
 }
 
-/// Adds up waits by lock. A mutex's futex waits are part of those of its sections; idle waits are none.
+/// Adds up waits by lock. A mutex's futex waits are part of those of its sections where these are all seen; where they are seen in windows only,
+/// the futex calls tell more. Idle waits are none.
 pub(crate) fn by_lock(sums: impl Iterator<Item = (SumKey, u64)>) -> Vec<Contention> {
-    let (mut sections, mut futexes) = (HashMap::new(), HashMap::new());
+    let mut all: HashMap<Lock, (Option<u64>, u64)> = HashMap::new();
     for (key, wait_ns) in sums {
         let lock = Lock { process: Process(key.process), addr: key.lock };
-        let of = match u8::try_from(key.via).ok().and_then(Via::from_u8) {
-            Some(Via::Futex) => &mut futexes,
-            Some(Via::CondWait) | None => continue,
-            Some(_) => &mut sections,
-        };
-        *of.entry(lock).or_insert(0) += wait_ns;
+        match u8::try_from(key.via).ok().and_then(Via::from_u8) {
+            Some(Via::Futex) => all.entry(lock).or_default().1 += wait_ns,
+            Some(Via::CondWait) | None => {}
+            Some(_) => *all.entry(lock).or_default().0.get_or_insert(0) += wait_ns,
+        }
     }
-    futexes.retain(|lock, _| !sections.contains_key(lock));
-    let all =
-        |of: HashMap<Lock, u64>, futex| of.into_iter().map(move |(lock, wait_ns)| Contention { lock, wait_ns, futex });
-    all(sections, false).chain(all(futexes, true)).collect()
+    let told = |(lock, (sections, slept)): (Lock, (Option<u64>, u64))| Contention {
+        lock,
+        wait_ns: sections.unwrap_or(0).max(slept),
+        futex: sections.is_none(),
+    };
+    all.into_iter().map(told).collect()
 }
 
 #[cfg(test)]
@@ -135,6 +137,8 @@ mod tests {
                 (key(0x10, 2, Via::TimedLock), 6),
                 (key(0x10, 0, Via::Futex), 9),
                 (key(0x20, 0, Via::Futex), 7),
+                (key(0x40, 1, Via::Lock), 1),
+                (key(0x40, 0, Via::Futex), 50),
                 (key(0x30, 3, Via::CondWait), 100),
             ]
             .into_iter(),
@@ -144,6 +148,8 @@ mod tests {
         let expected = [
             Contention { lock: lock(0x10), wait_ns: 11, futex: false },
             Contention { lock: lock(0x20), wait_ns: 7, futex: true },
+            // Seen in windows only.
+            Contention { lock: lock(0x40), wait_ns: 50, futex: false },
         ];
         assert_eq!(all, expected);
     }

@@ -18,6 +18,9 @@ use std::collections::{HashMap, HashSet};
 /// Distinct stacks kept.
 const MAX_KEPT: usize = 65_536;
 
+/// The number of the first stack that is no copy: of which only some calls are known. There are fewer copies.
+const FIRST_CALLS: u32 = 1 << 30;
+
 /// What is copied of a stack at most, bytes.
 pub const COPY_BYTES: usize = BLOCK * BLOCKS;
 
@@ -144,6 +147,19 @@ impl StackCopies {
         *way += 1;
         self.known += 1;
         Ok(())
+    }
+
+    /// The number of a stack of which only these calls are known; `None` if there is no room for it.
+    pub(super) fn number_calls(&mut self, process: Process, calls: Vec<u64>) -> Option<StackId> {
+        let key = (process, calls);
+        if let Some(&id) = self.ids.get(&key) {
+            return Some(id);
+        }
+        let number = self.stacks.len();
+        let id = StackId(FIRST_CALLS + u32::try_from(number).ok().filter(|_| number < MAX_KEPT)?);
+        self.stacks.insert(id, key.1.clone());
+        self.ids.insert(key, id);
+        Some(id)
     }
 
     /// How the stacks of a process are taken from now on, unless it runs Python.

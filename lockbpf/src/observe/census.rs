@@ -160,9 +160,11 @@ impl Census {
         })
     }
 
-    /// Takes note of a record; returns its event, with what can only be found out now.
-    pub(crate) fn complete(&mut self, (mut event, beside): Decoded) -> Event {
+    /// Takes note of a record; returns its event, with what can only be found out now, and of a wake that comes without its stack the
+    /// calls that are known nevertheless.
+    pub(crate) fn complete(&mut self, (mut event, beside): Decoded) -> (Event, Option<Vec<u64>>) {
         self.events += 1;
+        let mut calls = None;
         match &mut event {
             Event::Process(seen) => match beside {
                 Beside::Parent(parent) => self.meet_forked(seen.clone(), parent),
@@ -178,11 +180,21 @@ impl Census {
                 }
             }
             Event::Wake(wake) => {
-                let caller = top(beside).and_then(|words| self.symbols.releaser_among(wake.process, &words));
+                let process = wake.process;
+                let words = top(beside).unwrap_or_default();
+                let caller = self.symbols.caller_among(process, &words);
+                let released = caller.map(|caller| self.symbols.releaser(process, caller));
                 // The machine wakes threads for methods. Which one it was only the stack tells, if there is one.
-                let tells = |symbols: &mut Symbols, addr| symbols.role(wake.process, addr) == Role::Program;
-                let caller = caller.filter(|&addr| !self.java.runs(wake.process) || tells(&mut self.symbols, addr));
-                wake.site = caller.map(|addr| Site { process: wake.process, addr });
+                let is_java = self.java.runs(process);
+                let tells = |symbols: &mut Symbols, addr| symbols.role(process, addr) == Role::Program;
+                let released = released.filter(|&addr| !is_java || tells(&mut self.symbols, addr));
+                wake.site = released.map(|addr| Site { process, addr });
+                if let (None, false, Some(released), Some(caller)) = (wake.stack, is_java, released, caller) {
+                    let left = (released != caller).then_some(caller);
+                    let beyond: Vec<_> =
+                        left.into_iter().chain(self.symbols.calls_around(process, &words, caller)).collect();
+                    calls = (!beyond.is_empty()).then(|| [&[released], beyond.as_slice()].concat());
+                }
             }
             Event::Section(section) => {
                 if section.via == Via::JavaMonitor
@@ -201,7 +213,7 @@ impl Census {
             Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
         }
         event.rename_lock(|lock| self.shared.of(lock));
-        event
+        (event, calls)
     }
 
     /// Locks that users have described are called what these say from now on.

@@ -88,18 +88,21 @@ impl Stacks {
         let mut held_back = Vec::new();
         let mut known = Vec::new();
         session.drain(|record| {
-            let event = census.complete(record);
+            let (event, calls) = census.complete(record);
             if let &Event::Process(ProcessSeen { pid, start, .. }) = &event {
                 seen.push(Seen { pid, start });
             }
             // A copy is there before any record that names it, so all that these name is there after them.
             match named(&event) {
                 Some((_, id)) if id.0 >= FIRST_COPY => held_back.push(event),
-                _ => known.push(event),
+                _ => known.push((event, calls)),
             }
         });
         self.unwind(session, census)?;
-        for mut event in known {
+        for (mut event, calls) in known {
+            if let (Event::Wake(wake), Some(calls)) = (&mut event, calls) {
+                wake.stack = session.number_stack(wake.process, calls);
+            }
             self.correct(&mut event, census);
             self.note(&event);
             take(event);

@@ -5,14 +5,21 @@ use super::find::Kind;
 use super::space::Place;
 use super::unwind::Unwinder;
 use super::{Symbols, call_instruction, runtime, system_call, tail_call};
-use crate::id::Process;
+use crate::id::{Process, StackId};
 use crate::names::Names;
 use crate::stack::Role;
+use crate::unwind::{MACHINE, Registers, StackCopy, Unwind};
 use lockbpf_common::python::IN_TOP;
 use lockbpf_common::record::LOW48;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
+
+/// Calls that are looked for around one.
+const AROUND: usize = 2;
+
+/// Where the words at the top of a stack are taken to begin. Only distances count.
+const TOP: u64 = 1 << 20;
 
 impl Symbols {
     /// The return address into the program's own code that comes first among the words at the top of a stack: the caller
@@ -42,15 +49,38 @@ impl Symbols {
         outside.or(functions.first()).copied().or(caller)
     }
 
-    /// The same for a thread that gives back a lock: the function that does so may have jumped to the C library's, and so be on no
-    /// stack.
+    /// The nearest of the calls that led to a return address among the words at the top of a stack, innermost first, as far as these words
+    /// tell: frames of functions that keep a frame pointer are not found by the stack pointer alone. Callers that were left by a jump are put in.
     #[must_use]
-    pub fn releaser_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
-        let caller = self.caller_among(process, words)?;
-        Some(self.releaser(process, caller))
+    pub fn calls_around(&mut self, process: Process, words: &[u64], return_addr: u64) -> Vec<u64> {
+        let Some(at) = words.iter().position(|&word| word == return_addr) else { return Vec::new() };
+        let above = words.get(at + 1..).unwrap_or_default();
+        let mut registers = Registers::of(return_addr.wrapping_sub(1), TOP, 0);
+        registers.set(MACHINE.frame_pointer, None);
+        let copy = StackCopy {
+            process,
+            number: StackId(0),
+            frames: None,
+            at_release: false,
+            returns: [0; 2],
+            registers,
+            python: Vec::new(),
+            base: TOP,
+            bytes: above.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+            bounded: true,
+        };
+        let calls = self.unwind(&copy).addresses.into_iter().skip(1).take(AROUND);
+        let mut calls: Vec<_> = calls.take_while(|&call| self.follows_call(process, call)).collect();
+        if let Some(&caller) = calls.first()
+            && let Some(left) = self.left_between(process, return_addr, caller)
+        {
+            calls.insert(0, left);
+        }
+        calls
     }
 
-    /// Where the function gave a lock back that is on the stack with this return address, or one that it had called and that jumped on.
+    /// Where the function gave a lock back that is on the stack with this return address, or one that it had called: that may have jumped to the
+    /// C library's, and so be on no stack.
     #[must_use]
     pub fn releaser(&mut self, process: Process, return_addr: u64) -> u64 {
         self.left_by_jump(process, return_addr).unwrap_or(return_addr)
@@ -70,11 +100,16 @@ impl Symbols {
         }
         stack.remove(place);
         if let Some(&caller) = stack.get(place)
-            && let Some(left) = self.left_by_jump(process, caller)
-            && self.function_of(process, left) != self.function_of(process, return_addr)
+            && let Some(left) = self.left_between(process, return_addr, caller)
         {
             stack.insert(place, left);
         }
+    }
+
+    /// Where a function was left by a jump that `caller` had called, and that jumped to the function of `return_addr`.
+    fn left_between(&mut self, process: Process, return_addr: u64, caller: u64) -> Option<u64> {
+        let left = self.left_by_jump(process, caller)?;
+        (self.function_of(process, left) != self.function_of(process, return_addr)).then_some(left)
     }
 
     /// The file and the first address there of the function that a return address leads into.

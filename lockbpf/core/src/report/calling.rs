@@ -138,6 +138,16 @@ fn calls(site: Site, stack: StackId, places: &mut Places<'_>) -> Vec<Call> {
     calls.split_off(own)
 }
 
+/// Who called the function at a site with this stack, beyond all that only lock by their names; `None` if that function does more, or
+/// its caller is not known.
+pub(super) fn caller(site: Site, stack: StackId, places: &mut Places<'_>) -> Option<Place> {
+    if !places.place(site).function.is_some_and(|function| only_locks(&function)) {
+        return None;
+    }
+    let call = calls(site, stack, places).into_iter().next().filter(|call| !only_locks(&call.function))?;
+    Some(places.place(call.site))
+}
+
 /// How many calls outwards the ways to a section part; `None` if they do not.
 fn parting(ways: &[(Vec<Call>, Nanos)]) -> Option<usize> {
     (0..)

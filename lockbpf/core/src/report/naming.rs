@@ -1,6 +1,7 @@
 //! Names of locks: the symbol of a global one, else what the input calls it, else its first call site, with the member of its
 //! object that it is, where that is known; equal names are numbered by first use.
 
+use super::calling;
 use super::divide::top_stack;
 use super::gather::Gathered;
 use super::kernel;
@@ -80,7 +81,11 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
             let member = if what == "lock" { places.member(site) } else { None };
             let stack = if places.is_on_stack(lock) { "stack " } else { "" };
             let waited = gathered.blame().and_then(|s| s.waiters.iter().find(|w| w.site == Some(site)));
-            let place = places.place_of_wait(site, waited.and_then(|w| top_stack(&w.stacks)));
+            let waited = waited.and_then(|w| top_stack(&w.stacks));
+            // A function that takes all locks of the program tells none apart.
+            let asked = waited.or_else(|| gathered.mutex.iter().find(|s| s.site == site)?.stack);
+            let place = asked.and_then(|asked| calling::caller(site, asked, places));
+            let place = place.unwrap_or_else(|| places.place_of_wait(site, waited));
             format!("{stack}{} in {}", member.as_deref().unwrap_or(what), place.symbol)
         }
         None => format!("{what} {:#x}", lock.addr),

@@ -442,6 +442,11 @@ impl Session {
         self.stack_copies.as_mut().map_or(Ok(()), |copies| copies.settle(&mut self.ebpf, copy, unwound, told))
     }
 
+    /// The number of a stack of which only these calls are known, innermost first; `None` without stacks, or if they are too many.
+    pub fn number_stack(&mut self, process: Process, calls: Vec<u64>) -> Option<StackId> {
+        self.stack_copies.as_mut()?.number_calls(process, calls)
+    }
+
     /// Takes the stacks of a process in this way from now on.
     ///
     /// # Errors

@@ -47,8 +47,8 @@ impl Names for Code {
         call_stack(raw, site, |addr| self.role(process, addr))
     }
 
-    fn global(&mut self, _: Lock) -> Option<String> {
-        Some("lock".to_owned())
+    fn global(&mut self, lock: Lock) -> Option<String> {
+        (lock == LOCK).then(|| "lock".to_owned())
     }
 }
 
@@ -392,5 +392,25 @@ mod callers {
             "{:?}",
             r.verdict
         );
+    }
+
+    /// By `db_lock` they would be told apart by numbers only.
+    #[test]
+    fn locks_are_named_by_the_caller_of_what_only_locks() {
+        let name = |site_of: u64, stack: &[u64]| {
+            let other = Lock { addr: 0x9000, ..LOCK };
+            let mut o = start();
+            sums(&mut o, other, site(site_of), Via::Lock).stack = Some(StackId(99));
+            o.stacks.insert(StackId(99), stack.to_vec());
+            let mut code = Code(CODE.iter().map(|(at, f)| (*at, f.to_vec())).collect());
+            let r = build(&o, &mut code, &Options::default()).unwrap();
+            r.locks[0].name.clone()
+        };
+        assert_eq!(name(0x300, &[0x200, 0x300, 0x510, 0x600]), "lock in vacuum (a.cc:40)");
+        assert_eq!(name(0x300, &[0x200, 0x300, 0x500, 0x400]), "lock in get_row (a.cc:20)");
+        // Nobody else is known; a function that does more says enough.
+        assert_eq!(name(0x300, &[0x200, 0x300, 0x500]), "lock in db_lock (a.cc:10)");
+        assert_eq!(name(0x300, &[]), "lock in db_lock (a.cc:10)");
+        assert_eq!(name(0x400, &[0x200, 0x400, 0x600]), "lock in get_row (a.cc:20)");
     }
 }
