@@ -23,8 +23,12 @@ const MAX_SEEN: usize = 64;
 const MAX_CALLS: usize = 32;
 
 /// First or last words in names of functions that lock or unlock for others.
-const LOCKING: &[&str] =
-    &["lock", "unlock", "trylock", "mutex", "rwlock", "rdlock", "wrlock", "spinlock", "latch", "unlatch", "guard"];
+const LOCKING: &[&str] = &[
+    "lock", "unlock", "trylock", "mutex", "rwlock", "rdlock", "wrlock", "spinlock", "lwlock", "latch", "unlatch",
+    "guard",
+];
+/// Last words that only tell which part of a function it is, or which kind: `qemu_mutex_lock_impl`.
+const PARTS: &[&str] = &["impl", "internal", "slow", "fast", "slowpath", "fastpath", "nested", "timed"];
 
 /// The stacks with which locks were asked for at each section, also by those who only waited.
 pub(super) fn stacks(all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Site, BTreeSet<StackId>> {
@@ -178,7 +182,10 @@ pub(super) fn only_locks(function: &str) -> bool {
         Some("new") => parts.next(),
         part => part,
     };
-    let words: Vec<_> = words(part.unwrap_or_default()).map(str::to_ascii_lowercase).collect();
+    let mut words: Vec<_> = words(part.unwrap_or_default()).map(str::to_ascii_lowercase).collect();
+    while words.len() > 1 && words.last().is_some_and(|word| PARTS.contains(&word.as_str())) {
+        words.pop();
+    }
     let is = |word: Option<&String>| word.is_some_and(|word| LOCKING.contains(&word.as_str()));
     is(words.first()) || is(words.last())
 }
@@ -210,6 +217,9 @@ mod tests {
             "Latch<int>::lock<long>(std::unique_ptr<Row>)",
             "store.(*Store).Lock",
             "store::RowGuard::new",
+            "qemu_mutex_lock_impl",
+            "PyThread_acquire_lock_timed",
+            "LWLockAcquire",
         ] {
             assert!(only_locks(name), "{name}");
         }
@@ -223,6 +233,8 @@ mod tests {
             "LockManager::scan",
             "locker",
             "acquire_connection",
+            "refresh_internal",
+            "impl",
             "",
         ] {
             assert!(!only_locks(name), "{name}");
