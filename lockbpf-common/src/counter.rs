@@ -148,7 +148,7 @@ counters! {
     HeldAtStart => "held_at_start", Edge;
     /// Waits in futex calls that began before the observation and ended in it: told from its beginning on.
     WaitingAtStart => "waiting_at_start", Edge;
-    /// Waits of tasks that began before the observation, or before a window. The sections that follow are told, these waits are not.
+    /// Waits of tasks that began before the observation, or before a window. The report has the sections that follow, not these waits.
     TokioUnbegun => "task_wait_without_begin", Edge;
     /// Sections in signal handlers that interrupted a wait for a lock: summed, but not recorded.
     InHandler => "in_handler_during_wait", Edge;

@@ -47,7 +47,7 @@ pub struct TokioLock {
     pub waker: u32,
     /// What it is (`lockbpf_common::task::tokio_lock`); 0 if that is not known.
     pub what: u32,
-    /// Not 0 if polls are told a waker in place of the context that has it: so do compilers that see all callers.
+    /// Not 0 if callers pass polls the waker itself, not the context around it: compilers that see all callers change the argument.
     pub told_waker: u32,
     /// Why the holder sleeps ([`Reason`]).
     pub reason: u32,
@@ -139,6 +139,9 @@ pub fn leaves(ctx: &BtfTracePointContext, t: &mut Thread, state: u32, blocked: b
         return;
     }
     t.sleeps = 1;
+    if t.got.iter().all(|got| got.since_ns == 0) {
+        return;
+    }
     let (now, suspends) = (now(), parks());
     let (mut wanted, mut own) = (false, [false; GOT]);
     let mut i = 0;

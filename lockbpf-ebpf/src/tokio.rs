@@ -192,7 +192,7 @@ const fn is_exclusive(via: u32) -> bool {
     via == Via::TokioLock as u32 || via == Via::TokioWriteLock as u32
 }
 
-/// A task asks for so many permits of the lock that stands with the thread. What is known of that lock; `None` if it is none.
+/// A task asks for `asked` permits of the lock in `t.asks`. Returns what is known of the lock; `None` if that is no lock.
 #[inline(always)]
 fn requests(t: &mut Thread, permits: u64, asked: u64) -> Option<&'static mut TokioLock> {
     if permits & 1 != 0 || asked == 0 || !fits(t.asks.lock, t.asks.site) {
@@ -216,7 +216,7 @@ fn learn(t: &Thread, lock: &mut TokioLock) {
     lock.what = if what == 0 { lock.what } else { what };
 }
 
-/// The operation by which a task asks for so many permits of the lock.
+/// The operation of a task that asks for `asked` permits of the lock.
 #[inline(always)]
 fn via_of(lock: &TokioLock, asked: u64) -> u32 {
     let via = match lock.what {
