@@ -153,18 +153,7 @@ fn copied(process: Process, tid: u32, stack_pointer: u64, registers: Registers, 
     let block = |n: usize| read::<BLOCK>(tid, base.checked_add((n * BLOCK) as u64)?);
     let bytes: Vec<u8> = (0..BLOCKS).map_while(block).flatten().collect();
     let bounded = bytes.len() == BLOCK * BLOCKS;
-    StackCopy {
-        process,
-        number: StackId(tid),
-        frames: None,
-        at_release: false,
-        returns: [site, 0],
-        registers,
-        python: Vec::new(),
-        base,
-        bytes,
-        bounded,
-    }
+    StackCopy { number: StackId(tid), returns: [site, 0], bounded, ..StackCopy::top(process, registers, base, bytes) }
 }
 
 /// A system call in which a thread is blocked.

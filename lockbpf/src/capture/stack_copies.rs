@@ -277,18 +277,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn copy(stack_pointer: u64) -> StackCopy {
-        StackCopy {
-            process: Process(1),
-            number: StackId(FIRST_COPY),
-            frames: None,
-            at_release: false,
-            returns: [0; 2],
-            registers: Registers::of(0x40, stack_pointer, 0),
-            python: Vec::new(),
-            base: 0x1000,
-            bytes: (0..64u8).collect(),
-            bounded: false,
-        }
+        let top = StackCopy::top(Process(1), Registers::of(0x40, stack_pointer, 0), 0x1000, (0..64u8).collect());
+        StackCopy { number: StackId(FIRST_COPY), bounded: false, ..top }
     }
 
     fn unwound(slots: Option<Vec<u64>>) -> Unwound {

@@ -12,7 +12,7 @@ use crate::access::table;
 use crate::capture::access::{PassEnd, Profile, Wanted, check, profile};
 use crate::capture::session;
 use crate::governor::Budget;
-use crate::id::{Lock, Process, Site, StackId};
+use crate::id::{Lock, Process, Site};
 use crate::names::{Names, place};
 use crate::observation::Observation;
 use crate::observe::Collector;
@@ -368,18 +368,8 @@ impl Naming for Named<'_> {
     }
 
     fn place(&mut self, section: &Section) -> Place {
-        let copy = StackCopy {
-            process: self.process,
-            number: StackId(0),
-            frames: None,
-            at_release: false,
-            returns: [0; 2],
-            registers: section.asked.registers,
-            python: Vec::new(),
-            base: section.asked.base,
-            bytes: section.asked.stack.clone(),
-            bounded: true,
-        };
+        let asked = &section.asked;
+        let copy = StackCopy::top(self.process, asked.registers, asked.base, asked.stack.clone());
         let raw = self.symbols.unwind(&copy).addresses;
         let outside = self.symbols.call_stack(self.process, &raw, Some(section.site)).first().copied();
         let own = self.symbol(section.site);

@@ -5,7 +5,7 @@ use super::find::Kind;
 use super::space::Place;
 use super::unwind::Unwinder;
 use super::{Symbols, call_instruction, runtime, system_call, tail_call};
-use crate::id::{Process, StackId};
+use crate::id::Process;
 use crate::names::Names;
 use crate::stack::Role;
 use crate::unwind::{MACHINE, Registers, StackCopy, Unwind};
@@ -57,18 +57,8 @@ impl Symbols {
         let above = words.get(at + 1..).unwrap_or_default();
         let mut registers = Registers::of(return_addr.wrapping_sub(1), TOP, 0);
         registers.set(MACHINE.frame_pointer, None);
-        let copy = StackCopy {
-            process,
-            number: StackId(0),
-            frames: None,
-            at_release: false,
-            returns: [0; 2],
-            registers,
-            python: Vec::new(),
-            base: TOP,
-            bytes: above.iter().flat_map(|word| word.to_ne_bytes()).collect(),
-            bounded: true,
-        };
+        let bytes = above.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let copy = StackCopy::top(process, registers, TOP, bytes);
         let calls = self.unwind(&copy).addresses.into_iter().skip(1).take(AROUND);
         let mut calls: Vec<_> = calls.take_while(|&call| self.follows_call(process, call)).collect();
         if let Some(&caller) = calls.first()
@@ -224,5 +214,55 @@ impl tail_call::Code for FileCode<'_> {
 
     fn function(&self, address: u64) -> Option<Range<u64>> {
         self.unwinder.borrow_mut().function(self.id, self.file, address)
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use crate::symbol::fixture::{PROCESS, Program, Workshop};
+    use crate::symbol::tests::{functions, observed};
+
+    /// The words at the top of a stack tell who called, as far as they go and no register but the stack pointer is needed.
+    #[test]
+    fn the_nearest_calls_by_the_top_of_a_stack() {
+        let shop = Workshop::new();
+        let source = r#"
+#define NAMED __attribute__((noipa))
+#define TOLD 64
+static unsigned long words[TOLD];
+NAMED void innermost(void) {
+    unsigned long *top = (unsigned long *)__builtin_frame_address(0);
+    for (int i = 0; i < TOLD; i++) words[i] = top[i];
+}
+NAMED int give_back(int n) { innermost(); return n + 1; }
+NAMED int wide(int n) { volatile long kept[12]; kept[n] = n; return give_back(n) + kept[n]; }
+NAMED int with_frame_pointer(int n) { volatile char *room = __builtin_alloca(n * 16); room[0] = 1; return give_back(n) + room[0]; }
+static void told(int of, const char *kind) {
+    char name[32];
+    for (int i = 0; i < of; i++) { snprintf(name, sizeof name, "%s%d", kind, i); tell(name, (void *)words[i]); }
+}
+int main(void) {
+    wide(3); told(TOLD, "wide");
+    with_frame_pointer(3); told(TOLD, "frame");
+    tell("give_back", give_back); tell("wide", wide); tell("with_frame_pointer", with_frame_pointer); tell("main", main);
+    stay();
+}
+"#;
+        let Some(path) = shop.build("gcc", source, &["-O2"]) else { return };
+        let program = Program::start(&path, &[]);
+        let mut symbols = observed(&program, Vec::new());
+        let mut calls = |kind: &str, words: std::ops::Range<usize>| {
+            let words: Vec<u64> = words.map(|i| program.told(&format!("{kind}{i}"))).collect();
+            let caller = symbols.caller_among(PROCESS, &words).expect("a caller");
+            let calls = symbols.calls_around(PROCESS, &words, caller);
+            let addresses = std::iter::once(caller).chain(calls);
+            addresses.map(|addr| functions(&mut symbols, addr).pop().expect("a function")).collect::<Vec<_>>()
+        };
+        assert_eq!(calls("wide", 0..64), ["give_back", "wide", "main"]);
+        // As far as the words go.
+        assert_eq!(calls("wide", 0..8), ["give_back", "wide"]);
+        assert_eq!(calls("wide", 0..2), ["give_back"]);
+        // Beyond a function that finds its frame by another register nothing is certain.
+        assert_eq!(calls("frame", 0..64), ["give_back", "with_frame_pointer"]);
     }
 }

@@ -32,7 +32,7 @@ int main(void) {
 "#;
 
 #[track_caller]
-fn observed(program: &Program, dirs: Vec<PathBuf>) -> Symbols {
+pub(super) fn observed(program: &Program, dirs: Vec<PathBuf>) -> Symbols {
     let mut symbols = Symbols::with_debug_dirs(dirs);
     symbols.observe(PROCESS, program.pid());
     assert_eq!(symbols.problems().collect::<Vec<_>>(), Vec::<&str>::new());
@@ -55,7 +55,7 @@ fn check_locks(symbols: &mut Symbols, program: &Program) {
 }
 
 #[track_caller]
-fn functions(symbols: &mut Symbols, addr: u64) -> Vec<String> {
+pub(super) fn functions(symbols: &mut Symbols, addr: u64) -> Vec<String> {
     symbols.frames(PROCESS, addr).into_iter().map(|f| f.function.unwrap_or_default()).collect()
 }
 
@@ -483,51 +483,6 @@ int main(void) {
     assert_eq!(symbols.call_stack(PROCESS, &[mutex, main, 0x10], Some(worker)), [worker, main]);
     assert_eq!(symbols.call_stack(PROCESS, &[syscall, mutex, main], Some(worker)), [worker, main]);
     assert_eq!(symbols.call_stack(PROCESS, &[mutex, qsort, main], Some(worker)), [worker, qsort, main]);
-}
-
-/// The words at the top of a stack tell who called, as far as they go and no register but the stack pointer is needed.
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn the_nearest_calls_by_the_top_of_a_stack() {
-    let shop = Workshop::new();
-    let source = r#"
-#define NAMED __attribute__((noipa))
-#define TOLD 64
-static unsigned long words[TOLD];
-NAMED void innermost(void) {
-    unsigned long *top = (unsigned long *)__builtin_frame_address(0);
-    for (int i = 0; i < TOLD; i++) words[i] = top[i];
-}
-NAMED int give_back(int n) { innermost(); return n + 1; }
-NAMED int wide(int n) { volatile long kept[12]; kept[n] = n; return give_back(n) + kept[n]; }
-NAMED int with_frame_pointer(int n) { volatile char *room = __builtin_alloca(n * 16); room[0] = 1; return give_back(n) + room[0]; }
-static void told(int of, const char *kind) {
-    char name[32];
-    for (int i = 0; i < of; i++) { snprintf(name, sizeof name, "%s%d", kind, i); tell(name, (void *)words[i]); }
-}
-int main(void) {
-    wide(3); told(TOLD, "wide");
-    with_frame_pointer(3); told(TOLD, "frame");
-    tell("give_back", give_back); tell("wide", wide); tell("with_frame_pointer", with_frame_pointer); tell("main", main);
-    stay();
-}
-"#;
-    let Some(path) = shop.build("gcc", source, &["-O2"]) else { return };
-    let program = Program::start(&path, &[]);
-    let mut symbols = observed(&program, Vec::new());
-    let mut calls = |kind: &str, words: std::ops::Range<usize>| {
-        let words: Vec<u64> = words.map(|i| program.told(&format!("{kind}{i}"))).collect();
-        let caller = symbols.caller_among(PROCESS, &words).expect("a caller");
-        let calls = symbols.calls_around(PROCESS, &words, caller);
-        let addresses = std::iter::once(caller).chain(calls);
-        addresses.map(|addr| functions(&mut symbols, addr).pop().expect("a function")).collect::<Vec<_>>()
-    };
-    assert_eq!(calls("wide", 0..64), ["give_back", "wide", "main"]);
-    // As far as the words go.
-    assert_eq!(calls("wide", 0..8), ["give_back", "wide"]);
-    assert_eq!(calls("wide", 0..2), ["give_back"]);
-    // Beyond a function that finds its frame by another register nothing is certain.
-    assert_eq!(calls("frame", 0..64), ["give_back", "with_frame_pointer"]);
 }
 
 #[test]

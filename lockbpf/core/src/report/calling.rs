@@ -130,16 +130,19 @@ struct Call {
 
 /// The calls that led to a section with this stack, innermost first, without those of functions that only lock or unlock.
 fn calls(site: Site, stack: StackId, places: &mut Places<'_>) -> Vec<Call> {
-    let mut calls = Vec::new();
-    for addr in places.beyond(site, stack).into_iter().take(MAX_CALLS) {
-        let site = Site { addr, ..site };
-        if places.is_program(site) {
-            let Place { function, symbol, .. } = places.place(site);
-            calls.push(Call { site, function: function.unwrap_or(symbol) });
-        }
-    }
+    let beyond = places.beyond(site, stack).into_iter().take(MAX_CALLS);
+    let mut calls: Vec<_> = beyond.filter_map(|addr| call(Site { addr, ..site }, places)).collect();
     let own = calls.iter().position(|call| !only_locks(&call.function)).unwrap_or_default();
     calls.split_off(own)
+}
+
+/// The call before a return address, if it is in the program's own code.
+fn call(site: Site, places: &mut Places<'_>) -> Option<Call> {
+    if !places.is_program(site) {
+        return None;
+    }
+    let Place { function, symbol, .. } = places.place(site);
+    Some(Call { site, function: function.unwrap_or(symbol) })
 }
 
 /// Who called the function at a site with this stack, beyond all that only lock by their names; `None` if that function does more, or
@@ -148,7 +151,10 @@ pub(super) fn caller(site: Site, stack: StackId, places: &mut Places<'_>) -> Opt
     if !places.place(site).function.is_some_and(|function| only_locks(&function)) {
         return None;
     }
-    let call = calls(site, stack, places).into_iter().next().filter(|call| !only_locks(&call.function))?;
+    // No farther than needed: this is asked for each lock.
+    let mut beyond = places.beyond(site, stack).into_iter().take(MAX_CALLS);
+    let call =
+        beyond.find_map(|addr| call(Site { addr, ..site }, places).filter(|call| !only_locks(&call.function)))?;
     Some(places.place(call.site))
 }
 

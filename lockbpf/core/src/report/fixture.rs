@@ -190,7 +190,7 @@ pub(super) fn futex_wait(word: u64, tid: u32, expected: u32, owner: u32, wait: u
     }
 }
 
-/// The wake that ends a wait: thread 2 calls it in `fn9`, and had the lock since so many ms.
+/// The wake that ends a wait. Thread 2 calls it in `fn9`, where it has had the lock since `since_ms`.
 pub(super) fn wake(wait: &FutexWait, since_ms: u64) -> Event {
     Event::Wake(Wake {
         time: wait.end,

@@ -55,6 +55,23 @@ pub struct StackCopy {
 }
 
 impl StackCopy {
+    /// What is known of a stack that no record names: its top, with these registers. It may go on beyond that.
+    #[must_use]
+    pub fn top(process: Process, registers: Registers, base: u64, bytes: Vec<u8>) -> Self {
+        Self {
+            process,
+            number: StackId(0),
+            frames: None,
+            at_release: false,
+            returns: [0; 2],
+            registers,
+            python: Vec::new(),
+            base,
+            bytes,
+            bounded: true,
+        }
+    }
+
     /// Eight bytes of the stack.
     ///
     /// # Errors
@@ -319,18 +336,7 @@ mod tests {
 
     #[test]
     fn words_beyond_the_copy_are_cut_only_where_the_stack_goes_on() {
-        let copy = StackCopy {
-            process: Process(1),
-            number: StackId(1),
-            frames: None,
-            at_release: false,
-            returns: [0; 2],
-            registers: Registers::default(),
-            python: Vec::new(),
-            base: 0x1000,
-            bytes: vec![7; 16],
-            bounded: true,
-        };
+        let copy = StackCopy::top(Process(1), Registers::default(), 0x1000, vec![7; 16]);
         assert_eq!(copy.word(0x1008), Ok(0x0707_0707_0707_0707));
         assert_eq!(copy.word(0x1009), Err(End::Cut));
         assert_eq!(copy.word(0xfff), Err(End::Astray));

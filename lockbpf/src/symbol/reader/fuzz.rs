@@ -11,7 +11,7 @@ use super::super::perf_map::{Budget, PerfMap};
 use super::super::unwind::{self, Told};
 use super::serve::Files;
 use super::{Answer, Ask, Question, Reader, answers};
-use crate::id::{Process, StackId};
+use crate::id::Process;
 use crate::sandbox::socket;
 use crate::unwind::{Registers, StackCopy};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -168,18 +168,7 @@ fn applied(told: Told) {
     let Some(row) = row.bounded() else { return };
     let base = 0x7fff_0000;
     let bytes: Vec<u8> = (0..512_u64).flat_map(|word| (base + 8 * (word * 7 % 512)).to_le_bytes()).collect();
-    let copy = StackCopy {
-        process: Process(1),
-        number: StackId(0),
-        frames: None,
-        at_release: false,
-        returns: [0; 2],
-        registers: Registers::of(0x1000, base + 64, base + 128),
-        python: Vec::new(),
-        base,
-        bytes,
-        bounded: true,
-    };
+    let copy = StackCopy::top(Process(1), Registers::of(0x1000, base + 64, base + 128), base, bytes);
     guarded(|| unwind::apply(row, &copy));
 }
 

@@ -3,7 +3,6 @@ use super::step::{Context, RowAt};
 use super::table::Table;
 use super::*;
 use crate::fixture::Damage;
-use crate::id::StackId;
 use crate::names::Names;
 use crate::symbol::Symbols;
 use crate::symbol::fixture::{PROCESS, Program, Workshop};
@@ -24,18 +23,7 @@ static LIBC: LazyLock<(Vec<u8>, u64, Vec<u64>)> = LazyLock::new(|| {
 
 fn copy(registers: Registers, base: u64, bytes: Vec<u8>) -> StackCopy {
     let bounded = bytes.len() == 16 << 10;
-    StackCopy {
-        process: PROCESS,
-        number: StackId(0),
-        frames: None,
-        at_release: false,
-        returns: [0; 2],
-        registers,
-        python: Vec::new(),
-        base,
-        bytes,
-        bounded,
-    }
+    StackCopy { bounded, ..StackCopy::top(PROCESS, registers, base, bytes) }
 }
 
 /// The stack of a program's only thread, which is in a system call; its frame pointer is anything.
