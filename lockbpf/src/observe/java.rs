@@ -1,7 +1,7 @@
 //! Names that are read from the memory of processes that run Java, while they live: monitors are called by the classes of their objects, which
 //! the garbage collector moves; generated code by its methods. Locks of `java.util.concurrent` are known by where they are asked for.
 
-use crate::capture::hotspot::{Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table};
+use crate::capture::hotspot::{COMPACT, Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table};
 use crate::id::{Lock, Process, Site};
 use crate::java;
 use crate::names::Names;
@@ -48,7 +48,7 @@ impl Machine {
         let table = Table::read(pid, variable(FIELDS)?, variable(TYPES))?;
         Some(Self {
             pid,
-            monitors: Monitors::of(pid, &table),
+            monitors: Monitors::of(&table, variable(COMPACT)),
             code: Code::of(&table),
             ended: Instant::now(),
             took: Duration::ZERO,

@@ -48,6 +48,7 @@ const LOCKING: &[&[&str]] = &[
     &["PyThread_acquire_lock", "PyThread_release_lock"],
     // HotSpot
     &["ObjectMonitor::", "ObjectSynchronizer::", "SharedRuntime::monitor_enter", "SharedRuntime::complete_monitor"],
+    &["LightweightSynchronizer::", "PlatformEvent::"],
     &["os::PlatformEvent::", "os::PlatformMonitor::", "InterpreterRuntime::monitorenter", "Runtime1::monitorenter"],
     &["SharedRuntime::monitor_exit", "InterpreterRuntime::monitorexit", "Runtime1::monitorexit", "Parker::"],
     &["Unsafe_Park", "Unsafe_Unpark", "jdk.internal.misc.Unsafe.", "sun.misc.Unsafe.", "java.util.concurrent.locks."],
@@ -134,8 +135,11 @@ pub(super) fn is_start(function: &str) -> bool {
 
 /// Whether a function is part of locking, by its demangled name.
 pub(super) fn is_locking(function: &str) -> bool {
-    // Templates are demangled with what they return.
-    let name = ["void ", "bool "].iter().find_map(|returned| function.strip_prefix(returned)).unwrap_or(function);
+    // Templates are demangled with what they return; HotSpot's stubs have the compiler's name in front from JDK 23 on.
+    let name = ["void ", "bool ", "C1 Runtime ", "C2 Runtime "]
+        .iter()
+        .find_map(|returned| function.strip_prefix(returned))
+        .unwrap_or(function);
     let name = name.trim_start_matches(['_', '<']);
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("new_").unwrap_or(name);

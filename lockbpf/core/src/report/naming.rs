@@ -84,8 +84,14 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
             let waited = waited.and_then(|w| top_stack(&w.stacks));
             // A function that takes all locks of the program tells none apart.
             let asked = waited.or_else(|| gathered.mutex.iter().find(|s| s.site == site)?.stack);
-            let place = asked.and_then(|asked| calling::caller(site, asked, places));
-            let place = place.unwrap_or_else(|| places.place_of_wait(site, waited));
+            let own = places.place(site);
+            // What a thread is parked with is nobody's lock but the runtime's.
+            let place = if sleepers::parks(&own.symbol) {
+                own
+            } else {
+                let caller = asked.and_then(|asked| calling::caller(site, asked, places));
+                caller.unwrap_or_else(|| places.place_of_wait(site, waited))
+            };
             format!("{stack}{} in {}", member.as_deref().unwrap_or(what), place.symbol)
         }
         None => format!("{what} {:#x}", lock.addr),

@@ -242,10 +242,11 @@ impl<'a> Places<'a> {
     }
 
     /// The place of a site at which threads waited with this stack: if the site is part of locking (a runtime's function, or a
-    /// lock's own method around the call), the place is that of the caller outside.
+    /// lock's own method around the call), the place is that of the caller outside, unless only the C library is there, in which threads begin.
     pub(super) fn place_of_wait(&mut self, site: Site, stack: Option<StackId>) -> Place {
         let (place, outside) = (self.place(site), self.outside(site, stack));
-        if outside == site { place } else { Place { site: place.site, ..self.place(outside) } }
+        let tells = outside != site && self.is_program(outside);
+        if tells { Place { site: place.site, ..self.place(outside) } } else { place }
     }
 
     /// The site, or if that is part of locking, the caller outside.

@@ -247,7 +247,8 @@ pub(super) fn parking(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'
     (called || stacks.into_iter().any(above)).then_some(PARKING)
 }
 
-fn parks(function: &str) -> bool {
+/// Whether threads that wait for a lock of a runtime's, or for nothing, sleep in a function.
+pub(super) fn parks(function: &str) -> bool {
     PARKERS.iter().any(|part| function.contains(part))
 }
 

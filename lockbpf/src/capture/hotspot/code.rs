@@ -122,7 +122,7 @@ impl Code {
         while at < high && *blocks > 0 {
             *blocks -= 1;
             let head: [u8; HEAD] = read(pid, at)?;
-            let length = part(&head, self.length).filter(|&length| length > 0)?.checked_shl(shift)?;
+            let length = self.segments(&head).filter(|&length| length > 0)?.checked_shl(shift)?;
             let end = at.checked_add(length).filter(|&end| end > at && end <= high)?;
             if head.get(usize::try_from(self.used).ok()?) == Some(&1) {
                 found.extend(self.block(pid, at, &head).map(|(name, frame)| Generated { range: at..end, name, frame }));
@@ -130,6 +130,13 @@ impl Code {
             at = end;
         }
         Some(())
+    }
+
+    /// The length of a block, in segments: all up to what says whether it is used (8 bytes, from JDK 23 on 4).
+    fn segments(&self, head: &[u8]) -> Option<u64> {
+        let bits = 8 * self.used.checked_sub(self.length)?;
+        let length = part(head, self.length)?;
+        Some(if bits < u64::BITS.into() { length & ((1 << bits) - 1) } else { length })
     }
 
     /// Name and frame of a block.

@@ -14,6 +14,19 @@ use super::owner::read;
 /// The library that has the tables.
 pub const LIBRARY: &str = "libjvm.so";
 
+/// The variable that tells whether objects have their class in their first word, with other things (JDK 24 on, `-XX:+UseCompactObjectHeaders`).
+pub const COMPACT: &str = "UseCompactObjectHeaders";
+
+/// By this the class stands above other things there (`markWord::klass_shift`, JDK 24 and 25).
+const COMPACT_SHIFT: u32 = 42;
+
+/// Pointers from here on are coloured: ZGC's, which has heaps up to 2^46.
+const COLOURED: u64 = 1 << 47;
+/// Of a coloured pointer of x86_64's, one of the four bits from here on is set; what is above that bit is the address (`zAddress.hpp`, JDK 21).
+const COLOUR: u32 = 12;
+/// Elsewhere it is what is above this many bits.
+const COLOURS: u32 = 16;
+
 /// Bytes of a name that are read.
 const SYMBOL: usize = 256;
 
@@ -55,42 +68,58 @@ impl Names {
 pub struct Monitors {
     /// In a monitor: a handle of its object.
     object: u64,
-    /// In an object: its class, in half a word.
+    /// In an object: its class, in half a word; and the address of the flag that tells whether it is in the first word instead.
     class: u64,
-    /// The machine shifts the class's half word by `shift` and adds `base`: that is the class's address.
-    shift: u32,
+    compact: Option<u64>,
+    /// Where the two numbers are by which the machine makes a class's address of the half word: it shifts it by the one and adds the other.
+    shift: u64,
     base: u64,
     names: Names,
 }
 
 impl Monitors {
-    /// By the table; `None` for a machine that keeps its objects or classes otherwise: without compressed class pointers, or before
-    /// JDK 15.
+    /// By the table, and where [`COMPACT`] is; `None` for a machine that keeps its objects or classes otherwise: without compressed class pointers,
+    /// or before JDK 15.
     #[must_use]
-    pub fn of(pid: u32, table: &Table) -> Option<Self> {
+    pub fn of(table: &Table, compact: Option<u64>) -> Option<Self> {
         const POINTERS: &str = "CompressedKlassPointers";
-        let shift = table.address(&[(POINTERS, "_narrow_klass._shift"), (POINTERS, "_shift")])?;
-        let base = table.address(&[(POINTERS, "_narrow_klass._base"), (POINTERS, "_base")])?;
-        let found = Self {
+        Some(Self {
             object: table.offset(&[("ObjectMonitor", "_object")])?,
             class: table.offset(&[("oopDesc", "_metadata._compressed_klass")])?,
-            shift: u32::from_ne_bytes(read(pid, shift)?),
-            base: word(pid, base)?,
+            compact,
+            shift: table.address(&[(POINTERS, "_narrow_klass._shift"), (POINTERS, "_shift")])?,
+            base: table.address(&[(POINTERS, "_narrow_klass._base"), (POINTERS, "_base")])?,
             names: Names::of(table)?,
-        };
-        // Both are set when the machine's memory is laid out.
-        (found.shift < 32 && (found.base != 0 || found.shift != 0)).then_some(found)
+        })
     }
 
-    /// The name of the class of a monitor's object; `None` if what is there is none: its object may be gone, or a collector marks the
-    /// pointers (ZGC).
+    /// The name of the class of a monitor's object; `None` if what is there is none: its object may be gone, or be moved.
     #[must_use]
     pub fn class_of(&self, pid: u32, monitor: u64) -> Option<String> {
         let handle = word(pid, monitor.checked_add(self.object)?)?;
-        let object = word(pid, handle)?;
-        let narrow = u32::from_ne_bytes(read(pid, object.checked_add(self.class)?)?);
-        self.names.class(pid, self.base.checked_add(u64::from(narrow) << self.shift)?)
+        let object = uncoloured(word(pid, handle)?)?;
+        let is_compact = self.compact.and_then(|flag| read(pid, flag)) == Some([1]);
+        let narrow = if is_compact {
+            word(pid, object)? >> COMPACT_SHIFT
+        } else {
+            u32::from_ne_bytes(read(pid, object.checked_add(self.class)?)?).into()
+        };
+        let shift = u32::from_ne_bytes(read(pid, self.shift)?);
+        // Both numbers may be zero: JDK 25 keeps classes below 4 GiB where it can.
+        self.names.class(pid, narrow.checked_shl(shift)?.checked_add(word(pid, self.base)?)?)
     }
+}
+
+/// The address in a pointer to an object.
+fn uncoloured(pointer: u64) -> Option<u64> {
+    if pointer < COLOURED {
+        return Some(pointer);
+    }
+    if cfg!(not(target_arch = "x86_64")) {
+        return Some(pointer >> COLOURS);
+    }
+    let colour = pointer >> COLOUR & 0xf;
+    colour.is_power_of_two().then(|| pointer >> (COLOUR + 1 + colour.trailing_zeros()))
 }
 
 fn word(pid: u32, addr: u64) -> Option<u64> {

@@ -34,6 +34,12 @@ fn a_class_is_found_from_a_monitor() {
     let object = [0, own(class.as_ptr()) - base];
     let handle = own(object.as_ptr());
     let monitor = [0, own(&raw const handle)];
+    // The same object as ZGC points to it, and one with its class in its first word.
+    let coloured = (handle << 14) | 0x2010;
+    let coloured = [0, own(&raw const coloured)];
+    let compact = [object[1] << 42 | 1, 0];
+    let compact_handle = own(compact.as_ptr());
+    let compact = [0, own(&raw const compact_handle)];
     let shift = 0_u32;
     let fields = [
         ("ObjectMonitor", "_object", 8),
@@ -42,11 +48,17 @@ fn a_class_is_found_from_a_monitor() {
         ("CompressedKlassPointers", "_base", own(&raw const base)),
     ];
     let pid = std::process::id();
-    let monitors = Monitors::of(pid, &table(&[&fields[..], &NAMES].concat(), &[])).unwrap();
+    let monitors = Monitors::of(&table(&[&fields[..], &NAMES].concat(), &[]), None).unwrap();
     assert_eq!(monitors.class_of(pid, own(monitor.as_ptr())).as_deref(), Some("java.lang.Object"));
+    assert_eq!(monitors.class_of(pid, own(coloured.as_ptr())).as_deref(), Some("java.lang.Object"));
     assert_eq!(monitors.class_of(pid, own(object.as_ptr())), None);
     assert_eq!(monitors.class_of(pid, u64::MAX), None);
-    assert_eq!(Monitors::of(pid, &table(&fields, &[])), None);
+    for (flag, name) in [(1, Some("java.lang.Object")), (0, None)] {
+        let flag = own(&raw const flag);
+        let monitors = Monitors { compact: Some(flag), ..monitors.clone() };
+        assert_eq!(monitors.class_of(pid, own(compact.as_ptr())).as_deref(), name);
+    }
+    assert_eq!(Monitors::of(&table(&fields, &[]), None), None);
 }
 
 #[test]
@@ -56,8 +68,8 @@ fn a_machine_that_has_not_begun_has_no_table() {
     assert!(Table::read(u32::MAX, 8, None).is_none());
 }
 
-#[test]
-fn generated_code_is_told_by_its_methods() {
+/// `used_at`: where a block says whether it is used, its length being the bytes before.
+fn generated_code(used_at: u64) {
     let pid = std::process::id();
     // A method of a class: its constant part, and the pool in which its name is the third entry.
     let (class_name, method_name) = (symbol("app/Ledger"), symbol("audit"));
@@ -69,7 +81,8 @@ fn generated_code_is_told_by_its_methods() {
     // name, words of a frame, and a method.
     let strings = ["nmethod", "monitorexit Runtime1 stub"].map(|text| format!("{text:\0<64}"));
     let block = |length: u64, used: u64, contents: [u64; 3]| {
-        let mut words = vec![length, used, contents[0], contents[1], contents[2]];
+        let header = if used_at == 4 { [length | used << 32, 0] } else { [length, used] };
+        let mut words = [&header[..], &contents].concat();
         words.resize(usize::try_from(length).unwrap() * 8, 0);
         words
     };
@@ -93,7 +106,7 @@ fn generated_code_is_told_by_its_methods() {
         ("CodeHeap", "_log2_segment_size", 16),
         ("HeapBlock", "_header", 0),
         ("HeapBlock::Header", "_length", 0),
-        ("HeapBlock::Header", "_used", 8),
+        ("HeapBlock::Header", "_used", used_at),
         ("CodeBlob", "_name", 0),
         ("CodeBlob", "_frame_size", 8),
         ("CompiledMethod", "_method", 16),
@@ -115,4 +128,11 @@ fn generated_code_is_told_by_its_methods() {
     // The process may be gone.
     assert_eq!(read.look(u32::MAX), []);
     assert!(Code::of(&table(&fields, &sizes)).is_none());
+}
+
+#[test]
+fn generated_code_is_told_by_its_methods() {
+    generated_code(8);
+    // From JDK 23 on.
+    generated_code(4);
 }
