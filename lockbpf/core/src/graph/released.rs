@@ -232,8 +232,14 @@ impl Releases {
                 return;
             }
             self.unlinked.remove(&key);
-            let wake = wait.waker.and_then(|waker| self.wakes.last(waker, wait.end - wait.wait, wait.end));
-            let Some(wake) = wake.filter(|wake| wake.word != wait.word) else { continue };
+            let begin = wait.end - wait.wait;
+            let Some(waker) = wait.waker else { continue };
+            // A wake that is told to be for the lock is known. The same thread may have woken others since.
+            let is_known = |wake: &Wake| wake.time <= wait.end && wake.word == wait.word;
+            if self.wakes.after(waker, begin).any(is_known) {
+                continue;
+            }
+            let Some(wake) = self.wakes.last(waker, begin, wait.end) else { continue };
             // Since it is not the word, whoever was woken there last may have waited for another lock.
             let wake = Wake { word: wait.word, since: None, ..*wake };
             let known = self.words.latest_first(wait.word);
@@ -461,6 +467,9 @@ mod tests {
             |wakes: &[Wake]| divided(wakes, &[FutexWait { expected: FOR_LOCK, ..wait(WORD, 9, (100, 180), 2) }]);
         assert_eq!(parked(&[wake(OTHER, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
         assert_eq!(parked(&[wake(WORD, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
+        // The same thread has woken somebody else before the waiter ran.
+        let both = [wake(WORD, 2, 160, None), wake(OTHER, 2, 170, None)];
+        assert_eq!(parked(&both), [(2, 60, DIRECT), (2, 20, HANDOFF)]);
         // Nobody was woken by that one while the wait lasted.
         assert_eq!(parked(&[wake(OTHER, 2, 90, None)]), [(2, 80, INFERRED)]);
     }

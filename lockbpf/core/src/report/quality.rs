@@ -60,6 +60,7 @@ pub(super) fn quality(observation: &Observation, options: &Options, places: &Pla
             .filter(|found| found.threads > 0)
             .map(|found| unwatched::entry(found, observation))
             .collect(),
+        virtual_threads: q.virtual_threads.clone(),
         throttled: q.throttled.iter().map(|group| throttled::entry(group, observation)).collect(),
         open_at_end: observation.open_waits.len() as u64,
         failed_probes: q

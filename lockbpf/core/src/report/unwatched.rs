@@ -60,6 +60,17 @@ pub(super) fn found(quality: &QualityEntry, share: f64) -> Option<String> {
     (!told.is_empty()).then(|| format!("looks at the threads found on average {}{which}", listed(&told, NAMED)))
 }
 
+/// That tasks wait without blocking a thread.
+pub(super) fn virtual_threads(quality: &QualityEntry) -> Option<String> {
+    let pids: Vec<String> = quality.virtual_threads.iter().map(u32::to_string).collect();
+    let (processes, run) = if pids.len() == 1 { ("process", "runs") } else { ("processes", "run") };
+    let whose = listed(&pids, NAMED);
+    let told = format!(
+        "{processes} {whose} {run} Java's virtual threads, whose waits for locks are seen only where they block the thread that carries them"
+    );
+    (!pids.is_empty()).then_some(told)
+}
+
 fn told(found: &UnwatchedEntry) -> String {
     let whose = found.comm.as_ref().map(|comm| format!(" of `{}`", clip(comm, FUNCTION))).unwrap_or_default();
     let at =

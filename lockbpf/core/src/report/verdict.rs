@@ -136,8 +136,9 @@ fn list(tids: &[ThreadId]) -> String {
 /// Sleep that may or may not have been for a lock, if there is enough of it to matter: whoever says that no lock holds anything back
 /// has to know of it.
 fn unexplained(report: &Report) -> Option<String> {
-    let parts: Vec<String> =
-        [slept(report), unwatched::found(&report.quality, OVERLOOKED)].into_iter().flatten().collect();
+    let q = &report.quality;
+    let parts = [slept(report), unwatched::found(q, OVERLOOKED), unwatched::virtual_threads(q)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
@@ -249,8 +250,9 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
         let woken = woken::sentence(report, top);
         sentences.push(cost(report, top, woken.is_none()));
         sentences.extend(woken);
-        let found = unwatched::found(&report.quality, SIGNIFICANT);
-        sentences.extend(found.into_iter().chain(more_slept(report)).map(|found| format!("Besides, {found}.")));
+        let q = &report.quality;
+        let besides = [unwatched::found(q, SIGNIFICANT), unwatched::virtual_threads(q), more_slept(report)];
+        sentences.extend(besides.into_iter().flatten().map(|found| format!("Besides, {found}.")));
     } else {
         let doubt = unexplained(report);
         sentences.push(cheap(report, top, doubt.as_deref()));

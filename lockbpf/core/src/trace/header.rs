@@ -147,6 +147,7 @@ pub(super) struct Losses {
     unobserved: Vec<Unobserved>,
     throttled: Vec<Throttled>,
     unwatched: Vec<Unwatched>,
+    virtual_threads: Vec<u32>,
     notes: Vec<String>,
 }
 
@@ -176,6 +177,7 @@ impl From<&Quality> for Losses {
             unobserved: q.unobserved.clone(),
             throttled: q.throttled.clone(),
             unwatched: q.unwatched.clone(),
+            virtual_threads: q.virtual_threads.clone(),
             notes: q.notes.clone(),
         }
     }
@@ -196,6 +198,7 @@ impl Losses {
             unobserved: self.unobserved,
             throttled: self.throttled,
             unwatched: self.unwatched,
+            virtual_threads: self.virtual_threads,
             notes: self.notes,
             ..Quality::default()
         };
@@ -241,10 +244,15 @@ mod tests {
         let group =
             Throttled { cgroup, pids: vec![3], millicpus: 500, periods: 9, throttled_periods: 8, throttled_ns: 7 };
         let unwatched = vec![Unwatched { pid: 3, call: "flock".to_owned(), looks: 4, threads: 9 }];
-        let quality = Quality { throttled: vec![group.clone()], unwatched: unwatched.clone(), ..Quality::default() };
+        let quality = Quality {
+            throttled: vec![group.clone()],
+            unwatched: unwatched.clone(),
+            virtual_threads: vec![7],
+            ..Quality::default()
+        };
         let written = serde_json::to_string(&Losses::from(&quality)).unwrap();
         let read = serde_json::from_str::<Losses>(&written).unwrap().quality();
-        assert_eq!(read.unwatched, unwatched);
+        assert_eq!((read.unwatched, read.virtual_threads), (unwatched, vec![7]));
         assert_eq!(read.throttled, [Throttled { cgroup: "/a\\u{1b}".to_owned(), ..group }]);
     }
 

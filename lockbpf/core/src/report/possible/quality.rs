@@ -37,6 +37,7 @@ pub(super) fn check(report: &Report, check: &mut Check) {
         unfocused: _,
         thinned: _,
         kernel_in_interrupts: _,
+        virtual_threads: _,
     } = &report.quality;
     check.share(*observed_share, || "the time observed".to_owned());
     for counts in [lost, impossible, edges] {

@@ -54,6 +54,9 @@ pub struct QualityEntry {
     /// Waiting for locks of kinds that are not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwatched: Vec<UnwatchedEntry>,
+    /// Processes in which Java's virtual threads run: while one waits for a lock its thread runs another, and that wait is not seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub virtual_threads: Vec<u32>,
     /// Which figures are lockbpf's own doing rather than the target's; left out where observing changed little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<DistrustEntry>,
