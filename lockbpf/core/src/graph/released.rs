@@ -235,11 +235,9 @@ impl Releases {
             let begin = wait.end - wait.wait;
             let Some(waker) = wait.waker else { continue };
             // A wake that is told to be for the lock is known. The same thread may have woken others since.
-            let is_known = |wake: &Wake| wake.time <= wait.end && wake.word == wait.word;
-            if self.wakes.after(waker, begin).any(is_known) {
-                continue;
-            }
-            let Some(wake) = self.wakes.last(waker, begin, wait.end) else { continue };
+            let is_told = |wake: &Wake| wake.time <= wait.end && wake.word == wait.word;
+            let is_known = self.wakes.after(waker, begin).any(is_told);
+            let Some(wake) = self.wakes.last(waker, begin, wait.end).filter(|_| !is_known) else { continue };
             // Since it is not the word, whoever was woken there last may have waited for another lock.
             let wake = Wake { word: wait.word, since: None, ..*wake };
             let known = self.words.latest_first(wait.word);
@@ -468,8 +466,7 @@ mod tests {
         assert_eq!(parked(&[wake(OTHER, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
         assert_eq!(parked(&[wake(WORD, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
         // The same thread has woken somebody else before the waiter ran.
-        let both = [wake(WORD, 2, 160, None), wake(OTHER, 2, 170, None)];
-        assert_eq!(parked(&both), [(2, 60, DIRECT), (2, 20, HANDOFF)]);
+        assert_eq!(parked(&[wake(WORD, 2, 160, None), wake(OTHER, 2, 170, None)]), [(2, 60, DIRECT), (2, 20, HANDOFF)]);
         // Nobody was woken by that one while the wait lasted.
         assert_eq!(parked(&[wake(OTHER, 2, 90, None)]), [(2, 80, INFERRED)]);
     }
