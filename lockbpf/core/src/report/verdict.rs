@@ -12,6 +12,8 @@ const MAX_ENDED: usize = 3;
 const SIGNIFICANT: f64 = 0.02;
 /// Waiting below this part of one thread's time may be a small part of what holds a program back.
 const WEAK: f64 = 0.1;
+/// Where threads slept this number of times as long as they waited for locks, and it is not known what for, little is known.
+const FAR_MORE: f64 = 20.0;
 /// Sleep that may have been for locks, as a part of one thread's time, below which none is overlooked.
 const OVERLOOKED: f64 = 0.01;
 /// Places named in which threads slept.
@@ -170,11 +172,11 @@ fn slept(report: &Report) -> Option<String> {
     Some(format!("threads slept {slept} in {duration} in {}, {}", listed(&places, PLACES), what.join(", and ")))
 }
 
-/// The same if the waiting for locks is weak evidence, and less than that sleep.
-fn more_slept(report: &Report) -> Option<String> {
-    let sleep = report.quality.sleep.as_ref()?;
+/// Whether the waiting for locks is weak evidence, and that sleep this number of times as long, or longer.
+fn outweighs(report: &Report, times: f64) -> bool {
     let (waited, duration) = (report.totals.harm_ns, report.quality.duration_ns);
-    if waited.share_of(duration) < WEAK && perhaps_for_locks(sleep) > waited { slept(report) } else { None }
+    let slept = report.quality.sleep.as_ref().map(perhaps_for_locks);
+    waited.share_of(duration) < WEAK && slept.is_some_and(|slept| slept.as_f64() > waited.as_f64() * times)
 }
 
 fn perhaps_for_locks(sleep: &SleepEntry) -> Ns {
@@ -244,14 +246,16 @@ fn uncontended(report: &Report, seen: &str) -> String {
 
 fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences: &mut Vec<String>) {
     // Many locks may hold a program back of which none does.
-    let holds_back = report.totals.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
+    let significant = report.totals.harm_ns.share_of(report.quality.duration_ns) >= SIGNIFICANT;
+    let holds_back = significant && !outweighs(report, FAR_MORE);
     if holds_back {
         sentences.extend(blame::sentences(report, top, threads, true));
         let woken = woken::sentence(report, top);
         sentences.push(cost(report, top, woken.is_none()));
         sentences.extend(woken);
         let q = &report.quality;
-        let besides = [unwatched::found(q, SIGNIFICANT), unwatched::virtual_threads(q), more_slept(report)];
+        let slept = slept(report).filter(|_| outweighs(report, 1.0));
+        let besides = [unwatched::found(q, SIGNIFICANT), unwatched::virtual_threads(q), slept];
         sentences.extend(besides.into_iter().flatten().map(|found| format!("Besides, {found}.")));
     } else {
         let doubt = unexplained(report);

@@ -275,18 +275,27 @@ fn an_unknown_culprit_is_said_to_be_so_and_what_would_tell() {
 }
 
 #[test]
-fn sleep_that_outweighs_the_waiting_for_locks_is_told_besides() {
-    let waited = |ms: u64| {
+fn sleep_that_outweighs_the_waiting_for_locks_is_told_besides_or_at_first() {
+    let waited_and_slept = |ms: u64, slept: u64| {
         let mut o = observation();
         feed(&mut o, &section(0x1000, 11, 0x300, [0, 0, ms]), true);
         feed(&mut o, &section(0x1000, 12, 0x500, [0, ms, ms]), true);
         let word = sums(&mut o, lock(0xa000), site(0), Via::Futex);
         (word.acquisitions, word.mutex_kind) = (1, mutex_kind::IS_FUTEX);
-        word.wait.add(Nanos(4_000 * MS));
-        o.events.push(Event::FutexWait(futex_wait(0xa000, 14, 0, 13, 4_000)));
+        word.wait.add(Nanos(slept * MS));
+        o.events.push(Event::FutexWait(futex_wait(0xa000, 14, 0, 13, slept)));
         verdict(&o)
     };
+    let waited = |ms| waited_and_slept(ms, 4_000);
     let besides = "Besides, threads slept 4.00 s in 10.0 s in ";
     assert!(waited(500).contains("holds server back: 1 thread waited 500 ms") && waited(500).contains(besides));
+    // Of twenty times as much sleep nobody knows what it was for.
+    let verdicts = [310, 290].map(|ms| waited_and_slept(ms, 6_000));
+    assert!(verdicts[0].contains("holds server back"), "{}", verdicts[0]);
+    assert!(
+        verdicts[1].starts_with("Cannot tell whether a lock holds server back: threads slept 6.00 s"),
+        "{}",
+        verdicts[1]
+    );
     assert!(!waited(2_000).contains(besides), "{}", waited(2_000));
 }
