@@ -145,8 +145,8 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
         waiting.lock = p.lock;
         (waiting.site, waiting.owner, waiting.via, waiting.kind) = (p.site, p.owner, p.via, p.kind);
     } else if t.pending.via == Via::CondReacquire as u32 {
-        // The sleep of a condition wait: idle, if it is not for a runtime's lock.
-        parking::sleeps_for_slow(t);
+        // The sleep of a condition wait: idle, if it is not for a monitor.
+        parking::note_monitor(t);
         return;
     } else if let Some(i) = in_call_of(t, word) {
         if t.held[i & (MAX_HELD - 1)].flags & u32::from(flag::CONTENDED) == 0 {

@@ -26,10 +26,10 @@ pub fn is_in_conditions(t: &Thread) -> bool {
     PARKING.get(t.process % MAX_PROCESSES).copied() == Some(t.process | IN_CONDITIONS)
 }
 
-/// The thread sleeps in a condition variable: if it waits for a lock of its runtime's, the word is its own, and whoever wakes it there gives that lock back. A
-/// function of its own, so that its instructions and stack are not repeated in every program.
+/// The thread is about to sleep in a condition variable. Notes for which monitor, if it is for one: the word is the thread's own then, and whoever wakes it
+/// there gives the monitor back. A function of its own, so that its instructions and stack are not repeated in every program.
 #[inline(never)]
-pub fn sleeps_for_slow(t: &Thread) -> u32 {
+pub fn note_monitor(t: &Thread) -> u32 {
     if t.slow.via == Via::JavaMonitor as u32 {
         let word = FutexWord { addr: t.futex.word, process: u64::from(t.process) };
         // A failure only leaves the wake to the word.
@@ -38,10 +38,10 @@ pub fn sleeps_for_slow(t: &Thread) -> u32 {
     0
 }
 
-/// The lock of its runtime's for which the thread slept that a wake at its word has just woken; the word, if that is not known. The next sleep may be for
-/// something else.
+/// What a wake at this word has given back: the monitor for which the word's thread slept, or the word if there is none. The note is used up, since the
+/// thread's next sleep may be for something else.
 #[inline(never)]
-pub fn woken_for(t: &Thread, word: u64) -> u64 {
+pub fn given_back(t: &Thread, word: u64) -> u64 {
     let key = FutexWord { addr: word, process: u64::from(t.process) };
     // SAFETY: copied at once.
     let Some(lock) = unsafe { PARKED_FOR.get(key) }.copied() else { return word };

@@ -61,7 +61,7 @@ pub fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
         count(Counter::Thinned);
         return 0;
     }
-    let word = parking::woken_for(t, word);
+    let word = parking::given_back(t, word);
     let takes_stack = takes_stack && since_ns >= config.stack_wait_ns;
     let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
     gil::look_again(t);

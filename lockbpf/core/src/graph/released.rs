@@ -234,7 +234,7 @@ impl Releases {
             self.unlinked.remove(&key);
             let begin = wait.end - wait.wait;
             let Some(waker) = wait.waker else { continue };
-            // A wake that is told to be for the lock is known. The same thread may have woken others since.
+            // The wake is known if its record names the lock. Then it is that one, though the same thread may have woken others since.
             let is_told = |wake: &Wake| wake.time <= wait.end && wake.word == wait.word;
             let is_known = self.wakes.after(waker, begin).any(is_told);
             let Some(wake) = self.wakes.last(waker, begin, wait.end).filter(|_| !is_known) else { continue };

@@ -85,7 +85,7 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
             // A function that takes all locks of the program tells none apart.
             let asked = waited.or_else(|| gathered.mutex.iter().find(|s| s.site == site)?.stack);
             let own = places.place(site);
-            // What a thread is parked with is nobody's lock but the runtime's.
+            // A mutex with which a runtime parks its threads is the runtime's own, whoever is parked.
             let place = if sleepers::parks(&own.symbol) {
                 own
             } else {

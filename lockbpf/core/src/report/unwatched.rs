@@ -60,7 +60,7 @@ pub(super) fn found(quality: &QualityEntry, share: f64) -> Option<String> {
     (!told.is_empty()).then(|| format!("looks at the threads found on average {}{which}", listed(&told, NAMED)))
 }
 
-/// That tasks wait without blocking a thread.
+/// In which processes virtual threads run, and what is not seen of them.
 pub(super) fn virtual_threads(quality: &QualityEntry) -> Option<String> {
     let pids: Vec<String> = quality.virtual_threads.iter().map(u32::to_string).collect();
     let (processes, run) = if pids.len() == 1 { ("process", "runs") } else { ("processes", "run") };

@@ -12,7 +12,7 @@ const MAX_ENDED: usize = 3;
 const SIGNIFICANT: f64 = 0.02;
 /// Waiting below this part of one thread's time may be a small part of what holds a program back.
 const WEAK: f64 = 0.1;
-/// Where threads slept this number of times as long as they waited for locks, and it is not known what for, little is known.
+/// If threads slept this number of times as long as they waited for locks, and nobody knows what for, the verdict does not rest on the locks.
 const FAR_MORE: f64 = 20.0;
 /// Sleep that may have been for locks, as a part of one thread's time, below which none is overlooked.
 const OVERLOOKED: f64 = 0.01;
@@ -172,7 +172,7 @@ fn slept(report: &Report) -> Option<String> {
     Some(format!("threads slept {slept} in {duration} in {}, {}", listed(&places, PLACES), what.join(", and ")))
 }
 
-/// Whether the waiting for locks is weak evidence, and that sleep this number of times as long, or longer.
+/// Whether the waiting for locks is weak evidence, and threads slept more than this number of times as long, perhaps for locks.
 fn outweighs(report: &Report, times: f64) -> bool {
     let (waited, duration) = (report.totals.harm_ns, report.quality.duration_ns);
     let slept = report.quality.sleep.as_ref().map(perhaps_for_locks);

@@ -132,7 +132,7 @@ impl Code {
         Some(())
     }
 
-    /// The length of a block, in segments: all up to what says whether it is used (8 bytes, from JDK 23 on 4).
+    /// The length of a block, in segments. It ends where the flag begins that tells whether the block is used: it has 8 bytes, from JDK 23 on 4.
     fn segments(&self, head: &[u8]) -> Option<u64> {
         let bits = 8 * self.used.checked_sub(self.length)?;
         let length = part(head, self.length)?;

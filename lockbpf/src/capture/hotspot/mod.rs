@@ -14,17 +14,17 @@ use super::owner::read;
 /// The library that has the tables.
 pub const LIBRARY: &str = "libjvm.so";
 
-/// The variable that tells whether objects have their class in their first word, with other things (JDK 24 on, `-XX:+UseCompactObjectHeaders`).
+/// The flag that tells whether the first word of an object has its class, in the upper bits (`-XX:+UseCompactObjectHeaders`, from JDK 24 on).
 pub const COMPACT: &str = "UseCompactObjectHeaders";
 
-/// By this the class stands above other things there (`markWord::klass_shift`, JDK 24 and 25).
+/// The lowest of these bits (`markWord::klass_shift`, JDK 24 and 25).
 const COMPACT_SHIFT: u32 = 42;
 
 /// Pointers from here on are coloured: ZGC's, which has heaps up to 2^46.
 const COLOURED: u64 = 1 << 47;
-/// Of a coloured pointer of x86_64's, one of the four bits from here on is set; what is above that bit is the address (`zAddress.hpp`, JDK 21).
+/// On x86_64 a coloured pointer has one of the four bits set that begin here. The bits above that one are the address (`zAddress.hpp`, JDK 21).
 const COLOUR: u32 = 12;
-/// Elsewhere it is what is above this many bits.
+/// On other machines the address begins at this bit.
 const COLOURS: u32 = 16;
 
 /// Bytes of a name that are read.
@@ -71,7 +71,7 @@ pub struct Monitors {
     /// In an object: its class, in half a word; and the address of the flag that tells whether it is in the first word instead.
     class: u64,
     compact: Option<u64>,
-    /// Where the two numbers are by which the machine makes a class's address of the half word: it shifts it by the one and adds the other.
+    /// The addresses of two numbers: the machine shifts the class's half word by the one and adds the other, which gives the class's address.
     shift: u64,
     base: u64,
     names: Names,
