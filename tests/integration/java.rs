@@ -13,40 +13,40 @@ use nix::sys::signal::Signal;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Compiles the workloads, which are run by [`java`].
-fn compile() -> PathBuf {
-    let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
-    let sources = ["Monitors", "Queued", "Virtual"].map(|name| format!("../tests/workloads/{name}.java"));
-    let sources = sources.map(|source| Path::new(env!("CARGO_MANIFEST_DIR")).join(source));
-    let output = Command::new("javac").arg("-d").arg(&classes).args(sources).output().expect("failed to run javac");
-    assert!(output.status.success(), "failed to compile: {}", String::from_utf8_lossy(&output.stderr));
-    classes
+/// Where the workloads are, which [`java`] runs. The first test that asks compiles them.
+fn classes() -> &'static Path {
+    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
+    CLASSES.get_or_init(|| {
+        let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java");
+        let sources = ["Monitors", "Queued", "Virtual"].map(|name| format!("../tests/workloads/{name}.java"));
+        let sources = sources.map(|source| Path::new(env!("CARGO_MANIFEST_DIR")).join(source));
+        let output = Command::new("javac").arg("-d").arg(&classes).args(sources).output().expect("failed to run javac");
+        assert!(output.status.success(), "failed to compile: {}", String::from_utf8_lossy(&output.stderr));
+        classes
+    })
 }
 
 const SERIAL: &[&str] = &["-XX:+UseSerialGC"];
 
-fn command(classes: &Path, arguments: &[&str]) -> Command {
-    command_with(classes, &[], arguments)
-}
-
-fn command_with(classes: &Path, options: &[&str], arguments: &[&str]) -> Command {
-    java(Path::new("java"), &[SERIAL, options].concat(), classes, "Monitors", arguments)
+/// Threads that take a contended monitor until they are told to stop.
+fn load(options: &[&str]) -> Workload {
+    java(Path::new("java"), &[SERIAL, options].concat(), "Monitors", &["load", "4"])
 }
 
 /// A class, run by this machine with these options.
-fn java(machine: &Path, options: &[&str], classes: &Path, class: &str, arguments: &[&str]) -> Command {
+fn java(machine: &Path, options: &[&str], class: &str, arguments: &[&str]) -> Workload {
     let mut command = Command::new(machine);
-    command.args(options).arg("-cp").arg(classes).arg(class).args(arguments);
-    command
+    Workload::launch(command.args(options).arg("-cp").arg(classes()).arg(class).args(arguments))
 }
 
 const CLASS: &str = "java monitor of Monitors$Account";
 
-/// What is told of a monitor that is waited for this often.
+/// Observes a program in which a thread waits `rounds` times for a monitor: the report agrees with what the machine itself counts.
 fn monitors(machine: &Path, options: &[&str], rounds: &str) {
-    let mut workload = Workload::launch(&mut java(machine, options, &compile(), "Monitors", &[rounds]));
+    let mut workload = java(machine, options, "Monitors", &[rounds]);
     let observer = Observer::of(workload.pid(), &[]);
     workload.go();
     let truth = workload.finish();
@@ -118,7 +118,7 @@ fn speed(workload: &mut Workload, time: Duration) -> f64 {
 #[test]
 fn java_program_under_load() {
     let Some(_turn) = may_observe() else { return };
-    let mut workload = Workload::launch(&mut command(&compile(), &["load", "4"]));
+    let mut workload = load(&[]);
     workload.go();
     let part = Duration::from_millis(1_000);
     speed(&mut workload, part);
@@ -145,7 +145,7 @@ fn java_program_under_load() {
 
 /// The functions on the stack of the worst waiter for the monitor, which a program with these options waits for.
 fn stack_under_load(options: &[&str], has_perf_map: bool) -> Vec<String> {
-    let mut workload = Workload::launch(&mut command_with(&compile(), options, &["load", "4"]));
+    let mut workload = load(options);
     workload.go();
     speed(&mut workload, Duration::from_millis(1_500));
     if has_perf_map {
@@ -186,11 +186,11 @@ fn java_frames_without_a_perf_map() {
 }
 
 fn queued(machine: &Path, argument: &str) -> Workload {
-    Workload::launch(&mut java(machine, SERIAL, &compile(), "Queued", &[argument]))
+    java(machine, SERIAL, "Queued", &[argument])
 }
 
-/// Observes threads that wait for a lock of `java.util.concurrent`. The program's own clock knows how long its writers waited, of which `told` is told, and
-/// whoever kept the lock meanwhile, who is to blame for at least `blamed` of it, slept.
+/// Observes threads that wait for a lock of `java.util.concurrent`, which another thread keeps while it sleeps. The program measures the waits. The report
+/// has a share `told` of them, and blames that thread for at least a share `blamed` of what it has.
 fn queued_told(machine: &Path, mode: &[&str], told: Range<f64>, blamed: f64) {
     let mut workload = queued(machine, "3");
     let observer = Observer::start(&[&["--pid", &workload.pid().to_string(), "--format", "json"][..], mode].concat());
@@ -241,7 +241,7 @@ fn java_virtual_threads() {
     let Some(_turn) = may_observe() else { return };
     for (release, kind, is_seen) in [(JDK_21, "monitor", true), (JDK_21, "lock", false), (JDK_25, "monitor", false)] {
         let Some(machine) = machine(release) else { return };
-        let mut workload = Workload::launch(&mut java(&machine, SERIAL, &compile(), "Virtual", &[kind, "3"]));
+        let mut workload = java(&machine, SERIAL, "Virtual", &[kind, "3"]);
         let observer = Observer::start(&["--pid", &workload.pid().to_string(), "--format", "json"]);
         workload.go();
         let truth = workload.finish();

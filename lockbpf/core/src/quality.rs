@@ -5,7 +5,7 @@ use crate::units::Nanos;
 use crate::untrusted;
 use lockbpf_common::counter::{Class, Counter};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A probe that was wanted and is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct Quality {
     /// Waiting for locks of kinds that are not observed.
     pub unwatched: Vec<Unwatched>,
     /// Processes in which Java's virtual threads run, which wait for locks without blocking a thread.
-    pub virtual_threads: Vec<u32>,
+    pub virtual_threads: BTreeSet<u32>,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,
     /// What observing took of the target; `None` where that was not measured.

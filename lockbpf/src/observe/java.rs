@@ -117,10 +117,9 @@ impl Machines {
     }
 
     /// The pids of those in which virtual threads run.
-    pub(crate) fn with_virtual_threads(&self) -> Vec<u32> {
+    pub(crate) fn with_virtual_threads(&self) -> BTreeSet<u32> {
         let machines = self.machines.values().flatten();
-        let pids: BTreeSet<u32> = machines.filter(|machine| machine.has_virtual).map(|machine| machine.pid).collect();
-        pids.into_iter().collect()
+        machines.filter(|machine| machine.has_virtual).map(|machine| machine.pid).collect()
     }
 
     /// Processes of which that is known since the last call.

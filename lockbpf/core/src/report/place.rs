@@ -242,8 +242,8 @@ impl<'a> Places<'a> {
     }
 
     /// The place of a site at which threads waited with this stack: if the site is part of locking (a runtime's function, or a
-    /// lock's own method around the call), the place is that of the caller outside. If that caller is the C library, where threads begin, the
-    /// site's own place is told.
+    /// lock's own method around the call), the place is that of the caller outside. The C library, where threads begin, is no such caller: then the
+    /// place is the site's.
     pub(super) fn place_of_wait(&mut self, site: Site, stack: Option<StackId>) -> Place {
         let (place, outside) = (self.place(site), self.outside(site, stack));
         let tells = outside != site && self.is_program(outside);

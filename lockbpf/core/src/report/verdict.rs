@@ -254,8 +254,8 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
         sentences.push(cost(report, top, woken.is_none()));
         sentences.extend(woken);
         let q = &report.quality;
-        let slept = slept(report).filter(|_| outweighs(report, 1.0));
-        let besides = [unwatched::found(q, SIGNIFICANT), unwatched::virtual_threads(q), slept];
+        let more = if outweighs(report, 1.0) { slept(report) } else { None };
+        let besides = [unwatched::found(q, SIGNIFICANT), unwatched::virtual_threads(q), more];
         sentences.extend(besides.into_iter().flatten().map(|found| format!("Besides, {found}.")));
     } else {
         let doubt = unexplained(report);

@@ -5,7 +5,7 @@ use crate::quality::{FailedProbe, Quality, Throttled, Unobserved, Unwatched};
 use crate::units::Nanos;
 use lockbpf_common::counter::Counter;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who recorded what, where, when and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ pub(super) struct Losses {
     unobserved: Vec<Unobserved>,
     throttled: Vec<Throttled>,
     unwatched: Vec<Unwatched>,
-    virtual_threads: Vec<u32>,
+    virtual_threads: BTreeSet<u32>,
     notes: Vec<String>,
 }
 
@@ -247,12 +247,12 @@ mod tests {
         let quality = Quality {
             throttled: vec![group.clone()],
             unwatched: unwatched.clone(),
-            virtual_threads: vec![7],
+            virtual_threads: BTreeSet::from([7]),
             ..Quality::default()
         };
         let written = serde_json::to_string(&Losses::from(&quality)).unwrap();
         let read = serde_json::from_str::<Losses>(&written).unwrap().quality();
-        assert_eq!((read.unwatched, read.virtual_threads), (unwatched, vec![7]));
+        assert_eq!((read.unwatched, read.virtual_threads), (unwatched, BTreeSet::from([7])));
         assert_eq!(read.throttled, [Throttled { cgroup: "/a\\u{1b}".to_owned(), ..group }]);
     }
 

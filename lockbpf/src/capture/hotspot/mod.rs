@@ -20,6 +20,9 @@ pub const COMPACT: &str = "UseCompactObjectHeaders";
 /// The lowest of these bits (`markWord::klass_shift`, JDK 24 and 25).
 const COMPACT_SHIFT: u32 = 42;
 
+/// Numbers of classes are shifted by less than this.
+const MAX_SHIFT: u32 = 32;
+
 /// Pointers from here on are coloured: ZGC's, which has heaps up to 2^46.
 const COLOURED: u64 = 1 << 47;
 /// On x86_64 a coloured pointer has one of the four bits set that begin here. The bits above that one are the address (`zAddress.hpp`, JDK 21).
@@ -104,9 +107,9 @@ impl Monitors {
         } else {
             u32::from_ne_bytes(read(pid, object.checked_add(self.class)?)?).into()
         };
-        let shift = u32::from_ne_bytes(read(pid, self.shift)?);
+        let shift = Some(u32::from_ne_bytes(read(pid, self.shift)?)).filter(|&shift| shift < MAX_SHIFT)?;
         // Both numbers may be zero: JDK 25 keeps classes below 4 GiB where it can.
-        self.names.class(pid, narrow.checked_shl(shift)?.checked_add(word(pid, self.base)?)?)
+        self.names.class(pid, (narrow << shift).checked_add(word(pid, self.base)?)?)
     }
 }
 

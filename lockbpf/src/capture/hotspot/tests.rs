@@ -58,6 +58,9 @@ fn a_class_is_found_from_a_monitor() {
         let monitors = Monitors { compact: Some(flag), ..monitors.clone() };
         assert_eq!(monitors.class_of(pid, own(compact.as_ptr())).as_deref(), name);
     }
+    // What the machine's memory says is the target's.
+    let too_far = MAX_SHIFT;
+    assert_eq!(Monitors { shift: own(&raw const too_far), ..monitors }.class_of(pid, own(monitor.as_ptr())), None);
     assert_eq!(Monitors::of(&table(&fields, &[]), None), None);
 }
 

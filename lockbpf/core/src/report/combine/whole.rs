@@ -236,11 +236,7 @@ fn quality(all: &Over<'_, Report>) -> QualityEntry {
         unobserved: entries().flat_map(|q| q.unobserved.iter().cloned()).collect(),
         throttled: throttled::together(entries()),
         unwatched: unwatched::together(entries()),
-        virtual_threads: entries()
-            .flat_map(|q| q.virtual_threads.iter().copied())
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect(),
+        virtual_threads: entries().flat_map(|q| q.virtual_threads.iter().copied()).collect(),
         open_at_end: entries().map(|q| q.open_at_end).sum(),
         failed_probes,
         // What follows from all of it.

@@ -3,7 +3,7 @@
 use super::value::Ns;
 use crate::estimate::Interval;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How complete the observation was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,8 +55,8 @@ pub struct QualityEntry {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwatched: Vec<UnwatchedEntry>,
     /// Processes in which Java's virtual threads run: while one waits for a lock its thread runs another, and that wait is not seen.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub virtual_threads: Vec<u32>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub virtual_threads: BTreeSet<u32>,
     /// Which figures are lockbpf's own doing rather than the target's; left out where observing changed little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<DistrustEntry>,
