@@ -180,10 +180,14 @@ impl Judge {
         if record.decided.is_some() {
             return None;
         }
+        // The first of the program's functions does not count: it is known as the place of the call, and the walk misses it wherever the C
+        // library keeps no frame.
+        let mut program = unwound.addresses.iter().skip(1).filter(|&&address| is_program(address)).skip(1).peekable();
+        let says_something = program.peek().is_some();
         // Frame pointers do not tell what an interpreter was in.
-        if !unwound.interpreted.is_empty() || lacks(frames, &unwound.addresses, is_program) {
+        if !unwound.interpreted.is_empty() || program.any(|address| !frames.contains(address)) {
             record.decided = Some(Decision::Unwind);
-        } else {
+        } else if says_something {
             record.agreeing += 1;
             if record.agreeing >= AGREEING {
                 record.decided = Some(Decision::Frames);
@@ -232,13 +236,6 @@ impl Judge {
 
 fn counted(n: u64) -> String {
     format!("{n} {}", if n == 1 { "stack" } else { "stacks" })
-}
-
-/// Whether a stack by frame pointers leaves out functions of the program that unwinding found. The first of them does not
-/// count: it is known as the place of the call, and the walk misses it wherever the C library keeps no frame.
-fn lacks(frames: &[u64], unwound: &[u64], is_program: impl Fn(u64) -> bool) -> bool {
-    let program = unwound.iter().skip(1).filter(|&&address| is_program(address));
-    program.skip(1).any(|address| !frames.contains(address))
 }
 
 /// Stacks by frame pointers, and whether they are whole, to tell what they lack.
@@ -319,7 +316,9 @@ mod tests {
             assert_eq!(judge.compare(process, &stack, Some(&[300, 101, 102, 400]), program), None);
         }
         assert_eq!(judge.undecided(), 1);
-        let decision = judge.compare(process, &unwound(&[300, 100]), Some(&[300]), program);
+        // Where no function is left to compare, nothing is said.
+        assert_eq!(judge.compare(process, &unwound(&[300, 100]), Some(&[300]), program), None);
+        let decision = judge.compare(process, &unwound(&[300, 100, 101]), Some(&[300, 101]), program);
         assert_eq!(decision, Some(Decision::Frames));
         assert_eq!(judge.compare(process, &unwound(&[300, 100, 101]), Some(&[300]), program), None, "told once");
         assert_eq!(judge.decided(Decision::Frames).collect::<Vec<_>>(), [process]);

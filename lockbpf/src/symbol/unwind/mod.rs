@@ -120,7 +120,9 @@ impl Unwinder {
             let Caller { registers: callers, mut address, slot, exact } = match stepped {
                 Ok(Some(caller)) => caller,
                 Ok(None) => {
-                    unwound.end = End::Root;
+                    // In code of which nothing is known, no frame pointer need be one.
+                    let is_unknown = place.is_none() && code == Outside::Nothing;
+                    unwound.end = if is_unknown { End::NoInformation } else { End::Root };
                     break;
                 }
                 Err(end) => {

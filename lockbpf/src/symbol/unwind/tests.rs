@@ -126,6 +126,18 @@ fn generated_code_is_passed_by_its_frame_pointer() {
     assert_eq!((unwound.addresses, unwound.end), (vec![0x55], End::Astray));
 }
 
+/// As in a program that has just begun, and whose mappings are not known yet: they are looked at anew then.
+#[test]
+fn no_thread_begins_in_code_that_is_not_known() {
+    let stack = copy(Registers::of(0x55, 0x1000, 0), 0x1000, Vec::new());
+    let unwind = |outside| {
+        let stack = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::none(), |_| outside);
+        (stack.addresses, stack.end)
+    };
+    assert_eq!(unwind(Outside::Nothing), (vec![0x55], End::NoInformation));
+    assert_eq!(unwind(Outside::Code), (vec![0x55], End::Root));
+}
+
 #[test]
 fn generated_code_is_passed_by_the_size_of_its_frame() {
     let words = [1u64, 2, 0x1234, 0x77, 3, 0x5678, 0x88, 4];
