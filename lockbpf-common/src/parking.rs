@@ -1,9 +1,6 @@
 //! Locks whose waiters sleep each on a word of its own, in a structure of their thread (parking_lot): the lock's address stands beside
 //! the word.
 
-/// Added to the number of a process whose runtime has threads wait for its locks in condition variables (`java.util.concurrent`): then each of
-/// their sleeps is recorded, also where the condition variable's functions are probed.
-pub const IN_CONDITIONS: u32 = 1 << 31;
 /// Value of the word while its thread sleeps.
 pub const PARKED: u32 = 1;
 /// The record of a wait that counts for the lock has this in place of the expected value. Locks and runtimes do not use it as a value of

@@ -358,7 +358,8 @@ fn waited<C: EbpfContext>(ctx: &C, t: &mut Thread, call: &FutexCall, ret: i64, n
         if slept {
             t.slow.waker = waker().tid;
         }
-        if t.slow.via == 0 && parking::is_in_conditions(t) {
+        // Programs and runtimes make locks of conditions, of which nothing else tells.
+        if t.slow.via == 0 {
             unexplained(ctx.as_ptr(), t, call, now, result);
         }
     } else if let Some(i) = in_call_of(t, call.word) {

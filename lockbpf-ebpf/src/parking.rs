@@ -8,9 +8,7 @@ use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
 use lockbpf_common::config::MAX_WAITS;
 use lockbpf_common::kind::Via;
-use lockbpf_common::parking::{
-    IN_CONDITIONS, MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited_for, may_be_second_queue,
-};
+use lockbpf_common::parking::{MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited_for, may_be_second_queue};
 
 /// The numbers of the processes that have such locks, found by user space.
 #[btf_map]
@@ -19,12 +17,6 @@ static PARKING: Array<u32, { MAX_PROCESSES as usize }> = Array::new();
 /// By word: the lock for which its thread slept last. The oldest go first; then a wake counts for the word.
 #[btf_map]
 static PARKED_FOR: LruHashMap<FutexWord, u64, { MAX_WAITS as usize }> = LruHashMap::new();
-
-/// Whether the thread's runtime may have it wait for a lock in a condition variable.
-#[inline(always)]
-pub fn is_in_conditions(t: &Thread) -> bool {
-    PARKING.get(t.process % MAX_PROCESSES).copied() == Some(t.process | IN_CONDITIONS)
-}
 
 /// The thread is about to sleep in a condition variable. Notes for which monitor, if it is for one: the word is the thread's own then, and whoever wakes it
 /// there gives the monitor back. A function of its own, so that its instructions and stack are not repeated in every program.

@@ -51,6 +51,7 @@ mod libc_locks;
 mod library;
 mod lifecycle;
 mod looks;
+mod made_of_conditions;
 mod musl;
 mod names;
 mod newcomers;

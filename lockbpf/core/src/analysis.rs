@@ -5,8 +5,8 @@ use crate::barriers::Barriers;
 use crate::deadlock::Deadlock;
 use crate::estimate;
 use crate::event::{Event, ProcessSeen, ThreadTotals};
+use crate::graph::WaitGraph;
 use crate::graph::findings::{Findings, Told};
-use crate::graph::{FutexWaits, WaitGraph};
 use crate::id::{Lock, Process, Tid};
 use crate::inside::Insides;
 use crate::observation::{Harvest, Observation, OpenWait};
@@ -207,7 +207,7 @@ impl Analyst {
         }
         lost(Counter::SumsFull, beyond);
         sums.extend(barriers.sums());
-        settle(&mut findings.words, &sums);
+        settle(&mut findings, &sums);
         let insides = Insides::of(&sums);
         adopt(&mut findings, &sums, &insides);
         insides.fold_sums(&mut sums);
@@ -301,12 +301,16 @@ impl Observer for Sums {
 }
 
 /// What is estimated from the records of words whose waits were thinned is no more than what was counted.
-fn settle(words: &mut HashMap<Lock, FutexWaits>, sums: &[SiteSums]) {
-    for row in sums.iter().filter(|row| row.via == Via::Futex) {
-        if let Some(waits) = words.get_mut(&row.lock) {
-            waits.settle(Tally { count: row.acquisitions, time: row.wait.sum });
+fn settle(findings: &mut Findings, sums: &[SiteSums]) {
+    let rows = sums.iter().filter(|row| row.via == Via::Futex);
+    let slept: HashMap<Lock, Tally> =
+        rows.map(|row| (row.lock, Tally { count: row.acquisitions, time: row.wait.sum })).collect();
+    for (word, waits) in &mut findings.words {
+        if let Some(&slept) = slept.get(word) {
+            waits.settle(slept);
         }
     }
+    findings.places.values_mut().for_each(|place| place.settle(&slept));
 }
 
 /// Waits that only futex calls show are waits for a lock, if their word is that of one, or looks like it.

@@ -29,8 +29,6 @@ pub(crate) struct Machines {
     known: HashSet<Lock>,
     /// By the methods that ask for locks: where one was seen to do so first.
     askers: HashMap<(Process, String), u64>,
-    /// Those that were found since somebody asked.
-    found: Vec<Process>,
 }
 
 struct Machine {
@@ -97,7 +95,6 @@ impl Machines {
         match self.machines.entry(process) {
             Entry::Vacant(entry) => {
                 let Some(machine) = entry.insert(Machine::find(process, pid, symbols)) else { return false };
-                self.found.push(process);
                 machine.look(process, symbols);
                 true
             }
@@ -120,11 +117,6 @@ impl Machines {
     pub(crate) fn with_virtual_threads(&self) -> BTreeSet<u32> {
         let machines = self.machines.values().flatten();
         machines.filter(|machine| machine.has_virtual).map(|machine| machine.pid).collect()
-    }
-
-    /// Processes of which that is known since the last call.
-    pub(crate) fn found(&mut self) -> Vec<Process> {
-        std::mem::take(&mut self.found)
     }
 
     /// The lock of `java.util.concurrent` that a thread with this stack sleeps for, and the return address in whoever asks for it. All those that

@@ -138,9 +138,6 @@ impl Stacks {
                 unwound = census.unwind(&copy);
             }
             self.unwound.insert(process);
-            for process in census.java().found() {
-                session.waits_in_conditions(process)?;
-            }
             let frames = copy.frames.map(|id| session.stack(id)).transpose()?;
             let asked_for = census.asked_for(process, &unwound.addresses);
             let gave_back = census.gave_back(process, &unwound.addresses);

@@ -1,6 +1,6 @@
 //! What the wait graph tells: the input of every report.
 
-use super::futex::FutexWaits;
+use super::futex::{FutexWaits, WaitsAtPlace};
 use super::turns::Turns;
 use crate::histogram::Histogram;
 use crate::id::{Lock, Process, Site, StackId, Tid};
@@ -43,6 +43,9 @@ pub struct Findings {
     pub cut: BTreeMap<&'static str, u64>,
     /// Futex words that no lock call explains.
     pub words: HashMap<Lock, FutexWaits>,
+    /// The waits among these that others ended, by the return address of the call with which they were made, as if that were a lock's
+    /// address.
+    pub places: HashMap<Lock, WaitsAtPlace>,
     /// Waits for locks and words beyond the number that is followed.
     pub beyond: Tally,
     /// Locks whose words named a holder that cannot be, and the number that each named last.

@@ -3,12 +3,12 @@
 use super::findings::{Shares, Stacks};
 use crate::event::{FutexResult, FutexWait};
 use crate::histogram::Histogram;
-use crate::id::{Site, Tid};
+use crate::id::{Lock, Site, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
 use lockbpf_common::layout::CONTENDED_VALUE;
 use lockbpf_common::parking::FOR_LOCK;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
 const MAX_TID: u32 = 1 << 22;
@@ -17,6 +17,14 @@ const MAX_SITES: usize = 64;
 /// Records from which on they may stand for somewhat more than they should by chance alone, and how much more.
 const ENOUGH: u64 = 16;
 const MOST: f64 = 3.0;
+
+/// Words told apart per place.
+const MAX_WORDS: usize = 4_096;
+/// Threads take turns at a place if this part of their waits, and of the waiting, was ended in turn, of at least so many. If anyone who does not
+/// wait could end a wait, it would be 0.63 at most.
+const IN_TURN: (f64, u64) = (0.75, 32);
+/// The same where only some waits were recorded. It would be 0.5 then.
+const SOME_IN_TURN: (f64, u64) = (0.6, 128);
 
 /// Threads and their waits.
 pub type Threads = TopTallies<Tid, 32>;
@@ -192,5 +200,57 @@ impl FutexWaits {
             self.sites.len() - 1
         });
         &mut self.sites[row]
+    }
+}
+
+/// Waits of one place, those for what is known to be a lock left out, that other threads ended: as if all of them were for one lock. Programs make
+/// locks of condition variables (a database its row locks, a pool its connections), and each waiter may have a condition of its own.
+#[derive(Clone, Debug, Default)]
+pub struct WaitsAtPlace {
+    /// The waits, divided among those who woke others that waited there.
+    pub waits: FutexWaits,
+    /// The words that threads slept on: the first 4,096.
+    pub words: BTreeSet<Lock>,
+    /// The waits that were recorded, without those for which they stand.
+    pub recorded: Tally,
+    /// Those of them that were ended in turn: by a thread which had waited there itself, and had woken nobody there since.
+    pub in_turn: Tally,
+}
+
+impl WaitsAtPlace {
+    /// Whether threads take turns there, as with a lock that all of them want: whoever is let go on lets another one go on, and has to wait
+    /// anew. Whoever hands out work wakes several in a row, or waits elsewhere.
+    #[must_use]
+    pub fn is_taken_in_turn(&self) -> bool {
+        let (part, count) = if self.waits.is_thinned() { SOME_IN_TURN } else { IN_TURN };
+        self.recorded.count >= count && self.share_in_turn() >= part
+    }
+
+    /// The part of the recorded waits, or of their time if that is less, that was ended in turn.
+    #[must_use]
+    pub fn share_in_turn(&self) -> f64 {
+        let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+        let Self { in_turn, recorded, .. } = self;
+        share(in_turn.count, recorded.count).min(share(in_turn.time.0, recorded.time.0))
+    }
+
+    pub(super) fn add(&mut self, w: &FutexWait, word: Lock, in_turn: bool) {
+        self.waits.add(w);
+        if self.words.len() < MAX_WORDS {
+            self.words.insert(word);
+        }
+        self.recorded.add(w.wait);
+        if in_turn {
+            self.in_turn.add(w.wait);
+        }
+    }
+
+    /// Lets what stands for others add up to no more than what is known to be true of each word: the number and time of waits that slept.
+    pub(crate) fn settle(&mut self, slept: &HashMap<Lock, Tally>) {
+        if self.words.len() < MAX_WORDS {
+            let mut all = Tally::default();
+            self.words.iter().filter_map(|word| slept.get(word)).for_each(|&of_word| all += of_word);
+            self.waits.settle(all);
+        }
     }
 }

@@ -27,6 +27,7 @@ mod meanwhile;
 mod merge;
 mod path;
 mod placed;
+mod places;
 mod released;
 mod shares;
 mod split;
@@ -36,7 +37,7 @@ mod tests;
 pub(crate) mod turns;
 mod wait;
 
-pub use futex::{FutexSite, FutexWaits, Threads, plausible_owner};
+pub use futex::{FutexSite, FutexWaits, Threads, WaitsAtPlace, plausible_owner};
 pub use turns::{Turn, Turns};
 
 use crate::deadlock::{Deadlock, LockOrder};
@@ -67,6 +68,8 @@ pub struct WaitGraph {
     engine: Engine,
     start: Option<Time>,
     words: FxHashMap<Lock, Word>,
+    /// By place, as if it were a lock.
+    places: FxHashMap<Lock, Place>,
     /// Locks of runtimes, whose holders are known by whom they woke.
     runtimes: FxHashMap<Lock, LockShares>,
     releases: Releases,
@@ -83,6 +86,20 @@ struct Word {
 impl Word {
     fn finish(self, scheduling_known: bool) -> FutexWaits {
         FutexWaits { shares: Arc::unwrap_or_clone(self.shares.finish(scheduling_known).2), ..self.waits }
+    }
+}
+
+/// The waits at one place.
+#[derive(Clone, Debug)]
+struct Place {
+    waits: WaitsAtPlace,
+    shares: LockShares,
+}
+
+impl Place {
+    fn finish(self, scheduling_known: bool) -> WaitsAtPlace {
+        let shares = Arc::unwrap_or_clone(self.shares.finish(scheduling_known).2);
+        WaitsAtPlace { waits: FutexWaits { shares, ..self.waits.waits }, ..self.waits }
     }
 }
 
@@ -119,6 +136,7 @@ impl WaitGraph {
             match of {
                 Of::Word => self.futex_wait(&wait, &pieces),
                 Of::Runtime => self.runtime_wait(&wait, &pieces),
+                Of::Place { word, in_turn } => self.wait_at_place(&wait, word, in_turn, &pieces),
             }
         }
     }
@@ -145,6 +163,19 @@ impl WaitGraph {
             if let Some(keeper) = &mut self.engine.keeper {
                 keeper.divided(w, false, pieces);
             }
+        }
+    }
+
+    /// It is among the waits for its word, too: which of them it is told as depends on all of them.
+    fn wait_at_place(&mut self, w: &FutexWait, word: Lock, in_turn: bool, pieces: &[Piece]) {
+        if self.places.len() < MAX_WORDS || self.places.contains_key(&w.word) {
+            if let Some(keeper) = &mut self.engine.keeper {
+                keeper.divided(w, false, pieces);
+            }
+            let none = || Place { waits: WaitsAtPlace::default(), shares: LockShares::new(w.word) };
+            let place = self.places.entry(w.word).or_insert_with(none);
+            place.waits.add(w, word, in_turn);
+            place.shares.divided(w, pieces);
         }
     }
 
@@ -205,6 +236,7 @@ impl WaitGraph {
             impossible: self.state.impossible().clone(),
             cut: self.state.cut().clone(),
             words: self.words.into_iter().map(|(word, known)| (word, known.finish(scheduling_known))).collect(),
+            places: self.places.into_iter().map(|(at, known)| (at, known.finish(scheduling_known))).collect(),
             beyond: engine.beyond,
             scheduling_known,
             overlapping: engine.options.overlapping_barriers,

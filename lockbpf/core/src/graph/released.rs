@@ -12,6 +12,7 @@ use super::findings::{Cause, Link, Who};
 use super::futex::plausible_owner;
 use super::log::{Log, Timed};
 use super::meanwhile::Absences;
+use super::places::Places;
 use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, Weight, flag};
 use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
@@ -38,6 +39,8 @@ const MAX_LOOKED_AT: usize = 256;
 const MAX_THREADS: usize = 16_384;
 const MAX_WAITS: usize = 16;
 const MAX_PIECES: usize = 64;
+/// A thread gives back all that it has within this time.
+const AT_ONCE: Nanos = Nanos(1_000_000);
 /// Words that blame is passed on through.
 const MAX_LINKS: usize = 16;
 
@@ -91,6 +94,8 @@ impl Piece {
 #[derive(Clone, Debug)]
 struct Divided {
     word: Lock,
+    /// Where it was made, if that may be a lock's.
+    place: Option<Lock>,
     from: Time,
     to: Time,
     pieces: Vec<Piece>,
@@ -110,6 +115,13 @@ pub(super) enum Of {
     Word,
     /// A lock of a runtime's own, whose threads may sleep on words of their own: who woke the waiter is known.
     Runtime,
+    /// Whatever threads wait for at one place, each perhaps on a word of its own, as if that were one lock.
+    Place {
+        /// The word that this one slept on.
+        word: Lock,
+        /// Whether whoever ended it had waited there, too, and had woken nobody there since.
+        in_turn: bool,
+    },
 }
 
 impl Timed for Release {
@@ -130,12 +142,13 @@ pub(super) struct Releases {
     words: Log<Lock, Release, MAX_RELEASES, MAX_OF_WORD>,
     threads: Arc<FxHashMap<Tid, VecDeque<Arc<Divided>>>>,
     absences: Absences,
+    places: Places,
     /// Where waiters sleep on words of their own, the thread that woke one had the lock.
     pub(super) wakes: Log<Tid, Wake, MAX_WAKES, MAX_OF_THREAD>,
     /// By their ends, and a number.
     pending: BTreeMap<(Time, u64), Pending>,
-    /// Waits for runtimes' locks, until the wakes that ended them can be known; likewise.
-    unlinked: BTreeMap<(Time, u64), FutexWait>,
+    /// Waits that are not told by the word slept on, until the wakes that ended them can be known; likewise.
+    unlinked: BTreeMap<(Time, u64), Pending>,
     number: u64,
     newest: Time,
     /// Whether some waits, and so wakes, were not recorded.
@@ -180,10 +193,18 @@ impl Releases {
     pub(super) fn wait(&mut self, w: &FutexWait) {
         let key = self.key(w.end);
         self.thinned |= w.weight != Weight::default();
+        let pending = Pending { wait: *w, of: Of::Word };
         if w.expected == FOR_LOCK {
-            self.unlinked.insert(key, *w);
+            self.unlinked.insert(key, pending);
         }
-        self.pending.insert(key, Pending { wait: *w, of: Of::Word });
+        self.pending.insert(key, pending);
+        if let Some((w, place)) = self.places.place(w) {
+            let key = self.key(w.end);
+            let of = Of::Place { word: w.word, in_turn: false };
+            let pending = Pending { wait: FutexWait { word: place, ..w }, of };
+            self.unlinked.insert(key, pending);
+            self.pending.insert(key, pending);
+        }
     }
 
     /// Takes a wait for a lock of a runtime's own.
@@ -202,8 +223,9 @@ impl Releases {
             weight: Weight::default(),
         };
         let key = self.key(wait.end);
-        self.unlinked.insert(key, wait);
-        self.pending.insert(key, Pending { wait, of: Of::Runtime });
+        let pending = Pending { wait, of: Of::Runtime };
+        self.unlinked.insert(key, pending);
+        self.pending.insert(key, pending);
     }
 
     fn key(&mut self, end: Time) -> (Time, u64) {
@@ -219,25 +241,37 @@ impl Releases {
         if !all && entry.key().0 + HELD_BACK > self.newest && self.pending.len() <= MAX_HELD_BACK {
             return None;
         }
-        let Pending { wait, of } = self.pending.pop_first()?.1;
+        let Pending { wait, mut of } = self.pending.pop_first()?.1;
         let pieces = self.divide(&wait);
-        self.remember(&wait, &pieces);
+        match &mut of {
+            Of::Place { in_turn, .. } => *in_turn = self.is_in_turn(&wait),
+            Of::Word => {
+                let place = self.places.place(&wait).map(|(_, place)| place);
+                self.remember(&wait, place, &pieces);
+            }
+            Of::Runtime => self.remember(&wait, None, &pieces),
+        }
         Some((wait, of, pieces))
     }
 
-    /// Has whoever ended waits for runtimes' locks give these back.
+    /// Has whoever ended waits give these locks back.
     fn link(&mut self, all: bool) {
-        while let Some((&key, &wait)) = self.unlinked.first_key_value() {
+        while let Some((&key, &Pending { wait, of })) = self.unlinked.first_key_value() {
             if !all && key.0 + LINKED_AFTER > self.newest && self.unlinked.len() <= MAX_HELD_BACK {
                 return;
             }
             self.unlinked.remove(&key);
             let begin = wait.end - wait.wait;
             let Some(waker) = wait.waker else { continue };
-            // The wake is known if its record names the lock. Then it is that one, though the same thread may have woken others since.
-            let is_told = |wake: &Wake| wake.time <= wait.end && wake.word == wait.word;
-            let is_known = self.wakes.after(waker, begin).any(is_told);
-            let Some(wake) = self.wakes.last(waker, begin, wait.end).filter(|_| !is_known) else { continue };
+            let word = if let Of::Place { word, .. } = of { word } else { wait.word };
+            let is_told = |wake: &&Wake| wake.time <= wait.end && wake.word == word;
+            let told = self.wakes.after(waker, begin).filter(is_told).last();
+            let is_known = told.is_some() && word == wait.word;
+            if is_known {
+                // Its record names the lock. Then it is that one, though the same thread may have woken others since.
+                continue;
+            }
+            let Some(wake) = told.or_else(|| self.wakes.last(waker, begin, wait.end)) else { continue };
             // Since it is not the word, whoever was woken there last may have waited for another lock.
             let wake = Wake { word: wait.word, since: None, ..*wake };
             let known = self.words.latest_first(wait.word);
@@ -283,7 +317,8 @@ impl Releases {
     fn held(&self, w: &FutexWait, release: &Release, (from, to): (Time, Time), pieces: &mut Vec<Piece>) {
         let (word, mut reached) = (w.word, from);
         let slept = self.threads.get(&release.tid).into_iter().flatten();
-        for wait in slept.filter(|wait| wait.word != word && wait.to > from && wait.from < to) {
+        let is_other = |wait: &&Arc<Divided>| wait.word != word && wait.place != Some(word);
+        for wait in slept.filter(is_other).filter(|wait| wait.to > from && wait.from < to) {
             // Nobody waits for themself.
             let told = |inner: &&Piece| inner.who.is_some() && inner.tid != w.tid && inner.links.len() < MAX_LINKS;
             for inner in wait.pieces.iter().filter(told) {
@@ -333,7 +368,18 @@ impl Releases {
         self.words.latest_first(word).take(MAX_LOOKED_AT).find(|release| release.tid == tid)
     }
 
-    fn remember(&mut self, w: &FutexWait, pieces: &[Piece]) {
+    /// Whether whoever ended a wait had waited at its place, too, and had woken nobody there since.
+    fn is_in_turn(&self, w: &FutexWait) -> bool {
+        let Some(waker) = w.waker else { return false };
+        let own = |release: &&Release| release.tid == waker;
+        let Some(ended) = self.words.latest_first(w.word).filter(own).find(|r| r.time <= w.end) else { return false };
+        let waits = self.threads.get(&waker).into_iter().flatten().rev();
+        let mut let_go = waits.filter(|wait| wait.place == Some(w.word)).map(|wait| wait.to);
+        let Some(since) = let_go.find(|&to| to <= ended.time) else { return false };
+        self.words.after(w.word, since).find(own).is_some_and(|first| ended.time.since(first.time) <= AT_ONCE)
+    }
+
+    fn remember(&mut self, w: &FutexWait, place: Option<Lock>, pieces: &[Piece]) {
         let threads = Arc::make_mut(&mut self.threads);
         if threads.len() >= MAX_THREADS && !threads.contains_key(&w.tid) {
             let stale = self.newest - HELD_BACK;
@@ -344,7 +390,7 @@ impl Releases {
         }
         let waits = threads.entry(w.tid).or_default();
         let pieces = pieces.iter().take(MAX_PIECES).cloned().collect();
-        waits.push_back(Arc::new(Divided { word: w.word, from: w.end - w.wait, to: w.end, pieces }));
+        waits.push_back(Arc::new(Divided { word: w.word, place, from: w.end - w.wait, to: w.end, pieces }));
         if waits.len() > MAX_WAITS {
             waits.pop_front();
         }
@@ -383,217 +429,4 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::id::{Process, Site};
-    use proptest::prelude::*;
-
-    const WORD: u64 = 0x10;
-    const OTHER: u64 = 0x20;
-
-    fn lock(addr: u64) -> Lock {
-        Lock { process: Process(1), addr }
-    }
-
-    fn site(addr: u64) -> Site {
-        Site { process: Process(1), addr }
-    }
-
-    /// A thread gives back a lock at a site of its own.
-    fn wake(word: u64, tid: u32, time: u64, since: Option<u64>) -> Wake {
-        Wake {
-            time: Time(time),
-            since: since.map(Nanos),
-            watched: Nanos(0),
-            word: lock(word),
-            site: Some(site(u64::from(tid))),
-            process: Process(1),
-            tid: Tid(tid),
-            woken: 1,
-            stack: None,
-        }
-    }
-
-    fn wait(word: u64, tid: u32, (from, to): (u64, u64), waker: u32) -> FutexWait {
-        FutexWait {
-            end: Time(to),
-            wait: Nanos(to - from),
-            word: lock(word),
-            site: None,
-            tid: Tid(tid),
-            expected: 2,
-            owner: None,
-            waker: (waker != 0).then_some(Tid(waker)),
-            stack: None,
-            result: FutexResult::Slept,
-            weight: Weight::default(),
-        }
-    }
-
-    /// Whom the last of these waits is charged to: thread, time, whether nested, handed off, inferred.
-    fn divided(wakes: &[Wake], waits: &[FutexWait]) -> Vec<(u32, u64, [bool; 3])> {
-        let mut releases = Releases::default();
-        wakes.iter().for_each(|w| releases.wake(w));
-        waits.iter().for_each(|w| releases.wait(w));
-        let mut last = Vec::new();
-        while let Some((wait, _, pieces)) = releases.next(true) {
-            let sum: u64 = pieces.iter().map(|piece| piece.wait().0).sum();
-            assert_eq!(sum, wait.wait.0, "{pieces:?}");
-            last = pieces;
-        }
-        let told = |p: &Piece| (p.tid.0, p.wait().0, [p.is_nested(), p.cause == Cause::HandOff, p.inferred]);
-        last.iter().map(told).collect()
-    }
-
-    const DIRECT: [bool; 3] = [false; 3];
-    const NESTED: [bool; 3] = [true, false, false];
-    const HANDOFF: [bool; 3] = [false, true, false];
-    const INFERRED: [bool; 3] = [false, false, true];
-
-    #[test]
-    fn each_holder_is_charged_up_to_its_release() {
-        let wakes = [wake(WORD, 1, 130, None), wake(WORD, 2, 170, Some(40)), wake(WORD, 3, 400, Some(230))];
-        assert_eq!(
-            divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]),
-            [(1, 30, DIRECT), (2, 40, DIRECT), (2, 10, HANDOFF)]
-        );
-    }
-
-    #[test]
-    fn who_wakes_at_a_word_of_the_waiters_own_gives_back_the_lock_that_it_waited_for() {
-        let parked =
-            |wakes: &[Wake]| divided(wakes, &[FutexWait { expected: FOR_LOCK, ..wait(WORD, 9, (100, 180), 2) }]);
-        assert_eq!(parked(&[wake(OTHER, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
-        assert_eq!(parked(&[wake(WORD, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
-        // The same thread has woken somebody else before the waiter ran.
-        assert_eq!(parked(&[wake(WORD, 2, 160, None), wake(OTHER, 2, 170, None)]), [(2, 60, DIRECT), (2, 20, HANDOFF)]);
-        // Nobody was woken by that one while the wait lasted.
-        assert_eq!(parked(&[wake(OTHER, 2, 90, None)]), [(2, 80, INFERRED)]);
-    }
-
-    #[test]
-    fn a_hand_over_that_was_not_recorded_is_nobodys() {
-        // Somebody was woken at 150, but by whom is not known.
-        let wakes = [wake(WORD, 2, 170, Some(20))];
-        assert_eq!(
-            divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]),
-            [(0, 50, INFERRED), (2, 20, DIRECT), (2, 10, HANDOFF)]
-        );
-        let owned = FutexWait { owner: Some(Tid(7)), ..wait(WORD, 9, (100, 180), 2) };
-        assert_eq!(divided(&wakes, &[owned])[0], (7, 50, INFERRED));
-    }
-
-    #[test]
-    fn who_was_woken_before_somebody_woke_nobody_was_only_to_run() {
-        // 1 woke the waiter at 130. Somebody called wake at 150 and found nobody, 2 at 170 somebody else.
-        let wakes = [wake(WORD, 1, 130, None), wake(WORD, 2, 170, Some(20))];
-        let late = [false, true, true];
-        let expected = [(1, 30, DIRECT), (1, 20, late), (2, 20, DIRECT), (2, 10, HANDOFF)];
-        assert_eq!(divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]), expected);
-        // Where waits are thinned it may have been another's.
-        let thinned = FutexWait { weight: Weight { waits: 1, stacks: 0 }, ..wait(WORD, 9, (100, 180), 2) };
-        assert_eq!(divided(&wakes, &[thinned])[1], (0, 20, INFERRED));
-    }
-
-    #[test]
-    fn the_waker_is_all_that_is_known_without_wakes() {
-        assert_eq!(divided(&[], &[wait(WORD, 9, (100, 180), 2)]), [(2, 80, INFERRED)]);
-        assert_eq!(divided(&[], &[wait(WORD, 9, (100, 180), 0)]), [(0, 80, INFERRED)]);
-        let timed_out = FutexWait { result: FutexResult::TimedOut, ..wait(WORD, 9, (100, 180), 2) };
-        assert_eq!(divided(&[], &[timed_out]), [(0, 80, INFERRED)]);
-    }
-
-    #[test]
-    fn where_a_thread_gives_the_lock_back_is_known_from_another_time() {
-        let mut releases = Releases::default();
-        releases.wake(&wake(WORD, 2, 50, Some(5)));
-        releases.wait(&wait(WORD, 9, (100, 180), 2));
-        let (_, _, pieces) = releases.next(true).unwrap();
-        assert_eq!(pieces[0].who, Some(Who::Released { lock: lock(WORD), site: site(2), stack: None }));
-        assert!(pieces[0].inferred && pieces.len() == 1);
-    }
-
-    #[test]
-    fn blame_is_passed_on_while_the_holder_sleeps() {
-        // 2 holds the word from 100 to 200, and waits from 120 to 180 for another, which 3 has.
-        let wakes = [wake(OTHER, 3, 170, None), wake(WORD, 2, 200, Some(500))];
-        let waits = [wait(OTHER, 2, (120, 180), 3), wait(WORD, 9, (100, 210), 2)];
-        assert_eq!(
-            divided(&wakes, &waits),
-            [(2, 20, DIRECT), (3, 50, NESTED), (3, 10, [true, true, false]), (2, 20, DIRECT), (2, 10, HANDOFF)]
-        );
-    }
-
-    #[test]
-    fn what_the_holder_did_is_told_since_it_is_watched() {
-        let mut releases = Releases::default();
-        releases.wake(&Wake { watched: Nanos(80), ..wake(WORD, 2, 200, Some(150)) });
-        let stack = Some(crate::id::StackId(7));
-        let reason = crate::op::OffReason::Blocked;
-        let (end, off, runnable) = (Time(180), Nanos(50), Nanos(10));
-        releases.absent(&OffCpu { end, off, runnable, process: Process(1), tid: Tid(2), reason, stack });
-        releases.wait(&wait(WORD, 9, (100, 210), 2));
-        let (_, _, pieces) = releases.next(true).unwrap();
-        let told: Vec<_> = pieces.iter().map(|p| (p.cause, p.wait().0, p.off.is_some())).collect();
-        let expected = [
-            (Cause::Unknown, 20, false),
-            (Cause::Running, 10, false),
-            (Cause::Blocked, 40, true),
-            (Cause::Runnable, 10, false),
-            (Cause::Running, 20, false),
-            (Cause::HandOff, 10, false),
-        ];
-        assert_eq!(told, expected);
-    }
-
-    #[test]
-    fn a_wait_is_divided_once_its_wake_can_be_known() {
-        let mut releases = Releases::default();
-        releases.wait(&wait(WORD, 9, (100, 180), 2));
-        assert!(releases.next(false).is_none());
-        // The wake comes after the wait that it ended.
-        releases.wake(&wake(WORD, 2, 170, None));
-        assert!(releases.next(false).is_none());
-        releases.wake(&wake(OTHER, 2, 180 + HELD_BACK.0, None));
-        let (_, _, pieces) = releases.next(false).unwrap();
-        assert_eq!(pieces.iter().map(|p| p.tid.0).collect::<Vec<_>>(), [2, 2]);
-    }
-
-    proptest! {
-        #[test]
-        fn pieces_are_the_wait_and_do_not_depend_on_the_order_of_records(
-            wakes in proptest::collection::vec((0..2u64, 1..5u32, 0..400u64, proptest::option::of(0..200u64)), 0..20),
-            waits in proptest::collection::vec((0..2u64, 1..5u32, 0..300u64, 1..100u64, 0..5u32), 1..10),
-            seed in any::<u64>(),
-        ) {
-            let wakes: Vec<Wake> = wakes.iter().map(|&(w, tid, time, since)| wake(WORD + w, tid, time, since)).collect();
-            let waits: Vec<FutexWait> = waits
-                .iter()
-                .enumerate()
-                // No two end at the same time.
-                .map(|(i, &(w, tid, from, len, by))| wait(WORD + w, tid, (from * 16, (from + len) * 16 + i as u64), by))
-                .collect();
-            let all = |backwards: bool| {
-                let mut releases = Releases::default();
-                let mut wakes = wakes.clone();
-                // Wakes of one word at the same time have no order of their own.
-                wakes.sort_by_key(|w| (w.word, w.time, w.tid, w.since));
-                wakes.dedup_by_key(|w| (w.word, w.time));
-                if backwards {
-                    let by = seed as usize % wakes.len().max(1);
-                    wakes.rotate_left(by);
-                }
-                wakes.iter().for_each(|w| releases.wake(w));
-                if backwards { waits.iter().rev().for_each(|w| releases.wait(w)) } else { waits.iter().for_each(|w| releases.wait(w)) }
-                let mut told = Vec::new();
-                while let Some((wait, _, pieces)) = releases.next(true) {
-                    prop_assert_eq!(pieces.iter().map(|p| p.wait().0).sum::<u64>(), wait.wait.0);
-                    prop_assert!(pieces.iter().all(|p| p.tid != wait.tid));
-                    told.push((wait, pieces));
-                }
-                Ok(told)
-            };
-            prop_assert_eq!(all(false)?, all(true)?);
-        }
-    }
-}
+mod tests;

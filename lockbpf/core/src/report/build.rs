@@ -20,8 +20,8 @@ use super::timeline::{Timeline, stretches, timeline};
 use super::told::Rows;
 use super::woken::Woken;
 use super::{
-    alike, calling, counters, danger, distrust, functions, graph, pattern, site, sleep, slept, templates, timed,
-    verdict, windows, word,
+    alike, calling, counters, danger, distrust, functions, graph, in_turn, pattern, site, sleep, slept, templates,
+    timed, verdict, windows, word,
 };
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
@@ -169,6 +169,7 @@ fn build_and<T>(
     let mut places = Places::new(observation, source, &processes);
     let templates = templates::find(&all, &mut places);
     places.tell(templates);
+    in_turn::keep(&mut all, observation, &mut places);
     let slept = slept::find(&all, &mut places);
     all.iter_mut().for_each(|(lock, gathered)| gathered.slept = slept.get(lock));
     let names = names(&all, &mut places);
@@ -206,7 +207,7 @@ fn build_and<T>(
             futexes.push(word::futex(lock, g, &name, &mut places));
         }
     }
-    conditions.sort_by(|a, b| (b.idle_ns.sum, &a.name).cmp(&(a.idle_ns.sum, &b.name)));
+    conditions.sort_by(|a, b| (b.waited_ns(), &a.name).cmp(&(a.waited_ns(), &b.name)));
     futexes.sort_by(|a, b| (b.wait_ns.sum, &a.name).cmp(&(a.wait_ns.sum, &b.name)));
     let unrestricted = options.selection == Selection::default();
     let totals = totals(&ranked, shown.len(), divided, &places);

@@ -1,7 +1,7 @@
 //! Everything that an observation knows about one address, brought together and classed.
 
 use crate::graph::findings::Shares;
-use crate::graph::{FutexWaits, plausible_owner};
+use crate::graph::{FutexWaits, WaitsAtPlace, plausible_owner};
 use crate::id::{Lock, Site};
 use crate::inside::Insides;
 use crate::observation::{Observation, OpenWait};
@@ -22,25 +22,34 @@ pub(super) struct Gathered<'a> {
     /// The shares as the report tells them, where it puts holders together; `None` where it tells them as they are.
     pub(super) told: Option<&'a Shares>,
     pub(super) waits: Option<&'a FutexWaits>,
+    /// What is known of a place at which threads wait for one another, as if it were a lock.
+    pub(super) place: Option<&'a WaitsAtPlace>,
     /// Whom the waiting is charged to of a lock that is known by who sleeps there.
     pub(super) slept: Option<&'a Shares>,
     /// Waits for the lock or word that had not ended.
     pub(super) open: Vec<&'a OpenWait>,
     /// Waits for the condition that had not ended.
     pub(super) idle: Vec<&'a OpenWait>,
-    /// Whether it is a word of a condition variable that was seen in use.
-    pub(super) of_condition: bool,
+    /// Whether it is a condition variable that a lock is made of, or a word of one.
+    pub(super) of_lock: bool,
 }
 
 impl Gathered<'_> {
     /// Whether lock calls were seen on it.
     pub(super) fn is_lock(&self) -> bool {
-        !self.mutex.is_empty() || self.shares.is_some() || self.open.iter().any(|w| w.via != Via::Futex)
+        let called = || self.open.iter().any(|w| w.via != Via::Futex);
+        self.place.is_none() && (!self.mutex.is_empty() || self.shares.is_some() || called())
     }
 
     /// Whether condition waits were seen on it.
     pub(super) fn is_condition(&self) -> bool {
         !self.condvar.is_empty() || !self.idle.is_empty()
+    }
+
+    /// Whether nothing is known.
+    pub(super) fn is_nothing(&self) -> bool {
+        let called = [&self.mutex, &self.condvar, &self.futex].into_iter().any(|sums| !sums.is_empty());
+        !called && self.shares.is_none() && self.waits.is_none() && self.open.is_empty() && self.idle.is_empty()
     }
 
     /// Whether it is known as a futex word only, yet used as a lock.
@@ -52,7 +61,7 @@ impl Gathered<'_> {
     fn looks_like_mutex(&self) -> bool {
         let open = || self.open.iter().any(|w| plausible_owner(w.expected.unwrap_or(0), w.owner, w.tid).is_some());
         let looks = |w: &FutexWaits| if w.waits.count > 0 { w.looks_like_mutex() } else { open() };
-        !self.is_lock() && !self.is_condition() && !self.of_condition && self.waits.map_or_else(open, looks)
+        !self.is_lock() && !self.is_condition() && self.waits.map_or_else(open, looks)
     }
 
     /// Whom its waiting is charged to.
@@ -92,6 +101,10 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
     for (&word, waits) in &observation.findings.words {
         all.entry(word).or_default().waits = Some(waits);
     }
+    for (&at, place) in observation.findings.places.iter().filter(|(_, place)| place.is_taken_in_turn()) {
+        let entry = all.entry(at).or_default();
+        (entry.place, entry.waits) = (Some(place), Some(&place.waits));
+    }
     for wait in &observation.open_waits {
         let entry = all.entry(wait.lock).or_default();
         if wait.via == Via::CondWait { entry.idle.push(wait) } else { entry.open.push(wait) }
@@ -100,24 +113,26 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
     all
 }
 
-/// Gives a condition variable the wake-ups on the futex words inside it.
-fn fold_condition_words(all: &mut BTreeMap<Lock, Gathered<'_>>) {
+/// The condition variables that were seen in use.
+pub(super) fn conditions(all: &BTreeMap<Lock, Gathered<'_>>) -> Insides {
     let conditions = all.iter().filter(|(_, gathered)| gathered.is_condition());
-    let conditions = Insides::sized(conditions.map(|(&lock, _)| (lock, CONDVAR_SIZE)));
-    let only_woken = |g: &Gathered<'_>| {
-        g.mutex.is_empty() && g.condvar.is_empty() && g.shares.is_none() && g.waits.is_none() && g.open.is_empty()
-    };
-    // In windows only some of its waits are known as such.
-    for (&word, gathered) in all.iter_mut() {
-        gathered.of_condition = conditions.lock_of(word).is_some();
-    }
+    Insides::sized(conditions.map(|(&lock, _)| (lock, CONDVAR_SIZE)))
+}
+
+/// Gives a condition variable the futex calls on the words inside it. In windows only some of its waits are known as such, and the kernel
+/// counts all of them by their words.
+fn fold_condition_words(all: &mut BTreeMap<Lock, Gathered<'_>>) {
+    let conditions = conditions(all);
+    let is_lock = |g: &Gathered<'_>| !g.mutex.is_empty() || g.shares.is_some() || g.is_condition();
     let words: Vec<(Lock, Lock)> = all
         .iter()
-        .filter(|(_, g)| only_woken(g) && g.idle.is_empty())
+        .filter(|(_, g)| !is_lock(g))
         .filter_map(|(&word, _)| Some((word, conditions.lock_of(word)?)))
         .collect();
     for (word, condition) in words {
-        let futex = all.remove(&word).map(|g| g.futex).unwrap_or_default();
-        all.entry(condition).or_default().futex.extend(futex);
+        let Some(g) = all.remove(&word) else { continue };
+        let known = all.entry(condition).or_default();
+        known.futex.extend(g.futex);
+        known.idle.extend(g.open);
     }
 }

@@ -10,6 +10,7 @@ use super::schema::{CorrectedEntry, Durations, LockEntry, Ns, ThreadId, Unit, Wa
 use super::{sleepers, word};
 use crate::correction::{Corrected, HoldBias};
 use crate::estimate::{Estimates, Figures, Interval, Subject};
+use crate::graph::WaitsAtPlace;
 use crate::id::{Lock, Site, StackId};
 use crate::op::LockKind;
 use crate::sums::{Measure, SiteSums};
@@ -193,6 +194,7 @@ impl<'a> Ranked<'a> {
             wait_estimate: self.wait_estimate,
             aplt_ns: places.ns(aplt.unwrap_or_default()),
             first_site: gathered.first().1.map(|site| places.place(site).symbol),
+            in_turn: gathered.place.map(WaitsAtPlace::share_in_turn),
             waiting_now: self.waiting_now(places, end),
             futex: word::counts(gathered, places),
             ..LockEntry::default()

@@ -28,6 +28,7 @@ mod functions;
 mod gather;
 mod graph;
 pub mod histograms;
+mod in_turn;
 mod kernel;
 mod labels;
 mod lock;

@@ -60,6 +60,8 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
     }
     // In it libstdc++ has words for all variables that threads wait for.
     let symbol = places.global(lock).filter(|symbol| !symbol.contains("std::__detail::__waiter_pool"));
+    // A place is no variable.
+    let symbol = symbol.filter(|_| gathered.place.is_none());
     let own = sleepers::name(lock, gathered, places);
     if let Some(own) = own.filter(|own| sleepers::names(own)) {
         return symbol.map_or_else(|| own.to_owned(), |symbol| format!("{own} ({symbol})"));

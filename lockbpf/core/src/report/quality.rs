@@ -180,7 +180,11 @@ fn remarks(observation: &Observation) -> Vec<String> {
         );
     }
     if observation.sums.iter().any(|s| s.via == Via::CondWait && observation.is_estimated(s.lock.process)) {
-        remarks.push("Condition variables are told as they were seen in the observed part of the time.".to_owned());
+        remarks.push(
+            "Of condition variables, the numbers of waits and their means are those of the observed part of the time; their totals are the \
+             kernel's."
+                .to_owned(),
+        );
     }
     if estimates.beyond > 0 {
         let beyond = counted(estimates.beyond, "lock or site");

@@ -1,7 +1,8 @@
 //! In what the threads slept, by kind: only who knows that can say that no lock holds a program back.
 
+use super::in_turn;
 use super::schema::{ConditionEntry, FutexEntry, Ns, Report, SleepEntry, SleepPlace};
-use super::sleepers::{self, CONDITION, JAVA_LOCK, JOIN, PARKING, UNKNOWN};
+use super::sleepers::{self, CONDITION, JAVA_LOCK, JOIN, OF_CONDITIONS, PARKING, UNKNOWN};
 
 /// In this function threads sleep for locks of `java.util.concurrent`, and otherwise.
 const PARKER: &str = "Parker::park";
@@ -10,14 +11,15 @@ const PLACES: usize = 3;
 
 /// All sleep in futex calls that is known, waits that have not ended included.
 pub(super) fn of(report: &Report) -> Option<SleepEntry> {
-    let condition = |c: &ConditionEntry| c.idle_ns.sum + c.waiting_now_ns;
+    let condition = |c: &ConditionEntry| c.waited_ns() + c.waiting_now_ns;
     let word = |f: &FutexEntry| f.wait_ns.sum + f.counts.timed_out_wait_ns + f.waiting_now_ns;
     let conditions = |parking: bool| report.conditions.iter().filter(move |c| (c.purpose == PARKING) == parking);
     let words = |wanted: &dyn Fn(&str) -> bool| {
         let wanted = report.futexes.iter().filter(|f| wanted(&f.purpose));
         wanted.map(word).sum::<Ns>()
     };
-    let is_known = |purpose: &str| [CONDITION, JOIN].contains(&purpose);
+    let is_condition = |purpose: &str| [CONDITION, OF_CONDITIONS].contains(&purpose);
+    let is_known = |purpose: &str| is_condition(purpose) || purpose == JOIN;
     let parked = conditions(true).map(|c| (c.first_site.clone().unwrap_or_else(|| c.label.clone()), condition(c)));
     let unknown = report.futexes.iter().filter(|f| !is_known(&f.purpose)).map(|f| (place(f), word(f)));
     let mut places: Vec<SleepPlace> = Vec::new();
@@ -37,9 +39,10 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
     }
     places.sort_by(|a, b| (b.slept_ns, &a.symbol).cmp(&(a.slept_ns, &b.symbol)));
     places.truncate(PLACES);
+    let waited_ns = conditions(false).map(condition).sum::<Ns>() + words(&is_condition);
     let entry = SleepEntry {
         locks_ns: report.totals.harm_ns,
-        conditions_ns: conditions(false).map(condition).sum::<Ns>() + words(&|purpose| purpose == CONDITION),
+        conditions_ns: waited_ns - in_turn::told(report),
         joins_ns: words(&|purpose| purpose == JOIN),
         parked_ns: conditions(true).map(condition).sum::<Ns>() + words(&|purpose| purpose == PARKING) - of_locks,
         runtimes_ns: Some(words(&sleepers::is_runtimes)).filter(|&slept| slept > Ns::default()),

@@ -154,6 +154,8 @@ const RUNTIMES: &[(&str, &str, &str)] = &[
     ("ObjectMonitor::reenter_internal", "", "Java monitor"),
 ];
 
+/// A lock that the program makes of condition variables ([`super::in_turn`]).
+pub(super) const OF_CONDITIONS: &str = "lock of conditions";
 /// A lock of `java.util.concurrent`.
 pub(super) const JAVA_LOCK: &str = "java.util.concurrent";
 
@@ -176,12 +178,12 @@ pub(super) fn is_lock_at_word(purpose: &str) -> bool {
 
 /// Whether it is certain that one thread at a time has such a lock.
 pub(super) fn is_exclusive(purpose: &str) -> bool {
-    ![RW_LOCK, PARKING_RW_LOCK, JAVA_LOCK].contains(&purpose)
+    ![RW_LOCK, PARKING_RW_LOCK, JAVA_LOCK, OF_CONDITIONS].contains(&purpose)
 }
 
 /// Whether it says what one word is, so that it goes into that one's name.
 pub(super) fn names(purpose: &str) -> bool {
-    ![MUTEX, RW_LOCK, ONCE, BARRIER, SEMAPHORE, PARKING].contains(&purpose) && !is_runtimes(purpose)
+    ![MUTEX, RW_LOCK, ONCE, BARRIER, SEMAPHORE, PARKING, OF_CONDITIONS].contains(&purpose) && !is_runtimes(purpose)
 }
 
 /// What such a word is called that has no name of its own: `once`, as in `once in main`.
@@ -191,13 +193,11 @@ pub(super) fn what(purpose: &str) -> &str {
 
 /// What the lock at a futex word is, if its sleepers tell.
 pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
-    // The interpreter's lock is waited for by a condition variable.
-    let is_known = |name: String| [gil::NAME, gil::MUTEX_NAME].contains(&name.as_str());
-    if gathered.is_lock() || gathered.is_condition() || places.global(lock).is_some_and(is_known) {
-        return None;
+    if gathered.place.is_some() {
+        return Some(OF_CONDITIONS);
     }
-    if gathered.of_condition {
-        return Some(CONDITION);
+    if gathered.is_lock() || gathered.is_condition() || is_interpreters(lock, places) {
+        return None;
     }
     // A mutex is waited for in functions that wait for a condition, too.
     if gathered.waits.is_some_and(FutexWaits::names_owners) {
@@ -211,6 +211,17 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
         let functions: Vec<&str> = frames.iter().filter_map(|frame| frame.function.as_deref()).map(plain).collect();
         of(&functions)
     })
+}
+
+/// Whether a word is that of an interpreter's own lock, which is waited for by a condition variable.
+pub(super) fn is_interpreters(word: Lock, places: &mut Places<'_>) -> bool {
+    places.global(word).is_some_and(|name| [gil::NAME, gil::MUTEX_NAME].contains(&name.as_str()))
+}
+
+/// Whether a thread waits for a condition of the program's, by the functions that it is in, innermost first.
+pub(super) fn is_for_condition<'a>(functions: impl IntoIterator<Item = &'a str>) -> bool {
+    let functions: Vec<&str> = functions.into_iter().map(plain).collect();
+    of(&functions) == Some(CONDITION)
 }
 
 /// What a thread waits for that sleeps on a word, by the functions that it is in, innermost first; `None` if they do not tell.

@@ -4,12 +4,13 @@
 //!   nobody is to blame.
 //! * **Mutexes**, and the C library's own locks: their waiters sleep at the lock's word.
 //! * **Read-write locks**: writers sleep on another word of the lock than readers, so one may be told as two.
+//! * **Locks made of conditions** ([`super::in_turn`]).
 //! * **Runtimes' locks** whose waiters sleep each on a word of its own, where the kernel side knows the lock behind the word: whoever
 //!   wakes a waiter gives the lock back.
 
 use super::gather::Gathered;
 use super::place::Places;
-use super::sleepers::{self, SEMAPHORE};
+use super::sleepers::{self, OF_CONDITIONS, SEMAPHORE};
 use crate::graph::FutexWaits;
 use crate::graph::findings::Shares;
 use crate::id::Lock;
@@ -33,6 +34,7 @@ pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) 
         let shares = match name {
             // Nothing says which of several permits a thread waits for. That another one had a permit follows from its post.
             Some(SEMAPHORE) if !waits.is_parked() && waits.is_given_back() => waits.shares.inferred(),
+            Some(OF_CONDITIONS) => waits.shares.inferred(),
             Some(own) if waits.is_parked() && sleepers::is_runtimes(own) => of_one_of(own, &waits.shares),
             _ => continue,
         };

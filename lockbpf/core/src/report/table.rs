@@ -3,6 +3,7 @@
 
 use super::columns::{Columns, fill, fitted};
 use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, Report, UnobservedEntry};
+use super::sleepers::OF_CONDITIONS;
 use super::text::{clip, count, counted, percent, share, wrap};
 use super::{attribution, called, counted, details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
@@ -198,7 +199,7 @@ const CONDITIONS: Columns<ConditionEntry> = &[
     ("Waits", 0, |c| count(c.waits)),
     ("Timed out", 3, |c| count(c.timeouts)),
     ("Waiting now", 1, |c| count(c.waiting_now)),
-    ("Idle total", 0, |c| c.idle_ns.sum.to_string()),
+    ("Idle total", 0, |c| c.waited_ns().to_string()),
     ("Idle mean", 0, |c| c.idle_ns.mean.to_string()),
     ("Idle max", 2, |c| c.idle_ns.max.to_string()),
     ("Woken\nper call", 110, per_call),
@@ -208,8 +209,8 @@ const CONDITIONS: Columns<ConditionEntry> = &[
 ];
 
 fn conditions(report: &Report, width: u16) -> Option<String> {
-    let used: Vec<_> =
-        report.conditions.iter().filter(|c| c.idle_ns.sum > Ns::default() || c.waiting_now > 0).collect();
+    let used = report.conditions.iter().filter(|c| c.purpose != OF_CONDITIONS);
+    let used: Vec<_> = used.filter(|c| c.waited_ns() > Ns::default() || c.waiting_now > 0).collect();
     let shown = &used[..WORDS.min(used.len())];
     let title = "Condition variables (idle time, unless locks are made of them)";
     let remarks = used.iter().filter_map(|c| queues_up(c)).map(|text| wrap(&text, width.into()));
@@ -239,7 +240,8 @@ fn queues_up(c: &ConditionEntry) -> Option<String> {
 }
 
 fn futexes(report: &Report, width: u16) -> Option<String> {
-    let used: Vec<_> = report.futexes.iter().filter(|f| f.wait_ns.sum > Ns::default() || f.waiting_now > 0).collect();
+    let used = report.futexes.iter().filter(|f| f.purpose != OF_CONDITIONS);
+    let used: Vec<_> = used.filter(|f| f.wait_ns.sum > Ns::default() || f.waiting_now > 0).collect();
     let rows = used.iter().take(WORDS).map(|f| {
         let counts = [f.counts.slept, f.counts.again, f.counts.timed_out, f.waiting_now].map(count);
         let durations = [f.wait_ns.sum, f.wait_ns.max].map(|ns| ns.to_string());

@@ -2,9 +2,10 @@
 
 use super::phrase::{self, FUNCTION, Threads};
 use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, SleepEntry, ThreadId};
+use super::sleepers::OF_CONDITIONS;
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
-use super::{blame, distrust, estimated, pattern, throttled, unwatched, woken};
+use super::{blame, distrust, estimated, in_turn, pattern, throttled, unwatched, woken};
 
 /// Circles of waits that ended, told in words.
 const MAX_ENDED: usize = 3;
@@ -187,7 +188,8 @@ fn perhaps_for_locks(sleep: &SleepEntry) -> Ns {
 fn idle(report: &Report) -> Option<String> {
     let sleep = report.quality.sleep.as_ref()?;
     let idle = sleep.conditions_ns;
-    let first = report.conditions.first().map(|c| format!(", most of it in `{}`", c.label)).unwrap_or_default();
+    let first = report.conditions.iter().find(|c| c.purpose != OF_CONDITIONS);
+    let first = first.map(|c| format!(", most of it in `{}`", c.label)).unwrap_or_default();
     (idle.share_of(report.quality.duration_ns) >= NOTABLE).then(|| {
         format!("Threads waited {idle} for conditions{first}: idle time, unless the program makes locks of conditions.")
     })
@@ -250,9 +252,10 @@ fn contended(report: &Report, top: &LockEntry, threads: &Threads<'_>, sentences:
     let holds_back = significant && !outweighs(report, FAR_MORE);
     if holds_back {
         sentences.extend(blame::sentences(report, top, threads, true));
-        let woken = woken::sentence(report, top);
-        sentences.push(cost(report, top, woken.is_none()));
-        sentences.extend(woken);
+        // Whoever waits for a lock made of conditions is woken by one.
+        let doubt = in_turn::sentence(top).or_else(|| woken::sentence(report, top));
+        sentences.push(cost(report, top, doubt.is_none()));
+        sentences.extend(doubt);
         let q = &report.quality;
         let more = if outweighs(report, 1.0) { slept(report) } else { None };
         let besides = [unwatched::found(q, SIGNIFICANT), unwatched::virtual_threads(q), more];

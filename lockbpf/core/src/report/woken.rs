@@ -40,7 +40,7 @@ pub(super) fn sentence(report: &Report, lock: &LockEntry) -> Option<String> {
     let placed = placed.sum::<Ns>().max(lock.woken_wait_ns);
     let known = placed.share_of(lock.recorded_wait_ns);
     let woken = lock.woken_wait_ns.share_of(placed);
-    let seen = report.conditions.iter().map(|condition| condition.idle_ns.sum).sum::<Ns>();
+    let seen = report.conditions.iter().map(|condition| condition.waited_ns()).sum::<Ns>();
     let idle = report.quality.sleep.as_ref().map_or(seen, |sleep| sleep.conditions_ns.max(seen));
     if known < KNOWN || woken < MOSTLY || idle <= lock.harm_ns {
         return None;

@@ -4,7 +4,7 @@ use super::durations::{Total, durations};
 use super::gather::Gathered;
 use super::place::Places;
 use super::schema::{ConditionEntry, FutexCounts, FutexEntry, Ns, Place, ThreadWait, WaiterEntry};
-use super::sleepers;
+use super::sleepers::{self, OF_CONDITIONS};
 use super::text::share;
 use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
@@ -61,6 +61,7 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
         timeouts: total.timeouts,
         errors: total.errors,
         idle_ns: durations(&total.wait, places.unit()),
+        slept_ns: places.ns(futex.wait.sum + futex.timed_out),
         wakes: futex.wakes,
         wakes_of_none: futex.wakes_of_none,
         woken: futex.acquisitions,
@@ -68,7 +69,10 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
         wake_latency_ns: durations(&total.hold, places.unit()),
         waiting_now: g.idle.len() as u64,
         waiting_now_ns: open(&g.idle, places),
-        purpose: sleepers::parking(lock, g, places).unwrap_or("condition").to_owned(),
+        purpose: match g.of_lock {
+            true => OF_CONDITIONS.to_owned(),
+            false => sleepers::parking(lock, g, places).unwrap_or("condition").to_owned(),
+        },
         first_site: g.first().1.map(|site| places.place(site).symbol),
     }
 }
@@ -87,7 +91,10 @@ pub(super) fn futex(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Place
         name: name.to_owned(),
         label: places.label(lock.process, name),
         kind: "futex".to_owned(),
-        purpose: sleepers::name(lock, g, places).unwrap_or(sleepers::UNKNOWN).to_owned(),
+        purpose: match g.of_lock {
+            true => OF_CONDITIONS.to_owned(),
+            false => sleepers::name(lock, g, places).unwrap_or(sleepers::UNKNOWN).to_owned(),
+        },
         pid,
         comm,
         counts: counts(g, places).unwrap_or_default(),

@@ -305,21 +305,9 @@ impl Session {
     /// # Errors
     /// When the map cannot be written.
     pub fn parks(&mut self, process: Process) -> Result<(), CaptureError> {
-        self.mark(process, process.0)
-    }
-
-    /// A process's runtime has its threads wait for locks in condition variables: their sleeps are recorded from now on.
-    ///
-    /// # Errors
-    /// When the map cannot be written.
-    pub fn waits_in_conditions(&mut self, process: Process) -> Result<(), CaptureError> {
-        self.mark(process, process.0 | parking::IN_CONDITIONS)
-    }
-
-    fn mark(&mut self, process: Process, mark: u32) -> Result<(), CaptureError> {
         let map = self.ebpf.map_mut("PARKING").ok_or(CaptureError::NoMap("PARKING"))?;
         let mut processes: Array<_, u32> = map.try_into()?;
-        Ok(processes.set(process.0 % parking::MAX_PROCESSES, mark, 0)?)
+        Ok(processes.set(process.0 % parking::MAX_PROCESSES, process.0, 0)?)
     }
 
     /// The gates, for a governor that opens and closes them from now on.

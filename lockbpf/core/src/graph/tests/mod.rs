@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 mod examples;
 mod kinds;
 mod live;
+mod places;
 mod random;
 mod reference;
 

@@ -152,6 +152,7 @@ fn conditions(all: &Over<'_, Report>) -> Vec<ConditionEntry> {
             timeouts: all.count(|c| c.timeouts),
             errors: all.count(|c| c.errors),
             idle_ns: all.durations(|c| Some((c.idle_ns, c.waits))).unwrap_or_default(),
+            slept_ns: all.ns(|c| c.slept_ns),
             wakes: all.count(|c| c.wakes),
             wakes_of_none: all.count(|c| c.wakes_of_none),
             woken: all.count(|c| c.woken),
@@ -159,10 +160,10 @@ fn conditions(all: &Over<'_, Report>) -> Vec<ConditionEntry> {
             wake_latency_ns: all.durations(|c| Some((c.wake_latency_ns, c.woken))).unwrap_or_default(),
             waiting_now: all.count(|c| c.waiting_now),
             waiting_now_ns: all.ns(|c| c.waiting_now_ns),
-            ..all.largest(|c| c.idle_ns.sum).clone()
+            ..all.largest(ConditionEntry::waited_ns).clone()
         },
     );
-    conditions.sort_by(|a, b| (b.idle_ns.sum, &a.name).cmp(&(a.idle_ns.sum, &b.name)));
+    conditions.sort_by(|a, b| (b.waited_ns(), &a.name).cmp(&(a.waited_ns(), &b.name)));
     conditions
 }
 

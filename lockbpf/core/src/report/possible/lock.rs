@@ -41,6 +41,7 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
         errors: _,
         contended_wait_ns: _,
         hold_ns: _,
+        in_turn,
         waiting_threads: _,
         waiters: _,
         holders: _,
@@ -70,6 +71,8 @@ pub(super) fn check(lock: &LockEntry, report: &Report, check: &mut Check) {
     check.attribution(*attribution, *harm_ns, || format!("waiting for {}", name()));
     check.within(*unattributed_ns, *recorded_wait_ns, || format!("blame of nobody for {}", name()));
     check.within(*woken_wait_ns, *recorded_wait_ns, || format!("recorded waits of the woken for {}", name()));
+    check.demand(in_turn.is_none() || lock.inferred, || format!("{} is made of conditions, and is not", name()));
+    in_turn.iter().for_each(|share| check.share(*share, || format!("waits in turn for {}", name())));
     check.within(*open_wait_ns, *recorded_wait_ns, || format!("recorded waits for {} that go on", name()));
     check.causes(causes.as_ref(), *recorded_wait_ns, &|| format!("the waiting for {}", name()));
     // A selection leaves out locks whose waiters this one's holders made wait.

@@ -1,5 +1,6 @@
 //! What is said of the observation itself.
 
+use super::super::in_turn;
 use super::super::schema::{
     CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, Ns, ObservedEntry, PerturbationEntry,
     ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry,
@@ -183,16 +184,16 @@ fn sleep(s: &SleepEntry, report: &Report, check: &mut Check) {
     let SleepEntry { locks_ns, conditions_ns, joins_ns, parked_ns, runtimes_ns, unknown_ns, places } = s;
     check.adds_up([*locks_ns], report.totals.harm_ns, || "sleep for locks".to_owned());
     let runtimes = runtimes_ns.unwrap_or_default();
-    let conditions = report.conditions.iter().flat_map(|c| [c.idle_ns.sum, c.waiting_now_ns]);
+    let conditions = report.conditions.iter().flat_map(|c| [c.waited_ns(), c.waiting_now_ns]);
     let words = report.futexes.iter().flat_map(|f| [f.wait_ns.sum, f.counts.timed_out_wait_ns, f.waiting_now_ns]);
     let all = *conditions_ns + *joins_ns + *parked_ns + runtimes + *unknown_ns;
     let rows: Vec<Ns> = conditions.chain(words).collect();
-    let java = for_locks_of_java(report);
-    if java.is_zero() {
+    let told = for_locks_of_java(report) + in_turn::told(report);
+    if told.is_zero() {
         check.adds_up(rows, all, || "sleep for other things".to_owned());
     } else {
         check.parts([all], rows.iter().copied().sum(), || "sleep for other things".to_owned());
-        check.parts(rows, all + java, || "sleep for other things and locks of Java's".to_owned());
+        check.parts(rows, all + told, || "sleep for other things and locks that are made of them".to_owned());
     }
     check.parts(places.iter().map(|p| p.slept_ns), *parked_ns + runtimes + *unknown_ns, || {
         "places in which threads slept".to_owned()

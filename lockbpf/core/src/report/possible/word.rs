@@ -4,7 +4,7 @@ use super::super::schema::{ConditionEntry, FutexEntry, Ns, Report, ThreadWait};
 use super::{Check, blame};
 
 pub(super) fn check(report: &Report, check: &mut Check) {
-    check.longest_first(&report.conditions, |c| c.idle_ns.sum, || "condition variables".to_owned());
+    check.longest_first(&report.conditions, ConditionEntry::waited_ns, || "condition variables".to_owned());
     check.longest_first(&report.futexes, |f| f.wait_ns.sum, || "futex words".to_owned());
     report.conditions.iter().for_each(|c| condition(c, check));
     report.futexes.iter().for_each(|f| futex(f, check));
@@ -18,6 +18,7 @@ fn condition(c: &ConditionEntry, check: &mut Check) {
         timeouts,
         errors,
         idle_ns,
+        slept_ns: _,
         blocked_again,
         wake_latency_ns,
         waiting_now,

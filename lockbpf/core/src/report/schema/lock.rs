@@ -108,6 +108,10 @@ pub struct LockEntry {
     /// What the lock's word named as its holder although that is no thread of its process: it is not believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word_names: Option<u32>,
+    /// Of a lock made of conditions, the part of the recorded waits that were ended by a thread which had waited there, too, and had let no
+    /// other go on since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_turn: Option<f64>,
     /// Waits that had not ended.
     pub waiting_now: WaitingNow,
     /// Who waited, longest first.

@@ -37,6 +37,9 @@ pub struct ConditionEntry {
     pub woken: u64,
     /// Waits after which the thread had to wait for the mutex as well.
     pub blocked_again: u64,
+    /// All sleep that the kernel counted on its words: that is known outside of windows, too.
+    #[serde(default, skip_serializing_if = "Ns::is_zero")]
+    pub slept_ns: Ns,
     /// From the call that woke a waiter until it ran.
     pub wake_latency_ns: Durations,
     /// Threads that wait now.
@@ -50,6 +53,14 @@ pub struct ConditionEntry {
     /// Where it was first waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_site: Option<String>,
+}
+
+impl ConditionEntry {
+    /// All known waiting for it that has ended.
+    #[must_use]
+    pub fn waited_ns(&self) -> Ns {
+        self.idle_ns.sum.max(self.slept_ns)
+    }
 }
 
 /// Futex calls on one word.

@@ -5,6 +5,7 @@ mod doubt;
 mod estimates;
 mod examples;
 mod functions;
+mod in_turn;
 mod patterns;
 mod places;
 mod slept;
