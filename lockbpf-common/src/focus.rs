@@ -12,7 +12,12 @@ pub mod mode {
     /// Sites are in the focus. Futex waits outside probed calls are then all recorded, since their sites are found in
     /// user space only.
     pub const SITES: u32 = 1 << 1;
+    /// Long futex waits outside probed calls are recorded, too: who sleeps for nothing that was known to matter when the focus was chosen.
+    pub const LONG: u32 = 1 << 2;
 }
+
+/// Futex waits from this time on are long, ns: no thread has many of them.
+pub const LONG_NS: u64 = 1_000_000_000;
 
 /// A lock in the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use crate::maps::{FOCUS, FOCUSED, count};
 use crate::thread::Thread;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::focus::{FocusKey, MAX_RANGES, mode};
+use lockbpf_common::focus::{FocusKey, LONG_NS, MAX_RANGES, mode};
 use lockbpf_common::kernel;
 
 /// [`mode`] bits in force.
@@ -27,10 +27,16 @@ pub fn includes(process: u32, lock: u64, site: u64) -> bool {
     wanted
 }
 
-/// As [`includes`], for a wait whose site is not known here.
+/// As [`includes`], for a wait whose site is not known here, or the wake that ends it.
 #[inline(always)]
 pub fn includes_word(process: u32, word: u64) -> bool {
     mode() & mode::SITES != 0 || includes(process, word, 0)
+}
+
+/// As [`includes_word`], for a wait that has lasted so long.
+#[inline(always)]
+pub fn includes_wait(process: u32, word: u64, wait_ns: u64) -> bool {
+    wait_ns >= LONG_NS && mode() & mode::LONG != 0 || includes_word(process, word)
 }
 
 /// The thread begins to wait for a lock.

@@ -28,7 +28,7 @@ pub fn unexplained(ctx: *mut c_void, t: &mut Thread, call: &FutexCall, end_ns: u
     let wait_ns = end_ns.saturating_sub(call.enter_ns);
     let slept = matches!(result, FutexResult::Slept);
     let wanted = slept && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
-    if !wanted || !focus::includes_word(t.process, call.word) {
+    if !wanted || !focus::includes_wait(t.process, call.word, wait_ns) {
         return 0;
     }
     // SAFETY: copied at once.

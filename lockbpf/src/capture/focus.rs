@@ -42,6 +42,17 @@ impl Ranges {
     }
 }
 
+/// Futex waits outside probed calls that are recorded whatever is in the focus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// None.
+    None,
+    /// Those of at least a second.
+    Long,
+    /// All: their sites are found later.
+    All,
+}
+
 /// More ranges than the kernel side looks through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {MAX_RANGES} variables and functions match: name them more exactly")]
@@ -59,13 +70,18 @@ pub struct Contention {
 }
 
 impl Session {
-    /// Records from now on only what has to do with these addresses, and with the locks of [`Session::focus_on`]. With
-    /// `sites`, every futex wait outside probed calls, too: its site is found later.
+    /// Records from now on only what has to do with these addresses, and with the locks of [`Session::focus_on`]; of futex waits outside
+    /// probed calls, these, too.
     ///
     /// # Errors
     /// When the map cannot be written.
-    pub fn focus(&mut self, ranges: &Ranges, sites: bool) -> Result<(), CaptureError> {
-        let mut focus = Focus { mode: mode::ON | if sites { mode::SITES } else { 0 }, ..Focus::default() };
+    pub fn focus(&mut self, ranges: &Ranges, too: Waits) -> Result<(), CaptureError> {
+        let too = match too {
+            Waits::None => 0,
+            Waits::Long => mode::LONG,
+            Waits::All => mode::SITES,
+        };
+        let mut focus = Focus { mode: mode::ON | too, ..Focus::default() };
         focus.used = ranges.0.len() as u32;
         for (place, range) in focus.ranges.iter_mut().zip(&ranges.0) {
             *place = *range;

@@ -4,7 +4,7 @@
 use super::audience::Audience;
 use super::census::Census;
 use super::request::Request;
-use crate::capture::focus::{Contention, Ranges, by_lock};
+use crate::capture::focus::{Contention, Ranges, Waits, by_lock};
 use crate::capture::session::Session;
 use crate::id::{Lock, Process};
 use crate::observation::Harvest;
@@ -166,7 +166,7 @@ impl Asked {
             self.missing.retain(|what| missing.contains(what));
         }
         session.focus_on(locks)?;
-        session.focus(&self.ranges, !self.sites.is_empty())?;
+        session.focus(&self.ranges, if self.sites.is_empty() { Waits::None } else { Waits::All })?;
         Ok(())
     }
 
@@ -287,7 +287,7 @@ impl Automatic {
         session.focus_on(new)?;
         if self.since.is_none() {
             self.since = Some(now - self.began);
-            session.focus(&Ranges::default(), false)?;
+            session.focus(&Ranges::default(), Waits::Long)?;
         }
         self.next = Instant::now() + INTERVAL.max(now.elapsed() * SHARE);
         Ok(())
