@@ -39,6 +39,8 @@ const MAX_LOOKED_AT: usize = 256;
 const MAX_THREADS: usize = 16_384;
 const MAX_WAITS: usize = 16;
 const MAX_PIECES: usize = 64;
+/// Releases at one place among which a wait is divided: threads may wait there for a long time while others come and go.
+const MAX_AT_PLACE: usize = 4_096;
 /// A thread gives back all that it has within this time.
 const AT_ONCE: Nanos = Nanos(1_000_000);
 /// Words that blame is passed on through.
@@ -242,14 +244,22 @@ impl Releases {
             return None;
         }
         let Pending { wait, mut of } = self.pending.pop_first()?.1;
-        let pieces = self.divide(&wait);
-        match &mut of {
-            Of::Place { in_turn, .. } => *in_turn = self.is_in_turn(&wait),
+        let pieces = match &mut of {
+            Of::Place { .. } if self.meanwhile(&wait).nth(MAX_AT_PLACE).is_some() => vec![undivided(&wait)],
+            Of::Place { in_turn, .. } => {
+                *in_turn = self.is_in_turn(&wait);
+                self.divide(&wait)
+            }
+            Of::Word | Of::Runtime => self.divide(&wait),
+        };
+        match of {
             Of::Word => {
                 let place = self.places.place(&wait).map(|(_, place)| place);
                 self.remember(&wait, place, &pieces);
             }
             Of::Runtime => self.remember(&wait, None, &pieces),
+            // It is remembered by its word.
+            Of::Place { .. } => {}
         }
         Some((wait, of, pieces))
     }
@@ -281,13 +291,18 @@ impl Releases {
         }
     }
 
+    /// When what a wait was for was given back while it lasted.
+    fn meanwhile(&self, w: &FutexWait) -> impl Iterator<Item = &Release> {
+        let end = w.end;
+        self.words.after(w.word, end - w.wait).take_while(move |release| release.time <= end)
+    }
+
     fn divide(&self, w: &FutexWait) -> Vec<Piece> {
         let (begin, end) = (w.end - w.wait, w.end);
         let mut pieces = Vec::new();
         let mut reached = begin;
         let mut last: Option<&Release> = None;
-        let meanwhile = self.words.after(w.word, begin).take_while(|release| release.time <= end);
-        for release in meanwhile.filter(|release| release.tid != w.tid) {
+        for release in self.meanwhile(w).filter(|release| release.tid != w.tid) {
             let from = release.from.clamp(reached, release.time);
             match last {
                 // All who woke somebody are recorded, so the waiter had been woken: it was only to run.
@@ -372,7 +387,7 @@ impl Releases {
     fn is_in_turn(&self, w: &FutexWait) -> bool {
         let Some(waker) = w.waker else { return false };
         let own = |release: &&Release| release.tid == waker;
-        let Some(ended) = self.words.latest_first(w.word).filter(own).find(|r| r.time <= w.end) else { return false };
+        let Some(ended) = self.meanwhile(w).filter(own).last() else { return false };
         let waits = self.threads.get(&waker).into_iter().flatten().rev();
         let mut let_go = waits.filter(|wait| wait.place == Some(w.word)).map(|wait| wait.to);
         let Some(since) = let_go.find(|&to| to <= ended.time) else { return false };
@@ -411,6 +426,11 @@ fn direct(word: Lock, release: &Release, (from, to): (Time, Time)) -> Piece {
 
 fn link(word: Lock, release: &Release) -> Link {
     Link { lock: word, site: release.who.site(), tid: release.tid, released: false }
+}
+
+/// A wait that is charged to whoever ended it.
+fn undivided(w: &FutexWait) -> Piece {
+    Piece { who: w.waker.map(Who::Thread), tid: w.waker.unwrap_or_default(), ..nobody(w.end - w.wait, w.end) }
 }
 
 fn nobody(from: Time, to: Time) -> Piece {

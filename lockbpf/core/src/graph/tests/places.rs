@@ -46,6 +46,12 @@ fn at_place(events: impl IntoIterator<Item = Event>) -> WaitsAtPlace {
     graph.finish(Time(0), &mut ()).places.remove(&lock(PLACE)).unwrap_or_default()
 }
 
+/// What a thread is charged with, ns.
+fn charged_to(tid: u64, place: &WaitsAtPlace) -> u64 {
+    let who = Who::Released { lock: lock(PLACE), site: site(tid), stack: None };
+    place.waits.shares.holders.iter().find(|holder| holder.who == who).map_or(0, |holder| holder.wait.0)
+}
+
 /// Threads take turns with a lock, the first of them for 100 ns each time and the others for 10: in the order in which they ask, `rounds` times. Of the
 /// sites where they waited, all but every so many are known.
 fn turns(threads: u32, rounds: u64, unknown: u64) -> Vec<Event> {
@@ -72,14 +78,10 @@ fn threads_that_take_turns_wait_for_each_that_had_it_meanwhile() {
     let place = at_place(turns(4, 20, 7));
     assert_eq!((place.recorded.count, place.words.len()), (80 - 1, 4), "the first place of a word is not known before");
     assert!(place.is_taken_in_turn() && place.share_in_turn() > 0.9, "{:?}", place.in_turn);
-    let of = |tid| {
-        let who = Who::Released { lock: lock(PLACE), site: site(tid), stack: None };
-        place.waits.shares.holders.iter().find(|holder| holder.who == who).map_or(Nanos(0), |holder| holder.wait)
-    };
     // Each of three waits for the first once a round, and by its word alone only the next would.
-    let (first, second) = (of(1), of(2));
-    assert!((5_500_000_000..=6_100_000_000).contains(&first.0), "{first:?}");
-    assert!((500_000_000..=700_000_000).contains(&second.0), "{second:?}");
+    let (first, second) = (charged_to(1, &place), charged_to(2, &place));
+    assert!((5_500_000_000..=6_100_000_000).contains(&first), "{first}");
+    assert!((500_000_000..=700_000_000).contains(&second), "{second}");
     let all: Nanos = place.waits.shares.holders.iter().map(|holder| holder.wait).sum();
     assert_eq!(all + place.waits.shares.unattributed, place.waits.waits.time);
 }
@@ -112,6 +114,22 @@ fn threads_of_a_pool_take_no_turns() {
         let place = at_place(pool(6, 4_000, seed));
         assert!(place.recorded.count > 1_000 && !place.is_taken_in_turn(), "{seed}: {}", place.share_in_turn());
     }
+}
+
+/// A thread that waits for long where others come and go all the time does not cost as much as all of them.
+#[test]
+fn a_wait_is_divided_among_so_many_at_most() {
+    let mut events = Vec::new();
+    for turn in 0..5_000u64 {
+        let [waker, woken] = [turn, turn + 1].map(|turn| (turn % 2) as u32 + 1);
+        events.extend(slept(woken, turn * 100 + 1, turn * 100 + 100, waker));
+    }
+    events.extend(slept(9, 0, 600_000, 1));
+    let place = at_place(events);
+    assert_eq!((place.recorded.count, place.in_turn.count >= 4_990), (5_001, true));
+    // It goes to whoever ended it, who gives back at one place, and the rest to both alike.
+    let [first, second] = [1, 2].map(|tid| charged_to(tid, &place));
+    assert!((599_000..601_000).contains(&(first - second)), "{first} and {second}");
 }
 
 #[test]
