@@ -229,8 +229,12 @@ impl<'a> Ranked<'a> {
                 // Where sections are longer than windows, none was seen to its end.
                 let max = without(seen.max).max(mean);
                 let p99 = Ns::from_f64(f.hold_p99_ns.value.round()).min(max);
+                let sum = seen.sum.max(max);
+                // Their number is rounded: so many of the mean may be shorter than the longest.
+                let each = Ns::from_f64((sum.as_f64() / count.max(1) as f64).round());
+                let mean = if sum > seen.sum { mean.max(each) } else { mean };
                 // Half of them are at least as long as the median.
-                Durations { sum: seen.sum.max(max), mean, max, p99, p50: without(seen.p50).min(p99).min(mean + mean) }
+                Durations { sum, mean, max, p99, p50: without(seen.p50).min(p99).min(mean + mean) }
             }
             None => up_to(hold.longest_summed(), hold, count, unit),
         }

@@ -328,3 +328,19 @@ proptest! {
         prop_assert!(hot.recorded_wait_ns <= hot.harm_ns + Ns::new(1));
     }
 }
+
+/// The number of holds is rounded: so many of the mean are somewhat shorter than the longest of them, if that is nearly all there is.
+#[test]
+fn all_holds_are_no_shorter_than_the_longest() {
+    let few = |acquisitions| Figures {
+        hold_mean_ns: around(1_000.0, 0.1),
+        hold_p99_ns: around(1_500.0, 0.1),
+        ..figures(acquisitions)
+    };
+    let o = estimated(true, 2, Nanos(MS), [3.1, 6.3].map(few), few(9.4));
+    let report = build(&o, &mut FakeNames, &Options::default()).unwrap();
+    let lock = report.locks.iter().find(|lock| lock.name == "global_1000").unwrap();
+    let hold = lock.hold_ns.unwrap();
+    let each = hold.sum.as_f64() / lock.acquisitions.unwrap() as f64;
+    assert!(hold.sum >= hold.max && (hold.mean.as_f64() - each).abs() <= 1.0, "{hold:?} of {:?}", lock.acquisitions);
+}
