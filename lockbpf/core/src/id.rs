@@ -56,6 +56,14 @@ pub struct Site {
     pub addr: u64,
 }
 
+impl Site {
+    /// The site as if it were a lock's address: whatever threads wait for there.
+    #[must_use]
+    pub fn as_lock(self) -> Lock {
+        Lock { process: self.process, addr: self.addr }
+    }
+}
+
 /// Number of a stack kept in the kernel's stack map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);

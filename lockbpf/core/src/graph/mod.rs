@@ -98,8 +98,8 @@ struct Place {
 
 impl Place {
     fn finish(self, scheduling_known: bool) -> WaitsAtPlace {
-        let shares = Arc::unwrap_or_clone(self.shares.finish(scheduling_known).2);
-        WaitsAtPlace { waits: FutexWaits { shares, ..self.waits.waits }, ..self.waits }
+        let word = Word { waits: self.waits.waits, shares: self.shares };
+        WaitsAtPlace { waits: word.finish(scheduling_known), ..self.waits }
     }
 }
 
@@ -166,7 +166,7 @@ impl WaitGraph {
         }
     }
 
-    /// It is among the waits for its word, too: which of them it is told as depends on all of them.
+    /// Takes a wait that its word has, too. The report tells it once, as what all waits of the place turn out to be.
     fn wait_at_place(&mut self, w: &FutexWait, word: Lock, in_turn: bool, pieces: &[Piece]) {
         if self.places.len() < MAX_WORDS || self.places.contains_key(&w.word) {
             if let Some(keeper) = &mut self.engine.keeper {

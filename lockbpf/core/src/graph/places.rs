@@ -27,6 +27,6 @@ impl Places {
             Arc::make_mut(&mut self.0).insert(w.word, site);
         }
         let site = w.site.or(known).filter(|_| w.result == FutexResult::Slept && w.waker.is_some())?;
-        Some((FutexWait { site: Some(site), ..*w }, Lock { process: site.process, addr: site.addr }))
+        Some((FutexWait { site: Some(site), ..*w }, site.as_lock()))
     }
 }

@@ -11,6 +11,7 @@ use super::sleepers::{self, OF_CONDITIONS};
 use super::text::percent;
 use crate::graph::WaitsAtPlace;
 use crate::id::{Lock, Site, StackId};
+use crate::inside::Insides;
 use crate::methods;
 use crate::observation::{Observation, OpenWait};
 use crate::tally::Tally;
@@ -36,9 +37,13 @@ const POOLS: &[&str] = &[
 /// Leaves out the places that are no locks, and gives the others the waits that have not ended.
 pub(super) fn keep<'a>(all: &mut BTreeMap<Lock, Gathered<'a>>, observation: &'a Observation, places: &mut Places<'_>) {
     let at: Vec<Lock> = all.iter().filter(|(_, g)| g.place.is_some()).map(|(&lock, _)| lock).collect();
-    let (kept, others): (BTreeSet<Lock>, BTreeSet<Lock>) = at.into_iter().partition(|&at| is_lock(at, all, places));
-    all.retain(|lock, _| !others.contains(lock));
+    if at.is_empty() {
+        return;
+    }
     let conditions = gather::conditions(all);
+    let (kept, others): (BTreeSet<Lock>, BTreeSet<Lock>) =
+        at.into_iter().partition(|&at| is_lock(at, all, &conditions, places));
+    all.retain(|lock, _| !others.contains(lock));
     let words: Vec<Lock> =
         kept.iter().filter_map(|at| all.get(at)?.place).flat_map(|place| &place.words).copied().collect();
     for word in words {
@@ -46,7 +51,7 @@ pub(super) fn keep<'a>(all: &mut BTreeMap<Lock, Gathered<'a>>, observation: &'a 
             all.entry(part).and_modify(|g| g.of_lock = true);
         }
     }
-    let at = |wait: &OpenWait| wait.site.map(|site| Lock { process: site.process, addr: site.addr });
+    let at = |wait: &OpenWait| wait.site.map(Site::as_lock);
     let is_of_lock = |wait: &OpenWait| at(wait).is_some_and(|at| kept.contains(&at));
     for g in all.values_mut() {
         g.open.retain(|wait| !is_of_lock(wait));
@@ -55,17 +60,16 @@ pub(super) fn keep<'a>(all: &mut BTreeMap<Lock, Gathered<'a>>, observation: &'a 
     for wait in observation.open_waits.iter().filter(|wait| is_of_lock(wait)) {
         at(wait).and_then(|at| all.get_mut(&at)).into_iter().for_each(|g| g.open.push(wait));
     }
-    // Of some conditions no more was known.
+    // Nothing but those waits was known of some conditions.
     all.retain(|_, g| !g.is_nothing());
 }
 
-fn is_lock(at: Lock, all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) -> bool {
+fn is_lock(at: Lock, all: &BTreeMap<Lock, Gathered<'_>>, conditions: &Insides, places: &mut Places<'_>) -> bool {
     let Some(place) = all.get(&at).and_then(|g| g.place) else { return false };
     let known = |lock: &Lock| all.get(lock).is_some_and(|g| g.is_lock() || g.is_inferred_lock());
     if place.words.iter().any(|word| known(word) || sleepers::is_interpreters(*word, places)) {
         return false;
     }
-    let conditions = gather::conditions(all);
     let is_condition =
         |word: &Lock| conditions.lock_of(*word).is_some() || all.get(word).is_some_and(Gathered::is_condition);
     let stacks = stacks(place);
@@ -109,7 +113,7 @@ fn has_one_caller(place: &WaitsAtPlace, stacks: &[(StackId, Tally)], places: &mu
     callers.values().max().is_none_or(|most| most.share_of(all) >= ONE_CALLER)
 }
 
-/// Waiting that is told with such locks. The rows of conditions and futex words count it as well.
+/// All waiting for such locks. The rows of conditions and futex words count it as well.
 pub(super) fn told(report: &Report) -> Ns {
     let locks = report.locks.iter().filter(|lock| lock.kind == OF_CONDITIONS);
     locks.map(|lock| lock.wait_ns.sum).sum()

@@ -230,7 +230,7 @@ impl<'a> Ranked<'a> {
                 let max = without(seen.max).max(mean);
                 let p99 = Ns::from_f64(f.hold_p99_ns.value.round()).min(max);
                 let sum = seen.sum.max(max);
-                // Their number is rounded: so many of the mean may be shorter than the longest.
+                // The estimated sum may be less than the longest hold. Then the mean follows from that one.
                 let each = Ns::from_f64((sum.as_f64() / count.max(1) as f64).round());
                 let mean = if sum > seen.sum { mean.max(each) } else { mean };
                 // Half of them are at least as long as the median.

@@ -52,8 +52,8 @@ fn charged_to(tid: u64, place: &WaitsAtPlace) -> u64 {
     place.waits.shares.holders.iter().find(|holder| holder.who == who).map_or(0, |holder| holder.wait.0)
 }
 
-/// Threads take turns with a lock, the first of them for 100 ns each time and the others for 10: in the order in which they ask, `rounds` times. Of the
-/// sites where they waited, all but every so many are known.
+/// Threads take turns with a lock, the first of them for 100 ms each time and the others for 10, in the order in which they ask, `rounds` times. One of
+/// `unknown` waits has no site.
 fn turns(threads: u32, rounds: u64, unknown: u64) -> Vec<Event> {
     let mut events = Vec::new();
     let mut asked = vec![0; threads as usize];

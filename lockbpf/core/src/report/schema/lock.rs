@@ -108,8 +108,8 @@ pub struct LockEntry {
     /// What the lock's word named as its holder although that is no thread of its process: it is not believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word_names: Option<u32>,
-    /// Of a lock made of conditions, the part of the recorded waits that were ended by a thread which had waited there, too, and had let no
-    /// other go on since.
+    /// Of a lock made of conditions: the part of its recorded waits that were ended in turn. Then the thread that ends a wait has waited there,
+    /// too, and has let no other thread go on since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_turn: Option<f64>,
     /// Waits that had not ended.

@@ -329,7 +329,7 @@ proptest! {
     }
 }
 
-/// The number of holds is rounded: so many of the mean are somewhat shorter than the longest of them, if that is nearly all there is.
+/// The estimated sum of nine holds is less than the longest of them.
 #[test]
 fn all_holds_are_no_shorter_than_the_longest() {
     let few = |acquisitions| Figures {
