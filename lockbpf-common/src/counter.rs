@@ -138,6 +138,8 @@ counters! {
     KernelSkipped => "skipped_by_kernel", Lost;
     /// Futures of tokio's that ask for a lock in another way than is known: of another release, or built in another way.
     TokioOdd => "tokio_odd", Lost;
+    /// Java's monitors given back to somebody whom the machine keeps in another way than is known: of another release.
+    VirtualOdd => "virtual_thread_odd", Lost;
     /// An unlock of a lock that this thread was not seen to acquire, after its first acquisition was seen.
     UnlockNotHeld => "unlock_not_held", Impossible;
     /// A lock call began while another was still open in the same thread.

@@ -55,6 +55,17 @@ pub const TOKIO_CALL: u64 = 115;
 /// tokio's `batch_semaphore::Acquire` is dropped while it waits.
 pub const TOKIO_DROP: u64 = 116;
 
+/// HotSpot's function by which a virtual thread asks for a monitor that is taken.
+pub const VIRTUAL_ENTER: u64 = 120;
+/// A virtual thread that had to wait has the monitor.
+pub const VIRTUAL_ENTERED: u64 = 121;
+/// HotSpot's function that gives a monitor back to somebody who waits.
+pub const VIRTUAL_EXIT: u64 = 122;
+/// A virtual thread is about to leave the thread that carries it.
+pub const VIRTUAL_LEAVES: u64 = 123;
+/// A virtual thread goes on, in any thread.
+pub const VIRTUAL_GOES_ON: u64 = 124;
+
 /// The operation that a function's calls are summed by; `None` if it requests no lock.
 #[must_use]
 pub fn via(function: u64) -> Option<Via> {

@@ -29,4 +29,5 @@ pub mod task;
 pub mod thin;
 pub mod transition;
 pub mod via;
+pub mod virtual_thread;
 pub mod waiting;

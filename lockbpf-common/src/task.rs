@@ -1,5 +1,5 @@
-//! Tasks of Rust's asynchronous runtimes: a task waits, whatever threads it is polled in. Where records tell threads, what stands for it
-//! has the top three bits, which no thread's id and no [goroutine](crate::goroutine)'s has.
+//! Tasks of Rust's asynchronous runtimes, and Java's virtual threads: a task waits, whatever threads it goes on in. Where records tell threads, what
+//! stands for it has the top three bits, which no thread's id and no [goroutine](crate::goroutine)'s has.
 
 /// A future by which a task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,9 +62,11 @@ pub mod tokio_lock {
 /// Tells a task from a thread and from a goroutine.
 const TASK: u32 = 0b111 << 29;
 /// Tells a lock's readers from a task.
-const READERS: u32 = 1 << KNOWN;
-/// Bits for the address.
-const KNOWN: u32 = 28;
+const READERS: u32 = 1 << 28;
+/// Tells a virtual thread from a task.
+const VIRTUAL: u32 = 1 << KNOWN;
+/// Bits for the address, or the number.
+const KNOWN: u32 = 27;
 /// What a waker tells of its task, and locks, are so aligned, as a power of two.
 const ALIGN: u32 = 4;
 
@@ -75,13 +77,22 @@ pub enum Task {
     Of(u64),
     /// All readers of the lock there.
     Readers(u64),
+    /// The virtual thread of Java's that has this number, in its low 27 bits.
+    Virtual(u32),
 }
 
 /// What stands for the task whose waker has this address as its data.
 #[must_use]
 #[inline(always)]
 pub const fn of_waker(address: u64) -> u32 {
-    TASK | (address >> ALIGN) as u32 & (READERS - 1)
+    TASK | (address >> ALIGN) as u32 & (VIRTUAL - 1)
+}
+
+/// What stands for the virtual thread of Java's that has this number.
+#[must_use]
+#[inline(always)]
+pub const fn of_virtual(id: u64) -> u32 {
+    TASK | VIRTUAL | id as u32 & (VIRTUAL - 1)
 }
 
 /// What stands for all readers of the lock there.
@@ -101,11 +112,16 @@ pub const fn is_task(tid: u32) -> bool {
 /// The task that a thread's id stands for; `None` if it is a thread's or a goroutine's.
 #[must_use]
 pub const fn task(tid: u32) -> Option<Task> {
-    let address = ((tid & (READERS - 1)) as u64) << ALIGN;
-    match (is_task(tid), tid & READERS != 0) {
-        (false, _) => None,
-        (true, false) => Some(Task::Of(address)),
-        (true, true) => Some(Task::Readers(address)),
+    let known = tid & (VIRTUAL - 1);
+    let address = (known as u64) << ALIGN;
+    if !is_task(tid) {
+        None
+    } else if tid & VIRTUAL != 0 {
+        Some(Task::Virtual(known))
+    } else if tid & READERS != 0 {
+        Some(Task::Readers(address))
+    } else {
+        Some(Task::Of(address))
     }
 }
 
@@ -119,6 +135,11 @@ mod tests {
         let task_of = of_waker(0x7fff_1234_5680);
         assert_eq!((task(task_of), goroutine::goroutine(task_of)), (Some(Task::Of(0x1234_5680)), None));
         assert_eq!(task(of_readers(0x7fff_1234_5680)), Some(Task::Readers(0x1234_5680)));
+        assert_eq!(task(of_virtual(1_234_567)), Some(Task::Virtual(1_234_567)));
+        assert_eq!(
+            (task(of_virtual(u64::MAX)), goroutine::goroutine(of_virtual(7))),
+            (Some(Task::Virtual(VIRTUAL - 1)), None)
+        );
         for other in [4_194_304, goroutine::of_number(u64::MAX), goroutine::of_address(u64::MAX)] {
             assert_eq!(task(other), None, "{other:x}");
         }

@@ -2,7 +2,8 @@
 //! after it gave back a lock for which others waited, and recorded when it gives back such a lock again. They are kept by goroutine, since it
 //! leaves a thread at each system call that lasts, and may come back in another one.
 //!
-//! Goroutines that merely park leave no trace in the kernel. Only `time.Sleep` is probed, where it begins.
+//! Goroutines that merely park leave no trace in the kernel. Only `time.Sleep` is probed, where it begins. [Virtual threads](crate::virtual_thread) of
+//! Java's are kept in the same way, by their numbers; of these it is seen when they go on.
 
 use crate::off_cpu::{Absence, Absences, Who};
 use crate::registers::{GOROUTINE, user_register};
@@ -50,6 +51,18 @@ fn place(descriptor: u64) -> Option<&'static mut Watched> {
     GOROUTINES.get_ptr_mut((descriptor >> ALIGN) as u32 & (PLACES - 1)).map(|place| unsafe { &mut *place })
 }
 
+/// Whether a goroutine is watched.
+#[inline(always)]
+pub fn is_watched(process: u32, descriptor: u64, now: u64) -> bool {
+    watched(process, descriptor, now).is_some()
+}
+
+/// What stands for the descriptor of a virtual thread of Java's.
+#[inline(always)]
+pub const fn of_virtual(id: u64) -> u64 {
+    id << ALIGN
+}
+
 /// What is kept of a goroutine, if it is watched.
 #[inline(always)]
 fn watched(process: u32, descriptor: u64, now: u64) -> Option<&'static mut Watched> {
@@ -73,10 +86,10 @@ pub fn running(t: &Thread) -> u64 {
     if watched(t.process, descriptor, now).is_some() { descriptor } else { 0 }
 }
 
-/// Keeps an absence that is over of the goroutine that thread ran.
+/// Keeps an absence that is over of a goroutine of the thread's process.
 #[inline(always)]
-pub fn keep(t: &Thread, off: &Absence) {
-    if let Some(of) = watched(t.process, t.goroutine, off.since_ns) {
+pub fn keep(t: &Thread, descriptor: u64, off: &Absence) {
+    if let Some(of) = watched(t.process, descriptor, off.since_ns) {
         of.absences.keep(off);
     }
 }

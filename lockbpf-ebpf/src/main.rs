@@ -60,6 +60,9 @@ mod transitions;
 mod unended;
 mod unexplained;
 mod unseen;
+mod virtual_absence;
+mod virtual_monitor;
+mod virtual_thread;
 mod watched;
 mod wrapper;
 

@@ -327,6 +327,6 @@ fn record(t: &mut Thread) {
     if t.goroutine == 0 {
         watched::keep(t, &off);
     } else {
-        goroutine::keep(t, &off);
+        goroutine::keep(t, t.goroutine, &off);
     }
 }

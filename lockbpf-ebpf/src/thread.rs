@@ -95,6 +95,8 @@ pub struct Thread {
     pub asks: TaskWait,
     /// Within which function of tokio's.
     pub tokio_call: TokioCall,
+    /// What a virtual thread of Java's asks for by the call in progress.
+    pub virtual_call: VirtualCall,
     /// Those of tokio's locks that tasks got in it last and did not give back in it, until the thread sleeps.
     pub got: [Got; GOT],
     /// The task that asked last in it for one of these, or the thread's id for who only tried; 0 if it is not known.
@@ -121,6 +123,16 @@ pub struct Thread {
     pub way: Way,
     /// What it did instead of running, if it makes others wait.
     pub watched: Watched,
+}
+
+/// A call of HotSpot's for a [virtual thread](crate::virtual_thread).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct VirtualCall {
+    /// The monitor; 0 if there is no call in progress.
+    pub monitor: u64,
+    /// The virtual thread's number.
+    pub id: u64,
 }
 
 /// Slots of sums that a thread remembers, each at the place that its key's hash names.

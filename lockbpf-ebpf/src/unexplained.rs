@@ -71,12 +71,18 @@ pub fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     let watched_ns = enter_ns.saturating_sub(watched::gave_back(t, enter_ns.saturating_sub(since_ns), enter_ns, long));
     let fields =
         WakeFields { time_ns: enter_ns, since_ns, watched_ns, word, process: t.process, tid: tid(), woken, stack };
+    record_wake(t, &fields)
+}
+
+/// Records that the current thread has woken others. Returns 0. A function of its own, so that its instructions are not repeated.
+#[inline(never)]
+pub fn record_wake(t: &Thread, fields: &WakeFields) -> u32 {
     if let Some(mut entry) = reserve::<WakeRecord>() {
         let record = entry.as_mut_ptr();
         // SAFETY: record points to the reserved room; both fields are written in full.
         unsafe {
-            (*record).fields = WakeRecord::pack(&fields);
-            copy_top_of_stack(t, stack, &mut (*record).top);
+            (*record).fields = WakeRecord::pack(fields);
+            copy_top_of_stack(t, fields.stack, &mut (*record).top);
         }
         submit(entry, Counter::WakeRecords);
         charge_record::<WakeRecord>(t.slot);

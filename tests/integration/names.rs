@@ -2,7 +2,7 @@
 
 use crate::harness::build::{Variant, compile};
 use crate::harness::may_observe;
-use crate::harness::observer::Observer;
+use crate::harness::observer::{Observer, observe_as};
 use crate::harness::privilege::{installed, is_root, skipped};
 use crate::harness::report::Report;
 use crate::harness::workload::{Truth, Workload, command};
@@ -131,4 +131,22 @@ fn a_debug_file_by_its_build_id() {
     enter.args(["-m", "sh", "-c", &script]);
     once(enter, assert_names);
     assert!(!Path::new(&format!("{place}/{}.debug", &id[2..])).exists());
+}
+
+/// Nothing tells where its functions begin but unwind information.
+#[test]
+fn functions_of_a_stripped_program() {
+    let Some(_turn) = may_observe() else { return };
+    for options in [&["--budget", "off"][..], &["--budget", "3%"], &["--futex-only"]] {
+        let (truth, report) = observe_as("nameless 300", Variant::Stripped, options);
+        let name = |fact| format!("nameless+{:#x}", truth.fact(fact));
+        let lock = report.at(truth.pid, &truth.locks[0].addr);
+        let holders: Vec<_> = lock.holders.iter().map(|holder| (holder.symbol.clone(), holder.share)).collect();
+        let share = |name| holders.iter().find(|(symbol, _)| *symbol == name).map_or(0.0, |(_, share)| *share);
+        let (two, one) = (share(name("in_two_ways")), share(name("in_one_way")));
+        assert!(two > 0.55 && one > 0.05, "{options:?}: {holders:?} of {truth:?}");
+        let of = |name| holders.iter().filter(|(symbol, _)| *symbol == name).count();
+        assert_eq!((of(name("in_two_ways")), of(name("in_one_way"))), (1, 1), "{options:?}: {holders:?}");
+        assert!(two + one > 0.9, "{options:?}: {holders:?}");
+    }
 }

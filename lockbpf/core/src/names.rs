@@ -26,7 +26,7 @@ pub struct Frame {
     pub function: Option<String>,
     /// Source file and line, if debug information has them.
     pub location: Option<(String, u32)>,
-    /// Object file (base name) and offset in it, for addresses without a symbol.
+    /// Object file (base name) and offset in it. Of a function without a name it is where the function begins, if unwind information tells.
     pub module: Option<(String, u64)>,
     /// The address itself.
     pub addr: u64,
@@ -86,11 +86,12 @@ pub fn place(frames: &[Frame]) -> Option<&Frame> {
     if is(own, "__rust_begin_short_backtrace") { closure().or(Some(own)) } else { Some(own) }
 }
 
-/// The goroutine's or task's name; `None` for a thread.
+/// The name of a goroutine, a task or a virtual thread; `None` for a thread of the system's.
 fn name_of_no_thread(tid: Tid) -> Option<String> {
     match task::task(tid.0) {
         Some(Task::Of(address)) => return Some(format!("task at …{address:x}")),
         Some(Task::Readers(lock)) => return Some(format!("readers of …{lock:x}")),
+        Some(Task::Virtual(number)) => return Some(format!("virtual thread {number}")),
         None => {}
     }
     Some(match goroutine::goroutine(tid.0)? {
@@ -132,8 +133,11 @@ pub trait Names {
             && !raw.contains(&site)
         {
             let [asked, gave_back] = [first, second].map(|addr| {
-                let frame = self.frames(process, addr).pop()?;
-                Some((frame.function?, frame.module.map(|(module, _)| module)))
+                let Frame { function, module, .. } = self.frames(process, addr).pop()?;
+                match function {
+                    Some(_) => Some((function, module.map(|(module, _)| (module, 0)))),
+                    None => module.map(|module| (None, Some(module))),
+                }
             });
             if asked.is_some() && asked == gave_back {
                 stack.remove(1);

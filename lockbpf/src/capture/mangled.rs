@@ -7,7 +7,10 @@ use super::probe_table::{By, Function, Runtime};
 use super::prologue::Arch;
 use super::site::{Lack, Missing, Site};
 use crate::demangle::demangle;
-use lockbpf_common::function::{TOKIO_CALL, TOKIO_DROP, TOKIO_POLL, TOKIO_RELEASE, TOKIO_TRY};
+use lockbpf_common::function::{
+    TOKIO_CALL, TOKIO_DROP, TOKIO_POLL, TOKIO_RELEASE, TOKIO_TRY, VIRTUAL_ENTER, VIRTUAL_ENTERED, VIRTUAL_EXIT,
+    VIRTUAL_GOES_ON, VIRTUAL_LEAVES,
+};
 use lockbpf_common::task::tokio_lock;
 use lockbpf_common::via::Via;
 use memchr::memmem;
@@ -50,6 +53,12 @@ pub(super) const ROWS: &[(Function, Known)] = &[
     row("ObjectMonitor::enter, contended", Via::JavaMonitor, &["_ZN13ObjectMonitor14enter_internalE"]),
     row("ObjectMonitor::wait, contended again", Via::JavaMonitor, &["_ZN13ObjectMonitor8ReenterIE"]),
     row("ObjectMonitor::wait, contended again", Via::JavaMonitor, &["_ZN13ObjectMonitor16reenter_internalE"]),
+    // Its virtual threads, from JDK 24 on.
+    by_virtual("ObjectMonitor::vthread_monitor_enter", VIRTUAL_ENTER, &["_ZN13ObjectMonitor21vthread_monitor_enterE"]),
+    by_virtual("ObjectMonitor::vthread_epilog", VIRTUAL_ENTERED, &["_ZN13ObjectMonitor14vthread_epilogE"]),
+    by_virtual("ObjectMonitor::exit_epilog", VIRTUAL_EXIT, &["_ZN13ObjectMonitor11exit_epilogE"]),
+    by_virtual("Continuation::freeze", VIRTUAL_LEAVES, &["_Z6freezeI6Config", "BarrierSetEE"]),
+    by_virtual("Continuation::prepare_thaw", VIRTUAL_GOES_ON, &["_ZN12Continuation12prepare_thawE"]),
     row("absl::Mutex::Lock, contended", Via::AbseilLock, &["4absl", "5Mutex8LockSlowE"]),
     tokio("tokio::sync (Acquire::poll)", TOKIO_POLL, Parts(&[SEMAPHORE, "7Acquire", "4poll"])),
     tokio("tokio::sync (Acquire::poll)", TOKIO_POLL, Parts(&["tokio..sync..batch_semaphore..Acquire$u20$as", "4poll"])),
@@ -67,6 +76,17 @@ pub(super) const ROWS: &[(Function, Known)] = &[
 const fn row(symbol: &'static str, via: Via, parts: &'static [&'static str]) -> (Function, Known) {
     let runtime = Runtime::Compiled;
     (Function { symbol, runtime, args: 1, code: via as u64, by: By::Return, essential: false }, Parts(parts))
+}
+
+/// A function of HotSpot's by which virtual threads come to a monitor, lose it, or leave their thread.
+const fn by_virtual(symbol: &'static str, code: u64, parts: &'static [&'static str]) -> (Function, Known) {
+    let by = match code {
+        VIRTUAL_ENTER => By::VirtualReturn,
+        VIRTUAL_LEAVES | VIRTUAL_GOES_ON => By::VirtualAbsence,
+        _ => By::Virtual,
+    };
+    let args = if code == VIRTUAL_EXIT { 3 } else { 2 };
+    (Function { symbol, runtime: Runtime::Compiled, args, code, by, essential: false }, Parts(parts))
 }
 
 /// A function by which tokio's locks are asked for and given back, contended or not.
@@ -101,6 +121,10 @@ pub fn sites(data: &[u8], arch: Arch) -> Vec<Site> {
     let mut sites = read(data, arch).unwrap_or_default();
     sites.sort_by_key(|site| site.file_offset);
     sites.dedup_by_key(|site| site.file_offset);
+    // A machine whose virtual threads block others when they wait.
+    if !sites.iter().any(|site| site.function.code == VIRTUAL_ENTER) {
+        sites.retain(|site| !matches!(site.function.by, By::Virtual | By::VirtualAbsence));
+    }
     sites
 }
 

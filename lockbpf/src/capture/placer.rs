@@ -144,7 +144,9 @@ impl Placer {
 
 /// The sites at which probes do a process no harm; of those left out, one of each file is entered as failed.
 fn permitted<'a>(sites: &[&'a ProbeSite], failed: &mut Vec<FailedProbe>) -> Vec<&'a ProbeSite> {
-    let is_watched = |site: &&ProbeSite| matches!(site.function.by, By::Return | By::LibraryReturn | By::CustomReturn);
+    let is_watched = |site: &&ProbeSite| {
+        matches!(site.function.by, By::Return | By::LibraryReturn | By::CustomReturn | By::VirtualReturn)
+    };
     if !sites.iter().any(is_watched) || !seccomp::kills() {
         return sites.to_vec();
     }
@@ -196,6 +198,8 @@ pub(super) struct Whom {
 pub(super) struct Wanted {
     /// Not only those of mutexes and read-write locks.
     pub rare: bool,
+    /// When Java's virtual threads leave their threads: too often to be seen within a budget.
+    pub absences: bool,
     /// Calls of the C library.
     pub library: bool,
     /// Those that the user has described.
@@ -205,10 +209,12 @@ pub(super) struct Wanted {
 impl Wanted {
     /// What sees them.
     fn by(self) -> impl Iterator<Item = By> {
-        let rare: &[By] = if self.rare { &[By::OtherEntry, By::Go, By::Tokio] } else { &[] };
+        let rare: &[By] =
+            if self.rare { &[By::OtherEntry, By::Go, By::Tokio, By::Virtual, By::VirtualReturn] } else { &[] };
+        let absences: &[By] = if self.rare && self.absences { &[By::VirtualAbsence] } else { &[] };
         let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
         let custom: &[By] = if self.custom { &[By::Custom, By::CustomReturn, By::CustomPoint] } else { &[] };
-        [&[By::Entry, By::Return][..], rare, library, custom].concat().into_iter()
+        [&[By::Entry, By::Return][..], rare, absences, library, custom].concat().into_iter()
     }
 }
 

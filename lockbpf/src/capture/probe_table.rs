@@ -30,6 +30,12 @@ pub enum By {
     Go,
     /// The one for tokio's semaphore.
     Tokio,
+    /// The one for monitors that Java's virtual threads wait for.
+    Virtual,
+    /// The same of a function that is watched to its return.
+    VirtualReturn,
+    /// The same where virtual threads leave the threads that carry them, and go on: each time, whatever for.
+    VirtualAbsence,
     /// Those that watch a function to its return: a session, or one for each half.
     Return,
     /// The one for calls of the C library whose ends are seen at their own instructions.
@@ -175,6 +181,9 @@ impl By {
             Self::OtherEntry => &["others"],
             Self::Go => &["go_lock"],
             Self::Tokio => &["tokio"],
+            Self::Virtual => &["virtual_monitor"],
+            Self::VirtualReturn => &["virtual_entered", "virtual_enters"],
+            Self::VirtualAbsence => &["virtual_absence"],
             Self::Return => &["call_returned", "call_entered"],
             Self::Library => &["library"],
             Self::LibraryReturn => &["library_returned", "library_called"],
@@ -188,7 +197,7 @@ impl By {
 /// Whether one of [`By::programs`] goes to the function's return.
 #[must_use]
 pub fn is_return_half(program: &str) -> bool {
-    matches!(program, "call_returned" | "library_returned" | "custom_returned")
+    matches!(program, "call_returned" | "library_returned" | "custom_returned" | "virtual_entered")
 }
 
 /// A system call's tracepoint and the program on it.

@@ -23,6 +23,7 @@ use lockbpf_common::kind::Via;
 use lockbpf_common::parking;
 use lockbpf_common::python::PythonFrame;
 use lockbpf_common::record::TOP_WORDS;
+use lockbpf_common::virtual_thread::Carrier;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
@@ -321,9 +322,19 @@ impl Census {
         &mut self.java
     }
 
+    /// Where the threads of a process tell which of Java's virtual ones they carry, if they do; `None` if its machine has not begun.
+    pub(crate) fn carrier(&mut self, process: Process, pid: u32) -> Option<Option<Carrier>> {
+        self.java.carrier(process, pid, &self.symbols)
+    }
+
     /// Where a thread with this stack gave back a lock of its runtime's, where only its functions tell.
     pub(crate) fn gave_back(&mut self, process: Process, stack: &[u64]) -> Option<u64> {
         self.java.gave_back(process, stack, &mut self.symbols)
+    }
+
+    /// Which of the addresses on a stack belong to what the thread runs, where that is no thread of the system's.
+    pub(crate) fn own(&self, process: Process, stack: &[u64]) -> Range<usize> {
+        self.java.own(process, stack, &self.symbols)
     }
 
     /// The lock of a runtime's that a thread with this stack sleeps for, and where it asks for it, where only its functions tell.

@@ -38,10 +38,10 @@ struct Functions {
 }
 
 impl Interpreters {
-    /// Looks into processes that were not there at the last look, and into those whose interpreter had not begun.
-    pub(crate) fn look(&mut self, session: &mut Session, census: &mut Census) {
+    /// Looks into processes that are new, and into those whose interpreter had not begun.
+    pub(crate) fn look(&mut self, new: &[(Process, u32)], session: &mut Session, census: &mut Census) {
         let mut unsettled = std::mem::take(&mut self.unsettled);
-        unsettled.extend(census.newly_met());
+        unsettled.extend(new);
         unsettled.retain(|&(process, pid)| self.look_into(process, pid, session, census));
         self.unsettled = unsettled;
     }

@@ -1,14 +1,18 @@
 //! Names that are read from the memory of processes that run Java, while they live: monitors are called by the classes of their objects, which
 //! the garbage collector moves; generated code by its methods. Locks of `java.util.concurrent` are known by where they are asked for.
 
-use crate::capture::hotspot::{COMPACT, Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table};
+use crate::capture::hotspot::{
+    self, BLOCKER, COMPACT, COMPRESSED, Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table,
+};
 use crate::id::{Lock, Process, Site};
 use crate::java;
 use crate::names::Names;
 use crate::stack::Role;
 use crate::symbol::{Frames, Piece, Symbols};
+use lockbpf_common::virtual_thread::Carrier;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Monitors that are named; others go by where they are waited for.
@@ -22,23 +26,32 @@ const SELDOM: Duration = Duration::from_secs(1);
 const SHARE_IN_HASTE: u32 = 25;
 const AT_ONCE: Duration = Duration::from_millis(50);
 
+/// Beginnings of the names of what a thread runs to carry a virtual one.
+const CARRIES: &[&str] =
+    &["StubRoutines (continuation", "jdk.internal.vm.Continuation.enter", "jdk.internal.vm.Continuation.run"];
+
+/// The same of the methods by which a virtual thread leaves it.
+const LEAVES: &[&str] = &["jdk.internal.vm.Continuation.", "java.lang.VirtualThread."];
+
 /// The processes that run Java, as far as monitors were seen in them.
 #[derive(Default)]
 pub(crate) struct Machines {
     machines: HashMap<Process, Option<Machine>>,
     known: HashSet<Lock>,
-    /// By the methods that ask for locks: where one was seen to do so first.
-    askers: HashMap<(Process, String), u64>,
+    /// By the methods that ask for locks, and whether a virtual thread does: where one was seen to do so first.
+    askers: HashMap<(Process, String, bool), u64>,
 }
 
 struct Machine {
     pid: u32,
     monitors: Option<Monitors>,
     code: Option<Code>,
+    /// Where its threads tell which virtual ones they carry; `None` for a machine whose virtual threads block them when they wait.
+    carrier: Option<Carrier>,
     /// Whether virtual threads run in it.
     has_virtual: bool,
-    /// When its code was looked at last, and how long that took.
-    ended: Instant,
+    /// When its code was looked at last, if it was, and how long that took.
+    ended: Option<Instant>,
     took: Duration,
 }
 
@@ -50,15 +63,16 @@ impl Machine {
             pid,
             monitors: Monitors::of(&table, variable(COMPACT)),
             code: Code::of(&table),
+            carrier: hotspot::carrier(pid, &table, variable(BLOCKER), variable(COMPRESSED)),
             has_virtual: false,
-            ended: Instant::now(),
+            ended: None,
             took: Duration::ZERO,
         })
     }
 
     /// Whether `share` times what the last look took has passed since, and at least `least`.
     fn rested(&self, share: u32, least: Duration) -> bool {
-        self.ended.elapsed() >= (self.took * share).max(least)
+        self.ended.is_none_or(|ended| ended.elapsed() >= (self.took * share).max(least))
     }
 
     /// Takes note of the code that it has generated.
@@ -69,7 +83,7 @@ impl Machine {
         log::debug!("pid {pid}: {} pieces of generated code, in {:?}", found.len(), begin.elapsed());
         *has_virtual |= found.iter().any(|generated| is_of_virtual_thread(&generated.name));
         symbols.know_generated(process, found.into_iter().map(piece));
-        (self.ended, self.took) = (Instant::now(), begin.elapsed());
+        (self.ended, self.took) = (Some(Instant::now()), begin.elapsed());
     }
 }
 
@@ -87,6 +101,17 @@ impl Machines {
         if let Some(class) = monitors.and_then(|monitors| monitors.class_of(pid, lock.addr)) {
             symbols.call(lock, format!("java monitor of {class}"));
         }
+    }
+
+    /// Where the threads of a process's machine tell which virtual ones they carry, if they do; `None` if the machine has not begun.
+    pub(crate) fn carrier(&mut self, process: Process, pid: u32, symbols: &Symbols) -> Option<Option<Carrier>> {
+        if let Some(machine) = self.machines.get(&process).and_then(Option::as_ref) {
+            return Some(machine.carrier);
+        }
+        let machine = Machine::find(process, pid, symbols)?;
+        let carrier = machine.carrier;
+        self.machines.insert(process, Some(machine));
+        Some(carrier)
     }
 
     /// A stack leads through code of a process that nothing tells about: looks whether it runs Java, and at what it has generated since the last look.
@@ -128,12 +153,33 @@ impl Machines {
         if !is_method(name) {
             return None;
         }
-        let key = (process, java::method(name).to_owned());
+        let leaves = |name: &str| LEAVES.iter().any(|start| name.starts_with(start));
+        let is_virtual = methods.first().is_some_and(|&(_, name)| leaves(name));
+        let key = (process, java::method(name).to_owned(), is_virtual);
         if self.askers.len() >= MAX_ASKERS && !self.askers.contains_key(&key) {
             return None;
         }
-        let first = *self.askers.entry(key).or_insert(addr);
+        // Two are told apart by their addresses.
+        let first = *self.askers.entry(key).or_insert(addr.wrapping_sub(is_virtual.into()));
         Some((Lock { process, addr: first }, Site { process, addr }))
+    }
+
+    /// Which of the addresses on a stack are those of the virtual thread that runs there, if one does: whatever is beneath belongs to the thread that carries
+    /// it, and is no caller. Nor is what is above of interest, by which it leaves that thread. What a virtual thread has come back to may lie elsewhere, and is not
+    /// known then.
+    pub(crate) fn own(&self, process: Process, stack: &[u64], symbols: &Symbols) -> Range<usize> {
+        if !self.runs(process) {
+            return 0..stack.len();
+        }
+        let is = |addr: &u64, starts: &[&str]| {
+            symbols.generated(process, *addr).is_some_and(|name| starts.iter().any(|start| name.starts_with(start)))
+        };
+        let is_method = |addr: &u64| symbols.generated(process, *addr).is_some_and(is_method);
+        let method = stack.iter().position(is_method).unwrap_or(stack.len());
+        let left = stack[method..].iter().take_while(|addr| is(addr, LEAVES)).count();
+        let start = if left == 0 { 0 } else { method + left };
+        let own = stack[method + left..].iter().position(|addr| is(addr, CARRIES));
+        start..own.map_or(stack.len(), |own| method + left + own)
     }
 
     /// Takes note of the code that they have generated since, of each as often as that may be.

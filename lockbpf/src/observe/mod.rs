@@ -39,6 +39,7 @@ mod arrivals;
 mod audience;
 mod budget;
 pub(crate) mod calibration_file;
+mod carriers;
 pub(crate) mod census;
 mod collect;
 pub(crate) mod cost_cache;

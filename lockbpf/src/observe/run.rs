@@ -100,7 +100,9 @@ impl Running<'_> {
         }
         self.cpu_use.look(&mut self.ready.pids);
         self.focus.look(session, census.events())?;
-        self.interpreters.look(session, census);
+        let new = census.newly_met();
+        self.interpreters.look(&new, session, census);
+        self.carriers.look(&new, session, census);
         self.parking.look(session, census);
         if let Some(text) = self.deadlocks.look(session, census) {
             audience.tell(&text);
@@ -130,6 +132,7 @@ impl Running<'_> {
         if self.mapped.changed(&self.ready.pids) {
             self.census.refresh();
             self.interpreters.reconsider(&self.census);
+            self.carriers.reconsider(&self.census);
             self.parking.reconsider();
             self.focus.refresh(&mut self.session, &mut self.census, audience)?;
             if !self.request.futex_only {

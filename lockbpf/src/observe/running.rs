@@ -2,6 +2,7 @@
 
 use super::audience::Audience;
 use super::budget::Watch;
+use super::carriers::Carriers;
 use super::census::Census;
 use super::deadlocks::Deadlocks;
 use super::focus::Focus;
@@ -57,6 +58,7 @@ pub(super) struct Running<'a> {
     pub deadlocks: Deadlocks,
     pub focus: Focus,
     pub interpreters: Interpreters,
+    pub carriers: Carriers,
     pub parking: Parking,
     /// Where probes go, and where they are.
     pub placing: Placing<'a>,
@@ -112,8 +114,10 @@ impl<'a> Running<'a> {
         let stacks = Stacks::new(options.unwind);
         let liveness = Liveness::of(&ready.pids);
         let throttling = Throttling::of(&there);
-        let mut interpreters = Interpreters::default();
-        interpreters.look(&mut session, &mut census);
+        let (mut interpreters, mut carriers) = (Interpreters::default(), Carriers::default());
+        let new = census.newly_met();
+        interpreters.look(&new, &mut session, &mut census);
+        carriers.look(&new, &mut session, &mut census);
         let mut parking = Parking::new();
         let many = ready.pids.is_empty();
         if !many {
@@ -165,6 +169,7 @@ impl<'a> Running<'a> {
             stacks,
             focus,
             interpreters,
+            carriers,
             parking,
             placing,
             sites,

@@ -17,6 +17,7 @@ use lockbpf_common::config::WALKED_STACKS;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::stack_copy::{AT_ONCE, FIRST_COPY};
+use lockbpf_common::virtual_thread;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Stacks by frame pointers that are looked at in the end.
@@ -47,6 +48,11 @@ pub(crate) struct Stacks {
     own_calls: HashMap<StackId, u64>,
     /// Whether there was a time in which fewer were copied.
     spared: bool,
+}
+
+/// Whether it is a wait of a virtual thread that is not known to be for a lock: it is idle, or waits for another one's work.
+fn is_for_anything(event: &Event) -> bool {
+    matches!(event, Event::FutexWait(wait) if wait.expected == virtual_thread::PARKED)
 }
 
 /// A process that was told of for the first time.
@@ -105,7 +111,9 @@ impl Stacks {
             }
             self.correct(&mut event, census);
             self.note(&event);
-            take(event);
+            if !is_for_anything(&event) {
+                take(event);
+            }
         }
         for mut event in held_back {
             if let Some(stack) = stack(&mut event) {
@@ -116,7 +124,9 @@ impl Stacks {
             }
             self.correct(&mut event, census);
             self.note(&event);
-            take(event);
+            if !is_for_anything(&event) {
+                take(event);
+            }
         }
         Ok(seen)
     }
@@ -141,12 +151,13 @@ impl Stacks {
             let frames = copy.frames.map(|id| session.stack(id)).transpose()?;
             let asked_for = census.asked_for(process, &unwound.addresses);
             let gave_back = census.gave_back(process, &unwound.addresses);
+            let own = census.own(process, &unwound.addresses);
             let symbols = census.symbols();
             let decision = {
                 let is_program = |address| symbols.is_own_code(process, address);
                 self.judge.compare(process, &unwound, frames.as_deref(), is_program)
             };
-            let mut stack = unwound.addresses.clone();
+            let mut stack = unwound.addresses[own].to_vec();
             if copy.at_release
                 && let Some(place) = stack.iter().skip(1).position(|&address| symbols.is_caller(process, address))
             {

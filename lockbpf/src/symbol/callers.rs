@@ -105,8 +105,13 @@ impl Symbols {
     /// The file and the first address there of the function that a return address leads into.
     fn function_of(&mut self, process: Process, return_addr: u64) -> Option<(FileId, u64)> {
         let (id, call) = self.call_before(process, return_addr)?;
+        Some((id, self.beginning(id, call)?))
+    }
+
+    /// The first address of the function around an address, by the file's unwind information.
+    pub(super) fn beginning(&mut self, id: FileId, addr: u64) -> Option<u64> {
         let file = self.files.get(id)?;
-        Some((id, self.unwinder.function(id, file, call)?.start))
+        Some(self.unwinder.function(id, file, addr)?.start)
     }
 
     fn called_stand_in(&mut self, process: Process, return_addr: u64) -> bool {

@@ -495,13 +495,19 @@ impl Names for Symbols {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return vec![unknown] };
                 let mut frames = self.frames.at(id, file, addr).to_vec();
-                let module = Some((file.name.clone(), addr.wrapping_add(1)));
+                let name = file.name.clone();
+                let mut offset = addr.wrapping_add(1);
                 if frames.is_empty() {
-                    frames.push(Frame { function: self.by_code(id, addr), ..unknown });
+                    let function = self.by_code(id, addr);
+                    // All calls in a function without a name are in one function.
+                    if function.is_none() {
+                        offset = self.beginning(id, addr).unwrap_or(offset);
+                    }
+                    frames.push(Frame { function, ..unknown });
                 }
                 for frame in &mut frames {
                     frame.addr = return_addr;
-                    frame.module.clone_from(&module);
+                    frame.module = Some((name.clone(), offset));
                 }
                 frames
             }

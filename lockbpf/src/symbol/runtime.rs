@@ -52,8 +52,8 @@ const LOCKING: &[&[&str]] = &[
     &["os::PlatformEvent::", "os::PlatformMonitor::", "InterpreterRuntime::monitorenter", "Runtime1::monitorenter"],
     &["SharedRuntime::monitor_exit", "InterpreterRuntime::monitorexit", "Runtime1::monitorexit", "Parker::"],
     &["Unsafe_Park", "Unsafe_Unpark", "jdk.internal.misc.Unsafe.", "sun.misc.Unsafe.", "java.util.concurrent.locks."],
-    // and its stubs, by their names in perf maps
-    &["complete_monitor_locking", "monitorenter", "monitorexit"],
+    // and its stubs, by their names in perf maps; virtual threads go on in one where they left off
+    &["complete_monitor_locking", "monitorenter", "monitorexit", "StubRoutines (continuation"],
     // Go
     &["runtime.", "sync.(*", "internal/sync.(*", "internal/runtime/"],
 ];

@@ -237,6 +237,8 @@ pub(crate) struct WaitingPlace {
 /// A place in the code that waits, or that others wait for.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Party {
+    #[serde(default)]
+    pub(crate) symbol: String,
     pub(crate) function: Option<String>,
     #[serde(default)]
     pub(crate) file: Option<String>,

@@ -8,6 +8,7 @@
 
 use super::gather::Gathered;
 use super::place::{Places, Told};
+use super::schema::Place;
 use crate::graph::findings::{Holder, Shares, SiteBlame, Who};
 use crate::id::{Lock, Process, Site};
 use crate::units::Nanos;
@@ -61,7 +62,7 @@ impl Released {
                     (places.place(outside), otherwise)
                 }
             };
-            let name = place.function.unwrap_or(place.symbol);
+            let name = function(place);
             let sections = sections.entry(lock).or_insert_with(|| by_function(all.get(&lock), places));
             let section = match sections.get(&name).map(Vec::as_slice) {
                 // The kernel's own functions have other names for the same things.
@@ -150,16 +151,19 @@ fn left<'a>(holders: impl Iterator<Item = &'a Holder>, places: &mut Places<'_>) 
     left
 }
 
+/// What tells one function from another: its name, or where it begins.
+fn function(place: Place) -> String {
+    place.function.unwrap_or(place.symbol)
+}
+
 /// The sections of a lock that were seen from their beginning, by function.
 fn by_function(gathered: Option<&Gathered<'_>>, places: &mut Places<'_>) -> HashMap<String, Vec<Site>> {
     let mut sections: HashMap<String, Vec<Site>> = HashMap::new();
     let called = gathered.iter().flat_map(|g| &g.mutex).filter(|s| s.acquisitions > 0).map(|s| s.site);
     for site in called {
-        if let Some(function) = places.place(site).function {
-            let sites = sections.entry(function).or_default();
-            if !sites.contains(&site) {
-                sites.push(site);
-            }
+        let sites = sections.entry(function(places.place(site))).or_default();
+        if !sites.contains(&site) {
+            sites.push(site);
         }
     }
     sections

@@ -9,6 +9,7 @@ use crate::java;
 use crate::methods;
 use crate::names::Frame;
 use lockbpf_common::gil;
+use lockbpf_common::task::is_task;
 
 /// What a futex word or a condition variable is for, where nothing tells.
 pub(super) const UNKNOWN: &str = "unknown";
@@ -158,6 +159,8 @@ const RUNTIMES: &[(&str, &str, &str)] = &[
 pub(super) const OF_CONDITIONS: &str = "lock of conditions";
 /// A lock of `java.util.concurrent`.
 pub(super) const JAVA_LOCK: &str = "java.util.concurrent";
+/// The same where virtual threads wait for it: no thread sleeps meanwhile.
+const VIRTUAL_LOCK: &str = "java.util.concurrent (virtual threads)";
 
 /// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
 const LIBRARIES: &[(&str, &str)] = &[
@@ -168,7 +171,7 @@ const LIBRARIES: &[(&str, &str)] = &[
 
 /// Whether it is what the locks of a runtime's are called whose waiters sleep on words of their own.
 pub(super) fn is_runtimes(purpose: &str) -> bool {
-    purpose == JAVA_LOCK || RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
+    [JAVA_LOCK, VIRTUAL_LOCK].contains(&purpose) || RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
 }
 
 /// Whether it is a lock whose waiters sleep on its own words.
@@ -178,7 +181,7 @@ pub(super) fn is_lock_at_word(purpose: &str) -> bool {
 
 /// Whether it is certain that one thread at a time has such a lock.
 pub(super) fn is_exclusive(purpose: &str) -> bool {
-    ![RW_LOCK, PARKING_RW_LOCK, JAVA_LOCK, OF_CONDITIONS].contains(&purpose)
+    ![RW_LOCK, PARKING_RW_LOCK, JAVA_LOCK, VIRTUAL_LOCK, OF_CONDITIONS].contains(&purpose)
 }
 
 /// Whether it says what one word is, so that it goes into that one's name.
@@ -206,11 +209,13 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
     let ended = gathered.waits.iter().flat_map(|waits| &waits.sites).flat_map(|site| site.stacks.top());
     let stacks = ended.map(|(stack, _)| stack).chain(gathered.open.iter().filter_map(|wait| wait.stack));
     // Not every stack goes beyond the C library.
-    stacks.collect::<Vec<_>>().into_iter().find_map(|stack| {
+    let purpose = stacks.collect::<Vec<_>>().into_iter().find_map(|stack| {
         let frames = places.off_stack(lock.process, stack);
         let functions: Vec<&str> = frames.iter().filter_map(|frame| frame.function.as_deref()).map(plain).collect();
         of(&functions)
-    })
+    });
+    let are_virtual = || gathered.waits.is_some_and(|waits| waits.threads.top().iter().all(|(tid, _)| is_task(tid.0)));
+    purpose.map(|purpose| if purpose == JAVA_LOCK && are_virtual() { VIRTUAL_LOCK } else { purpose })
 }
 
 /// Whether a word is that of an interpreter's own lock, which is waited for by a condition variable.

@@ -101,7 +101,7 @@ pub enum End {
 /// A stack that was unwound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwound {
-    /// The instruction pointer, then return addresses, innermost first.
+    /// The instruction pointer (one more where a function begins, as if a call there returned), then return addresses, innermost first.
     pub addresses: Vec<u64>,
     /// Where in the stack the return addresses were found; `None` if one was in a register.
     pub slots: Option<Vec<u64>>,

@@ -10,6 +10,7 @@ pub use code::{Code, Generated, METHOD_BELOW};
 pub use table::{FIELDS, TYPES, Table};
 
 use super::owner::read;
+use lockbpf_common::virtual_thread::{Carrier, uncoloured};
 
 /// The library that has the tables.
 pub const LIBRARY: &str = "libjvm.so";
@@ -22,13 +23,6 @@ const COMPACT_SHIFT: u32 = 42;
 
 /// Numbers of classes are shifted by less than this.
 const MAX_SHIFT: u32 = 32;
-
-/// Pointers from here on are coloured: ZGC's, which has heaps up to 2^46.
-const COLOURED: u64 = 1 << 47;
-/// On x86_64 a coloured pointer has one of the four bits set that begin here. The bits above that one are the address (`zAddress.hpp`, JDK 21).
-const COLOUR: u32 = 12;
-/// On other machines the address begins at this bit.
-const COLOURS: u32 = 16;
 
 /// Bytes of a name that are read.
 const SYMBOL: usize = 256;
@@ -100,7 +94,7 @@ impl Monitors {
     #[must_use]
     pub fn class_of(&self, pid: u32, monitor: u64) -> Option<String> {
         let handle = word(pid, monitor.checked_add(self.object)?)?;
-        let object = uncoloured(word(pid, handle)?)?;
+        let object = uncoloured(word(pid, handle)?, cfg!(target_arch = "x86_64"))?;
         let is_compact = self.compact.and_then(|flag| read(pid, flag)) == Some([1]);
         let narrow = if is_compact {
             word(pid, object)? >> COMPACT_SHIFT
@@ -113,16 +107,29 @@ impl Monitors {
     }
 }
 
-/// The address in a pointer to an object.
-fn uncoloured(pointer: u64) -> Option<u64> {
-    if pointer < COLOURED {
-        return Some(pointer);
-    }
-    if cfg!(not(target_arch = "x86_64")) {
-        return Some(pointer >> COLOURS);
-    }
-    let colour = pointer >> COLOUR & 0xf;
-    colour.is_power_of_two().then(|| pointer >> (COLOUR + 1 + colour.trailing_zeros()))
+/// The variable that tells where what a thread is parked for is in its object (`Thread.parkBlocker`).
+pub const BLOCKER: &str = "java_lang_Thread::_park_blocker_offset";
+/// The flag that tells whether pointers to objects are half a word long.
+pub const COMPRESSED: &str = "UseCompressedOops";
+
+/// Bytes of the largest object of a thread's.
+const MAX_THREAD: u32 = 4_096;
+
+/// Where the machine's threads tell which of Java's they run, and where [`BLOCKER`] and [`COMPRESSED`] are; `None` for a machine whose virtual threads block
+/// them when they wait for a monitor: before JDK 24.
+#[must_use]
+pub fn carrier(pid: u32, table: &Table, blocker: Option<u64>, compressed: Option<u64>) -> Option<Carrier> {
+    let offset = |field| u32::try_from(table.offset(&[("JavaThread", field)])?).ok();
+    let blocker = blocker.and_then(|variable| read(pid, variable)).map_or(0, u32::from_ne_bytes);
+    let is_compressed = compressed.and_then(|flag| read(pid, flag)) == Some([1]);
+    Some(Carrier {
+        process: 0,
+        id: offset("_monitor_owner_id")?,
+        own: offset("_threadObj")?,
+        runs: offset("_vthread")?,
+        blocker: if blocker < MAX_THREAD { blocker } else { 0 },
+        pointer: if is_compressed { 4 } else { 8 },
+    })
 }
 
 fn word(pid: u32, addr: u64) -> Option<u64> {

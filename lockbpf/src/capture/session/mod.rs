@@ -43,6 +43,7 @@ use lockbpf_common::gate::Account;
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::parking;
 use lockbpf_common::python::{Interpreter, PythonFrame};
+use lockbpf_common::virtual_thread::{self, Carrier};
 use nix::time::{ClockId, clock_gettime};
 use skipped::Skipped;
 use std::os::fd::OwnedFd;
@@ -308,6 +309,16 @@ impl Session {
         let map = self.ebpf.map_mut("PARKING").ok_or(CaptureError::NoMap("PARKING"))?;
         let mut processes: Array<_, u32> = map.try_into()?;
         Ok(processes.set(process.0 % parking::MAX_PROCESSES, process.0, 0)?)
+    }
+
+    /// Has waits of Java's virtual threads for monitors recorded, by what the threads that carry them tell.
+    ///
+    /// # Errors
+    /// When the map cannot be written.
+    pub fn carries(&mut self, carrier: Carrier) -> Result<(), CaptureError> {
+        let map = self.ebpf.map_mut("CARRIERS").ok_or(CaptureError::NoMap("CARRIERS"))?;
+        let mut carriers: Array<_, Carrier> = map.try_into()?;
+        Ok(carriers.set(carrier.process % virtual_thread::MAX_PROCESSES, carrier, 0)?)
     }
 
     /// The gates, for a governor that opens and closes them from now on.

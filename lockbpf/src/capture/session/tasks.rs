@@ -1,9 +1,10 @@
-//! The waits in progress of those that are no threads: goroutines, tasks of tokio's. Their stacks are not known: they are not those of threads.
+//! The waits in progress of those that are no threads: goroutines, tasks of tokio's, virtual threads of Java's. Their stacks are not known, unless
+//! they were taken before: they are not those of threads.
 
 use super::Session;
 use crate::capture::CaptureError;
 use crate::capture::owner;
-use crate::id::{Lock, Process, Site, Tid};
+use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::OpenWait;
 use crate::units::Time;
 use aya::maps::HashMap as BpfHashMap;
@@ -11,6 +12,7 @@ use lockbpf_common::goroutine::{GoroutineKey, GoroutineWait};
 use lockbpf_common::kind::Via;
 use lockbpf_common::process::ProcessEntry;
 use lockbpf_common::task::{self, FutureKey, TaskWait};
+use lockbpf_common::virtual_thread::{VirtualKey, VirtualWait};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -20,12 +22,18 @@ impl Session {
         let pids = self.pids()?;
         let mut open = self.waits_of_goroutines(&pids)?;
         open.extend(self.waits_of_tasks(&pids)?);
+        open.extend(self.waits_of_virtual_threads(&pids)?);
         Ok(open)
     }
 
-    /// Those of goroutines. Not where gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
+    /// Whether gates open and close: of a wait that began at an earlier opening it is not known whether it has ended.
+    fn is_interrupted(&self) -> bool {
+        self.governed || self.lease().last_over().is_some()
+    }
+
+    /// Those of goroutines, unless gates open and close.
     fn waits_of_goroutines(&self, known: &HashMap<u64, u32>) -> Result<Vec<OpenWait>, CaptureError> {
-        if self.governed || self.lease().last_over().is_some() {
+        if self.is_interrupted() {
             return Ok(Vec::new());
         }
         let waits: BpfHashMap<_, GoroutineKey, GoroutineWait> = self.map("GO_CALLS")?.try_into()?;
@@ -34,6 +42,22 @@ impl Session {
             let process = Process(u32::try_from(key.process).ok()?);
             let at = (wait.lock, wait.site, Time(wait.attempt_ns));
             open_wait(process, Tid(wait.tid), at, wait.via)
+        });
+        Ok(open.collect())
+    }
+
+    /// Those of virtual threads, as of goroutines.
+    fn waits_of_virtual_threads(&self, known: &HashMap<u64, u32>) -> Result<Vec<OpenWait>, CaptureError> {
+        if self.is_interrupted() {
+            return Ok(Vec::new());
+        }
+        let waits: BpfHashMap<_, VirtualKey, VirtualWait> = self.map("VIRTUAL_WAITS")?.try_into()?;
+        let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains_key(&key.process));
+        let open = open.filter_map(|(key, wait)| {
+            let process = Process(u32::try_from(key.process).ok()?);
+            let at = (wait.lock, wait.site, Time(wait.attempt_ns));
+            let stack = u32::try_from(wait.stack).ok().map(StackId);
+            Some(OpenWait { stack, ..open_wait(process, Tid(wait.tid), at, Via::JavaMonitor as u32)? })
         });
         Ok(open.collect())
     }

@@ -81,8 +81,12 @@ impl Unwinder {
     ) -> Unwound {
         let mut registers = copy.registers;
         let ip = registers.ip;
+        let first = match space.place(ip, files) {
+            Some(Place::File(id, address)) if self.begins(id, address, files) => ip.wrapping_add(1),
+            _ => ip,
+        };
         let mut unwound = Unwound {
-            addresses: vec![ip],
+            addresses: vec![first],
             slots: Some(Vec::new()),
             end: End::Deep,
             by_frame_pointers: false,
@@ -163,6 +167,12 @@ impl Unwinder {
     /// The function around an address of a file, as the file numbers addresses.
     pub(super) fn function(&mut self, id: FileId, file: &ObjectFile, address: u64) -> Option<Range<u64>> {
         self.functions.get((id, address), || self.reader.function(id, file, address)).clone()
+    }
+
+    /// Whether a function begins there. No call returns to such an address: the thread was stopped before its instruction.
+    fn begins(&mut self, id: FileId, address: u64, files: &Files) -> bool {
+        let function = files.get(id).and_then(|file| self.function(id, file, address));
+        function.is_some_and(|function| function.start == address)
     }
 
     /// The caller by the file's unwind information; `None` if it has none for the address.

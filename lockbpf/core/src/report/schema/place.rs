@@ -37,7 +37,7 @@ pub struct StackFrame {
     /// Object file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// Offset in it.
+    /// Offset in it. Of a function without a name it is where the function begins, if the file's unwind information tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<String>,
     /// Return address, hexadecimal.

@@ -222,10 +222,12 @@ impl ThreadId {
 }
 
 impl ThreadId {
-    /// As it stands in a sentence: `thread 12`; goroutines and tasks say what they are themselves.
+    /// As it stands in a sentence: `thread 12`; goroutines, tasks and virtual threads say what they are themselves.
     pub(crate) fn in_words(&self) -> String {
         match self {
-            Self::Name(name) if ["goroutine ", "task ", "readers "].iter().any(|what| name.starts_with(what)) => {
+            Self::Name(name)
+                if ["goroutine ", "task ", "readers ", "virtual thread "].iter().any(|what| name.starts_with(what)) =>
+            {
                 name.clone()
             }
             _ => format!("thread {self}"),

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 const LOCK: Lock = Lock { process: P, addr: 0x1000 };
 
 /// Functions by addresses, innermost first, each with its line; of the C library if the name begins with `libc:`, part of locking if with
-/// `locking:`, interpreted if it is `<module>`, generated if there is no line.
+/// `locking:`, interpreted if it is `<module>`, generated if there is no line. Without a name the line is where it begins.
 #[derive(Default)]
 struct Code(HashMap<u64, Vec<(&'static str, u32)>>);
 
@@ -20,12 +20,17 @@ impl Names for Code {
     fn frames(&mut self, _: Process, addr: u64) -> Vec<Frame> {
         let functions = self.0.get(&addr).cloned().unwrap_or_default();
         let last = functions.len().saturating_sub(1);
-        let frame = |(at, (name, line)): (usize, (&str, u32))| Frame {
-            function: Some(name.to_owned()),
-            location: (line > 0).then(|| ("a.cc".to_owned(), line)),
-            inlined: at < last,
-            module: (line > 0 && !name.starts_with("<module>")).then(|| ("a.out".to_owned(), addr)),
-            addr,
+        let frame = |(at, (name, line)): (usize, (&str, u32))| {
+            if name.is_empty() {
+                return Frame { module: Some(("a.out".to_owned(), line.into())), addr, ..Frame::default() };
+            }
+            Frame {
+                function: Some(name.to_owned()),
+                location: (line > 0).then(|| ("a.cc".to_owned(), line)),
+                inlined: at < last,
+                module: (line > 0 && !name.starts_with("<module>")).then(|| ("a.out".to_owned(), addr)),
+                addr,
+            }
         };
         functions.into_iter().enumerate().map(frame).collect()
     }
@@ -181,6 +186,46 @@ fn a_section_is_told_with_the_lock_that_is_asked_for_there() {
     let section = r.sites.iter().find(|s| s.symbol == "flush (a.cc:37)").unwrap();
     let id = |lock: Lock| format!("1234:{:#x}", lock.addr);
     assert_eq!((section.lock.as_str(), section.locks, section.apwt_ns), (id(own).as_str(), 2, ms(4_000)));
+}
+
+mod without_a_name {
+    use super::*;
+
+    /// Given back for 2 s of waiting at 0x300 and for 1 s at 0x310, in a function that begins at 0x2f0, and for 500 ms at 0x380.
+    fn given_back(sections: &[u64]) -> Report {
+        let mut o = start();
+        let places = [(0x300, 2_000), (0x310, 1_000), (0x380, 500)];
+        let holders = places.map(|(place, time)| {
+            let mut row = holder(&mut o, LOCK, place, false, &[(Cause::Running, time, None)]);
+            row.who = Who::Released { lock: LOCK, site: site(place), stack: None };
+            row
+        });
+        for &at in sections {
+            sums(&mut o, LOCK, site(at), Via::Lock).acquisitions = 1;
+        }
+        let begins: [(u64, &[_]); 4] =
+            [(0x2f8, &[("", 0x2f0)]), (0x300, &[("", 0x2f0)]), (0x310, &[("", 0x2f0)]), (0x380, &[("", 0x370)])];
+        told(&mut o, &begins, holders.to_vec())
+    }
+
+    #[test]
+    fn all_calls_in_it_are_one_holder() {
+        let r = given_back(&[]);
+        assert_eq!(blamed(&r), [("a.out+0x2f0", ms(3_000)), ("a.out+0x370", ms(500))]);
+        assert_conserved(&r);
+    }
+
+    #[test]
+    fn what_it_gives_back_it_had_asked_for() {
+        let r = given_back(&[0x2f8]);
+        assert_eq!(blamed(&r), [("a.out+0x2f0", ms(3_000)), ("a.out+0x370", ms(500))]);
+        assert_eq!(r.locks[0].holders[0].place.site.as_deref(), Some("1234:0x2f8"));
+        assert_conserved(&r);
+    }
+
+    fn blamed(r: &Report) -> Vec<(&str, Ns)> {
+        r.locks[0].holders.iter().map(|h| (h.place.symbol.as_str(), h.wait_ns)).collect()
+    }
 }
 
 mod left_by_a_jump {

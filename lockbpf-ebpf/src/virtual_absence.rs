@@ -1,0 +1,103 @@
+//! When [virtual threads](crate::virtual_thread) of Java's leave the thread that carries them, and when they go on: each time, whatever for, so too often to
+//! be seen within a budget. Of those that are parked for something it is recorded, since locks of `java.util.concurrent` are waited for in that way, and only the stack
+//! tells. Of those that make others wait it is [kept](goroutine) as what they did meanwhile.
+
+use crate::context::cookie_of;
+use crate::emit::emit_for;
+use crate::gate::pass;
+use crate::goroutine;
+use crate::maps::CONFIG;
+use crate::off_cpu::Absence;
+use crate::stack::take_stack;
+use crate::thread::{Thread, VirtualCall, now};
+use crate::virtual_thread::{IS_X86_64, carrier, note, object, over, read};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::macros::uprobe;
+use aya_ebpf::programs::ProbeContext;
+use core::ffi::c_void;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::function;
+use lockbpf_common::gate;
+use lockbpf_common::off_cpu::Reason;
+use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, TOP_WORDS};
+use lockbpf_common::task::of_virtual;
+use lockbpf_common::thin::Weight;
+use lockbpf_common::virtual_thread::{Carrier, PARKED, VirtualWait, uncoloured};
+
+/// The functions by which virtual threads leave, and go on. The first argument is what the machine knows of the thread.
+#[uprobe]
+pub fn virtual_absence(ctx: ProbeContext) -> u32 {
+    let now = now();
+    let cookie = cookie_of(&ctx);
+    let Some(t) = pass(cookie) else { return 0 };
+    let Some(carrier) = carrier(t) else { return 0 };
+    let (thread, returns): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
+    t.virtual_call = VirtualCall { monitor: 0, id };
+    if gate::function(cookie) == function::VIRTUAL_LEAVES {
+        return leaves(ctx.as_ptr(), t, is_parked(&carrier, thread), now);
+    }
+    // The machine also comes by when a function returns to frames that it had left out so far.
+    if returns & 0xff == 0 { goes_on(t, now) } else { 0 }
+}
+
+/// Whether the virtual thread that the thread runs is parked for something, which locks of `java.util.concurrent` tell, and much else. Threads
+/// that sleep or wait for input are not.
+#[inline(always)]
+fn is_parked(carrier: &Carrier, thread: u64) -> u64 {
+    if carrier.blocker == 0 {
+        return 0;
+    }
+    let Some(object) = object(thread, carrier.runs) else { return 0 };
+    let blocker = object + u64::from(carrier.blocker);
+    let is_null = if carrier.pointer == 4 {
+        read::<u32>(blocker).is_none_or(|pointer| pointer == 0)
+    } else {
+        read::<u64>(blocker).and_then(|pointer| uncoloured(pointer, IS_X86_64)).is_none_or(|address| address == 0)
+    };
+    u64::from(!is_null)
+}
+
+/// The virtual thread of the thread's call is about to leave the thread that carries it. Notes it if it is parked, or makes others wait.
+#[inline(never)]
+fn leaves(ctx: *mut c_void, t: &Thread, parked: u64, now: u64) -> u32 {
+    let id = t.virtual_call.id;
+    if parked == 0 && !goroutine::is_watched(t.process, goroutine::of_virtual(id), now) {
+        return 0;
+    }
+    let stack = take_stack(ctx, t.process, t.slot, 0);
+    note(t, id, VirtualWait { lock: 0, site: parked, attempt_ns: now, epoch: t.epoch, tid: of_virtual(id), stack });
+    0
+}
+
+/// The virtual thread of the thread's call goes on. If it had not left for a monitor, it did something else instead of running.
+#[inline(never)]
+fn goes_on(t: &Thread, now: u64) -> u32 {
+    let id = t.virtual_call.id;
+    let Some(wait) = over(t, id, |wait| wait.lock == 0) else { return 0 };
+    let VirtualWait { attempt_ns: since_ns, site: parked, tid, stack, .. } = wait;
+    let reason = Reason::Sleeping as u32;
+    goroutine::keep(t, goroutine::of_virtual(id), &Absence { since_ns, end_ns: now, run_delay_ns: 0, stack, reason });
+    let wait_ns = now.saturating_sub(since_ns);
+    let config = CONFIG.load();
+    // Only its stack tells what for.
+    if parked == 0 || stack < 0 || wait_ns < config.stack_wait_ns || wait_ns < config.min_wait_ns {
+        return 0;
+    }
+    let fields = FutexFields {
+        end_ns: now,
+        wait_ns,
+        word: id,
+        process: t.process,
+        tid,
+        expected: PARKED,
+        owner: 0,
+        waker: 0,
+        stack,
+        result: FutexResult::Slept as u8,
+        weight: Weight::default(),
+    };
+    let record = FutexRecord { fields: FutexRecord::pack(&fields), top: [0; TOP_WORDS] };
+    emit_for(t.slot, &record, Counter::FutexRecords);
+    0
+}

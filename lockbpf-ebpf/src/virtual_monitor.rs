@@ -1,0 +1,172 @@
+//! Monitors that [virtual threads](crate::virtual_thread) of Java's wait for. The machine asks for the monitor in one function, which yields whether it got
+//! it; if not, the virtual thread leaves the thread that carries it, and has the monitor when another function is called. A third gives a
+//! monitor back to one of those that wait. Free monitors are taken and given back elsewhere, and not seen.
+
+use crate::atomic::add;
+use crate::calls::return_address;
+use crate::context::cookie_of;
+use crate::emit::emit_for;
+use crate::focus;
+use crate::gate::pass;
+use crate::goroutine;
+use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
+use crate::section::fits;
+use crate::section_sums::{add_time, sums};
+use crate::stack::take_stack;
+use crate::thread::{Thread, VirtualCall, now, tid};
+use crate::unexplained::record_wake;
+use crate::virtual_thread::{carrier, note, object, over, read};
+use aya_ebpf::EbpfContext;
+use aya_ebpf::macros::{uprobe, uretprobe};
+use aya_ebpf::programs::{ProbeContext, RetProbeContext};
+use core::ffi::c_void;
+use lockbpf_common::config::mode;
+use lockbpf_common::counter::Counter;
+use lockbpf_common::function;
+use lockbpf_common::gate;
+use lockbpf_common::goroutine::GoroutineKey;
+use lockbpf_common::kind::{Outcome, Via, flag};
+use lockbpf_common::record::{SectionFields, SectionRecord, WakeFields};
+use lockbpf_common::sums::SumKey;
+use lockbpf_common::task::{is_task, of_virtual};
+use lockbpf_common::virtual_thread::{Carrier, VirtualWait, Waiter};
+
+/// The function that asks for a monitor which is taken begins. Of all these functions the second argument is what the machine knows of the thread.
+#[uprobe]
+pub fn virtual_enters(ctx: ProbeContext) -> u32 {
+    let now = now();
+    let Some(t) = pass(cookie_of(&ctx)) else { return 0 };
+    let Some(carrier) = carrier(t) else { return 0 };
+    let (monitor, thread): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
+    let site = return_address(&ctx);
+    if fits(monitor, site) {
+        t.virtual_call = VirtualCall { monitor, id };
+        enters(ctx.as_ptr(), t, site, now);
+    }
+    0
+}
+
+/// It returns: whether it got the monitor.
+#[uretprobe]
+pub fn virtual_entered(ctx: RetProbeContext) -> u32 {
+    let now = now();
+    if let Some(t) = pass(cookie_of(&ctx)) {
+        let VirtualCall { monitor, id } = t.virtual_call;
+        t.virtual_call.monitor = 0;
+        // Of a boolean only the lowest byte counts.
+        if monitor != 0 && ctx.ret::<u64>() & 0xff != 0 {
+            entered(t, id, monitor, now);
+        }
+    }
+    0
+}
+
+/// A virtual thread has the monitor that it waited for, or a thread of whatever kind gives one back.
+#[uprobe]
+pub fn virtual_monitor(ctx: ProbeContext) -> u32 {
+    let now = now();
+    let cookie = cookie_of(&ctx);
+    let Some(t) = pass(cookie) else { return 0 };
+    let Some(carrier) = carrier(t) else { return 0 };
+    let (monitor, thread): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
+    if gate::function(cookie) == function::VIRTUAL_ENTERED {
+        return entered(t, id, monitor, now);
+    }
+    let Some(waiter) = read::<Waiter>(ctx.arg(2).unwrap_or(0)) else { return 0 };
+    match waiter.is_virtual(monitor) {
+        // A futex call tells.
+        Some(false) => {}
+        Some(true) => {
+            t.virtual_call.id = id;
+            let who = if runs_virtual(&carrier, thread) { of_virtual(id) } else { tid() };
+            gives_back(ctx.as_ptr(), t, monitor, who, now);
+        }
+        None => count(Counter::VirtualOdd),
+    }
+    0
+}
+
+/// Whether the thread runs another one of Java's than its own.
+#[inline(always)]
+fn runs_virtual(carrier: &Carrier, thread: u64) -> bool {
+    object(thread, carrier.own) != object(thread, carrier.runs)
+}
+
+/// A virtual thread asks for a monitor by the thread's call. Its stack is there for the last time. A function of its own, so that its stack is
+/// not that of all.
+#[inline(never)]
+fn enters(ctx: *mut c_void, t: &Thread, site: u64, now: u64) -> u32 {
+    let stack = take_stack(ctx, t.process, t.slot, 0);
+    let VirtualCall { monitor: lock, id } = t.virtual_call;
+    note(t, id, VirtualWait { lock, site, attempt_ns: now, epoch: t.epoch, tid: of_virtual(id), stack });
+    0
+}
+
+/// A virtual thread has a monitor now: for which it had asked, if it is not back from `Object.wait`.
+#[inline(never)]
+fn entered(t: &Thread, id: u64, monitor: u64, now: u64) -> u32 {
+    let Some(wait) = over(t, id, |wait| wait.lock != 0).filter(|wait| wait.lock == monitor) else { return 0 };
+    let VirtualWait { lock, site, attempt_ns, tid, stack, .. } = wait;
+    let via = Via::JavaMonitor;
+    let wait_ns = now.saturating_sub(attempt_ns);
+    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via: via as u32 }, 0, attempt_ns) {
+        // Nothing orders the writers.
+        add(&mut s.acquisitions, 1);
+        add(&mut s.unseen, 1);
+        add(&mut s.contended, 1);
+        add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
+        if s.stack < 0 {
+            s.stack = stack;
+        }
+    }
+    let config = CONFIG.load();
+    let wanted = wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
+    if !wanted || !focus::includes(t.process, lock, site) {
+        return 0;
+    }
+    // SAFETY: copied at once.
+    let waker = unsafe { WAKERS.get(FutexWord { addr: lock, process: u64::from(t.process) }) }.copied();
+    let record = SectionRecord::pack(&SectionFields {
+        end_ns: now,
+        wait_ns,
+        lock,
+        site,
+        process: t.process,
+        tid,
+        waker: waker.filter(|w| w.woke_ns >= attempt_ns).map_or(0, |w| w.tid),
+        stack,
+        flags: flag::CONTENDED,
+        via: via as u8,
+        outcome: Outcome::Unseen as u8,
+        ..SectionFields::default()
+    });
+    emit_for(t.slot, &record, Counter::SectionRecords);
+    0
+}
+
+/// `who` gives a monitor back, for which virtual threads wait, to one of these. Recorded if that one may have waited for long enough.
+#[inline(never)]
+fn gives_back(ctx: *mut c_void, t: &mut Thread, monitor: u64, who: u32, now: u64) -> u32 {
+    let key = FutexWord { addr: monitor, process: u64::from(t.process) };
+    // SAFETY: copied at once; who has the monitor is the only one that changes its entry.
+    let earlier_ns = unsafe { WAKERS.get(key) }.map_or(0, |waker| waker.time_ns);
+    // A failure only loses who it was.
+    let _ = WAKERS.insert(key, Waker { time_ns: now, woke_ns: now, tid: who, followers: 0 }, 0);
+    let since_ns = if earlier_ns == 0 { u64::MAX } else { now.saturating_sub(earlier_ns) };
+    let config = CONFIG.load();
+    if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0 || !focus::includes_word(t.process, monitor)
+    {
+        return 0;
+    }
+    let long = since_ns >= config.stack_wait_ns;
+    let stack = if long { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
+    if long && is_task(who) {
+        let descriptor = goroutine::of_virtual(t.virtual_call.id);
+        let key = GoroutineKey { process: u64::from(t.process), descriptor };
+        goroutine::gave_back(t, &key, who, now.saturating_sub(since_ns), now);
+    }
+    let (process, word) = (t.process, monitor);
+    record_wake(t, &WakeFields { time_ns: now, since_ns, watched_ns: 0, word, process, tid: who, woken: 1, stack })
+}
