@@ -80,8 +80,8 @@ fn goes_on(t: &Thread, now: u64) -> u32 {
     goroutine::keep(t, goroutine::of_virtual(id), &Absence { since_ns, end_ns: now, run_delay_ns: 0, stack, reason });
     let wait_ns = now.saturating_sub(since_ns);
     let config = CONFIG.load();
-    // Only its stack tells what for.
-    if parked == 0 || stack < 0 || wait_ns < config.stack_wait_ns || wait_ns < config.min_wait_ns {
+    // Only its stack tells what for, if there is one.
+    if parked == 0 || wait_ns < config.stack_wait_ns || wait_ns < config.min_wait_ns {
         return 0;
     }
     let fields = FutexFields {

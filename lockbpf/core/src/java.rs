@@ -2,6 +2,8 @@
 //! sleep on words of their own: nothing else tells of them.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
+
 /// Classes that queue threads for a lock, in methods of their own. Those of a condition are in a class inside.
 const QUEUES: &[&str] = &[
     "java.util.concurrent.locks.AbstractQueuedSynchronizer.",
@@ -38,6 +40,43 @@ pub fn asker<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<usize> 
     Some(if is_program { outside } else { outside - 1 })
 }
 
+/// Beginnings of the names of what a thread runs to carry a virtual one.
+const CARRIES: &[&str] = &[
+    "StubRoutines (continuation",
+    "jdk.internal.vm.Continuation.enter",
+    "jdk.internal.vm.Continuation.run",
+    "java.lang.VirtualThread.runContinuation",
+];
+/// The same of the methods by which a virtual thread leaves it.
+const LEAVES: &[&str] = &["jdk.internal.vm.Continuation.", "java.lang.VirtualThread."];
+
+/// Whether it is what a method is called, not what the machine's own code is: `Interpreter`.
+#[must_use]
+pub fn is_method(name: &str) -> bool {
+    name.contains('.')
+}
+
+/// Whether a virtual thread leaves the thread that carries it in this method.
+#[must_use]
+pub fn leaves(method: &str) -> bool {
+    LEAVES.iter().any(|start| method.starts_with(start))
+}
+
+/// Which of the functions on a stack, innermost first, are those of the virtual thread that runs there, if one does; `None` for code that was not
+/// generated. Whatever is beneath belongs to the thread that carries it, and is no caller. Nor is what is above of interest, by which it
+/// leaves that thread. What a virtual thread has come back to may lie elsewhere, and is not known then.
+#[must_use]
+pub fn own(functions: &[Option<&str>]) -> Range<usize> {
+    let all = functions.len();
+    let method = functions.iter().position(|name| name.is_some_and(is_method)).unwrap_or(all);
+    let carries = |name: &Option<&str>| name.is_some_and(|name| CARRIES.iter().any(|start| name.starts_with(start)));
+    let left = functions[method..].iter().take_while(|name| name.is_some_and(leaves) && !carries(name)).count();
+    let begin = method + left;
+    let end = functions[begin..].iter().position(carries).map_or(all, |own| begin + own);
+    // Where nothing is left of it, it is one of the thread's own.
+    if begin == end { 0..all } else { (if left == 0 { 0 } else { begin })..end }
+}
+
 /// A method of generated code without its result and parameters: `void java.lang.Thread.sleep(long)`.
 #[must_use]
 pub fn method(name: &str) -> &str {
@@ -65,6 +104,32 @@ mod tests {
         stack.extend(concurrent.iter().map(|name| format!("java.util.concurrent.{name}")));
         stack.extend(others.iter().map(|&name| name.to_owned()));
         asker(stack.iter().map(String::as_str)).map(|at| method(&stack[at]).to_owned())
+    }
+
+    #[test]
+    fn frames_of_carriers_are_none_of_a_virtual_thread() {
+        const CARRIER: &[Option<&str>] = &[
+            Some("StubRoutines (continuationstubs)"),
+            Some("jdk.internal.vm.Continuation.run"),
+            Some("java.lang.VirtualThread.runContinuation"),
+            None,
+        ];
+        let on_carrier = |own: &[Option<&'static str>]| [own, CARRIER].concat();
+        // It leaves for a lock, asks for a monitor, or gives one back.
+        let leaves = [
+            None,
+            Some("jdk.internal.vm.Continuation.yield0"),
+            Some("java.lang.VirtualThread.park"),
+            Some("java.util.concurrent.locks.LockSupport.park"),
+            Some("Shop.sell"),
+        ];
+        assert_eq!(own(&on_carrier(&leaves)), 3..5);
+        assert_eq!(own(&on_carrier(&[None, Some("StubRoutines (continuationstubs)"), Some("Shop.sell")])), 0..3);
+        assert_eq!(own(&on_carrier(&[None, Some("Interpreter"), Some("Shop.sell"), Some("Shop.main")])), 0..4);
+        // What carries virtual threads waits itself.
+        assert_eq!(own(CARRIER), 0..4);
+        assert_eq!(own(&[None, Some("Shop.sell"), Some("java.lang.Thread.run"), None]), 0..4);
+        assert_eq!(own(&[None, None]), 0..2);
     }
 
     #[test]

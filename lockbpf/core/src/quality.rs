@@ -86,7 +86,7 @@ pub struct Quality {
     pub throttled: Vec<Throttled>,
     /// Waiting for locks of kinds that are not observed.
     pub unwatched: Vec<Unwatched>,
-    /// Processes in which Java's virtual threads run, which wait for locks without blocking a thread: for monitors that is seen.
+    /// Processes in which Java's virtual threads run whose waits for locks of `java.util.concurrent` are not seen.
     pub virtual_threads: BTreeSet<u32>,
     /// Probes that failed.
     pub failed_probes: Vec<FailedProbe>,

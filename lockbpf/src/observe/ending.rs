@@ -45,7 +45,8 @@ impl Running<'_> {
         ready.notes.extend(self.throttling.note(census.pids().into_values()));
         harvest.quality.throttled = self.throttling.found();
         harvest.quality.unwatched = self.unwatched.found();
-        harvest.quality.virtual_threads = census.java().with_virtual_threads();
+        let sees_absences = !request.futex_only && request.kept_budget().is_none();
+        harvest.quality.virtual_threads = census.java().with_unseen_waits(sees_absences);
         harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
         self.placing.complete(&mut harvest.library);
         ready.notes.extend(self.own.notes());

@@ -5,7 +5,7 @@ use crate::capture::hotspot::{
     self, BLOCKER, COMPACT, COMPRESSED, Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table,
 };
 use crate::id::{Lock, Process, Site};
-use crate::java;
+use crate::java::{self, is_method};
 use crate::names::Names;
 use crate::stack::Role;
 use crate::symbol::{Frames, Piece, Symbols};
@@ -25,13 +25,6 @@ const SELDOM: Duration = Duration::from_secs(1);
 /// The same where a stack leads through code that is not known.
 const SHARE_IN_HASTE: u32 = 25;
 const AT_ONCE: Duration = Duration::from_millis(50);
-
-/// Beginnings of the names of what a thread runs to carry a virtual one.
-const CARRIES: &[&str] =
-    &["StubRoutines (continuation", "jdk.internal.vm.Continuation.enter", "jdk.internal.vm.Continuation.run"];
-
-/// The same of the methods by which a virtual thread leaves it.
-const LEAVES: &[&str] = &["jdk.internal.vm.Continuation.", "java.lang.VirtualThread."];
 
 /// The processes that run Java, as far as monitors were seen in them.
 #[derive(Default)]
@@ -138,23 +131,43 @@ impl Machines {
         self.machines.get(&process).is_some_and(Option::is_some)
     }
 
-    /// The pids of those in which virtual threads run.
-    pub(crate) fn with_virtual_threads(&self) -> BTreeSet<u32> {
+    /// The pids of those in which virtual threads run whose waits for locks of `java.util.concurrent` are not seen; `all`: whether absences of virtual
+    /// threads are, where that is possible.
+    pub(crate) fn with_unseen_waits(&self, all: bool) -> BTreeSet<u32> {
+        let is_seen = |machine: &Machine| all && machine.carrier.is_some_and(|carrier| carrier.blocker != 0);
         let machines = self.machines.values().flatten();
-        machines.filter(|machine| machine.has_virtual).map(|machine| machine.pid).collect()
+        machines.filter(|machine| machine.has_virtual && !is_seen(machine)).map(|machine| machine.pid).collect()
     }
 
     /// The lock of `java.util.concurrent` that a thread with this stack sleeps for, and the return address in whoever asks for it. All those that
-    /// one method asks for are one.
-    pub(crate) fn asked_for(&mut self, process: Process, stack: &[u64], symbols: &Symbols) -> Option<(Lock, Site)> {
-        self.machines.get(&process)?.as_ref()?;
+    /// one method asks for are one. `Err`: whether it is not known what the stack leads through.
+    pub(crate) fn asked_for(
+        &mut self,
+        process: Process,
+        stack: &[u64],
+        symbols: &Symbols,
+    ) -> Result<(Lock, Site), bool> {
+        if !self.runs(process) {
+            return Err(false);
+        }
         let methods = methods(process, stack, symbols);
-        let (addr, name) = methods[java::asker(methods.iter().map(|&(_, name)| name))?];
+        let is_unknown = methods.last().is_none_or(|(_, name)| name.is_empty());
+        let asker = java::asker(methods.iter().map(|&(_, name)| name)).map(|at| methods[at]);
+        let asked = asker.and_then(|(addr, name)| self.lock_asked_for(process, addr, name, &methods));
+        asked.ok_or(is_unknown)
+    }
+
+    fn lock_asked_for(
+        &mut self,
+        process: Process,
+        addr: u64,
+        name: &str,
+        methods: &[(u64, &str)],
+    ) -> Option<(Lock, Site)> {
         if !is_method(name) {
             return None;
         }
-        let leaves = |name: &str| LEAVES.iter().any(|start| name.starts_with(start));
-        let is_virtual = methods.first().is_some_and(|&(_, name)| leaves(name));
+        let is_virtual = methods.first().is_some_and(|&(_, name)| java::leaves(name));
         let key = (process, java::method(name).to_owned(), is_virtual);
         if self.askers.len() >= MAX_ASKERS && !self.askers.contains_key(&key) {
             return None;
@@ -164,22 +177,13 @@ impl Machines {
         Some((Lock { process, addr: first }, Site { process, addr }))
     }
 
-    /// Which of the addresses on a stack are those of the virtual thread that runs there, if one does: whatever is beneath belongs to the thread that carries
-    /// it, and is no caller. Nor is what is above of interest, by which it leaves that thread. What a virtual thread has come back to may lie elsewhere, and is not
-    /// known then.
+    /// Which of the addresses on a stack are those of the virtual thread that runs there, if one does ([`java::own`]).
     pub(crate) fn own(&self, process: Process, stack: &[u64], symbols: &Symbols) -> Range<usize> {
         if !self.runs(process) {
             return 0..stack.len();
         }
-        let is = |addr: &u64, starts: &[&str]| {
-            symbols.generated(process, *addr).is_some_and(|name| starts.iter().any(|start| name.starts_with(start)))
-        };
-        let is_method = |addr: &u64| symbols.generated(process, *addr).is_some_and(is_method);
-        let method = stack.iter().position(is_method).unwrap_or(stack.len());
-        let left = stack[method..].iter().take_while(|addr| is(addr, LEAVES)).count();
-        let start = if left == 0 { 0 } else { method + left };
-        let own = stack[method + left..].iter().position(|addr| is(addr, CARRIES));
-        start..own.map_or(stack.len(), |own| method + left + own)
+        let names: Vec<_> = stack.iter().map(|&addr| symbols.generated(process, addr)).collect();
+        java::own(&names)
     }
 
     /// Takes note of the code that they have generated since, of each as often as that may be.
@@ -236,11 +240,6 @@ fn methods<'a>(process: Process, stack: &[u64], symbols: &'a Symbols) -> Vec<(u6
 /// Whether only virtual threads run a method: nothing else has use for those of their class.
 fn is_of_virtual_thread(name: &str) -> bool {
     name.starts_with("java.lang.VirtualThread.")
-}
-
-/// Whether it is what a method is called, not what the machine's own code is: `Interpreter`.
-fn is_method(name: &str) -> bool {
-    name.contains('.')
 }
 
 fn piece(generated: Generated) -> Piece {

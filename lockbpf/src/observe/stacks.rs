@@ -10,7 +10,7 @@ use crate::observation::{Harvest, OpenWait};
 use crate::op::{Action, Op};
 use crate::report::text::{count, listed};
 use crate::symbol::Symbols;
-use crate::units::Time;
+use crate::units::{Nanos, Time};
 use crate::unwind::{Decision, End, Judge, Method, Walked};
 use anyhow::Result;
 use lockbpf_common::config::WALKED_STACKS;
@@ -44,15 +44,14 @@ pub(crate) struct Stacks {
     asked_for: HashMap<StackId, (Lock, Site)>,
     /// By those of threads that have given back a lock of their runtime's: the return address in whoever did.
     gave_back: HashMap<StackId, u64>,
+    /// Those that lead through code of which nothing was known.
+    unclear: HashSet<StackId>,
     /// By those that lead from the program's own code into the kernel: where.
     own_calls: HashMap<StackId, u64>,
     /// Whether there was a time in which fewer were copied.
     spared: bool,
-}
-
-/// Whether it is a wait of a virtual thread that is not known to be for a lock: it is idle, or waits for another one's work.
-fn is_for_anything(event: &Event) -> bool {
-    matches!(event, Event::FutexWait(wait) if wait.expected == virtual_thread::PARKED)
+    /// How long virtual threads were parked without a stack that tells what for.
+    unexplained: Nanos,
 }
 
 /// A process that was told of for the first time.
@@ -75,8 +74,10 @@ impl Stacks {
             callers: HashMap::new(),
             asked_for: HashMap::new(),
             gave_back: HashMap::new(),
+            unclear: HashSet::new(),
             own_calls: HashMap::new(),
             spared: false,
+            unexplained: Nanos(0),
         }
     }
 
@@ -111,7 +112,7 @@ impl Stacks {
             }
             self.correct(&mut event, census);
             self.note(&event);
-            if !is_for_anything(&event) {
+            if !self.is_for_anything(&event) {
                 take(event);
             }
         }
@@ -124,11 +125,22 @@ impl Stacks {
             }
             self.correct(&mut event, census);
             self.note(&event);
-            if !is_for_anything(&event) {
+            if !self.is_for_anything(&event) {
                 take(event);
             }
         }
         Ok(seen)
+    }
+
+    /// Whether it is a wait of a virtual thread that is not known to be for a lock. It is idle, or waits for another one's work, if its stack is
+    /// known; else it is counted.
+    fn is_for_anything(&mut self, event: &Event) -> bool {
+        let Event::FutexWait(wait) = event else { return false };
+        let is_parked = wait.expected == virtual_thread::PARKED;
+        if is_parked && wait.stack.is_none_or(|stack| self.unclear.contains(&stack)) {
+            self.unexplained += wait.wait;
+        }
+        is_parked
     }
 
     /// Unwinds what was copied.
@@ -168,7 +180,11 @@ impl Stacks {
             if let Numbered::Known(Some(id)) = session.numbered(copy.number)
                 && let Some(&first) = unwound.addresses.first()
             {
-                self.asked_for.extend(asked_for.map(|asked_for| (id, asked_for)));
+                match asked_for {
+                    Ok(asked_for) => drop(self.asked_for.insert(id, asked_for)),
+                    Err(true) => drop(self.unclear.insert(id)),
+                    Err(false) => {}
+                }
                 self.gave_back.extend(gave_back.map(|caller| (id, caller)));
                 if is_caller(first) {
                     self.own_calls.insert(id, first);
@@ -264,6 +280,9 @@ impl Stacks {
         if let Some(lack) = walked.lack() {
             let more = if self.method == Method::Fp { "; --unwind dwarf shows more" } else { "" };
             notes.push(format!("Of the stacks, {lack}{more}."));
+        }
+        if self.unexplained > Nanos(0) {
+            notes.push(format!("Of {} in which virtual threads were parked it is not known what for, since their stacks are not: waits for locks of `java.util.concurrent` may be among that.", self.unexplained));
         }
         let skipped = harvest.quality.counters.get(Counter::StackSkipped.name()).copied().unwrap_or(0);
         if skipped > 0 {

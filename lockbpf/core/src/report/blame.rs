@@ -4,6 +4,7 @@
 use super::distrust;
 use super::phrase::{self, FUNCTION, Threads, label, location};
 use super::schema::{CausesEntry, CulpritEntry, LockEntry, Ns, Report};
+use super::sleepers::VIRTUAL_LOCK;
 use super::text::{clip, counted, listed, percent};
 use std::borrow::Cow;
 
@@ -70,6 +71,7 @@ fn why(top: &LockEntry) -> Option<&'static str> {
             Some("others post this semaphore than take its permits: nobody holds it")
         }
         l if l.kernel => Some("the kernel tells who waits for this lock, but not who holds it"),
+        l if l.kind == VIRTUAL_LOCK => Some("virtual threads give such a lock back without the help of the machine"),
         l if is_runtimes(l) => Some("this runtime's locks are taken inline, where it is not seen"),
         _ => None,
     }
@@ -82,6 +84,9 @@ fn is_runtimes(lock: &LockEntry) -> bool {
 
 /// What the user can do to learn more, as far as it helps in this case.
 fn would_tell(report: &Report, top: &LockEntry) -> Vec<Cow<'static, str>> {
+    if top.kind == VIRTUAL_LOCK {
+        return Vec::new();
+    }
     let q = &report.quality;
     let windows = q.observed.as_ref().is_some_and(|o| o.overall.estimated);
     let helps = [
@@ -123,7 +128,8 @@ fn others(top: &LockEntry) -> Option<String> {
 
 /// Where threads wait for a lock.
 fn waited_in(top: &LockEntry) -> Option<String> {
-    let places: Vec<_> = top.waiters.iter().map(|w| label(&w.place)).collect();
+    let mut places: Vec<_> = top.waiters.iter().map(|w| label(&w.place)).collect();
+    places.dedup();
     (!places.is_empty()).then(|| format!("`{}` is waited for in {}.", top.label, listed(&places, PLACES)))
 }
 

@@ -160,7 +160,7 @@ pub(super) const OF_CONDITIONS: &str = "lock of conditions";
 /// A lock of `java.util.concurrent`.
 pub(super) const JAVA_LOCK: &str = "java.util.concurrent";
 /// The same where virtual threads wait for it: no thread sleeps meanwhile.
-const VIRTUAL_LOCK: &str = "java.util.concurrent (virtual threads)";
+pub(super) const VIRTUAL_LOCK: &str = "java.util.concurrent (virtual threads)";
 
 /// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
 const LIBRARIES: &[(&str, &str)] = &[

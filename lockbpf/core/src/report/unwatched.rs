@@ -65,10 +65,10 @@ pub(super) fn virtual_threads(quality: &QualityEntry) -> Option<String> {
     let pids: Vec<String> = quality.virtual_threads.iter().map(u32::to_string).collect();
     let (processes, run) = if pids.len() == 1 { ("process", "runs") } else { ("processes", "run") };
     let whose = listed(&pids, NAMED);
-    let seen = if quality.futex_only {
-        "are seen only where they block the thread that carries them"
-    } else {
-        "of `java.util.concurrent` are not seen (those for monitors are, if the machine has its symbols)"
+    let seen = match (quality.futex_only, &quality.observed) {
+        (true, _) => "are seen only where they block the thread that carries them",
+        (false, Some(_)) => "of `java.util.concurrent` are not seen (from JDK 24 on `--budget off` shows them)",
+        (false, None) => "of `java.util.concurrent` are not seen (that takes JDK 24 and the machine's symbols)",
     };
     let told = format!("{processes} {whose} {run} Java's virtual threads, whose waits for locks {seen}");
     (!pids.is_empty()).then_some(told)

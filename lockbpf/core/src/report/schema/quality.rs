@@ -54,7 +54,7 @@ pub struct QualityEntry {
     /// Waiting for locks of kinds that are not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwatched: Vec<UnwatchedEntry>,
-    /// Processes in which Java's virtual threads run: while one waits for a lock its thread runs another. For monitors that is seen, by probes.
+    /// Processes in which Java's virtual threads run whose waits for locks of `java.util.concurrent` are not seen: meanwhile no thread sleeps.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub virtual_threads: BTreeSet<u32>,
     /// Which figures are lockbpf's own doing rather than the target's; left out where observing changed little.
