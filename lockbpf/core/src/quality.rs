@@ -65,6 +65,25 @@ pub struct Unwatched {
     pub looks: u64,
     /// Threads found there, summed over the looks.
     pub threads: u64,
+    /// The file whose lock they waited for; `None` if that could not be found, or it is no file's.
+    #[serde(deserialize_with = "untrusted::read_some")]
+    pub file: Option<String>,
+    /// Who had that lock most often.
+    pub holder: Option<FileHolder>,
+}
+
+/// A process that had the lock of a file when others were found to wait for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileHolder {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    #[serde(deserialize_with = "untrusted::read")]
+    pub comm: String,
+    /// How often it had the lock when it was looked who has.
+    pub looks: u64,
+    /// How often it was looked.
+    pub of_looks: u64,
 }
 
 /// Everything that bears on how far a report can be trusted.

@@ -75,6 +75,14 @@ pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     String::deserialize(from).map(cleaned)
 }
 
+/// As [`read`], of what may be missing.
+///
+/// # Errors
+/// As there.
+pub fn read_some<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.map(cleaned))
+}
+
 /// As [`read`], of a list.
 ///
 /// # Errors

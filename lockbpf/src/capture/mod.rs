@@ -42,6 +42,7 @@ mod multi;
 pub mod named;
 pub mod newcomers;
 pub mod object;
+pub mod offspring;
 mod open_stacks;
 mod owner;
 mod perf_uprobe;

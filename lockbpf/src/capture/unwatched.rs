@@ -1,12 +1,16 @@
 //! Locks that no probe watches: of files (`flock`, `fcntl`), the semaphores of System V, and those of the kernel itself where their tracepoints are
 //! not used. Whoever waits for one sleeps in a system call of its own, or in a function of the kernel's, in which a look at the threads now and then
-//! finds it. That tells how many wait, and neither for which lock nor for whom.
+//! finds it. That tells how many wait; of a file's lock also which file that is, and the kernel's list (`/proc/locks`) whose it is.
 
-use crate::quality::{KERNEL_LOCK, Unwatched};
+use crate::quality::{FileHolder, KERNEL_LOCK, Unwatched};
+use crate::untrusted::shown;
 use procfs::FromRead;
 use procfs::process::Syscall;
+use std::cell::LazyCell;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,6 +20,12 @@ const EVERY: Duration = Duration::from_millis(250);
 const MAX_THREADS: usize = 64;
 /// Processes remembered.
 const MAX_PROCESSES: usize = 65_536;
+/// Files remembered of each process; the locks of further ones are told together.
+const MAX_FILES: usize = 64;
+/// Processes remembered that had the lock of one file.
+const MAX_HOLDERS: usize = 64;
+/// The kernel's list of the locks of files.
+const LOCKS: &str = "/proc/locks";
 
 /// Functions of the kernel in which threads sleep uninterruptibly for one of its locks, and for nothing else: of address spaces, directories,
 /// files and pipes (Linux 5.15 to 7.0). Those below them, of the locks themselves, are left out of what the kernel tells.
@@ -46,9 +56,46 @@ pub struct Looks {
 #[derive(Debug, Default)]
 struct Found {
     looks: u64,
-    /// Σ threads over the looks, by call.
-    threads: HashMap<&'static str, f64>,
+    /// By call, and path of the file.
+    waits: HashMap<(&'static str, Option<String>), Waits>,
 }
+
+/// What was found of waits for one lock.
+#[derive(Debug, Default)]
+struct Waits {
+    /// Σ threads over the looks.
+    threads: f64,
+    /// Looks at which the kernel's list named somebody.
+    of_looks: u64,
+    /// Those that it named, with their names, and how often.
+    holders: HashMap<u32, (String, u64)>,
+}
+
+impl Waits {
+    /// These have the lock.
+    fn meet(&mut self, holders: &[u32]) {
+        self.of_looks += u64::from(!holders.is_empty());
+        for &pid in holders {
+            if self.holders.len() >= MAX_HOLDERS && !self.holders.contains_key(&pid) {
+                continue;
+            }
+            let comm =
+                || shown(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end()).into_owned();
+            self.holders.entry(pid).or_insert_with(|| (comm(), 0)).1 += 1;
+        }
+    }
+
+    fn holder(&self) -> Option<FileHolder> {
+        let (&pid, (comm, looks)) = self.holders.iter().max_by_key(|&(&pid, &(_, looks))| (looks, Reverse(pid)))?;
+        Some(FileHolder { pid, comm: comm.clone(), looks: *looks, of_looks: self.of_looks })
+    }
+}
+
+/// A file: device and inode.
+type FileId = (u64, u64);
+
+/// By file: the processes that have a lock of it.
+type Holders = HashMap<FileId, Vec<u32>>;
 
 impl Looks {
     /// Nothing was found yet. `kernel`: the kernel's own locks are not observed either.
@@ -69,8 +116,9 @@ impl Looks {
         let seen = pids.partition_point(|&pid| pid <= self.last);
         pids.rotate_left(seen);
         let mut left = MAX_THREADS;
+        let holders = LazyCell::new(|| holders(&fs::read_to_string(LOCKS).unwrap_or_default()));
         for pid in pids {
-            let Some(looked) = self.look_at(pid) else { continue };
+            let Some(looked) = self.look_at(pid, || &holders) else { continue };
             self.last = pid;
             left = left.saturating_sub(looked);
             if left == 0 {
@@ -80,7 +128,7 @@ impl Looks {
     }
 
     /// Looks at the threads of a process; `None` if it is not there, else how many it looked at.
-    fn look_at(&mut self, pid: u32) -> Option<usize> {
+    fn look_at<'a>(&mut self, pid: u32, holders: impl Fn() -> &'a Holders) -> Option<usize> {
         let all: Vec<_> = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().map(|task| task.path()).collect();
         if self.found.len() >= MAX_PROCESSES && !self.found.contains_key(&pid) {
             return None;
@@ -91,8 +139,21 @@ impl Looks {
         let looked: Vec<&PathBuf> = all.iter().skip(found.looks as usize % step).step_by(step).collect();
         let each = all.len() as f64 / looked.len().max(1) as f64;
         found.looks += 1;
-        for call in looked.iter().filter_map(|task| waits(task, self.kernel)) {
-            *found.threads.entry(call).or_default() += each;
+        let mut wanted: HashMap<_, FileId> = HashMap::new();
+        for (call, file) in looked.iter().filter_map(|task| waits(task, self.kernel)) {
+            let file = file.and_then(|fd| file_at(pid, fd));
+            let mut key = (call, file.as_ref().map(|(path, _)| path.clone()));
+            if found.waits.len() >= MAX_FILES && !found.waits.contains_key(&key) {
+                key.1 = None;
+            }
+            found.waits.entry(key.clone()).or_default().threads += each;
+            if let (Some(_), Some((_, id))) = (&key.1, file) {
+                wanted.insert(key, id);
+            }
+        }
+        for (key, id) in wanted {
+            let who = holders().get(&id).map(Vec::as_slice).unwrap_or_default();
+            found.waits.entry(key).or_default().meet(who);
         }
         Some(looked.len())
     }
@@ -103,26 +164,64 @@ impl Looks {
         let mut all: Vec<Unwatched> = self
             .found
             .iter()
-            .flat_map(|(&pid, Found { looks, threads })| {
+            .flat_map(|(&pid, Found { looks, waits })| {
                 let looks = *looks;
-                threads.iter().map(move |(&call, &threads)| Unwatched {
+                waits.iter().map(move |((call, file), waits)| Unwatched {
                     pid,
-                    call: call.to_owned(),
+                    call: (*call).to_owned(),
                     looks,
-                    threads: threads.round() as u64,
+                    threads: waits.threads.round() as u64,
+                    file: file.clone(),
+                    holder: waits.holder(),
                 })
             })
             .collect();
-        all.sort_by(|a, b| (a.pid, &a.call).cmp(&(b.pid, &b.call)));
+        all.sort_by(|a, b| (a.pid, &a.call, &a.file).cmp(&(b.pid, &b.call, &b.file)));
         all
     }
 }
 
-/// Where a thread waits for such a lock, if it does.
-fn waits(task: &Path, kernel: bool) -> Option<&'static str> {
+/// The path of a process's open file, and which one it is.
+fn file_at(pid: u32, fd: u64) -> Option<(String, FileId)> {
+    let link = format!("/proc/{pid}/fd/{fd}");
+    let path = fs::read_link(&link).ok()?;
+    let file = fs::metadata(&link).ok()?;
+    Some((shown(&path.to_string_lossy()).into_owned(), (file.dev(), file.ino())))
+}
+
+/// Who has locks of files, by lines like `1: FLOCK  ADVISORY  WRITE 4638 fe:00:131 0 EOF`; those with `->` wait. Locks that belong to an open file
+/// (`F_OFD_SETLK`) are nobody's.
+fn holders(locks: &str) -> Holders {
+    let mut holders = Holders::new();
+    for line in locks.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, kind, _, _, pid, file, ..] = fields[..] else { continue };
+        if let (false, Ok(pid), Some(file)) = (kind == "->", pid.parse(), file_id(file))
+            && pid > 0
+        {
+            holders.entry(file).or_default().push(pid);
+        }
+    }
+    for pids in holders.values_mut() {
+        pids.sort_unstable();
+        pids.dedup();
+    }
+    holders
+}
+
+/// `fe:00:131`: the device's numbers, hexadecimal, and the inode.
+fn file_id(text: &str) -> Option<FileId> {
+    let mut parts = text.split(':');
+    let mut number = || u32::from_str_radix(parts.next()?, 16).ok();
+    let device = libc::makedev(number()?, number()?);
+    Some((device, parts.next()?.parse().ok()?))
+}
+
+/// Where a thread waits for such a lock, if it does, and by which open file.
+fn waits(task: &Path, kernel: bool) -> Option<(&'static str, Option<u64>)> {
     let at = Syscall::from_file(task.join("syscall")).ok()?;
     let of_kernel = || kernel && may_wait_in_kernel(&at) && is_uninterruptible(task) && waits_in_kernel(task);
-    waits_in(&at).or_else(|| of_kernel().then_some(KERNEL_LOCK))
+    waits_in(&at).or_else(|| of_kernel().then_some((KERNEL_LOCK, None)))
 }
 
 /// Futex calls are watched, and whoever runs waits for nothing.
@@ -147,14 +246,15 @@ fn is_for_lock(stack: &str) -> bool {
     innermost.is_some_and(|(function, _)| KERNEL.iter().any(|row| row.contains(&function)))
 }
 
-/// The call in which a thread waits for such a lock, if it does.
-fn waits_in(at: &Syscall) -> Option<&'static str> {
-    let Syscall::Blocked { syscall_number, argument_registers: [_, second, ..], .. } = *at else { return None };
+/// The call in which a thread waits for such a lock, if it does, and the open file by which it does.
+fn waits_in(at: &Syscall) -> Option<(&'static str, Option<u64>)> {
+    let Syscall::Blocked { syscall_number, argument_registers: [first, second, ..], .. } = *at else { return None };
+    // Files and commands are an `int` each.
+    let int = |register: u64| register & u64::from(u32::MAX);
     match syscall_number {
-        libc::SYS_flock => Some("flock"),
-        // The command is an `int`.
-        libc::SYS_fcntl if WAITING_COMMANDS.contains(&(second & u64::from(u32::MAX))) => Some("fcntl"),
-        libc::SYS_semop | libc::SYS_semtimedop => Some("semop"),
+        libc::SYS_flock => Some(("flock", Some(int(first)))),
+        libc::SYS_fcntl if WAITING_COMMANDS.contains(&int(second)) => Some(("fcntl", Some(int(first)))),
+        libc::SYS_semop | libc::SYS_semtimedop => Some(("semop", None)),
         _ => None,
     }
 }
@@ -175,10 +275,14 @@ mod tests {
         // Beyond the highest pid there is.
         looks.look(|| vec![1 << 25, me]);
         while looks.found().is_empty() {
-            looks.look_at(me);
+            let holders = holders(&fs::read_to_string(LOCKS).unwrap());
+            looks.look_at(me, || &holders);
         }
         let [found] = &looks.found()[..] else { panic!("{:?}", looks.found()) };
         assert_eq!((found.pid, found.call.as_str()), (me, "flock"));
+        assert_eq!(found.file.as_deref(), held.path().to_str());
+        let holder = found.holder.as_ref().expect("the kernel lists it");
+        assert!(holder.pid == me && holder.looks == holder.of_looks, "{holder:?}");
         assert!(found.threads >= 1 && found.looks >= 1);
         held.as_file().unlock().unwrap();
         waiter.join().unwrap();
@@ -199,10 +303,21 @@ mod tests {
             stack_pointer: 0,
             program_counter: 0,
         };
-        assert_eq!(waits_in(&at(libc::SYS_fcntl, libc::F_SETLKW as u64)), Some("fcntl"));
-        assert_eq!(waits_in(&at(libc::SYS_fcntl, 0xffff_ffff_0000_0000 | libc::F_OFD_SETLKW as u64)), Some("fcntl"));
+        let fcntl = Some(("fcntl", Some(3)));
+        assert_eq!(waits_in(&at(libc::SYS_fcntl, libc::F_SETLKW as u64)), fcntl);
+        assert_eq!(waits_in(&at(libc::SYS_fcntl, 0xffff_ffff_0000_0000 | libc::F_OFD_SETLKW as u64)), fcntl);
         assert_eq!(waits_in(&at(libc::SYS_fcntl, libc::F_GETLK as u64)), None);
-        assert_eq!(waits_in(&at(libc::SYS_semop, 0)), Some("semop"));
+        assert_eq!(waits_in(&at(libc::SYS_semop, 0)), Some(("semop", None)));
         assert_eq!(waits_in(&Syscall::Running), None);
+    }
+
+    #[test]
+    fn who_has_locks_of_files() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4638 fe:00:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 4640 fe:00:131 0 EOF\n\
+                     2: OFDLCK ADVISORY  WRITE -1 fe:00:132 0 EOF\n3: POSIX  ADVISORY  READ 7 00:1a:9 0 0\n\
+                     4: POSIX  ADVISORY  READ 8 00:1a:9 5 6\n5: POSIX  ADVISORY  READ 7 00:1a:9 5 6\nnonsense\n6: A B C 9 zz:0:1 0 EOF\n";
+        let device = |major, minor| libc::makedev(major, minor);
+        let expected = [((device(0xfe, 0), 131), vec![4638]), ((device(0, 0x1a), 9), vec![7, 8])];
+        assert_eq!(holders(locks), Holders::from(expected));
     }
 }

@@ -7,6 +7,7 @@ use super::{placement, stacks};
 use crate::capture::aside::drop_aside;
 use crate::capture::cpu_use::CpuUse;
 use crate::capture::launch::Launched;
+use crate::capture::offspring;
 use crate::costs::Costs;
 use crate::estimate::Estimates;
 use crate::perturbation::{self, Children, Perturbation, Taken};
@@ -42,6 +43,11 @@ impl Running<'_> {
         census.refresh_all();
         let mut harvest = session.harvest(end, census.symbols())?;
         harvest.deadlocks = deadlocks.found().to_vec();
+        if harvest.sums.is_empty() && !self.many {
+            ready
+                .notes
+                .extend(offspring::note(&census.pids().into_values().chain(ready.pids.iter().copied()).collect()));
+        }
         ready.notes.extend(self.throttling.note(census.pids().into_values()));
         harvest.quality.throttled = self.throttling.found();
         harvest.quality.unwatched = self.unwatched.found();

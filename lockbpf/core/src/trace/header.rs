@@ -243,7 +243,8 @@ mod tests {
         let cgroup = "/a\u{1b}".to_owned();
         let group =
             Throttled { cgroup, pids: vec![3], millicpus: 500, periods: 9, throttled_periods: 8, throttled_ns: 7 };
-        let unwatched = vec![Unwatched { pid: 3, call: "flock".to_owned(), looks: 4, threads: 9 }];
+        let unwatched =
+            vec![Unwatched { pid: 3, call: "flock".to_owned(), looks: 4, threads: 9, ..Unwatched::default() }];
         let quality = Quality {
             throttled: vec![group.clone()],
             unwatched: unwatched.clone(),

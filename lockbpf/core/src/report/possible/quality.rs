@@ -2,9 +2,9 @@
 
 use super::super::in_turn;
 use super::super::schema::{
-    CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, Ns, ObservedEntry, PerturbationEntry,
-    ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry,
-    UnwatchedEntry,
+    CoverageEntry, DistrustEntry, FailedProbeEntry, FileHolderEntry, LengthenedEntry, Ns, ObservedEntry,
+    PerturbationEntry, ProcessCoverageEntry, QualityEntry, Report, SleepEntry, SleepPlace, ThrottledEntry,
+    UnobservedEntry, UnwatchedEntry,
 };
 use super::super::sleep::for_locks_of_java;
 use super::Check;
@@ -69,11 +69,16 @@ pub(super) fn check(report: &Report, check: &mut Check) {
             format!("{cgroup}: {quota_cpus} CPUs used up in {throttled_periods} of {periods} periods")
         });
     }
-    for UnwatchedEntry { pid: _, comm: _, call, looks, found, threads } in unwatched {
+    for UnwatchedEntry { pid: _, comm: _, call, looks, found, threads, file, holder } in unwatched {
         let mean = *found as f64 / (*looks).max(1) as f64;
         check.demand(*looks > 0 && *found > 0 && (threads - mean).abs() <= 1e-6 * mean, || {
             format!("{threads} threads on average in {call}: {found} in {looks} looks")
         });
+        if let Some(FileHolderEntry { pid, comm: _, share }) = holder {
+            check.demand(file.is_some() && (0.0..=1.0).contains(share), || {
+                format!("pid {pid} had the lock of {file:?} for {share} of the time")
+            });
+        }
     }
     if let Some(d) = doubt {
         distrust(d, report, check);

@@ -29,7 +29,7 @@ pub use lock::{CorrectedEntry, LockEntry, PairEntry, WaitingNow, WaitingPlace};
 pub use pattern::{Convoy, Evidence, FavouredEntry, LockStep, PatternEntry, Starvation, StarvingEntry, ThunderingHerd};
 pub use place::{Place, StackFrame};
 pub use quality::{
-    CoverageEntry, DistrustEntry, FailedProbeEntry, LengthenedEntry, ObservedEntry, PerturbationEntry,
+    CoverageEntry, DistrustEntry, FailedProbeEntry, FileHolderEntry, LengthenedEntry, ObservedEntry, PerturbationEntry,
     ProcessCoverageEntry, QualityEntry, SleepEntry, SleepPlace, ThrottledEntry, UnobservedEntry, UnwatchedEntry,
 };
 pub use runs::{LockSpread, RunsEntry, SiteSpread};

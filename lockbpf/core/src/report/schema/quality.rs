@@ -89,6 +89,23 @@ pub struct UnwatchedEntry {
     pub found: u64,
     /// The mean number of threads that waited there: `found` divided by `looks`.
     pub threads: f64,
+    /// The file whose lock they waited for, if it is one's and could be found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Who had that lock most often, if that could be found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<FileHolderEntry>,
+}
+
+/// A process that had the lock of a file when threads were found to wait for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileHolderEntry {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// The part of the looks at which it had the lock.
+    pub share: f64,
 }
 
 /// A time in which a process was not observed.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::perturbation::{Perturbation, Taken};
-use crate::quality::{KERNEL_LOCK, Unwatched};
+use crate::quality::{FileHolder, KERNEL_LOCK, Unwatched};
 use crate::report::combine;
 use lockbpf_common::kind::mutex_kind;
 
@@ -32,13 +32,13 @@ fn idle_workers_are_no_alarm() {
 fn nobody_is_acquitted_while_threads_wait_for_what_is_not_observed() {
     let unwatched = |threads| {
         let mut o = with_conditions(0x500);
-        let found = Unwatched { pid: 1234, call: "flock".to_owned(), looks: 8, threads };
+        let found = Unwatched { pid: 1234, call: "flock".to_owned(), looks: 8, threads, ..Unwatched::default() };
         o.quality.unwatched = vec![found.clone(), Unwatched { call: "semop".to_owned(), threads: 0, ..found }];
         o
     };
     let told = verdict(&unwatched(20));
     let expected = "Cannot tell whether a lock holds server back: looks at the threads found on average 2.5 of `server` asleep in `flock` \
-                    (8 looks), for locks of files or semaphores of System V, which are not observed. No thread waited for a lock that was \
+                    (8 looks); locks of files and semaphores of System V are not observed otherwise. No thread waited for a lock that was \
                     seen: 1 acquisition";
     assert!(told.starts_with(expected), "{told}");
     let report = report(&unwatched(20));
@@ -47,6 +47,14 @@ fn nobody_is_acquitted_while_threads_wait_for_what_is_not_observed() {
     assert_eq!((two[0].looks, two[0].found, two[0].threads), (16, 40, 2.5));
     // Once is no evidence.
     assert!(verdict(&unwatched(1)).starts_with("No thread waited for a lock: "));
+    let mut files = unwatched(20);
+    let holder = FileHolder { pid: 7, comm: "backup".to_owned(), looks: 3, of_looks: 4 };
+    let first =
+        Unwatched { file: Some("/srv/lock".to_owned()), holder: Some(holder), ..files.quality.unwatched[0].clone() };
+    files.quality.unwatched = vec![first.clone(), Unwatched { threads: 8, holder: None, ..first }];
+    let told = verdict(&files);
+    let expected = "3.5 of `server` (2 processes) asleep in `flock` for the lock of `/srv/lock` (8 looks, which pid 7 (backup) had at 75 % of them)";
+    assert!(told.contains(expected), "{told}");
     let mut kernels = unwatched(20);
     kernels.quality.unwatched[0].call = KERNEL_LOCK.to_owned();
     let told = verdict(&kernels);
