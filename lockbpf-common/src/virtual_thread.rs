@@ -12,6 +12,8 @@ pub const MAX_PROCESSES: u32 = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Carrier {
+    /// What is added to a pointer of half a word, after it is shifted.
+    pub base: u64,
     /// The process's number; 0 if there is none.
     pub process: u32,
     /// Bytes to the number of Java's thread (`_monitor_owner_id`).
@@ -24,7 +26,32 @@ pub struct Carrier {
     pub blocker: u32,
     /// Bytes of a pointer there: 4 or 8.
     pub pointer: u32,
+    /// By how many bits a pointer of half a word is shifted.
+    pub shift: u32,
+    /// Bytes in what a thread is parked for to a pointer to the thread that has it, if it is a lock (`AbstractOwnableSynchronizer`); 0 if that is
+    /// not known.
+    pub owner: u32,
+    /// Bytes in a thread to its number (`Thread.tid`).
+    pub number: u32,
+    /// Whether an object's class is in the upper bits of its first word (0 or 1), and not in half of the second one.
+    pub compact: u32,
 }
+
+/// What a virtual thread is parked for, as the [`VirtualWait::site`] of a wait for no monitor: whoever has it, if it is a lock that a virtual thread has.
+#[must_use]
+#[inline(always)]
+pub const fn parked_for(owner: u32) -> u64 {
+    PARKED_FOR | owner as u64
+}
+
+/// Whether it is parked for something, and who has that ([`parked_for`]; 0 if it is not known).
+#[must_use]
+#[inline(always)]
+pub const fn parked_by(site: u64) -> (bool, u32) {
+    (site & PARKED_FOR != 0, site as u32)
+}
+
+const PARKED_FOR: u64 = 1 << 32;
 
 /// A virtual thread of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +69,7 @@ pub struct VirtualKey {
 pub struct VirtualWait {
     /// The monitor; 0 if it waits for something else.
     pub lock: u64,
-    /// Return address of the machine's own call that asks for it; else whether it is parked for something: 0 or 1.
+    /// Return address of the machine's own call that asks for it; else 0, or [`parked_for`].
     pub site: u64,
     /// When that was, ns.
     pub attempt_ns: u64,
@@ -54,7 +81,7 @@ pub struct VirtualWait {
     pub stack: i32,
 }
 
-const _: () = assert!(size_of::<Carrier>() == 24);
+const _: () = assert!(size_of::<Carrier>() == 48);
 const _: () = assert!(size_of::<VirtualKey>() == 16);
 const _: () = assert!(size_of::<VirtualWait>() == 40);
 
@@ -96,6 +123,9 @@ impl Waiter {
         }
     }
 }
+
+/// The lowest of the bits in which a compact object's first word has its class (`markWord::klass_shift`, JDK 24 and 25).
+pub const COMPACT_SHIFT: u32 = 42;
 
 /// Pointers from here on are coloured: ZGC's, which has heaps up to 2^46.
 const COLOURED: u64 = 1 << 47;

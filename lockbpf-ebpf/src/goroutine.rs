@@ -51,6 +51,28 @@ fn place(descriptor: u64) -> Option<&'static mut Watched> {
     GOROUTINES.get_ptr_mut((descriptor >> ALIGN) as u32 & (PLACES - 1)).map(|place| unsafe { &mut *place })
 }
 
+/// A goroutine is watched from now on.
+#[inline(always)]
+pub fn watch(process: u32, descriptor: u64, now: u64) {
+    let Some(place) = place(descriptor) else { return };
+    let own = place.descriptor == descriptor && place.process == u64::from(process);
+    if place.until_ns <= now || own {
+        if place.until_ns <= now {
+            (place.process, place.descriptor) = (u64::from(process), descriptor);
+            place.absences.forget();
+        }
+        place.until_ns = now + WATCH_NS;
+    }
+}
+
+/// Records what a watched goroutine, told as `tid`, did instead of running in this time.
+#[inline(always)]
+pub fn tell(t: &Thread, descriptor: u64, tid: u32, (from_ns, to_ns): (u64, u64)) {
+    if let Some(of) = watched(t.process, descriptor, from_ns) {
+        of.absences.tell_since(Who::of(t, tid), from_ns, to_ns);
+    }
+}
+
 /// Whether a goroutine is watched.
 #[inline(always)]
 pub fn is_watched(process: u32, descriptor: u64, now: u64) -> bool {

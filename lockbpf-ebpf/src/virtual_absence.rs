@@ -12,6 +12,7 @@ use crate::stack::take_stack;
 use crate::thread::{Thread, VirtualCall, now};
 use crate::virtual_thread::{IS_X86_64, carrier, note, object, over, read};
 use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::uprobe;
 use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;
@@ -20,9 +21,9 @@ use lockbpf_common::function;
 use lockbpf_common::gate;
 use lockbpf_common::off_cpu::Reason;
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, TOP_WORDS};
-use lockbpf_common::task::of_virtual;
+use lockbpf_common::task::{number_of_virtual, of_virtual};
 use lockbpf_common::thin::Weight;
-use lockbpf_common::virtual_thread::{Carrier, PARKED, VirtualWait, uncoloured};
+use lockbpf_common::virtual_thread::{COMPACT_SHIFT, Carrier, PARKED, VirtualWait, parked_by, parked_for, uncoloured};
 
 /// The functions by which virtual threads leave, and go on. The first argument is what the machine knows of the thread.
 #[uprobe]
@@ -35,27 +36,69 @@ pub fn virtual_absence(ctx: ProbeContext) -> u32 {
     let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
     t.virtual_call = VirtualCall { monitor: 0, id };
     if gate::function(cookie) == function::VIRTUAL_LEAVES {
-        return leaves(ctx.as_ptr(), t, is_parked(&carrier, thread), now);
+        let parked = parked(&carrier, thread, id);
+        return leaves(ctx.as_ptr(), t, parked, now);
     }
     // The machine also comes by when a function returns to frames that it had left out so far.
     if returns & 0xff == 0 { goes_on(t, now) } else { 0 }
 }
 
-/// Whether the virtual thread that the thread runs is parked for something, which locks of `java.util.concurrent` tell, and much else. Threads
-/// that sleep or wait for input are not.
+/// What the virtual thread that the thread runs is parked for ([`parked_for`]); 0 if it is not. Locks of `java.util.concurrent` tell, and much else
+/// does; threads that sleep or wait for input are not parked for anything.
 #[inline(always)]
-fn is_parked(carrier: &Carrier, thread: u64) -> u64 {
+fn parked(carrier: &Carrier, thread: u64, id: u64) -> u64 {
     if carrier.blocker == 0 {
         return 0;
     }
-    let Some(object) = object(thread, carrier.runs) else { return 0 };
-    let blocker = object + u64::from(carrier.blocker);
-    let is_null = if carrier.pointer == 4 {
-        read::<u32>(blocker).is_none_or(|pointer| pointer == 0)
+    let Some(own) = object(thread, carrier.runs) else { return 0 };
+    match pointed_at(carrier, own + u64::from(carrier.blocker)) {
+        Some(blocker) => parked_for(owner(carrier, own, blocker).filter(|&owner| owner != id).map_or(0, of_virtual)),
+        None => 0,
+    }
+}
+
+/// The number of the virtual thread that has what another one (`own`) is parked for, if that is a lock. Else what is read means nothing; then it is no
+/// object of the same class.
+#[inline(always)]
+fn owner(carrier: &Carrier, own: u64, blocker: u64) -> Option<u64> {
+    if carrier.owner == 0 || carrier.number == 0 {
+        return None;
+    }
+    let owner = pointed_at(carrier, blocker + u64::from(carrier.owner))?;
+    if class(carrier, owner)? != class(carrier, own)? {
+        return None;
+    }
+    peek::<u64>(owner + u64::from(carrier.number))
+}
+
+/// The address of the object that is pointed at there; `None` for null.
+#[inline(always)]
+fn pointed_at(carrier: &Carrier, at: u64) -> Option<u64> {
+    if carrier.pointer == 4 {
+        let narrow = u64::from(peek::<u32>(at)?);
+        return if narrow == 0 { None } else { Some(carrier.base + (narrow << (carrier.shift & 31))) };
+    }
+    match uncoloured(peek::<u64>(at)?, IS_X86_64) {
+        Some(0) | None => None,
+        Some(address) => Some(address),
+    }
+}
+
+/// What tells the class of an object.
+#[inline(always)]
+fn class(carrier: &Carrier, object: u64) -> Option<u64> {
+    if carrier.compact != 0 {
+        Some(peek::<u64>(object)? >> COMPACT_SHIFT)
     } else {
-        read::<u64>(blocker).and_then(|pointer| uncoloured(pointer, IS_X86_64)).is_none_or(|address| address == 0)
-    };
-    u64::from(!is_null)
+        peek::<u32>(object + 8).map(u64::from)
+    }
+}
+
+/// What is at an address that may mean nothing.
+#[inline(always)]
+fn peek<T: Copy>(addr: u64) -> Option<T> {
+    // SAFETY: a faulting address is an error from the helper, not a fault.
+    unsafe { bpf_probe_read_user(addr as *const T) }.ok()
 }
 
 /// The virtual thread of the thread's call is about to leave the thread that carries it. Notes it if it is parked, or makes others wait.
@@ -64,6 +107,10 @@ fn leaves(ctx: *mut c_void, t: &Thread, parked: u64, now: u64) -> u32 {
     let id = t.virtual_call.id;
     if parked == 0 && !goroutine::is_watched(t.process, goroutine::of_virtual(id), now) {
         return 0;
+    }
+    let (_, owner) = parked_by(parked);
+    if owner != 0 {
+        goroutine::watch(t.process, goroutine::of_virtual(number_of_virtual(owner)), now);
     }
     let stack = take_stack(ctx, t.process, t.slot, 0);
     note(t, id, VirtualWait { lock: 0, site: parked, attempt_ns: now, epoch: t.epoch, tid: of_virtual(id), stack });
@@ -80,9 +127,13 @@ fn goes_on(t: &Thread, now: u64) -> u32 {
     goroutine::keep(t, goroutine::of_virtual(id), &Absence { since_ns, end_ns: now, run_delay_ns: 0, stack, reason });
     let wait_ns = now.saturating_sub(since_ns);
     let config = CONFIG.load();
+    let (is_parked, owner) = parked_by(parked);
     // Only its stack tells what for, if there is one.
-    if parked == 0 || wait_ns < config.stack_wait_ns || wait_ns < config.min_wait_ns {
+    if !is_parked || wait_ns < config.stack_wait_ns || wait_ns < config.min_wait_ns {
         return 0;
+    }
+    if owner != 0 {
+        goroutine::tell(t, goroutine::of_virtual(number_of_virtual(owner)), owner, (since_ns, now));
     }
     let fields = FutexFields {
         end_ns: now,
@@ -91,7 +142,7 @@ fn goes_on(t: &Thread, now: u64) -> u32 {
         process: t.process,
         tid,
         expected: PARKED,
-        owner: 0,
+        owner,
         waker: 0,
         stack,
         result: FutexResult::Slept as u8,

@@ -271,6 +271,9 @@ fn java_virtual_threads() {
                 assert_eq!(lock.kind, "java.util.concurrent (virtual threads)", "{lock:?}");
                 assert!(verdict.contains("`lock in Virtual.insert`"), "{verdict}");
                 assert_virtual(lock);
+                // A field of the lock's names whoever has it.
+                let holder = lock.holders.first().expect("somebody is blamed");
+                assert!(holder.symbol.contains("virtual thread ") && holder.share > 0.7, "{holder:?}");
             }
             _ => {}
         }

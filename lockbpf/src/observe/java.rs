@@ -1,9 +1,7 @@
 //! Names that are read from the memory of processes that run Java, while they live: monitors are called by the classes of their objects, which
 //! the garbage collector moves; generated code by its methods. Locks of `java.util.concurrent` are known by where they are asked for.
 
-use crate::capture::hotspot::{
-    self, BLOCKER, COMPACT, COMPRESSED, Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table,
-};
+use crate::capture::hotspot::{self, COMPACT, Code, FIELDS, Generated, LIBRARY, METHOD_BELOW, Monitors, TYPES, Table};
 use crate::id::{Lock, Process, Site};
 use crate::java::{self, is_method};
 use crate::names::Names;
@@ -50,13 +48,13 @@ struct Machine {
 
 impl Machine {
     fn find(process: Process, pid: u32, symbols: &Symbols) -> Option<Self> {
-        let variable = |name| Some(symbols.variable_in(process, name, |file| file == LIBRARY)?.start);
+        let variable = |name: &str| Some(symbols.variable_in(process, name, |file| file == LIBRARY)?.start);
         let table = Table::read(pid, variable(FIELDS)?, variable(TYPES))?;
         Some(Self {
             pid,
             monitors: Monitors::of(&table, variable(COMPACT)),
             code: Code::of(&table),
-            carrier: hotspot::carrier(pid, &table, variable(BLOCKER), variable(COMPRESSED)),
+            carrier: hotspot::carrier(pid, &table, variable),
             has_virtual: false,
             ended: None,
             took: Duration::ZERO,

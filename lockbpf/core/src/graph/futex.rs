@@ -8,6 +8,7 @@ use crate::tally::{Tally, TopTallies};
 use crate::units::Nanos;
 use lockbpf_common::layout::CONTENDED_VALUE;
 use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::task::is_task;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Largest tid that a kernel gives (`PID_MAX_LIMIT`).
@@ -32,7 +33,10 @@ pub type Threads = TopTallies<Tid, 32>;
 /// Whether a word that a thread waited for, and what stood where a mutex has its owner, look like a glibc mutex.
 #[must_use]
 pub fn plausible_owner(expected: u32, owner: Option<Tid>, waiter: Tid) -> Option<Tid> {
-    owner.filter(|&o| expected == CONTENDED_VALUE && (1..=MAX_TID).contains(&o.0) && o != waiter)
+    // Of a virtual thread's lock a field names another virtual thread.
+    let are_tasks = |o: Tid| expected == FOR_LOCK && is_task(waiter.0) && is_task(o.0);
+    let is_thread = |o: Tid| expected == CONTENDED_VALUE && (1..=MAX_TID).contains(&o.0);
+    owner.filter(|&o| (is_thread(o) || are_tasks(o)) && o != waiter)
 }
 
 /// Waiting for a futex word at one call site.

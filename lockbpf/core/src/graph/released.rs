@@ -17,6 +17,7 @@ use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, Weigh
 use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
 use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::task::is_task;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -365,6 +366,15 @@ impl Releases {
     fn unseen(&self, w: &FutexWait, (from, to): (Time, Time), waker: Option<Tid>, pieces: &mut Vec<Piece>) {
         let owner = plausible_owner(w.expected, w.owner, w.tid).filter(|_| pieces.is_empty());
         let tid = owner.or(waker).filter(|&tid| tid != w.tid);
+        if let Some(tid) = tid.filter(|tid| is_task(tid.0)) {
+            let links = vec![Link { lock: w.word, site: None, tid, released: false }];
+            // What it did is known in part.
+            for (from, to, cause, off) in self.absences.divide(tid, (from, to), to) {
+                let piece = Piece { who: Some(Who::Thread(tid)), tid, links: links.clone(), ..nobody(from, to) };
+                push(pieces, Piece { cause, off, inferred: true, ..piece });
+            }
+            return;
+        }
         let known = tid.and_then(|tid| self.last_of(tid, w.word));
         let piece = match (tid, known) {
             (Some(_), Some(known)) => direct(w.word, known, (from, to)),

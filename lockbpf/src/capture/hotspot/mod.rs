@@ -10,16 +10,13 @@ pub use code::{Code, Generated, METHOD_BELOW};
 pub use table::{FIELDS, TYPES, Table};
 
 use super::owner::read;
-use lockbpf_common::virtual_thread::{Carrier, uncoloured};
+use lockbpf_common::virtual_thread::{COMPACT_SHIFT, Carrier, uncoloured};
 
 /// The library that has the tables.
 pub const LIBRARY: &str = "libjvm.so";
 
 /// The flag that tells whether the first word of an object has its class, in the upper bits (`-XX:+UseCompactObjectHeaders`, from JDK 24 on).
 pub const COMPACT: &str = "UseCompactObjectHeaders";
-
-/// The lowest of these bits (`markWord::klass_shift`, JDK 24 and 25).
-const COMPACT_SHIFT: u32 = 42;
 
 /// Numbers of classes are shifted by less than this.
 const MAX_SHIFT: u32 = 32;
@@ -107,28 +104,44 @@ impl Monitors {
     }
 }
 
-/// The variable that tells where what a thread is parked for is in its object (`Thread.parkBlocker`).
-pub const BLOCKER: &str = "java_lang_Thread::_park_blocker_offset";
+/// The variables that tell where fields of objects are: in a thread what it is parked for (`Thread.parkBlocker`) and its number, in a lock of
+/// `java.util.concurrent` the thread that has it.
+const BLOCKER: &str = "java_lang_Thread::_park_blocker_offset";
+const NUMBER: &str = "java_lang_Thread::_tid_offset";
+const OWNER: &str = "java_util_concurrent_locks_AbstractOwnableSynchronizer::_owner_offset";
 /// The flag that tells whether pointers to objects are half a word long.
-pub const COMPRESSED: &str = "UseCompressedOops";
+const COMPRESSED: &str = "UseCompressedOops";
 
-/// Bytes of the largest object of a thread's.
-const MAX_THREAD: u32 = 4_096;
+/// Bytes of the largest object whose fields are believed.
+const MAX_OBJECT: u32 = 4_096;
 
-/// Where the machine's threads tell which of Java's they run, and where [`BLOCKER`] and [`COMPRESSED`] are; `None` for a machine whose virtual threads block
-/// them when they wait for a monitor: before JDK 24.
+/// Where the machine's threads tell which of Java's they run, and what these are parked for, by the table and the addresses of variables; `None` for a
+/// machine whose virtual threads block them when they wait for a monitor: before JDK 24.
 #[must_use]
-pub fn carrier(pid: u32, table: &Table, blocker: Option<u64>, compressed: Option<u64>) -> Option<Carrier> {
+pub fn carrier(pid: u32, table: &Table, variable: impl Fn(&str) -> Option<u64>) -> Option<Carrier> {
     let offset = |field| u32::try_from(table.offset(&[("JavaThread", field)])?).ok();
-    let blocker = blocker.and_then(|variable| read(pid, variable)).map_or(0, u32::from_ne_bytes);
-    let is_compressed = compressed.and_then(|flag| read(pid, flag)) == Some([1]);
+    let number = |name| variable(name).and_then(|variable| read(pid, variable)).map(u32::from_ne_bytes);
+    let field = |name| number(name).filter(|&offset| offset < MAX_OBJECT).unwrap_or(0);
+    let is_set = |flag| variable(flag).and_then(|flag| read(pid, flag)) == Some([1]);
+    let of_pointers = |field| table.address(&[("CompressedOops", field)]);
+    let base = of_pointers("_narrow_oop._base").or_else(|| of_pointers("_base"));
+    let shift = of_pointers("_narrow_oop._shift").or_else(|| of_pointers("_shift"));
     Some(Carrier {
+        base: base.and_then(|base| word(pid, base)).unwrap_or(0),
         process: 0,
         id: offset("_monitor_owner_id")?,
         own: offset("_threadObj")?,
         runs: offset("_vthread")?,
-        blocker: if blocker < MAX_THREAD { blocker } else { 0 },
-        pointer: if is_compressed { 4 } else { 8 },
+        blocker: field(BLOCKER),
+        pointer: if is_set(COMPRESSED) { 4 } else { 8 },
+        shift: shift
+            .and_then(|shift| read(pid, shift))
+            .map(u32::from_ne_bytes)
+            .filter(|&shift| shift < MAX_SHIFT)
+            .unwrap_or(0),
+        owner: field(OWNER),
+        number: field(NUMBER),
+        compact: is_set(COMPACT).into(),
     })
 }
 

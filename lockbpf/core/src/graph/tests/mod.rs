@@ -11,6 +11,7 @@ mod live;
 mod places;
 mod random;
 mod reference;
+mod virtual_threads;
 
 fn lock(addr: u64) -> Lock {
     Lock { process: Process(0), addr }
