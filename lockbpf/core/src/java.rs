@@ -10,6 +10,8 @@ const QUEUES: &[&str] = &[
     "java.util.concurrent.locks.AbstractQueuedLongSynchronizer.",
     "java.util.concurrent.locks.StampedLock.",
 ];
+/// Methods of these by which a lock is given back.
+const RELEASES: &[&str] = &["release", "signalNext", "unpark", "doRelease", "unlock", "tryUnlock"];
 /// Where threads sleep, whatever for.
 const PARKS: &[&str] =
     &["java.util.concurrent.locks.LockSupport.park", "jdk.internal.misc.Unsafe.", "sun.misc.Unsafe."];
@@ -20,12 +22,16 @@ const PACKAGE: &str = "java.util.concurrent.";
 const PLATFORM: &str = "java.";
 
 /// Which of the functions on a stack, innermost first, asks for the lock that the thread sleeps for; `None` if it does not sleep for one, as
-/// far as they tell. Methods that a compiler has put into their callers are missing: of who asks by then, the caller is known.
+/// far as they tell: whoever gives one back may sleep for something else meanwhile. Methods that a compiler has put into their callers are missing: of who asks by then, the caller is known.
 #[must_use]
 pub fn asker<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<usize> {
     let methods: Vec<&str> = functions.into_iter().map(method).collect();
     let begins = |method: &str, names: &[&str]| names.iter().any(|name| method.starts_with(name));
     let queued = methods.iter().position(|method| begins(method, QUEUES))?;
+    let called = methods[queued].rsplit('.').next().unwrap_or_default();
+    if RELEASES.iter().any(|start| called.starts_with(start)) {
+        return None;
+    }
     let waits_otherwise = |method: &&str| method.starts_with(PACKAGE) && !begins(method, PARKS);
     if methods[..queued].iter().any(waits_otherwise) {
         return None;
@@ -57,8 +63,7 @@ pub fn is_method(name: &str) -> bool {
 }
 
 /// Whether a virtual thread leaves the thread that carries it in this method.
-#[must_use]
-pub fn leaves(method: &str) -> bool {
+fn leaves(method: &str) -> bool {
     LEAVES.iter().any(|start| method.starts_with(start))
 }
 
@@ -166,6 +171,15 @@ mod tests {
             (&["AbstractQueuedSynchronizer$ConditionObject.await"][..], &["ArrayBlockingQueue.take"][..]),
             (&[wait, "AbstractQueuedSynchronizer$ConditionObject.await"], &[]),
             (&[wait, acquire], &[]),
+            (
+                &[
+                    "AbstractQueuedSynchronizer.signalNext",
+                    "AbstractQueuedSynchronizer.release",
+                    "ReentrantLock.unlock",
+                ],
+                &[],
+            ),
+            (&["StampedLock.unlockWrite"], &[]),
             (&[acquire, "AbstractQueuedSynchronizer.acquireSharedInterruptibly"], &["CountDownLatch.await"]),
             (&[acquire], &["Semaphore$FairSync.tryAcquireShared", "Semaphore.acquire"]),
             (&[], &["FutureTask.awaitDone", "FutureTask.get"]),

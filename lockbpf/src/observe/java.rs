@@ -29,8 +29,8 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 pub(crate) struct Machines {
     machines: HashMap<Process, Option<Machine>>,
     known: HashSet<Lock>,
-    /// By the methods that ask for locks, and whether a virtual thread does: where one was seen to do so first.
-    askers: HashMap<(Process, String, bool), u64>,
+    /// By the methods that ask for locks: where one was seen to do so first.
+    askers: HashMap<(Process, String), u64>,
 }
 
 struct Machine {
@@ -151,27 +151,19 @@ impl Machines {
         let methods = methods(process, stack, symbols);
         let is_unknown = methods.last().is_none_or(|(_, name)| name.is_empty());
         let asker = java::asker(methods.iter().map(|&(_, name)| name)).map(|at| methods[at]);
-        let asked = asker.and_then(|(addr, name)| self.lock_asked_for(process, addr, name, &methods));
+        let asked = asker.and_then(|(addr, name)| self.lock_asked_for(process, addr, name));
         asked.ok_or(is_unknown)
     }
 
-    fn lock_asked_for(
-        &mut self,
-        process: Process,
-        addr: u64,
-        name: &str,
-        methods: &[(u64, &str)],
-    ) -> Option<(Lock, Site)> {
+    fn lock_asked_for(&mut self, process: Process, addr: u64, name: &str) -> Option<(Lock, Site)> {
         if !is_method(name) {
             return None;
         }
-        let is_virtual = methods.first().is_some_and(|&(_, name)| java::leaves(name));
-        let key = (process, java::method(name).to_owned(), is_virtual);
+        let key = (process, java::method(name).to_owned());
         if self.askers.len() >= MAX_ASKERS && !self.askers.contains_key(&key) {
             return None;
         }
-        // Two are told apart by their addresses.
-        let first = *self.askers.entry(key).or_insert(addr.wrapping_sub(is_virtual.into()));
+        let first = *self.askers.entry(key).or_insert(addr);
         Some((Lock { process, addr: first }, Site { process, addr }))
     }
 

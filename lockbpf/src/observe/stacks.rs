@@ -17,6 +17,7 @@ use lockbpf_common::config::WALKED_STACKS;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::stack_copy::{AT_ONCE, FIRST_COPY};
+use lockbpf_common::task::is_task;
 use lockbpf_common::virtual_thread;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -211,7 +212,9 @@ impl Stacks {
         if let Event::FutexWait(w) = event
             && let Some(&(lock, site)) = self.asked_for.get(&id)
         {
-            (w.word, w.site, w.expected) = (lock, Some(site), FOR_LOCK);
+            // What virtual threads wait for is apart: nobody sleeps for it.
+            let word = Lock { addr: lock.addr.wrapping_sub(is_task(w.tid.0).into()), ..lock };
+            (w.word, w.site, w.expected) = (word, Some(site), FOR_LOCK);
             w.weight = w.weight.with_stack();
             return;
         }
