@@ -102,13 +102,6 @@ pub const fn of_readers(lock: u64) -> u32 {
     of_waker(lock) | READERS
 }
 
-/// The number of the virtual thread that this stands for, as far as it is kept.
-#[must_use]
-#[inline(always)]
-pub const fn number_of_virtual(tid: u32) -> u64 {
-    (tid & (VIRTUAL - 1)) as u64
-}
-
 /// Whether a thread's id stands for a task.
 #[must_use]
 #[inline(always)]

@@ -7,8 +7,8 @@ pub const PARKED: u32 = u32::from_ne_bytes(*b"virt");
 /// Processes of which it is known where [carriers](Carrier) keep what they run; those with the same remainder displace one another.
 pub const MAX_PROCESSES: u32 = 256;
 
-/// Where HotSpot keeps, in what it knows of a thread of the system's (`JavaThread`), which one of Java's it runs, and in that one (`Thread`) what for
-/// it is parked.
+/// Where HotSpot keeps, in what it knows of a thread of the system's (`JavaThread`), which thread of Java's it runs; and where in that one (`Thread`) what
+/// it is parked for is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Carrier {
@@ -37,7 +37,7 @@ pub struct Carrier {
     pub compact: u32,
 }
 
-/// What a virtual thread is parked for, as the [`VirtualWait::site`] of a wait for no monitor: whoever has it, if it is a lock that a virtual thread has.
+/// The [`VirtualWait::site`] of a virtual thread that is parked for something; `owner` is the virtual thread that has it, if it is a lock, or 0.
 #[must_use]
 #[inline(always)]
 pub const fn parked_for(owner: u32) -> u64 {

@@ -47,7 +47,8 @@ static GOROUTINES_UNTIL: Array<u64, { MAX_SLOTS as usize }> = Array::new();
 
 #[inline(always)]
 fn place(descriptor: u64) -> Option<&'static mut Watched> {
-    // SAFETY: the kernel returned a valid entry of integers. Only the goroutine whose it is writes to it, in one thread at a time.
+    // SAFETY: the kernel returned a valid entry of integers. A goroutine writes to its own in one thread at a time; those that wait for a virtual
+    // thread may write to its entry at the same time, and an absence of which one half is another's is at worst a wrong one.
     GOROUTINES.get_ptr_mut((descriptor >> ALIGN) as u32 & (PLACES - 1)).map(|place| unsafe { &mut *place })
 }
 
@@ -79,10 +80,10 @@ pub fn is_watched(process: u32, descriptor: u64, now: u64) -> bool {
     watched(process, descriptor, now).is_some()
 }
 
-/// What stands for the descriptor of a virtual thread of Java's.
+/// What stands for the descriptor of a virtual thread of Java's, by what is told instead of its thread's id.
 #[inline(always)]
-pub const fn of_virtual(id: u64) -> u64 {
-    id << ALIGN
+pub const fn of_virtual(tid: u32) -> u64 {
+    (tid as u64) << ALIGN
 }
 
 /// What is kept of a goroutine, if it is watched.

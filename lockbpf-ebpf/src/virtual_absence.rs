@@ -21,7 +21,7 @@ use lockbpf_common::function;
 use lockbpf_common::gate;
 use lockbpf_common::off_cpu::Reason;
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, TOP_WORDS};
-use lockbpf_common::task::{number_of_virtual, of_virtual};
+use lockbpf_common::task::of_virtual;
 use lockbpf_common::thin::Weight;
 use lockbpf_common::virtual_thread::{COMPACT_SHIFT, Carrier, PARKED, VirtualWait, parked_by, parked_for, uncoloured};
 
@@ -105,12 +105,14 @@ fn peek<T: Copy>(addr: u64) -> Option<T> {
 #[inline(never)]
 fn leaves(ctx: *mut c_void, t: &Thread, parked: u64, now: u64) -> u32 {
     let id = t.virtual_call.id;
-    if parked == 0 && !goroutine::is_watched(t.process, goroutine::of_virtual(id), now) {
+    if parked == 0 && !goroutine::is_watched(t.process, goroutine::of_virtual(of_virtual(id)), now) {
+        // The last time it may not have left after all, and so not have gone on.
+        let _ = over(t, id, |wait| wait.lock == 0);
         return 0;
     }
     let (_, owner) = parked_by(parked);
     if owner != 0 {
-        goroutine::watch(t.process, goroutine::of_virtual(number_of_virtual(owner)), now);
+        goroutine::watch(t.process, goroutine::of_virtual(owner), now);
     }
     let stack = take_stack(ctx, t.process, t.slot, 0);
     note(t, id, VirtualWait { lock: 0, site: parked, attempt_ns: now, epoch: t.epoch, tid: of_virtual(id), stack });
@@ -124,7 +126,7 @@ fn goes_on(t: &Thread, now: u64) -> u32 {
     let Some(wait) = over(t, id, |wait| wait.lock == 0) else { return 0 };
     let VirtualWait { attempt_ns: since_ns, site: parked, tid, stack, .. } = wait;
     let reason = Reason::Sleeping as u32;
-    goroutine::keep(t, goroutine::of_virtual(id), &Absence { since_ns, end_ns: now, run_delay_ns: 0, stack, reason });
+    goroutine::keep(t, goroutine::of_virtual(tid), &Absence { since_ns, end_ns: now, run_delay_ns: 0, stack, reason });
     let wait_ns = now.saturating_sub(since_ns);
     let config = CONFIG.load();
     let (is_parked, owner) = parked_by(parked);
@@ -133,7 +135,7 @@ fn goes_on(t: &Thread, now: u64) -> u32 {
         return 0;
     }
     if owner != 0 {
-        goroutine::tell(t, goroutine::of_virtual(number_of_virtual(owner)), owner, (since_ns, now));
+        goroutine::tell(t, goroutine::of_virtual(owner), owner, (since_ns, now));
     }
     let fields = FutexFields {
         end_ns: now,

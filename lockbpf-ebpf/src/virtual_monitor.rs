@@ -38,6 +38,10 @@ pub fn virtual_enters(ctx: ProbeContext) -> u32 {
     let Some(t) = pass(cookie_of(&ctx)) else { return 0 };
     let Some(carrier) = carrier(t) else { return 0 };
     let (monitor, thread): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
+    // One that comes back from `Object.wait` is in the queue already. Its frames are not on the stack yet.
+    if ctx.arg::<u64>(2).unwrap_or(0) != 0 {
+        return 0;
+    }
     let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
     let site = return_address(&ctx);
     if fits(monitor, site) {
@@ -146,7 +150,7 @@ fn entered(t: &Thread, id: u64, monitor: u64, now: u64) -> u32 {
     0
 }
 
-/// `who` gives a monitor back, for which virtual threads wait, to one of these. Recorded if that one may have waited for long enough.
+/// `who` gives a monitor back, and a virtual thread is next. The release is recorded if that one may have waited for long enough.
 #[inline(never)]
 fn gives_back(ctx: *mut c_void, t: &mut Thread, monitor: u64, who: u32, now: u64) -> u32 {
     let key = FutexWord { addr: monitor, process: u64::from(t.process) };
@@ -163,7 +167,7 @@ fn gives_back(ctx: *mut c_void, t: &mut Thread, monitor: u64, who: u32, now: u64
     let long = since_ns >= config.stack_wait_ns;
     let stack = if long { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
     if long && is_task(who) {
-        let descriptor = goroutine::of_virtual(t.virtual_call.id);
+        let descriptor = goroutine::of_virtual(who);
         let key = GoroutineKey { process: u64::from(t.process), descriptor };
         goroutine::gave_back(t, &key, who, now.saturating_sub(since_ns), now);
     }

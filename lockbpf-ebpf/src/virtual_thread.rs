@@ -17,7 +17,7 @@ pub const IS_X86_64: bool = cfg!(bpf_target_arch = "x86_64");
 #[btf_map]
 static CARRIERS: Array<Carrier, { MAX_PROCESSES as usize }> = Array::new();
 
-/// Waits in progress. LRU: a lost one is counted when its wait ends.
+/// Waits in progress. LRU, since some leave theirs behind: the oldest goes where there are too many, and is not told.
 #[btf_map]
 static VIRTUAL_WAITS: LruHashMap<VirtualKey, VirtualWait, { MAX_WAITS as usize }> = LruHashMap::new();
 

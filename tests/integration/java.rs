@@ -313,6 +313,21 @@ fn assert_virtual(lock: &Lock) {
     assert!(outermost.is_some_and(|function| function.starts_with("Virtual.")), "{:?}", waiter.stack);
 }
 
+/// What virtual threads are parked for at the end is known of monitors only: else they may be idle.
+#[test]
+fn java_virtual_threads_that_still_wait() {
+    let Some(_turn) = may_observe() else { return };
+    let Some(machine) = machine(JDK_25) else { return };
+    for (kind, waits) in [("monitor", true), ("lock", false)] {
+        let (_, report) = virtual_threads(&machine, SERIAL, kind, &["--budget", "off", "--duration", "2s"]);
+        assert!(report.locks.iter().all(|lock| !lock.lock.ends_with(":0x0")), "{kind}: {:?}", report.verdict);
+        let is_javas =
+            |lock: &&Lock| lock.name.starts_with("java monitor of") || lock.kind.ends_with("(virtual threads)");
+        let waiting: u64 = report.locks.iter().filter(is_javas).map(|lock| lock.waiting_now.count).sum();
+        assert_eq!(waiting > 0, waits, "{kind}: {:?}", report.locks);
+    }
+}
+
 /// Within a budget not all waits of virtual threads are seen: the report says so.
 #[test]
 fn java_virtual_threads_within_a_budget() {

@@ -63,8 +63,8 @@ pub fn is_method(name: &str) -> bool {
 }
 
 /// Whether a virtual thread leaves the thread that carries it in this method.
-fn leaves(method: &str) -> bool {
-    LEAVES.iter().any(|start| method.starts_with(start))
+fn leaves(name: &str) -> bool {
+    LEAVES.iter().any(|start| method(name).starts_with(start))
 }
 
 /// Which of the functions on a stack, innermost first, are those of the virtual thread that runs there, if one does; `None` for code that was not
@@ -73,10 +73,11 @@ fn leaves(method: &str) -> bool {
 #[must_use]
 pub fn own(functions: &[Option<&str>]) -> Range<usize> {
     let all = functions.len();
-    let method = functions.iter().position(|name| name.is_some_and(is_method)).unwrap_or(all);
-    let carries = |name: &Option<&str>| name.is_some_and(|name| CARRIES.iter().any(|start| name.starts_with(start)));
-    let left = functions[method..].iter().take_while(|name| name.is_some_and(leaves) && !carries(name)).count();
-    let begin = method + left;
+    let first = functions.iter().position(|name| name.is_some_and(is_method)).unwrap_or(all);
+    let begins = |name: &str| CARRIES.iter().any(|start| name.starts_with(start));
+    let carries = |name: &Option<&str>| name.is_some_and(|name| begins(name) || begins(method(name)));
+    let left = functions[first..].iter().take_while(|name| name.is_some_and(leaves) && !carries(name)).count();
+    let begin = first + left;
     let end = functions[begin..].iter().position(carries).map_or(all, |own| begin + own);
     // Where nothing is left of it, it is one of the thread's own.
     if begin == end { 0..all } else { (if left == 0 { 0 } else { begin })..end }
@@ -129,6 +130,9 @@ mod tests {
             Some("Shop.sell"),
         ];
         assert_eq!(own(&on_carrier(&leaves)), 3..5);
+        // As a perf map has them.
+        let listed = [Some("boolean java.lang.VirtualThread.park()"), Some("void Shop.sell(int)")];
+        assert_eq!(own(&[&listed[..], &[Some("void jdk.internal.vm.Continuation.run()")]].concat()), 1..2);
         assert_eq!(own(&on_carrier(&[None, Some("StubRoutines (continuationstubs)"), Some("Shop.sell")])), 0..3);
         assert_eq!(own(&on_carrier(&[None, Some("Interpreter"), Some("Shop.sell"), Some("Shop.main")])), 0..4);
         // What carries virtual threads waits itself.

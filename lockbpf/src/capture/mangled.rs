@@ -85,7 +85,7 @@ const fn by_virtual(symbol: &'static str, code: u64, parts: &'static [&'static s
         VIRTUAL_LEAVES | VIRTUAL_GOES_ON => By::VirtualAbsence,
         _ => By::Virtual,
     };
-    let args = if code == VIRTUAL_EXIT { 3 } else { 2 };
+    let args = if matches!(code, VIRTUAL_ENTER | VIRTUAL_EXIT) { 3 } else { 2 };
     (Function { symbol, runtime: Runtime::Compiled, args, code, by, essential: false }, Parts(parts))
 }
 

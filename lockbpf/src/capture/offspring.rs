@@ -1,6 +1,6 @@
 //! Processes that observed ones have started and that are not observed: of a server whose parent only waits for its workers, nothing is seen.
 
-use crate::untrusted::shown;
+use crate::untrusted::shown_bytes;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -19,14 +19,18 @@ pub fn note(observed: &BTreeSet<u32>) -> Option<String> {
         1 => ("1 process that is".to_owned(), "it"),
         several => (format!("{several} processes that are"), "them"),
     };
-    let told = if names.len() > NAMED { "of several names".to_owned() } else { format!("named {}", names.join(", ")) };
+    let told = match names.len() {
+        0 => String::new(),
+        1..=NAMED => format!(", named {}", names.join(", ")),
+        _ => ", of several names".to_owned(),
+    };
     let how = match names.as_slice() {
         [only] if only.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) => {
             format!("`--system-wide --comm {only}` observes {what}")
         }
         _ => format!("`--pid` observes {what}"),
     };
-    Some(format!("What was observed has started {count} not observed, {told}: {how}."))
+    Some(format!("What was observed has started {count} not observed{told}: {how}."))
 }
 
 /// The processes that one has started, as far as they are there.
@@ -37,8 +41,8 @@ fn children(pid: u32) -> Vec<u32> {
 }
 
 fn name(pid: u32) -> Option<String> {
-    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(shown(comm.trim_end()).into_owned())
+    let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(shown_bytes(comm.trim_ascii_end()))
 }
 
 #[cfg(test)]

@@ -3,14 +3,13 @@
 //! finds it. That tells how many wait; of a file's lock also which file that is, and the kernel's list (`/proc/locks`) whose it is.
 
 use crate::quality::{FileHolder, KERNEL_LOCK, Unwatched};
-use crate::untrusted::shown;
+use crate::untrusted::{shown, shown_bytes};
 use procfs::FromRead;
 use procfs::process::Syscall;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -73,14 +72,13 @@ struct Waits {
 
 impl Waits {
     /// These have the lock.
-    fn meet(&mut self, holders: &[u32]) {
+    fn meet(&mut self, holders: &BTreeSet<u32>) {
         self.of_looks += u64::from(!holders.is_empty());
         for &pid in holders {
             if self.holders.len() >= MAX_HOLDERS && !self.holders.contains_key(&pid) {
                 continue;
             }
-            let comm =
-                || shown(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end()).into_owned();
+            let comm = || shown_bytes(fs::read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_ascii_end());
             self.holders.entry(pid).or_insert_with(|| (comm(), 0)).1 += 1;
         }
     }
@@ -91,11 +89,8 @@ impl Waits {
     }
 }
 
-/// A file: device and inode.
-type FileId = (u64, u64);
-
-/// By file: the processes that have a lock of it.
-type Holders = HashMap<FileId, Vec<u32>>;
+/// By process that waits for the lock of a file: who has that lock; nobody if it waits for those of several files.
+type Holders = HashMap<u32, BTreeSet<u32>>;
 
 impl Looks {
     /// Nothing was found yet. `kernel`: the kernel's own locks are not observed either.
@@ -139,21 +134,22 @@ impl Looks {
         let looked: Vec<&PathBuf> = all.iter().skip(found.looks as usize % step).step_by(step).collect();
         let each = all.len() as f64 / looked.len().max(1) as f64;
         found.looks += 1;
-        let mut wanted: HashMap<_, FileId> = HashMap::new();
+        let mut wanted = BTreeSet::new();
         for (call, file) in looked.iter().filter_map(|task| waits(task, self.kernel)) {
-            let file = file.and_then(|fd| file_at(pid, fd));
-            let mut key = (call, file.as_ref().map(|(path, _)| path.clone()));
+            let mut key = (call, file.and_then(|fd| file_at(pid, fd)));
             if found.waits.len() >= MAX_FILES && !found.waits.contains_key(&key) {
                 key.1 = None;
             }
             found.waits.entry(key.clone()).or_default().threads += each;
-            if let (Some(_), Some((_, id))) = (&key.1, file) {
-                wanted.insert(key, id);
+            if key.1.is_some() {
+                wanted.insert(key);
             }
         }
-        for (key, id) in wanted {
-            let who = holders().get(&id).map(Vec::as_slice).unwrap_or_default();
-            found.waits.entry(key).or_default().meet(who);
+        // The kernel's list does not tell which thread waits for which of several.
+        if let (Some(only), 1) = (wanted.first(), wanted.len())
+            && let Some(who) = holders().get(&pid)
+        {
+            found.waits.entry(only.clone()).or_default().meet(who);
         }
         Some(looked.len())
     }
@@ -181,40 +177,34 @@ impl Looks {
     }
 }
 
-/// The path of a process's open file, and which one it is.
-fn file_at(pid: u32, fd: u64) -> Option<(String, FileId)> {
-    let link = format!("/proc/{pid}/fd/{fd}");
-    let path = fs::read_link(&link).ok()?;
-    let file = fs::metadata(&link).ok()?;
-    Some((shown(&path.to_string_lossy()).into_owned(), (file.dev(), file.ino())))
+/// The path of a process's open file. The file itself is not touched: that may take for ever where it is on another machine.
+fn file_at(pid: u32, fd: u64) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    Some(shown(&path.to_string_lossy()).into_owned())
 }
 
-/// Who has locks of files, by lines like `1: FLOCK  ADVISORY  WRITE 4638 fe:00:131 0 EOF`; those with `->` wait. Locks that belong to an open file
-/// (`F_OFD_SETLK`) are nobody's.
+/// Who waits for whom, by lines like `1: FLOCK  ADVISORY  WRITE 4638 fe:00:131 0 EOF`, below which `1: -> FLOCK  ADVISORY  WRITE 4640 fe:00:131 0 EOF`
+/// waits. Locks that belong to an open file (`F_OFD_SETLK`) are nobody's.
 fn holders(locks: &str) -> Holders {
-    let mut holders = Holders::new();
+    let mut has: HashMap<&str, u32> = HashMap::new();
+    let mut waits: Vec<(&str, u32, &str)> = Vec::new();
     for line in locks.lines() {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [_, kind, _, _, pid, file, ..] = fields[..] else { continue };
-        if let (false, Ok(pid), Some(file)) = (kind == "->", pid.parse(), file_id(file))
-            && pid > 0
-        {
-            holders.entry(file).or_default().push(pid);
+        match fields[..] {
+            [number, "->", _, _, _, pid, file, ..] => waits.extend(pid.parse().ok().map(|pid| (number, pid, file))),
+            [number, _, _, _, pid, ..] => has.extend(pid.parse().ok().map(|pid| (number, pid))),
+            _ => {}
         }
     }
-    for pids in holders.values_mut() {
-        pids.sort_unstable();
-        pids.dedup();
+    let mut holders = Holders::new();
+    let mut files: HashMap<u32, &str> = HashMap::new();
+    for &(number, pid, file) in &waits {
+        files.entry(pid).or_insert(file);
+        holders.entry(pid).or_default().extend(has.get(number));
     }
+    let several = waits.iter().filter(|(_, pid, file)| files.get(pid) != Some(file));
+    several.for_each(|(_, pid, _)| drop(holders.remove(pid)));
     holders
-}
-
-/// `fe:00:131`: the device's numbers, hexadecimal, and the inode.
-fn file_id(text: &str) -> Option<FileId> {
-    let mut parts = text.split(':');
-    let mut number = || u32::from_str_radix(parts.next()?, 16).ok();
-    let device = libc::makedev(number()?, number()?);
-    Some((device, parts.next()?.parse().ok()?))
 }
 
 /// Where a thread waits for such a lock, if it does, and by which open file.
@@ -314,10 +304,12 @@ mod tests {
     #[test]
     fn who_has_locks_of_files() {
         let locks = "1: FLOCK  ADVISORY  WRITE 4638 fe:00:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 4640 fe:00:131 0 EOF\n\
-                     2: OFDLCK ADVISORY  WRITE -1 fe:00:132 0 EOF\n3: POSIX  ADVISORY  READ 7 00:1a:9 0 0\n\
-                     4: POSIX  ADVISORY  READ 8 00:1a:9 5 6\n5: POSIX  ADVISORY  READ 7 00:1a:9 5 6\nnonsense\n6: A B C 9 zz:0:1 0 EOF\n";
-        let device = |major, minor| libc::makedev(major, minor);
-        let expected = [((device(0xfe, 0), 131), vec![4638]), ((device(0, 0x1a), 9), vec![7, 8])];
-        assert_eq!(holders(locks), Holders::from(expected));
+                     2: OFDLCK ADVISORY  WRITE -1 fe:00:132 0 EOF\n2: -> OFDLCK ADVISORY  WRITE -1 fe:00:132 0 EOF\n\
+                     3: POSIX  ADVISORY  READ 7 00:1a:9 0 0\n3: -> POSIX  ADVISORY  WRITE 9 00:1a:9 0 0\n\
+                     4: POSIX  ADVISORY  READ 8 00:1a:9 5 6\n4:  -> POSIX  ADVISORY  WRITE 9 00:1a:9 5 6\n\
+                     5: FLOCK  ADVISORY  WRITE 6 00:1a:8 0 EOF\n5: -> FLOCK  ADVISORY  WRITE 5 00:1a:8 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 5 fe:00:131 0 EOF\nnonsense\n";
+        let expected = [(4640, BTreeSet::from([4638])), (9, BTreeSet::from([7, 8]))];
+        assert_eq!(holders(locks), Holders::from(expected), "5 waits for two files");
     }
 }

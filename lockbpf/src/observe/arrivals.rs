@@ -47,6 +47,8 @@ impl Running<'_> {
         self.later.append(&mut libraries);
         let pids: Vec<u32> = processes.iter().filter_map(|process| process.pid).collect();
         self.census.refresh_some(&pids);
+        let known = |&pid: &u32| Some((self.census.number(pid)?, pid));
+        self.carriers.reconsider(pids.iter().filter_map(known));
         for process in processes.into_iter().filter(|process| process.unusable.is_none()) {
             if let Some(pid) = process.pid {
                 self.watch.admit(&mut self.session, pid, Some(process.files))?;

@@ -5,39 +5,58 @@ use super::census::Census;
 use crate::capture::hotspot::LIBRARY;
 use crate::capture::session::Session;
 use crate::id::Process;
-use lockbpf_common::virtual_thread::Carrier;
+use lockbpf_common::virtual_thread::{Carrier, MAX_PROCESSES};
+use std::collections::HashMap;
 
 /// Looks before a machine is given up that does not begin: 10 s.
 const LOOKS: u32 = 200;
 
-/// Processes whose machines had not begun at the last look, with their pids and the looks that are left.
+/// What is known of them.
 #[derive(Default)]
-pub(crate) struct Carriers(Vec<(Process, u32, u32)>);
+pub(crate) struct Carriers {
+    /// Processes whose machines had not begun at the last look, with their pids and the looks that are left.
+    unsettled: Vec<(Process, u32, u32)>,
+    /// Those that the kernel side knows, by their places there.
+    told: HashMap<u32, Process>,
+}
 
 impl Carriers {
     /// Looks into processes that are new, and into those whose machine had not begun.
     pub(crate) fn look(&mut self, new: &[(Process, u32)], session: &mut Session, census: &mut Census) {
-        self.0.extend(new.iter().map(|&(process, pid)| (process, pid, LOOKS)));
-        self.0.retain_mut(|(process, pid, looks)| {
+        self.reconsider(new.iter().copied());
+        let mut unsettled = std::mem::take(&mut self.unsettled);
+        unsettled.retain_mut(|(process, pid, looks)| {
             *looks -= 1;
-            *looks > 0 && !look_into(*process, *pid, session, census)
+            *looks > 0 && !self.look_into(*process, *pid, session, census)
         });
+        self.unsettled = unsettled;
     }
 
-    /// What is loaded may have changed.
-    pub(crate) fn reconsider(&mut self, census: &Census) {
-        self.0 = census.pids().into_iter().map(|(process, pid)| (process, pid, LOOKS)).collect();
+    /// What these have loaded may have changed.
+    pub(crate) fn reconsider(&mut self, processes: impl IntoIterator<Item = (Process, u32)>) {
+        self.unsettled.extend(processes.into_iter().map(|(process, pid)| (process, pid, LOOKS)));
     }
-}
 
-/// Returns whether nothing has still to be found.
-fn look_into(process: Process, pid: u32, session: &mut Session, census: &mut Census) -> bool {
-    if !census.symbols().loaded(process).any(|file| file.name == LIBRARY) {
-        return true;
+    /// Whether the kernel side knows of the virtual threads of a process.
+    pub(crate) fn knows(&self, process: Process) -> bool {
+        self.told.get(&(process.0 % MAX_PROCESSES)) == Some(&process)
     }
-    let Some(carrier) = census.carrier(process, pid) else { return false };
-    if let Some(Err(error)) = carrier.map(|carrier| session.carries(Carrier { process: process.0, ..carrier })) {
-        log::warn!("waits of virtual threads of process {pid} are not observed: {error}");
+
+    /// Returns whether nothing has still to be found.
+    fn look_into(&mut self, process: Process, pid: u32, session: &mut Session, census: &mut Census) -> bool {
+        if self.knows(process) || !census.symbols().loaded(process).any(|file| file.name == LIBRARY) {
+            return true;
+        }
+        let Some(carrier) = census.carrier(process, pid) else { return false };
+        let Some(carrier) = carrier else { return true };
+        if let Err(error) = session.carries(Carrier { process: process.0, ..carrier }) {
+            log::warn!("waits of virtual threads of process {pid} are not observed: {error}");
+            return true;
+        }
+        // Not all is known while the machine begins.
+        if carrier.blocker != 0 {
+            self.told.insert(process.0 % MAX_PROCESSES, process);
+        }
+        carrier.blocker != 0
     }
-    true
 }

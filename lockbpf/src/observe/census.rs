@@ -337,8 +337,8 @@ impl Census {
         self.java.own(process, stack, &self.symbols)
     }
 
-    /// The lock of a runtime's that a thread with this stack sleeps for, and where it asks for it, where only its functions tell. `Err`: whether
-    /// not all of these are known.
+    /// The lock of a runtime's that a thread with this stack sleeps for, and where it asks for it, where only its functions tell. `Err(true)`: some functions
+    /// on the stack are not known yet.
     pub(crate) fn asked_for(&mut self, process: Process, stack: &[u64]) -> Result<(Lock, Site), bool> {
         self.java.asked_for(process, stack, &self.symbols)
     }

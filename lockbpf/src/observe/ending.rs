@@ -11,6 +11,7 @@ use crate::capture::offspring;
 use crate::costs::Costs;
 use crate::estimate::Estimates;
 use crate::perturbation::{self, Children, Perturbation, Taken};
+use crate::unwind::Method;
 use anyhow::Result;
 
 impl Running<'_> {
@@ -51,8 +52,10 @@ impl Running<'_> {
         ready.notes.extend(self.throttling.note(census.pids().into_values()));
         harvest.quality.throttled = self.throttling.found();
         harvest.quality.unwatched = self.unwatched.found();
-        let sees_absences = !request.futex_only && request.kept_budget().is_none();
-        harvest.quality.virtual_threads = census.java().with_unseen_waits(sees_absences);
+        let by_stacks = request.unwind != Method::Fp;
+        let sees_absences = by_stacks && !request.futex_only && request.kept_budget().is_none();
+        harvest.quality.virtual_threads =
+            census.java().with_unseen_waits(|process| sees_absences && self.carriers.knows(process));
         harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
         self.placing.complete(&mut harvest.library);
         ready.notes.extend(self.own.notes());

@@ -96,12 +96,17 @@ impl Machines {
 
     /// Where the threads of a process's machine tell which virtual ones they carry, if they do; `None` if the machine has not begun.
     pub(crate) fn carrier(&mut self, process: Process, pid: u32, symbols: &Symbols) -> Option<Option<Carrier>> {
-        if let Some(machine) = self.machines.get(&process).and_then(Option::as_ref) {
+        let known = |machine: &Machine| machine.carrier.is_none_or(|carrier| carrier.blocker != 0);
+        if let Some(machine) = self.machines.get(&process).and_then(Option::as_ref).filter(|machine| known(machine)) {
             return Some(machine.carrier);
         }
+        // While the machine begins not all is known.
         let machine = Machine::find(process, pid, symbols)?;
         let carrier = machine.carrier;
-        self.machines.insert(process, Some(machine));
+        match self.machines.get_mut(&process) {
+            Some(Some(known)) => known.carrier = carrier,
+            _ => drop(self.machines.insert(process, Some(machine))),
+        }
         Some(carrier)
     }
 
@@ -129,12 +134,12 @@ impl Machines {
         self.machines.get(&process).is_some_and(Option::is_some)
     }
 
-    /// The pids of those in which virtual threads run whose waits for locks of `java.util.concurrent` are not seen; `all`: whether absences of virtual
-    /// threads are, where that is possible.
-    pub(crate) fn with_unseen_waits(&self, all: bool) -> BTreeSet<u32> {
-        let is_seen = |machine: &Machine| all && machine.carrier.is_some_and(|carrier| carrier.blocker != 0);
-        let machines = self.machines.values().flatten();
-        machines.filter(|machine| machine.has_virtual && !is_seen(machine)).map(|machine| machine.pid).collect()
+    /// The pids of those in which virtual threads run whose waits for locks of `java.util.concurrent` are not seen; `is_seen`: whether they are in a
+    /// process.
+    pub(crate) fn with_unseen_waits(&self, is_seen: impl Fn(Process) -> bool) -> BTreeSet<u32> {
+        let machines = self.machines.iter().filter_map(|(&process, machine)| Some((process, machine.as_ref()?)));
+        let unseen = machines.filter(|&(process, machine)| machine.has_virtual && !is_seen(process));
+        unseen.map(|(_, machine)| machine.pid).collect()
     }
 
     /// The lock of `java.util.concurrent` that a thread with this stack sleeps for, and the return address in whoever asks for it. All those that
@@ -229,7 +234,7 @@ fn methods<'a>(process: Process, stack: &[u64], symbols: &'a Symbols) -> Vec<(u6
 
 /// Whether only virtual threads run a method: nothing else has use for those of their class.
 fn is_of_virtual_thread(name: &str) -> bool {
-    name.starts_with("java.lang.VirtualThread.")
+    java::method(name).starts_with("java.lang.VirtualThread.")
 }
 
 fn piece(generated: Generated) -> Piece {

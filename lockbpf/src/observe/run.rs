@@ -132,7 +132,7 @@ impl Running<'_> {
         if self.mapped.changed(&self.ready.pids) {
             self.census.refresh();
             self.interpreters.reconsider(&self.census);
-            self.carriers.reconsider(&self.census);
+            self.carriers.reconsider(self.census.pids());
             self.parking.reconsider();
             self.focus.refresh(&mut self.session, &mut self.census, audience)?;
             if !self.request.futex_only {

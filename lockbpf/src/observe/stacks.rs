@@ -137,8 +137,10 @@ impl Stacks {
     /// known; else it is counted.
     fn is_for_anything(&mut self, event: &Event) -> bool {
         let Event::FutexWait(wait) = event else { return false };
-        let is_parked = wait.expected == virtual_thread::PARKED;
-        if is_parked && wait.stack.is_none_or(|stack| self.unclear.contains(&stack)) {
+        let is_parked = wait.expected == virtual_thread::PARKED && is_task(wait.tid.0);
+        // By frame pointers no stack leads through generated code.
+        let is_unclear = |stack: StackId| stack.0 < WALKED_STACKS || self.unclear.contains(&stack);
+        if is_parked && wait.stack.is_none_or(is_unclear) {
             self.unexplained += wait.wait;
         }
         is_parked
@@ -176,15 +178,22 @@ impl Stacks {
             {
                 symbols.leave_out_release(process, &mut stack, place + 1);
             }
+            if asked_for == Err(true) {
+                // It is looked at again when more of the code is known.
+                unwound.slots = None;
+            }
             session.settle_stack(&copy, &unwound, stack)?;
             let mut is_caller = |address| symbols.is_caller(process, address);
             if let Numbered::Known(Some(id)) = session.numbered(copy.number)
                 && let Some(&first) = unwound.addresses.first()
             {
-                match asked_for {
-                    Ok(asked_for) => drop(self.asked_for.insert(id, asked_for)),
-                    Err(true) => drop(self.unclear.insert(id)),
-                    Err(false) => {}
+                if let Ok(asked_for) = asked_for {
+                    self.asked_for.insert(id, asked_for);
+                }
+                if asked_for == Err(true) {
+                    self.unclear.insert(id);
+                } else {
+                    self.unclear.remove(&id);
                 }
                 self.gave_back.extend(gave_back.map(|caller| (id, caller)));
                 if is_caller(first) {
@@ -285,7 +294,7 @@ impl Stacks {
             notes.push(format!("Of the stacks, {lack}{more}."));
         }
         if self.unexplained > Nanos(0) {
-            notes.push(format!("Of {} in which virtual threads were parked it is not known what for, since their stacks are not: waits for locks of `java.util.concurrent` may be among that.", self.unexplained));
+            notes.push(format!("Virtual threads were parked for {} for purposes that are not known, since their stacks are not; waits for locks of `java.util.concurrent` may be among them.", self.unexplained));
         }
         let skipped = harvest.quality.counters.get(Counter::StackSkipped.name()).copied().unwrap_or(0);
         if skipped > 0 {

@@ -3,9 +3,11 @@
 
 use super::phrase::FUNCTION;
 use super::schema::{FileHolderEntry, QualityEntry, UnwatchedEntry};
-use super::text::{clip, counted, listed, percent};
+use super::text::{clip, counted, listed};
 use crate::observation::Observation;
 use crate::quality::{KERNEL_LOCK, Unwatched};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls named.
 const NAMED: usize = 3;
@@ -41,59 +43,64 @@ fn mean(found: u64, looks: u64) -> f64 {
 
 /// The same programs' in several runs, added up.
 pub(super) fn together<'a>(runs: impl Iterator<Item = &'a QualityEntry>) -> Vec<UnwatchedEntry> {
-    let mut all: Vec<UnwatchedEntry> = Vec::new();
+    let mut all: BTreeMap<_, UnwatchedEntry> = BTreeMap::new();
     for found in runs.flat_map(|run| &run.unwatched) {
-        match all.iter_mut().find(|known| told_of(known) == told_of(found)) {
-            Some(known) => {
+        match all.entry((&found.comm, &found.call, &found.file)) {
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
                 known.looks = known.looks.saturating_add(found.looks);
                 known.found = known.found.saturating_add(found.found);
                 known.threads = mean(known.found, known.looks);
                 // Another one each time.
-                known.holder = known.holder.take().filter(|holder| found.holder.as_ref() == Some(holder));
+                let same =
+                    |a: &FileHolderEntry| found.holder.as_ref().is_some_and(|b| (a.pid, &a.comm) == (b.pid, &b.comm));
+                known.holder = known.holder.take().filter(same);
             }
-            None => all.push(found.clone()),
+            Entry::Vacant(place) => drop(place.insert(found.clone())),
         }
     }
-    all
+    all.into_values().collect()
 }
 
-/// What a sentence tells of it.
-fn told_of(found: &UnwatchedEntry) -> (Option<&str>, &str, Option<&str>) {
-    (found.comm.as_deref(), &found.call, found.file.as_deref())
-}
-
-/// Threads of processes with one name that wait in the same call, for the lock of the same file.
+/// Threads of processes with one name that wait in the same call.
+#[derive(Default)]
 struct Group<'a> {
-    first: &'a UnwatchedEntry,
-    processes: usize,
+    comm: Option<&'a str>,
+    call: &'a str,
+    looks: u64,
+    found: u64,
     threads: f64,
-    /// The part of the looks at which a process had the lock; of several looked at, the largest.
-    holder: Option<&'a FileHolderEntry>,
+    processes: BTreeSet<u32>,
+    /// By file: threads, and whoever had its lock most often.
+    files: BTreeMap<&'a str, (f64, Option<&'a FileHolderEntry>)>,
 }
 
 fn groups(quality: &QualityEntry) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    // One thread that is met once may have been there for a moment.
-    for found in quality.unwatched.iter().filter(|found| found.found > 1) {
-        let holder = found.holder.as_ref();
-        match groups.iter_mut().find(|group| told_of(group.first) == told_of(found)) {
-            Some(group) => {
-                group.processes += 1;
-                group.threads += found.threads;
-                let larger = |a: &&FileHolderEntry, b: &&FileHolderEntry| a.share.total_cmp(&b.share);
-                group.holder = group.holder.into_iter().chain(holder).max_by(larger);
-            }
-            None => groups.push(Group { first: found, processes: 1, threads: found.threads, holder }),
+    let mut groups: BTreeMap<(Option<&str>, &str), Group<'_>> = BTreeMap::new();
+    for found in &quality.unwatched {
+        let (comm, call) = (found.comm.as_deref(), found.call.as_str());
+        let group = groups.entry((comm, call)).or_insert_with(|| Group { comm, call, ..Group::default() });
+        group.looks = group.looks.max(found.looks);
+        group.found += found.found;
+        group.threads += found.threads;
+        group.processes.insert(found.pid);
+        if let Some(file) = &found.file {
+            let (threads, holder) = group.files.entry(file).or_default();
+            *threads += found.threads;
+            let larger = |a: &&FileHolderEntry, b: &&FileHolderEntry| a.share.total_cmp(&b.share);
+            *holder = holder.iter().copied().chain(&found.holder).max_by(larger);
         }
     }
-    groups
+    groups.into_values().collect()
 }
 
 /// Where threads were found, if there were enough of them to matter: `share` of one, all the time.
 pub(super) fn found(quality: &QualityEntry, share: f64) -> Option<String> {
-    let mut all: Vec<_> = groups(quality).into_iter().filter(|group| group.threads >= share).collect();
+    // One thread that is met once may have been there for a moment.
+    let matters = |group: &Group<'_>| group.found > 1 && group.threads >= share;
+    let mut all: Vec<_> = groups(quality).into_iter().filter(matters).collect();
     all.sort_by(|a, b| b.threads.total_cmp(&a.threads));
-    let is_kernels = |group: &Group<'_>| group.first.call == KERNEL_LOCK;
+    let is_kernels = |group: &Group<'_>| group.call == KERNEL_LOCK;
     let which = match (all.iter().any(is_kernels), all.iter().all(is_kernels)) {
         (_, true) => ", of which `--kernel-locks` tells more",
         (true, _) => "; of these only locks of the kernel can be observed, by `--kernel-locks`",
@@ -118,19 +125,21 @@ pub(super) fn virtual_threads(quality: &QualityEntry) -> Option<String> {
 }
 
 fn told(group: &Group<'_>) -> String {
-    let Group { first, processes, threads, holder } = group;
-    let whose = first.comm.as_ref().map(|comm| format!(" of `{}`", clip(comm, FUNCTION))).unwrap_or_default();
-    let of = if *processes > 1 { format!(" ({processes} processes)") } else { String::new() };
+    let whose = group.comm.map(|comm| format!(" of `{}`", clip(comm, FUNCTION))).unwrap_or_default();
+    let of = match group.processes.len() {
+        0 | 1 => String::new(),
+        several => format!(" ({several} processes)"),
+    };
     let at =
-        if first.call == KERNEL_LOCK { "for locks of the kernel".to_owned() } else { format!("in `{}`", first.call) };
-    let file = first.file.as_ref().map(|file| format!(" for the lock of `{}`", clip(file, PATH))).unwrap_or_default();
-    let had = holder.filter(|holder| holder.share >= MOSTLY).map_or_else(String::new, |holder| {
-        format!(
-            ", which pid {} ({}) had at {} of them",
-            holder.pid,
-            clip(&holder.comm, FUNCTION),
-            percent(holder.share)
-        )
+        if group.call == KERNEL_LOCK { "for locks of the kernel".to_owned() } else { format!("in `{}`", group.call) };
+    let most = group.files.iter().max_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b));
+    let file = most.map_or_else(String::new, |(file, _)| match group.files.len() {
+        1 => format!(" for the lock of `{}`", clip(file, PATH)),
+        several => format!(" for the locks of {several} files, most for that of `{}`", clip(file, PATH)),
     });
-    format!("{threads:.1}{whose}{of} asleep {at}{file} ({}{had})", counted(first.looks, "look"))
+    let holder = most.and_then(|(_, &(_, holder))| holder).filter(|holder| holder.share >= MOSTLY);
+    let had = holder.map_or_else(String::new, |holder| {
+        format!("; {} (pid {}) had it most often", clip(&holder.comm, FUNCTION), holder.pid)
+    });
+    format!("{:.1}{whose}{of} asleep {at}{file} ({}{had})", group.threads, counted(group.looks, "look"))
 }

@@ -4,6 +4,7 @@
 use super::Session;
 use crate::capture::CaptureError;
 use crate::capture::owner;
+use crate::capture::stack_copies::Numbered;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::observation::OpenWait;
 use crate::units::Time;
@@ -52,11 +53,16 @@ impl Session {
             return Ok(Vec::new());
         }
         let waits: BpfHashMap<_, VirtualKey, VirtualWait> = self.map("VIRTUAL_WAITS")?.try_into()?;
-        let open = waits.iter().filter_map(Result::ok).filter(|(key, _)| known.contains_key(&key.process));
+        // Of those that wait for something else it is not known whether that is a lock.
+        let for_monitor = |(key, wait): &(VirtualKey, VirtualWait)| wait.lock != 0 && known.contains_key(&key.process);
+        let open = waits.iter().filter_map(Result::ok).filter(for_monitor);
         let open = open.filter_map(|(key, wait)| {
             let process = Process(u32::try_from(key.process).ok()?);
             let at = (wait.lock, wait.site, Time(wait.attempt_ns));
-            let stack = u32::try_from(wait.stack).ok().map(StackId);
+            let stack = StackId::from_raw(wait.stack).and_then(|id| match self.numbered(id) {
+                Numbered::Known(id) => id,
+                Numbered::NotYet => None,
+            });
             Some(OpenWait { stack, ..open_wait(process, Tid(wait.tid), at, Via::JavaMonitor as u32)? })
         });
         Ok(open.collect())

@@ -4,6 +4,7 @@ use super::*;
 use crate::perturbation::{Perturbation, Taken};
 use crate::quality::{FileHolder, KERNEL_LOCK, Unwatched};
 use crate::report::combine;
+use crate::report::schema::UnwatchedEntry;
 use lockbpf_common::kind::mutex_kind;
 
 /// A lock that nobody waits for, and threads that wait 24 s for conditions at a site.
@@ -41,9 +42,9 @@ fn nobody_is_acquitted_while_threads_wait_for_what_is_not_observed() {
                     (8 looks); locks of files and semaphores of System V are not observed otherwise. No thread waited for a lock that was \
                     seen: 1 acquisition";
     assert!(told.starts_with(expected), "{told}");
-    let report = report(&unwatched(20));
-    assert_eq!(report.quality.unwatched.len(), 1);
-    let two = combine::combine(vec![report.clone(), report], &combine::Options::default()).quality.unwatched;
+    let one = report(&unwatched(20));
+    assert_eq!(one.quality.unwatched.len(), 1);
+    let two = combine::combine(vec![one.clone(), one], &combine::Options::default()).quality.unwatched;
     assert_eq!((two[0].looks, two[0].found, two[0].threads), (16, 40, 2.5));
     // Once is no evidence.
     assert!(verdict(&unwatched(1)).starts_with("No thread waited for a lock: "));
@@ -51,10 +52,19 @@ fn nobody_is_acquitted_while_threads_wait_for_what_is_not_observed() {
     let holder = FileHolder { pid: 7, comm: "backup".to_owned(), looks: 3, of_looks: 4 };
     let first =
         Unwatched { file: Some("/srv/lock".to_owned()), holder: Some(holder), ..files.quality.unwatched[0].clone() };
-    files.quality.unwatched = vec![first.clone(), Unwatched { threads: 8, holder: None, ..first }];
-    let told = verdict(&files);
-    let expected = "3.5 of `server` (2 processes) asleep in `flock` for the lock of `/srv/lock` (8 looks, which pid 7 (backup) had at 75 % of them)";
+    files.quality.unwatched = vec![first.clone(), Unwatched { pid: 5, threads: 8, holder: None, ..first }];
+    let mut quality = report(&files).quality;
+    quality.unwatched[1].comm = quality.unwatched[0].comm.clone();
+    let expected = "3.5 of `server` (2 processes) asleep in `flock` for the lock of `/srv/lock` (8 looks; backup (pid 7) had it most often)";
+    let told = unwatched::found(&quality, 0.5).expect("they wait");
     assert!(told.contains(expected), "{told}");
+    // Each file alone is little; one thread that was met once is nothing.
+    let rows = quality.unwatched.clone();
+    quality.unwatched[1].file = Some("/srv/other".to_owned());
+    let told = unwatched::found(&quality, 3.0).expect("they wait");
+    assert!(told.contains("for the locks of 2 files, most for that of `/srv/lock`"), "{told}");
+    quality.unwatched = vec![UnwatchedEntry { found: 1, threads: 0.1, ..rows[0].clone() }];
+    assert_eq!(unwatched::found(&quality, 0.01), None);
     let mut kernels = unwatched(20);
     kernels.quality.unwatched[0].call = KERNEL_LOCK.to_owned();
     let told = verdict(&kernels);
