@@ -8,6 +8,7 @@ use crate::calls::return_address;
 use crate::counts;
 use crate::futex_call::FutexCall;
 use crate::maps::{GILS, count};
+use crate::memory::read;
 use crate::python::python_site;
 use crate::section::{End, acquired, attempt, close, contend, fill_gap, fits, stack_of_wait};
 use crate::thread::Thread;
@@ -145,11 +146,7 @@ const WAITED_FOR: u32 = 4;
 #[inline(never)]
 pub fn meaning(t: &Thread) -> u32 {
     let word = t.gil.wrapping_sub(MUTEX);
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    let Ok(up) = (unsafe { bpf_probe_read_user(word as *const i32) }) else {
-        count(Counter::ReadFault);
-        return 0;
-    };
+    let Some(up) = read::<i32>(word) else { return 0 };
     let Some(i) = t.find(word) else {
         if up > 0 {
             return TAKEN;

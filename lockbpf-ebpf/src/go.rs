@@ -252,8 +252,8 @@ fn woken(ctx: *mut c_void, t: &mut Thread, waker: &Waker, semaphore: u64, earlie
     let stack = if long { walk(ctx) } else { -1 };
     record_absence(t);
     if long {
-        let who = GoroutineKey { process: u64::from(t.process), descriptor: goroutine(&ProbeContext::new(ctx)) };
-        crate::goroutine::gave_back(t, &who, waker.tid, waker.time_ns.saturating_sub(since_ns), waker.time_ns);
+        let descriptor = goroutine(&ProbeContext::new(ctx));
+        crate::goroutine::gave_back(t, descriptor, waker.tid, waker.time_ns.saturating_sub(since_ns), waker.time_ns);
     }
     if let Some(mut entry) = reserve::<WakeRecord>() {
         let record = entry.as_mut_ptr();

@@ -14,7 +14,6 @@ use aya_ebpf::btf_maps::Array;
 use aya_ebpf::macros::btf_map;
 use core::ffi::c_void;
 use lockbpf_common::gate::MAX_SLOTS;
-use lockbpf_common::goroutine::GoroutineKey;
 use lockbpf_common::off_cpu::Reason;
 
 /// Places for watched goroutines; the descriptor's address tells which one a goroutine may have.
@@ -52,18 +51,18 @@ fn place(descriptor: u64) -> Option<&'static mut Watched> {
     GOROUTINES.get_ptr_mut((descriptor >> ALIGN) as u32 & (PLACES - 1)).map(|place| unsafe { &mut *place })
 }
 
-/// A goroutine is watched from now on.
+/// A goroutine is watched from now on, if there is a place for it: returns whether there is.
 #[inline(always)]
-pub fn watch(process: u32, descriptor: u64, now: u64) {
-    let Some(place) = place(descriptor) else { return };
-    let own = place.descriptor == descriptor && place.process == u64::from(process);
-    if place.until_ns <= now || own {
-        if place.until_ns <= now {
-            (place.process, place.descriptor) = (u64::from(process), descriptor);
-            place.absences.forget();
-        }
-        place.until_ns = now + WATCH_NS;
+pub fn watch(process: u32, descriptor: u64, now: u64) -> bool {
+    let Some(place) = place(descriptor) else { return false };
+    if place.until_ns <= now {
+        (place.process, place.descriptor) = (u64::from(process), descriptor);
+        place.absences.forget();
+    } else if place.descriptor != descriptor || place.process != u64::from(process) {
+        return false;
     }
+    place.until_ns = now + WATCH_NS;
+    true
 }
 
 /// Records what a watched goroutine, told as `tid`, did instead of running in this time.
@@ -80,7 +79,7 @@ pub fn is_watched(process: u32, descriptor: u64, now: u64) -> bool {
     watched(process, descriptor, now).is_some()
 }
 
-/// What stands for the descriptor of a virtual thread of Java's, by what is told instead of its thread's id.
+/// What a virtual thread of Java's has in place of a descriptor; `tid` is what records tell for it.
 #[inline(always)]
 pub const fn of_virtual(tid: u32) -> u64 {
     (tid as u64) << ALIGN
@@ -135,19 +134,13 @@ pub fn sleeps(ctx: *mut c_void, t: &Thread, descriptor: u64, sleep_ns: u64) -> u
 /// A goroutine, told as `tid`, has `now` given back a lock for which others waited, which it had since `from_ns` at the earliest. Records
 /// its absences since then. Is watched from now on.
 #[inline(always)]
-pub fn gave_back(t: &Thread, who: &GoroutineKey, tid: u32, from_ns: u64, now: u64) {
-    let Some(place) = place(who.descriptor) else { return };
-    let own = place.descriptor == who.descriptor && place.process == who.process;
-    if own && place.until_ns > now {
-        place.absences.tell_since(Who::of(t, tid), from_ns, now);
-    } else if place.until_ns > now {
-        return;
-    } else {
-        (place.process, place.descriptor) = (who.process, who.descriptor);
-        place.absences.forget();
+pub fn gave_back(t: &Thread, descriptor: u64, tid: u32, from_ns: u64, now: u64) {
+    if let Some(of) = watched(t.process, descriptor, now) {
+        of.absences.tell_since(Who::of(t, tid), from_ns, now);
     }
-    place.until_ns = now + WATCH_NS;
-    if let Some(until_ns) = GOROUTINES_UNTIL.get_ptr_mut(t.slot) {
+    if watch(t.process, descriptor, now)
+        && let Some(until_ns) = GOROUTINES_UNTIL.get_ptr_mut(t.slot)
+    {
         // SAFETY: the kernel returned a valid entry; of two times that are nearly the same either may stay.
         unsafe { *until_ns = now + WATCH_NS };
     }

@@ -1,10 +1,9 @@
 //! What a lock says of itself in the target's memory (glibc, musl): whether it is taken, by whom, whether somebody waits, and on which
 //! futex words.
 
-use crate::maps::count;
+use crate::memory::read;
 use crate::thread::own_tid;
 use aya_ebpf::helpers::bpf_probe_read_user;
-use lockbpf_common::counter::Counter;
 use lockbpf_common::layout::{
     FUTEX_OWNER_DIED, FUTEX_WAITERS, MutexHead, musl, mutex_head, mutex_kind, rwlock, word_has_waiters,
 };
@@ -158,16 +157,6 @@ fn see_rwlock(lock: u64, shared: bool) -> Seen {
         has_waiters: rwlock::has_waiters(l.readers, l.writers, shared),
         is_full: false,
     }
-}
-
-#[inline(always)]
-fn read<T: Copy>(addr: u64) -> Option<T> {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    let lock = unsafe { bpf_probe_read_user(addr as *const T) }.ok();
-    if lock.is_none() {
-        count(Counter::ReadFault);
-    }
-    lock
 }
 
 /// Whether a thread that sleeps on this word sleeps for this lock.

@@ -35,6 +35,7 @@ mod lease;
 mod library;
 mod lock;
 mod maps;
+mod memory;
 mod off_cpu;
 mod once;
 mod orders;

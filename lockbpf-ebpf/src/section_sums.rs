@@ -101,6 +101,17 @@ pub fn add_hold(s: &mut Sums, hold_ns: u64, inner_hits: u64, shared: bool) {
     add_time(&mut s.hold_ns, &mut s.hold_max_ns, &mut s.hold_hist, hold_ns, shared);
 }
 
+/// Adds an acquisition after so long a wait (0: none) that others may have had at the same time, and that is not seen to end.
+#[inline(always)]
+pub fn add_unseen(s: &mut Sums, wait_ns: u64) {
+    add(&mut s.acquisitions, 1);
+    add(&mut s.unseen, 1);
+    if wait_ns > 0 {
+        add(&mut s.contended, 1);
+        add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
+    }
+}
+
 /// Adds a duration to a sum, the longest one and a histogram; with `shared`, others may do so at the same time.
 #[inline(always)]
 pub fn add_time(sum: &mut u64, longest: &mut u64, histogram: &mut [u64; BUCKETS], ns: u64, shared: bool) {

@@ -12,15 +12,15 @@ use crate::emit::emit_for;
 use crate::focus;
 use crate::gate::pass;
 use crate::maps::{CONFIG, count};
+use crate::memory::read;
 use crate::section::fits;
-use crate::section_sums::{NO_WAIT, add_section, add_time, at, sums};
+use crate::section_sums::{NO_WAIT, add_section, add_unseen, at, sums};
 use crate::slots::{NO_SLOT, slot_of};
 use crate::stack::take_stack;
 use crate::task::{TokioLock, gets, gives_back, known, of, record_sleep};
 use crate::thread::{Thread, TokioCall, now, tid};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::btf_maps::LruHashMap;
-use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::{btf_map, uprobe};
 use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;
@@ -100,8 +100,7 @@ pub fn tokio(ctx: ProbeContext) -> u32 {
 fn caller(t: &Thread, frame: u64) -> Option<u64> {
     let TokioCall { frame: at, returns_to, .. } = t.tokio_call;
     let inside = at.wrapping_sub(frame) < MAX_FRAMES;
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    let stands = || unsafe { bpf_probe_read_user(at as *const u64) }.is_ok_and(|there| there == returns_to);
+    let stands = || crate::memory::peek::<u64>(at) == Some(returns_to);
     (inside && stands()).then_some(returns_to)
 }
 
@@ -297,12 +296,7 @@ fn share(ctx: *mut c_void, t: &Thread, waker: u32, now: u64) -> u32 {
     let wanted = waited && wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
     let mut stack = -1;
     if let Some(s) = sums(&SumKey { lock, site, process: t.process, via }, 0, attempt_ns) {
-        add(&mut s.acquisitions, 1);
-        add(&mut s.unseen, 1);
-        if waited {
-            add(&mut s.contended, 1);
-            add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
-        }
+        add_unseen(s, wait_ns);
         if wanted && (wait_ns >= config.stack_wait_ns || s.stack < 0) {
             stack = take_stack(ctx, t.process, t.slot, 0);
             s.stack = if s.stack < 0 { stack } else { s.stack };
@@ -449,14 +443,4 @@ fn close(ctx: *mut c_void, t: &Thread, held: &TokioLock, lock: u64, end: u64) ->
         },
     );
     0
-}
-
-#[inline(always)]
-fn read<T: Copy>(addr: u64) -> Option<T> {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    let there = unsafe { bpf_probe_read_user(addr as *const T) }.ok();
-    if there.is_none() {
-        count(Counter::ReadFault);
-    }
-    there
 }

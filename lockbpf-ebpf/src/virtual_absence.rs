@@ -7,12 +7,12 @@ use crate::emit::emit_for;
 use crate::gate::pass;
 use crate::goroutine;
 use crate::maps::CONFIG;
+use crate::memory::{peek, read};
 use crate::off_cpu::Absence;
 use crate::stack::take_stack;
-use crate::thread::{Thread, VirtualCall, now};
-use crate::virtual_thread::{IS_X86_64, carrier, note, object, over, read};
+use crate::thread::{Thread, now};
+use crate::virtual_thread::{IS_X86_64, carrier, note, object, over};
 use aya_ebpf::EbpfContext;
-use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::uprobe;
 use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;
@@ -34,13 +34,12 @@ pub fn virtual_absence(ctx: ProbeContext) -> u32 {
     let Some(carrier) = carrier(t) else { return 0 };
     let (thread, returns): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
     let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
-    t.virtual_call = VirtualCall { monitor: 0, id };
     if gate::function(cookie) == function::VIRTUAL_LEAVES {
         let parked = parked(&carrier, thread, id);
-        return leaves(ctx.as_ptr(), t, parked, now);
+        return leaves(ctx.as_ptr(), t, id, parked, now);
     }
     // The machine also comes by when a function returns to frames that it had left out so far.
-    if returns & 0xff == 0 { goes_on(t, now) } else { 0 }
+    if returns & 0xff == 0 { goes_on(t, id, now) } else { 0 }
 }
 
 /// What the virtual thread that the thread runs is parked for ([`parked_for`]); 0 if it is not. Locks of `java.util.concurrent` tell, and much else
@@ -94,17 +93,9 @@ fn class(carrier: &Carrier, object: u64) -> Option<u64> {
     }
 }
 
-/// What is at an address that may mean nothing.
-#[inline(always)]
-fn peek<T: Copy>(addr: u64) -> Option<T> {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    unsafe { bpf_probe_read_user(addr as *const T) }.ok()
-}
-
-/// The virtual thread of the thread's call is about to leave the thread that carries it. Notes it if it is parked, or makes others wait.
+/// A virtual thread is about to leave the thread that carries it. Notes it if it is parked, or makes others wait.
 #[inline(never)]
-fn leaves(ctx: *mut c_void, t: &Thread, parked: u64, now: u64) -> u32 {
-    let id = t.virtual_call.id;
+fn leaves(ctx: *mut c_void, t: &Thread, id: u64, parked: u64, now: u64) -> u32 {
     if parked == 0 && !goroutine::is_watched(t.process, goroutine::of_virtual(of_virtual(id)), now) {
         // The last time it may not have left after all, and so not have gone on.
         let _ = over(t, id, |wait| wait.lock == 0);
@@ -112,17 +103,17 @@ fn leaves(ctx: *mut c_void, t: &Thread, parked: u64, now: u64) -> u32 {
     }
     let (_, owner) = parked_by(parked);
     if owner != 0 {
-        goroutine::watch(t.process, goroutine::of_virtual(owner), now);
+        // One without a place is charged, and what it did is not known.
+        let _ = goroutine::watch(t.process, goroutine::of_virtual(owner), now);
     }
     let stack = take_stack(ctx, t.process, t.slot, 0);
     note(t, id, VirtualWait { lock: 0, site: parked, attempt_ns: now, epoch: t.epoch, tid: of_virtual(id), stack });
     0
 }
 
-/// The virtual thread of the thread's call goes on. If it had not left for a monitor, it did something else instead of running.
+/// A virtual thread goes on. If it had not left for a monitor, it did something else instead of running.
 #[inline(never)]
-fn goes_on(t: &Thread, now: u64) -> u32 {
-    let id = t.virtual_call.id;
+fn goes_on(t: &Thread, id: u64, now: u64) -> u32 {
     let Some(wait) = over(t, id, |wait| wait.lock == 0) else { return 0 };
     let VirtualWait { attempt_ns: since_ns, site: parked, tid, stack, .. } = wait;
     let reason = Reason::Sleeping as u32;

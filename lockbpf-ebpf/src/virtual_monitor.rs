@@ -2,7 +2,6 @@
 //! it; if not, the virtual thread leaves the thread that carries it, and has the monitor when another function is called. A third gives a
 //! monitor back to one of those that wait. Free monitors are taken and given back elsewhere, and not seen.
 
-use crate::atomic::add;
 use crate::calls::return_address;
 use crate::context::cookie_of;
 use crate::emit::emit_for;
@@ -10,12 +9,13 @@ use crate::focus;
 use crate::gate::pass;
 use crate::goroutine;
 use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
+use crate::memory::read;
 use crate::section::fits;
-use crate::section_sums::{add_time, sums};
+use crate::section_sums::{add_unseen, sums};
 use crate::stack::take_stack;
 use crate::thread::{Thread, VirtualCall, now, tid};
 use crate::unexplained::record_wake;
-use crate::virtual_thread::{carrier, note, object, over, read};
+use crate::virtual_thread::{carrier, note, object, over};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::macros::{uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
@@ -24,7 +24,6 @@ use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::function;
 use lockbpf_common::gate;
-use lockbpf_common::goroutine::GoroutineKey;
 use lockbpf_common::kind::{Outcome, Via, flag};
 use lockbpf_common::record::{SectionFields, SectionRecord, WakeFields};
 use lockbpf_common::sums::SumKey;
@@ -58,7 +57,7 @@ pub fn virtual_entered(ctx: RetProbeContext) -> u32 {
     if let Some(t) = pass(cookie_of(&ctx)) {
         let VirtualCall { monitor, id } = t.virtual_call;
         t.virtual_call.monitor = 0;
-        // Of a boolean only the lowest byte counts.
+        // The machine sets only the lowest byte of a boolean.
         if monitor != 0 && ctx.ret::<u64>() & 0xff != 0 {
             entered(t, id, monitor, now);
         }
@@ -83,7 +82,6 @@ pub fn virtual_monitor(ctx: ProbeContext) -> u32 {
         // A futex call tells.
         Some(false) => {}
         Some(true) => {
-            t.virtual_call.id = id;
             let who = if runs_virtual(&carrier, thread) { of_virtual(id) } else { tid() };
             gives_back(ctx.as_ptr(), t, monitor, who, now);
         }
@@ -116,11 +114,7 @@ fn entered(t: &Thread, id: u64, monitor: u64, now: u64) -> u32 {
     let via = Via::JavaMonitor;
     let wait_ns = now.saturating_sub(attempt_ns);
     if let Some(s) = sums(&SumKey { lock, site, process: t.process, via: via as u32 }, 0, attempt_ns) {
-        // Nothing orders the writers.
-        add(&mut s.acquisitions, 1);
-        add(&mut s.unseen, 1);
-        add(&mut s.contended, 1);
-        add_time(&mut s.wait_ns, &mut s.wait_max_ns, &mut s.wait_hist, wait_ns, true);
+        add_unseen(s, wait_ns);
         if s.stack < 0 {
             s.stack = stack;
         }
@@ -167,9 +161,7 @@ fn gives_back(ctx: *mut c_void, t: &mut Thread, monitor: u64, who: u32, now: u64
     let long = since_ns >= config.stack_wait_ns;
     let stack = if long { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
     if long && is_task(who) {
-        let descriptor = goroutine::of_virtual(who);
-        let key = GoroutineKey { process: u64::from(t.process), descriptor };
-        goroutine::gave_back(t, &key, who, now.saturating_sub(since_ns), now);
+        goroutine::gave_back(t, goroutine::of_virtual(who), who, now.saturating_sub(since_ns), now);
     }
     let (process, word) = (t.process, monitor);
     record_wake(t, &WakeFields { time_ns: now, since_ns, watched_ns: 0, word, process, tid: who, woken: 1, stack })

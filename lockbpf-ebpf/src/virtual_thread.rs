@@ -2,9 +2,9 @@
 //! none runs. Seen are their [monitors](crate::virtual_monitor) and, without a budget, [whatever they wait for](crate::virtual_absence).
 
 use crate::maps::count;
+use crate::memory::read;
 use crate::thread::Thread;
 use aya_ebpf::btf_maps::{Array, LruHashMap};
-use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
 use lockbpf_common::config::MAX_WAITS;
 use lockbpf_common::counter::Counter;
@@ -52,15 +52,4 @@ pub fn over(t: &Thread, id: u64, is: impl Fn(&VirtualWait) -> bool) -> Option<Vi
     let wait = unsafe { VIRTUAL_WAITS.get(key) }.copied().filter(is)?;
     let _ = VIRTUAL_WAITS.remove(key);
     Some(wait).filter(|wait| wait.epoch == t.epoch)
-}
-
-/// What is at an address of the process's; counted if nothing is.
-#[inline(always)]
-pub fn read<T: Copy>(addr: u64) -> Option<T> {
-    // SAFETY: a faulting address is an error from the helper, not a fault.
-    let there = unsafe { bpf_probe_read_user(addr as *const T) }.ok();
-    if there.is_none() {
-        count(Counter::ReadFault);
-    }
-    there
 }

@@ -43,7 +43,7 @@ fn waits_for_kernel_locks_are_found_and_left_out_where_these_are_observed() {
     assert!(report.quality.unwatched.is_empty(), "{:?}", report.quality.unwatched);
 }
 
-/// Of a server whose parent only waits for its workers nothing is seen: whoever names the parent is told of them.
+/// A server's parent that only waits for its workers uses no locks. Whoever observes it is told of the workers.
 #[test]
 fn processes_that_an_idle_one_has_started_are_named() {
     let Some(_turn) = may_observe() else { return };

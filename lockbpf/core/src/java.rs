@@ -22,7 +22,8 @@ const PACKAGE: &str = "java.util.concurrent.";
 const PLATFORM: &str = "java.";
 
 /// Which of the functions on a stack, innermost first, asks for the lock that the thread sleeps for; `None` if it does not sleep for one, as
-/// far as they tell: whoever gives one back may sleep for something else meanwhile. Methods that a compiler has put into their callers are missing: of who asks by then, the caller is known.
+/// far as they tell: whoever gives one back may sleep for something else meanwhile. Methods that a compiler has put into their callers are
+/// missing: of who asks by then, the caller is known.
 #[must_use]
 pub fn asker<'a>(functions: impl IntoIterator<Item = &'a str>) -> Option<usize> {
     let methods: Vec<&str> = functions.into_iter().map(method).collect();

@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_millis(250);
 const MAX_THREADS: usize = 64;
 /// Processes remembered.
 const MAX_PROCESSES: usize = 65_536;
-/// Files remembered of each process; the locks of further ones are told together.
+/// lockbpf remembers this many files of a process, and tells waits for the locks of further ones without a file.
 const MAX_FILES: usize = 64;
 /// Processes remembered that had the lock of one file.
 const MAX_HOLDERS: usize = 64;

@@ -1,5 +1,5 @@
-//! Processes that run Java: the kernel side is told where their threads tell which virtual threads they carry. They may begin after the observation
-//! does.
+//! Processes that run Java. Their threads tell which virtual threads they carry, and lockbpf tells the kernel side where. A process may begin after the
+//! observation does.
 
 use super::census::Census;
 use crate::capture::hotspot::LIBRARY;
@@ -15,7 +15,7 @@ const LOOKS: u32 = 200;
 #[derive(Default)]
 pub(crate) struct Carriers {
     /// Processes whose machines had not begun at the last look, with their pids and the looks that are left.
-    unsettled: Vec<(Process, u32, u32)>,
+    unsettled: HashMap<Process, (u32, u32)>,
     /// Those that the kernel side knows, by their places there.
     told: HashMap<u32, Process>,
 }
@@ -25,16 +25,16 @@ impl Carriers {
     pub(crate) fn look(&mut self, new: &[(Process, u32)], session: &mut Session, census: &mut Census) {
         self.reconsider(new.iter().copied());
         let mut unsettled = std::mem::take(&mut self.unsettled);
-        unsettled.retain_mut(|(process, pid, looks)| {
+        unsettled.retain(|&process, (pid, looks)| {
             *looks -= 1;
-            *looks > 0 && !self.look_into(*process, *pid, session, census)
+            *looks > 0 && !self.look_into(process, *pid, session, census)
         });
         self.unsettled = unsettled;
     }
 
     /// What these have loaded may have changed.
     pub(crate) fn reconsider(&mut self, processes: impl IntoIterator<Item = (Process, u32)>) {
-        self.unsettled.extend(processes.into_iter().map(|(process, pid)| (process, pid, LOOKS)));
+        self.unsettled.extend(processes.into_iter().map(|(process, pid)| (process, (pid, LOOKS))));
     }
 
     /// Whether the kernel side knows of the virtual threads of a process.

@@ -179,7 +179,7 @@ impl Stacks {
                 symbols.leave_out_release(process, &mut stack, place + 1);
             }
             if asked_for == Err(true) {
-                // It is looked at again when more of the code is known.
+                // The kernel side does not recognise it then, and copies it again: more of the code may be known by that time.
                 unwound.slots = None;
             }
             session.settle_stack(&copy, &unwound, stack)?;

@@ -30,10 +30,10 @@ const SOME_IN_TURN: (f64, u64) = (0.6, 128);
 /// Threads and their waits.
 pub type Threads = TopTallies<Tid, 32>;
 
-/// Whether a word that a thread waited for, and what stood where a mutex has its owner, look like a glibc mutex.
+/// The owner of the lock that a thread waited for, if it may be one: what stands where a mutex of glibc's has its owner, and the word looks like that of
+/// such a mutex; or the virtual thread of Java's that another one's lock names.
 #[must_use]
 pub fn plausible_owner(expected: u32, owner: Option<Tid>, waiter: Tid) -> Option<Tid> {
-    // Of a virtual thread's lock a field names another virtual thread.
     let are_tasks = |o: Tid| expected == FOR_LOCK && is_task(waiter.0) && is_task(o.0);
     let is_thread = |o: Tid| expected == CONTENDED_VALUE && (1..=MAX_TID).contains(&o.0);
     owner.filter(|&o| (is_thread(o) || are_tasks(o)) && o != waiter)

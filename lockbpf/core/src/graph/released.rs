@@ -366,15 +366,6 @@ impl Releases {
     fn unseen(&self, w: &FutexWait, (from, to): (Time, Time), waker: Option<Tid>, pieces: &mut Vec<Piece>) {
         let owner = plausible_owner(w.expected, w.owner, w.tid).filter(|_| pieces.is_empty());
         let tid = owner.or(waker).filter(|&tid| tid != w.tid);
-        if let Some(tid) = tid.filter(|tid| is_task(tid.0)) {
-            let links = vec![Link { lock: w.word, site: None, tid, released: false }];
-            // What it did is known in part.
-            for (from, to, cause, off) in self.absences.divide(tid, (from, to), to) {
-                let piece = Piece { who: Some(Who::Thread(tid)), tid, links: links.clone(), ..nobody(from, to) };
-                push(pieces, Piece { cause, off, inferred: true, ..piece });
-            }
-            return;
-        }
         let known = tid.and_then(|tid| self.last_of(tid, w.word));
         let piece = match (tid, known) {
             (Some(_), Some(known)) => direct(w.word, known, (from, to)),
@@ -385,7 +376,14 @@ impl Releases {
                 ..nobody(from, to)
             },
         };
-        push(pieces, Piece { inferred: true, ..piece });
+        let parts = match tid.filter(|tid| known.is_none() && is_task(tid.0)) {
+            // What it did is known in part.
+            Some(tid) => self.absences.divide(tid, (from, to), to),
+            None => vec![(from, to, piece.cause, piece.off)],
+        };
+        for (from, to, cause, off) in parts {
+            push(pieces, Piece { from, to, cause, off, inferred: true, ..piece.clone() });
+        }
     }
 
     /// When a thread gave this lock back last, as far as that is remembered.

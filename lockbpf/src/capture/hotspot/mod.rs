@@ -116,12 +116,14 @@ const COMPRESSED: &str = "UseCompressedOops";
 const MAX_OBJECT: u32 = 4_096;
 
 /// Where the machine's threads tell which of Java's they run, and what these are parked for, by the table and the addresses of variables; `None` for a
-/// machine whose virtual threads block them when they wait for a monitor: before JDK 24.
+/// machine whose virtual threads block them when they wait for a monitor (before JDK 24), and for one without symbols.
 #[must_use]
 pub fn carrier(pid: u32, table: &Table, variable: impl Fn(&str) -> Option<u64>) -> Option<Carrier> {
     let offset = |field| u32::try_from(table.offset(&[("JavaThread", field)])?).ok();
     let number = |name| variable(name).and_then(|variable| read(pid, variable)).map(u32::from_ne_bytes);
     let field = |name| number(name).filter(|&offset| offset < MAX_OBJECT).unwrap_or(0);
+    // Without symbols the machine's functions are not found either.
+    variable(BLOCKER)?;
     let is_set = |flag| variable(flag).and_then(|flag| read(pid, flag)) == Some([1]);
     let of_pointers = |field| table.address(&[("CompressedOops", field)]);
     let base = of_pointers("_narrow_oop._base").or_else(|| of_pointers("_base"));

@@ -53,7 +53,7 @@ impl Session {
             return Ok(Vec::new());
         }
         let waits: BpfHashMap<_, VirtualKey, VirtualWait> = self.map("VIRTUAL_WAITS")?.try_into()?;
-        // Of those that wait for something else it is not known whether that is a lock.
+        // Others wait for something else, and nothing tells whether that is a lock.
         let for_monitor = |(key, wait): &(VirtualKey, VirtualWait)| wait.lock != 0 && known.contains_key(&key.process);
         let open = waits.iter().filter_map(Result::ok).filter(for_monitor);
         let open = open.filter_map(|(key, wait)| {
