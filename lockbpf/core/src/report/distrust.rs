@@ -24,9 +24,10 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
     let cost = q.perturbation.and_then(|p| p.cost_share).or(q.observed.as_ref().map(|o| o.overall.cost_share));
     let cost_share = cost.filter(|&share| share > MUCH);
     let times_waited = cost_share.and_then(|_| times_waited(report));
+    let off_cpu_share = cost_share.filter(|_| times_waited.is_none()).and_then(|_| off_cpu_share(report));
     let caution = if q.perturbation.is_none_or(|p| p.measured) { 1.0 } else { CAUTION };
     let too_much = cost_share.is_some_and(|share| share > TOO_MUCH * caution);
-    let unranked = too_much && times_waited.is_none() && !is_free(report);
+    let unranked = too_much && times_waited.is_none() && off_cpu_share.is_none() && !is_free(report);
     let governed = q.observed.as_ref().map(|o| Ns::from_f64(o.hold_bias_ns.value.round()));
     let hold_bias_ns = governed.or(q.perturbation.map(|p| p.hold_bias_ns)).unwrap_or_default();
     let lengthened: Vec<_> = report
@@ -41,7 +42,14 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
         })
         .collect();
     let much = cost_share.is_some() || !lengthened.is_empty();
-    much.then_some(DistrustEntry { cost_share, times_waited, unranked, hold_bias_ns, lengthened })
+    much.then_some(DistrustEntry {
+        cost_share,
+        times_waited,
+        off_cpu_share,
+        unranked,
+        hold_bias_ns,
+        lengthened,
+    })
 }
 
 /// Whether nobody waited: there is nothing to be ranked, and no contention that observing could have made.
@@ -59,6 +67,14 @@ fn times_waited(report: &Report) -> Option<u64> {
     let took = report.quality.perturbation.map(|p| p.cost_ns.as_f64()).filter(|&took| took > 0.0)?;
     // At worst all that it took was inside of sections, and everybody waited for each.
     (took * waiters.max(1) as f64 <= MUCH * waited).then_some((waited / took) as u64)
+}
+
+/// The part of all waiting during which whoever is to blame slept or was blocked; only if that is nearly all. Observing takes CPU time, which such a
+/// thread does not use.
+fn off_cpu_share(report: &Report) -> Option<f64> {
+    let off_cpu_ns: Ns = report.locks.iter().filter_map(|lock| lock.causes).map(|c| c.sleeping + c.blocked).sum();
+    let share = off_cpu_ns.as_f64() / report.totals.harm_ns.as_f64();
+    (share >= 1.0 - MUCH).then_some(share.min(1.0))
 }
 
 /// Whether observing may have caused more than a tenth of the waiting for a lock: at worst each hold was longer by twice what was measured, and
@@ -98,16 +114,22 @@ pub(super) fn sentence(entry: &DistrustEntry, report: &Report) -> String {
         None => "; the default budget shows how much there is without it",
         Some(_) => "",
     };
-    if let (Some(share), Some(times)) = (entry.cost_share, entry.times_waited) {
+    let no_matter = match (entry.times_waited, entry.off_cpu_share) {
+        (Some(times), _) => {
+            Some(format!("threads waited {} times as long as that took, so waits are not of that", count(times)))
+        }
+        (_, Some(part)) => Some(format!(
+            "during {} of the waiting whoever is to blame was asleep or blocked, so that is not of observing",
+            percent(part)
+        )),
+        _ => None,
+    };
+    if let (Some(share), Some(no_matter)) = (entry.cost_share, no_matter) {
         let holds = match names.as_slice() {
             [] => String::new(),
             names => format!(" About {bias} of each hold of {} is lockbpf's own{better}.", listed(names, NAMED)),
         };
-        return format!(
-            "Observed at {} of its CPU time; threads waited {} times as long as that took, so waits are not of that.{holds}",
-            percent(share),
-            count(times),
-        );
+        return format!("Observed at {} of its CPU time; {no_matter}.{holds}", percent(share));
     }
     match entry.cost_share {
         // A program that hardly does anything: little is much of that.

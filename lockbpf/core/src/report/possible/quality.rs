@@ -166,12 +166,15 @@ fn unobserved(gap: &UnobservedEntry, duration: Ns, check: &mut Check) {
 }
 
 fn distrust(d: &DistrustEntry, report: &Report, check: &mut Check) {
-    let DistrustEntry { cost_share, unranked, times_waited, hold_bias_ns, lengthened } = d;
+    let DistrustEntry { cost_share, unranked, times_waited, off_cpu_share, hold_bias_ns, lengthened } = d;
     cost_share.iter().for_each(|share| check.share(*share, || "the cost of observing".to_owned()));
-    check.demand(cost_share.is_some() || !(*unranked || times_waited.is_some()), || {
+    off_cpu_share.iter().for_each(|share| check.share(*share, || "waiting for those off the CPU".to_owned()));
+    let reasons = [*unranked, times_waited.is_some(), off_cpu_share.is_some()];
+    let reasons = reasons.into_iter().filter(|&is| is).count();
+    check.demand(cost_share.is_some() || reasons == 0, || {
         format!("an observation that costs little and much: {d:?}")
     });
-    check.demand(!(*unranked && times_waited.is_some()), || format!("waits are and are not of observing: {d:?}"));
+    check.demand(reasons <= 1, || format!("waits are and are not of observing: {d:?}"));
     check.demand(cost_share.is_some() || !lengthened.is_empty(), || "doubt of nothing".to_owned());
     for LengthenedEntry { lock, name, median_hold_ns, may_make_wait } in lengthened {
         let known = report.locks.iter().find(|l| l.lock == *lock);

@@ -182,12 +182,16 @@ pub struct PerturbationEntry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DistrustEntry {
     /// What observing cost, of the target's CPU time, if that is much: contention and waiting for short sections are then
-    /// lockbpf's own, unless `times_waited` says otherwise.
+    /// lockbpf's own, unless `times_waited` or `off_cpu_share` says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_share: Option<f64>,
     /// How many times as long as that threads waited, if it is so many that observing cannot have made them wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_waited: Option<u64>,
+    /// The part of all waiting during which whoever is to blame slept or was blocked, if that is nine tenths or more and `times_waited` is not
+    /// known: observing cannot have caused that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_cpu_share: Option<f64>,
     /// Whether that is so much that critical sections have no rank that would mean anything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unranked: bool,

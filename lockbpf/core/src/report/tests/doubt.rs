@@ -1,6 +1,8 @@
 //! What a report does not claim: that no lock is to blame where it cannot know, or that the target does what lockbpf makes it do.
 
+use super::story::held;
 use super::*;
+use crate::graph::findings::Cause;
 use crate::perturbation::{Perturbation, Taken};
 use crate::quality::{FileHolder, KERNEL_LOCK, Unwatched};
 use crate::report::combine;
@@ -219,6 +221,23 @@ fn what_waits_dwarf_made_none_of_them() {
     );
     o.quality.perturbation.iter_mut().for_each(|p| (p.cost_ns, p.target_cpu_ns) = (1_000_000_000, Some(2_000_000_000)));
     assert!(report(&o).quality.distrust.is_some_and(|distrust| distrust.unranked));
+}
+
+#[test]
+fn what_is_waited_for_sleepers_is_not_of_observing() {
+    let told = |asleep| {
+        let mut o = held(&[(Cause::Sleeping, asleep, None), (Cause::Running, 6_000 - asleep, None)]);
+        o.quality.perturbation = waited_for(0.6, 900).quality.perturbation;
+        report(&o)
+    };
+    let ranked = told(5_700);
+    let distrust = ranked.quality.distrust.as_ref().unwrap();
+    assert_eq!((distrust.off_cpu_share, distrust.times_waited, distrust.unranked), (Some(0.95), None, false));
+    let said = "Observed at 60 % of its CPU time; during 95 % of the waiting whoever is to blame was asleep or blocked, so that is not of \
+                observing.";
+    assert!(ranked.verdict.iter().any(|sentence| sentence.starts_with(said)), "{:?}", ranked.verdict);
+    let distrust = told(5_300).quality.distrust.unwrap();
+    assert_eq!((distrust.off_cpu_share, distrust.unranked), (None, true));
 }
 
 /// 100 holds of 40 ms, for each of which others wait; what observing took, and added to each hold.

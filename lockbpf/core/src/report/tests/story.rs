@@ -60,7 +60,7 @@ pub(super) fn waits(o: &mut Run, lock: Lock, at: u64, holders: Vec<Holder>) {
 }
 
 /// One lock, held at fn3 while 6 s were waited for it at fn4.
-fn held(doing: Doing<'_>) -> Run {
+pub(super) fn held(doing: Doing<'_>) -> Run {
     let mut o = observation();
     o.findings.scheduling_known = true;
     let row = holder(&mut o, OUTER, 0x300, false, doing);
