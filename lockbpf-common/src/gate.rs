@@ -30,6 +30,23 @@ const MUSL: u64 = 1 << 8;
 /// are there.
 const SET: u64 = 1 << 9;
 
+/// The bit of an attach cookie that tells a probe which is always there: no gate closes it.
+const UNGATED: u64 = 1 << 10;
+
+/// The attach cookie of a probe that no gate closes.
+#[must_use]
+#[inline(always)]
+pub const fn ungated(cookie: u64) -> u64 {
+    cookie | UNGATED
+}
+
+/// Whether no gate closes the probe of an attach cookie.
+#[must_use]
+#[inline(always)]
+pub const fn is_ungated(cookie: u64) -> bool {
+    cookie & UNGATED != 0
+}
+
 /// The attach cookie of a probe of set `set`.
 #[must_use]
 #[inline(always)]
@@ -197,6 +214,8 @@ pub struct Account {
     pub hits: u64,
     /// How many of these were hits of probes on instructions that must be single-stepped.
     pub stepped: u64,
+    /// How many of them were hits of probes that no gate closes.
+    pub ungated: u64,
     /// Records written.
     pub records: u64,
     /// Bytes written for them, the ring buffer's headers included.
@@ -212,7 +231,7 @@ pub struct Account {
 }
 
 const _: () = assert!(size_of::<Gate>() == 24 + 8 * CLOSINGS);
-const _: () = assert!(size_of::<Account>() == 64);
+const _: () = assert!(size_of::<Account>() == 72);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]
@@ -247,6 +266,13 @@ mod tests {
             let most = with_detail(super::cookie(5, true, true, 7), u32::MAX);
             assert_eq!((function(most), slot(most), detail(most)), (5, 7, u32::MAX));
         }
+    }
+
+    #[test]
+    fn what_no_gate_closes_is_told_apart() {
+        let most = with_detail(of_set(cookie(5, true, true, 7), 1), u32::MAX);
+        assert!(is_ungated(ungated(most)) && !is_ungated(most));
+        assert_eq!((function(ungated(most)), slot(ungated(most)), detail(ungated(most))), (5, 7, u32::MAX));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub mod how {
     pub const PYTHON: u32 = 2;
     /// The stack is another thread's of the process than the one that takes it.
     pub const OTHERS: u32 = 4;
+    /// Taken so often that no room may be left for others: such stacks are copied only while half of [`AT_ONCE`](super::AT_ONCE) is free.
+    pub const OFTEN: u32 = 8;
 }
 
 /// A user stack and the registers that unwinding it begins with.

@@ -89,6 +89,8 @@ pub enum Via {
     AbseilLock = 44,
     /// A Java object's monitor, where it is contended.
     JavaMonitor = 48,
+    /// The same of a virtual thread, which is seen all the time, not in windows only.
+    VirtualMonitor = 49,
     /// `tokio::sync::Mutex`.
     TokioLock = 52,
     /// `tokio::sync::RwLock`, a reader.
@@ -146,6 +148,7 @@ impl Via {
         Self::ParkingWriteLock,
         Self::AbseilLock,
         Self::JavaMonitor,
+        Self::VirtualMonitor,
         Self::TokioLock,
         Self::TokioReadLock,
         Self::TokioWriteLock,
@@ -192,6 +195,12 @@ impl Via {
     #[must_use]
     pub const fn is_inline(self) -> bool {
         self as u8 >= Self::RUNTIMES && (self as u8) < Self::TokioLock as u8
+    }
+
+    /// Whether each wait of this kind is seen, whatever windows there are.
+    #[must_use]
+    pub const fn is_seen_always(self) -> bool {
+        matches!(self, Self::Futex | Self::VirtualMonitor)
     }
 
     /// Whose locks these are, if not the C library's.

@@ -51,7 +51,22 @@ pub const fn parked_by(site: u64) -> (bool, u32) {
     (site & PARKED_FOR != 0, site as u32)
 }
 
+/// The same of one that stands for as many as this power of two.
+#[must_use]
+#[inline(always)]
+pub const fn standing_for(site: u64, exponent: u32) -> u64 {
+    site | (exponent as u64) << EXPONENT_SHIFT
+}
+
+/// For how many it stands, as a power of two ([`standing_for`]).
+#[must_use]
+#[inline(always)]
+pub const fn stands_for(site: u64) -> u32 {
+    (site >> EXPONENT_SHIFT) as u32
+}
+
 const PARKED_FOR: u64 = 1 << 32;
+const EXPONENT_SHIFT: u32 = 48;
 
 /// A virtual thread of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,11 +84,11 @@ pub struct VirtualKey {
 pub struct VirtualWait {
     /// The monitor; 0 if it waits for something else.
     pub lock: u64,
-    /// Return address of the machine's own call that asks for it; else 0, or [`parked_for`].
+    /// Return address of the machine's own call that asks for it; else 0, or [`parked_for`], with [`standing_for`].
     pub site: u64,
     /// When that was, ns.
     pub attempt_ns: u64,
-    /// The opening of the gate in which that was.
+    /// The opening of the gate in which that was; the lapses of the lease, where none matters.
     pub epoch: u64,
     /// What stands for the virtual thread.
     pub tid: u32,
@@ -169,6 +184,15 @@ mod tests {
         }
         assert_eq!((uncoloured(1 << 47, true), uncoloured(1 << 50 | 0x3000, true)), (None, None));
         assert_eq!(uncoloured(0x1234_5678_0000_0000, false), Some(0x1234_5678_0000));
+    }
+
+    #[test]
+    fn what_is_parked_tells_for_what_and_for_how_many() {
+        for (owner, exponent) in [(0, 0), ((1 << 27) - 1, 15)] {
+            let site = standing_for(parked_for(owner), exponent);
+            assert_eq!((parked_by(site), stands_for(site)), ((true, owner), exponent));
+        }
+        assert_eq!(parked_by(0), (false, 0));
     }
 
     #[test]

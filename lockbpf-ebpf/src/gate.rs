@@ -61,6 +61,28 @@ pub fn pass(cookie: u64) -> Option<&'static mut Thread> {
     Some(t)
 }
 
+/// What a thread remembers in place of an opening where no gate matters.
+const NO_GATE: u64 = u32::MAX as u64;
+
+/// The current thread at a hit of a probe that may be one that no gate closes, and the number of the opening, which ends with a lapse of the lease at
+/// least.
+#[inline(always)]
+pub fn pass_ungated(cookie: u64) -> Option<(&'static mut Thread, u64)> {
+    if !gate::is_ungated(cookie) {
+        let t = pass(cookie)?;
+        let epoch = t.epoch;
+        return Some((t, epoch));
+    }
+    charge(gate::slot(cookie), |account| {
+        account.hits += 1;
+        account.ungated += 1;
+        account.stepped += u64::from(gate::is_stepped(cookie));
+    });
+    let t = current()?;
+    let epoch = NO_GATE | t.lapses << LAPSES_SHIFT;
+    Some((t, epoch))
+}
+
 /// Forgets what the thread was seen to do before its gate was closed, if it has been since. For whatever does not come
 /// through [`pass`].
 #[inline(always)]

@@ -165,7 +165,8 @@ fn is_at(known: &KnownStack, stack_pointer: u64, own: &[u64; RETURNS]) -> bool {
 extern "C" fn copy(process: u32, slot: u32, registers: u64, frames: i32, how: u32) -> i32 {
     let copied = SERIALS.get(SERIAL_COPY).copied().unwrap_or(u64::MAX);
     let limit = COPY_LIMIT.get(0).copied().unwrap_or(0);
-    if copied >= limit.min(u64::from(MAX_COPIES)) {
+    let kept = if how & how::OFTEN == 0 { 0 } else { AT_ONCE / 2 };
+    if copied + kept >= limit.min(u64::from(MAX_COPIES)) {
         count(Counter::StackSkipped);
         return frames;
     }

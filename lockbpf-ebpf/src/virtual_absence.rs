@@ -1,10 +1,11 @@
-//! When [virtual threads](crate::virtual_thread) of Java's leave the thread that carries them, and when they go on: each time, whatever for, so too often to
-//! be seen within a budget. Of those that are parked for something it is recorded, since locks of `java.util.concurrent` are waited for in that way, and only the stack
+//! When [virtual threads](crate::virtual_thread) of Java's leave the thread that carries them, and when they go on: each time, whatever for. Where that is too
+//! often for a budget, user space takes these probes away. Of those that are parked for something it is recorded, since locks of `java.util.concurrent` are waited for in that way, and only the stack
 //! tells. Of those that make others wait it is [kept](goroutine) as what they did meanwhile.
 
 use crate::context::cookie_of;
 use crate::emit::emit_for;
-use crate::gate::pass;
+use crate::follow;
+use crate::gate::pass_ungated;
 use crate::goroutine;
 use crate::maps::CONFIG;
 use crate::memory::{peek, read};
@@ -21,25 +22,28 @@ use lockbpf_common::function;
 use lockbpf_common::gate;
 use lockbpf_common::off_cpu::Reason;
 use lockbpf_common::record::{FutexFields, FutexRecord, FutexResult, TOP_WORDS};
+use lockbpf_common::stack_copy::how;
 use lockbpf_common::task::of_virtual;
 use lockbpf_common::thin::Weight;
-use lockbpf_common::virtual_thread::{COMPACT_SHIFT, Carrier, PARKED, VirtualWait, parked_by, parked_for, uncoloured};
+use lockbpf_common::virtual_thread::{
+    COMPACT_SHIFT, Carrier, PARKED, VirtualWait, parked_by, parked_for, standing_for, stands_for, uncoloured,
+};
 
 /// The functions by which virtual threads leave, and go on. The first argument is what the machine knows of the thread.
 #[uprobe]
 pub fn virtual_absence(ctx: ProbeContext) -> u32 {
     let now = now();
     let cookie = cookie_of(&ctx);
-    let Some(t) = pass(cookie) else { return 0 };
+    let Some((t, epoch)) = pass_ungated(cookie) else { return 0 };
     let Some(carrier) = carrier(t) else { return 0 };
     let (thread, returns): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
     let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
     if gate::function(cookie) == function::VIRTUAL_LEAVES {
         let parked = parked(&carrier, thread, id);
-        return leaves(ctx.as_ptr(), t, id, parked, now);
+        return leaves(ctx.as_ptr(), t, id, parked, epoch);
     }
     // The machine also comes by when a function returns to frames that it had left out so far.
-    if returns & 0xff == 0 { goes_on(t, id, now) } else { 0 }
+    if returns & 0xff == 0 { goes_on(t, id, epoch, now) } else { 0 }
 }
 
 /// What the virtual thread that the thread runs is parked for ([`parked_for`]); 0 if it is not. Locks of `java.util.concurrent` tell, and much else
@@ -93,9 +97,15 @@ fn class(carrier: &Carrier, object: u64) -> Option<u64> {
     }
 }
 
-/// A virtual thread is about to leave the thread that carries it. Notes it if it is parked, or makes others wait.
+/// A virtual thread is about to leave the thread that carries it. Notes it if it is parked, or makes others wait. Where waits are thinned, one that is
+/// parked stands for several: it is of no use without its stack, so both are thinned at once.
 #[inline(never)]
-fn leaves(ctx: *mut c_void, t: &Thread, id: u64, parked: u64, now: u64) -> u32 {
+fn leaves(ctx: *mut c_void, t: &Thread, id: u64, parked: u64, epoch: u64) -> u32 {
+    let now = now();
+    let parked = match follow::one_of(t) {
+        Some(exponent) if parked != 0 => standing_for(parked, exponent),
+        _ => 0,
+    };
     if parked == 0 && !goroutine::is_watched(t.process, goroutine::of_virtual(of_virtual(id)), now) {
         // The last time it may not have left after all, and so not have gone on.
         let _ = over(t, id, |wait| wait.lock == 0);
@@ -106,15 +116,15 @@ fn leaves(ctx: *mut c_void, t: &Thread, id: u64, parked: u64, now: u64) -> u32 {
         // One without a place is charged, and what it did is not known.
         let _ = goroutine::watch(t.process, goroutine::of_virtual(owner), now);
     }
-    let stack = take_stack(ctx, t.process, t.slot, 0);
-    note(t, id, VirtualWait { lock: 0, site: parked, attempt_ns: now, epoch: t.epoch, tid: of_virtual(id), stack });
+    let stack = take_stack(ctx, t.process, t.slot, how::OFTEN);
+    note(t, id, VirtualWait { lock: 0, site: parked, attempt_ns: now, epoch, tid: of_virtual(id), stack });
     0
 }
 
 /// A virtual thread goes on. If it had not left for a monitor, it did something else instead of running.
 #[inline(never)]
-fn goes_on(t: &Thread, id: u64, now: u64) -> u32 {
-    let Some(wait) = over(t, id, |wait| wait.lock == 0) else { return 0 };
+fn goes_on(t: &Thread, id: u64, epoch: u64, now: u64) -> u32 {
+    let Some(wait) = over(t, id, |wait| wait.lock == 0).filter(|wait| wait.epoch == epoch) else { return 0 };
     let VirtualWait { attempt_ns: since_ns, site: parked, tid, stack, .. } = wait;
     let reason = Reason::Sleeping as u32;
     goroutine::keep(t, goroutine::of_virtual(tid), &Absence { since_ns, end_ns: now, run_delay_ns: 0, stack, reason });
@@ -139,7 +149,7 @@ fn goes_on(t: &Thread, id: u64, now: u64) -> u32 {
         waker: 0,
         stack,
         result: FutexResult::Slept as u8,
-        weight: Weight::default(),
+        weight: Weight { waits: stands_for(parked) as u8, stacks: 0 },
     };
     let record = FutexRecord { fields: FutexRecord::pack(&fields), top: [0; TOP_WORDS] };
     emit_for(t.slot, &record, Counter::FutexRecords);

@@ -6,7 +6,7 @@ use crate::calls::return_address;
 use crate::context::cookie_of;
 use crate::emit::emit_for;
 use crate::focus;
-use crate::gate::pass;
+use crate::gate::pass_ungated;
 use crate::goroutine;
 use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
 use crate::memory::read;
@@ -34,7 +34,7 @@ use lockbpf_common::virtual_thread::{Carrier, VirtualWait, Waiter};
 #[uprobe]
 pub fn virtual_enters(ctx: ProbeContext) -> u32 {
     let now = now();
-    let Some(t) = pass(cookie_of(&ctx)) else { return 0 };
+    let Some((t, epoch)) = pass_ungated(cookie_of(&ctx)) else { return 0 };
     let Some(carrier) = carrier(t) else { return 0 };
     let (monitor, thread): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
     // One that comes back from `Object.wait` is in the queue already. Its frames are not on the stack yet.
@@ -45,7 +45,7 @@ pub fn virtual_enters(ctx: ProbeContext) -> u32 {
     let site = return_address(&ctx);
     if fits(monitor, site) {
         t.virtual_call = VirtualCall { monitor, id };
-        enters(ctx.as_ptr(), t, site, now);
+        enters(ctx.as_ptr(), t, (site, epoch), now);
     }
     0
 }
@@ -54,12 +54,13 @@ pub fn virtual_enters(ctx: ProbeContext) -> u32 {
 #[uretprobe]
 pub fn virtual_entered(ctx: RetProbeContext) -> u32 {
     let now = now();
-    if let Some(t) = pass(cookie_of(&ctx)) {
+    let cookie = cookie_of(&ctx);
+    if let Some((t, epoch)) = pass_ungated(cookie) {
         let VirtualCall { monitor, id } = t.virtual_call;
         t.virtual_call.monitor = 0;
         // The machine sets only the lowest byte of a boolean.
         if monitor != 0 && ctx.ret::<u64>() & 0xff != 0 {
-            entered(t, id, monitor, now);
+            entered(t, id, (monitor, via(cookie), epoch), now);
         }
     }
     0
@@ -70,12 +71,12 @@ pub fn virtual_entered(ctx: RetProbeContext) -> u32 {
 pub fn virtual_monitor(ctx: ProbeContext) -> u32 {
     let now = now();
     let cookie = cookie_of(&ctx);
-    let Some(t) = pass(cookie) else { return 0 };
+    let Some((t, epoch)) = pass_ungated(cookie) else { return 0 };
     let Some(carrier) = carrier(t) else { return 0 };
     let (monitor, thread): (u64, u64) = (ctx.arg(0).unwrap_or(0), ctx.arg(1).unwrap_or(0));
     let Some(id) = read::<u64>(thread + u64::from(carrier.id)) else { return 0 };
     if gate::function(cookie) == function::VIRTUAL_ENTERED {
-        return entered(t, id, monitor, now);
+        return entered(t, id, (monitor, via(cookie), epoch), now);
     }
     let Some(waiter) = read::<Waiter>(ctx.arg(2).unwrap_or(0)) else { return 0 };
     match waiter.is_virtual(monitor) {
@@ -90,6 +91,12 @@ pub fn virtual_monitor(ctx: ProbeContext) -> u32 {
     0
 }
 
+/// As what a wait counts that a probe sees the end of.
+#[inline(always)]
+fn via(cookie: u64) -> Via {
+    if gate::is_ungated(cookie) { Via::VirtualMonitor } else { Via::JavaMonitor }
+}
+
 /// Whether the thread runs another one of Java's than its own.
 #[inline(always)]
 fn runs_virtual(carrier: &Carrier, thread: u64) -> bool {
@@ -99,19 +106,19 @@ fn runs_virtual(carrier: &Carrier, thread: u64) -> bool {
 /// A virtual thread asks for a monitor by the thread's call. Its stack is there for the last time. A function of its own, so that its stack is
 /// not that of all.
 #[inline(never)]
-fn enters(ctx: *mut c_void, t: &Thread, site: u64, now: u64) -> u32 {
+fn enters(ctx: *mut c_void, t: &Thread, (site, epoch): (u64, u64), now: u64) -> u32 {
     let stack = take_stack(ctx, t.process, t.slot, 0);
     let VirtualCall { monitor: lock, id } = t.virtual_call;
-    note(t, id, VirtualWait { lock, site, attempt_ns: now, epoch: t.epoch, tid: of_virtual(id), stack });
+    note(t, id, VirtualWait { lock, site, attempt_ns: now, epoch, tid: of_virtual(id), stack });
     0
 }
 
 /// A virtual thread has a monitor now: for which it had asked, if it is not back from `Object.wait`.
 #[inline(never)]
-fn entered(t: &Thread, id: u64, monitor: u64, now: u64) -> u32 {
-    let Some(wait) = over(t, id, |wait| wait.lock != 0).filter(|wait| wait.lock == monitor) else { return 0 };
+fn entered(t: &Thread, id: u64, (monitor, via, epoch): (u64, Via, u64), now: u64) -> u32 {
+    let wait = over(t, id, |wait| wait.lock != 0);
+    let Some(wait) = wait.filter(|wait| wait.lock == monitor && wait.epoch == epoch) else { return 0 };
     let VirtualWait { lock, site, attempt_ns, tid, stack, .. } = wait;
-    let via = Via::JavaMonitor;
     let wait_ns = now.saturating_sub(attempt_ns);
     if let Some(s) = sums(&SumKey { lock, site, process: t.process, via: via as u32 }, 0, attempt_ns) {
         add_unseen(s, wait_ns);

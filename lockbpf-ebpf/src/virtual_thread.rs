@@ -1,5 +1,5 @@
 //! What is known of [virtual threads](lockbpf_common::virtual_thread) of Java's: which one a thread of the system's runs, and since when those wait that
-//! none runs. Seen are their [monitors](crate::virtual_monitor) and, without a budget, [whatever they wait for](crate::virtual_absence).
+//! none runs. Seen are their [monitors](crate::virtual_monitor), and [whatever they wait for](crate::virtual_absence).
 
 use crate::maps::count;
 use crate::memory::read;
@@ -44,12 +44,12 @@ pub fn note(t: &Thread, id: u64, wait: VirtualWait) {
     }
 }
 
-/// The wait of a virtual thread that is over now: since when it did not run.
+/// The wait of a virtual thread that is over now: since when it did not run. It may have begun before the gate was closed.
 #[inline(always)]
 pub fn over(t: &Thread, id: u64, is: impl Fn(&VirtualWait) -> bool) -> Option<VirtualWait> {
     let key = VirtualKey { process: u64::from(t.process), id };
     // SAFETY: copied at once; only the virtual thread itself changes its entry, in one thread at a time.
     let wait = unsafe { VIRTUAL_WAITS.get(key) }.copied().filter(is)?;
     let _ = VIRTUAL_WAITS.remove(key);
-    Some(wait).filter(|wait| wait.epoch == t.epoch)
+    Some(wait)
 }

@@ -1,6 +1,7 @@
 //! The full tier, process by process: probes are placed and the gate opened, or the gate closed and the probes removed.
 
 mod slot;
+mod ungated;
 
 use super::CaptureError;
 use super::aside::{drop_aside, removes};
@@ -21,10 +22,12 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
-use slot::Slot;
+use slot::{Shed, Slot};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+pub use ungated::Sheds;
 
 /// So many slots are taken before those of processes that have exited are given to others: while the kernel removes probes that
 /// are perf events, it places none, for seconds.
@@ -55,6 +58,8 @@ pub struct Gates {
     placed: usize,
     /// Processes beyond the last slot.
     refused: u64,
+    /// Processes in which not all probes that no gate closes are there all the time.
+    shed: BTreeMap<u32, Shed>,
     /// Whether the kernel side lets nobody through but those that are to be observed, so that probes may be in all processes.
     filtered: bool,
     /// Whether they are.
@@ -78,6 +83,8 @@ pub struct Used {
     time: Time,
     cpu: Nanos,
     taken: Taken,
+    /// Hits of probes that no gate closes.
+    ungated: u64,
 }
 
 impl Used {
@@ -85,6 +92,13 @@ impl Used {
     #[must_use]
     pub fn reading(&self, costs: &Costs) -> Reading {
         Reading { time: self.time, cpu: self.cpu, cost: self.taken.cost(costs) }
+    }
+
+    /// With what the hits of probes have cost that no gate closes.
+    #[must_use]
+    pub fn ungated(&self, costs: &Costs) -> Reading {
+        let taken = Taken { hits: self.ungated, ..Taken::default() };
+        Reading { time: self.time, cpu: self.cpu, cost: taken.cost(costs) }
     }
 
     /// With what its futex calls and their records have cost.
@@ -123,6 +137,7 @@ impl Gates {
             looked_after: now(),
             placed: 0,
             refused: 0,
+            shed: BTreeMap::new(),
             filtered,
             common: false,
         })
@@ -164,10 +179,12 @@ impl Gates {
             self.slots.push(Slot::default());
         }
         self.slots[slot].pid = pid;
+        self.shed.remove(&pid);
         self.slots[slot].cpu_clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).ok();
         self.slots[slot].files = files;
         self.thinning.set(number, 0, 0)?;
         self.targets.insert(pid, number, 0)?;
+        self.place_ungated(number);
         Ok(Some(number))
     }
 
@@ -211,6 +228,7 @@ impl Gates {
         for slot in 1..self.slots.len() as u32 {
             self.close(slot)?;
             self.remove(slot);
+            self.remove_ungated(slot);
         }
         self.common = true;
         self.place(0);
@@ -239,6 +257,7 @@ impl Gates {
     /// When the map cannot be written.
     pub fn refuse(&mut self, pid: u32) -> Result<(), CaptureError> {
         self.refused += 1;
+        self.shed.insert(pid, Shed::All);
         // Processes beyond the map's size are seen where everybody is; else they are counted all the same.
         match self.targets.insert(pid, 0, 0) {
             Ok(()) | Err(MapError::SyscallError(_)) => Ok(()),
@@ -253,11 +272,19 @@ impl Gates {
         files.retain(|file| !known.contains(file));
         known.extend_from_slice(&files);
         if !state.links.is_empty() || state.gate.epoch != 0 {
-            let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| files.contains(&site.file)).collect();
-            let failed = state.place(&self.placer, &sites, slot);
-            self.placed += sites.len().saturating_sub(failed.len());
-            self.failed.extend(failed);
+            let placed = state.place(&self.placer, self.sites.iter().filter(|site| files.contains(&site.file)), slot);
+            self.enter(placed);
         }
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let sites = self.sites.iter().filter(|site| files.contains(&site.file));
+        let placed = state.place_ungated(&self.placer, sites, slot);
+        self.enter(placed);
+    }
+
+    /// Counts what was placed, and keeps what was not.
+    fn enter(&mut self, (placed, failed): (usize, Vec<FailedProbe>)) {
+        self.placed += placed;
+        self.failed.extend(failed);
     }
 
     /// Whether a slot's gate is open.
@@ -271,6 +298,7 @@ impl Gates {
     /// # Errors
     /// When a map cannot be written.
     pub fn suspend(&mut self) -> Result<Vec<u32>, CaptureError> {
+        self.lift_ungated();
         let placed: Vec<u32> = (0..self.slots.len() as u32).filter(|&slot| self.is_placed(slot)).collect();
         for &slot in &placed {
             self.close(slot)?;
@@ -341,7 +369,9 @@ impl Gates {
 
     /// Forgets a process that has exited: its slot is free for another.
     pub fn dismiss(&mut self, slot: u32) {
+        self.remove_ungated(slot);
         if let Some(slot) = self.slots.get_mut(slot as usize) {
+            slot.shed = Shed::Nothing;
             let pid = std::mem::take(&mut slot.pid);
             self.forget(pid);
         }
@@ -357,15 +387,14 @@ impl Gates {
         if state.pid != 0 && main.is_none() {
             return;
         }
-        let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| state.wants(site)).collect();
         state.sets += 1;
         state.gate.set = state.sets;
         // Before the first breakpoint is there to be inherited. A map that cannot be written fails the opening, too.
         let _ = self.gates.set(slot, state.gate, 0);
         state.stand_in = main.filter(|&tid| tid != state.pid);
-        let failed = state.place(&self.placer, &sites, slot);
-        self.placed += sites.len().saturating_sub(failed.len());
-        self.failed.extend(failed);
+        let placed = state.place(&self.placer, self.sites.iter(), slot);
+        self.enter(placed);
+        self.place_ungated(slot);
     }
 
     /// Opens a slot's gate, its probes being in place.
@@ -404,7 +433,7 @@ impl Gates {
         if let Some(since) = state.muted.take() {
             self.gaps.push(Gap { pid: state.pid, from: since, to: now() });
         }
-        let wanted = self.sites.iter().filter(|site| state.wants(site)).count();
+        let wanted = self.sites.iter().filter(|site| state.is_gated(site)).count();
         self.placed = self.placed.saturating_sub(wanted);
         // Links last: until the breakpoints are gone, their programs count what hits cost.
         drop_aside((std::mem::take(&mut state.holders), std::mem::take(&mut state.spent), links));
@@ -412,14 +441,17 @@ impl Gates {
 
     /// Places probes in further libraries: at once where the gate is open, at the next opening elsewhere.
     pub fn extend(&mut self, sites: &[ProbeSite]) {
+        let mut placed = Vec::new();
         for (slot, state) in self.slots.iter_mut().enumerate() {
             if state.gate.epoch != 0 {
-                let sites: Vec<&ProbeSite> = sites.iter().filter(|site| state.wants(site)).collect();
-                let failed = state.place(&self.placer, &sites, slot as u32);
-                self.placed += sites.len().saturating_sub(failed.len());
-                self.failed.extend(failed);
+                placed.push(state.place(&self.placer, sites.iter(), slot as u32));
+            }
+            let is_observed = if self.common { slot == 0 } else { state.pid != 0 };
+            if is_observed || state.gate.epoch != 0 {
+                placed.push(state.place_ungated(&self.placer, sites.iter(), slot as u32));
             }
         }
+        placed.into_iter().for_each(|placed| self.enter(placed));
         self.sweeper.extend(sites);
         self.sites.extend_from_slice(sites);
     }
@@ -441,11 +473,13 @@ impl Gates {
         }
         let placed = self.placed;
         let state = &mut self.slots[slot as usize];
-        // Removed last: while the kernel removes perf events, it places none. Their hits do not count any more.
+        // Removed last: while the kernel removes perf events, it places none. Their hits do not count any more, or twice, which changes nothing:
+        // what a probe without a gate sees begin or end a second time has begun or ended.
         let spent = std::mem::take(&mut state.spent);
         let old = (std::mem::take(&mut state.links), std::mem::take(&mut state.holders), spent);
+        let ungated = std::mem::take(&mut state.ungated);
         self.place(slot);
-        drop_aside(old);
+        drop_aside((old, ungated));
         self.placed = placed;
         if leader::is_gone(pid) || self.slots[slot as usize].stand_in.is_some_and(|tid| !leader::runs(pid, tid)) {
             // That is why probes could not be placed.
@@ -543,7 +577,8 @@ impl Gates {
         let state = self.slots.get(slot as usize)?;
         let cpu = clock_gettime(state.cpu_clock?).ok()?;
         let taken = taken(&self.accounts, slot).ok()?;
-        Some(Used { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), taken })
+        let ungated = self.accounts.get(&slot, 0).ok()?.iter().map(|cpu| cpu.ungated).sum();
+        Some(Used { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), taken, ungated })
     }
 
     /// The same, by these prices.
@@ -559,6 +594,7 @@ impl Drop for Gates {
         let mut all = Links::default();
         for slot in &mut self.slots {
             all.extend(std::mem::take(&mut slot.links));
+            all.extend(std::mem::take(&mut slot.ungated));
             all.extend(std::mem::take(&mut slot.holders));
             slot.spent.drain(..).for_each(|spent| all.extend(spent));
         }

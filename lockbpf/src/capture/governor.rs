@@ -235,6 +235,7 @@ impl Work {
             if !self.suspended {
                 if now().since(self.looked_after) >= Nanos(GLANCE.as_nanos() as u64) {
                     self.gates.look_after();
+                    self.shed();
                     self.looked_after = now();
                 }
                 self.admit_grown();
@@ -256,9 +257,13 @@ impl Work {
                 self.suspended = true;
                 self.lapses = self.lease.number();
                 self.cut_open();
+                self.gates.lift_ungated();
                 let _ = done.send(());
             }
-            Command::Resume => self.suspended = false,
+            Command::Resume => {
+                self.gates.lower_ungated();
+                self.suspended = false;
+            }
             Command::GoOn(pid) => {
                 let charge = self.slots.get(&pid).and_then(|slot| self.charges.get_mut(slot));
                 charge.into_iter().for_each(|charge| charge.held = false);
@@ -414,6 +419,20 @@ impl Work {
             log::debug!("pid {}: of short waits 1 of 2^{level} is recorded with its stack", charge.pid);
             if let Err(error) = self.gates.thin(slot, level) {
                 log::warn!("waits of pid {} are not thinned: {error}", charge.pid);
+            }
+        }
+    }
+
+    /// Takes what no gate closes out of processes in which it costs too much. Nobody waits for sums that were not read yet.
+    fn shed(&mut self) {
+        let (processes, time) = (self.charges.len(), now());
+        for (&slot, charge) in &mut self.charges {
+            let Some(shedding) = charge.shedding.as_mut().filter(|shedding| shedding.is_due(time)) else { continue };
+            // One that is gone is noticed elsewhere.
+            let Some(used) = self.gates.used(slot).filter(|_| self.gates.has_ungated(slot)) else { continue };
+            if shedding.look(used.ungated(&self.costs), processes) {
+                log::debug!("pid {}: probes that are there all the time cost too much", charge.pid);
+                charge.shedding = charge.shedding.take().filter(|_| self.gates.shed(slot));
             }
         }
     }

@@ -90,7 +90,11 @@ impl Placer {
         let cookie = |site: &ProbeSite| {
             let musl = site.function.runtime == Runtime::Musl;
             let cookie = lockbpf_common::gate::cookie(site.function.code, site.stepped, musl, slot);
-            lockbpf_common::gate::of_set(lockbpf_common::gate::with_detail(cookie, site.detail), set)
+            let cookie = lockbpf_common::gate::with_detail(cookie, site.detail);
+            match set {
+                Some(set) => lockbpf_common::gate::of_set(cookie, set),
+                None => lockbpf_common::gate::ungated(cookie),
+            }
         };
         let mut links = Links::default();
         let mut failed = Vec::new();
@@ -189,8 +193,8 @@ pub(super) struct Whom {
     pub stand_in: Option<u32>,
     /// Its slot.
     pub slot: u32,
-    /// Number of the set of probes in that.
-    pub set: u64,
+    /// Number of the set of probes in that; `None` for those that no gate closes.
+    pub set: Option<u64>,
 }
 
 /// Which of the functions are to be seen.
@@ -198,8 +202,6 @@ pub(super) struct Whom {
 pub(super) struct Wanted {
     /// Not only those of mutexes and read-write locks.
     pub rare: bool,
-    /// When Java's virtual threads leave their threads: too often to be seen within a budget.
-    pub absences: bool,
     /// Calls of the C library.
     pub library: bool,
     /// Those that the user has described.
@@ -209,12 +211,14 @@ pub(super) struct Wanted {
 impl Wanted {
     /// What sees them.
     fn by(self) -> impl Iterator<Item = By> {
-        let rare: &[By] =
-            if self.rare { &[By::OtherEntry, By::Go, By::Tokio, By::Virtual, By::VirtualReturn] } else { &[] };
-        let absences: &[By] = if self.rare && self.absences { &[By::VirtualAbsence] } else { &[] };
+        let rare: &[By] = if self.rare {
+            &[By::OtherEntry, By::Go, By::Tokio, By::Virtual, By::VirtualReturn, By::VirtualAbsence]
+        } else {
+            &[]
+        };
         let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
         let custom: &[By] = if self.custom { &[By::Custom, By::CustomReturn, By::CustomPoint] } else { &[] };
-        [&[By::Entry, By::Return][..], rare, absences, library, custom].concat().into_iter()
+        [&[By::Entry, By::Return][..], rare, library, custom].concat().into_iter()
     }
 }
 

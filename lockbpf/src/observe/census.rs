@@ -198,7 +198,7 @@ impl Census {
                 }
             }
             Event::Section(section) => {
-                if section.via == Via::JavaMonitor
+                if matches!(section.via, Via::JavaMonitor | Via::VirtualMonitor)
                     && let Some(seen) = self.processes.get(&section.process)
                 {
                     self.java.meet(section.lock, seen.pid, &mut self.symbols);

@@ -53,9 +53,10 @@ impl Running<'_> {
         harvest.quality.throttled = self.throttling.found();
         harvest.quality.unwatched = self.unwatched.found();
         let by_stacks = request.unwind != Method::Fp;
-        let sees_absences = by_stacks && !request.futex_only && request.kept_budget().is_none();
+        let sheds = session.sheds().filter(|_| by_stacks && !request.futex_only);
+        let sees = |pid| sheds.is_some_and(|sheds| sheds.knows_absences(pid));
         harvest.quality.virtual_threads =
-            census.java().with_unseen_waits(|process| sees_absences && self.carriers.knows(process));
+            census.java().with_unseen_waits(|process, pid| sees(pid) && self.carriers.knows(process));
         harvest.open_waits.retain(|wait| !over.contains(&(wait.tid, wait.since)));
         self.placing.complete(&mut harvest.library);
         ready.notes.extend(self.own.notes());

@@ -136,9 +136,9 @@ impl Machines {
 
     /// The pids of those in which virtual threads run whose waits for locks of `java.util.concurrent` are not seen; `is_seen`: whether they are in a
     /// process.
-    pub(crate) fn with_unseen_waits(&self, is_seen: impl Fn(Process) -> bool) -> BTreeSet<u32> {
+    pub(crate) fn with_unseen_waits(&self, is_seen: impl Fn(Process, u32) -> bool) -> BTreeSet<u32> {
         let machines = self.machines.iter().filter_map(|(&process, machine)| Some((process, machine.as_ref()?)));
-        let unseen = machines.filter(|&(process, machine)| machine.has_virtual && !is_seen(process));
+        let unseen = machines.filter(|&(process, machine)| machine.has_virtual && !is_seen(process, machine.pid));
         unseen.map(|(_, machine)| machine.pid).collect()
     }
 

@@ -58,8 +58,8 @@ impl Estimator {
         let mut sites: Map<Site, Delta> = Map::default();
         let mut processes: Map<Process, f64> = Map::default();
         for k in sums {
-            // What the kernel sees of futexes it sees all the time.
-            if !self.awaits(k.lock.process) || matches!(k.via, Via::Futex | Via::CondWait) {
+            // Of what is seen all the time there is nothing to be estimated; that of conditions has rows of its own.
+            if !self.awaits(k.lock.process) || k.via.is_seen_always() || k.via == Via::CondWait {
                 continue;
             }
             let key = (k.lock, k.site, k.via);

@@ -8,6 +8,7 @@
 //! short bursts most of what it does is looked at in bursts.
 #![forbid(unsafe_code)]
 
+pub mod shedding;
 #[cfg(test)]
 mod tests;
 pub mod thinning;

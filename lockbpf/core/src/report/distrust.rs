@@ -42,14 +42,7 @@ pub(super) fn of(report: &Report) -> Option<DistrustEntry> {
         })
         .collect();
     let much = cost_share.is_some() || !lengthened.is_empty();
-    much.then_some(DistrustEntry {
-        cost_share,
-        times_waited,
-        off_cpu_share,
-        unranked,
-        hold_bias_ns,
-        lengthened,
-    })
+    much.then_some(DistrustEntry { cost_share, times_waited, off_cpu_share, unranked, hold_bias_ns, lengthened })
 }
 
 /// Whether nobody waited: there is nothing to be ranked, and no contention that observing could have made.

@@ -276,9 +276,9 @@ impl<'a> Ranked<'a> {
 
 /// What was estimated of a lock, beside what is known of it.
 fn figures(lock: Lock, gathered: &Gathered<'_>, total: &Total, estimates: &Estimates) -> Option<Figures> {
-    // One that processes share: each has windows of its own, or was seen as a whole.
-    let shared = gathered.mutex.iter().any(|row| row.site.process != lock.process);
-    let figures = estimates.of(Subject::Lock(lock)).copied().filter(|_| !shared).or_else(|| {
+    // One that processes share, of which each has windows of its own, or was seen as a whole; or one of which some waits are seen all the time.
+    let parted = gathered.mutex.iter().any(|row| row.site.process != lock.process || row.via.is_seen_always());
+    let figures = estimates.of(Subject::Lock(lock)).copied().filter(|_| !parted).or_else(|| {
         let of = |row: &SiteSums| estimates.of(Subject::Row(lock, row.site, row.via)).copied();
         let rows = &gathered.mutex;
         let parts = || rows.iter().map(|row| of(row).unwrap_or_else(|| seen(row))).collect::<Vec<_>>();

@@ -158,7 +158,8 @@ fn together(observation: &Observation) -> Option<String> {
 fn remarks(observation: &Observation) -> Vec<String> {
     let mut remarks: Vec<String> = [thinned(observation), floor(observation)].into_iter().flatten().collect();
     let Some(estimates) = observation.estimates.as_ref().filter(|e| e.sampled()) else { return remarks };
-    let inline = || observation.sums.iter().any(|sums| sums.via.is_inline() && sums.contended > 0);
+    let in_windows = |via: Via| via.is_inline() && !via.is_seen_always();
+    let inline = || observation.sums.iter().any(|sums| in_windows(sums.via) && sums.contended > 0);
     if estimates.complete && inline() {
         remarks.push(
             "Waits for locks that runtimes take inline are seen in windows only: how long they are, and who was to blame for them, \

@@ -117,7 +117,7 @@ pub(super) fn virtual_threads(quality: &QualityEntry) -> Option<String> {
     let whose = listed(&pids, NAMED);
     let seen = match (quality.futex_only, &quality.observed) {
         (true, _) => "are seen only where they block the thread that carries them",
-        (false, Some(_)) => "of `java.util.concurrent` are not seen (from JDK 24 on `--budget off` shows them)",
+        (false, Some(_)) => "of `java.util.concurrent` are not all seen (from JDK 24 on `--budget off` shows them)",
         (false, None) => "of `java.util.concurrent` are not seen (that takes JDK 24 and the machine's symbols)",
     };
     let told = format!("{processes} {whose} {run} Java's virtual threads, whose waits for locks {seen}");

@@ -2,11 +2,24 @@
 
 use super::super::attach::ProbeSite;
 use super::super::placer::{Links, Mechanism, Placer, Whom, hold};
+use super::super::probe_table::By;
 use super::super::target::FileKey;
 use crate::quality::FailedProbe;
 use crate::units::Time;
 use lockbpf_common::gate::Gate;
 use nix::time::ClockId;
+
+/// Which of the probes that no gate closes came to cost too much in a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shed {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those where virtual threads leave their threads, whatever for: they are gone.
+    Absences,
+    /// The others, too: these are opened and closed like all probes.
+    All,
+}
 
 /// One process's gate and probes.
 #[derive(Default)]
@@ -19,6 +32,10 @@ pub(super) struct Slot {
     pub(super) epoch: u64,
     pub(super) gate: Gate,
     pub(super) links: Links,
+    /// Those that are there whether the gate is open or not.
+    pub(super) ungated: Links,
+    /// What of these came to cost too much.
+    pub(super) shed: Shed,
     /// Sets of probes placed so far.
     pub(super) sets: u64,
     /// The thread that stands in for the main thread, if that has ended, and what keeps the breakpoints in place by it.
@@ -31,9 +48,15 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Places probes of the present set at further sites; returns what failed.
-    pub(super) fn place(&mut self, placer: &Placer, sites: &[&ProbeSite], slot: u32) -> Vec<FailedProbe> {
-        let whom = Whom { pid: self.pid, stand_in: self.stand_in, slot, set: self.gate.set };
+    /// Places probes of the present set at those of these sites that it wants, and that the gate is for; returns how many, and what failed.
+    pub(super) fn place<'a>(
+        &mut self,
+        placer: &Placer,
+        sites: impl Iterator<Item = &'a ProbeSite>,
+        slot: u32,
+    ) -> (usize, Vec<FailedProbe>) {
+        let sites: &Vec<&ProbeSite> = &sites.filter(|site| self.is_gated(site)).collect();
+        let whom = Whom { pid: self.pid, stand_in: self.stand_in, slot, set: Some(self.gate.set) };
         if let Some(tid) = self.stand_in
             && placer.mechanism() != Mechanism::PerfEvents
         {
@@ -41,7 +64,38 @@ impl Slot {
         }
         let (links, failed) = placer.place(sites, whom);
         self.links.extend(links);
-        failed
+        (sites.len().saturating_sub(failed.len()), failed)
+    }
+
+    /// The same at those that the gate is not for.
+    pub(super) fn place_ungated<'a>(
+        &mut self,
+        placer: &Placer,
+        sites: impl Iterator<Item = &'a ProbeSite>,
+        slot: u32,
+    ) -> (usize, Vec<FailedProbe>) {
+        let sites: Vec<&ProbeSite> = sites.filter(|site| self.wants(site) && self.stays(site)).collect();
+        if sites.is_empty() {
+            return (0, Vec::new());
+        }
+        let whom = Whom { pid: self.pid, stand_in: self.stand_in, slot, set: None };
+        let (links, failed) = placer.place(&sites, whom);
+        self.ungated.extend(links);
+        (sites.len().saturating_sub(failed.len()), failed)
+    }
+
+    /// Whether a probe that goes there stays when the gate is closed.
+    pub(super) fn stays(&self, site: &ProbeSite) -> bool {
+        match site.function.by {
+            By::Virtual | By::VirtualReturn => self.shed < Shed::All,
+            By::VirtualAbsence => self.shed < Shed::Absences,
+            _ => false,
+        }
+    }
+
+    /// Whether a probe goes there while the gate is open.
+    pub(super) fn is_gated(&self, site: &ProbeSite) -> bool {
+        self.wants(site) && !self.stays(site) && site.function.by != By::VirtualAbsence
     }
 
     /// Whether a probe goes there.

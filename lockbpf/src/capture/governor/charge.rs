@@ -2,15 +2,18 @@
 
 use super::super::lease::Lease;
 use super::now;
+use crate::governor::shedding::Shedding;
 use crate::governor::thinning::Thinning;
 use crate::governor::{Budget, Policy, Reading};
-use crate::units::Time;
+use crate::units::{Nanos, Time};
 
 /// What the governor knows of one process.
 pub(super) struct Charge {
     pub pid: u32,
     pub policy: Policy,
     pub thinning: Thinning,
+    /// Of what no gate closes; `None` once all of it was shed.
+    pub shedding: Option<Shedding>,
     /// When to look next.
     pub due: Time,
     /// Where the stretch began.
@@ -33,10 +36,12 @@ impl Charge {
     pub fn new(pid: u32, policy: Policy, reading: Reading, budget: Budget) -> Self {
         let thinning = Thinning::new(budget);
         let busy = reading.time;
+        let shedding = Some(Shedding::new(budget, Reading { cost: Nanos(0), ..reading }));
         Self {
             pid,
             policy,
             thinning,
+            shedding,
             due: busy,
             from: reading,
             seen: reading,

@@ -32,8 +32,8 @@ pub(super) fn load(
     names: &[&'static str],
 ) -> Result<Loaded, CaptureError> {
     let &Options { types, futex_only, plain_uprobes, .. } = options;
-    let &Options { rare, library, custom, governed, .. } = options;
-    let wanted = Wanted { rare, absences: !governed, library, custom };
+    let &Options { rare, library, custom, .. } = options;
+    let wanted = Wanted { rare, library, custom };
     let (links, sched, lasting) = std::thread::scope(|scope| {
         let sched = scope.spawn(|| attach::load_typed(programs, types, SCHED_SWITCH));
         let lasting = (!futex_only).then(|| scope.spawn(|| attach::load_iterator(programs, types, "lasting", "task")));

@@ -15,7 +15,7 @@ use super::aside::drop_aside;
 use super::attach::{self, FutexTier, ProbeSite, Tracepoints};
 use super::described;
 use super::events::{self, Events};
-use super::gates::{Gap, Gates};
+use super::gates::{Gap, Gates, Sheds};
 use super::inflight::Snapshot;
 use super::kernel;
 use super::lease::{Lease, Renewing};
@@ -58,6 +58,8 @@ pub struct Session {
     gates: Option<Gates>,
     /// Whether a governor opens and closes the gates.
     governed: bool,
+    /// In which processes probes that no gate closes came to cost too much; `None` while a governor has the gates.
+    sheds: Option<Sheds>,
     /// What observing takes, by slots: also in the hands of the gates.
     accounts: PerCpuArray<MapData, Account>,
     witness: Witness,
@@ -190,6 +192,7 @@ impl Session {
             ebpf,
             gates,
             governed: false,
+            sheds: Some(Sheds::default()),
             accounts,
             witness,
             started: now(),
@@ -324,12 +327,20 @@ impl Session {
     /// The gates, for a governor that opens and closes them from now on.
     pub fn take_gates(&mut self) -> Option<Gates> {
         self.governed = self.gates.is_some();
+        self.sheds = self.sheds.take().filter(|_| !self.governed);
         self.gates.take()
     }
 
     /// Takes the gates back from a governor that has stopped.
     pub fn put_gates(&mut self, gates: Gates) {
+        self.sheds = Some(gates.sheds());
         self.gates = Some(gates);
+    }
+
+    /// In which processes not all probes that no gate closes were there all the time; `None` while a governor has the gates.
+    #[must_use]
+    pub fn sheds(&self) -> Option<&Sheds> {
+        self.sheds.as_ref()
     }
 
     /// So many processes were found to be beyond those that can be observed fully.

@@ -47,14 +47,14 @@ impl Session {
         Ok(open.collect())
     }
 
-    /// Those of virtual threads, as of goroutines.
+    /// Those of virtual threads for monitors, where what tells of these was there all the time.
     fn waits_of_virtual_threads(&self, known: &HashMap<u64, u32>) -> Result<Vec<OpenWait>, CaptureError> {
-        if self.is_interrupted() {
-            return Ok(Vec::new());
-        }
+        let Some(sheds) = self.sheds().filter(|_| self.lease().last_over().is_none()) else { return Ok(Vec::new()) };
         let waits: BpfHashMap<_, VirtualKey, VirtualWait> = self.map("VIRTUAL_WAITS")?.try_into()?;
         // Others wait for something else, and nothing tells whether that is a lock.
-        let for_monitor = |(key, wait): &(VirtualKey, VirtualWait)| wait.lock != 0 && known.contains_key(&key.process);
+        let for_monitor = |(key, wait): &(VirtualKey, VirtualWait)| {
+            wait.lock != 0 && known.get(&key.process).is_some_and(|&pid| sheds.knows_monitors(pid))
+        };
         let open = waits.iter().filter_map(Result::ok).filter(for_monitor);
         let open = open.filter_map(|(key, wait)| {
             let process = Process(u32::try_from(key.process).ok()?);
@@ -63,7 +63,7 @@ impl Session {
                 Numbered::Known(id) => id,
                 Numbered::NotYet => None,
             });
-            Some(OpenWait { stack, ..open_wait(process, Tid(wait.tid), at, Via::JavaMonitor as u32)? })
+            Some(OpenWait { stack, ..open_wait(process, Tid(wait.tid), at, Via::VirtualMonitor as u32)? })
         });
         Ok(open.collect())
     }

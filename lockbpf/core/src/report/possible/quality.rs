@@ -171,9 +171,7 @@ fn distrust(d: &DistrustEntry, report: &Report, check: &mut Check) {
     off_cpu_share.iter().for_each(|share| check.share(*share, || "waiting for those off the CPU".to_owned()));
     let reasons = [*unranked, times_waited.is_some(), off_cpu_share.is_some()];
     let reasons = reasons.into_iter().filter(|&is| is).count();
-    check.demand(cost_share.is_some() || reasons == 0, || {
-        format!("an observation that costs little and much: {d:?}")
-    });
+    check.demand(cost_share.is_some() || reasons == 0, || format!("an observation that costs little and much: {d:?}"));
     check.demand(reasons <= 1, || format!("waits are and are not of observing: {d:?}"));
     check.demand(cost_share.is_some() || !lengthened.is_empty(), || "doubt of nothing".to_owned());
     for LengthenedEntry { lock, name, median_hold_ns, may_make_wait } in lengthened {

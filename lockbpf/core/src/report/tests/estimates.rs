@@ -83,6 +83,51 @@ fn built(o: &Observation) -> Report {
     build(o, &mut FakeNames, &Options::default()).unwrap()
 }
 
+/// A Java monitor that virtual threads waited for 30 times, which probes without a gate saw, and others as often as windows say, if any did.
+fn monitor(in_windows: bool) -> Report {
+    let mut o = server();
+    let row = |o: &mut Run, via, waits: u64| {
+        let row = sums(o, lock(0x7000), site(0x300), via);
+        (row.acquisitions, row.contended, row.unseen, row.first) = (waits, waits, waits, Time(1));
+        (0..waits).for_each(|_| row.wait.add(Nanos(MS)));
+    };
+    row(&mut o, Via::VirtualMonitor, 30);
+    let mut of_windows = Vec::new();
+    if in_windows {
+        row(&mut o, Via::JavaMonitor, 2);
+        let all = figures(100.0);
+        let subject = Subject::Row(lock(0x7000), site(0x300), Via::JavaMonitor);
+        of_windows = vec![(subject, all), (Subject::Lock(lock(0x7000)), all)];
+    }
+    let mut o = found(&o);
+    let estimates = Estimates {
+        budget: Some(0.03),
+        hold_bias_ns: Interval::exact(0.0),
+        processes: vec![coverage()],
+        figures: of_windows,
+        beyond: 0,
+        complete: true,
+    };
+    estimate::apply(&estimates, &mut o.sums, &mut o.threads);
+    o.estimates = Some(estimates);
+    built(&o)
+}
+
+#[test]
+fn what_no_gate_closes_is_exact_beside_what_windows_show() {
+    let of = |report: &Report| {
+        let found = report.locks.iter().find(|l| l.lock.ends_with("0x7000")).unwrap();
+        (found.contended, found.wait_ns.sum)
+    };
+    let in_windows = "are seen in windows only";
+    let exact = monitor(false);
+    assert_eq!(of(&exact), (30, ms(30)));
+    assert!(!text(&exact).contains(in_windows), "{}", text(&exact));
+    let both = monitor(true);
+    assert_eq!(of(&both), (32, ms(32)));
+    assert!(text(&both).contains(in_windows), "{}", text(&both));
+}
+
 #[test]
 fn locks_tell_estimates() {
     let r = built(&sampled(true));
