@@ -95,7 +95,6 @@ fn what(kind: FileType) -> &'static str {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn only_regular_files_are_read() {
@@ -104,7 +103,6 @@ mod tests {
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         std::fs::write(&file, "text").unwrap();
-        let began = Instant::now();
         for (path, why) in [
             (fifo.as_path(), "named pipe"),
             (&socket, "socket"),
@@ -115,7 +113,6 @@ mod tests {
             let error = format!("{:#}", open(path).unwrap_err());
             assert!(error.contains(why) && error.contains(path.to_str().unwrap()), "{error}");
         }
-        assert!(began.elapsed() < Duration::from_secs(1));
         assert!(matches!(open(&file).unwrap(), Input::File(_)));
         assert_eq!(read_text(&file).unwrap(), "text");
     }

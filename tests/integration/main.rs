@@ -30,6 +30,7 @@ mod exact;
 mod examples;
 mod export;
 mod failing;
+mod files;
 mod firefox;
 mod fleet;
 mod flight;

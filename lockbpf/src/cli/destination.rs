@@ -49,9 +49,6 @@ pub(super) fn differ(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The end of the name under which an output lies beside its place while it is written: `.NAME.XXXXXX.part`.
-const PART: &str = ".part";
-
 /// Whether a path leads to something that is no file: a device, a pipe, a terminal.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| !about.is_file())
@@ -92,7 +89,7 @@ impl Whole {
             prefix.push(".");
             let permissions = Permissions::from_mode(place::NEW_MODE);
             let mut builder = tempfile::Builder::new();
-            let builder = builder.prefix(&prefix).suffix(PART).permissions(permissions);
+            let builder = builder.prefix(&prefix).suffix(place::PART).permissions(permissions);
             let file = builder.tempfile_in(place::dir_of(&path)).with_context(failed)?;
             if let Some(kept) = kept {
                 kept.give(file.as_file()).with_context(failed)?;
@@ -246,6 +243,7 @@ mod tests {
         let names: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         assert!(matches!(&names[..], [name] if name.starts_with(".a.bin.") && name.ends_with(".part")), "{names:?}");
+        assert!(place::is_part(&dir.path().join(&names[0])) && !place::is_part(Path::new("a.part")));
         drop(whole);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }

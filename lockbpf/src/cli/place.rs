@@ -10,6 +10,15 @@ use std::path::{Path, PathBuf};
 /// Mode of a new output: recordings tell what a program does.
 pub(super) const NEW_MODE: u32 = 0o600;
 
+/// The end of the name under which an output lies beside its place while it is written: `.NAME.XXXXXX.part`.
+pub(super) const PART: &str = ".part";
+
+/// Whether a name is that of an output that was not finished.
+pub(super) fn is_part(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with('.') && name.ends_with(PART)
+}
+
 /// Mode and owner of a file that an output takes the place of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {

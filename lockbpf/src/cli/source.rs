@@ -1,11 +1,12 @@
 //! Recordings as input: traces and event lines, told apart by their first bytes.
 
-use super::segments;
+use super::{place, segments};
 use crate::event::Event;
 use crate::input;
 use crate::lines::{self, LineError};
 use crate::names::Names;
 use crate::observation::Harvest;
+use crate::quality::Quality;
 use crate::trace::{self, AccessLines, Closing, Header, Modules};
 use crate::units::Time;
 use anyhow::{Context, Error, Result, bail};
@@ -27,6 +28,8 @@ pub(super) struct Input {
     name: String,
     file: File,
     format: Format,
+    /// Whether its name says that it was not finished.
+    is_part: bool,
 }
 
 /// What a recording is read from.
@@ -79,7 +82,7 @@ impl Input {
             bail!("failed to read {name}: it is a trace of which only the first {} bytes are there", first.len());
         }
         let format = if trace::is_trace(&first) { Format::Trace } else { Format::Lines };
-        let input = Self { name, file, format };
+        let input = Self { name, file, format, is_part: place::is_part(path) };
         if format == Format::Lines && input.is_blank()? {
             bail!("{} is empty: it is neither a trace nor event lines nor access records", input.name);
         }
@@ -132,7 +135,13 @@ impl Input {
             };
             match outcome {
                 Ok(()) => {
-                    let ending = source.ending().with_context(|| self.failed())?;
+                    let mut ending = source.ending().with_context(|| self.failed())?;
+                    if self.is_part && self.format == Format::Lines && !ending.harvest.quality.incomplete() {
+                        // Traces have an end mark. Lines have not, and are mostly written to the end of one.
+                        ending.harvest.quality.undecodable.insert("lines_torn", 1);
+                        let note = "the event lines were not finished, as the name of their file tells: what came later is missing.";
+                        ending.harvest.quality.notes.push(note.to_owned());
+                    }
                     if events == 0 && ending.is_nothing() {
                         bail!("{}: nothing in it can be read as a recording", self.failed());
                     }
@@ -215,8 +224,16 @@ impl Source {
                 Ending { header, harvest, names, modules, end, access_records, pace }
             }
             Self::Lines(reader, _) => {
+                let mut quality = Quality::default();
+                if reader.is_torn() {
+                    quality.undecodable.insert("lines_torn", 1);
+                    quality.notes.push(
+                        "the event lines break off in the middle of the last one: what came later is missing."
+                            .to_owned(),
+                    );
+                }
                 let labels = reader.into_labels();
-                let harvest = Harvest { stacks: labels.stacks(), ..Harvest::default() };
+                let harvest = Harvest { stacks: labels.stacks(), quality, ..Harvest::default() };
                 Ending {
                     header,
                     harvest,

@@ -41,6 +41,8 @@ pub enum Problem {
         what: String,
         /// Where the parser stood, in bytes from 1.
         column: usize,
+        /// Whether it would have read on.
+        is_cut: bool,
     },
     /// Valid or not, it does not begin an object.
     #[error("not a JSON object")]

@@ -36,6 +36,7 @@ pub struct Reader<R> {
     partial: Vec<u8>,
     parser: Parser,
     ended: bool,
+    is_torn: bool,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -43,12 +44,18 @@ impl<R: BufRead> Reader<R> {
     pub fn new(input: R, ticks_per_ns: u64) -> Self {
         let ticks_per_ns = if ticks_per_ns <= 1 { 1 } else { 1_000 };
         let parser = Parser { ticks_per_ns, line: 0, queued: None, labels: Labels::default() };
-        Self { input, partial: Vec::new(), parser, ended: false }
+        Self { input, partial: Vec::new(), parser, ended: false, is_torn: false }
     }
 
     /// The names that the lines so far use.
     pub fn labels(&mut self) -> &mut Labels {
         &mut self.parser.labels
+    }
+
+    /// Whether the last line breaks off, and was left out: whoever wrote it was killed, or the rest of the file is missing.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.is_torn
     }
 
     /// The names that the lines use, at the end.
@@ -69,7 +76,13 @@ impl<R: BufRead> Reader<R> {
             };
             if buffer.is_empty() {
                 let rest = std::mem::take(&mut self.partial);
-                return self.parser.line(&rest);
+                return match self.parser.line(&rest) {
+                    Err(LineError::Invalid { line, problem: Problem::Json { is_cut: true, .. } }) if line > 1 => {
+                        self.is_torn = true;
+                        Ok(None)
+                    }
+                    last => last,
+                };
             }
             let (event, used) = match memchr::memchr(b'\n', buffer) {
                 Some(end) if self.partial.is_empty() => {
@@ -144,7 +157,7 @@ impl From<serde_json::Error> for Problem {
         let text = error.to_string();
         // The parser counts lines, too, but sees only one.
         let what = text.split_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned();
-        Self::Json { what, column: error.column() }
+        Self::Json { what, column: error.column(), is_cut: error.is_eof() }
     }
 }
 

@@ -186,6 +186,25 @@ fn what_is_wrong_is_told_with_its_line() {
     assert!(matches!(invalid, Some(Err(LineError::Invalid { line: 1, .. }))));
 }
 
+/// Its writer was killed: what there is of it says nothing. An end that is there is meant.
+#[test]
+fn a_last_line_that_breaks_off_is_left_out() {
+    let good = "{\"t\":5,\"tid\":1,\"op\":\"exit\",\"comm\":\"\u{e4}\"}\n";
+    let torn = |bytes: &[u8]| {
+        let mut reader = Reader::new(bytes, 1);
+        let read: Result<Vec<Event>, LineError> = reader.by_ref().collect();
+        read.map(|events| (events.len(), reader.is_torn()))
+    };
+    for length in 1..good.len() - 2 {
+        let bytes = [good.as_bytes(), &good.as_bytes()[..length]].concat();
+        assert_eq!(torn(&bytes).unwrap(), (1, true), "{length}");
+        assert!(torn(&[&bytes[..], b"\n"].concat()).is_err(), "{length}");
+        assert!(torn(&good.as_bytes()[..length]).is_err(), "{length}");
+    }
+    assert_eq!(torn(good.repeat(2).trim_end().as_bytes()).unwrap(), (2, false));
+    assert!(torn(format!("{good}nonsense").as_bytes()).is_err());
+}
+
 #[test]
 fn fields_of_other_programs_are_ignored_whatever_lockbpf_calls_by_their_names() {
     let plain = r#"{"t":5,"tid":1,"op":"attempt","lock":"L","site":"s"}"#;
