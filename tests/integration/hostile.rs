@@ -377,7 +377,7 @@ fn a_loader_has_the_rights_of_its_command() {
 }
 
 /// A copy of lockbpf with file capabilities, that everybody may run; `None` where the file system keeps none.
-fn with_capabilities(dir: &Path) -> Option<PathBuf> {
+pub(super) fn with_capabilities(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("lockbpf");
     fs::copy(env!("CARGO_BIN_EXE_lockbpf"), &program).expect("failed to copy a program");
     for path in [dir, &program] {
@@ -422,7 +422,7 @@ fn rights_that_are_lent_are_for_own_processes() {
 }
 
 /// A command that runs as nobody, in a group. A shell starts it: setpriv itself keeps root's rights until it executes something.
-fn of_nobody(program: &Path, group: u32) -> Command {
+pub(super) fn of_nobody(program: &Path, group: u32) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", &format!("--groups={group}")]);
     command.args(["sh", "-c", r#"exec "$0" "$@""#]).arg(program).current_dir("/");

@@ -48,6 +48,7 @@ mod kernel_locks;
 mod kinds;
 #[cfg(target_arch = "x86_64")]
 mod lackey;
+mod lent;
 mod libc_locks;
 mod library;
 mod lifecycle;

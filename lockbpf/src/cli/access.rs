@@ -10,7 +10,7 @@ use crate::access::section::{End, Section};
 use crate::access::summary::{Pass, SCHEMA, Summary, rows};
 use crate::access::table;
 use crate::capture::access::{PassEnd, Profile, Wanted, check, profile};
-use crate::capture::session;
+use crate::capture::{lent, session};
 use crate::governor::Budget;
 use crate::id::{Lock, Process, Site};
 use crate::names::{Names, place};
@@ -141,6 +141,7 @@ pub(super) fn run(args: &AccessArgs) -> Result<ExitCode> {
     // What could not be written is said before anybody is held up.
     let out = args.to.as_deref().map(Whole::create).transpose()?;
     let Followed { records, summary, start, incomplete } = follow(pid, args)?;
+    lent::give_up()?;
     if let Some((path, out)) = args.to.as_deref().zip(out) {
         let mut lines = Vec::new();
         write_lines(&mut lines, &records)?;

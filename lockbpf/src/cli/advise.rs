@@ -14,6 +14,7 @@ use crate::advice::traced::Traced;
 use crate::advice::{self, Advice, Options, Records};
 use crate::analysis;
 use crate::capture::access::check;
+use crate::capture::lent;
 use crate::governor::Budget;
 use crate::observe::Target;
 use crate::observe::calibration_file;
@@ -180,10 +181,11 @@ fn watch(pid: u32, args: &AdviseArgs) -> Result<(Records, Option<Read>, Vec<Stri
         ..CaptureArgs::default()
     };
     let plan = Plan { target: Target::Pids(vec![pid]), follow_forks: false, capture };
-    let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
+    let trace = destination::temporary()?;
     export::record(&plan, trace.as_file(), trace.path(), Compression::None)?;
     let asked = AccessArgs { lock: args.lock.clone(), samples: args.samples, ..AccessArgs::of(pid, args.budget) };
     let followed = access::follow(pid, &asked)?;
+    lent::give_up()?;
     let mut lines = Vec::new();
     accesses::write_lines(&mut lines, &followed.records).context("failed to put down what was followed")?;
     let records = advice::read(&lines[..]).context("failed to understand what was followed")?;

@@ -54,6 +54,14 @@ fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| !about.is_file())
 }
 
+/// A file that nobody keeps, where the user's environment says.
+///
+/// # Errors
+/// When it cannot be created.
+pub(super) fn temporary() -> Result<NamedTempFile> {
+    lent::as_user(NamedTempFile::new).context("failed to create a temporary file")
+}
+
 /// A file that appears under its name, in place of what was there, once it is complete.
 pub(super) struct Whole {
     path: PathBuf,
@@ -109,7 +117,7 @@ impl Whole {
         match self.out {
             Out::Temporary(out) => {
                 let file = out.into_inner().map_err(io::IntoInnerError::into_error).with_context(failed)?;
-                file.persist(&self.path).map_err(|e| e.error).with_context(failed)?;
+                lent::as_user(|| file.persist(&self.path)).map_err(|e| e.error).with_context(failed)?;
                 Ok(())
             }
             Out::Direct(mut out) => out.flush().with_context(failed),
@@ -193,7 +201,7 @@ impl Drop for Growing {
     fn drop(&mut self) {
         if self.new && !self.begun {
             // An observation that could not begin leaves nothing behind; if this fails, an empty file.
-            let _ = fs::remove_file(&self.path);
+            let _ = lent::as_user(|| fs::remove_file(&self.path));
         }
     }
 }

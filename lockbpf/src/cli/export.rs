@@ -6,6 +6,7 @@ use super::destination::{self, Growing, Whole};
 use super::formats::{self, ExportFormat};
 use super::source::{Format, Input};
 use super::{live, serve, tables};
+use crate::capture::lent;
 use crate::observe::Recorder;
 use crate::quality::Quality;
 use crate::render;
@@ -164,8 +165,9 @@ fn capture(args: ExportArgs, format: ExportFormat, compression: Compression) -> 
         ExportFormat::Jsonl | ExportFormat::Tables | ExportFormat::View(_) => {
             let out = Out::create(&to, format, &how)?;
             // These want names first and everything in order: both are known at the end.
-            let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
+            let trace = destination::temporary()?;
             let quality = record(&plan, trace.as_file(), trace.path(), Compression::None)?;
+            lent::give_up()?;
             translate(&[Input::open(trace.path())?], &to, out, compression)?;
             quality
         }

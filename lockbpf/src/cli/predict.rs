@@ -1,9 +1,10 @@
 //! `lockbpf predict`: what waits and throughput would be with other numbers of threads, or other locks.
 
 use super::args::{CaptureArgs, Format, Plan, Share, TargetArgs, share};
-use super::destination::Whole;
+use super::destination::{self, Whole};
 use super::source::Input as Recording;
 use super::{calibrate, export, output, script, summed};
+use crate::capture::lent;
 use crate::input;
 use crate::model::calibration::Calibration;
 use crate::model::check::check;
@@ -299,8 +300,9 @@ fn of_program(args: &PredictArgs, calibration: Option<&Calibration>) -> Result<I
     let capture =
         CaptureArgs { duration: args.duration, budget: args.budget, transitions: true, ..CaptureArgs::default() };
     let plan = Plan::from_args(args.target.clone(), capture)?;
-    let trace = tempfile::NamedTempFile::new().context("failed to create a temporary file")?;
+    let trace = destination::temporary()?;
     export::record(&plan, trace.as_file(), trace.path(), Compression::None)?;
+    lent::give_up()?;
     of_recording(trace.path(), Some(By::Sums), &args.only, calibration)
         .context("there is no model of what was observed")
 }

@@ -48,8 +48,8 @@ pub fn run(args: TopArgs) -> Result<ExitCode> {
     // What a command writes would be drawn over.
     let written = match &plan.target {
         Target::Command(_) => {
-            let file = tempfile::Builder::new().prefix("lockbpf-top-").suffix(".out").tempfile();
-            let file = file.context("failed to create a file for what the command writes")?;
+            let create = || tempfile::Builder::new().prefix("lockbpf-top-").suffix(".out").tempfile();
+            let file = lent::as_user(create).context("failed to create a file for what the command writes")?;
             let (file, path) = file.keep().context("failed to keep a file for what the command writes")?;
             plan.capture.launch = How { output: Some(Arc::new(file)), ..plan.capture.launch };
             Some(path)
