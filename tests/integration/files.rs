@@ -77,13 +77,16 @@ fn what_has_hardly_begun_is_an_error() {
     }
 }
 
+/// Bytes of an unfinished output in which there are sections for certain: a header comes first.
+const BEGUN: u64 = 100_000;
+
 /// The name under which the documentation says that an unfinished output lies: `.NAME.XXXXXX.part`.
 fn part_of(to: &Path) -> Option<PathBuf> {
     let start = format!(".{}.", to.file_name()?.to_str()?);
     let mut names = fs::read_dir(to.parent()?).expect("a directory").flatten().map(|entry| entry.path());
     names.find(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with(&start) && name.ends_with(".part") && fs::metadata(path).is_ok_and(|about| about.len() > 0)
+        name.starts_with(&start) && name.ends_with(".part") && fs::metadata(path).is_ok_and(|about| about.len() > BEGUN)
     })
 }
 
