@@ -1,6 +1,7 @@
 //! The code that a process generates: what it lists in a perf map, and what is read from its memory.
 
 use super::perf_map::{Budget, PerfMap};
+use super::reader::Reader;
 use super::unwind::Outside;
 use crate::untrusted::cleaned;
 use std::collections::BTreeMap;
@@ -46,8 +47,8 @@ pub(super) struct Generated {
 
 impl Generated {
     /// Reads what was added to the perf map of a thread's process.
-    pub(super) fn refresh(&mut self, tid: u32, budget: &mut Budget) {
-        self.listed.refresh(tid, budget);
+    pub(super) fn refresh(&mut self, tid: u32, reader: &Reader, budget: &mut Budget) {
+        self.listed.refresh(tid, reader, budget);
     }
 
     /// Takes in what was read from memory.

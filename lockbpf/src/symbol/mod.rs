@@ -229,7 +229,7 @@ impl Symbols {
         let program = self.files.at(Path::new(&format!("/proc/{tid}/exe")));
         if let Some(known) = self.processes.get_mut(&process) {
             known.space.merge(images, regions);
-            known.generated.refresh(tid, &mut self.perf_maps);
+            known.generated.refresh(tid, &self.reader, &mut self.perf_maps);
             known.threads.refresh(tid, identity.map_or(0, |identity| identity.stack));
             known.program = known.program.or(program);
             known.identity = known.identity.or(identity);
@@ -247,7 +247,7 @@ impl Symbols {
             && known.is(Some(identity), layout)
         {
             known.identity = Some(identity);
-            known.generated.refresh(known.pid, &mut self.perf_maps);
+            known.generated.refresh(known.pid, &self.reader, &mut self.perf_maps);
             known.threads.refresh(known.pid, 0);
         }
         if self.perf_maps.is_full() {

@@ -1,13 +1,13 @@
 //! Perf maps: the files in which just-in-time compilers (JVM agents, Node.js, .NET, …) list the functions that they
-//! generate, one `START SIZE NAME` a line, both numbers hexadecimal.
+//! generate. Their lines are read by the process that reads files of observed programs.
 
 use super::files::inode;
-use crate::demangle::clip;
+use super::reader::{Listed, PIECE, Reader};
 use crate::door;
-use crate::untrusted::shown;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,12 +23,8 @@ const BYTES_PER_SECOND: f64 = (4 << 20) as f64;
 /// What is told when functions were left out.
 pub(super) const FULL: &str =
     "perf maps list more functions than are kept of all processes together; the rest stay without names";
-/// Bytes read by one call of the kernel.
-const CHUNK: usize = 1 << 16;
-/// Longest line.
-const MAX_LINE: usize = CHUNK / 2;
 /// Bytes by which the part that was read is known again.
-const TAIL: usize = 64;
+const TAIL: u64 = 64;
 
 /// What the perf maps of all processes may take together.
 #[derive(Debug)]
@@ -80,6 +76,8 @@ pub(super) struct PerfMap {
     /// End and name by start; never overlapping.
     functions: BTreeMap<u64, (u64, Box<str>)>,
     seen: Seen,
+    /// It could not be read, and is not tried again.
+    given_up: bool,
 }
 
 /// How far a file was read.
@@ -95,16 +93,26 @@ struct Seen {
 
 impl PerfMap {
     /// Reads what the map of a thread's process tells since the last time, as far as the budget allows; the rest is read
-    /// next time. What was known stays known if that fails.
-    pub(super) fn refresh(&mut self, tid: u32, budget: &mut Budget) {
+    /// next time. What was known of the same file stays known if that fails.
+    pub(super) fn refresh(&mut self, tid: u32, reader: &Reader, budget: &mut Budget) {
         budget.earn(budget.since.elapsed());
         if let Ok(Some(file)) = open(tid) {
-            let _ = self.read(&file, budget);
+            let name = format!("the perf map of process {tid}");
+            let _ = self.read(&file, budget, |part| reader.listed(&name, &file, part));
         }
     }
 
-    /// Reads on. A file that was replaced, cut or written anew is read from its beginning.
-    pub(super) fn read(&mut self, file: &File, budget: &mut Budget) -> io::Result<()> {
+    /// Reads on. A file that was replaced, cut or written anew is read from its beginning. What a part lists is `told`; if it is not, no more
+    /// is asked.
+    pub(super) fn read(
+        &mut self,
+        file: &File,
+        budget: &mut Budget,
+        told: impl Fn(Range<u64>) -> Option<Listed>,
+    ) -> io::Result<()> {
+        if self.given_up {
+            return Ok(());
+        }
         let about = file.metadata()?;
         let mut last = vec![0; self.seen.tail.len()];
         let behind = self.seen.offset.checked_sub(last.len() as u64);
@@ -115,23 +123,24 @@ impl PerfMap {
             self.functions.clear();
             self.seen = Seen { file: inode(&about), ..Seen::default() };
         }
-        let mut chunk = vec![0; CHUNK];
         while self.seen.offset < about.len() && budget.bytes >= 1.0 {
-            let read = file.read_at(&mut chunk, self.seen.offset)?;
-            let bytes = chunk.get(..read).unwrap_or_default();
-            budget.bytes -= read as f64;
-            let whole = match memchr::memrchr(b'\n', bytes) {
-                Some(end) => end + 1,
-                // No name is that long: it is passed over in pieces.
-                None if read > MAX_LINE => read,
-                None => return Ok(()),
+            let part = self.seen.offset..about.len().min(self.seen.offset + PIECE);
+            budget.bytes -= (part.end - part.start) as f64;
+            let Some(Listed { whole, functions }) = told(part) else {
+                self.given_up = true;
+                return Ok(());
             };
-            let lines = bytes.get(..whole).unwrap_or_default();
-            for (start, end, name) in lines.split(|&b| b == b'\n').filter_map(parse_line) {
-                self.insert(start, end, name, budget);
+            if whole == 0 {
+                return Ok(());
             }
-            self.seen.offset += whole as u64;
-            self.seen.tail = lines.get(lines.len().saturating_sub(TAIL)..).unwrap_or_default().to_vec();
+            let offset = self.seen.offset + whole;
+            let behind = offset.saturating_sub(TAIL);
+            let mut tail = vec![0; (offset - behind) as usize];
+            file.read_exact_at(&mut tail, behind)?;
+            for (start, end, name) in functions {
+                self.insert(start, end, name.into(), budget);
+            }
+            (self.seen.offset, self.seen.tail) = (offset, tail);
         }
         Ok(())
     }
@@ -182,17 +191,6 @@ fn last_number(status: &str, field: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix(field))?.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Lines that make no sense are passed over.
-fn parse_line(line: &[u8]) -> Option<(u64, u64, Box<str>)> {
-    let line = String::from_utf8_lossy(line);
-    let (start, rest) = line.trim().split_once(' ')?;
-    let (size, name) = rest.trim_start().split_once(' ')?;
-    let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    let (start, name) = (number(start)?, name.trim());
-    let end = start.checked_add(number(size)?)?;
-    (end > start && !name.is_empty()).then(|| (start, end, shown(clip(name)).into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,10 +202,16 @@ mod tests {
         file
     }
 
+    fn read(map: &mut PerfMap, file: &File, budget: &mut Budget) {
+        let reader = Reader::new(Vec::new());
+        map.read(file, budget, |part| reader.listed("it", file, part)).unwrap();
+        assert_eq!(reader.problems(), [""; 0]);
+    }
+
     fn map(text: &[u8]) -> PerfMap {
         let mut map = PerfMap::default();
         // The last line is whole once it has ended.
-        map.read(&file(&[text, b"\n"].concat()), &mut Budget::default()).unwrap();
+        read(&mut map, &file(&[text, b"\n"].concat()), &mut Budget::default());
         map
     }
 
@@ -215,24 +219,24 @@ mod tests {
     fn only_what_was_appended_is_read() {
         let mut budget = Budget::default();
         let (mut map, file) = (PerfMap::default(), file(b"1000 10 first\n2000 10 cut"));
-        map.read(&file, &mut budget).unwrap();
+        read(&mut map, &file, &mut budget);
         assert_eq!((map.function(0x1000), map.function(0x2000)), (Some("first"), None));
         let before = budget.bytes;
         file.write_all_at(b" off\n3000 10 third\n", 25).unwrap();
-        map.read(&file, &mut budget).unwrap();
+        read(&mut map, &file, &mut budget);
         assert_eq!((map.function(0x2000), map.function(0x3000)), (Some("cut off"), Some("third")));
         assert!(before - budget.bytes < 40.0);
         let before = budget.bytes;
-        map.read(&file, &mut budget).unwrap();
+        read(&mut map, &file, &mut budget);
         assert_eq!(budget.bytes, before);
         // Written anew: what was there is gone, and is read from the beginning.
         file.write_all_at(b"9000", 0).unwrap();
         file.write_all_at(b"9000 10 others and others and others and others and others and others and others\n", 0)
             .unwrap();
-        map.read(&file, &mut budget).unwrap();
+        read(&mut map, &file, &mut budget);
         assert_eq!((map.function(0x1000), map.function(0x9000).is_some()), (None, true));
         file.set_len(0).unwrap();
-        map.read(&file, &mut budget).unwrap();
+        read(&mut map, &file, &mut budget);
         assert!(map.functions.is_empty());
         assert_eq!((budget.functions, budget.names), (MAX_FUNCTIONS, MAX_NAMES));
     }
@@ -242,12 +246,12 @@ mod tests {
         let mut budget = Budget { functions: 3, bytes: 40.0, ..Budget::default() };
         let lines = file(b"1000 10 a\n2000 10 b\n3000 10 c\n4000 10 d\n5000 10 e\n");
         let (mut one, mut other) = (PerfMap::default(), PerfMap::default());
-        one.read(&lines, &mut budget).unwrap();
+        read(&mut one, &lines, &mut budget);
         assert_eq!((one.functions.len(), budget.is_full(), budget.bytes < 1.0), (3, true, true));
-        other.read(&lines, &mut budget).unwrap();
+        read(&mut other, &lines, &mut budget);
         assert_eq!(other.seen.offset, 0);
         budget.earn(Duration::from_secs(1));
-        other.read(&lines, &mut budget).unwrap();
+        read(&mut other, &lines, &mut budget);
         assert!(other.functions.is_empty() && other.seen.offset > 0);
         budget.earn(Duration::from_secs(1000));
         assert_eq!(budget.bytes, BURST as f64);
@@ -258,19 +262,41 @@ mod tests {
         let endless = tempfile::tempfile().unwrap();
         endless.set_len(1 << 40).unwrap();
         let (mut map, mut budget) = (PerfMap::default(), Budget { bytes: (4 << 20) as f64, ..Budget::default() });
-        map.read(&endless, &mut budget).unwrap();
+        read(&mut map, &endless, &mut budget);
         assert!(map.functions.is_empty() && budget.bytes < 1.0);
     }
 
     #[test]
+    fn a_long_line_is_passed_over_in_pieces() {
+        let long = [b"1000 10 ", &*b"x".repeat(3 * PIECE as usize), b"\n2000 10 after"].concat();
+        assert_eq!(map(&long).function(0x2000), Some("after"));
+    }
+
+    #[test]
+    fn a_map_of_which_nothing_is_told_keeps_what_was_known() {
+        let (mut map, file) = (map(b"1000 10 known"), file(b"1000 10 known\n2000 10 new\n"));
+        map.seen.file = inode(&file.metadata().unwrap());
+        let asked = std::cell::Cell::new(0);
+        for _ in 0..2 {
+            let told = |part: Range<u64>| {
+                asked.set(asked.get() + part.start);
+                None
+            };
+            map.read(&file, &mut Budget::default(), told).unwrap();
+        }
+        assert_eq!((map.function(0x1000), map.function(0x2000), asked.get()), (Some("known"), None, 14));
+    }
+
+    #[test]
     fn functions_between_garbage() {
-        let map = map(b"1000 10 first\n\nnonsense\nzz 10 x\n1020 0 empty\nffffffffffffffff 2 wraps\n0x2000 0x20 LazyCompile:~a b.js:7\n3000 10 \xff\xfe\n4000 10\n5000 10 cut");
+        let map = map(b"1000 10 first\n\nnonsense\nzz 10 x\n1020 0 empty\nffffffffffffffff 2 wraps\n0x2000 0x20 LazyCompile:~a b.js:7\n3000 10 \xff\xfe\n3010 10 \x1b[m\n4000 10\n5000 10 cut");
         assert_eq!(map.function(0x0fff), None);
         assert_eq!(map.function(0x1000), Some("first"));
         assert_eq!(map.function(0x100f), Some("first"));
         assert_eq!(map.function(0x1010), None);
         assert_eq!(map.function(0x201f), Some("LazyCompile:~a b.js:7"));
         assert_eq!(map.function(0x3000), Some("\u{fffd}\u{fffd}"));
+        assert_eq!(map.function(0x3010), Some(r"\u{1b}[m"));
         assert_eq!(map.function(0x4000), None);
         assert_eq!(map.function(0x5000), Some("cut"));
     }

@@ -1,8 +1,10 @@
 //! Answers as they travel, and what is believed of them: the process that gives them may have been taken over by what it read.
 
 use super::super::elf::{Layout, Segment};
+use super::Listed;
+use crate::demangle::clip;
 use crate::names::Frame;
-use crate::untrusted::cleaned;
+use crate::untrusted::{cleaned, shown};
 use serde::{Deserialize, Serialize};
 
 /// Functions at one address.
@@ -15,6 +17,8 @@ const MAX_SEGMENTS: usize = 4_096;
 const MAX_BUILD_ID: usize = 64;
 /// Bytes of a file's name.
 const MAX_FILE_NAME: usize = 255;
+/// Bytes of the shortest line of a perf map that lists a function.
+const SHORTEST_LINE: u64 = 6;
 /// Problems of one answer.
 const MAX_PROBLEMS: usize = 4;
 
@@ -71,6 +75,15 @@ pub(super) fn layout(told: Layout) -> Option<Layout> {
         && told.shared_link.as_ref().is_none_or(|(name, id)| name.len() <= 4 * MAX_FILE_NAME && short(id))
         && told.segments.iter().all(is_possible);
     fits.then_some(told)
+}
+
+/// What a part of a perf map lists, if so many bytes can.
+pub(super) fn listed(told: Listed, bytes: u64) -> Option<Listed> {
+    let fits = told.whole <= bytes
+        && told.functions.len() as u64 <= told.whole / SHORTEST_LINE
+        && told.functions.iter().all(|(start, end, name)| start < end && !name.is_empty());
+    let functions = told.functions.into_iter().map(|(start, end, name)| (start, end, shown(clip(&name)).into_owned()));
+    fits.then(|| Listed { functions: functions.collect(), ..told })
 }
 
 /// Whether a segment can be in a file and in memory.

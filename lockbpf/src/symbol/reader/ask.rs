@@ -4,7 +4,7 @@ use super::super::elf::{ElfError, Layout};
 use super::super::files::{FileId, ObjectFile};
 use super::super::find::Kind;
 use super::super::unwind::Told;
-use super::{Answer, Ask, Question, StaticName, answers};
+use super::{Answer, Ask, Listed, Question, StaticName, answers};
 use crate::names::Frame;
 use crate::sandbox::{NotRead, Process};
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// How long an answer may take: the largest programs' debug information is read in less. Code that is not optimised takes several times as
 /// long.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 10 });
-/// The same where nothing but headers or unwind tables is read, as it is while events come.
+/// The same where nothing but headers, unwind tables or a piece of a perf map is read, as it is while events come.
 const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long answers that never came may take together; after that the process gets [`HURRY`] for each.
 const LOST_IN_ALL: Duration = Duration::from_secs(30);
@@ -102,6 +102,11 @@ impl Reader {
         }
     }
 
+    /// What a part of a perf map lists, from its first byte on; `None` if that could not be read.
+    pub(in super::super) fn listed(&self, name: &str, file: &File, part: Range<u64>) -> Option<Listed> {
+        self.0.borrow_mut().listed(name, file, part)
+    }
+
     /// See [`Question::Frames`].
     pub(in super::super) fn frames(&self, id: FileId, file: &ObjectFile, addr: u64) -> Vec<Frame> {
         match self.ask(id, file, Question::Frames(addr)) {
@@ -178,6 +183,11 @@ impl Reader {
         }
     }
 
+    /// See [`Question::Has`]; what cannot be read has it not.
+    pub(in super::super) fn has(&self, id: FileId, file: &ObjectFile, text: &str) -> bool {
+        self.0.borrow_mut().has(id, file, text)
+    }
+
     /// What could not be read since the last time, each a sentence.
     pub(in super::super) fn problems(&self) -> Vec<String> {
         std::mem::take(&mut self.0.borrow_mut().problems)
@@ -245,6 +255,45 @@ impl Inner {
                 let problem =
                     format!("failed to read {}: {why}; its functions and locks stay without names", file.name);
                 self.note([problem]);
+            })
+            .ok()
+    }
+
+    /// Takes long for a large file that the kernel has not in memory. That is no reason to do without its names.
+    fn has(&mut self, id: FileId, file: &ObjectFile, text: &str) -> bool {
+        if self.given_up.contains(&id) {
+            return false;
+        }
+        match self.about_file(id, file, Question::Has(text.to_owned())) {
+            Ok(answer) => matches!(answer, Answer::Has(true)),
+            Err(why) => {
+                self.note([format!("failed to read {}: {why}; it passes for a file without {text}", file.name)]);
+                false
+            }
+        }
+    }
+
+    fn listed(&mut self, name: &str, file: &File, part: Range<u64>) -> Option<Listed> {
+        let bytes = part.end.saturating_sub(part.start);
+        let ask = Ask::Listed(part);
+        let answer = match self.about(&ask, file) {
+            // It may have been what it keeps of other files that ended it.
+            Err(NotRead::Died(_)) => self.about(&ask, file),
+            answer => answer,
+        };
+        let believed = |answer| match answer {
+            Answer::Listed(told) => answers::listed(told, bytes),
+            _ => None,
+        };
+        answer
+            .and_then(|answer| {
+                believed(answer).ok_or_else(|| {
+                    self.end();
+                    NotRead::Nonsense
+                })
+            })
+            .inspect_err(|why| {
+                self.note([format!("failed to read {name}: {why}; what it lists from now on stays without names")]);
             })
             .ok()
     }
@@ -354,7 +403,9 @@ impl Inner {
 /// How long an answer may take.
 fn patience(ask: &Ask) -> Duration {
     match ask {
-        Ask::Ready | Ask::Headers | Ask::Of(_, Question::Row(_) | Question::Function(_)) => SHORT_PATIENCE,
+        Ask::Ready | Ask::Headers | Ask::Listed(_) | Ask::Of(_, Question::Row(_) | Question::Function(_)) => {
+            SHORT_PATIENCE
+        }
         Ask::File { .. } | Ask::Checksum | Ask::Of(..) => PATIENCE,
     }
 }

@@ -10,7 +10,7 @@ use super::super::maps;
 use super::super::perf_map::{Budget, PerfMap};
 use super::super::unwind::{self, Told};
 use super::serve::Files;
-use super::{Answer, Ask, Question, Reader, answers};
+use super::{Answer, Ask, PIECE, Question, Reader, answers};
 use crate::id::Process;
 use crate::sandbox::socket;
 use crate::unwind::{Registers, StackCopy};
@@ -121,6 +121,8 @@ pub fn elf(bytes: &[u8]) {
             assert!(sent.symbols(kind, name).iter().all(|(found, _)| found.contains(name)));
         }
     }
+    let has = sent.ask(Question::Has("ELF".to_owned()));
+    assert!(matches!(has, Answer::Has(true)), "it begins so");
     for distance in [0, 8, 0x40] {
         sent.ask(Question::ThreadLocal(distance));
     }
@@ -177,16 +179,28 @@ pub fn perf_map(bytes: &[u8]) {
     own_panics_are_faults();
     let (mut whole, mut grown) = (PerfMap::default(), PerfMap::default());
     let Some(file) = file(bytes) else { return };
-    whole.read(&file, &mut Budget::default()).expect("it can be read");
+    read_map(&mut whole, &file, &mut Budget::default());
     let (mut budget, half) = (Budget::default(), bytes.len() / 2);
     file.set_len(half as u64).expect("it is ours");
-    grown.read(&file, &mut budget).expect("it can be read");
+    read_map(&mut grown, &file, &mut budget);
     file.write_all_at(bytes.get(half..).unwrap_or_default(), half as u64).expect("it is ours");
-    grown.read(&file, &mut budget).expect("it can be read");
+    read_map(&mut grown, &file, &mut budget);
     let spans = whole.spans();
     assert!(spans.windows(2).all(|two| matches!(two, [(_, end), (start, _)] if end <= start)));
     assert_eq!(spans, grown.spans());
     assert!(spans.iter().all(|&(start, end)| start < end && whole.function(start).is_some()));
+}
+
+/// As lockbpf does, of an answer that has travelled: it is believed.
+fn read_map(map: &mut PerfMap, file: &File, budget: &mut Budget) {
+    let told = |part: Range<u64>| {
+        let length = part.end - part.start;
+        let descriptor = file.try_clone().expect("a descriptor").into();
+        let answer = Files::new(&[]).take(Ask::Listed(part), vec![descriptor]).expect("it has an answer");
+        let Answer::Listed(told) = travelled(answer) else { panic!("no functions") };
+        Some(answers::listed(told, length).expect("an honest answer"))
+    };
+    map.read(file, budget, told).expect("it can be read");
 }
 
 /// Lines of `/proc/PID/maps`.
@@ -234,7 +248,7 @@ pub fn answers(lines: &[u8], any: &File) {
     };
     let file = object();
     for line in messages(lines) {
-        let questions = if serde_json::from_slice::<Answer>(line).is_ok() { 10 } else { 1 };
+        let questions = if serde_json::from_slice::<Answer>(line).is_ok() { 12 } else { 1 };
         for question in 0..questions {
             let (socket, its) = UnixStream::pair().expect("a pair of sockets");
             let reader = Reader::told(socket);
@@ -275,6 +289,15 @@ fn asked(reader: &Reader, file: &ObjectFile, question: u8) -> Vec<String> {
         }
         8 => {
             reader.checksum(&file.file);
+            Vec::new()
+        }
+        9 => {
+            let told = reader.listed("fuzz", &file.file, 0..PIECE).unwrap_or_default();
+            assert!(told.whole <= PIECE && told.functions.iter().all(|(start, end, _)| start < end));
+            told.functions.into_iter().map(|(.., name)| name).collect()
+        }
+        10 => {
+            reader.has(id, file, "text");
             Vec::new()
         }
         _ => {

@@ -2,18 +2,21 @@
 //!
 //! A file is sent once, as descriptors ([`Opened`]); questions name it by its number. If the process dies of one, takes too long or answers
 //! nonsense, it is started anew, and of that file only symbols are asked for. If that ends it, too, the file is given up: what it would have named
-//! stays without a name. The report says so.
+//! stays without a name. The report says so. Perf maps are sent with each question, since they grow.
 
 mod answers;
 mod ask;
+mod contains;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod listed;
 mod serve;
 #[cfg(test)]
 mod tests;
 
 pub(super) use answers::StaticName;
 pub(super) use ask::Reader;
+pub(super) use listed::{Listed, PIECE};
 pub use serve::serve;
 
 use super::elf::Layout;
@@ -22,6 +25,7 @@ use super::find::Kind;
 use super::unwind::Told;
 use answers::Named;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// What is sent to the process. Descriptors go with it: of [`Ask::File`] the file, its debug file and what that shares, as far as there
 /// are such; of those without a number the file that they are about.
@@ -35,6 +39,8 @@ enum Ask {
     Headers,
     /// Its checksum, as debug links have it.
     Checksum,
+    /// The functions that a part of a perf map lists.
+    Listed(Range<u64>),
     /// Something about a file that was sent.
     Of(FileId, Question),
 }
@@ -60,6 +66,8 @@ pub(super) enum Question {
     Row(u64),
     /// The function around an address, as unwind information has it.
     Function(u64),
+    /// Whether the file contains a text.
+    Has(String),
 }
 
 /// What the process answers.
@@ -70,6 +78,7 @@ enum Answer {
     /// It is no ELF file.
     NotElf,
     Checksum(Result<u32, String>),
+    Listed(Listed),
     Frames(Vec<Named>),
     Variable(Option<StaticName>, Problems),
     Text(Option<String>, Problems),
@@ -77,6 +86,7 @@ enum Answer {
     Names(Vec<String>),
     Row(Told),
     Function(Option<(u64, u64)>),
+    Has(bool),
 }
 
 /// What could not be read, each a sentence.

@@ -11,6 +11,8 @@ use super::super::resolver::Resolver;
 use super::super::thread_local::ThreadLocals;
 use super::super::unwind::Tables;
 use super::answers::{Named, StaticName};
+use super::contains::contains;
+use super::listed;
 use super::{Answer, Ask, Problems, Question};
 use crate::sandbox::socket;
 use std::collections::{HashMap, HashSet};
@@ -90,6 +92,10 @@ impl Files {
                     descriptors.next().map(|file| debug_file::checksum(&file).map_err(|error| error.to_string()));
                 Some(Answer::Checksum(read.unwrap_or_else(|| Err("no file came".to_owned()))))
             }
+            Ask::Listed(part) => {
+                let read = descriptors.next().and_then(|file| listed::read(&file, &part).ok());
+                Some(Answer::Listed(read.unwrap_or_default()))
+            }
             Ask::Of(id, question) => Some(self.answer(id, question)),
         }
     }
@@ -128,6 +134,10 @@ impl Files {
             Question::Function(addr) => {
                 let function = self.files.get(&id).and_then(|file| self.unwind.function(id, file, addr));
                 Answer::Function(function.map(|function| (function.start, function.end)))
+            }
+            Question::Has(text) => {
+                let file = self.files.get(&id);
+                Answer::Has(file.is_some_and(|file| contains(&file.file, &text).unwrap_or(false)))
             }
             Question::Names(kind) => {
                 Answer::Names(bounded(self.table(id, kind).iter().flat_map(Globals::names), String::len))

@@ -115,6 +115,92 @@ fn a_file_that_was_given_up_is_not_asked_for_again() {
     assert!(reader.problems().is_empty());
 }
 
+#[test]
+fn a_perf_map_behind_a_dead_process_keeps_what_it_has_listed() {
+    use super::super::perf_map::{Budget, PerfMap};
+    let shop = Workshop::new();
+    let path = shop.path("perf.map");
+    let (mut map, mut budget) = (PerfMap::default(), Budget::default());
+    let mut read = |lines: &str| {
+        let reader = Reader::new(Vec::new());
+        std::fs::write(&path, lines).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        map.read(&file, &mut budget, |part| reader.listed("the map", &file, part)).unwrap();
+        ([0x1000, 0x2000].map(|addr| map.function(addr).is_some()), reader.problems().pop().unwrap_or_default())
+    };
+    assert_eq!(read("1000 10 first\n"), ([true, false], String::new()));
+    PROGRAM.set(Some(script(&shop, "exit 3")));
+    let (known, problem) = read("1000 10 first\n2000 10 second\n");
+    assert!(problem.starts_with("failed to read the map: it ended the process"), "{problem}");
+    assert_eq!(known, [true, false]);
+    // Another process would tell, but is not asked.
+    PROGRAM.set(None);
+    assert_eq!(read("1000 10 first\n2000 10 second\n"), ([true, false], String::new()));
+}
+
+#[test]
+fn a_part_of_a_perf_map_lists_no_more_than_it_can() {
+    let of = |whole, functions: &[(u64, u64, &str)]| {
+        let functions = functions.iter().map(|&(start, end, name)| (start, end, name.to_owned())).collect();
+        answers::listed(Listed { whole, functions }, 12)
+    };
+    assert_eq!(of(12, &[(1, 2, "a"), (2, 3, "b\x1b")]).unwrap().functions[1].2, r"b\u{1b}");
+    assert_eq!(of(6, &[(1, 2, &"a".repeat(1 << 16))]).unwrap().functions[0].2.len(), 4_096);
+    for (whole, functions) in [
+        (13, &[][..]),
+        (5, &[(1, 2, "a")]),
+        (0, &[(1, 2, "a")]),
+        (12, &[(1, 1, "a")]),
+        (12, &[(2, 1, "a")]),
+        (12, &[(1, 2, "")]),
+        (12, &[(1, 2, "a"), (2, 3, "b"), (3, 4, "c")]),
+    ] {
+        assert!(of(whole, functions).is_none(), "{whole} {functions:?}");
+    }
+}
+
+#[test]
+fn a_process_that_lies_about_a_perf_map_is_ended() {
+    let shop = Workshop::new();
+    let told = |functions: &str| {
+        let answer = format!(r#"{{"Listed":{{"whole":7,"functions":[[{functions},"f"]]}}}}"#);
+        let text = format!(r"printf '\{:03o}\000\000\000{answer}' >&0; exec sleep 60", answer.len());
+        PROGRAM.set(Some(script(&shop, &text)));
+        let reader = Reader::new(Vec::new());
+        let told = reader.listed("the map", &own(), 0..64).map(|told| told.functions.len());
+        (told, reader)
+    };
+    assert_eq!(told("1,2").0, Some(1));
+    let (told, reader) = told("2,1");
+    assert_eq!(told, None);
+    assert!(reader.problems()[0].contains("nonsense"));
+    PROGRAM.set(None);
+    assert!(reader.listed("the map", &own(), 0..64).is_some());
+}
+
+#[test]
+fn a_file_that_was_not_looked_through_keeps_its_names() {
+    let shop = Workshop::new();
+    let Some(path) = shop.build("gcc", "int main(void) { return 0; }", &["-g"]) else { return };
+    let open = || std::fs::File::open(&path).unwrap();
+    let layout = Reader::new(Vec::new()).headers(&open()).unwrap();
+    let file = super::super::files::ObjectFile {
+        name: "it".to_owned(),
+        file: open(),
+        debug: None,
+        shared_debug: None,
+        layout,
+    };
+    PROGRAM.set(Some(script(&shop, "exit 3")));
+    let reader = Reader::new(Vec::new());
+    assert!(!reader.has(FileId::FIRST, &file, "main"));
+    assert!(reader.problems()[0].contains("it passes for a file without main"));
+    PROGRAM.set(None);
+    assert!(reader.has(FileId::FIRST, &file, "main") && !reader.has(FileId::FIRST, &file, "no such text"));
+    let main = reader.exactly(FileId::FIRST, &file, super::Kind::Function, "main").unwrap();
+    assert!(reader.frames(FileId::FIRST, &file, main.start)[0].location.is_some());
+}
+
 /// A library with as many functions as this, which all have one name of as many bytes.
 fn with_one_long_name(shop: &Workshop, functions: usize, length: usize) -> Option<std::path::PathBuf> {
     use object::{Object, ObjectSection};
@@ -181,7 +267,7 @@ proptest::proptest! {
                 proptest::prop_assert!(answers::frames(frames).len() <= 256);
             }
         }
-        for kind in ["Headers", "NotElf", "Checksum", "Frames", "Variable", "Text", "Symbols", "Names", "Row", "Function"] {
+        for kind in ["Headers", "NotElf", "Checksum", "Frames", "Variable", "Text", "Symbols", "Names", "Row", "Function", "Listed", "Has"] {
             let _ = serde_json::from_str::<Answer>(&format!("{{\"{kind}\":{text}}}"));
         }
     }
