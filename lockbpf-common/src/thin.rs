@@ -91,6 +91,15 @@ pub const fn thins_waits(level: u32) -> bool {
     level > STACKS_FIRST
 }
 
+/// For how many waits one stands, as a power of two, of which nothing is of use without its stack, and whose length nobody knows; `None` if another one
+/// stands for it, as its random number says.
+#[must_use]
+#[inline(always)]
+pub const fn one_of(level: u32, random: u32) -> Option<u32> {
+    let level = if level < MAX_LEVEL { level } else { MAX_LEVEL };
+    if random & ((1 << level) - 1) == 0 { Some(level) } else { None }
+}
+
 /// Whether a wait is recorded however long it lasts, as its random number says.
 #[must_use]
 #[inline(always)]
@@ -241,5 +250,13 @@ mod tests {
             }
         }
         assert!(!thins_waits(STACKS_FIRST) && thins_waits(STACKS_FIRST + 1));
+    }
+
+    #[test]
+    fn one_stands_for_as_many_as_are_left_out() {
+        for level in [0, 1, 5, MAX_LEVEL, MAX_LEVEL + 9] {
+            let stand: u64 = (0..1 << MAX_LEVEL).filter_map(|random| one_of(level, random)).map(|each| 1 << each).sum();
+            assert_eq!(stand, 1 << MAX_LEVEL, "{level}");
+        }
     }
 }

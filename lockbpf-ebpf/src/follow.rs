@@ -8,18 +8,18 @@ use crate::thread::Thread;
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use aya_ebpf::{btf_maps::Array, macros::btf_map};
 use lockbpf_common::gate::MAX_SLOTS;
-use lockbpf_common::thin::{MAX_LEVEL, Typical, Weight, at_most, is_any, is_followed, of_time, thins_waits};
+use lockbpf_common::thin::{self, Typical, Weight, at_most, is_any, is_followed, of_time, thins_waits};
 
 /// How long the waits of each slot's processes are. Written where waits are thinned, for each of those that are recorded however long they last;
 /// of the slot's process before nothing is left after some thirty.
 #[btf_map]
 static TYPICAL: Array<Typical, { MAX_SLOTS as usize }> = Array::new();
 
-/// Whether a wait that is recorded whatever it lasts is one of those that are, and for how many it stands then, as a power of two.
+/// For how many waits one stands whose length nobody knows ([`thin::one_of`]).
 #[inline(always)]
 pub fn one_of(t: &Thread) -> Option<u32> {
-    let level = level(t).min(MAX_LEVEL);
-    (random(level) & ((1 << level) - 1) == 0).then_some(level)
+    let level = level(t);
+    thin::one_of(level, random(level))
 }
 
 #[inline(always)]

@@ -79,6 +79,11 @@ pub fn pass_ungated(cookie: u64) -> Option<(&'static mut Thread, u64)> {
         account.stepped += u64::from(gate::is_stepped(cookie));
     });
     let t = current()?;
+    if t.epoch == 0 {
+        // It may have been met before its process had one.
+        t.slot = gate::slot(cookie);
+    }
+    t.hits = t.hits.wrapping_add(1);
     let epoch = NO_GATE | t.lapses << LAPSES_SHIFT;
     Some((t, epoch))
 }

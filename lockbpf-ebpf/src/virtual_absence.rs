@@ -7,7 +7,7 @@ use crate::emit::emit_for;
 use crate::follow;
 use crate::gate::pass_ungated;
 use crate::goroutine;
-use crate::maps::CONFIG;
+use crate::maps::{CONFIG, count};
 use crate::memory::{peek, read};
 use crate::off_cpu::Absence;
 use crate::stack::take_stack;
@@ -103,8 +103,12 @@ fn class(carrier: &Carrier, object: u64) -> Option<u64> {
 fn leaves(ctx: *mut c_void, t: &Thread, id: u64, parked: u64, epoch: u64) -> u32 {
     let now = now();
     let parked = match follow::one_of(t) {
-        Some(exponent) if parked != 0 => standing_for(parked, exponent),
-        _ => 0,
+        _ if parked == 0 => 0,
+        Some(exponent) => standing_for(parked, exponent),
+        None => {
+            count(Counter::Thinned);
+            0
+        }
     };
     if parked == 0 && !goroutine::is_watched(t.process, goroutine::of_virtual(of_virtual(id)), now) {
         // The last time it may not have left after all, and so not have gone on.

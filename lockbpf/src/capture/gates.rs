@@ -2,6 +2,7 @@
 
 mod slot;
 mod ungated;
+mod used;
 
 use super::CaptureError;
 use super::aside::{drop_aside, removes};
@@ -10,24 +11,21 @@ use super::placer::{Links, Mechanism, Placer, hold};
 use super::session::{clock, now};
 use super::sweeper::Sweeper;
 use super::target::FileKey;
-use crate::costs::Costs;
-use crate::governor::Reading;
-use crate::governor::thinning::Spent;
 use crate::leader;
-use crate::perturbation::Taken;
 use crate::quality::FailedProbe;
-use crate::units::{Nanos, Time};
+use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
 use slot::{Shed, Slot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 pub use ungated::Sheds;
+pub use used::Used;
+pub(super) use used::taken;
 
 /// So many slots are taken before those of processes that have exited are given to others: while the kernel removes probes that
 /// are perf events, it places none, for seconds.
@@ -75,40 +73,6 @@ pub struct Gap {
     pub from: Time,
     /// Until when.
     pub to: Time,
-}
-
-/// What a process has used so far.
-#[derive(Clone, Copy, Debug)]
-pub struct Used {
-    time: Time,
-    cpu: Nanos,
-    taken: Taken,
-    /// Hits of probes that no gate closes.
-    ungated: u64,
-}
-
-impl Used {
-    /// With what observing it has cost by these prices.
-    #[must_use]
-    pub fn reading(&self, costs: &Costs) -> Reading {
-        Reading { time: self.time, cpu: self.cpu, cost: self.taken.cost(costs) }
-    }
-
-    /// With what the hits of probes have cost that no gate closes.
-    #[must_use]
-    pub fn ungated(&self, costs: &Costs) -> Reading {
-        let taken = Taken { hits: self.ungated, ..Taken::default() };
-        Reading { time: self.time, cpu: self.cpu, cost: taken.cost(costs) }
-    }
-
-    /// With what its futex calls and their records have cost.
-    #[must_use]
-    pub fn spent(&self, costs: &Costs) -> Spent {
-        let Taken { futex_calls, records, stack_ns, .. } = self.taken;
-        let (calls, written) =
-            (Taken { futex_calls, ..Taken::default() }, Taken { records, stack_ns, ..Taken::default() });
-        Spent { time: self.time, cpu: self.cpu, futex_calls, calls: calls.cost(costs), records: written.cost(costs) }
-    }
 }
 
 impl Gates {
@@ -179,7 +143,6 @@ impl Gates {
             self.slots.push(Slot::default());
         }
         self.slots[slot].pid = pid;
-        self.shed.remove(&pid);
         self.slots[slot].cpu_clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).ok();
         self.slots[slot].files = files;
         self.thinning.set(number, 0, 0)?;
@@ -209,8 +172,8 @@ impl Gates {
         if self.slots.len() >= CROWDED && self.slots.iter().skip(1).all(|slot| slot.pid != 0) {
             self.dismiss_exited();
         }
-        let Some(slot) = self.admit(pid, files)? else { return self.refuse(pid) };
         let (failed, placed) = (self.failed.len(), self.placed);
+        let Some(slot) = self.admit(pid, files)? else { return self.refuse(pid) };
         self.place(slot);
         if leader::is_gone(pid) {
             // That is why probes could not be placed.
@@ -275,10 +238,7 @@ impl Gates {
             let placed = state.place(&self.placer, self.sites.iter().filter(|site| files.contains(&site.file)), slot);
             self.enter(placed);
         }
-        let Some(state) = self.slots.get_mut(slot as usize) else { return };
-        let sites = self.sites.iter().filter(|site| files.contains(&site.file));
-        let placed = state.place_ungated(&self.placer, sites, slot);
-        self.enter(placed);
+        self.place_ungated(slot);
     }
 
     /// Counts what was placed, and keeps what was not.
@@ -371,7 +331,7 @@ impl Gates {
     pub fn dismiss(&mut self, slot: u32) {
         self.remove_ungated(slot);
         if let Some(slot) = self.slots.get_mut(slot as usize) {
-            slot.shed = Shed::Nothing;
+            (slot.shed, slot.headless) = (Shed::Nothing, false);
             let pid = std::mem::take(&mut slot.pid);
             self.forget(pid);
         }
@@ -446,14 +406,16 @@ impl Gates {
             if state.gate.epoch != 0 {
                 placed.push(state.place(&self.placer, sites.iter(), slot as u32));
             }
-            let is_observed = if self.common { slot == 0 } else { state.pid != 0 };
-            if is_observed || state.gate.epoch != 0 {
-                placed.push(state.place_ungated(&self.placer, sites.iter(), slot as u32));
-            }
         }
         placed.into_iter().for_each(|placed| self.enter(placed));
         self.sweeper.extend(sites);
         self.sites.extend_from_slice(sites);
+        for slot in 0..self.slots.len() as u32 {
+            let is_observed = self.slots.get(slot as usize).is_some_and(|state| state.pid != 0) && !self.common;
+            if is_observed || self.is_open(slot) {
+                self.place_ungated(slot);
+            }
+        }
     }
 
     /// Records the waits of a slot's process that only futex calls show at this level ([`lockbpf_common::thin`]).
@@ -466,20 +428,26 @@ impl Gates {
 
     /// What was placed in a process follows it no more, perhaps since then: it is placed anew. Sections in progress are cut.
     pub fn renew(&mut self, pid: u32, since: Time) {
-        let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid && !slot.links.is_empty()) else { return };
+        let is_there = |slot: &Slot| !(slot.links.is_empty() && slot.ungated.is_empty());
+        let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid && is_there(slot)) else { return };
+        if !self.slots[slot].ungated.is_empty() {
+            // What came meanwhile was not seen.
+            self.give_up_ungated(slot as u32);
+        }
+        if self.slots[slot].links.is_empty() {
+            return;
+        }
         let (open, slot, failed) = (self.slots[slot].gate.epoch != 0, slot as u32, self.failed.len());
         if self.close(slot).is_err() {
             return;
         }
         let placed = self.placed;
         let state = &mut self.slots[slot as usize];
-        // Removed last: while the kernel removes perf events, it places none. Their hits do not count any more, or twice, which changes nothing:
-        // what a probe without a gate sees begin or end a second time has begun or ended.
+        // Removed last: while the kernel removes perf events, it places none. Their hits do not count any more.
         let spent = std::mem::take(&mut state.spent);
         let old = (std::mem::take(&mut state.links), std::mem::take(&mut state.holders), spent);
-        let ungated = std::mem::take(&mut state.ungated);
         self.place(slot);
-        drop_aside((old, ungated));
+        drop_aside(old);
         self.placed = placed;
         if leader::is_gone(pid) || self.slots[slot as usize].stand_in.is_some_and(|tid| !leader::runs(pid, tid)) {
             // That is why probes could not be placed.
@@ -504,7 +472,7 @@ impl Gates {
             return;
         }
         let state = &mut self.slots[slot as usize];
-        let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| state.wants(site)).collect();
+        let sites: Vec<&ProbeSite> = self.sites.iter().filter(|site| state.is_gated(site)).collect();
         let holders = stand_in.map(|tid| hold(&sites, tid)).unwrap_or_default();
         // Not removed yet: while the kernel removes perf events, it places none.
         state.spent.push(std::mem::replace(&mut state.holders, holders));
@@ -539,6 +507,7 @@ impl Gates {
     /// Ties what is placed in processes whose main threads have ended to threads that go on.
     pub fn look_after(&mut self) {
         for slot in 1..self.slots.len() {
+            self.look_after_ungated(slot as u32);
             let state = &self.slots[slot];
             let stays = state.stand_in.is_some_and(|tid| leader::runs(state.pid, tid));
             if state.pid == 0 || state.links.is_empty() || stays {
@@ -570,22 +539,6 @@ impl Gates {
     pub fn settle_children(&self) {
         self.sweeper.settle();
     }
-
-    /// What a process has used, and what observing it has taken; `None` if it is gone.
-    #[must_use]
-    pub fn used(&self, slot: u32) -> Option<Used> {
-        let state = self.slots.get(slot as usize)?;
-        let cpu = clock_gettime(state.cpu_clock?).ok()?;
-        let taken = taken(&self.accounts, slot).ok()?;
-        let ungated = self.accounts.get(&slot, 0).ok()?.iter().map(|cpu| cpu.ungated).sum();
-        Some(Used { time: now(), cpu: Nanos(Duration::from(cpu).as_nanos() as u64), taken, ungated })
-    }
-
-    /// The same, by these prices.
-    #[must_use]
-    pub fn reading(&self, slot: u32, costs: &Costs) -> Option<Reading> {
-        Some(self.used(slot)?.reading(costs))
-    }
 }
 
 impl Drop for Gates {
@@ -599,22 +552,6 @@ impl Drop for Gates {
             slot.spent.drain(..).for_each(|spent| all.extend(spent));
         }
     }
-}
-
-/// What observing a slot's process has taken so far.
-pub(super) fn taken(accounts: &PerCpuArray<MapData, Account>, slot: u32) -> Result<Taken, MapError> {
-    let mut sum = Taken::default();
-    for cpu in accounts.get(&slot, 0)?.iter() {
-        sum.hits += cpu.hits;
-        sum.stepped += cpu.stepped;
-        sum.records += cpu.records;
-        sum.record_bytes += cpu.record_bytes;
-        sum.stack_bytes += cpu.stack_bytes;
-        sum.futex_calls += cpu.futex_calls;
-        sum.switches += cpu.switches;
-        sum.stack_ns += cpu.stack_ns;
-    }
-    Ok(sum)
 }
 
 /// Whether some process runs under a translator of code, which would translate breakpoints, too.

@@ -304,7 +304,11 @@ impl Work {
             }
             Err(error) => return log::warn!("pid {pid} is not observed fully: {error}"),
         };
-        let Some(reading) = self.gates.reading(slot, &self.costs) else { return self.gates.dismiss(slot) };
+        let Some(reading) = self.gates.reading(slot, &self.costs) else {
+            // That is why probes could not be placed.
+            self.gates.take_failed();
+            return self.gates.dismiss(slot);
+        };
         let policy = Policy::closed(self.budget, reading, self.cpus, fastrand::u64(..));
         self.slots.insert(pid, slot);
         self.charges.insert(slot, Charge::new(pid, policy, reading, self.budget));
@@ -427,9 +431,10 @@ impl Work {
     fn shed(&mut self) {
         let (processes, time) = (self.charges.len(), now());
         for (&slot, charge) in &mut self.charges {
-            let Some(shedding) = charge.shedding.as_mut().filter(|shedding| shedding.is_due(time)) else { continue };
+            let shedding = charge.shedding.as_mut().filter(|shedding| shedding.is_due(time));
+            let Some(shedding) = shedding.filter(|_| self.gates.has_ungated(slot)) else { continue };
             // One that is gone is noticed elsewhere.
-            let Some(used) = self.gates.used(slot).filter(|_| self.gates.has_ungated(slot)) else { continue };
+            let Some(used) = self.gates.used(slot) else { continue };
             if shedding.look(used.ungated(&self.costs), processes) {
                 log::debug!("pid {}: probes that are there all the time cost too much", charge.pid);
                 charge.shedding = charge.shedding.take().filter(|_| self.gates.shed(slot));

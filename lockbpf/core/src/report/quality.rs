@@ -10,11 +10,13 @@ use super::text::{counted, percent, share};
 use super::throttled;
 use super::unwatched;
 use crate::estimate::{Coverage, Estimates};
+use crate::graph::FutexWaits;
 use crate::observation::Observation;
 use crate::perturbation::Perturbation;
 use crate::quality::Unobserved;
 use lockbpf_common::counter::{Class, Counter};
 use lockbpf_common::kind::Via;
+use lockbpf_common::task::is_task;
 use std::collections::BTreeMap;
 
 /// The entry.
@@ -194,6 +196,15 @@ fn remarks(observation: &Observation) -> Vec<String> {
     remarks
 }
 
+/// What nothing counts but the records.
+const OF_VIRTUAL: &str = " Of virtual threads that were parked, numbers and times are estimates, too.";
+
+/// Whether waits of Java's virtual threads are among those that were recorded.
+fn virtual_ones(observation: &Observation) -> bool {
+    let threads = |waits: &FutexWaits| waits.threads.top().iter().any(|(tid, _)| is_task(tid.0));
+    observation.findings.words.values().any(threads)
+}
+
 /// That of waits some were recorded for others.
 fn thinned(observation: &Observation) -> Option<String> {
     let count_of = |counter: Counter| observation.quality.counters.get(counter.name()).copied().unwrap_or(0);
@@ -202,7 +213,8 @@ fn thinned(observation: &Observation) -> Option<String> {
         let each = (left + made) as f64 / made.max(1) as f64;
         format!(
             "Of waits that only futex calls tell of, 1 of {each:.0} was recorded, weighted by those for which it stands: the budget \
-             allows no more. Their numbers and times are exact; who waited where, and because of whom, is an estimate."
+             allows no more. Their numbers and times are exact; who waited where, and because of whom, is an estimate.{}",
+            if virtual_ones(observation) { OF_VIRTUAL } else { "" }
         )
     })
 }

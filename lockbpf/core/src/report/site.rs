@@ -27,6 +27,8 @@ struct Section {
     waits: Measure,
     /// It has waits or holds that cannot be told without what observing added.
     uncorrected: bool,
+    /// Some of its waits are seen all the time, of which windows tell nothing.
+    exact: bool,
     locks: HashMap<Lock, Part>,
 }
 
@@ -80,7 +82,7 @@ pub(super) fn sites(
         let doing = doing.get(&site).filter(|_| blame.apwt > Nanos(0));
         let lock = section.locks.iter().max_by_key(|&(&lock, &part)| (part, Reverse(lock))).map(|(&lock, _)| lock);
         // What was estimated for all locks together.
-        let figures = observation.estimates.as_ref().and_then(|estimates| {
+        let figures = observation.estimates.as_ref().filter(|_| !section.exact).and_then(|estimates| {
             let figures = estimates.of(Subject::Site(site))?;
             // Whoever slept acquired, whatever windows saw.
             let slept = if section.instances as f64 > figures.acquisitions.high { section.instances } else { 0 };
@@ -131,6 +133,7 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
                 section.held = true;
                 section.holds.merge(&s.hold);
             }
+            section.exact |= s.via.is_seen_always();
             section.uncorrected |= !is_corrected(*lock, &[s]);
             section.asked(*lock, s.wait.sum);
         }

@@ -57,7 +57,9 @@ fn is_seen_in_windows(lock: Lock, gathered: &Gathered<'_>, estimates: &Estimates
         estimates.of(Subject::Lock(lock)).is_some()
             || rows.iter().any(|row| estimates.of(Subject::Row(lock, row.site, row.via)).is_some())
     };
-    gathered.futex.is_empty() && estimated()
+    // Waits that are seen all the time need no others to stand for them, nor do they stand for others.
+    let exact = rows.iter().any(|row| row.via.is_seen_always());
+    gathered.futex.is_empty() && !exact && estimated()
 }
 
 /// All waiting for a lock whose calls are seen, until `end`.

@@ -21,6 +21,21 @@ pub(super) enum Shed {
     All,
 }
 
+impl Shed {
+    /// Whether a probe that goes there stays when the gate is closed.
+    pub(super) fn leaves(self, site: &ProbeSite) -> bool {
+        self.leaves_by(site.function.by)
+    }
+
+    fn leaves_by(self, by: By) -> bool {
+        match by {
+            By::Virtual | By::VirtualReturn => self < Self::All,
+            By::VirtualAbsence => self < Self::Absences,
+            _ => false,
+        }
+    }
+}
+
 /// One process's gate and probes.
 #[derive(Default)]
 pub(super) struct Slot {
@@ -36,6 +51,8 @@ pub(super) struct Slot {
     pub(super) ungated: Links,
     /// What of these came to cost too much.
     pub(super) shed: Shed,
+    /// Whether the main thread had ended when it was looked last.
+    pub(super) headless: bool,
     /// Sets of probes placed so far.
     pub(super) sets: u64,
     /// The thread that stands in for the main thread, if that has ended, and what keeps the breakpoints in place by it.
@@ -86,11 +103,7 @@ impl Slot {
 
     /// Whether a probe that goes there stays when the gate is closed.
     pub(super) fn stays(&self, site: &ProbeSite) -> bool {
-        match site.function.by {
-            By::Virtual | By::VirtualReturn => self.shed < Shed::All,
-            By::VirtualAbsence => self.shed < Shed::Absences,
-            _ => false,
-        }
+        self.shed.leaves(site)
     }
 
     /// Whether a probe goes there while the gate is open.
@@ -101,5 +114,18 @@ impl Slot {
     /// Whether a probe goes there.
     pub(super) fn wants(&self, site: &ProbeSite) -> bool {
         self.files.as_ref().is_none_or(|files| files.contains(&site.file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tells_why_nobody_runs_is_shed_first() {
+        let leaves = |by: By| [Shed::Nothing, Shed::Absences, Shed::All].map(|shed| shed.leaves_by(by));
+        assert_eq!(leaves(By::VirtualAbsence), [true, false, false]);
+        assert_eq!([leaves(By::Virtual), leaves(By::VirtualReturn)], [[true, true, false]; 2]);
+        assert_eq!(leaves(By::Entry), [false; 3]);
     }
 }

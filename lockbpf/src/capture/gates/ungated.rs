@@ -1,8 +1,9 @@
-//! Probes that no gate closes: they are where a program comes only if it has to wait, so that a free lock costs nothing, and tell of waits that no system call
-//! shows. Where a process waits so often that they cost too much, they are *shed*: first those that tell why a virtual thread does not run, then those of
+//! Probes that no gate closes: they are where a program comes only if a thread has to wait, or ends such a wait, so that a free lock costs nothing, and tell of waits
+//! that no system call shows. Where a process waits so often that they cost too much, they are *shed*: first those that tell why a virtual thread does not run, then those of
 //! monitors, which from then on are opened and closed like all others.
 
 use super::super::aside::drop_aside;
+use super::super::placer::Links;
 use super::Gates;
 use super::slot::Shed;
 use crate::leader;
@@ -26,26 +27,43 @@ impl Sheds {
     }
 }
 
+/// So many processes have such probes at one time: each hit in a file is offered to the links of all of them, which makes it dearer.
+const MOST: usize = 16;
+
 impl Gates {
-    /// Places those of a slot, if they are not there.
+    /// Places those of a slot, if they are not there. Where they cannot stay they are [given up](Gates::give_up_ungated).
     pub(super) fn place_ungated(&mut self, slot: u32) {
-        let Some(state) = self.slots.get_mut(slot as usize).filter(|state| state.ungated.is_empty()) else { return };
+        let Some(state) = self.slots.get(slot as usize).filter(|state| state.ungated.is_empty()) else { return };
         if !self.sites.iter().any(|site| state.wants(site) && state.stays(site)) {
             return;
         }
-        if state.links.is_empty() {
-            state.stand_in = leader::find(state.pid).filter(|&tid| tid != state.pid);
+        if state.pid != 0 {
+            let Some(main) = leader::find(state.pid) else { return };
+            if main != state.pid || self.slots.iter().filter(|slot| !slot.ungated.is_empty()).count() >= MOST {
+                return self.give_up_ungated(slot);
+            }
         }
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let placed = state.place_ungated(&self.placer, self.sites.iter(), slot);
         self.enter(placed);
     }
 
-    /// Removes those of a slot, without waiting until the kernel has done with them.
-    pub(super) fn remove_ungated(&mut self, slot: u32) {
-        let Some(state) = self.slots.get_mut(slot as usize).filter(|state| !state.ungated.is_empty()) else { return };
+    /// Takes those of a slot out of the count; they go when they are dropped.
+    fn take_ungated(&mut self, slot: u32) -> Links {
+        let Some(state) = self.slots.get_mut(slot as usize).filter(|state| !state.ungated.is_empty()) else {
+            return Links::default();
+        };
         let stay = self.sites.iter().filter(|site| state.wants(site) && state.stays(site)).count();
         self.placed = self.placed.saturating_sub(stay);
-        drop_aside(std::mem::take(&mut state.ungated));
+        std::mem::take(&mut state.ungated)
+    }
+
+    /// Removes those of a slot, without waiting until the kernel has done with them.
+    pub(super) fn remove_ungated(&mut self, slot: u32) {
+        let links = self.take_ungated(slot);
+        if !links.is_empty() {
+            drop_aside(links);
+        }
     }
 
     /// Whether a slot has any.
@@ -70,18 +88,67 @@ impl Gates {
 
     /// Sheds the next of a slot's. Returns whether there are others left.
     pub fn shed(&mut self, slot: u32) -> bool {
-        // What stays is placed anew, before the old ones are gone: what is seen to begin or end a second time has begun or ended.
-        self.remove_ungated(slot);
-        let Some(state) = self.slots.get_mut(slot as usize) else { return false };
-        state.shed = if state.shed == Shed::Nothing { Shed::Absences } else { Shed::All };
-        self.shed.insert(state.pid, state.shed);
-        self.place_ungated(slot);
+        let next = match self.slots.get(slot as usize).map(|state| state.shed) {
+            Some(Shed::Nothing) => Shed::Absences,
+            _ => Shed::All,
+        };
+        self.shed_to(slot, next);
         self.has_ungated(slot)
+    }
+
+    /// Gives those of a slot up whose main thread has ended: links keep breakpoints in place by that one only. A process that ends loses it a moment
+    /// before its other threads, so the second look in a row tells.
+    pub(super) fn look_after_ungated(&mut self, slot: u32) {
+        let Some(state) = self.slots.get_mut(slot as usize).filter(|state| !state.ungated.is_empty()) else { return };
+        let headless = state.pid != 0 && leader::find(state.pid).is_some_and(|main| main != state.pid);
+        if std::mem::replace(&mut state.headless, headless) && headless {
+            self.give_up_ungated(slot);
+        }
+    }
+
+    /// Has all of a slot's opened and closed like the others from now on, since they cannot stay.
+    pub(super) fn give_up_ungated(&mut self, slot: u32) {
+        self.shed_to(slot, Shed::All);
+    }
+
+    fn shed_to(&mut self, slot: u32, shed: Shed) {
+        let (old, failed) = (self.take_ungated(slot), self.failed.len());
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let before = std::mem::replace(&mut state.shed, shed);
+        self.shed.insert(state.pid, shed);
+        // What stays is placed anew before the old ones are gone: what is seen to begin or end a second time has begun or ended.
+        let placed = state.place_ungated(&self.placer, self.sites.iter(), slot);
+        self.enter(placed);
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        if state.gate.epoch != 0 {
+            let gated = self.sites.iter().filter(|site| before.leaves(site) && !shed.leaves(site));
+            let placed = state.place(&self.placer, gated, slot);
+            self.enter(placed);
+        }
+        if self.slots.get(slot as usize).is_some_and(|state| leader::is_gone(state.pid)) {
+            // That is why probes could not be placed.
+            self.failed.truncate(failed);
+        }
+        if !old.is_empty() {
+            drop_aside(old);
+        }
     }
 
     /// In which processes any were shed, or never placed.
     #[must_use]
     pub fn sheds(&self) -> Sheds {
         Sheds(self.shed.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_shed_is_not_known() {
+        let sheds = Sheds([(1, Shed::Absences), (2, Shed::All)].into());
+        let knows = |pid| (sheds.knows_monitors(pid), sheds.knows_absences(pid));
+        assert_eq!([1, 2, 3].map(knows), [(true, false), (false, false), (true, true)]);
     }
 }

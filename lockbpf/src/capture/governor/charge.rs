@@ -5,7 +5,7 @@ use super::now;
 use crate::governor::shedding::Shedding;
 use crate::governor::thinning::Thinning;
 use crate::governor::{Budget, Policy, Reading};
-use crate::units::{Nanos, Time};
+use crate::units::Time;
 
 /// What the governor knows of one process.
 pub(super) struct Charge {
@@ -36,7 +36,7 @@ impl Charge {
     pub fn new(pid: u32, policy: Policy, reading: Reading, budget: Budget) -> Self {
         let thinning = Thinning::new(budget);
         let busy = reading.time;
-        let shedding = Some(Shedding::new(budget, Reading { cost: Nanos(0), ..reading }));
+        let shedding = Some(Shedding::new(budget));
         Self {
             pid,
             policy,

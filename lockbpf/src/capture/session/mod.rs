@@ -333,7 +333,6 @@ impl Session {
 
     /// Takes the gates back from a governor that has stopped.
     pub fn put_gates(&mut self, gates: Gates) {
-        self.sheds = Some(gates.sheds());
         self.gates = Some(gates);
     }
 
@@ -403,6 +402,7 @@ impl Session {
     /// [`Session::deactivate`]; the target pays for probes as long as they are there, whether they do anything or not.
     pub fn remove_probes(&mut self) {
         // The guardian stays until none is left.
+        self.sheds = self.gates.as_ref().map(Gates::sheds).or(self.sheds.take());
         drop_aside((self.gates.take(), self.renewing.clone()));
         drop_aside((std::mem::take(&mut self.tracepoints), self.renewing.clone()));
     }
