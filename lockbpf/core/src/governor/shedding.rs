@@ -5,26 +5,25 @@ use super::{Budget, Reading, SPEND, least_use};
 use crate::units::{Nanos, Time};
 use std::time::Duration;
 
-/// How often it is judged: what begins a program may be a burst.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// Such intervals in a row are too many.
-const ENOUGH: u32 = 2;
-/// The part of what may be spent that the hits may cost. What they record costs up to three times as much.
-const PART: f64 = 0.25;
+/// How often it is judged.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// By how much they may have cost more than they should, ns: what begins a program may be a burst.
+const BURST: f64 = 30e6;
 
-/// What the hits of one process's ungated probes have cost.
+/// What one process's ungated probes have cost.
 #[derive(Debug)]
 pub struct Shedding {
     budget: Budget,
     from: Option<Reading>,
-    dear: u32,
+    /// By how much they have cost more than they should, ns.
+    debt: f64,
 }
 
 impl Shedding {
     /// Nothing is known at first.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
-        Self { budget, from: None, dear: 0 }
+        Self { budget, from: None, debt: 0.0 }
     }
 
     /// Whether it is to be told what was used, at this time.
@@ -33,7 +32,8 @@ impl Shedding {
         self.from.is_none_or(|from| now.since(from.time) >= Nanos(INTERVAL.as_nanos() as u64))
     }
 
-    /// Whether they have cost too much for some time, while so many processes are observed together. The cost of a reading is that of these hits alone.
+    /// Whether they have come to cost too much, while so many processes are observed together. The cost of a reading is that of their hits, and of
+    /// stacks.
     pub fn look(&mut self, now: Reading, processes: usize) -> bool {
         if !self.is_due(now.time) {
             return false;
@@ -41,12 +41,14 @@ impl Shedding {
         let Some(from) = self.from.replace(now) else { return false };
         let time = now.time.since(from.time).0;
         let cpu = ((now.cpu - from.cpu).0 as f64).max(least_use(processes) * time as f64);
-        let is_dear = (now.cost - from.cost).0 as f64 > self.budget.0 * SPEND * PART * cpu;
-        self.dear = if is_dear { self.dear + 1 } else { 0 };
-        let is_enough = self.dear >= ENOUGH;
-        // What is left is judged anew.
-        self.dear = if is_enough { 0 } else { self.dear };
-        is_enough
+        self.debt += (now.cost - from.cost).0 as f64 - self.budget.0 * SPEND * cpu;
+        self.debt = self.debt.max(0.0);
+        let is_too_much = self.debt > BURST;
+        if is_too_much {
+            // What is left is judged anew.
+            self.debt = 0.0;
+        }
+        is_too_much
     }
 }
 
@@ -72,16 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_too_much_for_long_is_shed() {
-        // A quarter of 70 % of 3 % is 0.53 % of the CPU time.
-        assert_eq!(shed(1.0, |_| 0.005), [0; 0]);
-        assert_eq!(shed(4.0, |_| 0.02), [0; 0]);
+    fn what_costs_too_much_is_shed_the_sooner_the_dearer_it_is() {
+        // 70 % of 3 % is 2.1 % of the CPU time.
+        assert_eq!(shed(1.0, |_| 0.02), [0; 0]);
+        assert_eq!(shed(4.0, |_| 0.08), [0; 0]);
+        assert_eq!(shed(1.0, |_| 0.0355), [21, 42]);
         // What is left is judged anew.
-        assert_eq!(shed(1.0, |_| 0.006), [20, 40]);
-        assert_eq!(shed(1.0, |tenth| if tenth < 20 { 0.006 } else { 0.004 }), [20]);
+        assert_eq!(shed(1.0, |tenth| if tenth < 4 { 0.12 } else { 0.005 }), [4]);
+        assert_eq!(shed(1.0, |_| 0.25).len(), 29);
         // One that uses hardly any CPU time counts as one that uses half of it.
-        assert_eq!((shed(0.0, |_| 0.002), shed(0.0, |_| 0.003)), (vec![], vec![20, 40]));
+        assert_eq!((shed(0.0, |_| 0.01), shed(0.0, |_| 0.0275)), (vec![], vec![18, 36, 54]));
         // Single bursts do not matter.
-        assert_eq!(shed(1.0, |tenth| if tenth % 20 == 0 { 0.1 } else { 0.0 }), [0; 0]);
+        assert_eq!(shed(1.0, |tenth| if tenth % 50 == 0 { 0.2 } else { 0.0 }), [0; 0]);
     }
 }

@@ -29,10 +29,11 @@ impl Used {
         Reading { time: self.time, cpu: self.cpu, cost: self.taken.cost(costs) }
     }
 
-    /// With what the hits of probes have cost that no gate closes.
+    /// With what the hits of probes have cost that no gate closes, and all stacks: those of waits that only futex calls show are thinned, so that they take
+    /// half of what may be spent at most.
     #[must_use]
     pub fn ungated(&self, costs: &Costs) -> Reading {
-        let taken = Taken { hits: self.ungated, ..Taken::default() };
+        let taken = Taken { hits: self.ungated, stack_ns: self.taken.stack_ns, ..Taken::default() };
         Reading { time: self.time, cpu: self.cpu, cost: taken.cost(costs) }
     }
 
