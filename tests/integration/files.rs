@@ -90,7 +90,7 @@ fn part_of(to: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Event lines of so many sections.
+/// Writes event lines of one thread that has a lock this often.
 fn many(sections: u64, to: &Path) {
     let mut lines = String::new();
     for t in (0..sections).map(|n| 10 * n) {

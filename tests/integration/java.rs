@@ -343,7 +343,7 @@ fn java_virtual_threads_within_a_budget() {
     let culprit = report.culprits.first().expect("somebody is blamed");
     assert_eq!(culprit.function.as_deref(), Some("Virtual.compact"), "{:?}", report.verdict);
 
-    // Of other locks, what is seen is seen as long as it is not too dear; the report says whether that was to the end.
+    // Waits for other locks are seen until that costs too much. The report says whether it came to that.
     let (truth, report) = virtual_threads(&machine, SERIAL, "lock", &["--budget", "3%"]);
     let verdict = report.verdict.join(" ");
     let lock = report.named("lock in Virtual.insert");

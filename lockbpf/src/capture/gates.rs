@@ -20,7 +20,6 @@ use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
 use slot::{Shed, Slot};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 pub use ungated::Sheds;
@@ -56,8 +55,7 @@ pub struct Gates {
     placed: usize,
     /// Processes beyond the last slot.
     refused: u64,
-    /// Processes in which not all probes that no gate closes are there all the time.
-    shed: BTreeMap<u32, Shed>,
+    sheds: Sheds,
     /// Whether the kernel side lets nobody through but those that are to be observed, so that probes may be in all processes.
     filtered: bool,
     /// Whether they are.
@@ -101,7 +99,7 @@ impl Gates {
             looked_after: now(),
             placed: 0,
             refused: 0,
-            shed: BTreeMap::new(),
+            sheds: Sheds::default(),
             filtered,
             common: false,
         })
@@ -220,7 +218,7 @@ impl Gates {
     /// When the map cannot be written.
     pub fn refuse(&mut self, pid: u32) -> Result<(), CaptureError> {
         self.refused += 1;
-        self.shed.insert(pid, Shed::All);
+        self.sheds.add(pid, Shed::All);
         // Processes beyond the map's size are seen where everybody is; else they are counted all the same.
         match self.targets.insert(pid, 0, 0) {
             Ok(()) | Err(MapError::SyscallError(_)) => Ok(()),
@@ -428,8 +426,7 @@ impl Gates {
 
     /// What was placed in a process follows it no more, perhaps since then: it is placed anew. Sections in progress are cut.
     pub fn renew(&mut self, pid: u32, since: Time) {
-        let is_there = |slot: &Slot| !(slot.links.is_empty() && slot.ungated.is_empty());
-        let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid && is_there(slot)) else { return };
+        let Some(slot) = self.slots.iter().position(|slot| slot.pid == pid) else { return };
         if !self.slots[slot].ungated.is_empty() {
             // What came meanwhile was not seen.
             self.give_up_ungated(slot as u32);

@@ -2,6 +2,7 @@
 //! busy, opens and closes the gates as the [policy](crate::governor) of each process says.
 
 mod charge;
+mod lighter;
 mod placings;
 mod told;
 
@@ -10,7 +11,7 @@ use self::placings::Placings;
 pub use self::told::{Told, Watched};
 use super::attach::ProbeSite;
 use super::be_quick;
-use super::gates::{Gates, Used};
+use super::gates::Gates;
 use super::lease::Lease;
 use super::put_off::{Grown, PutOff};
 use super::target::FileKey;
@@ -405,39 +406,6 @@ impl Work {
                     }
                 }
                 Action::Next => return self.end_stretch(slot, reading),
-            }
-        }
-    }
-
-    /// Decides how many of a process's waits are recorded.
-    fn thin(&mut self, slot: u32, used: &Used) {
-        let processes = self.charges.len();
-        let Some(charge) = self.charges.get_mut(&slot) else { return };
-        if charge.policy.is_open() {
-            return charge.thinning.interrupt();
-        }
-        if !charge.thinning.is_due(now()) {
-            return;
-        }
-        if let Some(level) = charge.thinning.look(used.spent(&self.costs), processes) {
-            log::debug!("pid {}: of short waits 1 of 2^{level} is recorded with its stack", charge.pid);
-            if let Err(error) = self.gates.thin(slot, level) {
-                log::warn!("waits of pid {} are not thinned: {error}", charge.pid);
-            }
-        }
-    }
-
-    /// Takes what no gate closes out of processes in which it costs too much. Nobody waits for sums that were not read yet.
-    fn shed(&mut self) {
-        let (processes, time) = (self.charges.len(), now());
-        for (&slot, charge) in &mut self.charges {
-            let shedding = charge.shedding.as_mut().filter(|shedding| shedding.is_due(time));
-            let Some(shedding) = shedding.filter(|_| self.gates.has_ungated(slot)) else { continue };
-            // One that is gone is noticed elsewhere.
-            let Some(used) = self.gates.used(slot) else { continue };
-            if shedding.look(used.ungated(&self.costs), processes) {
-                log::debug!("pid {}: probes that are there all the time cost too much", charge.pid);
-                charge.shedding = charge.shedding.take().filter(|_| self.gates.shed(slot));
             }
         }
     }

@@ -138,9 +138,7 @@ impl Input {
                     let mut ending = source.ending().with_context(|| self.failed())?;
                     if self.is_part && self.format == Format::Lines && !ending.harvest.quality.incomplete() {
                         // Traces have an end mark. Lines have not, and are mostly written to the end of one.
-                        ending.harvest.quality.undecodable.insert("lines_torn", 1);
-                        let note = "the event lines were not finished, as the name of their file tells: what came later is missing.";
-                        ending.harvest.quality.notes.push(note.to_owned());
+                        torn(&mut ending.harvest.quality, "were not finished, as the name of their file tells");
                     }
                     if events == 0 && ending.is_nothing() {
                         bail!("{}: nothing in it can be read as a recording", self.failed());
@@ -206,6 +204,12 @@ impl Ending {
     }
 }
 
+/// Event lines whose writer was killed: how that is known.
+fn torn(quality: &mut Quality, how: &str) {
+    quality.undecodable.insert("lines_torn", 1);
+    quality.notes.push(format!("the event lines {how}: what came later is missing."));
+}
+
 impl Source {
     /// What the recording says of itself. Event lines say nothing.
     pub(super) fn header(&self) -> Header {
@@ -226,11 +230,7 @@ impl Source {
             Self::Lines(reader, _) => {
                 let mut quality = Quality::default();
                 if reader.is_torn() {
-                    quality.undecodable.insert("lines_torn", 1);
-                    quality.notes.push(
-                        "the event lines break off in the middle of the last one: what came later is missing."
-                            .to_owned(),
-                    );
+                    torn(&mut quality, "break off in the middle of the last one");
                 }
                 let labels = reader.into_labels();
                 let harvest = Harvest { stacks: labels.stacks(), quality, ..Harvest::default() };

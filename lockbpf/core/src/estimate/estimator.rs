@@ -58,7 +58,7 @@ impl Estimator {
         let mut sites: Map<Site, Delta> = Map::default();
         let mut processes: Map<Process, f64> = Map::default();
         for k in sums {
-            // Of what is seen all the time there is nothing to be estimated; that of conditions has rows of its own.
+            // Sums of what is seen all the time need no estimate, and those of conditions get none.
             if !self.awaits(k.lock.process) || k.via.is_seen_always() || k.via == Via::CondWait {
                 continue;
             }

@@ -32,8 +32,7 @@ impl Shedding {
         self.from.is_none_or(|from| now.since(from.time) >= Nanos(INTERVAL.as_nanos() as u64))
     }
 
-    /// Whether they have come to cost too much, while so many processes are observed together. The cost of a reading is that of their hits, and of
-    /// stacks.
+    /// Whether they have cost too much by now. The cost in a reading is that of their hits and of stacks; `processes` are observed together.
     pub fn look(&mut self, now: Reading, processes: usize) -> bool {
         if !self.is_due(now.time) {
             return false;

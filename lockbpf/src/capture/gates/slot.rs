@@ -72,16 +72,15 @@ impl Slot {
         sites: impl Iterator<Item = &'a ProbeSite>,
         slot: u32,
     ) -> (usize, Vec<FailedProbe>) {
-        let sites: &Vec<&ProbeSite> = &sites.filter(|site| self.is_gated(site)).collect();
-        let whom = Whom { pid: self.pid, stand_in: self.stand_in, slot, set: Some(self.gate.set) };
+        let sites: Vec<&ProbeSite> = sites.filter(|site| self.is_gated(site)).collect();
         if let Some(tid) = self.stand_in
             && placer.mechanism() != Mechanism::PerfEvents
         {
-            self.holders.extend(hold(sites, tid));
+            self.holders.extend(hold(&sites, tid));
         }
-        let (links, failed) = placer.place(sites, whom);
+        let (links, placed) = self.put(placer, &sites, slot, Some(self.gate.set));
         self.links.extend(links);
-        (sites.len().saturating_sub(failed.len()), failed)
+        placed
     }
 
     /// The same at those that the gate is not for.
@@ -91,24 +90,32 @@ impl Slot {
         sites: impl Iterator<Item = &'a ProbeSite>,
         slot: u32,
     ) -> (usize, Vec<FailedProbe>) {
-        let sites: Vec<&ProbeSite> = sites.filter(|site| self.wants(site) && self.stays(site)).collect();
-        if sites.is_empty() {
-            return (0, Vec::new());
-        }
-        let whom = Whom { pid: self.pid, stand_in: self.stand_in, slot, set: None };
-        let (links, failed) = placer.place(&sites, whom);
+        let sites: Vec<&ProbeSite> = sites.filter(|site| self.is_ungated(site)).collect();
+        let (links, placed) = self.put(placer, &sites, slot, None);
         self.ungated.extend(links);
-        (sites.len().saturating_sub(failed.len()), failed)
+        placed
     }
 
-    /// Whether a probe that goes there stays when the gate is closed.
-    pub(super) fn stays(&self, site: &ProbeSite) -> bool {
-        self.shed.leaves(site)
+    /// Places probes of a set; returns them beside how many there are, and what failed.
+    fn put(
+        &self,
+        placer: &Placer,
+        sites: &[&ProbeSite],
+        slot: u32,
+        set: Option<u64>,
+    ) -> (Links, (usize, Vec<FailedProbe>)) {
+        let (links, failed) = placer.place(sites, Whom { pid: self.pid, stand_in: self.stand_in, slot, set });
+        (links, (sites.len().saturating_sub(failed.len()), failed))
+    }
+
+    /// Whether a probe goes there that stays when the gate is closed.
+    pub(super) fn is_ungated(&self, site: &ProbeSite) -> bool {
+        self.wants(site) && self.shed.leaves(site)
     }
 
     /// Whether a probe goes there while the gate is open.
     pub(super) fn is_gated(&self, site: &ProbeSite) -> bool {
-        self.wants(site) && !self.stays(site) && site.function.by != By::VirtualAbsence
+        self.wants(site) && !self.shed.leaves(site) && site.function.by != By::VirtualAbsence
     }
 
     /// Whether a probe goes there.

@@ -1,6 +1,6 @@
-//! Probes that no gate closes: they are where a program comes only if a thread has to wait, or ends such a wait, so that a free lock costs nothing, and tell of waits
-//! that no system call shows. Where a process waits so often that they cost too much, they are *shed*: first those that tell why a virtual thread does not run, then those of
-//! monitors, which from then on are opened and closed like all others.
+//! Probes that no gate closes. A program comes to them only where a thread waits, or ends a wait, so a free lock costs nothing; and no system call shows these
+//! waits. Where they cost a process too much, they are *shed*: first those that tell why a virtual thread does not run, then those of monitors. The latter are
+//! opened and closed like all others from then on.
 
 use super::super::aside::drop_aside;
 use super::super::placer::Links;
@@ -14,6 +14,11 @@ use std::collections::BTreeMap;
 pub struct Sheds(BTreeMap<u32, Shed>);
 
 impl Sheds {
+    /// In a process so much was shed by now.
+    pub(super) fn add(&mut self, pid: u32, shed: Shed) {
+        self.0.insert(pid, shed);
+    }
+
     /// Whether each wait of a virtual thread for a monitor was seen in a process.
     #[must_use]
     pub fn knows_monitors(&self, pid: u32) -> bool {
@@ -34,7 +39,7 @@ impl Gates {
     /// Places those of a slot, if they are not there. Where they cannot stay they are [given up](Gates::give_up_ungated).
     pub(super) fn place_ungated(&mut self, slot: u32) {
         let Some(state) = self.slots.get(slot as usize).filter(|state| state.ungated.is_empty()) else { return };
-        if !self.sites.iter().any(|site| state.wants(site) && state.stays(site)) {
+        if !self.sites.iter().any(|site| state.is_ungated(site)) {
             return;
         }
         if state.pid != 0 {
@@ -48,22 +53,17 @@ impl Gates {
         self.enter(placed);
     }
 
-    /// Takes those of a slot out of the count; they go when they are dropped.
-    fn take_ungated(&mut self, slot: u32) -> Links {
-        let Some(state) = self.slots.get_mut(slot as usize).filter(|state| !state.ungated.is_empty()) else {
-            return Links::default();
-        };
-        let stay = self.sites.iter().filter(|site| state.wants(site) && state.stays(site)).count();
+    /// Takes those of a slot out of the count, if it has any; they go when they are dropped.
+    fn take_ungated(&mut self, slot: u32) -> Option<Links> {
+        let state = self.slots.get_mut(slot as usize).filter(|state| !state.ungated.is_empty())?;
+        let stay = self.sites.iter().filter(|site| state.is_ungated(site)).count();
         self.placed = self.placed.saturating_sub(stay);
-        std::mem::take(&mut state.ungated)
+        Some(std::mem::take(&mut state.ungated))
     }
 
     /// Removes those of a slot, without waiting until the kernel has done with them.
     pub(super) fn remove_ungated(&mut self, slot: u32) {
-        let links = self.take_ungated(slot);
-        if !links.is_empty() {
-            drop_aside(links);
-        }
+        self.take_ungated(slot).into_iter().for_each(drop_aside);
     }
 
     /// Whether a slot has any.
@@ -115,7 +115,7 @@ impl Gates {
         let (old, failed) = (self.take_ungated(slot), self.failed.len());
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let before = std::mem::replace(&mut state.shed, shed);
-        self.shed.insert(state.pid, shed);
+        self.sheds.add(state.pid, shed);
         // What stays is placed anew before the old ones are gone: what is seen to begin or end a second time has begun or ended.
         let placed = state.place_ungated(&self.placer, self.sites.iter(), slot);
         self.enter(placed);
@@ -129,15 +129,13 @@ impl Gates {
             // That is why probes could not be placed.
             self.failed.truncate(failed);
         }
-        if !old.is_empty() {
-            drop_aside(old);
-        }
+        old.into_iter().for_each(drop_aside);
     }
 
     /// In which processes any were shed, or never placed.
     #[must_use]
-    pub fn sheds(&self) -> Sheds {
-        Sheds(self.shed.clone())
+    pub fn sheds(&self) -> &Sheds {
+        &self.sheds
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Charge {
     pub pid: u32,
     pub policy: Policy,
     pub thinning: Thinning,
-    /// Of what no gate closes; `None` once all of it was shed.
+    /// Judges the probes that no gate closes; `None` once all of them are gone.
     pub shedding: Option<Shedding>,
     /// When to look next.
     pub due: Time,

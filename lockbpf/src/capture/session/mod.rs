@@ -58,7 +58,7 @@ pub struct Session {
     gates: Option<Gates>,
     /// Whether a governor opens and closes the gates.
     governed: bool,
-    /// In which processes probes that no gate closes came to cost too much; `None` while a governor has the gates.
+    /// What the gates knew of it when they went.
     sheds: Option<Sheds>,
     /// What observing takes, by slots: also in the hands of the gates.
     accounts: PerCpuArray<MapData, Account>,
@@ -192,7 +192,7 @@ impl Session {
             ebpf,
             gates,
             governed: false,
-            sheds: Some(Sheds::default()),
+            sheds: None,
             accounts,
             witness,
             started: now(),
@@ -327,7 +327,6 @@ impl Session {
     /// The gates, for a governor that opens and closes them from now on.
     pub fn take_gates(&mut self) -> Option<Gates> {
         self.governed = self.gates.is_some();
-        self.sheds = self.sheds.take().filter(|_| !self.governed);
         self.gates.take()
     }
 
@@ -339,7 +338,7 @@ impl Session {
     /// In which processes not all probes that no gate closes were there all the time; `None` while a governor has the gates.
     #[must_use]
     pub fn sheds(&self) -> Option<&Sheds> {
-        self.sheds.as_ref()
+        self.gates.as_ref().map(Gates::sheds).or(self.sheds.as_ref())
     }
 
     /// So many processes were found to be beyond those that can be observed fully.
@@ -402,7 +401,7 @@ impl Session {
     /// [`Session::deactivate`]; the target pays for probes as long as they are there, whether they do anything or not.
     pub fn remove_probes(&mut self) {
         // The guardian stays until none is left.
-        self.sheds = self.gates.as_ref().map(Gates::sheds).or(self.sheds.take());
+        self.sheds = self.sheds().cloned();
         drop_aside((self.gates.take(), self.renewing.clone()));
         drop_aside((std::mem::take(&mut self.tracepoints), self.renewing.clone()));
     }

@@ -77,7 +77,7 @@ pub(super) fn layout(told: Layout) -> Option<Layout> {
     fits.then_some(told)
 }
 
-/// What a part of a perf map lists, if so many bytes can.
+/// What a part of a perf map lists. It is believed if a part of this many `bytes` can list it.
 pub(super) fn listed(told: Listed, bytes: u64) -> Option<Listed> {
     let fits = told.whole <= bytes
         && told.functions.len() as u64 <= told.whole / SHORTEST_LINE

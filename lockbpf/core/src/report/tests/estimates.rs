@@ -65,7 +65,12 @@ fn estimated(complete: bool, sleeps: u64, each: Nanos, [first, second]: [Figures
         (Subject::Site(site(0x300)), first),
     ];
     figures.retain(|_| complete);
-    let mut o = found(&o);
+    with(&o, complete, figures)
+}
+
+/// A run with these estimates.
+fn with(o: &Run, complete: bool, figures: Vec<(Subject, Figures)>) -> Observation {
+    let mut o = found(o);
     let estimates = Estimates {
         budget: Some(0.03),
         hold_bias_ns: Interval { value: 900.0, low: 540.0, high: 1_350.0 },
@@ -99,18 +104,7 @@ fn monitor(in_windows: bool) -> Report {
         let subject = Subject::Row(lock(0x7000), site(0x300), Via::JavaMonitor);
         of_windows = vec![(subject, all), (Subject::Lock(lock(0x7000)), all)];
     }
-    let mut o = found(&o);
-    let estimates = Estimates {
-        budget: Some(0.03),
-        hold_bias_ns: Interval::exact(0.0),
-        processes: vec![coverage()],
-        figures: of_windows,
-        beyond: 0,
-        complete: true,
-    };
-    estimate::apply(&estimates, &mut o.sums, &mut o.threads);
-    o.estimates = Some(estimates);
-    built(&o)
+    built(&with(&o, true, of_windows))
 }
 
 #[test]
