@@ -75,7 +75,6 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn links_lead_nowhere_else_and_pipes_are_not_waited_for() {
@@ -86,7 +85,7 @@ mod tests {
         symlink("../../../etc/passwd", path("upwards")).unwrap();
         symlink("/proc/self/exe", path("magic")).unwrap();
         nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let began = Instant::now();
+        // Were the pipe waited for, this test would not end.
         let open = |name: &str| open_below(dir.path(), Path::new(name));
         assert!(open("/file").is_ok() && open("/absolute").is_ok());
         for name in ["upwards", "magic", "fifo", "none"] {
@@ -104,6 +103,5 @@ mod tests {
         assert!(open_below_unlinked(dir.path(), Path::new("file")).is_ok());
         assert!(open_own(Path::new("/proc/self/exe")).is_ok());
         assert!(open_own(&path("fifo")).is_err() && open_own(Path::new("/dev/null")).is_err());
-        assert!(began.elapsed() < Duration::from_secs(1));
     }
 }

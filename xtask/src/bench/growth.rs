@@ -262,8 +262,12 @@ mod tests {
     fn workers_account_for_all_that_they_do() {
         let program = Program::compile().unwrap();
         let mut locker = program.start(Kind { name: "threads", count: 4, text: "" }, &Wrapper::none()).unwrap();
-        let done = work(&mut locker, Duration::from_millis(30)).unwrap();
-        assert_eq!(done.sections, done.cpu_sections);
-        assert!(done.pair_ns().unwrap() > 1.0, "{done:?}");
+        // In a single window all its workers may get no CPU time, where others want that.
+        let worked = (0..100).find_map(|_| {
+            let done = work(&mut locker, Duration::from_millis(30)).unwrap();
+            assert_eq!(done.sections, done.cpu_sections);
+            done.pair_ns()
+        });
+        assert!(worked.unwrap() > 1.0, "{worked:?}");
     }
 }

@@ -44,7 +44,7 @@ const OF_RECORDINGS: [&str; 11] = [
     "timelines::",
 ];
 
-/// Integration tests that fail beside what computes run again if they are no more than this: a lack of CPU time fails no more of them.
+/// Tests that fail beside what else runs do so again if they are no more than this: a lack of CPU time fails no more of them.
 const REPEATED: usize = 8;
 
 /// How long each fuzz target runs, in s: half a minute for all of them on two CPUs.
@@ -87,7 +87,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let computing = scope.spawn(|| compute(args));
         report.run("integration tests", || {
             let _hogs = Hogs::start(args.hogs)?;
-            with_a_second_try(integration_tests()?, &computing)
+            with_a_second_try(integration_tests()?, |failed| {
+                while !computing.is_finished() {
+                    thread::sleep(Duration::from_millis(100));
+                }
+                tests_of_integration(failed)
+            })
         });
         computing.join()
     });
@@ -98,17 +103,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     report.write(&packages::missing_reasons(), &mut io::stdout())
 }
 
-/// Runs the integration tests that failed once more when nothing computes beside them, if they are few.
-fn with_a_second_try(first: Outcome, computing: &ScopedJoinHandle<'_, Report>) -> Result<Outcome> {
+/// Has the tests that failed run `again`, one by one, if they are few; `again` takes the arguments of the test program that choose them.
+fn with_a_second_try(first: Outcome, again: impl FnOnce(&[&str]) -> Result<Outcome>) -> Result<Outcome> {
     if !(1..=REPEATED).contains(&first.failed.len()) {
         return Ok(first);
     }
     let failed: Vec<&str> = first.failed.iter().map(|failure| failure.test.as_str()).collect();
-    eprintln!("once more, with nothing beside them: {}", failed.join(", "));
-    while !computing.is_finished() {
-        thread::sleep(Duration::from_millis(100));
-    }
-    let again = tests_of_integration(&[&[step::ONE_BY_ONE, "--exact"], failed.as_slice()].concat())?;
+    eprintln!("once more: {}", failed.join(", "));
+    let again = again(&[&[step::ONE_BY_ONE, "--exact"], failed.as_slice()].concat())?;
     Ok(first.repeated(again))
 }
 
@@ -117,21 +119,7 @@ fn with_a_second_try(first: Outcome, computing: &ScopedJoinHandle<'_, Report>) -
 fn compute(args: &Args) -> Report {
     beside::give_way();
     let mut report = Report::begin();
-    report.run("unit tests and goldens", || {
-        tests(&mut cargo(&[
-            "test",
-            "--quiet",
-            "--no-fail-fast",
-            "--workspace",
-            "--exclude",
-            "lockbpf-ebpf",
-            "--lib",
-            "--bins",
-            // Here, since in this build a report that contradicts itself ends the program.
-            "--test",
-            "goldens",
-        ]))
-    });
+    report.run("unit tests and goldens", || with_a_second_try(unit_tests(&[])?, unit_tests));
     report.run("clippy", || {
         component(
             "clippy",
@@ -147,6 +135,13 @@ fn compute(args: &Args) -> Report {
     });
     report.run("fuzzing", || if args.quick { Ok(Outcome::skipped("--quick")) } else { fuzz::step(FUZZ_TIME) });
     report
+}
+
+/// The unit tests and goldens that these arguments of the test programs choose.
+fn unit_tests(chosen: &[&str]) -> Result<Outcome> {
+    // The goldens are here since in this build a report that contradicts itself ends the program.
+    let them = ["--workspace", "--exclude", "lockbpf-ebpf", "--lib", "--bins", "--test", "goldens"];
+    tests(cargo(&["test", "--quiet", "--no-fail-fast"]).args(them).arg("--").args(chosen))
 }
 
 fn cargo(args: &[&str]) -> Command {

@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(why(Survey { known, ..Survey::default() }), Some(Unusable::TooManyFiles));
         let mut patient = Survey::default();
         patient.of_pids(&[pid]).unwrap();
-        assert!(patient.spent > Duration::ZERO && patient.spent < PATIENCE);
+        assert!(patient.spent > Duration::ZERO);
     }
 
     #[test]
