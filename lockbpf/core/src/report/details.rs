@@ -5,6 +5,7 @@ use super::schema::{HolderEntry, LockEntry, Ns, PairEntry, Place, Report, StackF
 use super::table::{UNKNOWN, table};
 use super::text::{clip, count, counted, percent, wrap};
 use super::verdict;
+use std::cmp::Reverse;
 
 /// Waiting sites shown, and holders per waiting site.
 const SITES: usize = 3;
@@ -73,29 +74,40 @@ struct Block {
 /// A block of rows per waiting site, and one over all of them if there are several.
 fn blame(lock: &LockEntry, width: u16) -> String {
     let all = lock.recorded_wait_ns;
+    let blocks = blocks(lock);
     let total = Block {
-        site: vec![format!("all {}", counted(lock.waiters.len() as u64, "site"))],
+        site: vec![format!("all {}", counted(blocks.len() as u64, "site"))],
         waits: lock.waiters.iter().map(|w| w.count).sum(),
         waited: all,
         holders: lock.holders.iter().map(|h| (holder(h), h.wait_ns)).collect(),
         nobody: lock.unattributed_ns,
     };
-    let site = |w: &super::schema::WaiterEntry| {
-        std::iter::once(label(&w.place)).chain(callers(&w.place, &w.stack).map(|c| format!("  {c}"))).collect()
-    };
     let mut rows = Vec::new();
-    match lock.waiters.as_slice() {
-        [only] => Block { site: site(only), ..total }.rows(all, &mut rows),
-        several => {
-            for w in several.iter().take(SITES) {
-                let holders = w.blamed.iter().map(|b| (label(&b.place), b.wait_ns)).collect();
-                Block { site: site(w), waits: w.count, waited: w.wait_ns, holders, nobody: w.unattributed_ns }
-                    .rows(all, &mut rows);
-            }
-            total.rows(all, &mut rows);
-        }
+    if blocks.len() == 1 {
+        let site = blocks.into_iter().flat_map(|block| block.site).collect();
+        Block { site, ..total }.rows(all, &mut rows);
+    } else {
+        blocks.into_iter().take(SITES).for_each(|block| block.rows(all, &mut rows));
+        total.rows(all, &mut rows);
     }
     table(&["Waited at", "Waits", "Waited", "Share", "Held meanwhile by", "Share"], &[0, 4], rows, width)
+}
+
+/// The sites that look different, those first that waited longest. Processes that share a lock have the same ones.
+fn blocks(lock: &LockEntry) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for w in &lock.waiters {
+        let callers = callers(&w.place, &w.stack).map(|c| format!("  {c}"));
+        let site: Vec<String> = std::iter::once(label(&w.place)).chain(callers).collect();
+        let holders = w.blamed.iter().map(|b| (label(&b.place), b.wait_ns)).collect();
+        let block = Block { site, waits: w.count, waited: w.wait_ns, holders, nobody: w.unattributed_ns };
+        match blocks.iter_mut().find(|known| known.site == block.site) {
+            Some(known) => known.add(block),
+            None => blocks.push(block),
+        }
+    }
+    blocks.sort_by_key(|block| Reverse(block.waited));
+    blocks
 }
 
 /// A holder, the other lock that it held if it is one, and what it was doing if that is worth a word.
@@ -112,6 +124,20 @@ fn holder(h: &HolderEntry) -> String {
 }
 
 impl Block {
+    /// Adds what is known of the same site in another process.
+    fn add(&mut self, other: Self) {
+        self.waits += other.waits;
+        self.waited += other.waited;
+        self.nobody += other.nobody;
+        for (holder, wait) in other.holders {
+            match self.holders.iter_mut().find(|(known, _)| *known == holder) {
+                Some((_, sum)) => *sum += wait,
+                None => self.holders.push((holder, wait)),
+            }
+        }
+        self.holders.sort_by_key(|&(_, wait)| Reverse(wait));
+    }
+
     /// One row per holder with its share of this block's wait; the first carries the site's figures.
     fn rows(mut self, all: Ns, rows: &mut Vec<Vec<String>>) {
         let rest = self.holders.split_off(self.holders.len().min(SITES));
