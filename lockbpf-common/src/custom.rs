@@ -11,6 +11,27 @@ pub const MAX_KINDS: u32 = 32;
 pub const MAX_LOCKS: u32 = 65_536;
 /// Bytes of a name that are kept.
 pub const NAME: usize = 48;
+/// Pointers that lead to a place, one behind the other.
+pub const MAX_READS: usize = 3;
+
+/// What a lock has in place of an address that is known by numbers, which stand in its memory: no address of a program has this bit.
+const NUMBERED: u64 = 1 << 47;
+/// Bits of the second number.
+const PART_BITS: u32 = 32;
+
+/// The lock of these numbers.
+#[must_use]
+#[inline(always)]
+pub const fn numbered(number: u64, part: u64) -> u64 {
+    NUMBERED | (number & 0xff) << PART_BITS | part & ((1 << PART_BITS) - 1)
+}
+
+/// The numbers of a lock, if it is known by such.
+#[must_use]
+#[inline(always)]
+pub const fn numbers(lock: u64) -> Option<(u64, u64)> {
+    if lock >> 47 == 1 { Some((lock >> PART_BITS & 0xff, lock & ((1 << PART_BITS) - 1))) } else { None }
+}
 
 /// Bits of a cookie's detail below what leads to the lock.
 const LEAD_SHIFT: u32 = 8;
@@ -82,6 +103,10 @@ pub mod does {
     pub const ACQUIRED: u32 = 4;
     /// A point: a lock was not got.
     pub const FAILED: u32 = 5;
+    /// Is called only by who has to wait for a lock, and returns when that is over.
+    pub const BLOCKS: u32 = 6;
+    /// Gives a lock to one who waits for it.
+    pub const WAKES: u32 = 7;
 }
 
 /// What sort of lock a kind is.
@@ -144,16 +169,13 @@ pub const fn has_failed(fails: u32, result: u64) -> bool {
     }
 }
 
-/// An address that begins with another one: `base + before`, or `*(base + before) + after`, or `**(base + before) + after`. Sums wrap
-/// around.
+/// An address that begins with another one: `base + offsets[0]`, or `*(base + offsets[0]) + offsets[1]`, and so on. Sums wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Place {
-    /// Added to the base.
-    pub before: u64,
-    /// Added to what is read there.
-    pub after: u64,
-    /// How often a pointer is followed: 0, 1 or 2 times.
+    /// Added to the base, then to each pointer that is read.
+    pub offsets: [i32; MAX_READS + 1],
+    /// How many pointers are followed, at most [`MAX_READS`].
     pub reads: u32,
     /// Bytes of what stands at the address; 0 if nothing is to be read there, [`Place::TEXT`] for text up to a NUL.
     pub size: u32,
@@ -163,7 +185,14 @@ impl Place {
     /// The size of text.
     pub const TEXT: u32 = u32::MAX;
     /// Nowhere.
-    pub const NONE: Self = Self { before: 0, after: 0, reads: 0, size: 0 };
+    pub const NONE: Self = Self { offsets: [0; MAX_READS + 1], reads: 0, size: 0 };
+
+    /// Whether there is such a place.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_known(&self) -> bool {
+        self.size != 0
+    }
 }
 
 /// A function on locks.
@@ -172,6 +201,10 @@ impl Place {
 pub struct Function {
     /// Where the lock is, from the argument on.
     pub lock: Place,
+    /// Where it stands who holds the lock, from the same argument on: the thread's number as the program knows it.
+    pub owner: Place,
+    /// Where the single lock is, of those that one is known by numbers for, from the same argument on.
+    pub instance: Place,
     /// The value of `mode_argument` that asks for shared access.
     pub shared_value: u64,
     /// The number of the argument that leads to the lock, from 0 on; [`Function::STATIC`] if the code itself names it.
@@ -205,6 +238,10 @@ pub struct Kind {
     pub owner: Place,
     /// What it is called, from the lock on: a number, or text.
     pub name: Place,
+    /// The second number of locks that are known by numbers.
+    pub part: Place,
+    /// The bits of the first numbers, up to 63, of which the second one tells locks apart.
+    pub parted: u64,
     /// The bits of [`Kind::taken`] of which one at least is set while an exclusive attempt has to wait.
     pub exclusive_mask: u64,
     /// The same for a shared attempt.
@@ -217,8 +254,8 @@ pub struct Kind {
     pub recursive: u32,
     /// Whether the bits of the masks are 0 while it is taken, not while it is free.
     pub inverted: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// Whether locks are known by their numbers, wherever they are in memory.
+    pub numbered: u32,
 }
 
 /// What is known of a lock of such a kind, found when it was asked for first.
@@ -236,8 +273,8 @@ pub struct Introduced {
 }
 
 const _: () = assert!(size_of::<Place>() == 24);
-const _: () = assert!(size_of::<Function>() == 24 + 8 + 24);
-const _: () = assert!(size_of::<Kind>() == 3 * 24 + 3 * 8 + 16);
+const _: () = assert!(size_of::<Function>() == 3 * 24 + 8 + 24);
+const _: () = assert!(size_of::<Kind>() == 4 * 24 + 4 * 8 + 16);
 const _: () = assert!(size_of::<Introduced>() == 16 + NAME);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
@@ -262,6 +299,16 @@ mod tests {
             let told = with_operand(detail(200), register, memory);
             assert_eq!((number(told), operand(told)), (200, (register.into(), memory.map(i64::from))));
         }
+    }
+
+    #[test]
+    fn numbers_make_a_lock() {
+        for (number, part) in [(0, 0), (255, 0xffff_ffff), (4, 16_390)] {
+            let lock = numbered(number, part);
+            assert!(lock <= crate::record::LOW48);
+            assert_eq!(numbers(lock), Some((number, part)));
+        }
+        assert_eq!((numbers(0), numbers(0x7fff_ffff_ffff), numbers(u64::MAX)), (None, None, None));
     }
 
     #[test]

@@ -253,6 +253,9 @@ impl FutexRecord {
     }
 }
 
+/// In [`WakeFields::woken`]: beside the fields are no words of the stack, but the addresses to which the calls return that led there, innermost first.
+pub const CALLERS: u32 = 1 << 31;
+
 /// The fields of one futex call that woke somebody, unpacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeFields {
@@ -268,7 +271,7 @@ pub struct WakeFields {
     pub process: u32,
     /// The thread that called.
     pub tid: u32,
-    /// How many it woke (or moved to another word).
+    /// How many it woke (or moved to another word), perhaps with [`CALLERS`].
     pub woken: u32,
     /// Stack number, or a negative errno.
     pub stack: i32,
@@ -280,7 +283,7 @@ pub struct WakeFields {
 pub struct WakeRecord {
     /// The fields, packed.
     pub fields: [u64; 6],
-    /// The top of the user stack; zeros where it could not be read.
+    /// The top of the user stack; zeros where it could not be read. With [`CALLERS`] return addresses, then zeros.
     pub top: [u64; TOP_WORDS],
 }
 
@@ -423,7 +426,7 @@ mod tests {
 
     #[test]
     fn unknown_numbers_are_refused() {
-        let fields = SectionFields { via: 23, ..SectionFields::default() };
+        let fields = SectionFields { via: 35, ..SectionFields::default() };
         assert_eq!(SectionRecord::known(&fields), None);
         let fields = SectionFields { via: 1, flags: 0x80, ..SectionFields::default() };
         assert_eq!(SectionRecord::known(&fields), None);

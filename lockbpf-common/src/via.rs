@@ -51,7 +51,9 @@ pub enum Via {
     Kernel = 21,
     /// CPython's global interpreter lock: known by what the unlocks of its mutex leave behind, wherever that is called.
     Gil = 22,
-    /// A lock that the user has described ([`crate::custom`]), with one holder.
+    /// A lock that the user has described ([`crate::custom`]) by what its waiters call, which is seen all the time, not in windows only.
+    CustomWait = 23,
+    /// A lock that the user has described, with one holder.
     CustomLock = 24,
     /// A described read-write lock, asked for by a reader.
     CustomReadLock = 25,
@@ -129,6 +131,7 @@ impl Via {
         Self::Once,
         Self::Kernel,
         Self::Gil,
+        Self::CustomWait,
         Self::CustomLock,
         Self::CustomReadLock,
         Self::CustomWriteLock,
@@ -176,7 +179,7 @@ impl Via {
     /// Whether the lock is one that the user has described.
     #[must_use]
     pub const fn is_custom(self) -> bool {
-        is_custom(self as u32)
+        is_custom(self as u32) || matches!(self, Self::CustomWait)
     }
 
     /// Whether the lock is a semaphore.
@@ -191,16 +194,16 @@ impl Via {
         is_spin(self as u32)
     }
 
-    /// Whether a runtime takes and gives back these locks inline: only acquisitions after a wait are seen.
+    /// Whether these locks are taken and given back where nobody looks: only acquisitions after a wait are seen.
     #[must_use]
     pub const fn is_inline(self) -> bool {
-        self as u8 >= Self::RUNTIMES && (self as u8) < Self::TokioLock as u8
+        self as u8 >= Self::RUNTIMES && (self as u8) < Self::TokioLock as u8 || matches!(self, Self::CustomWait)
     }
 
     /// Whether each wait of this kind is seen, whatever windows there are.
     #[must_use]
     pub const fn is_seen_always(self) -> bool {
-        matches!(self, Self::Futex | Self::VirtualMonitor)
+        matches!(self, Self::Futex | Self::VirtualMonitor | Self::CustomWait)
     }
 
     /// Whose locks these are, if not the C library's.
@@ -285,7 +288,7 @@ pub const fn is_rwlock(via: u32) -> bool {
     among(RWLOCK, via)
 }
 
-/// Whether the lock is one that the user has described, by the operation's number.
+/// Whether the lock is one that the user has described, and its calls are followed, by the operation's number.
 #[must_use]
 #[inline(always)]
 pub const fn is_custom(via: u32) -> bool {
@@ -323,7 +326,7 @@ mod tests {
         for &via in Via::ALL {
             assert_eq!(Via::from_u8(via as u8), Some(via));
             assert_eq!(via.runtime().is_some(), via as u8 >= Via::RUNTIMES);
-            assert!(via.runtime().is_some() >= via.is_inline());
+            assert!(via.runtime().is_some() || via.is_custom() || !via.is_inline());
             assert!((via as u8) < 64);
         }
         assert_eq!((Via::from_u8(0), Via::from_u8(255)), (None, None));
@@ -338,8 +341,9 @@ mod tests {
     #[test]
     fn described_locks_are_apart() {
         let custom: [u8; 8] = core::array::from_fn(|i| Via::CustomLock as u8 + i as u8);
-        let told = Via::ALL.iter().filter(|via| via.is_custom()).map(|&via| via as u8);
+        let told = Via::ALL.iter().filter(|&&via| is_custom(via as u32)).map(|&via| via as u8);
         assert!(told.eq(custom));
+        assert!(Via::ALL.iter().all(|&via| via.is_custom() == (is_custom(via as u32) || via == Via::CustomWait)));
         let tries = custom.map(|via| is_try(via.into()));
         assert_eq!(tries, [false, false, false, true, true, true, false, true]);
     }

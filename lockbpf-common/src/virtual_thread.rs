@@ -78,6 +78,16 @@ pub struct VirtualKey {
     pub id: u64,
 }
 
+/// A call of HotSpot's for a virtual thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct VirtualCall {
+    /// The monitor; 0 if there is no call in progress.
+    pub monitor: u64,
+    /// The virtual thread's number.
+    pub id: u64,
+}
+
 /// A wait of a virtual thread, in progress: for a monitor, or whatever else it does not run for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

@@ -21,7 +21,7 @@ pub struct Waiting {
     pub via: u32,
     /// glibc's mutex kind, or [`crate::kind::mutex_kind::IS_FUTEX`].
     pub kind: u32,
-    /// Futex: the value of the word that the wait expected.
+    /// Futex: the value of the word that the wait expected. [`crate::kind::Via::CustomWait`]: the lower half of the stack pointer where it began.
     pub expected: u32,
     /// Bytes from the lock to the word it sleeps on.
     pub word_offset: u32,

@@ -1,6 +1,7 @@
 //! Functions on locks that the user has described ([`lockbpf_common::custom`]). Where a lock says that it is free, it counts as acquired at
 //! the attempt; else its function is watched to its return, if it may be.
 
+mod block;
 mod point;
 
 use crate::calls::{given_back, return_address, returns_here};
@@ -27,8 +28,8 @@ use core::ffi::c_void;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::custom::{
-    Function, Introduced, Kind, MAX_FUNCTIONS, MAX_KINDS, MAX_LOCKS, NAME, Place, distance, does, fails, has_failed,
-    number, sort, via,
+    Function, Introduced, Kind, MAX_FUNCTIONS, MAX_KINDS, MAX_LOCKS, MAX_READS, NAME, Place, distance, does, fails,
+    has_failed, number, sort, via,
 };
 use lockbpf_common::gate;
 use lockbpf_common::kind::{Outcome, flag, mutex_kind};
@@ -268,7 +269,7 @@ const UNKNOWN: u32 = 2;
 #[inline(always)]
 fn state(lock: u64, kind: &Kind, shared: bool) -> u32 {
     let place = &kind.taken;
-    let at = if place.size == 0 { 0 } else { at(lock, place) };
+    let at = if place.is_known() { at(lock, place) } else { 0 };
     if at == 0 {
         return UNKNOWN;
     }
@@ -292,12 +293,14 @@ fn introduce(process: u32, lock: u64, of: u32) -> u32 {
     let Some(kind) = CUSTOM_KINDS.get(of) else { return 0 };
     let mut introduced = Introduced { number: 0, kind: of, is_named: 0, text: [0; NAME] };
     let name = at(lock, &kind.name);
-    if kind.name.size == Place::TEXT {
+    if kind.numbered != 0 {
+        (introduced.number, introduced.is_named) = (lock, 1);
+    } else if kind.name.size == Place::TEXT {
         let to = introduced.text.as_mut_ptr();
         // SAFETY: `text` has this size; a faulting address is an error from the helper, not a fault.
         let length = unsafe { bpf_probe_read_user_str(to.cast::<c_void>(), NAME as u32, name as *const c_void) };
         introduced.is_named = u32::from(length > 1);
-    } else if kind.name.size != 0 && name != 0 {
+    } else if kind.name.is_known() && name != 0 {
         introduced.number = word(name, kind.name.size);
         introduced.is_named = 1;
     }
@@ -310,19 +313,26 @@ fn introduce(process: u32, lock: u64, of: u32) -> u32 {
 /// What stands at a place that begins at an address; 0 if it cannot be read, or nothing is to be.
 #[inline(always)]
 fn value(base: u64, place: &Place) -> u64 {
-    if place.size == 0 { 0 } else { word(at(base, place), place.size) }
+    if place.is_known() { word(at(base, place), place.size) } else { 0 }
 }
 
-/// An address that begins with another; 0 if what leads there cannot be read.
-#[inline(always)]
+/// An address that begins with another; 0 if what leads there cannot be read. A function of its own, so that its instructions are not repeated.
+#[inline(never)]
 fn at(base: u64, place: &Place) -> u64 {
-    let at = base.wrapping_add(place.before);
-    if place.reads == 0 {
-        return at;
+    let mut there = base.wrapping_add(i64::from(place.offsets[0]) as u64);
+    let mut read = 0;
+    while read < MAX_READS {
+        if read as u32 >= place.reads {
+            break;
+        }
+        let pointer = word(there, 8);
+        if pointer == 0 {
+            return 0;
+        }
+        read += 1;
+        there = pointer.wrapping_add(i64::from(place.offsets[read]) as u64);
     }
-    let first = word(at, 8);
-    let there = if place.reads > 1 && first != 0 { word(first, 8) } else { first };
-    if there == 0 { 0 } else { there.wrapping_add(place.after) }
+    there
 }
 
 /// The variable that is named by the instruction that ends so many bytes behind the probe; 0 if that cannot be read.

@@ -20,6 +20,30 @@ pub struct CustomCall {
     pub returns_to: u64,
 }
 
+/// A call of a function that only those call who have to wait for a described lock.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Blocked {
+    /// The lock; 0 if there is no such call in progress.
+    pub lock: u64,
+    /// Its return address.
+    pub site: u64,
+    /// When it began, ns.
+    pub attempt_ns: u64,
+    /// Number of the gate's opening.
+    pub epoch: u64,
+    /// The single lock of those that the first one stands for; 0 if that is not known.
+    pub instance: u64,
+    /// Who held the lock then, as the program numbers it.
+    pub owner: u32,
+    /// How it ended ([`lockbpf_common::kind::Outcome`]).
+    pub outcome: u32,
+    /// When the stack of such a wait was taken last, and of a wake, ns.
+    pub stack_ns: u64,
+    /// See above.
+    pub gave_stack_ns: u64,
+}
+
 /// Whether the thread's last call, if it was on this lock and is not watched to its return, goes on. A function of its own, so that its
 /// instructions are not repeated in every program.
 #[inline(never)]

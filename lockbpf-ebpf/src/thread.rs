@@ -1,6 +1,6 @@
 //! A thread's in-flight state, in task storage: what it is about to lock, what it holds, what it sleeps on.
 
-use crate::custom_call::CustomCall;
+use crate::custom_call::{Blocked, CustomCall};
 use crate::futex_call::FutexCall;
 use crate::held::Held;
 use crate::kernel::KernelWaits;
@@ -22,6 +22,7 @@ use lockbpf_common::counts::ThreadCounts;
 use lockbpf_common::process::SERIAL_SLOT;
 use lockbpf_common::sums::ThreadSums;
 use lockbpf_common::task::TaskWait;
+use lockbpf_common::virtual_thread::VirtualCall;
 use lockbpf_common::waiting::Waiting;
 
 /// Size of the kernel's `struct upid`, which begins with the number.
@@ -91,6 +92,8 @@ pub struct Thread {
     pub once: Begun,
     /// The last call of a function on a described lock.
     pub custom: CustomCall,
+    /// The call in which it waits for one.
+    pub blocked: Blocked,
     /// What the task that it polls has asked for last, of [tokio's locks](crate::tokio).
     pub asks: TaskWait,
     /// Within which function of tokio's.
@@ -123,16 +126,6 @@ pub struct Thread {
     pub way: Way,
     /// What it did instead of running, if it makes others wait.
     pub watched: Watched,
-}
-
-/// A call of HotSpot's for a [virtual thread](crate::virtual_thread).
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct VirtualCall {
-    /// The monitor; 0 if there is no call in progress.
-    pub monitor: u64,
-    /// The virtual thread's number.
-    pub id: u64,
 }
 
 /// Slots of sums that a thread remembers, each at the place that its key's hash names.

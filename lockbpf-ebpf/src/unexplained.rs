@@ -13,7 +13,8 @@ use crate::registers::{STACK_POINTER, user_register};
 use crate::stack::take_stack;
 use crate::thread::{Thread, tid};
 use crate::watched;
-use aya_ebpf::helpers::generated::bpf_probe_read_user;
+use aya_ebpf::bindings::BPF_F_USER_STACK;
+use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_probe_read_user};
 use core::ffi::c_void;
 use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
@@ -71,18 +72,21 @@ pub fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     let watched_ns = enter_ns.saturating_sub(watched::gave_back(t, enter_ns.saturating_sub(since_ns), enter_ns, long));
     let fields =
         WakeFields { time_ns: enter_ns, since_ns, watched_ns, word, process: t.process, tid: tid(), woken, stack };
-    record_wake(t, &fields)
+    record_wake(t, &fields, core::ptr::null_mut())
 }
 
-/// Records that the current thread has woken others. Returns 0. A function of its own, so that its instructions are not repeated.
+/// Records that the current thread has woken others; with [`CALLERS`](lockbpf_common::record::CALLERS) `ctx` tells of its calls, else it is null. Returns 0. A function of its own, so that its instructions are not repeated.
 #[inline(never)]
-pub fn record_wake(t: &Thread, fields: &WakeFields) -> u32 {
+pub fn record_wake(t: &Thread, fields: &WakeFields, ctx: *mut c_void) -> u32 {
     if let Some(mut entry) = reserve::<WakeRecord>() {
         let record = entry.as_mut_ptr();
         // SAFETY: record points to the reserved room; both fields are written in full.
         unsafe {
             (*record).fields = WakeRecord::pack(fields);
             copy_top_of_stack(t, fields.stack, &mut (*record).top);
+            if !ctx.is_null() {
+                put_callers(ctx, &mut (*record).top);
+            }
         }
         submit(entry, Counter::WakeRecords);
         charge_record::<WakeRecord>(t.slot);
@@ -127,6 +131,24 @@ fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
         charge_record::<FutexRecord>(t.slot);
     }
     0
+}
+
+/// Has the return addresses that frame pointers lead to follow the first word, which is one at a function's entry.
+#[inline(always)]
+fn put_callers(ctx: *mut c_void, top: &mut [u64; TOP_WORDS]) {
+    const BYTES: u32 = ((TOP_WORDS - 1) * 8) as u32;
+    // The probe's own address.
+    const SKIPPED: u64 = 1;
+    let to = top[1..].as_mut_ptr();
+    // SAFETY: so many bytes are there behind the first word. Frame pointers that lead nowhere end it.
+    let got = unsafe { bpf_get_stack(ctx, to.cast(), BYTES, u64::from(BPF_F_USER_STACK) | SKIPPED) };
+    let mut word = 1;
+    while word < TOP_WORDS {
+        if (word as i64 - 1) * 8 >= i64::from(got) {
+            top[word] = 0;
+        }
+        word += 1;
+    }
 }
 
 /// Copies the words at the top of the current thread's user stack; zeros if they cannot be read. Without a stack, the Python functions that

@@ -13,7 +13,7 @@ use crate::memory::read;
 use crate::section::fits;
 use crate::section_sums::{add_unseen, sums};
 use crate::stack::take_stack;
-use crate::thread::{Thread, VirtualCall, now, tid};
+use crate::thread::{Thread, now, tid};
 use crate::unexplained::record_wake;
 use crate::virtual_thread::{carrier, note, object, over};
 use aya_ebpf::EbpfContext;
@@ -28,7 +28,7 @@ use lockbpf_common::kind::{Outcome, Via, flag};
 use lockbpf_common::record::{SectionFields, SectionRecord, WakeFields};
 use lockbpf_common::sums::SumKey;
 use lockbpf_common::task::{is_task, of_virtual};
-use lockbpf_common::virtual_thread::{Carrier, VirtualWait, Waiter};
+use lockbpf_common::virtual_thread::{Carrier, VirtualCall, VirtualWait, Waiter};
 
 /// The function that asks for a monitor which is taken begins. Of all these functions the second argument is what the machine knows of the thread.
 #[uprobe]
@@ -171,5 +171,6 @@ fn gives_back(ctx: *mut c_void, t: &mut Thread, monitor: u64, who: u32, now: u64
         goroutine::gave_back(t, goroutine::of_virtual(who), who, now.saturating_sub(since_ns), now);
     }
     let (process, word) = (t.process, monitor);
-    record_wake(t, &WakeFields { time_ns: now, since_ns, watched_ns: 0, word, process, tid: who, woken: 1, stack })
+    let fields = WakeFields { time_ns: now, since_ns, watched_ns: 0, word, process, tid: who, woken: 1, stack };
+    record_wake(t, &fields, core::ptr::null_mut())
 }

@@ -69,6 +69,7 @@ mod push;
 mod python;
 mod readers;
 mod recordings;
+mod rooms;
 mod runtimes;
 mod rwlock;
 mod safety;

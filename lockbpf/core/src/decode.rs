@@ -12,7 +12,7 @@ use bytes::Buf;
 use lockbpf_common::barrier::BarrierRecord;
 use lockbpf_common::kernel::{self, HolderRecord, KernelRecord};
 use lockbpf_common::off_cpu::{OffCpuRecord, Reason};
-use lockbpf_common::record::{FutexRecord, SectionRecord, TOP_WORDS, Tag, ThreadExitRecord, WakeRecord};
+use lockbpf_common::record::{CALLERS, FutexRecord, SectionRecord, TOP_WORDS, Tag, ThreadExitRecord, WakeRecord};
 use lockbpf_common::sums::ThreadSums;
 
 /// Why a record could not be decoded.
@@ -51,6 +51,8 @@ pub enum Beside {
     Nothing,
     /// The words at the top of the stack of a thread in a futex call. The call's caller is among them.
     Top([u64; TOP_WORDS]),
+    /// Of a thread that gives a lock back, the addresses to which its calls return, innermost first, then zeros.
+    Callers([u64; TOP_WORDS]),
     /// The image from which a process has just been forked.
     Parent(Process),
 }
@@ -70,7 +72,10 @@ pub fn decode(mut record: impl Buf) -> Result<Decoded, DecodeError> {
         }
         Tag::Wake => {
             let fields = [time, tagged, word(&mut record)?, word(&mut record)?, word(&mut record)?, word(&mut record)?];
-            Ok((Event::Wake(wake(&fields)), Beside::Top(top_words(&mut record)?)))
+            let words = top_words(&mut record)?;
+            let tells_calls = WakeRecord::unpack(&fields).woken & CALLERS != 0;
+            let beside = if tells_calls { Beside::Callers(words) } else { Beside::Top(words) };
+            Ok((Event::Wake(wake(&fields)), beside))
         }
         Tag::Process => {
             let start = Time(word(&mut record)?);
@@ -234,7 +239,7 @@ fn wake(fields: &[u64; 6]) -> Wake {
         site: None,
         process,
         tid: Tid(f.tid),
-        woken: f.woken,
+        woken: f.woken & !CALLERS,
         stack: StackId::from_raw(f.stack),
     }
 }

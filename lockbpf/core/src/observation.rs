@@ -33,7 +33,8 @@ pub struct OpenWait {
     pub stack: Option<StackId>,
     /// By which call; [`Via::Futex`] where only the system call is known.
     pub via: Via,
-    /// [`Via::Futex`]: the value of the word that the wait expected; 2 for glibc's contended locks.
+    /// [`Via::Futex`]: the value of the word that the wait expected; 2 for glibc's contended locks. [`Via::CustomWait`]: the lower half of the stack
+    /// pointer where it began.
     pub expected: Option<u32>,
     /// Whether it waited already when the observation began.
     pub before_start: bool,

@@ -14,7 +14,7 @@ use crate::id::Lock;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap as BpfHashMap, Map, MapData};
 use lockbpf_common::custom::{
-    Function as Told, Introduced, Kind, detail, distance, number, with_distance, with_operand,
+    Function as Told, Introduced, Kind, detail, distance, does, number, with_distance, with_operand,
 };
 use lockbpf_common::function::CUSTOM;
 use memchr::memmem;
@@ -215,6 +215,8 @@ pub fn function(number: usize) -> Option<Function> {
 fn described(row: &'static Row) -> Function {
     let by = match row.key {
         Key::Point => By::CustomPoint,
+        _ if row.kernel.does == does::BLOCKS => By::CustomBlock,
+        _ if row.kernel.does == does::WAKES => By::CustomWake,
         _ if row.is_watched => By::CustomReturn,
         _ => By::Custom,
     };

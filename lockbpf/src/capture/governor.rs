@@ -28,8 +28,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Processes that can be looked at as often as each wants.
 const FEW: usize = 2;
-/// How long a process is not looked at, at most.
+/// How long a process is not looked at, and how long is waited for orders to be done, at most.
 const GLANCE: Duration = Duration::from_millis(50);
+const SETTLED: Duration = Duration::from_secs(2);
 /// By how much a look is put off at most, and by how much at a process that used less than one part in `HARDLY` of a CPU since it was looked at,
 /// its gate being closed.
 const MAX_SPREAD: Duration = Duration::from_millis(100);
@@ -53,6 +54,8 @@ enum Command {
     /// Removes every probe, then answers; places none until it may again.
     Suspend(Sender<()>),
     Resume,
+    /// Answers when what was ordered before is done.
+    Settled(Sender<()>),
     Stop,
 }
 
@@ -126,6 +129,14 @@ impl Governor {
         self.order(Command::Suspend(tell));
         // One that has stopped has removed them.
         let _ = told.recv();
+    }
+
+    /// Waits until all that was ordered is done, but not for ever.
+    pub fn settle(&self) {
+        let (tell, told) = channel();
+        self.order(Command::Settled(tell));
+        // One that has stopped, or takes longer, is not waited for.
+        let _ = told.recv_timeout(SETTLED);
     }
 
     /// Goes on after [`Governor::suspend`].
@@ -268,6 +279,9 @@ impl Work {
             Command::GoOn(pid) => {
                 let charge = self.slots.get(&pid).and_then(|slot| self.charges.get_mut(slot));
                 charge.into_iter().for_each(|charge| charge.held = false);
+            }
+            Command::Settled(done) => {
+                let _ = done.send(());
             }
             Command::Stop => {}
         }

@@ -20,8 +20,8 @@ pub(super) struct Waiter {
     pub tid: u32,
     /// Since when, ns.
     pub since_ns: u64,
-    /// The futex word.
-    pub word: u64,
+    /// The futex word that it sleeps on; `None` if it may sleep in any call.
+    pub word: Option<u64>,
     /// The thread's frame pointer.
     pub frame: u64,
     /// Its process.
@@ -81,7 +81,7 @@ impl OpenStacks {
 /// process's here.
 fn walk(waiter: Waiter) -> Option<Vec<u64>> {
     let Waiter { tid, word, frame, .. } = waiter;
-    let still = || inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word);
+    let still = || asleep(tid, word);
     let mut stack = vec![still()?.program_counter];
     stack.extend(frames(frame, |addr| {
         let bytes: [u8; 16] = read(tid, addr)?;
@@ -92,6 +92,14 @@ fn walk(waiter: Waiter) -> Option<Vec<u64>> {
     still().map(|_| stack)
 }
 
+/// The call in which a thread sleeps, on this word or in any way. A thread's id serves as its process's here.
+fn asleep(tid: u32, word: Option<u64>) -> Option<Call> {
+    let Some(word) = word else { return Call::of(tid) };
+    let inflight::Blocked { stack_pointer, program_counter, .. } =
+        inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word)?;
+    Some(Call { number: 0, stack_pointer, program_counter })
+}
+
 /// The same by unwind information.
 fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
     copy(waiter).map(|copy| unwinder.unwind(&copy).addresses)
@@ -100,7 +108,7 @@ fn unwind(waiter: Waiter, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
 /// A copy of its stack, to be unwound.
 fn copy(waiter: Waiter) -> Option<StackCopy> {
     let Waiter { tid, word, frame, process, site, .. } = waiter;
-    let still = || inflight::sleep(tid, Tid(tid)).filter(|sleep| sleep.word == word);
+    let still = || asleep(tid, word);
     let sleep = still()?;
     let registers = Registers::of(sleep.program_counter, sleep.stack_pointer, frame);
     let copy = copied(process, tid, sleep.stack_pointer, registers, site);
@@ -137,9 +145,14 @@ impl TakenStack {
     }
 }
 
+/// Whether a thread is blocked further out than where its stack pointer had this lower half at a call: it has left that, if only by a jump.
+pub(super) fn has_left(tid: Tid, began: u32) -> bool {
+    Call::of(tid.0).is_some_and(|call| (call.stack_pointer as u32).wrapping_sub(began).cast_signed() > 0)
+}
+
 /// The stack of a thread that is blocked in a system call, by unwind information; `None` if it does not stay there.
 pub(super) fn of_blocked(process: Process, tid: Tid, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
-    let call = || Call::parse(&std::fs::read_to_string(format!("/proc/{}/syscall", tid.0)).ok()?);
+    let call = || Call::of(tid.0);
     let before = call()?;
     // Where its frames are is not known: those that do not tell where the next one is end the stack.
     let registers = Registers::of(before.program_counter, before.stack_pointer, 0);
@@ -166,6 +179,11 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// That of a thread.
+    fn of(tid: u32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?)
+    }
+
     /// A line of `/proc/PID/task/TID/syscall`: number, six arguments, stack pointer and program counter; `None` for a thread that runs, or
     /// is blocked elsewhere.
     pub(super) fn parse(line: &str) -> Option<Self> {
@@ -183,7 +201,7 @@ pub(super) fn of_sleeper(tid: Tid, lock: Lock, unwinder: &mut dyn Unwind) -> Opt
 
 fn sleeper(tid: Tid, lock: Lock) -> Waiter {
     // Where its frames are is not known: those that do not tell where the next one is end the stack.
-    Waiter { tid: tid.0, since_ns: 0, word: lock.addr, frame: 0, process: lock.process, site: 0 }
+    Waiter { tid: tid.0, since_ns: 0, word: Some(lock.addr), frame: 0, process: lock.process, site: 0 }
 }
 
 /// Return addresses along a chain of frames, each (caller's frame, return address); frames lie ever higher.
@@ -243,7 +261,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_does_not_wait_has_no_stack() {
-        let waiter = Waiter { tid: std::process::id(), since_ns: 1, word: 2, frame: 3, process: Process(1), site: 0 };
+        let waiter =
+            Waiter { tid: std::process::id(), since_ns: 1, word: Some(2), frame: 3, process: Process(1), site: 0 };
         let mut stacks = OpenStacks::default();
         assert_eq!(stacks.of(waiter, None), None);
         assert_eq!(stacks.by_wait.len(), 1);

@@ -149,7 +149,10 @@ impl Placer {
 /// The sites at which probes do a process no harm; of those left out, one of each file is entered as failed.
 fn permitted<'a>(sites: &[&'a ProbeSite], failed: &mut Vec<FailedProbe>) -> Vec<&'a ProbeSite> {
     let is_watched = |site: &&ProbeSite| {
-        matches!(site.function.by, By::Return | By::LibraryReturn | By::CustomReturn | By::VirtualReturn)
+        matches!(
+            site.function.by,
+            By::Return | By::LibraryReturn | By::CustomReturn | By::CustomBlock | By::VirtualReturn
+        )
     };
     if !sites.iter().any(is_watched) || !seccomp::kills() {
         return sites.to_vec();
@@ -217,7 +220,11 @@ impl Wanted {
             &[]
         };
         let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
-        let custom: &[By] = if self.custom { &[By::Custom, By::CustomReturn, By::CustomPoint] } else { &[] };
+        let custom: &[By] = if self.custom {
+            &[By::Custom, By::CustomReturn, By::CustomPoint, By::CustomBlock, By::CustomWake]
+        } else {
+            &[]
+        };
         [&[By::Entry, By::Return][..], rare, library, custom].concat().into_iter()
     }
 }

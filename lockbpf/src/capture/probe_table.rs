@@ -48,6 +48,10 @@ pub enum By {
     CustomReturn,
     /// The one for points that tell what happens to such a lock.
     CustomPoint,
+    /// Those for functions that only those call who have to wait for such a lock, watched to their return.
+    CustomBlock,
+    /// The one for functions that give such a lock to one who waits.
+    CustomWake,
 }
 
 /// A probed function.
@@ -190,6 +194,8 @@ impl By {
             Self::Custom => &["custom"],
             Self::CustomReturn => &["custom_returned", "custom_called"],
             Self::CustomPoint => &["custom_point"],
+            Self::CustomBlock => &["custom_blocked", "custom_blocks"],
+            Self::CustomWake => &["custom_wakes"],
         }
     }
 }
@@ -197,7 +203,7 @@ impl By {
 /// Whether one of [`By::programs`] goes to the function's return.
 #[must_use]
 pub fn is_return_half(program: &str) -> bool {
-    matches!(program, "call_returned" | "library_returned" | "custom_returned" | "virtual_entered")
+    matches!(program, "call_returned" | "library_returned" | "custom_returned" | "custom_blocked" | "virtual_entered")
 }
 
 /// A system call's tracepoint and the program on it.

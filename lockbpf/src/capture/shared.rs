@@ -2,6 +2,7 @@
 
 use crate::id::{Lock, Process};
 use crate::leader;
+use lockbpf_common::custom;
 use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -65,23 +66,27 @@ impl SharedLocks {
         self.found.retain(|lock, found| lock != found);
     }
 
-    /// The identity of a lock.
+    /// The identity of a lock. One that is known by numbers is the same for all processes that share as much as any do.
     pub fn of(&mut self, lock: Lock) -> Lock {
         if let Some(&found) = self.found.get(&lock) {
             return found;
         }
         let Some(known) = self.processes.get_mut(&lock.process) else { return lock };
-        let mut place = known.place(lock.addr);
+        let is_numbered = custom::numbers(lock.addr).is_some();
+        let of = |known: &Known| if is_numbered { known.largest() } else { known.place(lock.addr) };
+        let mut place = of(known);
         if place.is_none() {
             if known.read.is_some_and(|read| read.elapsed() < REREAD) {
                 // Its mapping may be newer than that.
                 return lock;
             }
             known.look();
-            place = known.place(lock.addr);
+            place = of(known);
         }
-        let found =
-            place.map_or(lock, |(area, offset)| home(&mut self.homes, &area, offset, lock.process).lock_at(offset));
+        let found = place.map_or(lock, |(area, offset)| {
+            let home = home(&mut self.homes, &area, offset, lock.process);
+            if is_numbered { Lock { process: home.process, ..lock } } else { home.lock_at(offset) }
+        });
         if self.found.len() < MAX_LOCKS {
             self.found.insert(lock, found);
         }
@@ -116,6 +121,12 @@ impl Known {
         {
             self.areas = areas(&maps);
         }
+    }
+
+    /// The largest mapping, and its offset: what is in no place has its home where most is shared.
+    fn largest(&self) -> Option<(Area, u64)> {
+        let area = self.areas.iter().rev().max_by_key(|area| area.end - area.start)?;
+        Some((area.clone(), area.offset))
     }
 
     /// In which mapping an address is, and at which offset of what is mapped.
@@ -175,6 +186,18 @@ mod tests {
         assert_eq!(shared.of(lock(1, 0x7f09)), lock(1, 0x7f09));
         assert_eq!(shared.of(lock(1, 0x55e4)), lock(1, 0x55e4), "private memory");
         assert_eq!(shared.of(lock(3, 0x6008)), lock(3, 0x6008), "a process that is not known");
+    }
+
+    #[test]
+    fn what_is_known_by_numbers_is_where_most_is_shared() {
+        let mut shared = SharedLocks::default();
+        let maps = "6000-6010 rw-s 00002000 00:01 4099 /dev/zero (deleted)\n7000-7008 rw-s 0 00:15 10 /dev/shm/own\n";
+        for (process, maps) in [(1, MAPS), (2, maps.as_bytes()), (3, b"")] {
+            let known = Known { pid: u32::MAX, areas: areas(maps), read: Some(Instant::now()) };
+            shared.processes.insert(Process(process), known);
+        }
+        let lock = |process| Lock { process: Process(process), addr: custom::numbered(4, 16_390) };
+        assert_eq!([1, 2, 3].map(|process| shared.of(lock(process))), [1, 1, 3].map(lock));
     }
 
     #[test]

@@ -112,10 +112,13 @@ impl Waits {
     }
 }
 
-/// The waits among these whose end was missed: their threads are blocked elsewhere by now. Those of runtimes' own locks sleep on
+/// The waits among these whose end was missed: their threads are blocked elsewhere by now, or further out. Those of runtimes' own locks sleep on
 /// words of their own, of which nothing is known here.
 pub fn over<'a>(seen: &'a [OpenWait], pids: &HashMap<Process, u32>) -> impl Iterator<Item = &'a OpenWait> {
     seen.iter().filter(move |wait| {
+        if wait.via == Via::CustomWait {
+            return wait.expected.is_some_and(|began| open_stacks::has_left(wait.tid, began));
+        }
         let known = matches!(
             wait.via,
             Via::Lock

@@ -1,13 +1,11 @@
 //! Where something stands in a program's memory, as it is written in a file: `arg0`, `arg0+0x10`, `*(arg0+8)`, `**(arg0+8)+4`; from a lock
-//! on `lock+4`, `*(lock+8)`; `static`. At most two pointers are followed.
+//! on `lock+4`, `*(lock+8)`; `static`. At most three pointers are followed: `*(*(*(arg0+8)+16)-8)+4`.
 
-use lockbpf_common::custom::Place;
+use lockbpf_common::custom::{MAX_READS, Place};
 use std::str::FromStr;
 
 /// Arguments that are passed in registers.
 const ARGUMENTS: u32 = 6;
-/// Offsets within objects are smaller.
-const MAX_OFFSET: u64 = 1 << 32;
 
 /// What an address begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,22 +44,34 @@ impl FromStr for Address {
 
 fn parse(text: &str) -> Option<Address> {
     let text: String = text.chars().filter(|c| *c != ' ').collect();
-    let Some(rest) = text.strip_prefix('*') else {
-        let (base, before) = based(&text)?;
-        return Some(Address { base, place: Place { before, ..Place::NONE } });
-    };
-    let (rest, reads) = rest.strip_prefix('*').map_or((rest, 1), |rest| (rest, 2));
+    place(&text)
+}
+
+fn place(text: &str) -> Option<Address> {
+    let rest = text.trim_start_matches('*');
+    let reads = text.len() - rest.len();
+    if reads == 0 {
+        let (base, before) = based(text)?;
+        return Some(Address { base, place: Place { offsets: [before, 0, 0, 0], ..Place::NONE } });
+    }
+    if reads > MAX_READS {
+        return None;
+    }
     let (inner, behind) = match rest.strip_prefix('(') {
-        Some(rest) => rest.split_once(')')?,
+        Some(rest) => rest.rsplit_once(')')?,
         // `*lock`: offsets go with parentheses, so that nobody need know what binds more tightly.
+        None if rest.contains(['+', '-']) => return None,
         None => (rest, ""),
     };
-    let (base, before) = based(inner).filter(|&(_, before)| before == 0 || rest.starts_with('('))?;
-    Some(Address { base, place: Place { before, after: offset(behind)?, reads, size: 0 } })
+    let mut address = place(inner)?;
+    let place = &mut address.place;
+    place.reads += reads as u32;
+    *place.offsets.get_mut(place.reads as usize)? = offset(behind)?;
+    Some(address)
 }
 
 /// A base and what is added to it.
-fn based(text: &str) -> Option<(Base, u64)> {
+fn based(text: &str) -> Option<(Base, i32)> {
     let end = text.find(['+', '-']).unwrap_or(text.len());
     let (base, rest) = text.split_at_checked(end)?;
     let base = match base {
@@ -77,17 +87,17 @@ fn based(text: &str) -> Option<(Base, u64)> {
 }
 
 /// `+0x10`, `-8`, or nothing.
-fn offset(text: &str) -> Option<u64> {
+fn offset(text: &str) -> Option<i32> {
     let Some(sign) = text.chars().next() else { return Some(0) };
     let digits = text.get(1..)?;
     let number = match digits.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?,
-        None => digits.parse().ok().filter(|_| !digits.starts_with('+'))?,
+        Some(digits) => i32::from_str_radix(digits, 16).ok(),
+        None => digits.parse().ok(),
     };
+    let number = number.filter(|&number| number >= 0 && !digits.contains(['+', '-']))?;
     match sign {
-        _ if number >= MAX_OFFSET => None,
         '+' => Some(number),
-        '-' => Some(number.wrapping_neg()),
+        '-' => Some(-number),
         _ => None,
     }
 }
@@ -99,18 +109,26 @@ mod tests {
 
     #[test]
     fn places_of_all_forms() {
-        let place = |before: u64, reads, after| Place { before, after, reads, size: 0 };
+        let place = |offsets: &[i32]| {
+            let mut all = [0; MAX_READS + 1];
+            all[..offsets.len()].copy_from_slice(offsets);
+            Place { offsets: all, reads: offsets.len() as u32 - 1, size: 0 }
+        };
         for (text, base, expected) in [
-            ("arg0", Base::Argument(0), place(0, 0, 0)),
-            ("arg5 + 0x10", Base::Argument(5), place(16, 0, 0)),
-            ("arg1-8", Base::Argument(1), place(8u64.wrapping_neg(), 0, 0)),
-            ("*arg0", Base::Argument(0), place(0, 1, 0)),
-            ("*(arg0+8)", Base::Argument(0), place(8, 1, 0)),
-            ("*(lock + 8) + 4", Base::Lock, place(8, 1, 4)),
-            ("**(arg2+8)+4", Base::Argument(2), place(8, 2, 4)),
-            ("**lock", Base::Lock, place(0, 2, 0)),
-            ("static", Base::Static, place(0, 0, 0)),
-            ("static+4", Base::Static, place(4, 0, 0)),
+            ("arg0", Base::Argument(0), place(&[0])),
+            ("arg5 + 0x10", Base::Argument(5), place(&[16])),
+            ("arg1-8", Base::Argument(1), place(&[-8])),
+            ("*arg0", Base::Argument(0), place(&[0, 0])),
+            ("*(arg0+8)", Base::Argument(0), place(&[8, 0])),
+            ("*(lock + 8) + 4", Base::Lock, place(&[8, 4])),
+            ("**(arg2+8)+4", Base::Argument(2), place(&[8, 0, 4])),
+            ("**lock", Base::Lock, place(&[0, 0, 0])),
+            ("***lock", Base::Lock, place(&[0, 0, 0, 0])),
+            ("*(*(arg0+24)+32)-8", Base::Argument(0), place(&[24, 32, -8])),
+            ("*(*(*(arg0+24)+32)-24)+64", Base::Argument(0), place(&[24, 32, -24, 64])),
+            ("*(**(arg0+24)-24)+64", Base::Argument(0), place(&[24, 0, -24, 64])),
+            ("static", Base::Static, place(&[0])),
+            ("static+4", Base::Static, place(&[4])),
         ] {
             assert_eq!(text.parse(), Ok(Address { base, place: expected }), "{text}");
         }
@@ -128,14 +146,19 @@ mod tests {
             "arg0++8",
             "arg0+0x",
             "arg0*8",
-            "***(arg0)",
+            "****arg0",
+            "*(***arg0)",
+            "((arg0))",
+            "*((arg0))",
+            "*(*(arg0+8)",
             "**lock+8",
-            "*(*(arg0))",
             "*(arg0",
             "*arg0+8",
             "(arg0)",
             "rdi",
             "lock+99999999999",
+            "lock+0x80000000",
+            "lock+0x-8",
             "*(arg0)8",
             "8",
             "+8",

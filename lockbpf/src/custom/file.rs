@@ -41,6 +41,9 @@ pub(super) struct Lock {
     pub owner: Option<Spanned<Word>>,
     /// What single locks are called.
     pub name: Option<Spanned<Name>>,
+    /// Patterns for functions that belong to these locks.
+    #[serde(default)]
+    pub inside: Vec<String>,
     /// The functions on it.
     #[serde(default)]
     pub function: Vec<Spanned<Function>>,
@@ -113,6 +116,11 @@ pub(super) struct Name {
     /// The number's bytes.
     #[serde(default)]
     pub size: Size,
+    /// Whether locks of the same number are one lock, wherever they are.
+    #[serde(default)]
+    pub identifies: bool,
+    /// Where a second number is (4 bytes), which tells those apart whose name has a `{}` for it.
+    pub part: Option<Text<Address>>,
     /// Names by number, from 0 on; empty ones stand for none.
     #[serde(default)]
     pub names: Vec<String>,
@@ -140,6 +148,10 @@ pub(super) struct Function {
     pub shared: Shared,
     /// By which result it tells that it did not get the lock.
     pub fails: Option<Fails>,
+    /// Where it stands who holds the lock.
+    pub owner: Option<Word>,
+    /// The single lock, an address that who waits and who wakes both know.
+    pub instance: Option<Text<Address>>,
     /// Whether it may be watched to its return.
     #[serde(default = "yes")]
     pub watch_return: bool,
@@ -158,6 +170,10 @@ pub(super) enum Does {
     Try,
     /// Gives a lock back.
     Release,
+    /// Is called only by who has to wait, until that is over.
+    Blocks,
+    /// Gives it to one who waits.
+    Wakes,
     /// Tells that the wait for a lock begins.
     Waits,
     /// Tells that a lock was got.

@@ -44,8 +44,21 @@ pub struct Described {
     /// What the kernel side has to know.
     pub kernel: Kind,
     files: Vec<Pattern>,
+    inside: Vec<Pattern>,
     names: Vec<String>,
     other: Option<String>,
+}
+
+/// Which functions of a file belong to its locks: who calls these is where a lock is asked for or given back.
+#[derive(Clone, Debug)]
+pub struct Inside(Vec<Pattern>);
+
+impl Inside {
+    /// Whether a function does, by its name. One without a name does: it has none since only others of the file call it.
+    #[must_use]
+    pub fn has(&self, function: Option<&str>) -> bool {
+        function.is_none_or(|name| self.0.iter().any(|pattern| pattern.matches(name)))
+    }
 }
 
 /// A function on locks of a kind.
@@ -151,20 +164,17 @@ impl Catalogue {
             (name.names.clone(), name.other.clone())
         });
         let kernel = kind(&lock)?;
-        let mut releases = false;
         for function in &lock.function {
-            releases |= function.get_ref().does == Does::Release;
             self.functions.push(row(function, number, &kernel, line(function.span().start))?);
         }
         if self.functions.len() > MAX_FUNCTIONS as usize {
             return Err(mistake(span, format!("more than {MAX_FUNCTIONS} functions are described")));
         }
-        if !releases || lock.function.len() < 2 {
-            let what = "a lock has a function that gets it and one that releases it (`does = \"release\"`)";
-            return Err(mistake(span, what.to_owned()));
-        }
-        let files = lock.files.into_inner().iter().map(|text| Pattern::new(text)).collect();
-        self.kinds.push(Described { name: name.clone(), origin: origin.to_owned(), kernel, files, names, other });
+        roles(&lock).map_err(|what| mistake(span, what.to_owned()))?;
+        let patterns = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect();
+        let (files, inside) = (patterns(lock.files.get_ref()), patterns(&lock.inside));
+        let (name, origin) = (name.clone(), origin.to_owned());
+        self.kinds.push(Described { name, origin, kernel, files, inside, names, other });
         Ok(())
     }
 
@@ -192,6 +202,14 @@ impl Catalogue {
         self.kinds.iter().any(|kind| kind.describes(file))
     }
 
+    /// What belongs to the described locks of a program or library, if that is told.
+    #[must_use]
+    pub fn inside(&self, file: &Path) -> Option<Inside> {
+        let kinds = self.kinds.iter().filter(|kind| kind.describes(file));
+        let patterns: Vec<Pattern> = kinds.flat_map(|kind| &kind.inside).cloned().collect();
+        (!patterns.is_empty()).then_some(Inside(patterns))
+    }
+
     /// The functions that are described of a program or library, with their numbers.
     pub fn of_file(&self, file: &Path) -> impl Iterator<Item = (usize, &Function)> {
         let known: Vec<bool> = self.kinds.iter().map(|kind| kind.describes(file)).collect();
@@ -217,14 +235,54 @@ impl Described {
         if lock.is_named == 0 {
             return None;
         }
+        if let Some((number, part)) = custom::numbers(lock.number) {
+            return self.name_by(number, part);
+        }
         if self.kernel.name.size == Place::TEXT {
             let text = lock.text.split(|&b| b == 0).next().unwrap_or_default();
             return (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned());
         }
-        let known = usize::try_from(lock.number).ok().and_then(|number| self.names.get(number));
-        let other = || self.other.as_ref().map(|other| other.replace("{}", &lock.number.to_string()));
-        known.filter(|name| !name.is_empty()).cloned().or_else(other)
+        self.name_by(lock.number, 0)
     }
+
+    /// What locks of this number are called, and of this second one, if it tells them apart.
+    fn name_by(&self, number: u64, part: u64) -> Option<String> {
+        let known = usize::try_from(number).ok().and_then(|number| self.names.get(number));
+        let other = || self.other.as_ref().map(|other| other.replace(PART, &number.to_string()));
+        known.filter(|name| !name.is_empty()).map(|name| name.replace(PART, &part.to_string())).or_else(other)
+    }
+}
+
+/// What stands for a number in a name.
+const PART: &str = "{}";
+
+/// Whether a kind has the functions that it needs.
+fn roles(lock: &file::Lock) -> Result<(), &'static str> {
+    let any = |is: fn(Does) -> bool| lock.function.iter().any(|function| is(function.get_ref().does));
+    let identifies = lock.name.as_ref().is_some_and(|name| name.get_ref().identifies);
+    if !any(|does| matches!(does, Does::Blocks | Does::Wakes)) {
+        if identifies {
+            return Err("only locks of which nothing but waits are seen (`does = \"blocks\"`) are known by numbers");
+        }
+        let both = any(|does| does == Does::Release) && lock.function.len() > 1;
+        return if both {
+            Ok(())
+        } else {
+            Err(
+                "a lock has a function that gets it and one that releases it (`does = \"release\"`), or one that `blocks`",
+            )
+        };
+    }
+    if any(|does| !matches!(does, Does::Blocks | Does::Wakes)) {
+        return Err("a kind of which some functions block or wake has no others: describe a second kind");
+    }
+    if !any(|does| does == Does::Blocks) {
+        return Err("where one wakes, another `blocks`");
+    }
+    if lock.taken.is_some() || lock.recursive || lock.sort != Sort::Mutex {
+        return Err("of what blocks nothing but waits are seen: leave out `taken`, `recursive` and `sort`");
+    }
+    Ok(())
 }
 
 /// What the kernel side has to know of a kind.
@@ -270,7 +328,22 @@ fn kind(lock: &file::Lock) -> Result<Kind, Mistake> {
         if name.names.len() > MAX_NAMES {
             return Err(mistake(span, format!("more than {MAX_NAMES} names")));
         }
-        kind.name = of_lock(address, size).ok_or_else(|| not_of_lock(span))?;
+        kind.name = of_lock(address, size).ok_or_else(|| not_of_lock(span.clone()))?;
+        if name.identifies {
+            if size == Place::TEXT {
+                return Err(mistake(span, "a text identifies no lock, a `number` does".to_owned()));
+            }
+            kind.numbered = 1;
+        }
+        if let Some(part) = name.part {
+            let parted = name.names.iter().take(64).enumerate().filter(|(_, name)| name.contains(PART));
+            kind.parted = parted.map(|(number, _)| 1 << number).sum();
+            if !name.identifies || kind.parted == 0 {
+                let what = "`part` is the number for `{}` in `names`, where the `number` identifies the lock (`identifies = true`)";
+                return Err(mistake(span, what.to_owned()));
+            }
+            kind.part = of_lock(part.0, 4).ok_or_else(|| not_of_lock(span))?;
+        }
     }
     Ok(kind)
 }
@@ -295,7 +368,7 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
     let tells = matches!(f.does, Does::Waits | Does::Acquired | Does::Failed);
     if is_point && !tells && f.does != Does::Release || !is_point && tells {
         return wrong(
-            "a function does `acquire`, `try` or `release`; a point tells of `waits`, `acquired`, `failed` or `release`",
+            "a function does `acquire`, `try` or `release`, or `blocks` or `wakes`; a point tells of `waits`, `acquired`, `failed` or `release`",
         );
     }
     if is_point && (f.fails.is_some() || matches!(f.shared, Shared::If { .. }) || f.lock.0.base == Base::Static) {
@@ -319,15 +392,18 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
         Does::Acquire => does::ACQUIRE,
         Does::Try => does::TRY,
         Does::Release => does::RELEASE,
+        Does::Blocks => does::BLOCKS,
+        Does::Wakes => does::WAKES,
         Does::Waits => does::WAITS,
         Does::Acquired => does::ACQUIRED,
         Does::Failed => does::FAILED,
     };
     match f.does {
         Does::Try if f.fails.is_none() => return wrong("a function that tries tells by its result: `fails`"),
-        Does::Release if f.fails.is_some() || f.shared != Shared::default() => {
+        Does::Release | Does::Wakes if f.fails.is_some() || f.shared != Shared::default() => {
             return wrong("a function that releases neither fails nor asks for shared access");
         }
+        Does::Blocks if !f.watch_return => return wrong("a function that blocks is watched to its return"),
         _ if f.fails.is_some() && !f.watch_return => {
             return wrong(
                 "a function that may fail tells by its result, for which it is watched to its return: leave `watch_return` out",
@@ -343,6 +419,7 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
         Shared::If { argument, is } => (argument, is, false),
     };
     let lock = Place { size: 8, ..f.lock.0.place };
+    let (owner, instance) = beside(function, argument)?;
     let known = |argument: &u32| *argument != custom::Function::FIXED && *argument != custom::Function::STATIC;
     let last = [argument, mode_argument].into_iter().filter(known).max();
     Ok(Function {
@@ -351,6 +428,8 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
         kind,
         kernel: custom::Function {
             lock,
+            owner,
+            instance,
             shared_value: shared_value.into(),
             argument,
             mode_argument,
@@ -359,11 +438,29 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
             does,
             fails,
         },
-        is_watched: !is_point && f.does != Does::Release && f.watch_return,
+        is_watched: !is_point && !matches!(f.does, Does::Release | Does::Wakes) && f.watch_return,
         arguments: last.map_or(0, |last| last as usize + 1),
         is_optional: f.optional,
         line,
     })
+}
+
+/// Where it stands who holds the lock, and who waits for it, behind the argument that leads to it.
+fn beside(function: &Spanned<file::Function>, argument: u32) -> Result<(Place, Place), Mistake> {
+    let f = function.get_ref();
+    let wrong = |what: &str| Err(mistake(function.span(), what.to_owned()));
+    let of = |address: Address, size| Place { size, ..address.place };
+    let owner = f.owner.as_ref().map(|owner| (owner.at.0, owner.size.0));
+    let instance = f.instance.map(|instance| (instance.0, 8));
+    if owner.is_some() && f.does != Does::Blocks || instance.is_some() && !matches!(f.does, Does::Blocks | Does::Wakes)
+    {
+        return wrong("`owner` is of a function that `blocks`, `instance` of one that does, or `wakes`");
+    }
+    if [owner, instance].into_iter().flatten().any(|(address, _)| address.base != Base::Argument(argument)) {
+        return wrong("`owner` and `instance` begin with the same argument as `lock`");
+    }
+    let place = |found: Option<(Address, u32)>| found.map_or(Place::NONE, |(address, size)| of(address, size));
+    Ok((place(owner), place(instance)))
 }
 
 /// Something of this size at an address that begins with the lock.

@@ -36,12 +36,12 @@ fn what_a_file_says() {
     assert!(latch.describes(Path::new("/usr/lib/libapp.so.3")) && !latch.describes(Path::new("/usr/bin/apps")));
     let [get, put] = latch.functions() else { panic!("{latch:?}") };
     assert_eq!((get.pattern.text(), get.line, get.is_watched, get.arguments), ("latch_get", 8, true, 2));
-    let lock = Place { before: 8, after: 0, reads: 1, size: 8 };
+    let lock = Place { offsets: [8, 0, 0, 0], reads: 1, size: 8 };
     assert_eq!((get.kernel.lock, get.kernel.argument, get.kernel.does), (lock, 1, does::ACQUIRE));
     assert_eq!((put.kernel.does, put.is_watched, put.arguments), (does::RELEASE, false, 1));
     let kind = latch.kinds()[0].kernel;
-    assert_eq!((kind.taken.before, kind.taken.size, kind.exclusive_mask), (4, 4, u64::MAX));
-    assert_eq!((kind.name.size, kind.name.reads, kind.name.before), (Place::TEXT, 1, 16));
+    assert_eq!((kind.taken.offsets[0], kind.taken.size, kind.exclusive_mask), (4, 4, u64::MAX));
+    assert_eq!((kind.name.size, kind.name.reads, kind.name.offsets[0]), (Place::TEXT, 1, 16));
 }
 
 #[test]
@@ -162,12 +162,88 @@ fn what_is_shipped_is_right() {
         assert_eq!(tranche(number).unwrap().1.as_deref(), Some(name));
     }
     assert!(all.of_file(Path::new("/opt/pg/bin/postgres")).all(|(_, f)| f.kind != first.kind));
+    let sleeps = all.of_file(postgres).find(|(_, f)| f.pattern.text() == "ProcSleep").unwrap().1;
+    let heavy = |kind: &str, part| {
+        let number =
+            custom::numbered(all.kinds()[sleeps.kind].names.iter().position(|n| n == kind).unwrap() as u64, part);
+        all.told(&Introduced { number, kind: sleeps.kind as u32, is_named: 1, text: [0; custom::NAME] }).unwrap().1
+    };
+    // LockTagType of lock.h.
+    assert_eq!(heavy("tuple {}", 16_390).as_deref(), Some("tuple 16390"));
+    assert_eq!(all.kinds()[sleeps.kind].names[5], "transactionid");
     let gomp = all.of_file(Path::new("/usr/lib/x86_64-linux-gnu/libgomp.so.1"));
     let (by_code, by_argument): (Vec<_>, Vec<_>) =
         gomp.map(|(_, f)| f).partition(|f| f.kernel.argument == custom::Function::STATIC);
     let names: Vec<_> = by_code.iter().map(|f| f.pattern.text()).collect();
     assert_eq!(names, ["GOMP_critical_start", "GOMP_critical_end", "GOMP_atomic_start", "GOMP_atomic_end"]);
     assert!(by_code.iter().all(|f| f.arguments == 0) && by_argument.iter().all(|f| f.arguments == 1));
+}
+
+const ROOMS: &str = r#"format = "lockbpf.locks/1"
+[[lock]]
+kind = "door"
+files = ["rooms"]
+inside = ["room_*"]
+name = { number = "lock", size = 1, identifies = true, part = "lock+4", names = ["hall", "room {}"], other = "door {}" }
+[[lock.function]]
+symbol = "room_wait"
+does = "blocks"
+lock = "*(arg0+8)"
+owner = { at = "*(arg0+8)+8" }
+instance = "*(arg0+8)"
+[[lock.function]]
+symbol = "room_hand"
+does = "wakes"
+"#;
+
+#[test]
+fn locks_of_which_waits_are_described() {
+    let rooms = catalogue(ROOMS).unwrap();
+    let [wait, hand] = rooms.functions() else { panic!("{rooms:?}") };
+    assert_eq!((wait.kernel.does, wait.is_watched), (does::BLOCKS, true));
+    assert_eq!((hand.kernel.does, hand.is_watched), (does::WAKES, false));
+    let place = |last, size| Place { offsets: [8, last, 0, 0], reads: 1, size };
+    assert_eq!((wait.kernel.owner, wait.kernel.instance), (place(8, 4), place(0, 8)));
+    assert!(!hand.kernel.owner.is_known() && !hand.kernel.instance.is_known());
+    let kind = rooms.kinds()[0].kernel;
+    assert_eq!((kind.numbered, kind.parted, kind.part.offsets[0], kind.part.size), (1, 0b10, 4, 4));
+    let introduced = |lock| Introduced { number: lock, kind: 0, is_named: 1, text: [0; custom::NAME] };
+    let name = |number, part| rooms.told(&introduced(custom::numbered(number, part))).unwrap().1.unwrap();
+    assert_eq!([name(0, 0), name(1, 7), name(2, 0)], ["hall", "room 7", "door 2"]);
+    let inside = rooms.inside(Path::new("/bin/rooms")).unwrap();
+    assert!(inside.has(Some("room_wait")) && inside.has(None) && !inside.has(Some("keep")));
+    assert!(rooms.inside(Path::new("/bin/others")).is_none());
+}
+
+#[test]
+fn mistakes_of_what_blocks() {
+    let release = "[[lock.function]]\nsymbol = \"room_put\"\ndoes = \"release\"\n";
+    for (from, to, what) in [
+        ("\"blocks\"", "\"acquire\"", "of a function that `blocks`"),
+        ("\"wakes\"", "\"release\"", "has no others"),
+        ("does = \"wakes\"\n", &format!("does = \"wakes\"\n{release}"), "has no others"),
+        ("\"wakes\"", "\"wakes\"\nfails = \"zero\"", "neither fails"),
+        ("\"wakes\"", "\"wakes\"\nowner = { at = \"arg0\" }", "of a function that `blocks`"),
+        ("\"blocks\"", "\"blocks\"\nwatch_return = false", "watched to its return"),
+        ("instance = \"*(arg0+8)\"", "instance = \"arg1\"", "the same argument"),
+        ("inside = [\"room_*\"]", "recursive = true", "leave out `taken`"),
+        ("inside = [\"room_*\"]", "sort = \"rwlock\"", "leave out `taken`"),
+        ("identifies = true, ", "", "where the `number` identifies"),
+        ("room {}", "room", "where the `number` identifies"),
+        ("part = \"lock+4\"", "part = \"arg0\"", "begins with `lock`"),
+        (
+            "does = \"blocks\"\nlock = \"*(arg0+8)\"\nowner = { at = \"*(arg0+8)+8\" }",
+            "does = \"wakes\"",
+            "another `blocks`",
+        ),
+    ] {
+        assert!(ROOMS.contains(from), "{from}");
+        let error = catalogue(&ROOMS.replacen(from, to, 1)).unwrap_err();
+        assert!(error.what.contains(what), "{to}: {error}");
+    }
+    let identified =
+        MUTEX.replacen("text = \"*(lock+0x10)\"", "number = \"lock\", other = \"{}\", identifies = true", 1);
+    assert!(catalogue(&identified).unwrap_err().what.contains("nothing but waits"));
 }
 
 proptest! {

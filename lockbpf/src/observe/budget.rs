@@ -119,6 +119,13 @@ impl Watch {
         Ok(())
     }
 
+    /// Waits until the probes are in place that are there all the time.
+    pub(crate) fn settle(&self) {
+        if let Some(governor) = &self.governor {
+            governor.settle();
+        }
+    }
+
     /// Places anew what was placed in a process, which it follows no more.
     pub(crate) fn renew(&self, session: &mut Session, pid: u32, since: Time) {
         match &self.governor {

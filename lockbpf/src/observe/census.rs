@@ -169,7 +169,7 @@ impl Census {
         match &mut event {
             Event::Process(seen) => match beside {
                 Beside::Parent(parent) => self.meet_forked(seen.clone(), parent),
-                Beside::Nothing | Beside::Top(_) => self.meet(seen.clone()),
+                Beside::Nothing | Beside::Top(_) | Beside::Callers(_) => self.meet(seen.clone()),
             },
             Event::FutexWait(wait) => {
                 let process = wait.word.process;
@@ -182,7 +182,10 @@ impl Census {
             }
             Event::Wake(wake) => {
                 let process = wake.process;
-                let words = top(beside).unwrap_or_default();
+                let (words, are_calls) = match beside {
+                    Beside::Callers(calls) => (calls, true),
+                    beside => (top(beside).unwrap_or_default(), false),
+                };
                 let caller = self.symbols.caller_among(process, &words);
                 let released = caller.map(|caller| self.symbols.releaser(process, caller));
                 // The machine wakes threads for methods. Which one it was only the stack tells, if there is one.
@@ -192,8 +195,13 @@ impl Census {
                 wake.site = released.map(|addr| Site { process, addr });
                 if let (None, false, Some(released), Some(caller)) = (wake.stack, is_java, released, caller) {
                     let left = (released != caller).then_some(caller);
-                    let beyond: Vec<_> =
-                        left.into_iter().chain(self.symbols.calls_around(process, &words, caller)).collect();
+                    let around = if are_calls {
+                        let after = words.iter().copied().skip_while(|&call| call != caller).skip(1);
+                        after.take_while(|&call| call != 0).collect()
+                    } else {
+                        self.symbols.calls_around(process, &words, caller)
+                    };
+                    let beyond: Vec<_> = left.into_iter().chain(around).collect();
                     calls = (!beyond.is_empty()).then(|| [&[released], beyond.as_slice()].concat());
                 }
             }

@@ -139,6 +139,7 @@ impl<'a> Running<'a> {
                 let Some(pid) = process.pid else { continue };
                 watch.admit(&mut session, pid, Some(process.files.clone()))?;
             }
+            watch.settle();
         }
         if let Some(child) = &mut ready.launched {
             child.release()?;

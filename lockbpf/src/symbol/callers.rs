@@ -29,8 +29,11 @@ impl Symbols {
     /// seconds.
     #[must_use]
     pub fn caller_among(&mut self, process: Process, words: &[u64]) -> Option<u64> {
-        let caller =
-            words.iter().copied().find(|&word| self.is_caller(process, word) && self.follows_call(process, word));
+        let mut find = |is: fn(&mut Self, Process, u64) -> bool| {
+            words.iter().copied().find(|&word| is(self, process, word) && self.follows_call(process, word))
+        };
+        // Where all that is to be seen belongs to described locks, that is told.
+        let caller = find(Self::is_caller).or_else(|| find(Self::belongs_to_described));
         let is_interpreter = |caller: u64| {
             let code = self.processes.get(&process).and_then(|known| known.interpreter.as_ref());
             code.is_some_and(|code| code.contains(&caller.wrapping_sub(1)))
@@ -124,7 +127,15 @@ impl Symbols {
     /// Whether a return address leads into [own code](Self::is_own_code) that is no lock function of a C library in the program's file.
     #[must_use]
     pub fn is_caller(&mut self, process: Process, return_addr: u64) -> bool {
-        self.is_own_code(process, return_addr) && !self.is_locking_code(process, return_addr)
+        self.is_own_code(process, return_addr)
+            && !self.is_locking_code(process, return_addr)
+            && !self.belongs_to_described(process, return_addr)
+    }
+
+    /// Whether it leads into a function that belongs to locks which users have described.
+    fn belongs_to_described(&mut self, process: Process, return_addr: u64) -> bool {
+        let is_known = self.call_before(process, return_addr).is_some_and(|(id, _)| self.files.has_inside(id));
+        is_known && self.role(process, return_addr) == Role::Locking
     }
 
     /// Whether there is a call before an address, as far as code can be read there.

@@ -6,6 +6,7 @@ use super::debuginfod::{Debuginfod, FetchError};
 use super::elf::{ElfError, Layout};
 use super::maps::Mapping;
 use super::reader::Reader;
+use crate::custom::{Inside, catalogue};
 use crate::door;
 use procfs::process::{LimitValue, Process};
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,8 @@ pub(super) enum FileError {
 pub(super) struct Files {
     /// By number. Nothing is ever removed, so that numbers and descriptors stay valid.
     kept: Vec<ObjectFile>,
+    /// Which functions belong to locks that users have described.
+    inside: HashMap<FileId, Inside>,
     /// By device and inode: an inode is not reused while its file is open.
     by_inode: HashMap<(u64, u64), FileId>,
     debug_dirs: Vec<PathBuf>,
@@ -122,6 +125,7 @@ impl Files {
         let max = (descriptors / 2 / DESCRIPTORS_PER_FILE).min(MAX_FILES) as usize;
         Self {
             kept: Vec::new(),
+            inside: HashMap::new(),
             by_inode: HashMap::new(),
             debug_dirs,
             debuginfod: Debuginfod::default(),
@@ -141,6 +145,16 @@ impl Files {
     /// A kept file.
     pub(super) fn get(&self, id: FileId) -> Option<&ObjectFile> {
         self.kept.get(id.0)
+    }
+
+    /// Whether users have described locks of a kept file, and what belongs to them.
+    pub(super) fn has_inside(&self, id: FileId) -> bool {
+        self.inside.contains_key(&id)
+    }
+
+    /// Whether a function of a kept file, or code without a name, belongs to locks that users have described.
+    pub(super) fn is_inside(&self, id: FileId, function: Option<&str>) -> bool {
+        self.inside.get(&id).is_some_and(|inside| inside.has(function))
     }
 
     /// Fetches the debug file of a file that has none, if the user named servers; to be called before any name is wanted of
@@ -202,6 +216,9 @@ impl Files {
         let (debug, shared_debug) =
             debug_file::find(&layout, inode, &mapping.path, &root, &self.debug_dirs, &self.reader);
         let id = FileId(self.kept.len());
+        if let Some(inside) = catalogue().inside(&mapping.path) {
+            self.inside.insert(id, inside);
+        }
         self.kept.push(ObjectFile { name: mapping.base_name(), file, debug, shared_debug, layout });
         self.by_inode.insert(inode, id);
         Ok(Some(id))

@@ -237,8 +237,7 @@ impl Symbols {
         }
     }
 
-    /// As [`Symbols::refresh`], but only of what changes often: threads, and the code that the process generates itself,
-    /// where it keeps a list of it.
+    /// As [`Symbols::refresh`], but only of what changes often: threads, and code that the process generates itself and lists somewhere.
     pub fn refresh_made(&mut self, process: Process) {
         if let Some(known) = self.processes.get_mut(&process)
             && !known.space.is_empty()
@@ -444,11 +443,11 @@ impl Names for Symbols {
         if is_kernel(return_addr) {
             return Role::Program;
         }
-        self.place(process, return_addr.wrapping_sub(1));
+        let call = return_addr.wrapping_sub(1);
+        self.place(process, call);
         let Some(known) = self.processes.get(&process).filter(|known| !known.space.is_empty()) else {
             return Role::Program;
         };
-        let call = return_addr.wrapping_sub(1);
         if let Some((function, (file, _))) = known.generated.interpreted(call) {
             return if runtime::is_python_locking(function, file) { Role::Locking } else { Role::Program };
         }
@@ -460,12 +459,13 @@ impl Names for Symbols {
             Some(Place::File(id, addr)) => {
                 let Some(file) = self.files.get(id) else { return Role::Nothing };
                 let (is_libc, is_code) = (runtime::is_libc(&file.name), file.layout.is_code(addr));
-                let is_nameless = is_code && runtime::is_nameless_locking(&file.name);
+                let is_nameless = runtime::is_nameless_locking(&file.name);
                 let frames = self.frames.at(id, file, addr);
                 match frames.last().and_then(|frame| frame.function.as_deref()) {
                     Some(function) if runtime::is_locking(function) => Role::Locking,
+                    function if is_code && self.files.is_inside(id, function) => Role::Locking,
                     _ if is_libc => Role::Libc,
-                    None if is_nameless || self.is_locking_code(process, return_addr) => Role::Locking,
+                    None if is_code && is_nameless || self.is_locking_code(process, return_addr) => Role::Locking,
                     _ if is_code => Role::Program,
                     _ => Role::Nothing,
                 }

@@ -7,9 +7,11 @@ use crate::harness::privilege::{installed, is_root, skipped};
 use crate::harness::process::{Running, eventually};
 use nix::sys::signal::Signal;
 use nix::unistd::{User, chown};
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// The release of which the description names the locks.
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
@@ -26,56 +28,110 @@ select pg_sleep(3);
 update pgbench_accounts set abalance = abalance + 1 where aid = :aid;
 ";
 
+/// Transactions that change the same row, some while after another, so that all others wait for whoever has.
+const ROW: &str = r"\if :warm = 0
+select pg_sleep(3);
+\set warm 1
+\endif
+begin;
+update pgbench_branches set bbalance = bbalance + 1 where bid = 1;
+select pg_sleep(0.004);
+commit;
+";
+/// For how long a wait lasts of which the server itself tells, ms.
+const TOLD_MS: f64 = 1.0;
+
+/// A server of its own, with pgbench's tables.
+struct Server {
+    running: Running,
+    user: User,
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts it; `None` if this machine cannot.
+    fn start() -> Option<Self> {
+        installed("pg_ctlcluster")?;
+        let (Ok(Some(user)), true) = (User::from_name("postgres"), is_root()) else {
+            skipped("not root, or no user `postgres`: the server does not run as root");
+            return None;
+        };
+        if !Path::new(PROGRAMS).exists() {
+            skipped(&format!("no {PROGRAMS}: other releases number their locks in another way"));
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("failed to make a directory");
+        chown(dir.path(), Some(user.uid), Some(user.gid)).expect("failed to give the directory away");
+        let place = dir.path().to_str().expect("a path in UTF-8").to_owned();
+        let data = format!("{place}/data");
+        output(program(&user, &place, "initdb").args(["-A", "trust", "-N", "-D", &data]));
+        let mut command = program(&user, &place, "postgres");
+        command.args(["-D", &data, "-k", &place, "-h", ""]);
+        command.args(["-c", "fsync=off", "-c", "autovacuum=off", "-c", "shared_buffers=16MB"]);
+        command.args(["-c", "log_lock_waits=on", "-c", &format!("deadlock_timeout={TOLD_MS}ms")]);
+        let server = Self { running: Running::start(&mut command), user, dir };
+        eventually("PostgreSQL answers", || {
+            server.program("pg_isready").args(["-h", &place]).output().is_ok_and(|answer| answer.status.success())
+        });
+        server.client("pgbench", &["-i", "-q", "-n", "postgres"]);
+        Some(server)
+    }
+
+    fn place(&self) -> &str {
+        self.dir.path().to_str().expect("a path in UTF-8")
+    }
+
+    fn program(&self, name: &str) -> Command {
+        program(&self.user, self.place(), name)
+    }
+
+    /// What a program that asks the server prints.
+    fn client(&self, name: &str, arguments: &[&str]) -> String {
+        output(self.program(name).args(["-h", self.place()]).args(arguments))
+    }
+
+    /// Runs a script in each of the clients so many times.
+    fn run(&self, script: &str, transactions: u64) {
+        let path = format!("{}/script.sql", self.place());
+        fs::write(&path, script).expect("failed to write the script");
+        let (clients, transactions) = (CLIENTS.to_string(), transactions.to_string());
+        let load = ["-n", "-c", &clients, "-j", "2", "-t", &transactions, "-D", "warm=0", "-f", &path, "postgres"];
+        self.client("pgbench", &load);
+    }
+
+    /// Ends it, and returns what it has told.
+    fn end(mut self) -> String {
+        assert!(self.running.is_alive());
+        self.running.signal(Signal::SIGINT);
+        self.running.wait();
+        self.running.err.rest()
+    }
+}
+
+fn program(user: &User, place: &str, name: &str) -> Command {
+    let mut command = Command::new(Path::new(PROGRAMS).join(name));
+    command.uid(user.uid.as_raw()).gid(user.gid.as_raw()).current_dir(place).env_remove("LC_ALL").env("LANG", "C");
+    command
+}
+
 /// Each transaction that writes takes a number, and each number is given under `XidGen`, once. So the server's own numbers tell
 /// how often that was acquired, over all backends.
 #[test]
 fn postgresql_under_pgbench() {
     let Some(_turn) = may_observe() else { return };
-    if installed("pg_ctlcluster").is_none() {
-        return;
-    }
-    let (Ok(Some(user)), true) = (User::from_name("postgres"), is_root()) else {
-        return skipped("not root, or no user `postgres`: the server does not run as root");
-    };
-    if !Path::new(PROGRAMS).exists() {
-        return skipped(&format!("no {PROGRAMS}: other releases number their locks in another way"));
-    }
-    let dir = tempfile::tempdir().expect("failed to make a directory");
-    chown(dir.path(), Some(user.uid), Some(user.gid)).expect("failed to give the directory away");
-    let place = dir.path().to_str().expect("a path in UTF-8");
-    let program = |name: &str| {
-        let mut command = Command::new(Path::new(PROGRAMS).join(name));
-        command.uid(user.uid.as_raw()).gid(user.gid.as_raw()).current_dir(place).env_remove("LC_ALL").env("LANG", "C");
-        command
-    };
-    let client = |name: &str, arguments: &[&str]| output(program(name).args(["-h", place]).args(arguments));
-    let data = format!("{place}/data");
-    output(program("initdb").args(["-A", "trust", "-N", "-D", &data]));
-    let mut command = program("postgres");
-    command.args(["-D", &data, "-k", place, "-h", ""]);
-    command.args(["-c", "fsync=off", "-c", "autovacuum=off", "-c", "shared_buffers=16MB"]);
-    let mut server = Running::start(&mut command);
-    eventually("PostgreSQL answers", || {
-        program("pg_isready").args(["-h", place]).output().is_ok_and(|answer| answer.status.success())
-    });
-    client("pgbench", &["-i", "-q", "-n", "postgres"]);
-    let script = format!("{place}/script.sql");
-    std::fs::write(&script, SCRIPT).expect("failed to write the script");
+    let Some(server) = Server::start() else { return };
     let next = || -> u64 {
-        let number = client("psql", &["-At", "-c", "select pg_current_xact_id()", "postgres"]);
+        let number = server.client("psql", &["-At", "-c", "select pg_current_xact_id()", "postgres"]);
         number.trim().parse().unwrap_or_else(|_| panic!("no number: {number}"))
     };
-    let observer = Observer::of(server.pid(), &["--follow-forks", "--locks", "postgresql", "--budget", "off"]);
+    let options = ["--follow-forks", "--locks", "postgresql", "--budget", "off"];
+    let observer = Observer::of(server.running.pid(), &options);
     let before = next();
-    let (clients, transactions) = (CLIENTS.to_string(), TRANSACTIONS.to_string());
-    let load = ["-n", "-c", &clients, "-j", "2", "-t", &transactions, "-D", "warm=0", "-f", &script, "postgres"];
-    client("pgbench", &load);
+    server.run(SCRIPT, TRANSACTIONS);
     let given = next() - before;
     observer.interrupt();
     let report = observer.report();
-    assert!(server.is_alive());
-    server.signal(Signal::SIGINT);
-    server.wait();
+    server.end();
     assert!(given >= CLIENTS * TRANSACTIONS, "{given} numbers were given");
     // The backend that answers one question may be gone before it is known which memory it shares.
     let acquired = |name: &str| -> Vec<u64> {
@@ -91,4 +147,39 @@ fn postgresql_under_pgbench() {
     assert!(list.iter().any(|&one| one >= 2 * CLIENTS * TRANSACTIONS), "{list:?}");
     assert!(report.quality.lost.values().all(|&n| n == 0), "lost: {:?}", report.quality.lost);
     assert!(report.quality.impossible.values().all(|&n| n == 0), "impossible: {:?}", report.quality.impossible);
+}
+
+/// The server tells of each wait for a heavyweight lock that lasts for a while, and how long it was.
+#[test]
+fn rows_of_postgresql() {
+    let Some(_turn) = may_observe() else { return };
+    let Some(server) = Server::start() else { return };
+    let options = ["--follow-forks", "--locks", "postgresql", "--budget", "3%"];
+    let observer = Observer::of(server.running.pid(), &options);
+    server.run(ROW, TRANSACTIONS / 3);
+    observer.interrupt();
+    let report = observer.report();
+    let log = server.end();
+    let told = |name: &str| {
+        let locks: Vec<_> = report.locks.iter().filter(|l| l.kind == "PostgreSQL lock" && l.name == name).collect();
+        let [lock] = locks[..] else { panic!("{name}: {locks:?}") };
+        lock
+    };
+    // LOG:  process 4711 acquired ShareLock on transaction 742 after 5.127 ms
+    let waits = |of: &str| -> Vec<f64> {
+        let lines = log.lines().filter(|line| line.contains(" acquired ") && line.contains(of));
+        lines.filter_map(|line| line.rsplit(" after ").next()?.strip_suffix(" ms")?.parse().ok()).collect()
+    };
+    let (lock, long) = (told("transactionid"), waits(" on transaction "));
+    let sum = long.iter().sum::<f64>() * 1e6;
+    assert!(long.len() as u64 >= TRANSACTIONS / 3, "{log}");
+    assert!(lock.contended >= long.len() as u64, "{} of {}", lock.contended, long.len());
+    let short = (lock.contended - long.len() as u64) as f64 * TOLD_MS * 1e6;
+    let waited = lock.contended_wait_ns.sum;
+    assert!(waited >= 0.98 * sum, "{waited} of {sum}");
+    // The server looks at its clock before the backend has gone to sleep, and before it has woken up.
+    assert!(waited <= 1.1 * sum + short + lock.contended as f64 * 1e6, "{waited} for {sum} and {short}");
+    let commits = lock.holders.iter().filter(|h| h.function.as_deref() == Some("CommitTransactionCommand"));
+    let blamed: f64 = commits.map(|h| h.wait_ns).sum();
+    assert!(blamed >= 0.8 * waited, "{blamed} of {waited}: {:?}", lock.holders);
 }

@@ -4,7 +4,7 @@
 use std::{
     io,
     process::{Command, ExitCode},
-    thread::{self, ScopedJoinHandle},
+    thread,
     time::Duration,
 };
 

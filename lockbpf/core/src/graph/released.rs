@@ -13,9 +13,11 @@ use super::futex::plausible_owner;
 use super::log::{Log, Timed};
 use super::meanwhile::Absences;
 use super::places::Places;
-use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Wake, Weight, flag};
+use crate::event::{FutexResult, FutexWait, OffCpu, Outcome, Section, Via, Wake, Weight, flag};
 use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
+use lockbpf_common::custom;
+use lockbpf_common::layout::CONTENDED_VALUE;
 use lockbpf_common::parking::FOR_LOCK;
 use lockbpf_common::task::is_task;
 use rustc_hash::FxHashMap;
@@ -212,14 +214,16 @@ impl Releases {
 
     /// Takes a wait for a lock of a runtime's own.
     pub(super) fn runtime_wait(&mut self, s: &Section) {
+        let is_described = s.via == Via::CustomWait;
         let wait = FutexWait {
             end: s.acquire(),
             wait: s.wait,
             word: s.lock,
             site: Some(s.site),
             tid: s.tid,
-            expected: 0,
-            owner: None,
+            expected: if is_described { CONTENDED_VALUE } else { 0 },
+            // Others have something else there.
+            owner: s.owner.filter(|_| is_described),
             waker: s.waker,
             stack: s.stack,
             result: if s.acquired() { FutexResult::Slept } else { FutexResult::TimedOut },
@@ -294,8 +298,10 @@ impl Releases {
 
     /// When what a wait was for was given back while it lasted.
     fn meanwhile(&self, w: &FutexWait) -> impl Iterator<Item = &Release> {
-        let end = w.end;
-        self.words.after(w.word, end - w.wait).take_while(move |release| release.time <= end)
+        let (end, known) = (w.end, [w.owner, w.waker]);
+        // Of one that is known by numbers there are many at a time, so that others give theirs back meanwhile.
+        let own = move |release: &&Release| !is_numbered(w.word) || known.contains(&Some(release.tid));
+        self.words.after(w.word, end - w.wait).take_while(move |release| release.time <= end).filter(own)
     }
 
     fn divide(&self, w: &FutexWait) -> Vec<Piece> {
@@ -333,7 +339,7 @@ impl Releases {
     fn held(&self, w: &FutexWait, release: &Release, (from, to): (Time, Time), pieces: &mut Vec<Piece>) {
         let (word, mut reached) = (w.word, from);
         let slept = self.threads.get(&release.tid).into_iter().flatten();
-        let is_other = |wait: &&Arc<Divided>| wait.word != word && wait.place != Some(word);
+        let is_other = |wait: &&Arc<Divided>| (wait.word != word || is_numbered(word)) && wait.place != Some(word);
         for wait in slept.filter(is_other).filter(|wait| wait.to > from && wait.from < to) {
             // Nobody waits for themself.
             let told = |inner: &&Piece| inner.who.is_some() && inner.tid != w.tid && inner.links.len() < MAX_LINKS;
@@ -418,6 +424,11 @@ impl Releases {
             waits.pop_front();
         }
     }
+}
+
+/// Whether a lock is known by numbers that others may have, too.
+fn is_numbered(lock: Lock) -> bool {
+    custom::numbers(lock.addr).is_some()
 }
 
 /// A time charged to whoever gave the lock back.

@@ -29,7 +29,7 @@ impl Shed {
 
     fn leaves_by(self, by: By) -> bool {
         match by {
-            By::Virtual | By::VirtualReturn => self < Self::All,
+            By::Virtual | By::VirtualReturn | By::CustomBlock | By::CustomWake => self < Self::All,
             By::VirtualAbsence => self < Self::Absences,
             _ => false,
         }

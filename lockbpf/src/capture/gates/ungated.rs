@@ -3,7 +3,9 @@
 //! opened and closed like all others from then on.
 
 use super::super::aside::drop_aside;
+use super::super::attach::ProbeSite;
 use super::super::placer::Links;
+use super::super::probe_table::By;
 use super::Gates;
 use super::slot::Shed;
 use crate::leader;
@@ -34,6 +36,8 @@ impl Sheds {
 
 /// So many processes have such probes at one time: each hit in a file is offered to the links of all of them, which makes it dearer.
 const MOST: usize = 16;
+/// The same if it has only what users have described: each of its hits is a wait.
+const MOST_DESCRIBED: usize = 128;
 
 impl Gates {
     /// Places those of a slot, if they are not there. Where they cannot stay they are [given up](Gates::give_up_ungated).
@@ -44,7 +48,10 @@ impl Gates {
         }
         if state.pid != 0 {
             let Some(main) = leader::find(state.pid) else { return };
-            if main != state.pid || self.slots.iter().filter(|slot| !slot.ungated.is_empty()).count() >= MOST {
+            let is_described = |site: &ProbeSite| matches!(site.function.by, By::CustomBlock | By::CustomWake);
+            let described = self.sites.iter().filter(|site| state.is_ungated(site)).all(is_described);
+            let most = if described { MOST_DESCRIBED } else { MOST };
+            if main != state.pid || self.slots.iter().filter(|slot| !slot.ungated.is_empty()).count() >= most {
                 return self.give_up_ungated(slot);
             }
         }

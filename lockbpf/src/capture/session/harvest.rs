@@ -4,7 +4,7 @@ use super::Session;
 use crate::capture::CaptureError;
 use crate::capture::batch;
 use crate::capture::gates;
-use crate::capture::open_stacks::{TakenStack, Waiter};
+use crate::capture::open_stacks::{self, TakenStack, Waiter};
 use crate::capture::stack_copies::{Numbered, StackCopies};
 use crate::deadlock::LockOrder;
 use crate::decode::{known_tid, thread_totals};
@@ -211,7 +211,11 @@ impl Session {
     }
 
     fn waiting(&self) -> Result<Vec<Waiting>, CaptureError> {
+        // Out of a call that users have described programs jump, too.
+        let is_left =
+            |wait: &Waiting| wait.via == Via::CustomWait as u32 && open_stacks::has_left(Tid(wait.tid), wait.expected);
         let waits = self.of_threads::<Waiting>("WAITS")?.into_iter().filter(Waiting::is_whole);
+        let waits = waits.filter(|wait| !is_left(wait));
         // A wait from before may have ended unseen. If the thread sleeps on that word, it does so at least since then: its next
         // operation would have told.
         let Some(over) = self.lease().last_over() else { return Ok(waits.collect()) };
@@ -341,7 +345,8 @@ fn waiter(wait: &Waiting) -> Waiter {
     Waiter {
         tid: wait.tid,
         since_ns: wait.since_ns,
-        word: wait.lock + u64::from(wait.word_offset),
+        // Nobody has said how such a one sleeps.
+        word: (wait.via != Via::CustomWait as u32).then_some(wait.lock + u64::from(wait.word_offset)),
         frame: wait.frame,
         process: Process(wait.process),
         site: wait.site,
@@ -359,7 +364,7 @@ fn open_wait(wait: &Waiting) -> Option<OpenWait> {
         owner: known_tid(wait.owner),
         stack: None,
         via,
-        expected: (via == Via::Futex).then_some(wait.expected),
+        expected: matches!(via, Via::Futex | Via::CustomWait).then_some(wait.expected),
         before_start: false,
     })
 }

@@ -70,6 +70,27 @@ fn each_holder_is_charged_up_to_its_release() {
     assert_eq!(divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]), [(1, 30, DIRECT), (2, 40, DIRECT), (2, 10, HANDOFF)]);
 }
 
+/// Of locks that are known by numbers others of the same number are given back meanwhile.
+#[test]
+fn of_a_numbered_lock_its_owner_and_its_waker_had_it() {
+    let word = custom::numbered(5, 0);
+    let wakes =
+        [wake(word, 1, 120, None), wake(word, 2, 140, None), wake(word, 3, 170, None), wake(word, 4, 175, None)];
+    let named = |owner: u32, waker| {
+        let wait = FutexWait { owner: Some(Tid(owner)), ..wait(word, 9, (100, 180), waker) };
+        divided(&wakes, &[wait])
+    };
+    assert_eq!(named(3, 3), [(3, 70, DIRECT), (3, 10, HANDOFF)]);
+    assert_eq!(named(1, 3), [(1, 20, DIRECT), (3, 50, DIRECT), (3, 10, HANDOFF)]);
+    // Nobody was seen to give it back.
+    assert_eq!(named(8, 0), [(8, 80, INFERRED)]);
+    // Who had the one waited, for another of the same number.
+    let outer = FutexWait { owner: Some(Tid(3)), ..wait(word, 9, (100, 180), 3) };
+    let inner = FutexWait { owner: Some(Tid(2)), ..wait(word, 3, (90, 145), 2) };
+    let told = divided(&wakes, &[inner, outer]);
+    assert_eq!(told.iter().map(|&(tid, time, _)| (tid, time)).collect::<Vec<_>>(), [(2, 40), (2, 5), (3, 25), (3, 10)]);
+}
+
 #[test]
 fn who_wakes_at_a_word_of_the_waiters_own_gives_back_the_lock_that_it_waited_for() {
     let parked = |wakes: &[Wake]| divided(wakes, &[FutexWait { expected: FOR_LOCK, ..wait(WORD, 9, (100, 180), 2) }]);
