@@ -14,10 +14,12 @@ pub const NAME: usize = 48;
 /// Pointers that lead to a place, one behind the other.
 pub const MAX_READS: usize = 3;
 
-/// What a lock has in place of an address that is known by numbers, which stand in its memory: no address of a program has this bit.
-const NUMBERED: u64 = 1 << 47;
-/// Bits of the second number.
+/// What a lock that is known by numbers has in place of an address. Nothing of a program is there: on x86-64 such addresses are the kernel's; on aarch64
+/// programs are at the very beginning of their space, or from two thirds of it on.
+const NUMBERED: u64 = 0x80 << NUMBERS_BITS;
+/// Bits of the second number, and of both.
 const PART_BITS: u32 = 32;
+const NUMBERS_BITS: u32 = 40;
 
 /// The lock of these numbers.
 #[must_use]
@@ -30,7 +32,11 @@ pub const fn numbered(number: u64, part: u64) -> u64 {
 #[must_use]
 #[inline(always)]
 pub const fn numbers(lock: u64) -> Option<(u64, u64)> {
-    if lock >> 47 == 1 { Some((lock >> PART_BITS & 0xff, lock & ((1 << PART_BITS) - 1))) } else { None }
+    if lock >> NUMBERS_BITS == NUMBERED >> NUMBERS_BITS {
+        Some((lock >> PART_BITS & 0xff, lock & ((1 << PART_BITS) - 1)))
+    } else {
+        None
+    }
 }
 
 /// Bits of a cookie's detail below what leads to the lock.
@@ -203,7 +209,7 @@ pub struct Function {
     pub lock: Place,
     /// Where it stands who holds the lock, from the same argument on: the thread's number as the program knows it.
     pub owner: Place,
-    /// Where the single lock is, of those that one is known by numbers for, from the same argument on.
+    /// Where the single lock is, if its kind is known by numbers, from the same argument on.
     pub instance: Place,
     /// The value of `mode_argument` that asks for shared access.
     pub shared_value: u64,
@@ -308,7 +314,10 @@ mod tests {
             assert!(lock <= crate::record::LOW48);
             assert_eq!(numbers(lock), Some((number, part)));
         }
-        assert_eq!((numbers(0), numbers(0x7fff_ffff_ffff), numbers(u64::MAX)), (None, None, None));
+        // Of aarch64: a program's beginning, and where it maps files.
+        for address in [0, 0x40_0000, 0x7fff_ffff_ffff, 0xaaaa_aaaa_a000, 0xffff_8000_0000, u64::MAX] {
+            assert_eq!(numbers(address), None, "{address:#x}");
+        }
     }
 
     #[test]

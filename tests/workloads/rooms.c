@@ -17,8 +17,8 @@ struct room {
     uint8_t sort;
     uint32_t number;
     _Atomic uint32_t owner;
-    // Whoever is in it or waits for it.
-    _Atomic int state;
+    // Whoever is in it or waits for it; and of these, who waits already.
+    _Atomic int state, waiting;
     int event;
     const char *name;
     _Atomic uint64_t waits, wait_min_ns, call_ns;
@@ -39,8 +39,10 @@ NAMED static int room_wait(struct key *key, int patience_ms)
     struct room *room = key->room;
     struct pollfd event = {.fd = room->event, .events = POLLIN};
     int ready;
+    room->waiting = 1;
     while ((ready = poll(&event, 1, patience_ms)) < 0 && errno == EINTR)
         ;
+    room->waiting = 0;
     if (ready == 0) {
         room->state--;
         return 1;
@@ -65,9 +67,9 @@ NAMED static int room_enter(struct key *key, int patience_ms)
     if (room->state++ > 0) {
         uint64_t from = now_ns();
         int gave_up = room_wait(key, patience_ms);
-        room->call_ns += now_ns() - from;
         if (gave_up)
             return gave_up;
+        room->call_ns += now_ns() - from;
         room->waits++;
     }
     room->owner = (uint32_t)syscall(SYS_gettid);
@@ -103,7 +105,7 @@ NAMED static void keep(struct room *room)
     struct key key = {.rank = 2, .room = room};
     for (long i = 0; i <= rounds; i++) {
         room_enter(&key, -1);
-        while (room->state < 2)
+        while (!room->waiting)
             sleep_ns(50000);
         uint64_t from = now_ns();
         if (i < rounds) {

@@ -218,7 +218,7 @@ impl Gates {
     /// When the map cannot be written.
     pub fn refuse(&mut self, pid: u32) -> Result<(), CaptureError> {
         self.refused += 1;
-        self.sheds.add(pid, Shed::All);
+        self.sheds.add(pid, Shed::All, false);
         // Processes beyond the map's size are seen where everybody is; else they are counted all the same.
         match self.targets.insert(pid, 0, 0) {
             Ok(()) | Err(MapError::SyscallError(_)) => Ok(()),

@@ -28,8 +28,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Processes that can be looked at as often as each wants.
 const FEW: usize = 2;
-/// How long a process is not looked at, and how long is waited for orders to be done, at most.
+/// How long a process is not looked at, at most.
 const GLANCE: Duration = Duration::from_millis(50);
+/// How long is waited for orders to be done, at most.
 const SETTLED: Duration = Duration::from_secs(2);
 /// By how much a look is put off at most, and by how much at a process that used less than one part in `HARDLY` of a CPU since it was looked at,
 /// its gate being closed.
@@ -135,8 +136,7 @@ impl Governor {
     pub fn settle(&self) {
         let (tell, told) = channel();
         self.order(Command::Settled(tell));
-        // One that has stopped, or takes longer, is not waited for.
-        let _ = told.recv_timeout(SETTLED);
+        told.recv_timeout(SETTLED).unwrap_or_else(|_| log::debug!("probes are still to be placed"));
     }
 
     /// Goes on after [`Governor::suspend`].

@@ -66,7 +66,7 @@ impl SharedLocks {
         self.found.retain(|lock, found| lock != found);
     }
 
-    /// The identity of a lock. One that is known by numbers is the same for all processes that share as much as any do.
+    /// The identity of a lock. One that is known by numbers is the same for all processes with the same largest shared mapping.
     pub fn of(&mut self, lock: Lock) -> Lock {
         if let Some(&found) = self.found.get(&lock) {
             return found;

@@ -235,21 +235,22 @@ impl Described {
         if lock.is_named == 0 {
             return None;
         }
-        if let Some((number, part)) = custom::numbers(lock.number) {
-            return self.name_by(number, part);
+        if let Some((number, part)) = custom::numbers(lock.number).filter(|_| self.kernel.numbered != 0) {
+            return self.name_by(number, Some(part));
         }
         if self.kernel.name.size == Place::TEXT {
             let text = lock.text.split(|&b| b == 0).next().unwrap_or_default();
             return (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned());
         }
-        self.name_by(lock.number, 0)
+        self.name_by(lock.number, None)
     }
 
     /// What locks of this number are called, and of this second one, if it tells them apart.
-    fn name_by(&self, number: u64, part: u64) -> Option<String> {
+    fn name_by(&self, number: u64, part: Option<u64>) -> Option<String> {
         let known = usize::try_from(number).ok().and_then(|number| self.names.get(number));
         let other = || self.other.as_ref().map(|other| other.replace(PART, &number.to_string()));
-        known.filter(|name| !name.is_empty()).map(|name| name.replace(PART, &part.to_string())).or_else(other)
+        let parted = |name: &String| part.map_or_else(|| name.clone(), |part| name.replace(PART, &part.to_string()));
+        known.filter(|name| !name.is_empty()).map(parted).or_else(other)
     }
 }
 
@@ -330,14 +331,17 @@ fn kind(lock: &file::Lock) -> Result<Kind, Mistake> {
         }
         kind.name = of_lock(address, size).ok_or_else(|| not_of_lock(span.clone()))?;
         if name.identifies {
-            if size == Place::TEXT {
-                return Err(mistake(span, "a text identifies no lock, a `number` does".to_owned()));
+            if size != 1 {
+                return Err(mistake(span, "what identifies a lock is a `number` of one byte (`size = 1`)".to_owned()));
             }
             kind.numbered = 1;
         }
         if let Some(part) = name.part {
-            let parted = name.names.iter().take(64).enumerate().filter(|(_, name)| name.contains(PART));
-            kind.parted = parted.map(|(number, _)| 1 << number).sum();
+            let parted: Vec<usize> = (0..name.names.len()).filter(|&n| name.names[n].contains(PART)).collect();
+            if parted.iter().any(|&number| number >= 64) {
+                return Err(mistake(span, "`{}` is in names up to number 63".to_owned()));
+            }
+            kind.parted = parted.iter().map(|number| 1 << number).sum();
             if !name.identifies || kind.parted == 0 {
                 let what = "`part` is the number for `{}` in `names`, where the `number` identifies the lock (`identifies = true`)";
                 return Err(mistake(span, what.to_owned()));
@@ -445,7 +449,7 @@ fn row(function: &Spanned<file::Function>, kind: usize, of: &Kind, line: usize) 
     })
 }
 
-/// Where it stands who holds the lock, and who waits for it, behind the argument that leads to it.
+/// Where it stands who holds the lock, and where the single lock is, behind the argument that leads to it.
 fn beside(function: &Spanned<file::Function>, argument: u32) -> Result<(Place, Place), Mistake> {
     let f = function.get_ref();
     let wrong = |what: &str| Err(mistake(function.span(), what.to_owned()));

@@ -241,8 +241,12 @@ fn mistakes_of_what_blocks() {
         let error = catalogue(&ROOMS.replacen(from, to, 1)).unwrap_err();
         assert!(error.what.contains(what), "{to}: {error}");
     }
+    let large = ROOMS.replacen("size = 1", "size = 2", 1);
+    assert!(catalogue(&large).unwrap_err().what.contains("of one byte"));
+    let many = ROOMS.replacen("[\"hall\", ", &format!("[{}", "\"hall\", ".repeat(64)), 1);
+    assert!(catalogue(&many).unwrap_err().what.contains("up to number 63"));
     let identified =
-        MUTEX.replacen("text = \"*(lock+0x10)\"", "number = \"lock\", other = \"{}\", identifies = true", 1);
+        MUTEX.replacen("text = \"*(lock+0x10)\"", "number = \"lock\", size = 1, other = \"{}\", identifies = true", 1);
     assert!(catalogue(&identified).unwrap_err().what.contains("nothing but waits"));
 }
 

@@ -196,8 +196,9 @@ impl Census {
                 if let (None, false, Some(released), Some(caller)) = (wake.stack, is_java, released, caller) {
                     let left = (released != caller).then_some(caller);
                     let around = if are_calls {
-                        let after = words.iter().copied().skip_while(|&call| call != caller).skip(1);
-                        after.take_while(|&call| call != 0).collect()
+                        // Some kernels tell of the first one twice.
+                        let from = words.iter().copied().skip_while(|&call| call != caller);
+                        from.skip_while(|&call| call == caller).take_while(|&call| call != 0).collect()
                     } else {
                         self.symbols.calls_around(process, &words, caller)
                     };

@@ -6,6 +6,7 @@ use super::sink::{Captured, Sink, wants};
 use super::{placement, stacks};
 use crate::capture::aside::drop_aside;
 use crate::capture::cpu_use::CpuUse;
+use crate::capture::gates::Sheds;
 use crate::capture::launch::Launched;
 use crate::capture::offspring;
 use crate::costs::Costs;
@@ -52,6 +53,7 @@ impl Running<'_> {
         ready.notes.extend(self.throttling.note(census.pids().into_values()));
         harvest.quality.throttled = self.throttling.found();
         harvest.quality.unwatched = self.unwatched.found();
+        ready.notes.extend(session.sheds().and_then(Sheds::note));
         let by_stacks = request.unwind != Method::Fp;
         let sheds = session.sheds().filter(|_| by_stacks && !request.futex_only);
         let sees = |pid| sheds.is_some_and(|sheds| sheds.knows_absences(pid));

@@ -169,7 +169,9 @@ impl Releases {
 
     fn give_back(&mut self, w: &Wake) {
         let who = w.site.map_or(Who::Thread(w.tid), |site| Who::Released { lock: w.word, site, stack: w.stack });
-        let from = w.since.map_or(Time(0), |since| w.time - since);
+        // What its thread has given back before was another one of the same numbers.
+        let since = w.since.filter(|_| !is_numbered(w.word));
+        let from = since.map_or(Time(0), |since| w.time - since);
         let told = w.time - w.watched;
         self.release(w.word, Release { time: w.time, from, told, tid: w.tid, who, stack: w.stack });
     }
@@ -221,6 +223,7 @@ impl Releases {
             word: s.lock,
             site: Some(s.site),
             tid: s.tid,
+            // What lets an owner be believed.
             expected: if is_described { CONTENDED_VALUE } else { 0 },
             // Others have something else there.
             owner: s.owner.filter(|_| is_described),

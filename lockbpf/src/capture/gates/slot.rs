@@ -113,6 +113,11 @@ impl Slot {
         self.wants(site) && self.shed.leaves(site)
     }
 
+    /// Whether a probe that stays there now would go if so much was shed.
+    pub(super) fn loses(&self, site: &ProbeSite, shed: Shed) -> bool {
+        self.is_ungated(site) && !shed.leaves(site)
+    }
+
     /// Whether a probe goes there while the gate is open.
     pub(super) fn is_gated(&self, site: &ProbeSite) -> bool {
         self.wants(site) && !self.shed.leaves(site) && site.function.by != By::VirtualAbsence

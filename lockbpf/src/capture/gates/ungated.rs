@@ -1,43 +1,69 @@
 //! Probes that no gate closes. A program comes to them only where a thread waits, or ends a wait, so a free lock costs nothing; and no system call shows these
-//! waits. Where they cost a process too much, they are *shed*: first those that tell why a virtual thread does not run, then those of monitors. The latter are
-//! opened and closed like all others from then on.
+//! waits. Where they cost a process too much, they are *shed*: first those that tell why a virtual thread does not run, then those of monitors and of what
+//! users have described. These are opened and closed like all others from then on.
 
 use super::super::aside::drop_aside;
 use super::super::attach::ProbeSite;
 use super::super::placer::Links;
 use super::super::probe_table::By;
 use super::Gates;
-use super::slot::Shed;
+use super::slot::{Shed, Slot};
 use crate::leader;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// In which processes not all of these probes were there all the time.
 #[derive(Clone, Debug, Default)]
-pub struct Sheds(BTreeMap<u32, Shed>);
+pub struct Sheds {
+    by_pid: BTreeMap<u32, Shed>,
+    /// Those that lost probes at functions which users have described.
+    described: BTreeSet<u32>,
+}
 
 impl Sheds {
-    /// In a process so much was shed by now.
-    pub(super) fn add(&mut self, pid: u32, shed: Shed) {
-        self.0.insert(pid, shed);
+    /// In a process so much was shed by now, perhaps also what users have described.
+    pub(super) fn add(&mut self, pid: u32, shed: Shed, described: bool) {
+        self.by_pid.insert(pid, shed);
+        if described && shed == Shed::All {
+            self.described.insert(pid);
+        }
+    }
+
+    /// What is not known of locks that users have described, a sentence.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let where_to = match self.described.len() {
+            0 => return None,
+            1 => "one process".to_owned(),
+            several => format!("{several} processes"),
+        };
+        Some(format!(
+            "In {where_to}, probes at functions that are described to block could not stay or cost too much. From then on such waits were seen in \
+             windows only, and who caused them is known in part."
+        ))
     }
 
     /// Whether each wait of a virtual thread for a monitor was seen in a process.
     #[must_use]
     pub fn knows_monitors(&self, pid: u32) -> bool {
-        self.0.get(&pid).is_none_or(|&shed| shed < Shed::All)
+        self.by_pid.get(&pid).is_none_or(|&shed| shed < Shed::All)
     }
 
     /// Whether it was seen each time that a virtual thread did not run.
     #[must_use]
     pub fn knows_absences(&self, pid: u32) -> bool {
-        !self.0.contains_key(&pid)
+        !self.by_pid.contains_key(&pid)
     }
 }
 
-/// So many processes have such probes at one time: each hit in a file is offered to the links of all of them, which makes it dearer.
+/// Processes that have such probes at a time, at most: each hit in a file is offered to the links of all of them, which makes it dearer.
 const MOST: usize = 16;
-/// The same if it has only what users have described: each of its hits is a wait.
+/// The same of processes that have only what users have described, where each hit is a wait.
 const MOST_DESCRIBED: usize = 128;
+
+/// Whether a probe goes to a function that users have described.
+fn is_described(site: &ProbeSite) -> bool {
+    matches!(site.function.by, By::CustomBlock | By::CustomWake)
+}
 
 impl Gates {
     /// Places those of a slot, if they are not there. Where they cannot stay they are [given up](Gates::give_up_ungated).
@@ -48,16 +74,21 @@ impl Gates {
         }
         if state.pid != 0 {
             let Some(main) = leader::find(state.pid) else { return };
-            let is_described = |site: &ProbeSite| matches!(site.function.by, By::CustomBlock | By::CustomWake);
-            let described = self.sites.iter().filter(|site| state.is_ungated(site)).all(is_described);
+            let described = self.has_described_only(state);
             let most = if described { MOST_DESCRIBED } else { MOST };
-            if main != state.pid || self.slots.iter().filter(|slot| !slot.ungated.is_empty()).count() >= most {
+            let others = self.slots.iter().filter(|slot| !slot.ungated.is_empty());
+            if main != state.pid || others.filter(|slot| self.has_described_only(slot) == described).count() >= most {
                 return self.give_up_ungated(slot);
             }
         }
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let placed = state.place_ungated(&self.placer, self.sites.iter(), slot);
         self.enter(placed);
+    }
+
+    /// Whether all of a slot's are at functions that users have described.
+    fn has_described_only(&self, state: &Slot) -> bool {
+        self.sites.iter().filter(|site| state.is_ungated(site)).all(is_described)
     }
 
     /// Takes those of a slot out of the count, if it has any; they go when they are dropped.
@@ -95,10 +126,9 @@ impl Gates {
 
     /// Sheds the next of a slot's. Returns whether there are others left.
     pub fn shed(&mut self, slot: u32) -> bool {
-        let next = match self.slots.get(slot as usize).map(|state| state.shed) {
-            Some(Shed::Nothing) => Shed::Absences,
-            _ => Shed::All,
-        };
+        let Some(state) = self.slots.get(slot as usize) else { return false };
+        let first = state.shed == Shed::Nothing && self.sites.iter().any(|site| state.loses(site, Shed::Absences));
+        let next = if first { Shed::Absences } else { Shed::All };
         self.shed_to(slot, next);
         self.has_ungated(slot)
     }
@@ -121,8 +151,9 @@ impl Gates {
     fn shed_to(&mut self, slot: u32, shed: Shed) {
         let (old, failed) = (self.take_ungated(slot), self.failed.len());
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let described = self.sites.iter().any(|site| is_described(site) && state.loses(site, shed));
         let before = std::mem::replace(&mut state.shed, shed);
-        self.sheds.add(state.pid, shed);
+        self.sheds.add(state.pid, shed, described);
         // What stays is placed anew before the old ones are gone: what is seen to begin or end a second time has begun or ended.
         let placed = state.place_ungated(&self.placer, self.sites.iter(), slot);
         self.enter(placed);
@@ -152,8 +183,13 @@ mod tests {
 
     #[test]
     fn what_was_shed_is_not_known() {
-        let sheds = Sheds([(1, Shed::Absences), (2, Shed::All)].into());
+        let mut sheds = Sheds::default();
+        sheds.add(1, Shed::Absences, true);
+        sheds.add(2, Shed::All, false);
+        assert_eq!(sheds.note(), None);
         let knows = |pid| (sheds.knows_monitors(pid), sheds.knows_absences(pid));
         assert_eq!([1, 2, 3].map(knows), [(true, false), (false, false), (true, true)]);
+        sheds.add(4, Shed::All, true);
+        assert!(sheds.note().unwrap().starts_with("In one process,"));
     }
 }
