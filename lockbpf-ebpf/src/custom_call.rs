@@ -38,9 +38,9 @@ pub struct Blocked {
     pub owner: u32,
     /// How it ended ([`lockbpf_common::kind::Outcome`]).
     pub outcome: u32,
-    /// When the stack of such a wait was taken last, and of a wake, ns.
+    /// When the stack of such a wait was taken last, ns.
     pub stack_ns: u64,
-    /// See above.
+    /// When the stack of a wake was taken last, ns.
     pub gave_stack_ns: u64,
 }
 

@@ -1,5 +1,6 @@
 //! Waits and wakes of which nothing but the futex calls tells: they are recorded by themselves.
 
+use crate::calls::return_address;
 use crate::emit::{charge_record, reserve, submit};
 use crate::focus;
 use crate::follow;
@@ -15,6 +16,7 @@ use crate::thread::{Thread, tid};
 use crate::watched;
 use aya_ebpf::bindings::BPF_F_USER_STACK;
 use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_probe_read_user};
+use aya_ebpf::programs::ProbeContext;
 use core::ffi::c_void;
 use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
@@ -133,12 +135,13 @@ fn record(t: &Thread, call: &FutexCall, ended: &Ended) -> u32 {
     0
 }
 
-/// Has the return addresses that frame pointers lead to follow the first word, which is one at a function's entry.
+/// Puts return addresses there instead: that of the function at whose entry the thread is, then those that frame pointers lead to.
 #[inline(always)]
 fn put_callers(ctx: *mut c_void, top: &mut [u64; TOP_WORDS]) {
     const BYTES: u32 = ((TOP_WORDS - 1) * 8) as u32;
     // The probe's own address.
     const SKIPPED: u64 = 1;
+    top[0] = return_address(&ProbeContext::new(ctx));
     let to = top[1..].as_mut_ptr();
     // SAFETY: so many bytes are there behind the first word. Frame pointers that lead nowhere end it.
     let got = unsafe { bpf_get_stack(ctx, to.cast(), BYTES, u64::from(BPF_F_USER_STACK) | SKIPPED) };

@@ -34,13 +34,31 @@ lock = "arg1"
 instance = "arg1"
 "#;
 
+/// The same, each known by its address.
+const DOORS: &str = r#"format = "lockbpf.locks/1"
+[[lock]]
+kind = "door"
+files = ["rooms"]
+inside = ["room_*"]
+name = { number = "lock+4", other = "room {}" }
+function = [
+    { symbol = "room_wait", does = "blocks", lock = "*(arg0+8)", fails = "nonzero" },
+    { symbol = "room_hand", does = "wakes", lock = "arg1" },
+]
+"#;
+
+/// Rooms by the names that reports have for them.
+type Rooms = [(&'static str, &'static [u32])];
+const BY_NUMBER: &Rooms = &[("hall", &[1, 2]), ("room 7", &[7]), ("room 8", &[8])];
+const BY_ADDRESS: &Rooms = &[("room 1", &[1]), ("room 2", &[2]), ("room 7", &[7]), ("room 8", &[8])];
+
 /// Guests who gave up, of each room one.
 const IMPATIENT: u64 = 1;
 
-fn observed(arguments: &[&str], options: &[&str]) -> (Truth, Report) {
+fn observed(description: &str, arguments: &[&str], options: &[&str]) -> (Truth, Report) {
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let locks = dir.path().join("rooms.toml");
-    fs::write(&locks, ROOMS).expect("failed to write a description");
+    fs::write(&locks, description).expect("failed to write a description");
     let mut command = Command::new(compile("rooms", Variant::Plain));
     let mut workload = Workload::launch(command.arg("20").args(arguments));
     let common = ["--system-wide", "--comm", "rooms", "--format", "json", "--locks", locks.to_str().unwrap()];
@@ -57,8 +75,8 @@ fn told<'a>(report: &'a Report, name: &str) -> &'a Lock {
     lock
 }
 
-fn assert_told(truth: &Truth, report: &Report) {
-    for (name, numbers) in [("hall", &[1, 2][..]), ("room 7", &[7]), ("room 8", &[8])] {
+fn assert_told(truth: &Truth, report: &Report, rooms: &Rooms) {
+    for &(name, numbers) in rooms {
         let of = |fact: &str| numbers.iter().map(|n| truth.fact(&format!("{fact} of {n}"))).sum::<u64>();
         let lock = told(report, name);
         assert_eq!((lock.contended, lock.timeouts), (of("waits"), IMPATIENT * numbers.len() as u64), "{lock:?}");
@@ -78,15 +96,22 @@ fn assert_told(truth: &Truth, report: &Report) {
 fn waits_that_are_described() {
     let Some(_turn) = may_observe() else { return };
     for options in [&["--budget", "3%"][..], &["--budget", "off"], &["--budget", "off", "--plain-uprobes"]] {
-        let (truth, report) = observed(&[], options);
-        assert_told(&truth, &report);
+        let (truth, report) = observed(ROOMS, &[], options);
+        assert_told(&truth, &report, BY_NUMBER);
     }
+}
+
+#[test]
+fn described_waits_for_locks_known_by_address() {
+    let Some(_turn) = may_observe() else { return };
+    let (truth, report) = observed(DOORS, &[], &["--budget", "3%"]);
+    assert_told(&truth, &report, BY_ADDRESS);
 }
 
 /// Each process has its own number for the room; what stands in the room makes it one lock.
 #[test]
 fn waits_of_processes_that_are_described() {
     let Some(_turn) = may_observe() else { return };
-    let (truth, report) = observed(&["processes"], &["--budget", "3%"]);
-    assert_told(&truth, &report);
+    let (truth, report) = observed(ROOMS, &["processes"], &["--budget", "3%"]);
+    assert_told(&truth, &report, BY_NUMBER);
 }

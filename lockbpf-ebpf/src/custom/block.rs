@@ -1,7 +1,7 @@
 //! Functions that only those call who have to wait for a described lock, and those who give one to somebody that waits. A free lock comes to none of
 //! them, so their probes need no windows: what a lock's waiters do is seen all the time, and nothing else of it.
 
-use super::{CUSTOM_FUNCTIONS, CUSTOM_KINDS, arguments, at, chosen, introduce, value};
+use super::{CUSTOM_FUNCTIONS, CUSTOM_KINDS, arguments, at, checked_word, chosen, introduce, value};
 use crate::atomic::add;
 use crate::calls::return_address;
 use crate::context::{cookie_of, stack_pointer};
@@ -25,17 +25,17 @@ use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::ffi::c_void;
 use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::custom::{Function, Kind, has_failed, number, numbered};
+use lockbpf_common::custom::{Function, Kind, has_failed, number, numbered, numbers};
 use lockbpf_common::gate;
 use lockbpf_common::kind::{Outcome, Via, flag};
 use lockbpf_common::record::{CALLERS, SectionFields, SectionRecord, WakeFields};
 use lockbpf_common::sums::SumKey;
 use lockbpf_common::waiting::Waiting;
 
-/// In place of a process, where [`WAKERS`] knows who was woken instead of what was waited for: processes may wake one another.
-const WOKEN: u64 = 1 << 32;
+/// In place of a process, where [`WAKERS`] knows a single lock by an address that is the same in all processes, which may wake one another.
+const INSTANCES: u64 = 1 << 32;
 
-/// Stacks of a thread's waits are so close to one another on the average, ns, and those of its wakes: to take one costs more than all else here.
+/// Mean time between two stacks of a thread's waits, ns; the same for its wakes. A stack costs more than all else here.
 const STACK_NS: u64 = 4_000_000;
 
 /// A thread has to wait.
@@ -95,15 +95,25 @@ fn lock_at(there: u64, kind: &Kind) -> u64 {
     if kind.numbered == 0 || there == 0 {
         return there;
     }
-    let number = value(there, &kind.name);
+    let Some(number) = checked_word(at(there, &kind.name), kind.name.size) else { return 0 };
     let part = if number < 64 && kind.parted >> number & 1 != 0 { value(there, &kind.part) } else { 0 };
     numbered(number, part)
 }
 
-/// What is there once for each thread; 0 if nothing is known of it.
+/// The single lock's address; 0 if nothing is known of it.
 #[inline(always)]
 fn instance(base: u64, f: &Function) -> u64 {
     if f.instance.is_known() { at(base, &f.instance) } else { 0 }
+}
+
+/// By what [`WAKERS`] knows the single lock; `None` if there is no telling which one it is.
+#[inline(always)]
+fn known_by(t: &Thread, lock: u64, instance: u64) -> Option<FutexWord> {
+    if instance != 0 {
+        return Some(FutexWord { addr: instance, process: INSTANCES });
+    }
+    let by_address = numbers(lock).is_none();
+    by_address.then_some(FutexWord { addr: lock, process: u64::from(t.process) })
 }
 
 /// Whether a stack is to be taken, since when one was. By chance, the sooner the longer none was.
@@ -180,8 +190,8 @@ fn blocked(ctx: *mut c_void, t: &mut Thread, lock: u64, via: Via, now: u64) -> u
         return 0;
     }
     // SAFETY: copied at once.
-    let waker = unsafe { WAKERS.get(FutexWord { addr: instance, process: WOKEN }) }.copied();
-    let waker = waker.filter(|w| instance != 0 && w.woke_ns >= attempt_ns);
+    let waker = known_by(t, lock, instance).and_then(|key| unsafe { WAKERS.get(key) }.copied());
+    let waker = waker.filter(|w| w.woke_ns >= attempt_ns);
     let record = SectionRecord::pack(&SectionFields {
         end_ns: now,
         wait_ns,
@@ -214,7 +224,7 @@ fn wakes(ctx: &ProbeContext, t: &mut Thread, cookie: u64, now: u64) {
     let woken = Waker { time_ns: now, woke_ns: now, tid: tid(), followers: 0 };
     if instance != 0 {
         // A failure only loses who it was.
-        let _ = WAKERS.insert(FutexWord { addr: instance, process: WOKEN }, woken, 0);
+        let _ = WAKERS.insert(FutexWord { addr: instance, process: INSTANCES }, woken, 0);
     }
     gives(ctx.as_ptr(), t, lock, &woken);
 }
