@@ -314,7 +314,7 @@ mod tests {
             assert!(lock <= crate::record::LOW48);
             assert_eq!(numbers(lock), Some((number, part)));
         }
-        // Of aarch64: a program's beginning, and where it maps files.
+        // Programs of aarch64 begin at 0xaaaa…, and map files at 0xffff….
         for address in [0, 0x40_0000, 0x7fff_ffff_ffff, 0xaaaa_aaaa_a000, 0xffff_8000_0000, u64::MAX] {
             assert_eq!(numbers(address), None, "{address:#x}");
         }

@@ -36,8 +36,8 @@ pub struct Blocked {
     pub instance: u64,
     /// Who held the lock then, as the program numbers it.
     pub owner: u32,
-    /// How it ended ([`lockbpf_common::kind::Outcome`]).
-    pub outcome: u32,
+    /// Whether it ended without the lock: 0 or 1.
+    pub has_failed: u32,
     /// When the stack of such a wait was taken last, ns.
     pub stack_ns: u64,
     /// When the stack of a wake was taken last, ns.

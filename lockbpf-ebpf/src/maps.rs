@@ -315,6 +315,12 @@ pub struct Waker {
 impl Waker {
     /// It is not known.
     pub const NOBODY: Self = Self { time_ns: 0, woke_ns: 0, tid: 0, followers: 0 };
+
+    /// This thread, now.
+    #[inline(always)]
+    pub const fn at(now: u64, tid: u32) -> Self {
+        Self { time_ns: now, woke_ns: now, tid, followers: 0 }
+    }
 }
 
 /// A BTF-style definition of an array of perf events, which aya-ebpf 0.2 provides only for records.

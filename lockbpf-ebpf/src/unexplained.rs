@@ -77,6 +77,21 @@ pub fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     record_wake(t, &fields, core::ptr::null_mut())
 }
 
+/// Remembers that a thread gives a lock to one that waits for it. How long before that the process's threads gave it last, ns ([`u64::MAX`] if that is not
+/// known), if somebody may have waited long enough to be recorded.
+#[inline(always)]
+pub fn given(t: &Thread, lock: u64, by: Waker) -> Option<u64> {
+    let key = FutexWord { addr: lock, process: u64::from(t.process) };
+    // SAFETY: copied at once; of two threads at the same time either may be told.
+    let earlier_ns = unsafe { WAKERS.get(key) }.map_or(0, |waker| waker.time_ns);
+    // A failure only loses who it was.
+    let _ = WAKERS.insert(key, by, 0);
+    let since_ns = if earlier_ns == 0 { u64::MAX } else { by.time_ns.saturating_sub(earlier_ns) };
+    let config = CONFIG.load();
+    let is_short = since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0;
+    if is_short || !focus::includes_word(t.process, lock) { None } else { Some(since_ns) }
+}
+
 /// Records that the current thread has woken others; with [`CALLERS`](lockbpf_common::record::CALLERS) `ctx` tells of its calls, else it is null. Returns 0. A function of its own, so that its instructions are not repeated.
 #[inline(never)]
 pub fn record_wake(t: &Thread, fields: &WakeFields, ctx: *mut c_void) -> u32 {
@@ -143,7 +158,7 @@ fn put_callers(ctx: *mut c_void, top: &mut [u64; TOP_WORDS]) {
     const SKIPPED: u64 = 1;
     top[0] = return_address(&ProbeContext::new(ctx));
     let to = top[1..].as_mut_ptr();
-    // SAFETY: so many bytes are there behind the first word. Frame pointers that lead nowhere end it.
+    // SAFETY: `top` has BYTES bytes behind its first word. The helper ends where a frame pointer leads nowhere.
     let got = unsafe { bpf_get_stack(ctx, to.cast(), BYTES, u64::from(BPF_F_USER_STACK) | SKIPPED) };
     let mut word = 1;
     while word < TOP_WORDS {

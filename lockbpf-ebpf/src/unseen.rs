@@ -2,14 +2,17 @@
 //! end. Several threads may do so for one lock at a time.
 
 use crate::atomic::add;
+use crate::emit::emit_for;
 use crate::focus;
 use crate::held::Held;
-use crate::maps::CONFIG;
+use crate::maps::{CONFIG, FutexWord, WAKERS};
 use crate::section::{Ended, record};
-use crate::section_sums::{add_time, sums, tally};
+use crate::section_sums::{add_time, add_unseen, sums, tally};
 use crate::thread::Thread;
 use lockbpf_common::config::mode;
+use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Outcome, Via, flag};
+use lockbpf_common::record::{SectionFields, SectionRecord};
 use lockbpf_common::sums::SumKey;
 use lockbpf_common::via::is_semaphore;
 
@@ -87,4 +90,69 @@ pub fn tell(t: &mut Thread, outcome: Outcome, hold_ns: u64, waited_for: bool) ->
     }
     t.permit.lock = 0;
     0
+}
+
+/// A wait of which only its beginning and its end were seen.
+pub struct Waited {
+    /// What for.
+    pub lock: u64,
+    /// Where: a return address.
+    pub site: u64,
+    /// When it began, ns.
+    pub attempt_ns: u64,
+    /// Who waited.
+    pub tid: u32,
+    /// Who held the lock then; 0 if unknown.
+    pub owner: u32,
+    /// Number of its stack; negative if there is none.
+    pub stack: i32,
+    /// By what [`WAKERS`] knows who ended it; `None` if that is not known.
+    pub waker: Option<FutexWord>,
+    /// [`flag`] bits.
+    pub flags: u16,
+    /// As what it counts.
+    pub via: Via,
+}
+
+impl Waited {
+    /// Sums it, which is over `now`, with the lock or without it, and records it if it was long enough.
+    #[inline(always)]
+    pub fn tell(&self, t: &Thread, outcome: Outcome, now: u64) {
+        let &Self { lock, site, attempt_ns, tid, owner, stack, flags, via, .. } = self;
+        let wait_ns = now.saturating_sub(attempt_ns);
+        if let Some(s) = sums(&SumKey { lock, site, process: t.process, via: via as u32 }, 0, attempt_ns) {
+            if matches!(outcome, Outcome::TimedOut) {
+                add(&mut s.timeouts, 1);
+                add(&mut s.timeout_ns, wait_ns);
+            } else {
+                add_unseen(s, wait_ns);
+            }
+            if s.stack < 0 {
+                s.stack = stack;
+            }
+        }
+        let config = CONFIG.load();
+        let wanted = wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
+        if !wanted || !focus::includes(t.process, lock, site) {
+            return;
+        }
+        // SAFETY: copied at once.
+        let waker = self.waker.and_then(|key| unsafe { WAKERS.get(key) }.copied());
+        let record = SectionRecord::pack(&SectionFields {
+            end_ns: now,
+            wait_ns,
+            lock,
+            site,
+            process: t.process,
+            tid,
+            owner,
+            waker: waker.filter(|w| w.woke_ns >= attempt_ns).map_or(0, |w| w.tid),
+            stack,
+            flags,
+            via: via as u8,
+            outcome: outcome as u8,
+            ..SectionFields::default()
+        });
+        emit_for(t.slot, &record, Counter::SectionRecords);
+    }
 }

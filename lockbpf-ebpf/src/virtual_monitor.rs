@@ -4,29 +4,25 @@
 
 use crate::calls::return_address;
 use crate::context::cookie_of;
-use crate::emit::emit_for;
-use crate::focus;
 use crate::gate::pass_ungated;
 use crate::goroutine;
-use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
+use crate::maps::{CONFIG, FutexWord, Waker, count};
 use crate::memory::read;
 use crate::section::fits;
-use crate::section_sums::{add_unseen, sums};
 use crate::stack::take_stack;
 use crate::thread::{Thread, now, tid};
-use crate::unexplained::record_wake;
+use crate::unexplained::{given, record_wake};
+use crate::unseen::Waited;
 use crate::virtual_thread::{carrier, note, object, over};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::macros::{uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::ffi::c_void;
-use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::function;
 use lockbpf_common::gate;
 use lockbpf_common::kind::{Outcome, Via, flag};
-use lockbpf_common::record::{SectionFields, SectionRecord, WakeFields};
-use lockbpf_common::sums::SumKey;
+use lockbpf_common::record::WakeFields;
 use lockbpf_common::task::{is_task, of_virtual};
 use lockbpf_common::virtual_thread::{Carrier, VirtualCall, VirtualWait, Waiter};
 
@@ -119,53 +115,17 @@ fn entered(t: &Thread, id: u64, (monitor, via, epoch): (u64, Via, u64), now: u64
     let wait = over(t, id, |wait| wait.lock != 0);
     let Some(wait) = wait.filter(|wait| wait.lock == monitor && wait.epoch == epoch) else { return 0 };
     let VirtualWait { lock, site, attempt_ns, tid, stack, .. } = wait;
-    let wait_ns = now.saturating_sub(attempt_ns);
-    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via: via as u32 }, 0, attempt_ns) {
-        add_unseen(s, wait_ns);
-        if s.stack < 0 {
-            s.stack = stack;
-        }
-    }
-    let config = CONFIG.load();
-    let wanted = wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
-    if !wanted || !focus::includes(t.process, lock, site) {
-        return 0;
-    }
-    // SAFETY: copied at once.
-    let waker = unsafe { WAKERS.get(FutexWord { addr: lock, process: u64::from(t.process) }) }.copied();
-    let record = SectionRecord::pack(&SectionFields {
-        end_ns: now,
-        wait_ns,
-        lock,
-        site,
-        process: t.process,
-        tid,
-        waker: waker.filter(|w| w.woke_ns >= attempt_ns).map_or(0, |w| w.tid),
-        stack,
-        flags: flag::CONTENDED,
-        via: via as u8,
-        outcome: Outcome::Unseen as u8,
-        ..SectionFields::default()
-    });
-    emit_for(t.slot, &record, Counter::SectionRecords);
+    let waker = Some(FutexWord { addr: lock, process: u64::from(t.process) });
+    let waited = Waited { lock, site, attempt_ns, tid, owner: 0, stack, waker, flags: flag::CONTENDED, via };
+    waited.tell(t, Outcome::Unseen, now);
     0
 }
 
 /// `who` gives a monitor back, and a virtual thread is next. The release is recorded if that one may have waited for long enough.
 #[inline(never)]
 fn gives_back(ctx: *mut c_void, t: &mut Thread, monitor: u64, who: u32, now: u64) -> u32 {
-    let key = FutexWord { addr: monitor, process: u64::from(t.process) };
-    // SAFETY: copied at once; who has the monitor is the only one that changes its entry.
-    let earlier_ns = unsafe { WAKERS.get(key) }.map_or(0, |waker| waker.time_ns);
-    // A failure only loses who it was.
-    let _ = WAKERS.insert(key, Waker { time_ns: now, woke_ns: now, tid: who, followers: 0 }, 0);
-    let since_ns = if earlier_ns == 0 { u64::MAX } else { now.saturating_sub(earlier_ns) };
-    let config = CONFIG.load();
-    if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0 || !focus::includes_word(t.process, monitor)
-    {
-        return 0;
-    }
-    let long = since_ns >= config.stack_wait_ns;
+    let Some(since_ns) = given(t, monitor, Waker::at(now, who)) else { return 0 };
+    let long = since_ns >= CONFIG.load().stack_wait_ns;
     let stack = if long { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
     if long && is_task(who) {
         goroutine::gave_back(t, goroutine::of_virtual(who), who, now.saturating_sub(since_ns), now);

@@ -59,12 +59,18 @@ pub fn begin(t: &mut Thread) {
 pub fn takes_stack(t: &mut Thread, now: u64) -> bool {
     let level = THINNING.get(t.slot).copied().unwrap_or(0);
     let shift = if level < MAX_SHIFT { level } else { MAX_SHIFT };
+    is_due(&mut t.watched.stack_ns, STACK_NS << shift, now)
+}
+
+/// Whether what was done last at `last_ns` is to be done again `now`, so far apart on the average. By chance, the sooner the longer ago that was.
+#[inline(always)]
+pub fn is_due(last_ns: &mut u64, apart_ns: u64, now: u64) -> bool {
     // SAFETY: no arguments.
     let chance = u64::from(unsafe { bpf_get_prandom_u32() });
     // From none to twice the time on the average.
-    let due = now.saturating_sub(t.watched.stack_ns) >= chance * (STACK_NS << shift) >> 31;
+    let due = now.saturating_sub(*last_ns) >= chance * apart_ns >> 31;
     if due {
-        t.watched.stack_ns = now;
+        *last_ns = now;
     }
     due
 }

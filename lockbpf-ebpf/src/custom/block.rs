@@ -2,34 +2,28 @@
 //! them, so their probes need no windows: what a lock's waiters do is seen all the time, and nothing else of it.
 
 use super::{CUSTOM_FUNCTIONS, CUSTOM_KINDS, arguments, at, checked_word, chosen, introduce, value};
-use crate::atomic::add;
 use crate::calls::return_address;
 use crate::context::{cookie_of, stack_pointer};
 use crate::custom_call::Blocked;
-use crate::emit::emit_for;
-use crate::focus;
 use crate::gate::pass_ungated;
 use crate::maps::{CONFIG, FutexWord, WAKERS, Waker, count};
 use crate::off_cpu::record_absence;
 use crate::registers::{FRAME_POINTER, user_register};
 use crate::section::fits;
-use crate::section_sums::{add_unseen, sums};
 use crate::stack::take_stack;
 use crate::thread::{Thread, now, tid};
-use crate::unexplained::record_wake;
-use crate::watched;
+use crate::unexplained::{given, record_wake};
+use crate::unseen::Waited;
+use crate::watched::{self, is_due};
 use aya_ebpf::EbpfContext;
-use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use aya_ebpf::macros::{uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RetProbeContext};
 use core::ffi::c_void;
-use lockbpf_common::config::mode;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::custom::{Function, Kind, has_failed, number, numbered, numbers};
 use lockbpf_common::gate;
 use lockbpf_common::kind::{Outcome, Via, flag};
-use lockbpf_common::record::{CALLERS, SectionFields, SectionRecord, WakeFields};
-use lockbpf_common::sums::SumKey;
+use lockbpf_common::record::{CALLERS, WakeFields};
 use lockbpf_common::waiting::Waiting;
 
 /// In place of a process, where [`WAKERS`] knows a single lock by an address that is the same in all processes, which may wake one another.
@@ -60,7 +54,7 @@ pub fn custom_blocked(ctx: RetProbeContext) -> u32 {
         t.end_wait();
         if lock != 0 && of == epoch {
             let failed = function(cookie).is_some_and(|f| has_failed(f.fails, ctx.ret()));
-            t.blocked.outcome = if failed { Outcome::TimedOut } else { Outcome::Unseen } as u32;
+            t.blocked.has_failed = u32::from(failed);
             blocked(ctx.as_ptr(), t, lock, via(cookie), now);
         }
     }
@@ -116,19 +110,6 @@ fn known_by(t: &Thread, lock: u64, instance: u64) -> Option<FutexWord> {
     by_address.then_some(FutexWord { addr: lock, process: u64::from(t.process) })
 }
 
-/// Whether a stack is to be taken, since when one was. By chance, the sooner the longer none was.
-#[inline(always)]
-fn is_due(last_ns: &mut u64, now: u64) -> bool {
-    // SAFETY: no arguments.
-    let chance = u64::from(unsafe { bpf_get_prandom_u32() });
-    // From none to twice the time on the average.
-    let due = now.saturating_sub(*last_ns) >= chance * STACK_NS >> 31;
-    if due {
-        *last_ns = now;
-    }
-    due
-}
-
 #[inline(always)]
 fn blocks(ctx: &ProbeContext, t: &mut Thread, cookie: u64, epoch: u64, now: u64) {
     let Some(f) = function(cookie) else { return };
@@ -145,7 +126,7 @@ fn blocks(ctx: &ProbeContext, t: &mut Thread, cookie: u64, epoch: u64, now: u64)
     introduce(t.process, lock, f.kind);
     let owner = value(base, &f.owner) as u32;
     let instance = instance(base, f);
-    t.blocked = Blocked { lock, site, attempt_ns: now, epoch, instance, owner, outcome: 0, ..t.blocked };
+    t.blocked = Blocked { lock, site, attempt_ns: now, epoch, instance, owner, ..t.blocked };
     if !gate::is_ungated(cookie) {
         // Nobody may see it end.
         return;
@@ -169,45 +150,13 @@ fn blocks(ctx: &ProbeContext, t: &mut Thread, cookie: u64, epoch: u64, now: u64)
 /// The thread's wait for this lock is over. A function of its own, so that its stack is not that of all.
 #[inline(never)]
 fn blocked(ctx: *mut c_void, t: &mut Thread, lock: u64, via: Via, now: u64) -> u32 {
-    let Blocked { site, attempt_ns, instance, owner, outcome, .. } = t.blocked;
-    let wait_ns = now.saturating_sub(attempt_ns);
-    let config = CONFIG.load();
-    let takes_stack = wait_ns >= config.stack_wait_ns && is_due(&mut t.blocked.stack_ns, now);
+    let Blocked { site, attempt_ns, instance, owner, has_failed, .. } = t.blocked;
+    let outcome = if has_failed != 0 { Outcome::TimedOut } else { Outcome::Unseen };
+    let long = now.saturating_sub(attempt_ns) >= CONFIG.load().stack_wait_ns;
+    let takes_stack = long && is_due(&mut t.blocked.stack_ns, STACK_NS, now);
     let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
-    if let Some(s) = sums(&SumKey { lock, site, process: t.process, via: via as u32 }, 0, attempt_ns) {
-        if outcome == Outcome::TimedOut as u32 {
-            add(&mut s.timeouts, 1);
-            add(&mut s.timeout_ns, wait_ns);
-        } else {
-            add_unseen(s, wait_ns);
-        }
-        if s.stack < 0 {
-            s.stack = stack;
-        }
-    }
-    let wanted = wait_ns >= config.min_wait_ns || config.mode & mode::ALL_EVENTS != 0;
-    if !wanted || !focus::includes(t.process, lock, site) {
-        return 0;
-    }
-    // SAFETY: copied at once.
-    let waker = known_by(t, lock, instance).and_then(|key| unsafe { WAKERS.get(key) }.copied());
-    let waker = waker.filter(|w| w.woke_ns >= attempt_ns);
-    let record = SectionRecord::pack(&SectionFields {
-        end_ns: now,
-        wait_ns,
-        lock,
-        site,
-        process: t.process,
-        tid: tid(),
-        owner,
-        waker: waker.map_or(0, |w| w.tid),
-        stack,
-        flags: flag::CONTENDED | flag::SLEPT,
-        via: via as u8,
-        outcome: outcome as u8,
-        ..SectionFields::default()
-    });
-    emit_for(t.slot, &record, Counter::SectionRecords);
+    let (tid, waker, flags) = (tid(), known_by(t, lock, instance), flag::CONTENDED | flag::SLEPT);
+    Waited { lock, site, attempt_ns, tid, owner, stack, waker, flags, via }.tell(t, outcome, now);
     0
 }
 
@@ -221,34 +170,25 @@ fn wakes(ctx: &ProbeContext, t: &mut Thread, cookie: u64, now: u64) {
         return;
     }
     let instance = instance(base, f);
-    let woken = Waker { time_ns: now, woke_ns: now, tid: tid(), followers: 0 };
+    let woken = Waker::at(now, tid());
     if instance != 0 {
         // A failure only loses who it was.
         let _ = WAKERS.insert(FutexWord { addr: instance, process: INSTANCES }, woken, 0);
     }
-    gives(ctx.as_ptr(), t, lock, &woken);
+    gives(ctx.as_ptr(), t, lock, now);
 }
 
 /// The thread gives this lock to another one. That is recorded if that one may have waited for long enough. A function of its own, for the same reason.
 #[inline(never)]
-fn gives(ctx: *mut c_void, t: &mut Thread, lock: u64, woken: &Waker) -> u32 {
-    let key = FutexWord { addr: lock, process: u64::from(t.process) };
-    // SAFETY: copied at once; of two threads at the same time either may be told.
-    let earlier_ns = unsafe { WAKERS.get(key) }.map_or(0, |waker| waker.time_ns);
-    // A failure makes the time since then unknown.
-    let _ = WAKERS.insert(key, *woken, 0);
-    let now = woken.time_ns;
-    let since_ns = if earlier_ns == 0 { u64::MAX } else { now.saturating_sub(earlier_ns) };
-    let config = CONFIG.load();
-    if since_ns < config.min_wait_ns && config.mode & mode::ALL_EVENTS == 0 || !focus::includes_word(t.process, lock) {
-        return 0;
-    }
-    let long = since_ns >= config.stack_wait_ns;
-    let takes_stack = long && is_due(&mut t.blocked.gave_stack_ns, now);
+fn gives(ctx: *mut c_void, t: &mut Thread, lock: u64, now: u64) -> u32 {
+    let tid = tid();
+    let Some(since_ns) = given(t, lock, Waker::at(now, tid)) else { return 0 };
+    let long = since_ns >= CONFIG.load().stack_wait_ns;
+    let takes_stack = long && is_due(&mut t.blocked.gave_stack_ns, STACK_NS, now);
     let stack = if takes_stack { take_stack(ctx, t.process, t.slot, 0) } else { -1 };
     record_absence(t);
     let watched_ns = now.saturating_sub(watched::gave_back(t, now.saturating_sub(since_ns), now, long));
-    let (process, tid) = (t.process, woken.tid);
+    let process = t.process;
     // Those who give locks back call one another so often that the words at the top of the stack would not reach the program.
     let woken = 1 | CALLERS;
     record_wake(t, &WakeFields { time_ns: now, since_ns, watched_ns, word: lock, process, tid, woken, stack }, ctx)

@@ -51,7 +51,7 @@ pub enum Beside {
     Nothing,
     /// The words at the top of the stack of a thread in a futex call. The call's caller is among them.
     Top([u64; TOP_WORDS]),
-    /// Of a thread that gives a lock back, the addresses to which its calls return, innermost first, then zeros.
+    /// The return addresses of a thread that gives a lock back, innermost first. Zeros follow.
     Callers([u64; TOP_WORDS]),
     /// The image from which a process has just been forked.
     Parent(Process),

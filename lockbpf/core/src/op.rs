@@ -195,7 +195,7 @@ pub enum LockKind {
     Once,
     /// An interpreter's lock: one thread runs at a time.
     Gil,
-    /// A lock of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name.
+    /// A lock of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name. Who waits for one may take other locks meanwhile.
     Other,
 }
 
@@ -207,6 +207,7 @@ impl LockKind {
             Via::Futex => Self::Futex,
             Via::Once => Self::Once,
             Via::Gil => Self::Gil,
+            Via::CustomWait => Self::Other,
             via if via.is_rwlock() => Self::Rwlock,
             via if via.is_semaphore() => Self::Semaphore,
             via if via.is_spin() => Self::Spin,

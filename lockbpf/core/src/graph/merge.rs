@@ -169,6 +169,7 @@ impl Shares {
             waiter.unattributed = waiter.waits.time - blamed;
             held += blamed;
         }
+        self.keep_threads(self.waiters.iter().map(|waiter| waiter.waits.count).sum());
         for (row, holder) in self.holders.iter_mut().enumerate() {
             holder.wait = self.waiters.iter().filter_map(|waiter| waiter.blamed.get(row)).copied().sum();
             holder.nested = holder.nested.min(holder.wait);
@@ -179,6 +180,15 @@ impl Shares {
             holder.victims = victims.max(u64::from(holder.victims > 0 && holder.wait > Nanos(0)));
         }
         self.unattributed = self.waits.time - held;
+    }
+
+    /// Forgets threads beyond so many waits: each thread that is left has waited.
+    fn keep_threads(&mut self, waits: u64) {
+        if self.threads.len() as u64 > waits {
+            let mut threads: Vec<_> = self.threads.drain().collect();
+            threads.sort_unstable();
+            self.threads.extend(threads.into_iter().take(waits as usize));
+        }
     }
 }
 
@@ -244,6 +254,15 @@ mod tests {
             shares.scale(of_count, of_time);
             sums(&shares);
             assert_eq!(shares.holders[0].victims, wanted, "{of_count} of the waits, {of_time} of their time");
+        }
+    }
+
+    #[test]
+    fn threads_are_no_more_than_the_waits_that_are_left() {
+        for (of_count, of_time, wanted) in [(0.6, 0.6, 1), (0.6, 0.0, 0), (3.9, 3.9, 1)] {
+            let mut shares = shares(Who::Thread(Tid(3)));
+            shares.scale(of_count, of_time);
+            assert_eq!(shares.threads.len(), wanted, "{of_count} of the waits, {of_time} of their time");
         }
     }
 

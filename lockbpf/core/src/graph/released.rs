@@ -302,7 +302,7 @@ impl Releases {
     /// When what a wait was for was given back while it lasted.
     fn meanwhile(&self, w: &FutexWait) -> impl Iterator<Item = &Release> {
         let (end, known) = (w.end, [w.owner, w.waker]);
-        // Of one that is known by numbers there are many at a time, so that others give theirs back meanwhile.
+        // Several locks may have the same numbers at a time. Threads that have the others give them back meanwhile.
         let own = move |release: &&Release| !is_numbered(w.word) || known.contains(&Some(release.tid));
         self.words.after(w.word, end - w.wait).take_while(move |release| release.time <= end).filter(own)
     }

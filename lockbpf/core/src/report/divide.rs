@@ -25,10 +25,8 @@ pub(super) fn divide(lock: Lock, shares: &Shares, entry: &mut LockEntry, places:
     let inferred = places.ns(shares.holders.iter().map(|holder| holder.inferred).sum());
     entry.attribution = attribution::of(entry.harm_ns, entry.recorded_wait_ns, entry.unattributed_ns, inferred);
     entry.open_wait_ns = places.ns(shares.open.time);
+    entry.waiting_threads = shares.threads.len() as u64;
     entry.waiters = waiters(lock, shares, places);
-    // Of a wait of which only a part was for this lock, less than one may be left.
-    let waits = entry.waiters.iter().map(|w| w.count).fold(0, u64::saturating_add);
-    entry.waiting_threads = waits.min(shares.threads.len() as u64);
     let mut doing = Doing::default();
     for holder in shares.holders.iter().filter(|h| h.wait > Nanos(0)) {
         doing.add(holder, lock);

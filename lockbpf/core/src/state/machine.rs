@@ -31,6 +31,8 @@ pub struct Thread {
     pub held: Vec<NodeIx>,
     /// What it waits for.
     pub waiting: Option<NodeIx>,
+    /// What it waits for around that: functions of the program do that waiting, and take locks meanwhile.
+    pub(super) around: Option<NodeIx>,
     /// The barrier's successor region that it waits to begin.
     pub at_barrier: Option<NodeIx>,
     /// Whether it runs.
@@ -137,6 +139,7 @@ impl Machines {
                 process,
                 held: Vec::new(),
                 waiting: None,
+                around: None,
                 at_barrier: None,
                 run: Run::Running,
                 idle: None,

@@ -118,7 +118,7 @@ impl State {
         }
         // Whoever waits for one of these is told to do so as if the scheduler had said it.
         self.m.scheduled |= a.lock.is_kernel();
-        if self.leave_pending(thread, f) {
+        if !self.put_aside(thread) && self.leave_pending(thread, f) {
             self.impossible_step("attempt_while_waiting");
         }
         if a.kind != LockKind::Semaphore
@@ -247,7 +247,7 @@ impl State {
         let crowded = state.holders.len() > MAX_HOLDERS;
         if pending.is_some() {
             state.queued -= 1;
-            self.m.threads[thread as usize].waiting = None;
+            self.waits_no_more(thread);
             self.clear_suspects(node);
         }
         let state = &mut self.m.nodes[node as usize];
@@ -400,19 +400,43 @@ impl State {
         state.instance.contended = state.told.unwrap_or(contended);
         let state = *state;
         self.m.locks[state.lock as usize].queued -= 1;
-        self.m.threads[thread as usize].waiting = None;
+        self.waits_no_more(thread);
         f.failed(&self.m, node);
         self.m.nodes.remove(node as usize);
         state.instance
     }
 
-    /// Drops an attempt whose end was not seen; whether there was one.
+    /// Puts a wait aside that is done by functions of the program, which may take locks meanwhile. Whether there is such a wait.
+    fn put_aside(&mut self, thread: u32) -> bool {
+        let state = &self.m.threads[thread as usize];
+        let described = |&node: &NodeIx| {
+            let node = self.m.node(node);
+            node.instance.kind == LockKind::Other && node.told == Some(true)
+        };
+        let Some(outer) = state.waiting.filter(described) else { return false };
+        if state.around.is_some() || state.recursing.is_some() {
+            return false;
+        }
+        let state = &mut self.m.threads[thread as usize];
+        (state.waiting, state.around) = (None, Some(outer));
+        true
+    }
+
+    /// What it waits for is over: what it was for, if anything, goes on.
+    fn waits_no_more(&mut self, thread: u32) {
+        let state = &mut self.m.threads[thread as usize];
+        state.waiting = state.around.take();
+    }
+
+    /// Drops attempts whose end was not seen; whether there was one.
     pub(super) fn leave_pending(&mut self, thread: u32, f: &mut impl Follower) -> bool {
         let state = &mut self.m.threads[thread as usize];
-        let recursing = state.recursing.take().is_some();
-        let Some(node) = state.waiting else { return recursing };
-        self.give_up(thread, node, Failure::Error, f);
-        true
+        let mut left = state.recursing.take().is_some();
+        while let Some(node) = self.m.threads[thread as usize].waiting {
+            self.give_up(thread, node, Failure::Error, f);
+            left = true;
+        }
+        left
     }
 
     fn cond_wait(&mut self, thread: u32, condition: Lock, f: &mut impl Follower) {

@@ -95,6 +95,37 @@ fn sections_are_told_once_each() {
     assert_eq!(notes.0, expected);
 }
 
+/// The source itself says that functions of the program wait for lock 9.
+#[test]
+fn who_waits_by_functions_of_the_program_takes_other_locks_meanwhile() {
+    let Action::Attempt(plain) = ask(9, LockKind::Other, false) else { unreachable!() };
+    let waits = Action::Attempt(Attempt { contended: Some(true), ..plain });
+    let (mut notes, graph) = run(&[
+        (0, 1, attempt(1)),
+        (0, 1, acquire(1)),
+        (10, 2, waits),
+        (40, 2, attempt(1)),
+        (60, 1, release(1)),
+        (60, 2, acquire(1)),
+        (65, 2, attempt(2)),
+        (65, 2, acquire(2)),
+        (66, 2, release(2)),
+        (70, 2, release(1)),
+        (100, 2, acquire(9)),
+        (100, 2, release(9)),
+        // One within the other, without an end.
+        (110, 2, waits),
+        (111, 2, waits),
+        (112, 2, waits),
+    ]);
+    let impossible = graph.state().impossible().clone();
+    assert_eq!(impossible.into_iter().collect::<Vec<_>>(), [("attempt_while_waiting", 1)]);
+    let f = graph.finish(Time(120), &mut notes);
+    let waited: Vec<_> = f.locks.iter().map(|l| (l.0.addr, l.1.waits.time.0)).filter(|&(_, ns)| ns > 0).collect();
+    // The last one goes on for 8 until the end.
+    assert_eq!(waited, [(1, 20), (9, 90 + 8)], "{:?}", notes.0);
+}
+
 #[test]
 fn readers_do_not_contend_with_readers() {
     let read = ask(1, LockKind::Rwlock, true);

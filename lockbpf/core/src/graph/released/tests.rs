@@ -70,7 +70,7 @@ fn each_holder_is_charged_up_to_its_release() {
     assert_eq!(divided(&wakes, &[wait(WORD, 9, (100, 180), 2)]), [(1, 30, DIRECT), (2, 40, DIRECT), (2, 10, HANDOFF)]);
 }
 
-/// Of locks that are known by numbers others of the same number are given back meanwhile.
+/// Threads give back other locks of the same numbers while one waits.
 #[test]
 fn of_a_numbered_lock_its_owner_and_its_waker_had_it() {
     let word = custom::numbered(5, 0);
