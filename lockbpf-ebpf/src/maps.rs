@@ -150,6 +150,10 @@ pub static SUMS: Array<Sums, { MAX_SUMS as usize }> = Array::new();
 #[btf_map]
 pub static SUM_SLOTS: HashMap<SumKey, u32, { MAX_SUMS as usize }> = HashMap::new();
 
+/// The keys of [`SUMS`], by slot: user space reads those of new slots only, where it would go over all buckets of [`SUM_SLOTS`]. 0.8 MB.
+#[btf_map]
+pub static SUM_KEYS: Array<SumKey, { MAX_SUMS as usize }> = Array::new();
+
 /// Which locks are taken while which are held. Preallocated (1.9 MB), as above.
 #[btf_map]
 pub static ORDERS: HashMap<OrderKey, OrderSums, { MAX_ORDERS as usize }> = HashMap::new();

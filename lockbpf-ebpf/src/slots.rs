@@ -1,7 +1,7 @@
 //! Slots for sums: one for each lock and site while there is room, then one for all further locks of a site, then one for all others, so
 //! that every operation is summed somewhere.
 
-use crate::maps::{SUM_SLOTS, SUMS, count, given, next};
+use crate::maps::{SUM_KEYS, SUM_SLOTS, SUMS, count, given, next};
 use aya_ebpf::bindings::BPF_NOEXIST;
 use core::ops::Range;
 use lockbpf_common::counter::Counter;
@@ -65,6 +65,8 @@ fn slot_among(key: &SumKey, kind: u32, now: u64, series: u32, room: Range<u32>) 
             (*sums).stack = -1;
         }
         if SUM_SLOTS.insert(key, slot, u64::from(BPF_NOEXIST)).is_ok() {
+            // The slot exists.
+            let _ = SUM_KEYS.set(slot, key, 0);
             return slot;
         }
     }

@@ -5,6 +5,7 @@ use super::raw_program::data;
 use aya::Pod;
 use aya::maps::{Array, HashMap, Map};
 use aya_obj::generated::bpf_cmd;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// The part of `union bpf_attr` for `BPF_MAP_LOOKUP_BATCH`.
@@ -60,26 +61,37 @@ unsafe fn lookup(
 /// # Errors
 /// When the map is not an array, or its values are not `T`.
 pub(super) fn first<T: Pod>(map: &Map, count: u32) -> Result<Vec<T>, CaptureError> {
+    range(map, 0..count)
+}
+
+/// Values of an array map, those of these that can be read.
+///
+/// # Errors
+/// When the map is not an array, or its values are not `T`.
+pub(super) fn range<T: Pod>(map: &Map, range: Range<u32>) -> Result<Vec<T>, CaptureError> {
     if let (Map::Array(_), Some((fd, (_, value_size)))) = (map, layout(map))
-        && let Some(values) = first_at_once(fd, value_size, count)
+        && let Some(values) = range_at_once(fd, value_size, range.clone())
     {
         return Ok(values);
     }
     let values: Array<_, T> = map.try_into()?;
-    Ok((0..count).filter_map(|index| values.get(&index, 0).ok()).collect())
+    Ok(range.filter_map(|index| values.get(&index, 0).ok()).collect())
 }
 
 /// `None` if the kernel does not read them at once, or not all are there.
-fn first_at_once<T: Pod>(map: RawFd, value_size: usize, count: u32) -> Option<Vec<T>> {
+fn range_at_once<T: Pod>(map: RawFd, value_size: usize, range: Range<u32>) -> Option<Vec<T>> {
     if value_size != size_of::<T>() || !size_of::<T>().is_multiple_of(8) {
         return None;
     }
-    let mut values: Vec<T> = Vec::with_capacity(count as usize);
-    let mut keys = vec![0u32; count as usize];
+    let count = range.len();
+    let mut values: Vec<T> = Vec::with_capacity(count);
+    let mut keys = vec![0u32; count];
     let room = (keys.as_mut_ptr().cast(), values.as_mut_ptr().cast());
+    // The kernel goes on behind an index.
+    let behind = range.start.checked_sub(1);
     // SAFETY: an array's keys are of 4 bytes, and its values of the size just compared, which is a multiple of 8.
-    let (read, _) = unsafe { lookup(map, None, &mut 0, room, count) }?;
-    if read < count as usize {
+    let (read, _) = unsafe { lookup(map, behind, &mut 0, room, count as u32) }?;
+    if read < count {
         return None;
     }
     // SAFETY: the kernel has written that many values, each of which is valid whatever its bytes are (Pod).

@@ -116,7 +116,7 @@ impl Session {
     /// # Errors
     /// When the map is missing.
     pub fn contention(&self) -> Result<Vec<Contention>, CaptureError> {
-        Ok(by_lock(self.kernel_sums(|_| true)?.into_iter().map(|(key, sums)| (key, sums.wait_ns))))
+        Ok(by_lock(self.waits_by_key()?.into_iter()))
     }
 }
 

@@ -4,6 +4,7 @@
 mod charge;
 mod lighter;
 mod placings;
+mod room;
 mod told;
 
 use self::charge::Charge;
@@ -20,7 +21,7 @@ use crate::governor::{Action, Budget, LOOK, Policy, Reading};
 use crate::units::{Nanos, Time};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,6 +31,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const FEW: usize = 2;
 /// How long a process is not looked at, at most.
 const GLANCE: Duration = Duration::from_millis(50);
+/// Of so many processes it is looked as often whether what is placed follows them; of more the more seldom, but not more than so many times.
+const AT_A_GLANCE: usize = 8;
+const MOST_GLANCES: usize = 10;
 /// How long is waited for orders to be done, at most.
 const SETTLED: Duration = Duration::from_secs(2);
 /// By how much a look is put off at most, and by how much at a process that used less than one part in `HARDLY` of a CPU since it was looked at,
@@ -42,11 +46,6 @@ const HARDLY: u64 = 100;
 const PLACES: usize = 12;
 /// How many of these are for processes that have used no CPU time so far, lest those that do have to wait for theirs.
 const EARLY: usize = 8;
-/// Without CPU time for so long, a process gives its place to one that uses some.
-const IDLE: Duration = Duration::from_millis(300);
-/// After so long, a process gives its place to another that waits for one.
-const TURN: Duration = Duration::from_millis(1500);
-
 enum Command {
     Sites(Vec<ProbeSite>),
     Process(u32, Option<Vec<FileKey>>),
@@ -67,6 +66,8 @@ pub struct Governor {
     thread: Option<JoinHandle<Gates>>,
     /// Whether lockbpf has no CPU time left.
     busy: Arc<AtomicBool>,
+    /// CPU time that reading the sums of windows has taken, ns.
+    read: Arc<AtomicU64>,
 }
 
 impl Governor {
@@ -77,7 +78,7 @@ impl Governor {
     pub fn start(gates: Gates, lease: Lease, pids: &[u32], budget: Budget, costs: Costs) -> std::io::Result<Self> {
         let (commands, orders) = channel();
         let (tell, told) = unbounded_channel();
-        let busy = Arc::<AtomicBool>::default();
+        let (busy, read) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let mut work = Work {
             gates,
             busy: busy.clone(),
@@ -92,7 +93,7 @@ impl Governor {
             fresh: PutOff::default(),
             refused: VecDeque::new(),
             places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
-            placings: Placings::new(now()),
+            placings: Placings::new(now(), read.clone()),
             looked_after: Time(0),
             tell,
         };
@@ -100,7 +101,7 @@ impl Governor {
             work.take_over(i as u32 + 1, pid);
         }
         let thread = std::thread::Builder::new().name("governor".to_owned()).spawn(move || work.run(&orders))?;
-        Ok(Self { commands, told, thread: Some(thread), busy })
+        Ok(Self { commands, told, thread: Some(thread), busy, read })
     }
 
     /// What there is to tell; `None` when it has stopped.
@@ -116,6 +117,11 @@ impl Governor {
     /// While lockbpf has no CPU time left, processes that have used none get no probes.
     pub fn pace(&self, busy: bool) {
         self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    /// To read the sums of windows has taken so much CPU time.
+    pub fn reading_took(&self, cpu: Nanos) {
+        self.read.fetch_add(cpu.0, Ordering::Relaxed);
     }
 
     /// The sums of a stretch have been read: its process may go on to the next.
@@ -210,17 +216,6 @@ struct Work {
     tell: UnboundedSender<Told>,
 }
 
-/// A place for probes.
-#[derive(Clone, Copy, Debug)]
-enum Room {
-    Free,
-    /// That of another slot's process, which uses CPU time or does not.
-    Of {
-        other: u32,
-        busy: bool,
-    },
-}
-
 impl Work {
     fn run(mut self, orders: &Receiver<Command>) -> Gates {
         be_quick();
@@ -245,7 +240,8 @@ impl Work {
             }
             self.cut_if_lapsed();
             if !self.suspended {
-                if now().since(self.looked_after) >= Nanos(GLANCE.as_nanos() as u64) {
+                let glance = GLANCE * (self.charges.len() / AT_A_GLANCE).clamp(1, MOST_GLANCES) as u32;
+                if now().since(self.looked_after) >= Nanos(glance.as_nanos() as u64) {
                     self.gates.look_after();
                     self.shed();
                     self.looked_after = now();
@@ -332,6 +328,7 @@ impl Work {
     /// Looks at the processes that are due, until there may be orders again.
     fn look(&mut self) {
         let time = now();
+        let apart = self.placings.apart(time);
         let due = self.charges.iter().filter(|(_, charge)| !charge.held && charge.due <= time);
         let mut due: Vec<(Time, u32)> = due.map(|(&slot, charge)| (charge.due, slot)).collect();
         due.sort_unstable();
@@ -343,7 +340,7 @@ impl Work {
             if !self.charges.contains_key(&slot) {
                 continue;
             }
-            if self.look_at(slot).is_none() {
+            if self.look_at(slot, apart).is_none() {
                 // Probes that could not be placed in it failed for that reason.
                 self.gates.take_failed();
                 self.dismiss(slot);
@@ -351,8 +348,8 @@ impl Work {
         }
     }
 
-    /// Does what the policy of one process says; `None` if the process is gone.
-    fn look_at(&mut self, slot: u32) -> Option<()> {
+    /// Does what the policy of one process says, with windows so far apart; `None` if the process is gone.
+    fn look_at(&mut self, slot: u32, apart: f64) -> Option<()> {
         let processes = self.charges.len();
         let wanted = LOOK * (processes / FEW) as u32;
         let spread = wanted.min(MAX_SPREAD);
@@ -374,14 +371,15 @@ impl Work {
             // While closed, too: the clock of a process goes with it.
             let latest = reading.time + Nanos((GLANCE + seldom).as_nanos() as u64);
             // Those that can wait are looked at together: to wake up for each costs more than the look.
-            let latest = if seldom > spread { together(latest) } else { latest };
-            charge.policy.shares_with(processes);
+            let latest = if spread.is_zero() || charge.policy.is_open() { latest } else { together(latest) };
+            charge.policy.shares_with(processes, apart);
             let action = charge.policy.look(reading);
             match action {
                 Action::Wait(until) => {
                     let charge = self.charges.get_mut(&slot)?;
                     let more = if charge.policy.stays_open() { spread } else { Duration::ZERO };
-                    charge.due = (until + Nanos(more.as_nanos() as u64)).min(latest);
+                    let due = (until + Nanos(more.as_nanos() as u64)).min(latest);
+                    charge.due = if spread.is_zero() { due } else { in_step(due, reading.time) };
                     charge.seen = reading;
                     return Some(());
                 }
@@ -421,48 +419,6 @@ impl Work {
                 }
                 Action::Next => return self.end_stretch(slot, reading),
             }
-        }
-    }
-
-    /// Where there is a place for the probes of a process: if all are taken, and it uses CPU time, that of the process that has used none for
-    /// longest, or that had its turn. `None` if there is none.
-    fn room(&self, slot: u32, reading: Reading) -> Option<Room> {
-        let ago = |time: Time| Duration::from_nanos(reading.time.since(time).0);
-        let charge = self.charges.get(&slot)?;
-        let works = charge.busy > charge.from.time && ago(charge.busy) < IDLE;
-        let (places, early) = self.places;
-        let early = if self.busy.load(Ordering::Relaxed) { 0 } else { early };
-        if self.gates.is_placed(slot) || !self.gates.is_probed(slot) {
-            return Some(Room::Free);
-        }
-        if self.charges.len() > places && !self.placings.may_be(reading.time) {
-            return None;
-        }
-        if self.gates.occupied() < if works { places } else { early } {
-            return Some(Room::Free);
-        }
-        if !works || !self.placings.may_pass_on(reading.time, false) {
-            return None;
-        }
-        let rotates = self.placings.may_pass_on(reading.time, true);
-        let over = |charge: &Charge| rotates && charge.opened.is_some_and(|opened| ago(opened.time) > TURN);
-        let leaves = |slot: u32, charge: &Charge| {
-            !charge.held
-                && charge.policy.stays_open()
-                && self.gates.is_placed(slot)
-                && (ago(charge.busy) > IDLE || over(charge))
-        };
-        let candidates = self.charges.iter().filter(|(slot, charge)| leaves(**slot, charge));
-        let (&other, charge) = candidates.min_by_key(|(_, charge)| charge.busy)?;
-        Some(Room::Of { other, busy: ago(charge.busy) <= IDLE })
-    }
-
-    /// Takes a place for the probes that are placed next.
-    fn make(&mut self, room: Room, time: Time) {
-        let Room::Of { other, busy } = room else { return };
-        self.placings.pass_on(time);
-        if self.vacate(other, busy).is_none() {
-            self.dismiss(other);
         }
     }
 
@@ -592,6 +548,13 @@ impl Work {
 /// The next time at which processes are looked at together.
 fn together(time: Time) -> Time {
     Time(time.0.next_multiple_of(GLANCE.as_nanos() as u64))
+}
+
+/// About that time, and no later, when others are looked at, too; a time that is near stays as it is.
+fn in_step(time: Time, now: Time) -> Time {
+    let step = LOOK.as_nanos() as u64;
+    let before = Time(time.0 - time.0 % step);
+    if before.since(now).0 >= step / 2 { before } else { time }
 }
 
 fn now() -> Time {

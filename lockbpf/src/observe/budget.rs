@@ -1,6 +1,7 @@
 //! The budget while an observation runs: the governor at work, and estimates from what it tells.
 
 use super::census::Census;
+use super::own::thread_cpu;
 use crate::capture::attach::ProbeSite;
 use crate::capture::governor::{Governor, Told, Watched};
 use crate::capture::session::Session;
@@ -64,8 +65,10 @@ impl Watch {
         let governor = &mut self.governor;
         let more = std::iter::from_fn(|| governor.as_mut()?.told_already());
         let all = std::iter::once(told).chain(more).collect();
+        let before = thread_cpu();
         let ended = self.note(all, session, census)?;
         if let Some(governor) = &self.governor {
+            governor.reading_took(thread_cpu() - before);
             ended.into_iter().for_each(|pid| governor.go_on(pid));
         }
         Ok(())

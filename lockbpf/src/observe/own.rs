@@ -128,6 +128,13 @@ pub(crate) fn cpu(who: UsageWho) -> nix::Result<Nanos> {
     Ok(Nanos(u64::try_from(micros).unwrap_or(0) * 1_000))
 }
 
+/// CPU time of this thread.
+pub(crate) fn thread_cpu() -> Nanos {
+    // Each kernel has this clock.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Nanos(0), |used| Nanos(u64::try_from(used.num_nanoseconds()).unwrap_or(0)))
+}
+
 /// Memory of this process and of those that read files for it, bytes; what is not known is not counted.
 pub(crate) fn resident_bytes() -> u64 {
     let [own, _] = sandbox::resident(std::process::id());

@@ -21,7 +21,7 @@ use super::{
     result::Output,
     server::Loaded as _,
     stats::{Spread, ratio},
-    usage::{Objects, cpu_time, peak_rss},
+    usage::{Objects, children, cpu_time, peak_rss},
     wrapper::Wrapper,
 };
 
@@ -57,17 +57,25 @@ enum Axis {
     Locks,
     /// Processes, each with a thread and a lock, under --system-wide
     Processes,
+    /// The same within the default budget, after some seconds
+    Windows,
 }
 
 impl Axis {
-    const ALL: [Self; 3] = [Self::Threads, Self::Locks, Self::Processes];
+    const ALL: [Self; 4] = [Self::Threads, Self::Locks, Self::Processes, Self::Windows];
 
     fn name(self) -> &'static str {
         match self {
             Self::Threads => "threads",
             Self::Locks => "locks",
             Self::Processes => "processes",
+            Self::Windows => "processes in windows",
         }
+    }
+
+    /// What locker.c calls the workers.
+    fn workers(self) -> &'static str {
+        if self == Self::Windows { "processes" } else { self.name() }
     }
 
     fn points(self) -> &'static [usize] {
@@ -75,6 +83,20 @@ impl Axis {
             Self::Threads => &[1, 2, 8, 64, 512],
             Self::Locks => &[1, 10, 100, 1_000, 10_000, 30_000, 100_000],
             Self::Processes => &[1, 8, 64, 250, 500],
+            Self::Windows => &[1, 8, 24, 64, 250],
+        }
+    }
+
+    fn is_system_wide(self) -> bool {
+        matches!(self, Self::Processes | Self::Windows)
+    }
+
+    /// For how long it is measured, and before that it is worked to no end: what windows take settles within some seconds.
+    fn window(self, quick: bool) -> Duration {
+        match self {
+            _ if quick => Duration::from_millis(200),
+            Self::Windows => Duration::from_secs(8),
+            _ => Duration::from_millis(700),
         }
     }
 }
@@ -105,7 +127,7 @@ struct Point {
     counted: Option<Spread>,
     /// What lockbpf says that it lost, by cause, in all windows.
     lost: BTreeMap<String, u64>,
-    /// lockbpf's own CPU time, % of one core.
+    /// lockbpf's own CPU time and that of its helpers, % of one core.
     own_cpu_percent: Spread,
     /// lockbpf's resident memory and its maps at most, bytes.
     memory_bytes: f64,
@@ -129,11 +151,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let lockbpf = Lockbpf::build()?;
     interrupt::watch()?;
     let program = Program::compile()?;
-    let (window, rounds) = if args.quick { (Duration::from_millis(200), 1) } else { (Duration::from_millis(700), 5) };
+    let rounds = if args.quick { 1 } else { 5 };
     let mut results = Results { schema: SCHEMA, machine, quick: args.quick, points: Vec::new(), failed: Vec::new() };
     for axis in Axis::ALL.into_iter().filter(|axis| args.only.is_empty() || args.only.contains(axis)) {
         for &count in axis.points() {
-            match measure(&program, &lockbpf, axis, count, window, rounds) {
+            match measure(&program, &lockbpf, axis, count, axis.window(args.quick), rounds) {
                 Ok(point) => results.points.push(point),
                 Err(error) => {
                     interrupt::check()?;
@@ -157,7 +179,7 @@ fn measure(
     window: Duration,
     rounds: usize,
 ) -> Result<Point> {
-    let mut locker = program.start(Kind { name: axis.name(), count, text: "" }, &Wrapper::none())?;
+    let mut locker = program.start(Kind { name: axis.workers(), count, text: "" }, &Wrapper::none())?;
     work(&mut locker, window)?;
     let (mut bare, mut observed) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -210,30 +232,40 @@ fn observe(locker: &mut Locker, lockbpf: &Lockbpf, axis: Axis, window: Duration)
     child.expect_err(|line| line.starts_with("observing ").then_some(()))?;
     // The first operation of a thread, and on a lock, makes its entries in the maps.
     let first = work(locker, window)?;
-    let (begin, cpu) = (Instant::now(), cpu_time(child.pid())?);
+    let (begin, cpu) = (Instant::now(), with_helpers(child.pid())?);
     let done = work(locker, window)?;
-    let used = cpu_time(child.pid())?.saturating_sub(cpu).as_secs_f64() / begin.elapsed().as_secs_f64();
+    let used = with_helpers(child.pid())?.saturating_sub(cpu).as_secs_f64() / begin.elapsed().as_secs_f64();
     let memory = peak_rss(child.pid())? + Objects::of(child.pid())?.map_bytes();
     child.interrupt()?;
     let (acquisitions, lost) = read(&child.out.rest())?;
     let made = (first.sections + done.sections) as f64;
     Ok(Observed {
         pair_ns: done.pair_ns().context("no pair was made")?,
-        counted: if axis == Axis::Processes { None } else { ratio(acquisitions as f64, made) },
+        counted: if axis.is_system_wide() { None } else { ratio(acquisitions as f64, made) },
         lost,
         own_cpu_percent: 100.0 * used,
         memory_bytes: memory as f64,
     })
 }
 
+/// CPU time of lockbpf and of the processes that help it.
+fn with_helpers(pid: Pid) -> Result<Duration> {
+    // A helper may have gone.
+    let helpers: Duration = children(pid).into_iter().filter_map(|helper| cpu_time(helper).ok()).sum();
+    Ok(cpu_time(pid)? + helpers)
+}
+
 fn command(lockbpf: &Lockbpf, axis: Axis, pid: Pid) -> Command {
     let mut command = Command::new(&lockbpf.program);
     match axis {
-        Axis::Processes => command.arg("--system-wide"),
+        Axis::Processes | Axis::Windows => command.arg("--system-wide"),
         Axis::Threads | Axis::Locks => command.args(["--pid", &pid.to_string()]),
     };
     // The sums are over all locks, however few are listed.
-    command.args(["--format", "json", "--top", "1"]).args(FULL);
+    command.args(["--format", "json", "--top", "1"]);
+    if axis != Axis::Windows {
+        command.args(FULL);
+    }
     command
 }
 

@@ -18,6 +18,17 @@ pub(super) fn cpu_time(pid: Pid) -> Result<Duration> {
     Ok(time.into())
 }
 
+/// The children of a process, whichever of its threads has started them.
+pub(super) fn children(pid: Pid) -> Vec<Pid> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists.flat_map(|list| pids(&list)).collect()
+}
+
+fn pids(list: &str) -> Vec<Pid> {
+    list.split_whitespace().filter_map(|word| word.parse().ok()).map(Pid::from_raw).collect()
+}
+
 /// The most memory that a process has had resident, bytes.
 ///
 /// # Errors
@@ -109,10 +120,19 @@ pub(super) fn bytes_below(dir: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::child::Child;
+    use std::process::Command;
 
     const MAP: &str = "pos:\t0\nmap_type:\t2\nmax_entries:\t1\nmemlock:\t4096\nmap_id:\t7\nfrozen:\t0\n";
     const PROGRAM: &str = "prog_type:\t2\nmemlock:\t20480\nprog_id:\t9\nrun_time_ns:\t1500\nrun_cnt:\t3\n";
     const LINK: &str = "link_type:\tuprobe_multi\nlink_id:\t11\nprog_id:\t9\n";
+
+    #[test]
+    fn children_are_found() {
+        assert_eq!(pids("12 13 \n"), [Pid::from_raw(12), Pid::from_raw(13)]);
+        let child = Child::start(Command::new("sleep").arg("600")).unwrap();
+        assert!(children(Pid::this()).contains(&child.pid()));
+    }
 
     #[test]
     fn fields_are_found_by_their_whole_name() {

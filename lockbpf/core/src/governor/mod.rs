@@ -8,6 +8,7 @@
 //! short bursts most of what it does is looked at in bursts.
 #![forbid(unsafe_code)]
 
+pub mod pacing;
 pub mod shedding;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,7 @@ const SPEND: f64 = 0.7;
 /// A program that sleeps while it holds its locks uses hardly any CPU time, and a share of hardly any would show nothing of it. So whoever
 /// uses less than this part of a CPU counts as if it used so much; processes that are observed together share it.
 pub const LEAST_USE: f64 = 0.5;
-/// Usual length of a cycle.
+/// Usual length of a cycle: [`pacing`] may lengthen it.
 const CYCLE: Duration = Duration::from_millis(500);
 /// Longest cycle: a tier that opens more seldom than this tells too little.
 const MAX_CYCLE: Duration = Duration::from_secs(8);
@@ -58,6 +59,9 @@ const MAX_TICK: Duration = Duration::from_millis(11);
 const TICK_LOOK: Duration = Duration::from_micros(400);
 /// How often a tier is looked at that may be spending too much: with closing it, a burst is over well within 200 ms.
 pub const LOOK: Duration = Duration::from_millis(5);
+/// In a long window so many looks are enough, but none is later than this after another.
+const LOOKS: u64 = 32;
+const MAX_LOOK: Duration = Duration::from_millis(20);
 
 /// The share of a process's CPU time that observing it may cost.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -186,6 +190,8 @@ pub struct Policy {
     cpus: usize,
     /// The part of a CPU that it counts as using at least.
     least: f64,
+    /// How far apart windows are, against the usual.
+    apart: f64,
     /// What observing may have cost by this reading, ns.
     allowed: f64,
     allowed_at: Reading,
@@ -220,15 +226,17 @@ impl Policy {
             edges: Duration::from_millis(10),
             calm: 0,
             least: least_use(1),
+            apart: 1.0,
             allowed: 0.0,
             allowed_at: first,
             random,
         }
     }
 
-    /// So many processes are observed together from now on.
-    pub fn shares_with(&mut self, processes: usize) {
+    /// So many processes are observed together from now on, with windows so far apart, against the usual.
+    pub fn shares_with(&mut self, processes: usize, apart: f64) {
         self.least = least_use(processes);
+        self.apart = apart;
     }
 
     /// Whether the tier is to be open now.
@@ -308,7 +316,8 @@ impl Policy {
             State::Opening(_) => Action::Open,
             State::During { close, end, opened } => {
                 if !close.is_reached(now) && !self.is_over(opened, now) {
-                    return Action::Wait(close.latest.min(later(now.time, LOOK)));
+                    let apart = Duration::from_nanos(close.latest.since(opened.time).0 / LOOKS);
+                    return Action::Wait(close.latest.min(later(now.time, apart.clamp(LOOK, MAX_LOOK))));
                 }
                 self.state = State::Closing { end, opened, first: now };
                 self.look(now)
@@ -433,7 +442,8 @@ impl Policy {
         let (least, most) = (MIN_WINDOW.as_nanos() as f64, self.burst() / self.peak.max(1e-9));
         let cheapest = (least + edges) * rate;
         let shortest = (cheapest / LEAST_SPENT).min(cheapest + repay) / income;
-        let cycle = shortest.clamp(CYCLE.as_nanos() as f64, MAX_CYCLE.as_nanos() as f64);
+        let longest = MAX_CYCLE.as_nanos() as f64;
+        let cycle = shortest.clamp((CYCLE.as_nanos() as f64 * self.apart).min(longest), longest);
         let spend = (income * cycle - repay).max(income * cycle * LEAST_SPENT);
         let window = (spend / rate - edges).min(most).clamp(least, cycle * PART);
         // Not a clock's beat.

@@ -81,7 +81,7 @@ fn who_sleeps_with_its_locks_is_seen_whole_unless_many_do() {
     for (processes, whole) in [(1, true), (100, false)] {
         let mut now = Reading { time: Time(1_000), ..Reading::default() };
         let mut policy = Policy::open(Budget::new(0.03).unwrap(), now, 1, 1);
-        policy.shares_with(processes);
+        policy.shares_with(processes, 1.0);
         let (mut open, mut wait) = (0, Time(0));
         for _ in 0..20_000 {
             while now.time >= wait {

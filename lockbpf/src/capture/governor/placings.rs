@@ -1,38 +1,70 @@
-//! How often probes may be placed where more processes are observed than have places: the kernel goes over every process that maps the same
-//! files, for each probe, when it is placed and when it is removed. With hundreds of them that is more than anything else that lockbpf does.
+//! What windows take of lockbpf's own CPU time, and how often there may be one. The kernel goes over every process that maps the same files, for
+//! each probe, when it is placed and when it is removed; then the sums of the window's process are read. Beside many processes that is more
+//! than anything else that lockbpf does.
 
+use super::super::remover;
 use super::super::session::clock;
+use crate::governor::pacing::{OWN_SHARE, Pacing};
 use crate::units::{Nanos, Time};
-use nix::time::ClockId;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
 const ROTATE: Duration = Duration::from_millis(150);
-/// Share of a CPU that placing and removing may take, and CPU time beyond that, once: short observations see many processes at once.
-const CPU_SHARE: f64 = 0.02;
+/// CPU time beyond the share of a CPU that windows may take, once: short observations see many processes at once.
 const CPU_ONCE: Duration = Duration::from_secs(1);
-/// Another process removes the probes. Placing and removing together take at most this many times what placing takes.
-const WITH_REMOVAL: u64 = 3;
 
-/// What placing probes has taken.
+/// What windows have taken.
 #[derive(Debug)]
 pub(super) struct Placings {
     began: Time,
     passed_on: Time,
-    used: Nanos,
+    placed: Nanos,
+    /// By the process that removes probes, until now, and before there was a window.
+    removed: Nanos,
+    removed_before: Nanos,
+    /// By those who read the sums, ns.
+    read: Arc<AtomicU64>,
+    pacing: Pacing,
 }
 
 impl Placings {
-    /// None so far.
-    pub fn new(now: Time) -> Self {
-        Self { began: now, passed_on: Time(0), used: Nanos(0) }
+    /// None so far; what reading the sums has taken is told by `read`, ns.
+    pub fn new(now: Time, read: Arc<AtomicU64>) -> Self {
+        let removed = removed();
+        Self {
+            began: now,
+            passed_on: Time(0),
+            placed: Nanos(0),
+            removed,
+            removed_before: removed,
+            read,
+            pacing: Pacing::new(now),
+        }
     }
 
-    /// Whether there may be another now.
+    /// How far apart windows are from now on, against the usual.
+    pub fn apart(&mut self, now: Time) -> f64 {
+        if self.pacing.is_due(now) {
+            self.removed = self.removed.max(removed());
+            self.pacing.look(now, self.used());
+        }
+        self.pacing.factor()
+    }
+
+    /// CPU time that windows have taken, ns.
+    fn used(&self) -> Nanos {
+        self.placed + (self.removed - self.removed_before) + Nanos(self.read.load(Ordering::Relaxed))
+    }
+
+    /// Whether there may be another now, where more processes are observed than have places.
     pub fn may_be(&self, now: Time) -> bool {
-        let allowed = CPU_ONCE + Duration::from_nanos(now.since(self.began).0).mul_f64(CPU_SHARE);
-        Duration::from_nanos(self.used.0) <= allowed
+        let allowed = CPU_ONCE + Duration::from_nanos(now.since(self.began).0).mul_f64(OWN_SHARE);
+        Duration::from_nanos(self.used().0) <= allowed
     }
 
     /// Whether a place may be passed on now; with `rotates`, between processes that both want it.
@@ -51,8 +83,17 @@ impl Placings {
         let thread = || clock(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let before = thread();
         place();
-        self.used += Nanos(WITH_REMOVAL * thread().saturating_sub(before));
+        self.placed += Nanos(thread().saturating_sub(before));
     }
+}
+
+/// CPU time of the process that removes probes; none if there is no such process.
+fn removed() -> Nanos {
+    let used = || {
+        let clock = clock_getcpuclockid(Pid::from_raw(remover::pid()?.cast_signed())).ok()?;
+        clock_gettime(clock).ok()
+    };
+    used().map_or(Nanos(0), |used| Nanos(Duration::from(used).as_nanos() as u64))
 }
 
 #[cfg(test)]
@@ -65,20 +106,22 @@ mod tests {
     fn placings_are_as_seldom_as_they_are_dear() {
         let begin = Time(5 * SECOND);
         let after = |ns: u64| begin + Nanos(ns);
-        let mut placings = Placings::new(begin);
+        let read = Arc::<AtomicU64>::default();
+        let mut placings = Placings::new(begin, read.clone());
         assert!(placings.may_be(begin));
         placings.place(|| {
             let until = clock(ClockId::CLOCK_THREAD_CPUTIME_ID) + 100_000;
             while clock(ClockId::CLOCK_THREAD_CPUTIME_ID) < until {}
         });
-        assert!(placings.used >= Nanos(WITH_REMOVAL * 100_000), "{:?}", placings.used);
-        placings.used = Nanos(SECOND + SECOND / 5);
+        assert!(placings.used() >= Nanos(100_000), "{:?}", placings.used());
+        placings.placed = Nanos(SECOND);
+        read.store(SECOND / 5, Ordering::Relaxed);
         assert!(!placings.may_be(after(9 * SECOND)) && placings.may_be(after(11 * SECOND)));
     }
 
     #[test]
     fn places_are_not_passed_on_at_once() {
-        let mut placings = Placings::new(Time(0));
+        let mut placings = Placings::new(Time(0), Arc::default());
         placings.pass_on(Time(SECOND));
         let after = |ms: u64| Time(SECOND) + Nanos(1_000_000 * ms);
         assert!(!placings.may_pass_on(after(40), false) && placings.may_pass_on(after(60), false));

@@ -1,6 +1,7 @@
 //! What the kernel side has summed, the waits in progress, and the stacks of both.
 
-use super::Session;
+use super::sum_slots::{self, SumSlot};
+use super::{Session, now};
 use crate::capture::CaptureError;
 use crate::capture::batch;
 use crate::capture::gates;
@@ -116,11 +117,9 @@ impl Session {
     fn counted(&self, used: u32) -> Result<Counted, CaptureError> {
         let Some(events) = &self.events else { return Ok(Counted::default()) };
         let which = events.which();
-        let slots: BpfHashMap<_, SumKey, u32> = self.map("SUM_SLOTS")?.try_into()?;
         let sites: Array<_, SiteCounts> = self.map("SITE_COUNTS")?.try_into()?;
-        let sites = slots
-            .iter()
-            .filter_map(Result::ok)
+        let sites = sum_slots::all(&self.ebpf)?
+            .into_iter()
             .filter_map(|(key, slot)| CountedSite::new(&key, sites.get(&slot, 0).ok()?))
             .filter(|site| site.counts != SiteCounts::EMPTY)
             .map(|mut site| {
@@ -250,32 +249,41 @@ impl Session {
     /// # Errors
     /// When a map cannot be read.
     pub fn sums(&self) -> Result<Vec<KernelSums>, CaptureError> {
-        self.sums_of(|_| true)
+        let mut all = Vec::new();
+        self.each_sums(sum_slots::all(&self.ebpf)?, |key, sums| all.extend(KernelSums::new(key, sums)))?;
+        Ok(all)
     }
 
-    /// The same of the processes that are wanted only: each entry that is left out saves a system call.
+    /// The same of the processes that are wanted only, as of this moment.
     ///
     /// # Errors
-    /// When the map cannot be read.
-    pub fn sums_of(&self, wanted: impl Fn(Process) -> bool) -> Result<Vec<KernelSums>, CaptureError> {
-        Ok(self.kernel_sums(wanted)?.iter().filter_map(|(key, sums)| KernelSums::new(key, *sums)).collect())
+    /// When a map cannot be read.
+    pub fn sums_of(&mut self, wanted: impl Fn(Process) -> bool) -> Result<Vec<KernelSums>, CaptureError> {
+        self.sum_slots.renew(&self.ebpf, now())?;
+        let slots = self.sum_slots.of(wanted);
+        let mut all = Vec::with_capacity(slots.len());
+        self.each_sums(slots, |key, sums| all.extend(KernelSums::new(key, sums)))?;
+        Ok(all)
     }
 
-    pub(in crate::capture) fn kernel_sums(
-        &self,
-        wanted: impl Fn(Process) -> bool,
-    ) -> Result<Vec<(SumKey, Sums)>, CaptureError> {
-        let sums: Array<_, Sums> = self.map("SUMS")?.try_into()?;
+    /// Waits by key, as they are now.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub(in crate::capture) fn waits_by_key(&self) -> Result<Vec<(SumKey, u64)>, CaptureError> {
+        let mut all = Vec::new();
+        self.each_sums(sum_slots::all(&self.ebpf)?, |key, sums| all.push((*key, sums.wait_ns)))?;
+        Ok(all)
+    }
+
+    fn each_sums(&self, slots: Vec<SumSlot>, mut take: impl FnMut(&SumKey, Sums)) -> Result<(), CaptureError> {
         // A copy that is not unwound yet may be so the next time.
         let numbered = |raw| match StackId::from_raw(raw).map(|id| self.numbered(id)) {
             Some(Numbered::Known(Some(id))) => id.0.cast_signed(),
             Some(Numbered::Known(None) | Numbered::NotYet) => -1,
             None => raw,
         };
-        let with_stack = |sums: Sums| Sums { stack: numbered(sums.stack), ..sums };
-        let known = entries::<SumKey, u32>(&self.ebpf, "SUM_SLOTS")?;
-        let known = known.into_iter().filter(|(key, _)| wanted(Process(key.process)));
-        known.map(|(key, slot)| Ok((key, with_stack(sums.get(&slot, 0)?)))).collect()
+        sum_slots::each(self.map("SUMS")?, slots, |key, sums| take(key, Sums { stack: numbered(sums.stack), ..sums }))
     }
 
     fn orders(&self) -> Result<Vec<LockOrder>, CaptureError> {
@@ -308,11 +316,6 @@ impl Session {
 
 /// The kernel's tables of stacks, and the number of the first in each.
 const STACK_TABLES: [(&str, u32); 2] = [("STACKS", 0), ("FURTHER_STACKS", MAX_STACKS)];
-
-/// The locks that there are sums of.
-pub(super) fn known_locks(ebpf: &Ebpf) -> Result<Vec<SumKey>, CaptureError> {
-    Ok(entries::<SumKey, u32>(ebpf, "SUM_SLOTS")?.into_iter().map(|(key, _)| key).collect())
-}
 
 /// The entries of a hash map.
 fn entries<K: Pod, V: Pod>(ebpf: &Ebpf, name: &'static str) -> Result<Vec<(K, V)>, CaptureError> {

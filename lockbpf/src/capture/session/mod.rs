@@ -5,6 +5,7 @@ mod harvest;
 mod holds;
 mod options;
 mod skipped;
+mod sum_slots;
 mod tasks;
 
 pub use holds::{Hold, ThreadNow};
@@ -50,6 +51,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use sum_slots::SumSlots;
 
 /// The kernel side of one observation.
 pub struct Session {
@@ -84,6 +86,7 @@ pub struct Session {
     events: Option<Events>,
     /// `None` if stacks are not copied.
     stack_copies: Option<StackCopies>,
+    sum_slots: SumSlots,
     kernel_log: Option<EbpfLogger<&'static dyn log::Log>>,
     /// The last: the guardian is there until no probe is.
     renewing: Arc<Renewing>,
@@ -207,6 +210,7 @@ impl Session {
             quality,
             skipped_before: Skipped::default(),
             open_stacks: OpenStacks::default(),
+            sum_slots: SumSlots::default(),
             events,
             stack_copies,
             kernel_log,
@@ -253,7 +257,8 @@ impl Session {
     pub fn witness(&mut self, number: impl Fn(u32) -> Option<Process>) -> Vec<u32> {
         let Self { witness, ebpf, started, .. } = self;
         // Where the map cannot be read, nothing is known of locks.
-        witness.look(*started, number, || harvest::known_locks(ebpf).unwrap_or_default())
+        let keys = || sum_slots::all(ebpf).unwrap_or_default().into_iter().map(|(key, _)| key).collect();
+        witness.look(*started, number, keys)
     }
 
     /// Places anew what was placed in a process and perhaps does not follow it since then, unless a governor does.

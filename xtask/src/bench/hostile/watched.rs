@@ -15,7 +15,7 @@ use serde::{Serialize, de::IgnoredAny};
 use crate::bench::{
     child::Child,
     interrupt,
-    usage::{Objects, cpu_time, own_share, peak_rss},
+    usage::{Objects, children, cpu_time, own_share, peak_rss},
 };
 use crate::process::describe;
 
@@ -189,13 +189,11 @@ impl Usage {
             return;
         }
         self.maps = Objects::of(self.pid).map_or(0, |objects| objects.map_bytes()).max(self.maps);
-        let path = format!("/proc/{pid}/task/{pid}/children", pid = self.pid);
-        let children = fs::read_to_string(path).unwrap_or_default();
         let mut rss = 0;
-        for pid in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
-            let cpu = self.helpers.entry(pid).or_default();
-            *cpu = cpu_time(Pid::from_raw(pid)).unwrap_or_default().max(*cpu);
-            rss += own_share(Pid::from_raw(pid)).unwrap_or_default();
+        for pid in children(self.pid) {
+            let cpu = self.helpers.entry(pid.as_raw()).or_default();
+            *cpu = cpu_time(pid).unwrap_or_default().max(*cpu);
+            rss += own_share(pid).unwrap_or_default();
         }
         self.helpers_rss = self.helpers_rss.max(rss);
     }

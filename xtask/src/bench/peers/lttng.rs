@@ -1,7 +1,6 @@
 //! LTTng's daemons with a session that records pthread mutexes, in a directory of its own.
 
 use std::{
-    fs,
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -14,7 +13,7 @@ use crate::{
     bench::{
         child::Child,
         interrupt,
-        usage::{cpu_time, peak_rss},
+        usage::{children, cpu_time, peak_rss},
     },
     process, workspace,
 };
@@ -112,26 +111,4 @@ impl Drop for Lttng {
 fn tell(words: &[&str]) -> Result<()> {
     let program = workspace::find_program("lttng").context("lttng is not installed")?;
     process::output(Command::new(program).arg("--no-sessiond").args(words), LIMIT).map(drop)
-}
-
-fn children(pid: Pid) -> Vec<Pid> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
-    lists.flat_map(|list| pids(&list)).collect()
-}
-
-fn pids(list: &str) -> Vec<Pid> {
-    list.split_whitespace().filter_map(|word| word.parse().ok()).map(Pid::from_raw).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn children_are_found() {
-        assert_eq!(pids("12 13 \n"), [Pid::from_raw(12), Pid::from_raw(13)]);
-        let child = Child::start(Command::new("sleep").arg("600")).unwrap();
-        assert!(children(Pid::this()).contains(&child.pid()));
-    }
 }

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::bench::{
     exposition::{counted, family, get, series},
-    usage::{Objects, cpu_time, own_share},
+    usage::{Objects, children, cpu_time, own_share},
 };
 
 /// One look.
@@ -51,10 +51,8 @@ impl Sample {
             let path = format!("/proc/{agent}/{folder}");
             Ok::<_, anyhow::Error>(fs::read_dir(&path).with_context(|| format!("failed to read {path}"))?.count() as u64)
         };
-        let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).unwrap_or_default();
-        let helpers = children.split_whitespace().filter_map(|pid| pid.parse().ok());
         // A helper may have gone.
-        let helpers: u64 = helpers.map(|pid| own_share(Pid::from_raw(pid)).unwrap_or_default()).sum();
+        let helpers: u64 = children(agent).into_iter().map(|pid| own_share(pid).unwrap_or_default()).sum();
         Ok(Self {
             memory: own_share(agent)? + helpers,
             maps: Objects::of(agent)?.map_bytes(),
