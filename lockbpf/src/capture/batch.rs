@@ -56,18 +56,18 @@ unsafe fn lookup(
     (result == 0 || ended).then_some((attr.count.min(count) as usize, ended))
 }
 
-/// The first `count` values of an array map, those that can be read.
+/// The first `count` values of an array map.
 ///
 /// # Errors
-/// When the map is not an array, or its values are not `T`.
+/// As for [`range`].
 pub(super) fn first<T: Pod>(map: &Map, count: u32) -> Result<Vec<T>, CaptureError> {
     range(map, 0..count)
 }
 
-/// Values of an array map, those of these that can be read.
+/// These values of an array map.
 ///
 /// # Errors
-/// When the map is not an array, or its values are not `T`.
+/// When the map is not an array, its values are not `T`, or one cannot be read.
 pub(super) fn range<T: Pod>(map: &Map, range: Range<u32>) -> Result<Vec<T>, CaptureError> {
     if let (Map::Array(_), Some((fd, (_, value_size)))) = (map, layout(map))
         && let Some(values) = range_at_once(fd, value_size, range.clone())
@@ -75,7 +75,7 @@ pub(super) fn range<T: Pod>(map: &Map, range: Range<u32>) -> Result<Vec<T>, Capt
         return Ok(values);
     }
     let values: Array<_, T> = map.try_into()?;
-    Ok(range.filter_map(|index| values.get(&index, 0).ok()).collect())
+    range.map(|index| Ok(values.get(&index, 0)?)).collect()
 }
 
 /// `None` if the kernel does not read them at once, or not all are there.

@@ -34,6 +34,8 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Of so many processes it is looked as often whether what is placed follows them; of more the more seldom, but not more than so many times.
 const AT_A_GLANCE: usize = 8;
 const MOST_GLANCES: usize = 10;
+/// Processes are looked at in the same step for so long. Windows are not to keep time with a program's timers.
+const STEP_LASTS: Nanos = Nanos(100_000_000);
 /// How long is waited for orders to be done, at most.
 const SETTLED: Duration = Duration::from_secs(2);
 /// By how much a look is put off at most, and by how much at a process that used less than one part in `HARDLY` of a CPU since it was looked at,
@@ -46,6 +48,7 @@ const HARDLY: u64 = 100;
 const PLACES: usize = 12;
 /// How many of these are for processes that have used no CPU time so far, lest those that do have to wait for theirs.
 const EARLY: usize = 8;
+
 enum Command {
     Sites(Vec<ProbeSite>),
     Process(u32, Option<Vec<FileKey>>),
@@ -95,6 +98,8 @@ impl Governor {
             places: (PLACES.max(pids.len()), EARLY.max(pids.len())),
             placings: Placings::new(now(), read.clone()),
             looked_after: Time(0),
+            step: Nanos(0),
+            stepped: Time(0),
             tell,
         };
         for (i, &pid) in pids.iter().enumerate() {
@@ -213,6 +218,9 @@ struct Work {
     placings: Placings,
     /// When it was last looked whether what is placed still follows its process.
     looked_after: Time,
+    /// In which step processes are looked at, and since when: see [`in_step`].
+    step: Nanos,
+    stepped: Time,
     tell: UnboundedSender<Told>,
 }
 
@@ -240,10 +248,10 @@ impl Work {
             }
             self.cut_if_lapsed();
             if !self.suspended {
+                self.shed();
                 let glance = GLANCE * (self.charges.len() / AT_A_GLANCE).clamp(1, MOST_GLANCES) as u32;
                 if now().since(self.looked_after) >= Nanos(glance.as_nanos() as u64) {
                     self.gates.look_after();
-                    self.shed();
                     self.looked_after = now();
                 }
                 self.admit_grown();
@@ -329,9 +337,14 @@ impl Work {
     fn look(&mut self) {
         let time = now();
         let apart = self.placings.apart(time);
+        if time.since(self.stepped) >= STEP_LASTS {
+            (self.step, self.stepped) = (Nanos(fastrand::u64(..LOOK.as_nanos() as u64)), time);
+        }
         let due = self.charges.iter().filter(|(_, charge)| !charge.held && charge.due <= time);
         let mut due: Vec<(Time, u32)> = due.map(|(&slot, charge)| (charge.due, slot)).collect();
-        due.sort_unstable();
+        // Of those that are due together none comes first always: there may be one place.
+        fastrand::shuffle(&mut due);
+        due.sort_by_key(|&(due, _)| due);
         for (_, slot) in due {
             if now().since(time) > Nanos(LOOK.as_nanos() as u64) {
                 break;
@@ -370,7 +383,7 @@ impl Work {
             let seldom = if hardly_runs && !charge.policy.is_open() { wanted.min(MAX_SELDOM) } else { spread };
             // While closed, too: the clock of a process goes with it.
             let latest = reading.time + Nanos((GLANCE + seldom).as_nanos() as u64);
-            // Those that can wait are looked at together: to wake up for each costs more than the look.
+            // Where no window is open, they are looked at together: to wake up for each costs more than the look.
             let latest = if spread.is_zero() || charge.policy.is_open() { latest } else { together(latest) };
             charge.policy.shares_with(processes, apart);
             let action = charge.policy.look(reading);
@@ -379,7 +392,7 @@ impl Work {
                     let charge = self.charges.get_mut(&slot)?;
                     let more = if charge.policy.stays_open() { spread } else { Duration::ZERO };
                     let due = (until + Nanos(more.as_nanos() as u64)).min(latest);
-                    charge.due = if spread.is_zero() { due } else { in_step(due, reading.time) };
+                    charge.due = if spread.is_zero() { due } else { in_step(due, reading.time, self.step) };
                     charge.seen = reading;
                     return Some(());
                 }
@@ -550,11 +563,11 @@ fn together(time: Time) -> Time {
     Time(time.0.next_multiple_of(GLANCE.as_nanos() as u64))
 }
 
-/// About that time, and no later, when others are looked at, too; a time that is near stays as it is.
-fn in_step(time: Time, now: Time) -> Time {
-    let step = LOOK.as_nanos() as u64;
-    let before = Time(time.0 - time.0 % step);
-    if before.since(now).0 >= step / 2 { before } else { time }
+/// About that time, and no later, when others are looked at, too, `step` behind each multiple of [`LOOK`]; a time that is near stays as it is.
+fn in_step(time: Time, now: Time, step: Nanos) -> Time {
+    let beyond = time.0.saturating_sub(step.0) % LOOK.as_nanos() as u64;
+    let before = time - Nanos(beyond);
+    if before.since(now).0 >= LOOK.as_nanos() as u64 / 2 { before } else { time }
 }
 
 fn now() -> Time {

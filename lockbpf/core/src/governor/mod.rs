@@ -316,8 +316,11 @@ impl Policy {
             State::Opening(_) => Action::Open,
             State::During { close, end, opened } => {
                 if !close.is_reached(now) && !self.is_over(opened, now) {
-                    let apart = Duration::from_nanos(close.latest.since(opened.time).0 / LOOKS);
-                    return Action::Wait(close.latest.min(later(now.time, apart.clamp(LOOK, MAX_LOOK))));
+                    let apart = Duration::from_nanos(close.latest.since(opened.time).0 / LOOKS).clamp(LOOK, MAX_LOOK);
+                    // By then all CPUs together have not spent too much.
+                    let left = self.most() - (now.cost - opened.cost).0 as f64;
+                    let safe = Duration::from_nanos((left / self.cpus as f64) as u64);
+                    return Action::Wait(close.latest.min(later(now.time, apart.min(safe).max(LOOK))));
                 }
                 self.state = State::Closing { end, opened, first: now };
                 self.look(now)
@@ -367,7 +370,12 @@ impl Policy {
 
     /// Whether a window has cost more than it may.
     fn is_over(&self, opened: Reading, now: Reading) -> bool {
-        (now.cost - opened.cost).0 as f64 > 1.5 * self.burst() + self.credit() / 2.0
+        (now.cost - opened.cost).0 as f64 > self.most()
+    }
+
+    /// What a window may cost before it is closed early, ns.
+    fn most(&self) -> f64 {
+        1.5 * self.burst() + self.credit() / 2.0
     }
 
     /// What observing has cost beyond the part of the budget that is to be spent, ns.

@@ -1,16 +1,15 @@
 //! How far apart windows are, so that they do not take too much of lockbpf's own CPU time: beside many processes that work, or many locks
-//! whose sums are to be read, each one being cheap for its process is not enough. Longer cycles have longer windows, so as much is seen.
+//! whose sums are to be read, each one being cheap for its process is not enough. Longer cycles have longer windows, as long as a burst in one cannot cost too much: up to there as much is seen.
 
 use crate::units::{Nanos, Time};
 use std::time::Duration;
 
 /// Share of a CPU that windows may take of lockbpf itself.
 pub const OWN_SHARE: f64 = 0.02;
-/// How often it is looked at what they take, and how much of what was seen before still counts.
+/// How often it is looked at what they take, with cycles of the usual length: once in a cycle.
 const LOOK: Duration = Duration::from_millis(500);
-const MEMORY: f64 = 0.5;
 /// By how much the distance changes at most at a time: cycles that have begun end as they were planned, so that it takes a while to tell.
-const MOST: f64 = 1.5;
+const MOST: f64 = 2.0;
 /// So far apart windows are at most, against the usual.
 const FARTHEST: f64 = 16.0;
 
@@ -18,8 +17,6 @@ const FARTHEST: f64 = 16.0;
 #[derive(Debug)]
 pub struct Pacing {
     factor: f64,
-    /// Share of a CPU that they took lately.
-    share: f64,
     /// What they had taken when that was looked at.
     seen: (Time, Nanos),
 }
@@ -28,21 +25,21 @@ impl Pacing {
     /// As usual, nothing having been taken.
     #[must_use]
     pub fn new(now: Time) -> Self {
-        Self { factor: 1.0, share: 0.0, seen: (now, Nanos(0)) }
+        Self { factor: 1.0, seen: (now, Nanos(0)) }
     }
 
     /// Whether it is time to look.
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {
-        now.since(self.seen.0).0 >= LOOK.as_nanos() as u64
+        now.since(self.seen.0).0 as f64 >= LOOK.as_nanos() as f64 * self.factor
     }
 
     /// Takes note of what windows have taken so far of lockbpf's own CPU time.
     pub fn look(&mut self, now: Time, taken: Nanos) {
         let (since, before) = std::mem::replace(&mut self.seen, (now, taken));
         let share = (taken - before).0 as f64 / now.since(since).0.max(1) as f64;
-        self.share = self.share * MEMORY + share * (1.0 - MEMORY);
-        let change = (self.share / OWN_SHARE).clamp(1.0 / MOST, MOST);
+        // Half of the way, as it were: what the last change has done is not seen yet.
+        let change = (share / OWN_SHARE).sqrt().clamp(1.0 / MOST, MOST);
         self.factor = (self.factor * change).clamp(1.0, FARTHEST);
     }
 
@@ -57,44 +54,53 @@ impl Pacing {
 mod tests {
     use super::*;
 
-    /// So many processes whose windows take so much each, ms: the factor, and the share of a CPU, after a minute.
-    fn after_a_minute(processes: f64, each_ms: f64) -> (f64, f64) {
-        let (mut pacing, mut taken, mut lately) = (Pacing::new(Time(0)), 0.0, 0.0);
-        // Cycles go on as planned for as long as one takes.
-        let mut factors = vec![1.0; 120];
-        for step in 1..=120_u64 {
-            let delay = (pacing.factor() as usize).max(1);
-            let factor = factors[(step as usize).saturating_sub(delay)];
-            lately = processes * each_ms * 1e6 / factor;
-            taken += lately;
-            let now = Time(step * LOOK.as_nanos() as u64);
-            assert!(pacing.is_due(now));
-            pacing.look(now, Nanos(taken as u64));
-            if let Some(factor) = factors.get_mut(step as usize) {
-                *factor = pacing.factor();
+    /// So many processes whose windows take so much each, ms, for two minutes: the factors of the second one, and the share of a CPU meanwhile.
+    fn second_minute(processes: f64, each_ms: f64) -> (Vec<f64>, f64) {
+        let (mut pacing, mut taken) = (Pacing::new(Time(0)), 0.0);
+        let (mut factors, mut late, mut random) = (Vec::new(), 0.0, fastrand::Rng::with_seed(7));
+        let mut ends = vec![0.0; processes as usize];
+        for step in 1..=1_200_u64 {
+            let seconds = step as f64 / 10.0;
+            let now = Time(step * 100_000_000);
+            // A cycle that has begun ends as it was planned, and has one window.
+            for end in &mut ends {
+                while *end <= seconds {
+                    *end += 0.5 * pacing.factor() * (0.8 + 0.4 * random.f64());
+                    taken += each_ms * 1e6;
+                    late += if seconds > 60.0 { each_ms * 1e6 } else { 0.0 };
+                }
+            }
+            if pacing.is_due(now) {
+                pacing.look(now, Nanos(taken as u64));
+            }
+            if seconds > 60.0 {
+                factors.push(pacing.factor());
             }
         }
-        (pacing.factor(), lately / LOOK.as_nanos() as f64)
+        (factors, late / 60e9)
     }
 
     #[test]
     fn few_processes_have_windows_as_usual() {
-        assert_eq!(after_a_minute(2.0, 4.0).0, 1.0);
+        let (factors, _) = second_minute(2.0, 4.0);
+        let mean = factors.iter().sum::<f64>() / factors.len() as f64;
+        assert!(mean < 1.1, "{mean}");
     }
 
     #[test]
     fn windows_of_many_processes_take_what_they_may() {
-        for (processes, each_ms) in [(22.0, 4.0), (8.0, 4.0), (1.0, 60.0)] {
-            let (factor, share) = after_a_minute(processes, each_ms);
-            assert!(
-                (OWN_SHARE * 0.4..=OWN_SHARE * 2.0).contains(&share),
-                "{processes} of {each_ms} ms: {share} by {factor}"
-            );
+        for (processes, each_ms) in [(22.0, 4.0), (8.0, 4.0), (40.0, 3.0), (3.0, 25.0)] {
+            let (factors, share) = second_minute(processes, each_ms);
+            let least = factors.iter().copied().fold(f64::MAX, f64::min);
+            let most = factors.iter().copied().fold(0.0, f64::max);
+            assert!((OWN_SHARE * 0.7..=OWN_SHARE * 1.3).contains(&share), "{processes} of {each_ms} ms: {share}");
+            assert!(most <= 3.0 * least, "{processes} of {each_ms} ms: {least} to {most}");
         }
     }
 
     #[test]
     fn there_is_an_end_to_it() {
-        assert_eq!(after_a_minute(1_000.0, 4.0).0, FARTHEST);
+        let (factors, _) = second_minute(1_000.0, 4.0);
+        assert!(factors.iter().all(|&factor| factor == FARTHEST), "{factors:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The transitions: what each step does to the machines.
 
-use super::machine::{Node, Run};
+use super::machine::{Machines, Node, Run, Thread};
 use super::{End, Follower, Instance, NodeIx, Observer, State};
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::op::{Action, Attempt, Failure, Hold, LockKind, OffReason, Op, Released};
@@ -118,7 +118,7 @@ impl State {
         }
         // Whoever waits for one of these is told to do so as if the scheduler had said it.
         self.m.scheduled |= a.lock.is_kernel();
-        if !self.put_aside(thread) && self.leave_pending(thread, f) {
+        if !self.put_aside(thread, a.lock, f) && self.leave_pending(thread, f) {
             self.impossible_step("attempt_while_waiting");
         }
         if a.kind != LockKind::Semaphore
@@ -127,6 +127,7 @@ impl State {
             // After another thread had the lock a release is missing. Else it may have been missed, too, but a timed call fails in the end.
             if !self.m.node(own).overtaken {
                 self.m.threads[thread as usize].recursing = Some((a, self.m.now));
+                self.waits_no_more(thread);
                 return;
             }
             self.impossible_step("release_missing");
@@ -220,7 +221,7 @@ impl State {
             }
             self.attempt(thread, again, f);
         }
-        let pending = self.m.threads[thread as usize].waiting.filter(|&n| self.m.node(n).instance.lock == lock);
+        let pending = self.pending(thread, lock, f);
         let ix = match pending {
             Some(node) => self.m.node(node).lock,
             None => self.m.lock(lock),
@@ -384,7 +385,7 @@ impl State {
             let (site, attempt, contended) = (Some(site), Some(at), a.contended == Some(true));
             return o.failed(&Instance { kind, shared, stack, site, attempt, contended, ..bare }, self.m.now, how);
         }
-        if let Some(node) = state.waiting.filter(|&n| self.m.node(n).instance.lock == lock) {
+        if let Some(node) = self.pending(thread, lock, f) {
             let instance = self.give_up(thread, node, how, f);
             return o.failed(&instance, self.m.now, how);
         }
@@ -406,26 +407,39 @@ impl State {
         state.instance
     }
 
-    /// Puts a wait aside that is done by functions of the program, which may take locks meanwhile. Whether there is such a wait.
-    fn put_aside(&mut self, thread: u32) -> bool {
+    /// Puts a wait aside that is done by functions of the program, which may take other locks meanwhile, now this one. Whether there is such a wait.
+    fn put_aside(&mut self, thread: u32, lock: Lock, f: &mut impl Follower) -> bool {
         let state = &self.m.threads[thread as usize];
         let described = |&node: &NodeIx| {
             let node = self.m.node(node);
-            node.instance.kind == LockKind::Other && node.told == Some(true)
+            node.instance.kind == LockKind::Other && node.told == Some(true) && node.instance.lock != lock
         };
         let Some(outer) = state.waiting.filter(described) else { return false };
         if state.around.is_some() || state.recursing.is_some() {
             return false;
         }
+        // What it holds made others wait for that reason until now.
+        f.switching(&self.m, thread);
         let state = &mut self.m.threads[thread as usize];
         (state.waiting, state.around) = (None, Some(outer));
         true
     }
 
-    /// What it waits for is over: what it was for, if anything, goes on.
+    /// A wait is over: the one around it goes on, if there is one.
     fn waits_no_more(&mut self, thread: u32) {
         let state = &mut self.m.threads[thread as usize];
         state.waiting = state.around.take();
+    }
+
+    /// The thread's wait for a lock. If that is the one around another, the end of the other was not seen.
+    fn pending(&mut self, thread: u32, lock: Lock, f: &mut impl Follower) -> Option<NodeIx> {
+        let is_for = |m: &Machines, node: NodeIx| m.node(node).instance.lock == lock;
+        let Thread { waiting, around, .. } = self.m.threads[thread as usize];
+        if let (Some(inner), Some(_)) = (waiting, around.filter(|&node| is_for(&self.m, node))) {
+            self.impossible_step("attempt_while_waiting");
+            self.give_up(thread, inner, Failure::Error, f);
+        }
+        self.m.threads[thread as usize].waiting.filter(|&node| is_for(&self.m, node))
     }
 
     /// Drops attempts whose end was not seen; whether there was one.

@@ -103,6 +103,11 @@ fn who_waits_by_functions_of_the_program_takes_other_locks_meanwhile() {
     let (mut notes, graph) = run(&[
         (0, 1, attempt(1)),
         (0, 1, acquire(1)),
+        (0, 4, attempt(9)),
+        (0, 4, acquire(9)),
+        (5, 2, attempt(5)),
+        (5, 2, acquire(5)),
+        (6, 3, attempt(5)),
         (10, 2, waits),
         (40, 2, attempt(1)),
         (60, 1, release(1)),
@@ -111,19 +116,29 @@ fn who_waits_by_functions_of_the_program_takes_other_locks_meanwhile() {
         (65, 2, acquire(2)),
         (66, 2, release(2)),
         (70, 2, release(1)),
+        (80, 2, attempt(5)),
+        (80, 2, acquire(5)),
+        (85, 2, release(5)),
+        (100, 4, release(9)),
         (100, 2, acquire(9)),
         (100, 2, release(9)),
-        // One within the other, without an end.
+        (105, 2, release(5)),
+        (105, 3, acquire(5)),
+        (106, 3, release(5)),
+        // Without an end.
         (110, 2, waits),
         (111, 2, waits),
         (112, 2, waits),
     ]);
     let impossible = graph.state().impossible().clone();
-    assert_eq!(impossible.into_iter().collect::<Vec<_>>(), [("attempt_while_waiting", 1)]);
+    assert_eq!(impossible.into_iter().collect::<Vec<_>>(), [("attempt_while_waiting", 2)]);
     let f = graph.finish(Time(120), &mut notes);
-    let waited: Vec<_> = f.locks.iter().map(|l| (l.0.addr, l.1.waits.time.0)).filter(|&(_, ns)| ns > 0).collect();
-    // The last one goes on for 8 until the end.
-    assert_eq!(waited, [(1, 20), (9, 90 + 8)], "{:?}", notes.0);
+    let waited: std::collections::BTreeMap<_, _> =
+        f.locks.iter().map(|l| (l.0.addr, l.1.waits.time.0)).filter(|&(_, ns)| ns > 0).collect();
+    // Of the last three, two are left when the same lock is asked for again; the third goes on for 8 until the end.
+    assert_eq!(waited, [(1, 20), (5, 99), (9, 90 + 8)].into(), "{:?}", notes.0);
+    let nested: u64 = f.locks[&lock(5)].holders.iter().map(|holder| holder.nested.0).sum();
+    assert_eq!(nested, 90, "thread 2 waits while thread 3 waits for it");
 }
 
 #[test]

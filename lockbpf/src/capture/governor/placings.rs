@@ -15,6 +15,8 @@ use std::time::Duration;
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
 const ROTATE: Duration = Duration::from_millis(150);
+/// Removing probes takes so many times what placing them takes.
+const REMOVAL: u64 = 2;
 /// CPU time beyond the share of a CPU that windows may take, once: short observations see many processes at once.
 const CPU_ONCE: Duration = Duration::from_secs(1);
 
@@ -56,9 +58,14 @@ impl Placings {
         self.pacing.factor()
     }
 
-    /// CPU time that windows have taken, ns.
+    /// CPU time that windows have taken.
     fn used(&self) -> Nanos {
-        self.placed + (self.removed - self.removed_before) + Nanos(self.read.load(Ordering::Relaxed))
+        let removed = match remover::pid() {
+            Some(_) => self.removed - self.removed_before,
+            // Threads of this process remove them.
+            None => Nanos(REMOVAL * self.placed.0),
+        };
+        self.placed + removed + Nanos(self.read.load(Ordering::Relaxed))
     }
 
     /// Whether there may be another now, where more processes are observed than have places.
@@ -70,7 +77,7 @@ impl Placings {
     /// Whether a place may be passed on now; with `rotates`, between processes that both want it.
     pub fn may_pass_on(&self, now: Time, rotates: bool) -> bool {
         let since_last = Duration::from_nanos(now.since(self.passed_on).0);
-        since_last >= if rotates { ROTATE } else { EXCHANGE }
+        since_last >= if rotates { ROTATE.mul_f64(self.pacing.factor()) } else { EXCHANGE }
     }
 
     /// A place is passed on.

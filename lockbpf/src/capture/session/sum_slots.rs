@@ -12,7 +12,8 @@ use lockbpf_common::sums::{OTHER_SUMS, OWN_SUMS, SITE_SUMS, SumKey, Sums};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A slot is given out before its key is there, by a program that may be preempted meanwhile.
+/// A slot is given out before its key is there, by a program that may be preempted meanwhile. One that comes later than this is in no window,
+/// only in what is read at the end.
 const UNDER_WAY: Nanos = Nanos(200_000_000);
 
 /// Each series of slots: its number, and which slots it gives out.
@@ -46,12 +47,18 @@ pub(super) fn each(
     mut slots: Vec<SumSlot>,
     mut take: impl FnMut(&SumKey, Sums),
 ) -> Result<(), CaptureError> {
+    let array: Array<_, Sums> = map.try_into()?;
     slots.sort_unstable_by_key(|&(_, slot)| slot);
     for run in slots.chunk_by(|&(_, a), &(_, b)| a + 1 == b) {
         for part in run.chunks(AT_ONCE) {
-            let &[(_, first), ..] = part else { continue };
-            let read = batch::range::<Sums>(map, first..first + part.len() as u32)?;
-            part.iter().zip(read).for_each(|((key, _), sums)| take(key, sums));
+            match part {
+                [(key, slot)] => take(key, array.get(slot, 0)?),
+                [(_, first), ..] => {
+                    let read = batch::range::<Sums>(map, *first..first + part.len() as u32)?;
+                    part.iter().zip(read).for_each(|((key, _), sums)| take(key, sums));
+                }
+                [] => {}
+            }
         }
     }
     Ok(())
