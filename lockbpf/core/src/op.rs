@@ -195,8 +195,8 @@ pub enum LockKind {
     Once,
     /// An interpreter's lock: one thread runs at a time.
     Gil,
-    /// A lock of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name. Who is told to wait
-    /// for one may take other locks meanwhile.
+    /// A lock of another kind, treated like a mutex; [`crate::names::Names::kind`] has its name. A thread that
+    /// waits for one may take other locks meanwhile, if its source says that it waits.
     Other,
 }
 

@@ -31,7 +31,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const FEW: usize = 2;
 /// How long a process is not looked at, at most.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Of so many processes it is looked as often whether what is placed follows them; of more the more seldom, but not more than so many times.
+/// Up to so many processes, the governor looks each [`GLANCE`] whether probes still follow them. The time grows with their number, up to so many times.
 const AT_A_GLANCE: usize = 8;
 const MOST_GLANCES: usize = 10;
 /// Processes are looked at in the same step for so long. Windows are not to keep time with a program's timers.
@@ -342,7 +342,7 @@ impl Work {
         }
         let due = self.charges.iter().filter(|(_, charge)| !charge.held && charge.due <= time);
         let mut due: Vec<(Time, u32)> = due.map(|(&slot, charge)| (charge.due, slot)).collect();
-        // Of those that are due together none comes first always: there may be one place.
+        // In random order where several are due together: there may be one place, and no process is to lose it always.
         fastrand::shuffle(&mut due);
         due.sort_by_key(|&(due, _)| due);
         for (_, slot) in due {

@@ -59,7 +59,7 @@ const MAX_TICK: Duration = Duration::from_millis(11);
 const TICK_LOOK: Duration = Duration::from_micros(400);
 /// How often a tier is looked at that may be spending too much: with closing it, a burst is over well within 200 ms.
 pub const LOOK: Duration = Duration::from_millis(5);
-/// In a long window so many looks are enough, but none is later than this after another.
+/// Looks in a long window, and the longest time between two of them.
 const LOOKS: u64 = 32;
 const MAX_LOOK: Duration = Duration::from_millis(20);
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 /// Share of a CPU that windows may take of lockbpf itself.
 pub const OWN_SHARE: f64 = 0.02;
-/// How often it is looked at what they take, with cycles of the usual length: once in a cycle.
+/// Time between two looks at what windows take: the usual length of a cycle. It grows with the factor.
 const LOOK: Duration = Duration::from_millis(500);
-/// By how much the distance changes at most at a time: cycles that have begun end as they were planned, so that it takes a while to tell.
+/// Largest change of the factor at one look. Cycles that have begun end as planned, so a change shows late.
 const MOST: f64 = 2.0;
-/// So far apart windows are at most, against the usual.
+/// Largest factor.
 const FARTHEST: f64 = 16.0;
 
 /// How far apart windows are, against the usual.
@@ -38,7 +38,7 @@ impl Pacing {
     pub fn look(&mut self, now: Time, taken: Nanos) {
         let (since, before) = std::mem::replace(&mut self.seen, (now, taken));
         let share = (taken - before).0 as f64 / now.since(since).0.max(1) as f64;
-        // Half of the way, as it were: what the last change has done is not seen yet.
+        // The root of the ratio: the effect of the last change does not show yet.
         let change = (share / OWN_SHARE).sqrt().clamp(1.0 / MOST, MOST);
         self.factor = (self.factor * change).clamp(1.0, FARTHEST);
     }

@@ -182,7 +182,7 @@ impl Shares {
         self.unattributed = self.waits.time - held;
     }
 
-    /// Forgets threads beyond so many waits: each thread that is left has waited.
+    /// Keeps as many threads as there are waits at most: each of them has waited.
     fn keep_threads(&mut self, waits: u64) {
         if self.threads.len() as u64 > waits {
             let mut threads: Vec<_> = self.threads.drain().collect();

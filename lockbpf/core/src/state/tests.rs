@@ -135,7 +135,7 @@ fn who_waits_by_functions_of_the_program_takes_other_locks_meanwhile() {
     let f = graph.finish(Time(120), &mut notes);
     let waited: std::collections::BTreeMap<_, _> =
         f.locks.iter().map(|l| (l.0.addr, l.1.waits.time.0)).filter(|&(_, ns)| ns > 0).collect();
-    // Of the last three, two are left when the same lock is asked for again; the third goes on for 8 until the end.
+    // Each new attempt for lock 9 drops the one before. The last one waits for 8 until the end.
     assert_eq!(waited, [(1, 20), (5, 99), (9, 90 + 8)].into(), "{:?}", notes.0);
     let nested: u64 = f.locks[&lock(5)].holders.iter().map(|holder| holder.nested.0).sum();
     assert_eq!(nested, 90, "thread 2 waits while thread 3 waits for it");

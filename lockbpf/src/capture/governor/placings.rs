@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How seldom a place is passed on from a process that needs none, and from one whose turn is over.
 const EXCHANGE: Duration = Duration::from_millis(50);
 const ROTATE: Duration = Duration::from_millis(150);
-/// Removing probes takes so many times what placing them takes.
+/// Time for removing probes by time for placing them.
 const REMOVAL: u64 = 2;
 /// CPU time beyond the share of a CPU that windows may take, once: short observations see many processes at once.
 const CPU_ONCE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct Placings {
 }
 
 impl Placings {
-    /// None so far; what reading the sums has taken is told by `read`, ns.
+    /// No window so far. Whoever reads the sums adds the CPU time for it to `read`, ns.
     pub fn new(now: Time, read: Arc<AtomicU64>) -> Self {
         let removed = removed();
         Self {
@@ -121,7 +121,7 @@ mod tests {
             while clock(ClockId::CLOCK_THREAD_CPUTIME_ID) < until {}
         });
         assert!(placings.used() >= Nanos(100_000), "{:?}", placings.used());
-        // Of what was placed, removal may count, too: another test may have started the process that does it, or not.
+        // Without a process that removes probes `used` counts removal by what was placed. Another test may have started one.
         placings.placed = Nanos(0);
         read.store(SECOND * 6 / 5, Ordering::Relaxed);
         assert!(!placings.may_be(after(9 * SECOND)) && placings.may_be(after(11 * SECOND)));
