@@ -1,7 +1,7 @@
 //! Calibration of locks: what is measured is kept, and predictions use it.
 
 use crate::harness::observer::{Outcome, lockbpf, run_command};
-use crate::harness::turn;
+use crate::harness::turn_alone;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn run_in(state: &Path, arguments: &[&str]) -> Outcome {
 
 #[test]
 fn what_is_measured_is_kept_and_used() {
-    let _turn = turn();
+    let _turn = turn_alone();
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let state = dir.path().join("state");
     let model = dir.path().join("model.json");
@@ -58,7 +58,7 @@ fn what_is_measured_is_kept_and_used() {
 /// A recording is predicted from with what is measured for it, once; where others work, it says so and goes on without.
 #[test]
 fn a_prediction_has_measured_what_it_needs() {
-    let _turn = turn();
+    let _turn = turn_alone();
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens/recordings/queues.bin");
     let predict = |when: &str| {
@@ -80,7 +80,7 @@ fn a_prediction_has_measured_what_it_needs() {
 
 #[test]
 fn a_busy_machine_is_not_measured() {
-    let _turn = turn();
+    let _turn = turn_alone();
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let stop = std::sync::atomic::AtomicBool::new(false);
     let outcome = std::thread::scope(|scope| {

@@ -2,17 +2,16 @@
 
 use crate::harness::build::{Variant, compile};
 use crate::harness::exact::{assert_complete, assert_locks};
-use crate::harness::may_observe;
 use crate::harness::observer::Observer;
 use crate::harness::privilege::{is_root, skipped};
 use crate::harness::workload::{Workload, command};
+use crate::harness::{Turn, may_observe};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::MutexGuard;
 
 /// The turn of a test that sets up containers, which only root may do.
-pub(crate) fn may_contain() -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn may_contain() -> Option<Turn> {
     if is_root() {
         return may_observe();
     }

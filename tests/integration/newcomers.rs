@@ -2,7 +2,7 @@
 //! for three seconds must be missing less than half of its acquisitions, however busy the machine; how long it took is printed.
 
 use crate::harness::build::{Variant, compile};
-use crate::harness::may_observe;
+use crate::harness::may_observe_alone;
 use crate::harness::observer::Observer;
 use crate::harness::privilege::{is_root, skipped};
 use crate::harness::process::Running;
@@ -65,7 +65,7 @@ fn check(options: &[&str], command: &mut Command) {
 
 #[test]
 fn a_new_container() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     if !is_root() {
         return skipped("not root: no chroot and no namespaces");
     }
@@ -75,7 +75,7 @@ fn a_new_container() {
 
 #[test]
 fn a_new_container_within_a_budget() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     if !is_root() {
         return skipped("not root: no chroot and no namespaces");
     }
@@ -85,13 +85,13 @@ fn a_new_container_within_a_budget() {
 
 #[test]
 fn a_new_static_program() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     check(&[], Command::new(compile("ticker", Variant::Static)).args(WORKLOAD));
 }
 
 #[test]
 fn a_library_that_is_loaded_later() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let library = dir.path().join("libc.so.6");
     fs::copy(c_library(), &library).expect("failed to copy a library");
@@ -115,7 +115,7 @@ fn a_library_that_is_loaded_later() {
 
 #[test]
 fn a_container_that_an_observed_process_starts() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     if !is_root() {
         return skipped("not root: no chroot and no namespaces");
     }
@@ -135,7 +135,7 @@ fn a_container_that_an_observed_process_starts() {
 
 #[test]
 fn a_program_and_a_library_that_are_gone() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let (program, library) = (dir.path().join("ticker"), dir.path().join("libc.so.6"));
     fs::copy(compile("ticker", Variant::Plain), &program).expect("failed to copy a workload");

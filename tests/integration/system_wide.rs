@@ -1,14 +1,14 @@
 //! The whole system: every process that locks, those that start later too, and not lockbpf itself.
 
 use crate::harness::exact::assert_locks;
-use crate::harness::may_observe;
+use crate::harness::may_observe_alone;
 use crate::harness::observer::Observer;
 use crate::harness::workload::Workload;
 use std::time::Duration;
 
 #[test]
 fn processes_old_and_new_but_not_itself() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut old = ["counter 3 2 1000", "counter 2 4 700"].map(Workload::start);
     let observer = Observer::start(&["--system-wide", "--format", "json"]);
     let mut new = Workload::start("counter 2 1 300");
@@ -30,7 +30,7 @@ fn processes_old_and_new_but_not_itself() {
 
 #[test]
 fn filters_by_name_of_the_thread() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("threads 2 5 100");
     let observer = Observer::start(&["--system-wide", "--comm", "late", "--format", "json"]);
     workload.go();

@@ -125,7 +125,7 @@ fn sites(pid: u32) -> Result<(Vec<ProbeSite>, Vec<ProbeSite>), CaptureError> {
 fn options(setup: &Setup<'_>, pid: u32) -> Options {
     let &Setup { types, task_offsets, tracefs, plain_uprobes, events, all_events, transitions } = setup;
     let common = Options::new(Scope::Pids(vec![pid]), types, task_offsets, tracefs);
-    Options { plain_uprobes, rare: false, events: events.to_vec(), all_events, transitions, ..common }
+    Options { plain_uprobes, life: false, events: events.to_vec(), all_events, transitions, ..common }
 }
 
 /// The child. Killed and collected when dropped.

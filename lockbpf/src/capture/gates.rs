@@ -399,6 +399,8 @@ impl Gates {
 
     /// Places probes in further libraries: at once where the gate is open, at the next opening elsewhere.
     pub fn extend(&mut self, sites: &[ProbeSite]) {
+        // Here, so that no window waits for it.
+        self.placer.load(sites);
         let mut placed = Vec::new();
         for (slot, state) in self.slots.iter_mut().enumerate() {
             if state.gate.epoch != 0 {

@@ -43,6 +43,7 @@ pub mod named;
 pub mod newcomers;
 pub mod object;
 pub mod offspring;
+mod on_demand;
 mod open_stacks;
 mod owner;
 mod perf_uprobe;

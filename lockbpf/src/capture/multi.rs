@@ -38,18 +38,18 @@ struct LinkCreate {
     reserved: u32,
 }
 
-/// The names of the programs that see a function: with sessions one for both halves.
-pub(super) fn programs(by: By, sessions: bool) -> &'static [&'static str] {
+/// The names of the programs that see a function where there are sessions: one for both halves.
+pub(super) fn with_sessions(by: By) -> &'static [&'static str] {
     match by {
-        By::Return if sessions => &["session"],
-        By::LibraryReturn if sessions => &["library_session"],
-        By::CustomReturn if sessions => &["custom_session"],
+        By::Return => &["session"],
+        By::LibraryReturn => &["library_session"],
+        By::CustomReturn => &["custom_session"],
         _ => by.programs(),
     }
 }
 
 impl Program {
-    /// Loads one of [`programs`].
+    /// Loads one of those [`with_sessions`], or of [`By::programs`].
     pub(super) fn load(programs: &Programs, name: &'static str) -> Result<Self, RawError> {
         let (kind, attach_type) = match name {
             "session" | "library_session" | "custom_session" => (Kind::UprobeSession, UPROBE_SESSION),

@@ -1,7 +1,8 @@
 //! Uprobes as perf events with an attach cookie (kernel 5.15), of which aya keeps the cookie to itself.
 
 use super::attach::Spot;
-use super::raw_program::bpf;
+use super::probe_table::is_return_half;
+use super::raw_program::{Kind, Programs, RawError, bpf};
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, perf_event_attr};
 use std::ffi::CString;
 use std::io;
@@ -32,8 +33,20 @@ pub(super) struct Place<'a> {
     pub spot: Spot,
     /// A thread of the process; 0 for all processes.
     pub pid: u32,
-    /// Whether at the function's return.
-    pub returns: bool,
+}
+
+/// A loaded program.
+pub(super) struct Program {
+    fd: OwnedFd,
+    /// Whether it goes to functions' returns.
+    at_return: bool,
+}
+
+impl Program {
+    /// Loads one of [`By::programs`](super::probe_table::By::programs).
+    pub(super) fn load(programs: &Programs, name: &'static str) -> Result<Self, RawError> {
+        Ok(Self { fd: programs.load(name, Kind::Uprobe)?, at_return: is_return_half(name) })
+    }
 }
 
 /// A prefix of `union bpf_attr` for `BPF_LINK_CREATE` on a perf event.
@@ -66,10 +79,10 @@ impl PerfUprobes {
     }
 
     /// Places a program. Returns the event and the program's link to it.
-    pub(super) fn attach(self, program: &OwnedFd, at: &Place<'_>, cookie: u64) -> io::Result<(OwnedFd, OwnedFd)> {
-        let event = self.open(at)?;
+    pub(super) fn attach(self, program: &Program, at: &Place<'_>, cookie: u64) -> io::Result<(OwnedFd, OwnedFd)> {
+        let event = self.open(at, program.at_return)?;
         let link = LinkCreate {
-            prog_fd: program.as_raw_fd() as u32,
+            prog_fd: program.fd.as_raw_fd() as u32,
             target_fd: event.as_raw_fd() as u32,
             attach_type: bpf_attach_type::BPF_PERF_EVENT as u32,
             cookie,
@@ -79,8 +92,9 @@ impl PerfUprobes {
         Ok((event, link))
     }
 
-    /// Opens an event without a program: for as long as it is open, and its thread runs, the breakpoint stays in that thread's memory.
-    pub(super) fn open(self, at: &Place<'_>) -> io::Result<OwnedFd> {
+    /// Opens an event without a program, at the function's entry or return: for as long as it is open, and its thread runs, the breakpoint stays
+    /// in that thread's memory.
+    pub(super) fn open(self, at: &Place<'_>, at_return: bool) -> io::Result<OwnedFd> {
         let path = CString::new(at.path.as_os_str().as_bytes())?;
         // SAFETY: a structure of integers and unions of integers: all zeros is a valid value.
         let mut attr: perf_event_attr = unsafe { std::mem::zeroed() };
@@ -90,7 +104,7 @@ impl PerfUprobes {
         if counter > u32::MAX.into() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        attr.config = u64::from(at.returns) << self.returns_bit | counter << COUNTER_SHIFT;
+        attr.config = u64::from(at_return) << self.returns_bit | counter << COUNTER_SHIFT;
         attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
         attr.__bindgen_anon_4.probe_offset = offset;
         // For all processes the event needs a CPU in name; the probe fires on each.

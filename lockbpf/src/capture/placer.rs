@@ -2,21 +2,20 @@
 //! (6.10), else by a perf event per function and half.
 
 use super::CaptureError;
-use super::attach::{ProbeSite, reason, side_by_side};
+use super::attach::{ProbeSite, reason};
 use super::btf::Btf;
 use super::edits;
 use super::multi;
+use super::on_demand::OnDemand;
 use super::perf_uprobe::{self, PerfUprobes};
-use super::probe_table::{By, Runtime, is_return_half};
-use super::raw_program::{Programs, RawError};
+use super::probe_table::{By, Runtime};
+use super::raw_program::Programs;
 use super::remover;
 use super::seccomp;
-use super::verifier::to_the_end;
 use crate::quality::FailedProbe;
-use aya::Ebpf;
-use aya::programs::UProbe;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Threads that remove probes side by side: all that the kernel does before and after each perf event's grace period.
 const REMOVERS: usize = 64;
@@ -33,10 +32,10 @@ pub enum Mechanism {
     PerfEvents,
 }
 
-/// The loaded uprobe programs, ready to be placed.
+/// The uprobe programs, ready to be placed.
 pub(super) enum Placer {
-    Links { mechanism: Mechanism, programs: HashMap<By, Vec<multi::Program>> },
-    PerfEvents { kind: PerfUprobes, programs: HashMap<&'static str, OwnedFd> },
+    Links { mechanism: Mechanism, programs: OnDemand<multi::Program> },
+    PerfEvents { kind: PerfUprobes, programs: OnDemand<perf_uprobe::Program> },
 }
 
 /// Probes in place: each is removed by being dropped. The breakpoints go at once, but the kernel then waits for a grace period
@@ -45,15 +44,34 @@ pub(super) enum Placer {
 pub(super) struct Links(Vec<OwnedFd>);
 
 impl Placer {
-    /// Loads the programs for the functions that are `wanted`, for links; `None` where the kernel has none, or none that are right.
-    pub(super) fn with_links(programs: &Programs, types: &Btf, wanted: Wanted) -> Option<Self> {
+    /// Loads the programs for `sites`: for links, unless they are to be `plain`, or the kernel has none, or none that are right.
+    ///
+    /// # Errors
+    /// When the kernel refuses a program, or has no uprobes.
+    pub(super) fn start(
+        programs: &Arc<Programs>,
+        types: &Btf,
+        plain: bool,
+        sites: &[ProbeSite],
+    ) -> Result<Self, CaptureError> {
+        if !plain && let Some(links) = Self::with_links(programs, types, sites) {
+            return Ok(links);
+        }
+        let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
+        let programs = OnDemand::start(programs.clone(), By::programs, perf_uprobe::Program::load, sites);
+        let programs = programs.map_err(|error| CaptureError::Unprepared(error.to_string()))?;
+        Ok(Self::PerfEvents { kind, programs })
+    }
+
+    fn with_links(programs: &Arc<Programs>, types: &Btf, sites: &[ProbeSite]) -> Option<Self> {
         if !types.has_uprobe_links() {
             return None;
         }
         let sessions = types.has_uprobe_sessions();
-        let mechanism = if sessions { Mechanism::Session } else { Mechanism::Link };
-        match load_multi(programs, wanted, sessions) {
-            Ok(programs) if programs.values().flatten().all(|p| sessions || p.sees_all_threads()) => {
+        let (mechanism, names): (_, fn(By) -> _) =
+            if sessions { (Mechanism::Session, multi::with_sessions) } else { (Mechanism::Link, By::programs) };
+        match OnDemand::start(programs.clone(), names, multi::Program::load, sites) {
+            Ok(programs) if sessions || programs.all().all(multi::Program::sees_all_threads) => {
                 return Some(Self::Links { mechanism, programs });
             }
             Ok(_) => log::info!("uprobe links would see one thread of each process, using perf events"),
@@ -62,18 +80,13 @@ impl Placer {
         None
     }
 
-    /// The same for perf events.
-    pub(super) fn with_perf_events(ebpf: &mut Ebpf, wanted: Wanted) -> Result<Self, CaptureError> {
-        let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
-        let mut programs = HashMap::new();
-        for &name in wanted.by().flat_map(By::programs) {
-            let error = |source| CaptureError::Program { name: name.to_owned(), source };
-            let program: &mut UProbe = super::attach::program(ebpf, name)?;
-            to_the_end(|| program.load()).map_err(error)?;
-            let fd = program.fd().map_err(error)?.as_fd().try_clone_to_owned();
-            programs.insert(name, fd.map_err(|e| error(e.into()))?);
+    /// Makes ready for further sites.
+    pub(super) fn load(&mut self, sites: &[ProbeSite]) {
+        let wanted = sites.iter().map(|site| site.function.by);
+        match self {
+            Self::Links { programs, .. } => programs.load(wanted),
+            Self::PerfEvents { programs, .. } => programs.load(wanted),
         }
-        Ok(Self::PerfEvents { kind, programs })
     }
 
     /// How uprobes are placed.
@@ -106,7 +119,14 @@ impl Placer {
                 sites.sort_by_key(|site| (site.file, site.function.by));
                 for sites in sites.chunk_by(|a, b| a.file == b.file && a.function.by == b.function.by) {
                     let path = sites[0].path();
-                    for program in programs.get(&sites[0].function.by).into_iter().flatten() {
+                    let programs = match programs.of(sites[0].function.by) {
+                        Ok(programs) => programs,
+                        Err(reason) => {
+                            failed.extend(sites.iter().map(|site| site.failed(reason.clone())));
+                            continue;
+                        }
+                    };
+                    for program in programs {
                         let attach = |sites: &[&ProbeSite]| {
                             let spots: Vec<_> = sites.iter().map(|site| site.spot()).collect();
                             let cookies: Vec<u64> = sites.iter().map(|site| cookie(site)).collect();
@@ -130,10 +150,15 @@ impl Placer {
                 let pid = stand_in.unwrap_or(pid);
                 for site in hot_last(sites) {
                     let path = site.path();
-                    for &name in site.function.by.programs() {
-                        let Some(program) = programs.get(name) else { continue };
-                        let returns = is_return_half(name);
-                        let at = perf_uprobe::Place { path: &path, spot: site.spot(), pid, returns };
+                    let programs = match programs.of(site.function.by) {
+                        Ok(programs) => programs,
+                        Err(reason) => {
+                            failed.push(site.failed(reason));
+                            continue;
+                        }
+                    };
+                    for program in programs {
+                        let at = perf_uprobe::Place { path: &path, spot: site.spot(), pid };
                         match kind.attach(program, &at, cookie(site)) {
                             Ok((event, link)) => links.0.extend([link, event]),
                             Err(error) => failed.push(site.failed(reason(&error))),
@@ -174,8 +199,8 @@ pub(super) fn hold(sites: &[&ProbeSite], tid: u32) -> Links {
     let mut known = BTreeSet::new();
     let places = hot_last(sites).into_iter().filter(|site| known.insert((site.file, site.file_offset)));
     let open = |site: &ProbeSite| {
-        let place = perf_uprobe::Place { path: &site.path(), spot: site.spot(), pid: tid, returns: false };
-        kind.open(&place).ok()
+        let place = perf_uprobe::Place { path: &site.path(), spot: site.spot(), pid: tid };
+        kind.open(&place, false).ok()
     };
     Links(places.filter_map(open).collect())
 }
@@ -198,46 +223,6 @@ pub(super) struct Whom {
     pub slot: u32,
     /// Number of the set of probes in that; `None` for those that no gate closes.
     pub set: Option<u64>,
-}
-
-/// Which of the functions are to be seen.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    /// Not only those of mutexes and read-write locks.
-    pub rare: bool,
-    /// Calls of the C library.
-    pub library: bool,
-    /// Those that the user has described.
-    pub custom: bool,
-}
-
-impl Wanted {
-    /// What sees them.
-    fn by(self) -> impl Iterator<Item = By> {
-        let rare: &[By] = if self.rare {
-            &[By::OtherEntry, By::Go, By::Tokio, By::Virtual, By::VirtualReturn, By::VirtualAbsence]
-        } else {
-            &[]
-        };
-        let library: &[By] = if self.library { &[By::Library, By::LibraryReturn] } else { &[] };
-        let custom: &[By] = if self.custom {
-            &[By::Custom, By::CustomReturn, By::CustomPoint, By::CustomBlock, By::CustomWake]
-        } else {
-            &[]
-        };
-        [&[By::Entry, By::Return][..], rare, library, custom].concat().into_iter()
-    }
-}
-
-/// Side by side: the verifier takes a tenth of a second for some.
-fn load_multi(ready: &Programs, wanted: Wanted, sessions: bool) -> Result<HashMap<By, Vec<multi::Program>>, RawError> {
-    let all = wanted.by().flat_map(|by| multi::programs(by, sessions).iter().map(move |&name| (by, name)));
-    let load = |(by, name)| multi::Program::load(ready, name).map(|program| (by, program));
-    let mut programs: HashMap<By, Vec<multi::Program>> = HashMap::new();
-    for (by, program) in side_by_side(all, load)? {
-        programs.entry(by).or_default().push(program);
-    }
-    Ok(programs)
 }
 
 impl From<Vec<OwnedFd>> for Links {

@@ -67,6 +67,8 @@ pub(super) enum Kind {
     UprobeSession,
     /// On the entries of many functions.
     UprobeMulti,
+    /// On perf events.
+    Uprobe,
     /// On a tracepoint, with typed arguments: the number of the tracepoint's type among the kernel's.
     Tracepoint(u32),
     /// Run for each of something, when user space wants it: the number of the iterator's type among the kernel's (kernel 5.8).
@@ -143,24 +145,30 @@ pub(super) struct Programs {
     object: Object,
     /// The object's types, as the kernel has them.
     types: Option<OwnedFd>,
+    /// The maps, by whose descriptors the programs name them.
+    _maps: Vec<OwnedFd>,
 }
 
 impl Programs {
-    /// Prepares the programs of `object` on the maps that aya has created from the same object, which must outlive them.
+    /// Prepares the programs of `object` on the maps that aya has created from the same object.
     pub(super) fn prepare<'a>(object: &[u8], maps: impl Iterator<Item = (&'a str, &'a Map)>) -> Result<Self, RawError> {
         let unprepared = |error: &dyn std::error::Error| RawError::Object(error.to_string());
         let mut object = Object::parse(object).map_err(|e| unprepared(&e))?;
-        let fds: Vec<(&str, RawFd)> = maps.filter_map(|(name, map)| Some((name, fd(map)?))).collect();
+        let again = |map| data(map).map(|data| data.fd().as_fd().try_clone_to_owned()).transpose();
+        let maps = maps.filter_map(|(name, map)| again(map).transpose().map(|map| Ok((name, map?))));
+        let (names, maps): (Vec<&str>, Vec<OwnedFd>) =
+            maps.collect::<io::Result<Vec<_>>>().map_err(|e| unprepared(&e))?.into_iter().unzip();
         let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
         let definitions = object.maps.clone();
-        let named = fds.iter().filter_map(|&(name, fd)| Some((name, fd, definitions.get(name)?)));
+        let fds = maps.iter().map(AsRawFd::as_raw_fd);
+        let named = names.into_iter().zip(fds).filter_map(|(name, fd)| Some((name, fd, definitions.get(name)?)));
         object.relocate_maps(named, &text).map_err(|e| unprepared(&e))?;
         object.relocate_calls(&text).map_err(|e| unprepared(&e))?;
         let types = match aya::features().btf().map(|features| object.fixup_and_sanitize_btf(features)).transpose() {
             Ok(types) => types.flatten().map(load_types).transpose().map_err(RawError::Types)?,
             Err(error) => return Err(unprepared(&error)),
         };
-        Ok(Self { object, types })
+        Ok(Self { object, types, _maps: maps })
     }
 
     /// Loads one.
@@ -179,6 +187,7 @@ fn load(object: &Object, types: Option<&OwnedFd>, program: &'static str, kind: K
     let (prog_type, expected_attach_type, attach_btf_id) = match kind {
         Kind::UprobeSession => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, 0),
         Kind::UprobeMulti => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, 0),
+        Kind::Uprobe => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, 0, 0),
         Kind::Tracepoint(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_RAW_TP as u32, id),
         Kind::Iterator(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_ITER as u32, id),
     };

@@ -117,10 +117,10 @@ fn watch_child() -> io::Result<(ExitStatus, u64)> {
         if line != seccomp_target::READY {
             return Err(io::Error::other("the child is not what it should be"));
         }
-        let place = Place { path: Path::new(SELF), spot: (offset()?, 0), pid: child.id(), returns: true };
+        let place = Place { path: Path::new(SELF), spot: (offset()?, 0), pid: child.id() };
         let event = {
             let _edit = edits::begin();
-            uprobes.open(&place)?
+            uprobes.open(&place, true)?
         };
         stdin.write_all(b"\n")?;
         Ok((child.wait()?, event))

@@ -177,7 +177,7 @@ pub(super) fn sweep(places: &[(PathBuf, Vec<Spot>)]) -> io::Result<()> {
             let kind = PerfUprobes::find()?;
             let pid = std::process::id();
             for (path, spots) in places {
-                let place = |&spot| kind.open(&perf_uprobe::Place { path, spot, pid, returns: false }).ok();
+                let place = |&spot| kind.open(&perf_uprobe::Place { path, spot, pid }, false).ok();
                 drop(spots.iter().filter_map(place).collect::<Vec<OwnedFd>>());
             }
         }

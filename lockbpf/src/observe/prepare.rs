@@ -227,7 +227,6 @@ pub(crate) fn options(request: &Request, ready: &Prepared, known: Vec<ProcessSee
         kernel_locks: ready.kernel,
         events: ready.events.clone(),
         library: request.functions.is_some(),
-        custom: !crate::custom::catalogue().is_empty(),
         plain_uprobes: request.plain_uprobes,
         follow_forks: request.follow_forks,
         governed: request.kept_budget().is_some(),

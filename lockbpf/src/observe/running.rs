@@ -108,7 +108,7 @@ impl<'a> Running<'a> {
         drop_aside(prices.and_then(|prices| prices.measured_by));
         let attached: HashSet<_> = sites.iter().map(|site| site.file).collect();
         let mut census = Census::new(known);
-        if options.custom {
+        if !crate::custom::catalogue().is_empty() {
             census.know(session.met()?);
         }
         let stacks = Stacks::new(options.unwind);

@@ -29,21 +29,6 @@ use tested::Tested;
 /// How long a question to cargo may take, which may have to wait for a lock.
 const QUESTION_LIMIT: Duration = Duration::from_secs(300);
 
-/// The suites of integration tests that read recordings and write files: they take turns where they observe at all.
-const OF_RECORDINGS: [&str; 11] = [
-    "diff::",
-    "examples::",
-    "firefox::",
-    "fleet::",
-    "html::",
-    "html_looks::",
-    "outputs::",
-    "pprof::",
-    "predict::",
-    "recordings::",
-    "timelines::",
-];
-
 /// Tests that fail beside what else runs do so again if they are no more than this: a lack of CPU time fails no more of them.
 const REPEATED: usize = 8;
 
@@ -162,7 +147,8 @@ fn component(subcommand: &str, name: &str, args: &[&str]) -> Result<Outcome> {
     }
 }
 
-/// The tests in `tests/integration`: first those of recordings, side by side, then one after the other those that observe the whole machine.
+/// The tests in `tests/integration`, two at a time: most of them wait most of the time. Those that measure, or observe the whole machine, have a
+/// turn of their own.
 fn integration_tests() -> Result<Outcome> {
     if !has_test_targets()? {
         return Ok(Outcome::unavailable("no package declares an integration test"));
@@ -170,9 +156,7 @@ fn integration_tests() -> Result<Outcome> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(Outcome::unavailable("attaching eBPF programs needs root: run this task as root"));
     }
-    let of_recordings = tests_of_integration(&OF_RECORDINGS)?;
-    let others: Vec<&str> = OF_RECORDINGS.iter().flat_map(|suite| ["--skip", suite]).collect();
-    Ok(of_recordings.and(tests_of_integration(&[&[step::ONE_BY_ONE], others.as_slice()].concat())?))
+    tests_of_integration(&[step::TWO_AT_A_TIME])
 }
 
 /// The integration tests that these arguments of the test program choose.

@@ -14,8 +14,12 @@ use super::{
 };
 use crate::{process, workspace};
 
-/// Has a test program run its tests one after the other.
+/// Has a test program run so many of its tests at a time.
+const AT_A_TIME: &str = "--test-threads=";
+/// The same, for one.
 pub(crate) const ONE_BY_ONE: &str = "--test-threads=1";
+/// The same, for two.
+pub(crate) const TWO_AT_A_TIME: &str = "--test-threads=2";
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,21 +68,6 @@ impl Outcome {
         Self::new(Verdict::Passed, note)
     }
 
-    /// Two parts of one test program, each with the other's tests filtered out.
-    pub(crate) fn and(self, other: Self) -> Self {
-        let Counts { passed, failed, skipped } = other.counts;
-        let run = self.counts.passed + self.counts.failed;
-        let counts = Counts {
-            passed: self.counts.passed + passed,
-            failed: self.counts.failed + failed,
-            // What neither has run: the second has filtered that out, and what the first has run.
-            skipped: skipped.saturating_sub(run),
-        };
-        let failed_tests = [self.failed.as_slice(), &other.failed].concat();
-        let worse = if self.verdict == Verdict::Failed { self } else { other };
-        Self { counts, failed: failed_tests, ..worse }
-    }
-
     /// After the tests that failed have run `again`: what these came to counts, and the note names those that passed only then.
     pub(crate) fn repeated(self, again: Self) -> Self {
         let fails = |test: &str| again.failed.iter().any(|failure| failure.test == test);
@@ -123,8 +112,8 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) })
 }
 
-/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`. Of tests [one by one](ONE_BY_ONE) it is told
-/// which took the longest.
+/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`. Where it says [how many run at a time](AT_A_TIME),
+/// the tests that took the longest are told.
 ///
 /// # Errors
 /// It cannot be started, or `out` cannot be written to.
@@ -134,7 +123,9 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("failed to start `{}`", process::describe(command)))?;
-    let (mut counts, mut times, mut failures) = (Counts::default(), Times::start(), Failures::default());
+    let at_a_time = command.get_args().find_map(|arg| arg.to_str()?.strip_prefix(AT_A_TIME)?.parse().ok());
+    let mut times = at_a_time.map(Times::start);
+    let (mut counts, mut failures) = (Counts::default(), Failures::default());
     let output = child.stdout.take().context("failed to read the output of cargo test")?;
     for line in BufReader::new(output).split(b'\n') {
         let mut line = line?;
@@ -143,11 +134,11 @@ pub(crate) fn run_tests(command: &mut Command, out: &mut impl Write) -> Result<O
         out.write_all(&line)?;
         out.flush()?;
         let line = String::from_utf8_lossy(&line);
-        times.hear(line.trim_end());
+        times.iter_mut().for_each(|times| times.hear(line.trim_end()));
         failures.hear(line.trim_end());
         counts += test_result(line.trim_end()).unwrap_or_default();
     }
-    if command.get_args().any(|arg| arg == ONE_BY_ONE) {
+    if let Some(times) = times {
         eprintln!("the slowest: {}", times.slowest());
     }
     let status = child.wait()?;
@@ -202,19 +193,6 @@ mod tests {
         assert_eq!(outcome.counts, Counts { passed: 4, failed: 0, skipped: 2 });
         assert_eq!(String::from_utf8(shown).unwrap(), format!("{line}\n{line}\n"));
         assert_eq!(outcome.verdict, Verdict::Passed);
-    }
-
-    #[test]
-    fn parts_of_a_program_are_summed() {
-        let part = |passed, failed, skipped| {
-            let outcome = if failed == 0 { Outcome::passed("") } else { Outcome::failed("exit status: 101") };
-            Outcome { counts: Counts { passed, failed, skipped }, ..outcome }
-        };
-        // One of ten tests cannot run.
-        let both = part(3, 1, 6).and(part(5, 0, 5));
-        assert_eq!(both.counts, Counts { passed: 8, failed: 1, skipped: 1 });
-        assert_eq!((both.verdict, both.note.as_str()), (Verdict::Failed, "exit status: 101"));
-        assert_eq!(part(4, 0, 6).and(part(6, 0, 4)).verdict, Verdict::Passed);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! How long each of some tests took that ran one after the other, by the times at which they were told to have ended.
+//! How long each of some tests took, of which a test program ran so many at a time: it begins them in the order of their names, each when another
+//! one has ended, and tells when each has.
 
 use std::time::{Duration, Instant};
 
@@ -7,30 +8,37 @@ const TOLD: usize = 20;
 
 /// Tests with their times.
 pub(super) struct Times {
-    last: Instant,
-    took: Vec<(Duration, String)>,
+    at_a_time: usize,
+    begun: Instant,
+    /// In this order.
+    ended: Vec<(Instant, String)>,
 }
 
 impl Times {
-    /// The first test begins now.
-    pub(super) fn start() -> Self {
-        Self { last: Instant::now(), took: Vec::new() }
+    /// The first tests begin now.
+    pub(super) fn start(at_a_time: usize) -> Self {
+        Self { at_a_time, begun: Instant::now(), ended: Vec::new() }
     }
 
     /// A line of a test program's output has come.
     pub(super) fn hear(&mut self, line: &str) {
         if line.starts_with("running ") {
-            self.last = Instant::now();
+            self.begun = Instant::now();
         } else if let Some((test, _result)) = line.strip_prefix("test ").and_then(|line| line.split_once(" ... ")) {
-            let now = Instant::now();
-            self.took.push((now - self.last, test.to_owned()));
-            self.last = now;
+            self.ended.push((Instant::now(), test.to_owned()));
         }
+    }
+
+    fn took(&self) -> Vec<(Duration, &str)> {
+        let begun = std::iter::repeat_n(self.begun, self.at_a_time).chain(self.ended.iter().map(|&(end, _)| end));
+        let mut tests: Vec<_> = self.ended.iter().map(|(end, test)| (test.as_str(), *end)).collect();
+        tests.sort_unstable();
+        tests.into_iter().zip(begun).map(|((test, end), begun)| (end.saturating_duration_since(begun), test)).collect()
     }
 
     /// The tests that took the longest, in words.
     pub(super) fn slowest(&self) -> String {
-        let mut took: Vec<_> = self.took.iter().collect();
+        let mut took = self.took();
         took.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
         let told = took.iter().take(TOLD).map(|(time, test)| format!("{test} {:.0} s", time.as_secs_f64()));
         told.collect::<Vec<_>>().join(", ")
@@ -43,12 +51,15 @@ mod tests {
 
     #[test]
     fn the_longest_is_told_first() {
-        let mut times = Times::start();
-        times.hear("running 2 tests");
-        times.hear("test a::short ... ok");
-        times.last -= Duration::from_secs(7);
-        times.hear("test b::long ... FAILED");
+        let mut times = Times::start(2);
+        times.hear("running 3 tests");
+        let begun = times.begun;
+        for (test, seconds) in [("b::long", 7), ("a::longer", 8), ("c::short", 9)] {
+            times.hear(&format!("test {test} ... ok"));
+            times.ended.last_mut().unwrap().0 = begun + Duration::from_secs(seconds);
+        }
         times.hear("test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 7.00s");
-        assert_eq!(times.slowest(), "b::long 7 s, a::short 0 s");
+        // The third one began when the first one to end had ended.
+        assert_eq!(times.slowest(), "a::longer 8 s, b::long 7 s, c::short 2 s");
     }
 }

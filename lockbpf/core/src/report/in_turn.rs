@@ -17,7 +17,7 @@ use crate::observation::{Observation, OpenWait};
 use crate::tally::Tally;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A function waits for one thing if at least this part of the waiting in it is of one caller.
+/// A function waits for one thing if one caller has at least this part of the waits in it, and of their time.
 const ONE_CALLER: f64 = 0.9;
 /// Parts of the names of functions in which the threads of pools wait for work, in lower case.
 const POOLS: &[&str] = &[
@@ -101,16 +101,19 @@ fn has_one_caller(place: &WaitsAtPlace, stacks: &[(StackId, Tally)], places: &mu
     if places.frames_at(site).iter().filter_map(|frame| frame.function.as_deref()).any(methods::takes_a_lock) {
         return true;
     }
-    let mut callers: HashMap<String, Ns> = HashMap::new();
-    let mut all = Ns::default();
+    let mut callers: HashMap<String, Tally> = HashMap::new();
+    let mut all = Tally::default();
     for &(stack, tally) in stacks {
         let Some(&caller) = places.callers(site, Some(stack)).first() else { continue };
         let place = places.place(Site { addr: caller, ..site });
-        let time = places.ns(tally.time);
-        *callers.entry(place.function.unwrap_or(place.symbol)).or_default() += time;
-        all += time;
+        *callers.entry(place.function.unwrap_or(place.symbol)).or_default() += tally;
+        all += tally;
     }
-    callers.values().max().is_none_or(|most| most.share_of(all) >= ONE_CALLER)
+    // By time alone, who asks for answers hides who answers: those wait less.
+    let most = |of: fn(&Tally) -> u64| callers.values().map(of).max().unwrap_or(0) as f64;
+    all.count == 0
+        || (most(|caller| caller.count) >= ONE_CALLER * all.count as f64
+            && most(|caller| caller.time.0) >= ONE_CALLER * all.time.0 as f64)
 }
 
 /// All waiting for such locks. The rows of conditions and futex words count it as well.

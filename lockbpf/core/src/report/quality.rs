@@ -98,11 +98,13 @@ fn perturbation(p: &Perturbation) -> PerturbationEntry {
 
 fn unobserved(gap: &Unobserved, observation: &Observation) -> UnobservedEntry {
     let seen = observation.processes.values().filter(|seen| seen.pid == gap.pid).max_by_key(|seen| seen.process);
+    // The last gaps end when the probes go, which is after the end.
+    let within = |ns: u64| Ns::new(ns.min(observation.duration().0));
     UnobservedEntry {
         pid: gap.pid,
         comm: seen.map(|seen| seen.comm.clone()),
-        from_ns: Ns::new(gap.from_ns),
-        to_ns: gap.to_ns.map(Ns::new),
+        from_ns: within(gap.from_ns),
+        to_ns: gap.to_ns.map(within),
     }
 }
 

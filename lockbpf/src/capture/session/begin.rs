@@ -2,9 +2,9 @@
 
 use super::options::{Options, Scope};
 use crate::capture::CaptureError;
-use crate::capture::attach::{self, joined};
+use crate::capture::attach::{self, ProbeSite, joined};
 use crate::capture::gates::Gates;
-use crate::capture::placer::{Placer, Wanted};
+use crate::capture::placer::Placer;
 use crate::capture::probe_table::SCHED_SWITCH;
 use crate::capture::raw_program::Programs;
 use aya::Ebpf;
@@ -12,6 +12,7 @@ use aya::maps::{Array, HashMap as BpfHashMap};
 use aya_log::EbpfLogger;
 use lockbpf_common::process::{ProcessEntry, SERIAL_PROCESS};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Programs that are loaded and have no place yet.
 pub(super) struct Loaded {
@@ -23,31 +24,24 @@ pub(super) struct Loaded {
     pub(super) lasting: Option<Result<OwnedFd, CaptureError>>,
 }
 
-/// Loads all programs side by side, since each keeps a CPU busy with being verified: aya's of these `names`, those on functions unless only
-/// futex calls are watched, and the one on switches, without which an observation goes on.
+/// Loads all programs side by side, since each keeps a CPU busy with being verified: aya's of these `names`, those on functions at `sites` unless
+/// only futex calls are watched, and the one on switches, without which an observation goes on.
 pub(super) fn load(
     ebpf: &mut Ebpf,
-    programs: &Programs,
+    programs: &Arc<Programs>,
     options: &Options,
     names: &[&'static str],
+    sites: &[ProbeSite],
 ) -> Result<Loaded, CaptureError> {
     let &Options { types, futex_only, plain_uprobes, .. } = options;
-    let &Options { rare, library, custom, .. } = options;
-    let wanted = Wanted { rare, library, custom };
-    let (links, sched, lasting) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let sched = scope.spawn(|| attach::load_typed(programs, types, SCHED_SWITCH));
         let lasting = (!futex_only).then(|| scope.spawn(|| attach::load_iterator(programs, types, "lasting", "task")));
-        let links = scope
-            .spawn(|| if futex_only || plain_uprobes { None } else { Placer::with_links(programs, types, wanted) });
+        let placer = (!futex_only).then(|| scope.spawn(|| Placer::start(programs, types, plain_uprobes, sites)));
         attach::load(ebpf, names)?;
-        Ok::<_, CaptureError>((joined(links), joined(sched), lasting.map(joined)))
-    })?;
-    let placer = match links {
-        None if futex_only => None,
-        None => Some(Placer::with_perf_events(ebpf, wanted)?),
-        links => links,
-    };
-    Ok(Loaded { placer, sched, lasting })
+        let placer = placer.map(joined).transpose()?;
+        Ok(Loaded { placer, sched: joined(sched), lasting: lasting.map(joined) })
+    })
 }
 
 /// Places the probes of all that is observed from the start. Processes that are probed at once share slot 0.

@@ -117,8 +117,8 @@ impl Session {
             CgroupArray::try_from(map)?.set(0, cgroup.dir(), 0)?;
         }
         // Before the kernel log takes its map: these programs are relocated against every map.
-        let programs =
-            Programs::prepare(object::BYTES, ebpf.maps()).map_err(|e| CaptureError::Unprepared(e.to_string()))?;
+        let programs = Programs::prepare(object::BYTES, ebpf.maps());
+        let programs = Arc::new(programs.map_err(|e| CaptureError::Unprepared(e.to_string()))?);
         let mut tracepoints = Tracepoints::default();
         if options.comm.is_some() {
             let program = attach::load_typed(&programs, options.types, "task_rename")?;
@@ -127,9 +127,9 @@ impl Session {
         let stack_copies = if options.unwind == Method::Fp { None } else { Some(StackCopies::start(&mut ebpf)?) };
         let kernel_log = if options.kernel_log { begin::kernel_log(&mut ebpf) } else { None };
         let life: Vec<_> = [
-            ("process_exec", "sched_process_exec", options.rare),
-            ("process_exit", "sched_process_exit", options.rare),
-            ("process_fork", "sched_process_fork", options.follow_forks || options.rare && !options.futex_only),
+            ("process_exec", "sched_process_exec", options.life),
+            ("process_exit", "sched_process_exit", options.life),
+            ("process_fork", "sched_process_fork", options.follow_forks || options.life && !options.futex_only),
             ("signal_delivered", "signal_deliver", !options.futex_only),
         ]
         .into_iter()
@@ -137,7 +137,8 @@ impl Session {
         .chain(kernel::PROGRAMS.into_iter().filter(|_| options.kernel_locks.is_some()).map(|name| (name, name)))
         .collect();
         let names = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
-        let Loaded { placer, sched, lasting } = begin::load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>())?;
+        let Loaded { placer, sched, lasting } =
+            begin::load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>(), sites)?;
         // Before the first probe, but not while programs are loaded: that keeps all threads of this process from their memory for seconds.
         renewing.lease().guarded(true);
         let sched = sched.and_then(|program| tracepoints.attach_typed(program, SCHED_SWITCH));

@@ -60,9 +60,8 @@ pub struct Options {
     pub futex_only: bool,
     /// Whether to do without uprobe sessions and links of many functions: by perf events, as on old kernels.
     pub plain_uprobes: bool,
-    /// Whether to see what is rare as well: functions that are none of a mutex or read-write lock, and the ends of threads and
-    /// programs. Else their programs need not be loaded.
-    pub rare: bool,
+    /// Whether to see the ends of threads and programs. Else the programs for them need not be loaded.
+    pub life: bool,
     /// Whether the processes that observed ones start are observed, too.
     pub follow_forks: bool,
     /// What the programs have to know of the kernel, if its locks are to be observed.
@@ -71,8 +70,6 @@ pub struct Options {
     pub events: Vec<Event>,
     /// Whether calls of the C library are to be seen.
     pub library: bool,
-    /// Whether functions that the user has described are to be seen.
-    pub custom: bool,
     /// Whether a governor will open and close the gates, process by process.
     pub governed: bool,
     /// Who ends this process if it is stopped while probes are in place.
@@ -100,12 +97,11 @@ impl Options {
             tracefs,
             futex_only: false,
             plain_uprobes: false,
-            rare: true,
+            life: true,
             follow_forks: false,
             kernel_locks: None,
             events: Vec::new(),
             library: false,
-            custom: false,
             governed: false,
             guardian: None,
         }

@@ -4,9 +4,9 @@ use super::story::held;
 use super::*;
 use crate::graph::findings::Cause;
 use crate::perturbation::{Perturbation, Taken};
-use crate::quality::{FileHolder, KERNEL_LOCK, Unwatched};
+use crate::quality::{FileHolder, KERNEL_LOCK, Unobserved, Unwatched};
 use crate::report::combine;
-use crate::report::schema::UnwatchedEntry;
+use crate::report::schema::{Ns, UnwatchedEntry};
 use lockbpf_common::kind::mutex_kind;
 
 /// A lock that nobody waits for, and threads that wait 24 s for conditions at a site.
@@ -17,6 +17,18 @@ fn with_conditions(at: u64) -> Run {
     (idle.acquisitions, idle.mutex_kind) = (4, mutex_kind::IS_CONDVAR);
     (0..4).for_each(|_| idle.wait.add(Nanos(6_000 * MS)));
     o
+}
+
+/// The probes of a process that had no thread to keep them in place go a little after the end.
+#[test]
+fn no_time_is_unobserved_beyond_the_end() {
+    let mut o = with_conditions(0x500);
+    let end = o.duration().0;
+    o.quality.unobserved.push(Unobserved { pid: 9, from_ns: end / 2, to_ns: Some(end + 1_000) });
+    let r = report(&o);
+    let [gap] = &r.quality.unobserved[..] else { panic!("{:?}", r.quality.unobserved) };
+    assert_eq!((gap.from_ns, gap.to_ns), (Ns::new(end / 2), Some(Ns::new(end))));
+    assert_eq!(crate::report::violations(&r), Vec::<String>::new());
 }
 
 #[test]

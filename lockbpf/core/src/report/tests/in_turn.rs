@@ -10,8 +10,8 @@ const ROUNDS: u64 = 20;
 const THREADS: u64 = 3;
 
 /// Three threads take turns in `fn7`, for 100 ms each: each sleeps on a word of a condition variable of its own until the one before lets it go on in `fn9`.
-/// They come there from `fn11`, and the third one from `fn13` if it is `other`.
-fn turns(other: bool) -> Run {
+/// They come there from `fn11`, and the third one from `fn13` if it is told how long its waits are, in ms.
+fn turns(third: Option<u64>) -> Run {
     let mut o = observation();
     o.stacks.insert(StackId(1), vec![0x700, 0xb00]);
     o.stacks.insert(StackId(2), vec![0x700, 0xd00]);
@@ -29,14 +29,15 @@ fn turns(other: bool) -> Run {
     }
     for n in 0..THREADS * ROUNDS {
         let [waker, woken] = [n, n + 1].map(|n| n % THREADS + 1);
+        let (stack, waits) = third.filter(|_| woken == 3).map_or((1, 200), |waits| (2, waits));
         let wait = FutexWait {
             end: Time((2_000 + n * turn) * MS),
-            stack: Some(StackId(if other && woken == 3 { 2 } else { 1 })),
+            stack: Some(StackId(stack)),
             owner: None,
             waker: Some(Tid(waker as u32)),
-            ..futex_wait(word(woken), woken as u32, 0, 0, 200)
+            ..futex_wait(word(woken), woken as u32, 0, 0, waits)
         };
-        let Event::Wake(wake) = wake(&wait, 200) else { unreachable!() };
+        let Event::Wake(wake) = wake(&wait, waits) else { unreachable!() };
         o.events.push(Event::Wake(crate::event::Wake { tid: Tid(waker as u32), ..wake }));
         o.events.push(Event::FutexWait(wait));
     }
@@ -49,7 +50,7 @@ fn of_conditions(r: &Report) -> Option<&LockEntry> {
 
 #[test]
 fn a_place_where_threads_take_turns_is_a_lock() {
-    let o = turns(false);
+    let o = turns(None);
     let r = report(&o);
     let lock = of_conditions(&r).unwrap_or_else(|| panic!("{:?}", r.verdict));
     let all = ms(THREADS * ROUNDS * 200);
@@ -80,7 +81,7 @@ fn a_place_where_threads_take_turns_is_a_lock() {
 
 #[test]
 fn what_different_functions_wait_for_in_one_need_not_be_a_lock() {
-    let r = report(&turns(true));
+    let r = report(&turns(Some(200)));
     assert!(of_conditions(&r).is_none(), "{:?}", r.verdict);
     let sleep = r.quality.sleep.unwrap();
     assert_eq!(
@@ -91,10 +92,17 @@ fn what_different_functions_wait_for_in_one_need_not_be_a_lock() {
     assert!(r.conditions.iter().all(|c| c.purpose == "condition"));
 }
 
+/// Who asks waits for the answer, and who answers only until it is asked again.
+#[test]
+fn what_another_function_waits_for_in_it_counts_however_short_that_is() {
+    let r = report(&turns(Some(5)));
+    assert!(of_conditions(&r).is_none(), "{:?}", r.verdict);
+}
+
 /// Their waits that have not ended are for it, too.
 #[test]
 fn whoever_waits_at_the_end_waits_for_the_lock() {
-    let mut o = turns(false);
+    let mut o = turns(None);
     let waits =
         crate::observation::OpenWait { site: Some(site(0x700)), via: Via::CondWait, ..open_wait(0x9100, 1, 9_000, 0) };
     o.open_waits.push(waits);
