@@ -189,12 +189,12 @@ fn the_end_of_a_program_is_the_thread_that_ends_it() {
         assert_eq!((&path["ended"], &path["last_thread"]), (&Value::from(true), &Value::from(truth.pid)), "{path}");
         assert_eq!(path["locks"][0]["name"], "hot_lock", "{path}");
         assert_nobody_waits_for_themself(&report);
-        // The sections are 300 of at least 1,300 µs a round.
+        // The sections are 300 of at least 1,300 µs a round; beside busy programs a round is longer.
         let gain = |answer: &Value| answer["gain"].as_f64().expect("a gain");
         let asked = answer(&run(&["what-if", "--from", to, "--remove", "hot_lock", "--format", "json"]));
-        assert!(gain(&asked["answers"][0]) > 0.4, "{suffix}: {}", asked["answers"][0]);
+        assert!(gain(&asked["answers"][0]) > 0.25, "{suffix}: {}", asked["answers"][0]);
         let best = answer(&run(&["what-if", "--from", to, "--auto", "--format", "json"]));
-        assert!(gain(&best["answers"][0]) > 0.4, "{suffix}: {}", best["answers"][0]);
+        assert!(gain(&best["answers"][0]) > 0.25, "{suffix}: {}", best["answers"][0]);
     }
 }
 

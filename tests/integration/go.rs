@@ -2,8 +2,8 @@
 
 use crate::harness::go::compile_go;
 use crate::harness::may_observe;
-use crate::harness::observer::Observer;
-use crate::harness::process::{PATIENCE, eventually};
+use crate::harness::observer::{Observer, programs};
+use crate::harness::process::{PATIENCE, Running, eventually};
 use crate::harness::report::Report;
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::{Truth, Workload};
@@ -74,6 +74,29 @@ fn go_locks_by_plain_uprobes() {
     let Some(program) = compile_go("go_locks", false) else { return };
     let (truth, report) = observe(&program, &["--plain-uprobes"]);
     check(&truth, &report);
+}
+
+/// A shell has no goroutines: the eBPF program for them is loaded once the shell has started a program that has.
+#[test]
+fn a_go_program_that_an_observed_process_starts() {
+    let Some(_turn) = may_observe() else { return };
+    let Some(program) = compile_go("go_locks", false) else { return };
+    let script = format!("read go; {} 20; :", program.display());
+    let mut shell = Running::start(Command::new("sh").args(["-c", &script]));
+    let observer = Observer::of(shell.pid(), &["--follow-forks"]);
+    let loaded = || programs(observer.running.pid());
+    assert!(loaded().contains("entries") && !loaded().contains("go_lock"), "{:?}", loaded());
+    shell.tell("\n");
+    shell.out.find(|line| line == "ready").expect("the program did not get ready");
+    eventually("the program for goroutines is loaded", || loaded().contains("go_lock"));
+    shell.tell("g");
+    let truth = shell.out.find(|line| Truth::parse(line).is_some()).expect("the program ended without its truth");
+    let truth = Truth::parse(&truth).expect("the line was found for being the truth");
+    shell.close_stdin();
+    shell.wait();
+    let report = observer.report();
+    let told = contended(&report, "mutex (Go)", "main.(*store).update");
+    assert!((1..=truth.fact("update")).contains(&told), "{told} of {truth:?}");
 }
 
 /// What a goroutine does while others wait for it, in whichever threads it goes on: who is to blame, where, and doing what.

@@ -12,7 +12,7 @@ static long rounds;
 [[gnu::noinline]] static void come_late()
 {
     for (long i = 0; i < rounds; i++) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
         meeting.arrive_and_wait();
     }
 }
@@ -28,7 +28,7 @@ static long rounds;
 
 int main(int argc, char **argv)
 {
-    rounds = argc > 1 ? std::atol(argv[1]) : 40;
+    rounds = argc > 1 ? std::atol(argv[1]) : 12;
     if (!begins())
         return 1;
     std::thread threads[THREADS];

@@ -39,7 +39,7 @@ const MAX_SPENT: usize = 8;
 
 /// Every gate, and what observing each process has taken.
 pub struct Gates {
-    placer: Placer,
+    placer: Arc<Placer>,
     gates: Array<MapData, Gate>,
     accounts: PerCpuArray<MapData, Account>,
     thinning: Array<MapData, u32>,
@@ -86,7 +86,7 @@ impl Gates {
         let thinning = map("THINNING")?;
         let sweeper = Sweeper::start(map("CHILDREN")?.try_into()?, sites)?;
         Ok(Self {
-            placer,
+            placer: Arc::new(placer),
             gates: gates.try_into()?,
             accounts: accounts.try_into()?,
             thinning: thinning.try_into()?,
@@ -103,6 +103,11 @@ impl Gates {
             filtered,
             common: false,
         })
+    }
+
+    /// What places probes, for whoever makes it ready for further sites while these are governed.
+    pub(super) fn placer(&self) -> Arc<Placer> {
+        self.placer.clone()
     }
 
     /// How uprobes are placed.
@@ -399,7 +404,6 @@ impl Gates {
 
     /// Places probes in further libraries: at once where the gate is open, at the next opening elsewhere.
     pub fn extend(&mut self, sites: &[ProbeSite]) {
-        // Here, so that no window waits for it.
         self.placer.load(sites);
         let mut placed = Vec::new();
         for (slot, state) in self.slots.iter_mut().enumerate() {

@@ -14,6 +14,7 @@ use super::attach::ProbeSite;
 use super::be_quick;
 use super::gates::Gates;
 use super::lease::Lease;
+use super::placer::Placer;
 use super::put_off::{Grown, PutOff};
 use super::target::FileKey;
 use crate::costs::Costs;
@@ -67,6 +68,7 @@ pub struct Governor {
     commands: Sender<Command>,
     told: UnboundedReceiver<Told>,
     thread: Option<JoinHandle<Gates>>,
+    placer: Arc<Placer>,
     /// Whether lockbpf has no CPU time left.
     busy: Arc<AtomicBool>,
     /// CPU time that reading the sums of windows has taken, ns.
@@ -82,6 +84,7 @@ impl Governor {
         let (commands, orders) = channel();
         let (tell, told) = unbounded_channel();
         let (busy, read) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let placer = gates.placer();
         let mut work = Work {
             gates,
             busy: busy.clone(),
@@ -106,7 +109,7 @@ impl Governor {
             work.take_over(i as u32 + 1, pid);
         }
         let thread = std::thread::Builder::new().name("governor".to_owned()).spawn(move || work.run(&orders))?;
-        Ok(Self { commands, told, thread: Some(thread), busy, read })
+        Ok(Self { commands, told, thread: Some(thread), placer, busy, read })
     }
 
     /// What there is to tell; `None` when it has stopped.
@@ -157,6 +160,8 @@ impl Governor {
 
     /// Places probes in further libraries.
     pub fn extend(&self, sites: Vec<ProbeSite>) {
+        // Here, since the governor closes windows meanwhile.
+        self.placer.load(&sites);
         self.order(Command::Sites(sites));
     }
 

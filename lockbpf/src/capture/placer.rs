@@ -6,7 +6,7 @@ use super::attach::{ProbeSite, reason};
 use super::btf::Btf;
 use super::edits;
 use super::multi;
-use super::on_demand::OnDemand;
+use super::on_demand::{BASIC, OnDemand};
 use super::perf_uprobe::{self, PerfUprobes};
 use super::probe_table::{By, Runtime};
 use super::raw_program::Programs;
@@ -59,7 +59,7 @@ impl Placer {
         }
         let kind = PerfUprobes::find().map_err(|error| CaptureError::NothingAttached(error.to_string()))?;
         let programs = OnDemand::start(programs.clone(), By::programs, perf_uprobe::Program::load, sites);
-        let programs = programs.map_err(|error| CaptureError::Unprepared(error.to_string()))?;
+        let programs = programs.map_err(CaptureError::Unprepared)?;
         Ok(Self::PerfEvents { kind, programs })
     }
 
@@ -71,7 +71,7 @@ impl Placer {
         let (mechanism, names): (_, fn(By) -> _) =
             if sessions { (Mechanism::Session, multi::with_sessions) } else { (Mechanism::Link, By::programs) };
         match OnDemand::start(programs.clone(), names, multi::Program::load, sites) {
-            Ok(programs) if sessions || programs.all().all(multi::Program::sees_all_threads) => {
+            Ok(programs) if sessions || sees_all_threads(&programs) => {
                 return Some(Self::Links { mechanism, programs });
             }
             Ok(_) => log::info!("uprobe links would see one thread of each process, using perf events"),
@@ -81,7 +81,7 @@ impl Placer {
     }
 
     /// Makes ready for further sites.
-    pub(super) fn load(&mut self, sites: &[ProbeSite]) {
+    pub(super) fn load(&self, sites: &[ProbeSite]) {
         let wanted = sites.iter().map(|site| site.function.by);
         match self {
             Self::Links { programs, .. } => programs.load(wanted),
@@ -126,7 +126,7 @@ impl Placer {
                             continue;
                         }
                     };
-                    for program in programs {
+                    for program in programs.iter() {
                         let attach = |sites: &[&ProbeSite]| {
                             let spots: Vec<_> = sites.iter().map(|site| site.spot()).collect();
                             let cookies: Vec<u64> = sites.iter().map(|site| cookie(site)).collect();
@@ -157,7 +157,7 @@ impl Placer {
                             continue;
                         }
                     };
-                    for program in programs {
+                    for program in programs.iter() {
                         let at = perf_uprobe::Place { path: &path, spot: site.spot(), pid };
                         match kind.attach(program, &at, cookie(site)) {
                             Ok((event, link)) => links.0.extend([link, event]),
@@ -169,6 +169,11 @@ impl Placer {
         }
         (links, failed)
     }
+}
+
+/// Whether the kernel lets all threads of a link's process through: what holds for one program holds for all.
+fn sees_all_threads(programs: &OnDemand<multi::Program>) -> bool {
+    programs.of(BASIC).is_ok_and(|programs| programs.iter().all(multi::Program::sees_all_threads))
 }
 
 /// The sites at which probes do a process no harm; of those left out, one of each file is entered as failed.
