@@ -2,7 +2,7 @@
 //! stays behind.
 
 use crate::harness::build::Variant;
-use crate::harness::may_observe;
+use crate::harness::may_observe_alone;
 use crate::harness::observer::{Observer, observe_as};
 use crate::harness::process::eventually;
 use crate::harness::report::Lock;
@@ -51,7 +51,7 @@ fn twice_at_most(check: impl Fn() + std::panic::RefUnwindSafe) {
 
 #[test]
 fn without_a_budget_everything_is_exact() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observe_as("steady 20000 2 1000", Variant::Plain, &["--budget", "off"]);
     let acquisitions = truth.lock("steady_lock").acquisitions;
     assert_eq!(report.named("steady_lock").acquisitions, acquisitions);
@@ -63,7 +63,7 @@ fn without_a_budget_everything_is_exact() {
 
 #[test]
 fn memory_is_written_for_contended_sections_only() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let took = |line| {
         let (truth, report) = observe_as(line, Variant::Plain, &["--budget", "off", "--unwind", "fp"]);
         (truth, report.quality.perturbation.expect("what observing took is told"))
@@ -90,7 +90,7 @@ fn memory_is_written_for_contended_sections_only() {
 
 #[test]
 fn a_moderate_rate_is_observed_all_the_time() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observe_as("steady 1000 3 20000", Variant::Plain, &BUDGET);
     assert_estimated(&truth, truth.lock("steady_lock"), report.named("steady_lock"));
     let observed = report.observed(truth.pid);
@@ -99,7 +99,7 @@ fn a_moderate_rate_is_observed_all_the_time() {
 
 #[test]
 fn a_tight_loop_is_sampled() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     twice_at_most(|| {
         let (truth, report) = observe_as("steady 0 4 0", Variant::Plain, &BUDGET);
         let (lock, told) = (truth.lock("steady_lock"), report.named("steady_lock"));
@@ -113,7 +113,7 @@ fn a_tight_loop_is_sampled() {
 
 #[test]
 fn waits_outside_windows_are_told_whichever_word_of_the_lock_they_are_on() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observe_as("rwhot 4 4", Variant::Plain, &BUDGET);
     let told = report.named("table_lock");
     assert!(report.observed(truth.pid).observed_share < 0.5, "{:?}", report.quality);
@@ -129,7 +129,7 @@ fn waits_outside_windows_are_told_whichever_word_of_the_lock_they_are_on() {
 
 #[test]
 fn rates_that_change_a_thousandfold() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     twice_at_most(|| {
         let (truth, report) = observe_as("rates 5", Variant::Plain, &BUDGET);
         assert_estimated(&truth, truth.lock("busy_lock"), report.named("busy_lock"));
@@ -145,7 +145,7 @@ fn rates_that_change_a_thousandfold() {
 
 #[test]
 fn a_period_as_long_as_the_spacing_of_windows() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     for line in ["periodic 500 8 busy", "periodic 500 8 sleep"] {
         twice_at_most(|| {
             let (truth, report) = observe_as(line, Variant::Plain, &BUDGET);
@@ -156,7 +156,7 @@ fn a_period_as_long_as_the_spacing_of_windows() {
 
 #[test]
 fn one_hot_process_neither_silences_others_nor_is_silenced() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     // Rarely enough that even on a busy machine, where a hit may cost several times as much, each of the others stays within.
     let mut workload = Workload::start("herd 20 4 50");
     let path = format!("/proc/{0}/task/{0}/children", workload.pid());
@@ -200,7 +200,7 @@ fn one_hot_process_neither_silences_others_nor_is_silenced() {
 /// Removing probes takes the kernel some 80 ms: futex calls alone are not told of that time.
 #[test]
 fn the_end_is_one_moment_for_probes_and_for_futex_calls() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("hold 200 3 10000");
     let observer = Observer::of(workload.pid(), &[&BUDGET[..], &["--duration", "500ms"]].concat());
     workload.go();
@@ -230,7 +230,7 @@ fn speed(workload: &mut Workload) -> u64 {
 /// costs.
 #[test]
 fn waits_are_thinned_where_recording_them_all_would_exceed_the_budget() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     for (line, exact) in [("handoff 3 4", false), ("handoff 3 4 200 200 futex", true)] {
         let (truth, report) = observe_as(line, Variant::Plain, &BUDGET);
         let took = report.quality.perturbation.as_ref().expect("what observing took is told");
@@ -261,7 +261,7 @@ fn waits_are_thinned_where_recording_them_all_would_exceed_the_budget() {
 
 #[test]
 fn nothing_is_left_of_an_observer_killed_in_a_window() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("speed 20");
     let before = speed(&mut workload);
     let mut observer = Observer::of(workload.pid(), &BUDGET);

@@ -1,6 +1,6 @@
 //! What observing costs, measured on a child of lockbpf's own: plausible, confirmed by another measurement, and nothing left.
 
-use crate::harness::may_observe;
+use crate::harness::may_observe_alone;
 use crate::harness::observer::{Observer, lockbpf, run, run_command};
 use crate::harness::process::{Running, eventually};
 use crate::harness::workload::Workload;
@@ -42,7 +42,7 @@ fn pair_ns(workload: &mut Workload) -> f64 {
 
 #[test]
 fn costs_are_plausible_and_nothing_is_left() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let probing = probing();
     assert_eq!(probing["measured"], true, "{probing}");
     assert!(probing["mechanism"].is_string(), "{probing}");
@@ -61,7 +61,7 @@ fn costs_are_plausible_and_nothing_is_left() {
 
 #[test]
 fn another_measurement_agrees_within_a_factor_of_two() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("speed 10");
     // The machine may change its pace between the two.
     let attempts: Vec<(f64, f64)> = (0..4)
@@ -94,7 +94,7 @@ const CALIBRATED: &str = "calibration: alone";
 
 #[test]
 fn what_was_measured_before_is_not_measured_again() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let cache = tempfile::tempdir().expect("failed to make a directory");
     let (_, first) = governed(cache.path());
     assert!(first.contains(CALIBRATED), "{first}");
@@ -121,7 +121,7 @@ fn what_was_measured_before_is_not_measured_again() {
 
 #[test]
 fn damaged_and_foreign_figures_are_told_and_measured_anew() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let cache = tempfile::tempdir().expect("failed to make a directory");
     let file = cache.path().join("lockbpf").join("costs.json");
     std::fs::create_dir(file.parent().expect("a directory")).expect("failed to make a directory");
@@ -140,7 +140,7 @@ fn damaged_and_foreign_figures_are_told_and_measured_anew() {
 
 #[test]
 fn the_doctor_keeps_what_it_measures() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let cache = tempfile::tempdir().expect("failed to make a directory");
     let doctor = || {
         let pid = std::process::id().to_string();
@@ -158,7 +158,7 @@ fn the_doctor_keeps_what_it_measures() {
 
 #[test]
 fn the_child_dies_with_its_parent() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut doctor = Running::start(lockbpf().args(["doctor", "--pid", &std::process::id().to_string()]));
     eventually("calibration begins", || children() > 0);
     doctor.signal(Signal::SIGKILL);

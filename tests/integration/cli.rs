@@ -204,7 +204,8 @@ fn the_doctor_shows_where_probes_go() {
     }
     let outcome = run(&["doctor", "--pid", &workload.pid().to_string(), "--format", "json"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    serde_json::from_str::<serde_json::Value>(&outcome.stdout).expect("the doctor's findings are JSON");
+    let told: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("the doctor's findings are JSON");
+    assert!(told["probing"].is_object() && told["probing"]["refused"].is_null(), "{}", told["probing"]);
 }
 
 #[test]

@@ -5,15 +5,19 @@ use crate::harness::exact::{assert_complete, assert_locks};
 use crate::harness::observer::Observer;
 use crate::harness::privilege::{is_root, skipped};
 use crate::harness::workload::{Workload, command};
-use crate::harness::{Turn, may_observe};
+use crate::harness::{Turn, may_observe, may_observe_alone};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The turn of a test that sets up containers, which only root may do.
 pub(crate) fn may_contain() -> Option<Turn> {
+    if_root(may_observe)
+}
+
+fn if_root<T>(turn: fn() -> Option<T>) -> Option<T> {
     if is_root() {
-        return may_observe();
+        return turn();
     }
     skipped("not root: no chroot and no namespaces");
     None
@@ -65,7 +69,7 @@ fn a_c_library_of_its_own() {
 
 #[test]
 fn one_library_under_two_names_is_counted_once() {
-    let Some(_turn) = may_contain() else { return };
+    let Some(_turn) = if_root(may_observe_alone) else { return };
     let [first, second] = [(); 2].map(|()| tempfile::tempdir().expect("failed to make a directory"));
     let program = compile("counter", Variant::Plain);
     make_root(first.path(), &program, copy);

@@ -2,12 +2,12 @@
 
 use crate::harness::build::{Variant, compile};
 use crate::harness::exact::assert_exact;
-use crate::harness::may_observe;
 use crate::harness::observer::{Observer, Outcome, lockbpf, run_command};
 use crate::harness::process::{Running, eventually};
 use crate::harness::report::Report;
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::Workload;
+use crate::harness::{may_observe, may_observe_alone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -120,7 +120,7 @@ fn a_second_signal_ends_at_once_and_leaves_nothing_in_the_target() {
 /// While perf events are removed, which takes longest, the second signal comes at some moment of it.
 #[test]
 fn a_second_signal_while_probes_are_removed() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("speed 50");
     for more in [0, 20, 60, 120] {
         let observer = Observer::of(workload.pid(), &["--plain-uprobes"]);

@@ -2,10 +2,10 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::assert_locks;
-use crate::harness::may_observe;
 use crate::harness::observer::{Observer, observe_as};
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::{Truth, Workload};
+use crate::harness::{may_observe, may_observe_alone};
 
 /// The children work only once their probes are in place.
 const WORKLOAD: &str = "forker 4 300 300";
@@ -71,7 +71,7 @@ fn assert_let_be(how: &str, options: &[&str]) -> u64 {
 
 #[test]
 fn children_of_an_idle_parent_run_at_their_own_speed() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     assert_eq!(assert_let_be("fork", &["--budget", "3%"]), 1);
     assert_eq!(assert_let_be("fork", &["--budget", "off"]), 1);
     assert_eq!(assert_let_be("threads", &["--budget", "3%"]), 1);
@@ -79,7 +79,7 @@ fn children_of_an_idle_parent_run_at_their_own_speed() {
 
 #[test]
 fn children_of_any_fork_run_at_their_own_speed() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     for how in ["clone", "vfork", "spawn"] {
         assert_eq!(assert_let_be(how, &["--budget", "3%"]), 1, "{how}");
     }
@@ -88,26 +88,26 @@ fn children_of_any_fork_run_at_their_own_speed() {
 
 #[test]
 fn many_children_at_once_run_at_their_own_speed() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     assert_eq!(assert_let_be("crowd", &["--budget", "3%"]), 32);
 }
 
 #[test]
 fn children_of_a_parent_with_more_probes_run_at_their_own_speed() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     assert_eq!(assert_let_be("fork", &["--budget", "3%", "--functions", "io"]), 1);
 }
 
 #[test]
 fn children_of_a_parent_in_windows_run_at_their_own_speed() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     assert_eq!(assert_let_be("busy", &["--budget", "3%"]), 1);
     assert_eq!(assert_let_be("busy", &["--budget", "off"]), 1);
 }
 
 #[test]
 fn children_run_at_their_own_speed_by_plain_uprobes() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     assert_eq!(assert_let_be("fork", &["--budget", "3%", "--plain-uprobes"]), 1);
     // Links of another observation would keep the breakpoints where they are.
     let other = Workload::start("forked fork");

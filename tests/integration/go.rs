@@ -2,10 +2,10 @@
 
 use crate::harness::go::compile_go;
 use crate::harness::may_observe;
-use crate::harness::observer::{Observer, programs};
+use crate::harness::observer::Observer;
 use crate::harness::process::{PATIENCE, Running, eventually};
 use crate::harness::report::Report;
-use crate::harness::text::modified_bytes;
+use crate::harness::text::{has_program, modified_bytes};
 use crate::harness::workload::{Truth, Workload};
 use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -84,11 +84,11 @@ fn a_go_program_that_an_observed_process_starts() {
     let script = format!("read go; {} 20; :", program.display());
     let mut shell = Running::start(Command::new("sh").args(["-c", &script]));
     let observer = Observer::of(shell.pid(), &["--follow-forks"]);
-    let loaded = || programs(observer.running.pid());
-    assert!(loaded().contains("entries") && !loaded().contains("go_lock"), "{:?}", loaded());
+    let has = |name| has_program(observer.running.pid(), name);
+    assert!(has("entries") && !has("go_lock"));
     shell.tell("\n");
     shell.out.find(|line| line == "ready").expect("the program did not get ready");
-    eventually("the program for goroutines is loaded", || loaded().contains("go_lock"));
+    eventually("the program for goroutines is loaded", || has("go_lock"));
     shell.tell("g");
     let truth = shell.out.find(|line| Truth::parse(line).is_some()).expect("the program ended without its truth");
     let truth = Truth::parse(&truth).expect("the line was found for being the truth");

@@ -2,11 +2,11 @@
 //! buffer.
 
 use crate::harness::build::Variant;
-use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf, observe_as, run, run_command};
 use crate::harness::report::{Lock, Report};
 use crate::harness::tracefs::{Instance, LockEvent, What};
 use crate::harness::workload::{Truth, Workload, command};
+use crate::harness::{may_observe, may_observe_alone};
 use std::collections::BTreeMap;
 
 const HELD: &str = "kernel_held 5 5000";
@@ -138,7 +138,7 @@ fn kernel_locks_of_a_command() {
 
 #[test]
 fn kernel_locks_of_the_whole_system() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start(HELD);
     let observer = Observer::start(&["--system-wide", KERNEL_LOCKS, "--format", "json"]);
     workload.go();
@@ -180,7 +180,7 @@ fn waited(events: &[LockEvent]) -> BTreeMap<u32, u64> {
 
 #[test]
 fn counts_agree_with_the_kernels_own_trace() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("kernel_mmap 4 1000");
     let observer = Observer::of(workload.pid(), &[KERNEL_LOCKS, "--no-focus"]);
     let Some(instance) = Instance::watching(workload.pid()) else { return };

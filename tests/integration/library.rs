@@ -1,9 +1,9 @@
 //! Observing from a program that is not the command line: these tests.
 
 use crate::harness::build::{Variant, compile};
-use crate::harness::may_observe;
 use crate::harness::observer::lockbpf;
 use crate::harness::workload::Workload;
+use crate::harness::{may_observe, may_observe_alone};
 use lockbpf::observe::{self, Audience, Collector, Request, Target};
 use lockbpf::report;
 use std::cell::RefCell;
@@ -93,7 +93,7 @@ fn an_audience_may_have_enough() {
 /// They are known by their names, and by their parent, which is this program.
 #[test]
 fn helpers_of_who_observes_the_whole_system_are_left_out() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let mut workloads = ["lockbpf-helps", "helps-nobody"].map(|name| {
         let program = dir.path().join(name);

@@ -2,10 +2,10 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::{assert_complete, assert_exact, assert_lock};
-use crate::harness::may_observe;
 use crate::harness::observer::{Observer, observe, observe_as};
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::{Truth, Workload};
+use crate::harness::{may_observe, may_observe_alone};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -195,7 +195,7 @@ fn main_threads_that_end_one_after_the_other() {
 
 #[test]
 fn a_main_thread_that_ends_by_plain_uprobes() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observe_as("leaders during 3000", Variant::Plain, &["--plain-uprobes"]);
     let (told, wanted) = (report.named("shared_lock").acquisitions, truth.lock("shared_lock").acquisitions);
     println!("{told} of {wanted} acquisitions");

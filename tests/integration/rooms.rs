@@ -1,7 +1,7 @@
 //! A lock of which the user has described only what its waiters call: they sleep in `poll`, so nothing else shows them.
 
 use crate::harness::build::{Variant, compile};
-use crate::harness::may_observe;
+use crate::harness::may_observe_alone;
 use crate::harness::observer::Observer;
 use crate::harness::report::{Lock, Report};
 use crate::harness::workload::{Truth, Workload};
@@ -94,7 +94,7 @@ fn assert_told(truth: &Truth, report: &Report, rooms: &Rooms) {
 /// They come to their probes only to wait, so these are there all the time, also within a budget.
 #[test]
 fn waits_that_are_described() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     for options in [&["--budget", "3%"][..], &["--budget", "off"], &["--budget", "off", "--plain-uprobes"]] {
         let (truth, report) = observed(ROOMS, &[], options);
         assert_told(&truth, &report, BY_NUMBER);
@@ -103,7 +103,7 @@ fn waits_that_are_described() {
 
 #[test]
 fn described_waits_for_locks_known_by_address() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observed(DOORS, &[], &["--budget", "3%"]);
     assert_told(&truth, &report, BY_ADDRESS);
 }
@@ -111,7 +111,7 @@ fn described_waits_for_locks_known_by_address() {
 /// Each process has its own number for the room; what stands in the room makes it one lock.
 #[test]
 fn waits_of_processes_that_are_described() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observed(ROOMS, &["processes"], &["--budget", "3%"]);
     assert_told(&truth, &report, BY_NUMBER);
 }

@@ -2,7 +2,7 @@
 
 use crate::harness::build::Variant;
 use crate::harness::exact::{assert_complete, assert_exact, assert_lock};
-use crate::harness::may_observe;
+use crate::harness::may_observe_alone;
 use crate::harness::observer::{Observer, observe, observe_as};
 use crate::harness::process::eventually;
 use crate::harness::text::{any_loaded, modified_bytes, programs_of};
@@ -27,7 +27,7 @@ fn forget_speeds(workload: &mut Workload) {
 
 #[test]
 fn full_speed_after_the_observer_was_killed() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("speed 50");
     let before = speed(&mut workload);
     assert_eq!(modified_bytes(workload.pid()), 0, "the target is untouched at first");
@@ -50,7 +50,7 @@ fn full_speed_after_the_observer_was_killed() {
 /// In a thread that is killed the kernel neither removes breakpoints nor undoes one that is being placed.
 #[test]
 fn killed_in_the_middle_of_a_window_s_end_or_beginning_it_leaves_nothing() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("speed 50");
     let pid = workload.pid();
     for round in 0..12 {
@@ -73,7 +73,7 @@ fn killed_in_the_middle_of_a_window_s_end_or_beginning_it_leaves_nothing() {
 
 #[test]
 fn nothing_is_left_after_a_clean_end() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("speed 50");
     let observer = Observer::of(workload.pid(), &[]);
     let programs = programs_of(observer.running.pid());
@@ -90,7 +90,7 @@ fn nothing_is_left_after_a_clean_end() {
 
 #[test]
 fn futex_only_touches_no_code() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start_lingering("hold 20 1 5000");
     let observer = Observer::of(workload.pid(), &["--futex-only"]);
     assert_eq!(modified_bytes(workload.pid()), 0, "no uprobe without pthread probes");
@@ -113,7 +113,7 @@ fn futex_only_touches_no_code() {
 
 #[test]
 fn children_of_a_target_are_unharmed_and_unobserved() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observe("forker 8 500");
     assert_complete(&report);
     assert_lock(truth.lock("shared_name"), report.named("shared_name"));
@@ -122,7 +122,7 @@ fn children_of_a_target_are_unharmed_and_unobserved() {
 
 #[test]
 fn cancellation_finds_its_way_out_of_a_condition_variable() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     for variant in [Variant::Plain, Variant::Exceptions] {
         let (truth, report) = observe_as("cancel 10", variant, &[]);
         assert_eq!(truth.fact("cleaned_up"), 10);
@@ -135,7 +135,7 @@ fn cancellation_finds_its_way_out_of_a_condition_variable() {
 
 #[test]
 fn observers_come_and_go() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let mut workload = Workload::start("speed 50");
     for _ in 0..3 {
         let observer = Observer::of(workload.pid(), &["--duration", "200ms"]);
@@ -148,7 +148,7 @@ fn observers_come_and_go() {
 
 #[test]
 fn a_target_may_hold_more_locks_than_are_tracked() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (truth, report) = observe("nesting 20 3");
     let told: u64 = truth.locks.iter().map(|lock| report.acquisitions_at(truth.pid, &lock.addr)).sum();
     let made: u64 = truth.locks.iter().map(|lock| lock.acquisitions).sum();

@@ -2,12 +2,12 @@
 //! seen is told.
 
 use crate::harness::cgroup::{Cgroup, Quota};
-use crate::harness::may_observe;
 use crate::harness::observer::{Observer, lockbpf};
 use crate::harness::privilege::skipped;
 use crate::harness::process::{Running, eventually};
 use crate::harness::text::modified_bytes;
 use crate::harness::workload::Workload;
+use crate::harness::{may_observe, may_observe_alone};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -65,7 +65,7 @@ fn libc_sigkill() -> i32 {
 
 #[test]
 fn stopped_for_good_it_is_ended() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     for budget in ["off", "3%"] {
         let mut workload = Workload::start("speed 50");
         let before = speed(&mut workload);
@@ -221,7 +221,7 @@ fn observer_in(cgroup: &Cgroup, pid: u32) -> Observer {
 /// As `systemctl kill` and `docker kill` do.
 #[test]
 fn killed_with_its_cgroup_it_leaves_no_probe() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let Some(cgroup) = Cgroup::make(&format!("lockbpf-killed-{}", std::process::id())) else { return };
     let kill = cgroup.dir.join("cgroup.kill");
     if !kill.exists() {
@@ -267,7 +267,7 @@ fn class_of(pid: u32, name: &str) -> Option<u32> {
 /// A quota stops lockbpf for most of each tenth of a second, though not threads of real-time classes.
 #[test]
 fn throttled_by_a_quota_it_renews_no_lease() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let Some(quota) = Quota::make(&format!("lockbpf-quota-{}", std::process::id())) else { return };
     let mut workload = Workload::start("steady 0 2 0");
     let observer = observer_in(quota.cgroup(), workload.pid());

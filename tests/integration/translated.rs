@@ -1,6 +1,6 @@
 //! Programs whose code another program translates, as valgrind and qemu do: they would die of probes.
 
-use crate::harness::may_observe;
+use crate::harness::may_observe_alone;
 use crate::harness::observer::{Observer, run};
 use crate::harness::process::eventually;
 use crate::harness::text::modified_bytes;
@@ -23,7 +23,7 @@ fn c_library() -> String {
 /// A name alone stops nobody: what is called like a translator and runs its own code is observed like any program.
 #[test]
 fn a_program_that_is_only_called_like_a_translator() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let program = dir.path().join("qemu-x");
     fs::copy("/bin/sleep", &program).expect("failed to copy a program");
@@ -64,7 +64,7 @@ fn assert_lives(mut child: Child) {
 /// None are placed in it.
 #[test]
 fn a_program_whose_code_is_translated() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (child, _dir) = under_valgrind();
     let pid = child.id().to_string();
     run(&["--pid", &pid, "--counters"]).assert_error(&[&pid, "valgrind", "--futex-only"]);
@@ -77,7 +77,7 @@ fn a_program_whose_code_is_translated() {
 /// It is left out where every other program is observed, those that come later too.
 #[test]
 fn a_program_whose_code_is_translated_is_left_out() {
-    let Some(_turn) = may_observe() else { return };
+    let Some(_turn) = may_observe_alone() else { return };
     let (child, _dir) = under_valgrind();
     let mut old = Workload::start("counter 3 2 1000");
     let observer = Observer::start(&["--system-wide", "--budget", "off", "--format", "json"]);

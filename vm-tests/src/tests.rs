@@ -135,11 +135,16 @@ fn refused(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// What keeps lockbpf from observing, and the programs that the kernel refuses.
 fn doctor() -> Result<Vec<String>> {
     let run = lockbpf::run(&["doctor", "--format", "json"])?;
     ensure!(run.status.success(), "doctor ended with {}: {}", run.status, run.stderr);
     let told: serde_json::Value = serde_json::from_str(&run.stdout).context("failed to read what doctor says")?;
-    serde_json::from_value(told["obstacles"].clone()).context("doctor names no obstacles")
+    let mut obstacles: Vec<String> =
+        serde_json::from_value(told["obstacles"].clone()).context("doctor names no obstacles")?;
+    let refused = told["probing"].get("refused").into_iter().flat_map(serde_json::Value::as_array).flatten();
+    obstacles.extend(refused.map(serde_json::Value::to_string));
+    Ok(obstacles)
 }
 
 fn doctor_tells_why() -> Result<()> {

@@ -84,16 +84,17 @@ impl Gates {
         let mut map = |name: &'static str| ebpf.take_map(name).ok_or(CaptureError::NoMap(name));
         let (gates, accounts, targets): (Map, Map, Map) = (map("GATES")?, map("ACCOUNTS")?, map("TARGETS")?);
         let thinning = map("THINNING")?;
-        let sweeper = Sweeper::start(map("CHILDREN")?.try_into()?, sites)?;
+        let (sites, failed) = placer.usable(sites);
+        let sweeper = Sweeper::start(map("CHILDREN")?.try_into()?, &sites)?;
         Ok(Self {
             placer: Arc::new(placer),
             gates: gates.try_into()?,
             accounts: accounts.try_into()?,
             thinning: thinning.try_into()?,
             targets: targets.try_into()?,
-            sites: sites.to_vec(),
+            sites,
             slots: vec![Slot::default()],
-            failed: Vec::new(),
+            failed,
             sweeper,
             gaps: Vec::new(),
             looked_after: now(),
@@ -404,7 +405,8 @@ impl Gates {
 
     /// Places probes in further libraries: at once where the gate is open, at the next opening elsewhere.
     pub fn extend(&mut self, sites: &[ProbeSite]) {
-        self.placer.load(sites);
+        let (sites, failed) = self.placer.usable(sites);
+        self.failed.extend(failed);
         let mut placed = Vec::new();
         for (slot, state) in self.slots.iter_mut().enumerate() {
             if state.gate.epoch != 0 {
@@ -412,8 +414,8 @@ impl Gates {
             }
         }
         placed.into_iter().for_each(|placed| self.enter(placed));
-        self.sweeper.extend(sites);
-        self.sites.extend_from_slice(sites);
+        self.sweeper.extend(&sites);
+        self.sites.extend(sites);
         for slot in 0..self.slots.len() as u32 {
             let is_observed = self.slots.get(slot as usize).is_some_and(|state| state.pid != 0) && !self.common;
             if is_observed || self.is_open(slot) {

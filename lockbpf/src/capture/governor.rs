@@ -160,7 +160,7 @@ impl Governor {
 
     /// Places probes in further libraries.
     pub fn extend(&self, sites: Vec<ProbeSite>) {
-        // Here, since the governor closes windows meanwhile.
+        // Here, so that the governor's thread closes windows in time.
         self.placer.load(&sites);
         self.order(Command::Sites(sites));
     }

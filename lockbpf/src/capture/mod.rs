@@ -106,7 +106,7 @@ pub enum CaptureError {
         /// Why.
         reason: String,
     },
-    /// The embedded object could not be made ready for this kernel.
+    /// The embedded object, or a program of it, could not be made ready for this kernel.
     #[error("{0}")]
     Unprepared(String),
     /// A map operation failed.

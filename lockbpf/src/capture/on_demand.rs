@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What every observation has: it is loaded whatever there is, so that a kernel that refuses it is known from the start.
+/// Those for mutexes and read-write locks, which every observation has.
 const ALWAYS: [By; 2] = [BASIC, By::Return];
-/// One of them.
+/// The one of them that tells how this kernel places programs.
 pub(super) const BASIC: By = By::Entry;
 
 /// Programs of one sort, by the functions that they are for. One thread loads them, another one places them.
@@ -27,10 +27,10 @@ pub(super) struct OnDemand<P> {
 type Loaded<P> = Result<Arc<[P]>, String>;
 
 impl<P: Send + Sync> OnDemand<P> {
-    /// Loads those for the functions at `sites`.
+    /// Loads those for mutexes and read-write locks, and for the functions at `sites`.
     ///
     /// # Errors
-    /// When the kernel refuses one: what it says.
+    /// When the kernel refuses one of the former: what it says.
     pub(super) fn start(
         prepared: Arc<Programs>,
         names: fn(By) -> &'static [&'static str],
@@ -39,8 +39,8 @@ impl<P: Send + Sync> OnDemand<P> {
     ) -> Result<Self, String> {
         let programs = Self { prepared, names, load, loaded: Mutex::default() };
         programs.load(ALWAYS.into_iter().chain(sites.iter().map(|site| site.function.by)));
-        let refused = programs.loaded().values().find_map(|loaded| loaded.as_ref().err().cloned());
-        refused.map_or(Ok(programs), Err)
+        ALWAYS.into_iter().try_for_each(|by| programs.of(by).map(drop))?;
+        Ok(programs)
     }
 
     /// Loads those that are missing, side by side. Who places others does not wait for it.
@@ -58,7 +58,13 @@ impl<P: Send + Sync> OnDemand<P> {
                 (Err(_), _) => {}
             }
         }
-        let loaded = |programs: Result<Vec<P>, RawError>| programs.map(Arc::from).map_err(|error| error.to_string());
+        let loaded = |programs: Result<Vec<P>, RawError>| match programs {
+            Ok(programs) => Ok(programs.into()),
+            Err(error) => {
+                log::warn!("{error}");
+                Err(error.to_string())
+            }
+        };
         self.loaded().extend(programs.into_iter().map(|(by, programs)| (by, loaded(programs))));
     }
 

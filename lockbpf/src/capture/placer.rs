@@ -80,13 +80,40 @@ impl Placer {
         None
     }
 
-    /// Makes ready for further sites.
+    /// Loads the programs for further sites.
     pub(super) fn load(&self, sites: &[ProbeSite]) {
-        let wanted = sites.iter().map(|site| site.function.by);
+        self.load_for(sites.iter().map(|site| site.function.by));
+    }
+
+    fn load_for(&self, wanted: impl Iterator<Item = By>) {
         match self {
             Self::Links { programs, .. } => programs.load(wanted),
             Self::PerfEvents { programs, .. } => programs.load(wanted),
         }
+    }
+
+    /// Why there is no program for a function, if there is none.
+    fn lacks(&self, by: By) -> Option<String> {
+        match self {
+            Self::Links { programs, .. } => programs.of(by).err(),
+            Self::PerfEvents { programs, .. } => programs.of(by).err(),
+        }
+    }
+
+    /// Loads all programs that there are; returns what the kernel says of those that it refuses.
+    pub(super) fn refused(&self) -> Vec<String> {
+        self.load_for(By::ALL.into_iter());
+        By::ALL.into_iter().filter_map(|by| self.lacks(by)).collect()
+    }
+
+    /// Loads the programs for these sites; returns those for which there is one, and of the others one of each file and sort, as failed.
+    pub(super) fn usable(&self, sites: &[ProbeSite]) -> (Vec<ProbeSite>, Vec<FailedProbe>) {
+        self.load(sites);
+        let (usable, others): (Vec<_>, Vec<_>) =
+            sites.iter().cloned().partition(|site| self.lacks(site.function.by).is_none());
+        let others: BTreeMap<_, _> = others.iter().map(|site| ((site.file, site.function.by), site)).collect();
+        let failed = |((_, by), site): (_, &ProbeSite)| self.lacks(by).map(|reason| site.failed(reason));
+        (usable, others.into_iter().filter_map(failed).collect())
     }
 
     /// How uprobes are placed.
@@ -97,7 +124,7 @@ impl Placer {
         }
     }
 
-    /// Places the programs at `sites`, with the slot and the set in their cookies. Also returns what failed.
+    /// Places the programs at `sites`, which are [usable](Self::usable), with the slot and the set in their cookies. Also returns what failed.
     pub(super) fn place(&self, sites: &[&ProbeSite], whom: Whom) -> (Links, Vec<FailedProbe>) {
         let Whom { pid, stand_in, slot, set } = whom;
         let cookie = |site: &ProbeSite| {
@@ -119,13 +146,7 @@ impl Placer {
                 sites.sort_by_key(|site| (site.file, site.function.by));
                 for sites in sites.chunk_by(|a, b| a.file == b.file && a.function.by == b.function.by) {
                     let path = sites[0].path();
-                    let programs = match programs.of(sites[0].function.by) {
-                        Ok(programs) => programs,
-                        Err(reason) => {
-                            failed.extend(sites.iter().map(|site| site.failed(reason.clone())));
-                            continue;
-                        }
-                    };
+                    let Ok(programs) = programs.of(sites[0].function.by) else { continue };
                     for program in programs.iter() {
                         let attach = |sites: &[&ProbeSite]| {
                             let spots: Vec<_> = sites.iter().map(|site| site.spot()).collect();
@@ -150,13 +171,7 @@ impl Placer {
                 let pid = stand_in.unwrap_or(pid);
                 for site in hot_last(sites) {
                     let path = site.path();
-                    let programs = match programs.of(site.function.by) {
-                        Ok(programs) => programs,
-                        Err(reason) => {
-                            failed.push(site.failed(reason));
-                            continue;
-                        }
-                    };
+                    let Ok(programs) = programs.of(site.function.by) else { continue };
                     for program in programs.iter() {
                         let at = perf_uprobe::Place { path: &path, spot: site.spot(), pid };
                         match kind.attach(program, &at, cookie(site)) {

@@ -165,6 +165,25 @@ const fn essential(function: Function) -> Function {
 }
 
 impl By {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Entry,
+        Self::OtherEntry,
+        Self::Go,
+        Self::Tokio,
+        Self::Virtual,
+        Self::VirtualReturn,
+        Self::VirtualAbsence,
+        Self::Return,
+        Self::Library,
+        Self::LibraryReturn,
+        Self::Custom,
+        Self::CustomReturn,
+        Self::CustomPoint,
+        Self::CustomBlock,
+        Self::CustomWake,
+    ];
+
     /// What sees a function that is not watched to its return.
     const fn of(code: u64) -> Self {
         const ONCE: u64 = Via::Once as u64;

@@ -145,7 +145,7 @@ pub(super) struct Programs {
     object: Object,
     /// The object's types, as the kernel has them.
     types: Option<OwnedFd>,
-    /// The maps, by whose descriptors the programs name them.
+    /// Keeps the descriptors open by which the programs name maps.
     _maps: Vec<OwnedFd>,
 }
 

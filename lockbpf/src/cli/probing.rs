@@ -25,6 +25,9 @@ pub struct ProbingReport {
     /// Why they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the kernel says of each program for functions that it refuses: their locks are seen as waits at best.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
     /// Time to place the probes of one file in one process, ms.
     pub attach_ms: Option<f64>,
     /// Time to remove all probes and programs of an observation, ms.
@@ -86,6 +89,7 @@ impl ProbingReport {
         let calibration_ms = milliseconds(begin);
         match outcome {
             Ok((Calibration { costs, mechanism, attach, session }, setup)) => {
+                let refused = session.refused_programs();
                 let begin = Instant::now();
                 drop(session);
                 Self {
@@ -93,6 +97,7 @@ impl ProbingReport {
                     costs,
                     measured: true,
                     reason: None,
+                    refused,
                     attach_ms: Some(attach.as_secs_f64() * 1e3),
                     detach_ms: Some(milliseconds(begin)),
                     calibration_ms,
@@ -104,6 +109,7 @@ impl ProbingReport {
                 costs: Costs::default(),
                 measured: false,
                 reason: Some(format!("{error:#}")),
+                refused: Vec::new(),
                 attach_ms: None,
                 detach_ms: None,
                 calibration_ms,
@@ -167,6 +173,9 @@ impl fmt::Display for ProbingReport {
         }
         right(&mut table, &[1]);
         write!(f, "{table}\n  Quartiles of a hit are {:.0} % around its median.", spread * 100.0)?;
+        self.refused
+            .iter()
+            .try_for_each(|refused| write!(f, "\n  This kernel does not take all programs: {refused}"))?;
         self.kept.as_ref().map_or(Ok(()), |kept| write!(f, "\n  {kept}"))
     }
 }

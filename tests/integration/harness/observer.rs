@@ -5,7 +5,6 @@ use super::process::Running;
 use super::report::Report;
 use super::workload::{Truth, Workload};
 use nix::sys::signal::Signal;
-use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Observations at most until one is not starved.
@@ -104,16 +103,6 @@ pub(crate) fn run_command(command: &mut Command) -> Outcome {
     let mut running = Running::start(command);
     running.close_stdin();
     Observer { running }.outcome()
-}
-
-/// The names of the eBPF programs that a process keeps.
-pub(crate) fn programs(pid: u32) -> BTreeSet<String> {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the process is there");
-    let about = descriptors.filter_map(|fd| std::fs::read_to_string(fd.ok()?.path()).ok());
-    let id = |about: String| about.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok());
-    let kept: BTreeSet<u32> = about.filter_map(id).collect();
-    let loaded = aya::programs::loaded_programs().filter_map(Result::ok).filter(|program| kept.contains(&program.id()));
-    loaded.filter_map(|program| program.name_as_str().map(str::to_owned)).collect()
 }
 
 /// The usual course: a workload is started, observed from before its work until its exit, and reported.

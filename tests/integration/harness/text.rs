@@ -1,5 +1,6 @@
 //! The code of a running process against the file it came from: where they differ, there is a breakpoint.
 
+use aya::programs::ProgramInfo;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -59,8 +60,17 @@ pub(crate) fn any_attached(ids: &[u32]) -> bool {
     aya::programs::loaded_links().filter_map(Result::ok).any(|info| ids.contains(&info.program_id()))
 }
 
+/// Those of these eBPF programs that are loaded. Other observers' may go away while they are listed.
+fn loaded(ids: &[u32]) -> impl Iterator<Item = ProgramInfo> {
+    aya::programs::loaded_programs().filter_map(Result::ok).filter(|info| ids.contains(&info.id()))
+}
+
 /// Whether any of these eBPF programs is loaded.
 pub(crate) fn any_loaded(ids: &[u32]) -> bool {
-    let loaded = aya::programs::loaded_programs().map(|info| info.expect("failed to list eBPF programs").id());
-    loaded.into_iter().any(|id| ids.contains(&id))
+    loaded(ids).next().is_some()
+}
+
+/// Whether a process holds an eBPF program of this name.
+pub(crate) fn has_program(pid: u32, name: &str) -> bool {
+    loaded(&programs_of(pid)).any(|info| info.name_as_str() == Some(name))
 }

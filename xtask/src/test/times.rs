@@ -1,5 +1,5 @@
-//! How long each of some tests took, of which a test program ran so many at a time: it begins them in the order of their names, each when another
-//! one has ended, and tells when each has.
+//! How long each of some tests took, with its wait for a turn. A test program runs so many at a time: it begins them in the order of their names,
+//! each when another one has ended, and tells when each has.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ impl Times {
     /// A line of a test program's output has come.
     pub(super) fn hear(&mut self, line: &str) {
         if line.starts_with("running ") {
-            self.begun = Instant::now();
+            (self.begun, self.ended) = (Instant::now(), Vec::new());
         } else if let Some((test, _result)) = line.strip_prefix("test ").and_then(|line| line.split_once(" ... ")) {
             self.ended.push((Instant::now(), test.to_owned()));
         }

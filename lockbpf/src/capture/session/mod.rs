@@ -139,7 +139,8 @@ impl Session {
         let names = life.iter().map(|&(program, _)| program).chain(attach::futex_programs(options.tracefs));
         let Loaded { placer, sched, lasting } =
             begin::load(&mut ebpf, &programs, options, &names.collect::<Vec<_>>(), sites)?;
-        // Before the first probe, but not while programs are loaded: that keeps all threads of this process from their memory for seconds.
+        // Before the first probe, but not while all these programs are loaded: where the processor is emulated, that keeps all threads of this
+        // process from their memory for seconds. Those that are wanted later come one or a few at a time.
         renewing.lease().guarded(true);
         let sched = sched.and_then(|program| tracepoints.attach_typed(program, SCHED_SWITCH));
         if let Some(kernel) = options.kernel_locks {
@@ -217,6 +218,12 @@ impl Session {
             kernel_log,
             renewing,
         })
+    }
+
+    /// What the kernel says of each program for functions that it refuses: all are tried. Nothing without uprobes, or under a governor.
+    #[must_use]
+    pub fn refused_programs(&self) -> Vec<String> {
+        self.gates.as_ref().map_or_else(Vec::new, |gates| gates.placer().refused())
     }
 
     /// Places further probes, for libraries found later.
