@@ -46,8 +46,8 @@ fn barriers_of_languages_are_known_by_their_sleepers() {
             let told: Vec<_> = report.locks.iter().filter(|lock| lock.kind == "barrier").collect();
             let waited: f64 = told.iter().map(|lock| lock.harm_ns).sum();
             let share = waited / truth.fact("waited_ns") as f64;
-            // C++'s threads yield four times before they sleep, which takes up to 12 ms where others want the CPUs.
-            assert!((0.75..1.01).contains(&share), "{line} {options:?}: {share} of {truth:?}");
+            // C++'s threads yield four times before they sleep, which takes up to 12 of the 200 ms where others want the CPUs.
+            assert!((0.9..1.01).contains(&share), "{line} {options:?}: {share} of {truth:?}");
             let [culprit, ..] = report.culprits.as_slice() else { panic!("{line}: {:?}", report.verdict) };
             let named = culprit.function.as_deref().is_some_and(|function| function.contains("come_late"));
             assert!(named && culprit.share_of_all > 0.9, "{line} {options:?}: {culprit:?}");

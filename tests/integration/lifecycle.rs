@@ -199,8 +199,8 @@ fn a_main_thread_that_ends_by_plain_uprobes() {
     let (truth, report) = observe_as("leaders during 3000", Variant::Plain, &["--plain-uprobes"]);
     let (told, wanted) = (report.named("shared_lock").acquisitions, truth.lock("shared_lock").acquisitions);
     println!("{told} of {wanted} acquisitions");
-    // Until its probes are tied to another thread, nothing is seen: beside busy programs that takes two of the three seconds.
-    assert!(told >= wanted / 10 && told <= wanted, "{told} of {wanted} acquisitions");
+    // Until its probes are tied to another thread, nothing is seen.
+    assert!(told >= wanted / 2 && told <= wanted, "{told} of {wanted} acquisitions");
     assert!(told == wanted || !report.quality.unobserved.is_empty(), "what is missing is told");
 }
 

@@ -12,7 +12,7 @@ static long rounds;
 [[gnu::noinline]] static void come_late()
 {
     for (long i = 0; i < rounds; i++) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
         meeting.arrive_and_wait();
     }
 }

@@ -1,17 +1,17 @@
-//! meeting_rust: three threads wait at a barrier in each of 12 rounds for a fourth one, which sleeps before it comes. Facts: waited_ns, by the
+//! meeting_rust: three threads wait at a barrier in each of 20 rounds for a fourth one, which sleeps before it comes. Facts: waited_ns, by the
 //! threads' own clocks.
 use std::io::{Read, Write};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const ROUNDS: u32 = 12;
+const ROUNDS: u32 = 20;
 static WAITED_NS: AtomicU64 = AtomicU64::new(0);
 
 #[inline(never)]
 fn come_late(meeting: &Barrier) {
     for _ in 0..ROUNDS {
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(50));
         meeting.wait();
     }
 }

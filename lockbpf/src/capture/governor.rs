@@ -32,8 +32,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const FEW: usize = 2;
 /// How long a process is not looked at, at most.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Up to so many processes, the governor looks each [`GLANCE`] whether probes still follow them. The time grows with their number, up to so many times.
+/// Most processes for which the governor looks at each [`GLANCE`] whether probes still follow them. Beyond that it looks less often.
 const AT_A_GLANCE: usize = 8;
+/// The longest time between two such looks, in glances.
 const MOST_GLANCES: usize = 10;
 /// Processes are looked at in the same step for so long. Windows are not to keep time with a program's timers.
 const STEP_LASTS: Nanos = Nanos(100_000_000);
@@ -160,7 +161,7 @@ impl Governor {
 
     /// Places probes in further libraries.
     pub fn extend(&self, sites: Vec<ProbeSite>) {
-        // Here, so that the governor's thread closes windows in time.
+        // The caller's thread waits for the verifier. The governor's closes windows in time.
         self.placer.load(&sites);
         self.order(Command::Sites(sites));
     }

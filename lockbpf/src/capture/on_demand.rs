@@ -47,25 +47,13 @@ impl<P: Send + Sync> OnDemand<P> {
     pub(super) fn load(&self, wanted: impl Iterator<Item = By>) {
         let mut missing: BTreeSet<By> = wanted.collect();
         missing.retain(|by| !self.loaded().contains_key(by));
-        let all = missing.iter().flat_map(|&by| (self.names)(by).iter().map(move |&name| (by, name)));
-        let Ok(all) = side_by_side(all, |(by, name)| Ok::<_, Infallible>((by, (self.load)(&self.prepared, name))));
-        let mut programs: HashMap<By, Result<Vec<P>, RawError>> = HashMap::new();
-        for (by, program) in all {
-            let of_function = programs.entry(by).or_insert_with(|| Ok(Vec::new()));
-            match (of_function.as_mut(), program) {
-                (Ok(programs), Ok(program)) => programs.push(program),
-                (Ok(_), Err(error)) => *of_function = Err(error),
-                (Err(_), _) => {}
-            }
-        }
-        let loaded = |programs: Result<Vec<P>, RawError>| match programs {
-            Ok(programs) => Ok(programs.into()),
-            Err(error) => {
-                log::warn!("{error}");
-                Err(error.to_string())
-            }
+        let of_function = |by| {
+            let programs = (self.names)(by).iter().map(|name| (self.load)(&self.prepared, name));
+            let programs = programs.collect::<Result<Arc<[P]>, _>>().map_err(|error| error.to_string());
+            Ok::<_, Infallible>((by, programs.inspect_err(|error| log::warn!("{error}"))))
         };
-        self.loaded().extend(programs.into_iter().map(|(by, programs)| (by, loaded(programs))));
+        let Ok(loaded) = side_by_side(missing.into_iter(), of_function);
+        self.loaded().extend(loaded);
     }
 
     /// Those for a function, or why there are none.

@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{process, workspace};
 
-/// Has a test program run so many of its tests at a time.
+/// The option of a test program that sets how many of its tests run at a time.
 const AT_A_TIME: &str = "--test-threads=";
-/// The same, for one.
+/// It runs one test at a time.
 pub(crate) const ONE_BY_ONE: &str = "--test-threads=1";
-/// The same, for two.
+/// It runs two tests at a time.
 pub(crate) const TWO_AT_A_TIME: &str = "--test-threads=2";
 
 /// How a step ended.
@@ -112,8 +112,8 @@ pub(crate) fn run(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::passed("") } else { Outcome::failed(status.to_string()) })
 }
 
-/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`. Where it says [how many run at a time](AT_A_TIME),
-/// the tests that took the longest are told.
+/// Runs `command`, a `cargo test`, and counts the tests while its output goes on to `out`. It then prints which tests took the longest, if
+/// `command` sets [how many run at a time](AT_A_TIME).
 ///
 /// # Errors
 /// It cannot be started, or `out` cannot be written to.

@@ -1,5 +1,5 @@
-//! How long each of some tests took, with its wait for a turn. A test program runs so many at a time: it begins them in the order of their names,
-//! each when another one has ended, and tells when each has.
+//! How long each test took, with its wait for a turn. A test program begins its tests in the order of their names. It runs a fixed number at a
+//! time, and begins the next one when one has ended. It prints the ends only: the beginnings follow from them.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,11 @@ const TOLD: usize = 20;
 
 /// Tests with their times.
 pub(super) struct Times {
+    /// How many tests run at a time.
     at_a_time: usize,
+    /// When the first ones began.
     begun: Instant,
-    /// In this order.
+    /// When each ended, the first one first.
     ended: Vec<(Instant, String)>,
 }
 

@@ -10,7 +10,7 @@ const ROUNDS: u64 = 20;
 const THREADS: u64 = 3;
 
 /// Three threads take turns in `fn7`, for 100 ms each: each sleeps on a word of a condition variable of its own until the one before lets it go on in `fn9`.
-/// They come there from `fn11`, and the third one from `fn13` if it is told how long its waits are, in ms.
+/// `fn11` calls `fn7` in all of them. With `third`, `fn13` calls it in the third one, whose waits last that long, in ms.
 fn turns(third: Option<u64>) -> Run {
     let mut o = observation();
     o.stacks.insert(StackId(1), vec![0x700, 0xb00]);
