@@ -13,14 +13,13 @@ static ENDED: Condvar = Condvar::new();
 /// A removal takes long after this time.
 const LONG: Duration = Duration::from_secs(1);
 
-/// One removal, counted until it is dropped.
-struct Removal;
+/// One removal, or another change for which the end of the program has to wait; counted until it is dropped.
+pub(super) struct Removal(());
 
-impl Removal {
-    fn begin() -> Self {
-        *under_way() += 1;
-        Self
-    }
+/// Begins one.
+pub(super) fn begin() -> Removal {
+    *under_way() += 1;
+    Removal(())
 }
 
 impl Drop for Removal {
@@ -36,7 +35,7 @@ fn under_way() -> MutexGuard<'static, usize> {
 
 /// Drops what keeps probes in place.
 pub fn drop_aside(probes: impl Send + 'static) {
-    let removal = Removal::begin();
+    let removal = begin();
     thread::spawn(move || {
         // It is counted until the probes are gone, also if their drop panics.
         let _removal = removal;

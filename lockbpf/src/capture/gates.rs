@@ -1,5 +1,6 @@
 //! The full tier, process by process: probes are placed and the gate opened, or the gate closed and the probes removed.
 
+mod beside;
 mod slot;
 mod ungated;
 mod used;
@@ -16,6 +17,7 @@ use crate::quality::FailedProbe;
 use crate::units::Time;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use beside::Beside;
 use lockbpf_common::gate::{Account, CLOSINGS, Gate, MAX_SLOTS};
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
@@ -46,6 +48,8 @@ pub struct Gates {
     targets: HashMap<MapData, u32, u32>,
     sites: Vec<ProbeSite>,
     slots: Vec<Slot>,
+    /// Places probes, if another thread does that.
+    beside: Option<Beside>,
     failed: Vec<FailedProbe>,
     sweeper: Sweeper,
     gaps: Vec<Gap>,
@@ -94,6 +98,7 @@ impl Gates {
             targets: targets.try_into()?,
             sites,
             slots: vec![Slot::default()],
+            beside: None,
             failed,
             sweeper,
             gaps: Vec::new(),
@@ -286,24 +291,24 @@ impl Gates {
         Ok(())
     }
 
-    /// Whether a slot's probes are in place.
+    /// Whether a slot's probes are in place, or being placed.
     #[must_use]
     pub fn is_placed(&self, slot: u32) -> bool {
-        self.slots.get(slot as usize).is_some_and(|slot| !slot.links.is_empty())
+        self.slots.get(slot as usize).is_some_and(|state| !state.links.is_empty()) || self.is_placing(slot)
     }
 
-    /// Whether a slot's probes would have to wait: while the kernel removes perf events, for seconds, it places none.
+    /// Whether a slot's probes have to wait: they are being placed, or the kernel removes perf events and places none meanwhile, for seconds.
     #[must_use]
     pub fn must_wait(&self, slot: u32) -> bool {
         let by_events =
             |slot: &Slot| self.placer.mechanism() == Mechanism::PerfEvents || leader::stand_in(slot.pid).is_some();
-        removes() && self.slots.get(slot as usize).is_some_and(by_events)
+        self.is_placing(slot) || removes() && self.slots.get(slot as usize).is_some_and(by_events)
     }
 
-    /// Slots whose probes are in place.
+    /// Slots whose probes are in place, or being placed.
     #[must_use]
     pub fn occupied(&self) -> usize {
-        self.slots.iter().filter(|slot| !slot.links.is_empty()).count()
+        (0..self.slots.len() as u32).filter(|&slot| self.is_placed(slot)).count()
     }
 
     /// Whether there is anything to be probed in a slot's process.
@@ -344,18 +349,9 @@ impl Gates {
     /// Places a slot's probes; its gate stays closed. Nothing is done if they are in place, or the process has ended.
     pub fn place(&mut self, slot: u32) {
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
-        if !state.links.is_empty() {
+        if state.prepare(&mut self.gates, slot).is_none() {
             return;
         }
-        let main = leader::find(state.pid);
-        if state.pid != 0 && main.is_none() {
-            return;
-        }
-        state.sets += 1;
-        state.gate.set = state.sets;
-        // Before the first breakpoint is there to be inherited. A map that cannot be written fails the opening, too.
-        let _ = self.gates.set(slot, state.gate, 0);
-        state.stand_in = main.filter(|&tid| tid != state.pid);
         let placed = state.place(&self.placer, self.sites.iter(), slot);
         self.enter(placed);
         self.place_ungated(slot);
@@ -389,6 +385,7 @@ impl Gates {
 
     /// Removes a slot's probes, without waiting until the kernel has done with them.
     pub fn remove(&mut self, slot: u32) {
+        self.forget_placing(slot);
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let links = std::mem::take(&mut state.links);
         if links.is_empty() {
@@ -438,6 +435,12 @@ impl Gates {
         if !self.slots[slot].ungated.is_empty() {
             // What came meanwhile was not seen.
             self.give_up_ungated(slot as u32);
+        }
+        if self.is_placing(slot as u32) {
+            // It is not known which part of it went there before.
+            self.forget_placing(slot as u32);
+            self.begin(slot as u32);
+            return;
         }
         if self.slots[slot].links.is_empty() {
             return;

@@ -3,6 +3,7 @@
 
 mod charge;
 mod lighter;
+mod opening;
 mod placings;
 mod room;
 mod told;
@@ -61,6 +62,8 @@ enum Command {
     Resume,
     /// Answers when what was ordered before is done.
     Settled(Sender<()>),
+    /// Probes are in place that another thread was placing.
+    Placed,
     Stop,
 }
 
@@ -109,7 +112,8 @@ impl Governor {
         for (i, &pid) in pids.iter().enumerate() {
             work.take_over(i as u32 + 1, pid);
         }
-        let thread = std::thread::Builder::new().name("governor".to_owned()).spawn(move || work.run(&orders))?;
+        let wake = commands.clone();
+        let thread = std::thread::Builder::new().name("governor".to_owned()).spawn(move || work.run(&orders, wake))?;
         Ok(Self { commands, told, thread: Some(thread), placer, busy, read })
     }
 
@@ -231,8 +235,12 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, orders: &Receiver<Command>) -> Gates {
+    fn run(mut self, orders: &Receiver<Command>, wake: Sender<Command>) -> Gates {
         be_quick();
+        // A governor that has stopped need not be woken.
+        if let Err(error) = self.gates.place_beside(move || drop(wake.send(Command::Placed))) {
+            log::warn!("placing probes holds up what else is to be done: {error}");
+        }
         loop {
             let next = self.charges.values().filter(|c| !c.held).map(|c| c.due).min();
             let next = next.map(|due| Duration::from_nanos(due.since(now()).0));
@@ -280,6 +288,8 @@ impl Work {
                 self.lapses = self.lease.number();
                 self.cut_open();
                 self.gates.lift_ungated();
+                self.gates.forget_all_placing();
+                self.gates.wait_for_placing();
                 let _ = done.send(());
             }
             Command::Resume => {
@@ -293,6 +303,7 @@ impl Work {
             Command::Settled(done) => {
                 let _ = done.send(());
             }
+            Command::Placed => self.open_placed(),
             Command::Stop => {}
         }
     }
@@ -412,18 +423,13 @@ impl Work {
                     };
                     self.make(room, reading.time);
                     let charge = self.charges.get_mut(&slot)?;
-                    let began = now();
-                    let Self { gates, placings, .. } = self;
-                    placings.place(|| gates.place(slot));
-                    self.gates.open(slot).ok()?;
-                    let opened = self.gates.reading(slot, &self.costs)?;
-                    charge.policy.opened(opened);
-                    charge.policy.edges_took(Duration::from_nanos(opened.time.since(began).0) * 2);
-                    charge.opened = Some(opened);
-                    if charge.policy.stays_open() && !charge.shares {
-                        // What went before was not observed at all.
-                        self.tell_stretch(slot, opened)?;
+                    charge.placing = reading;
+                    if self.gates.begin(slot) {
+                        charge.due = latest;
+                        charge.seen = reading;
+                        return Some(());
                     }
+                    self.open(slot)?;
                 }
                 Action::Close => {
                     let charge = self.charges.get_mut(&slot)?;
@@ -548,6 +554,7 @@ impl Work {
             }
             self.tell_stretch(slot, reading);
         }
+        self.gates.forget_all_placing();
         self.gates.end_gaps();
         self.tell_failed();
     }

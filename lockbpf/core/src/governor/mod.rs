@@ -33,8 +33,16 @@ const PATIENCE: u32 = 3;
 pub const PART: f64 = 1.0 / 3.0;
 /// Weight of time against CPU time in a process's progress.
 const IDLE: f64 = 0.02;
-/// Shortest window worth its opening.
+/// Shortest window.
 const MIN_WINDOW: Duration = Duration::from_millis(5);
+/// What is seen in a window is to cost at least this part of what it costs to place and to remove its probes.
+const WORTH: f64 = 0.5;
+/// For how long a window's probes cost beyond it, as long as that was not measured.
+const USUAL_EDGES: Duration = Duration::from_millis(10);
+/// So long after a window its probes are gone. What they cost even later counts as what observing costs all the time.
+const SETTLED: Duration = Duration::from_millis(100);
+/// How long opening is expected to take at most: a busy kernel may take seconds, once.
+const LONGEST_OPENING: Duration = Duration::from_millis(250);
 /// Cost beyond the budget at which the tier is closed, since a burst is paid back later: what may be spent in so much time, but
 /// neither less nor more than this.
 const CREDIT_TIME: Duration = Duration::from_secs(1);
@@ -183,8 +191,17 @@ pub struct Policy {
     /// CPU time per time, smoothed, and as it was last.
     usage: f64,
     pace: f64,
-    /// What opening and closing take, during which the probes cost but tell nothing.
-    edges: Duration,
+    /// How long opening takes, lately, ns.
+    opening: f64,
+    /// What a window costs beyond itself, lately, ns: its probes are placed before it begins, and removed after its end.
+    edges: Option<f64>,
+    /// What placing the probes of the present window has cost, ns; `None` where the tier was to stay open.
+    placing: Option<f64>,
+    /// When the tier was closed last, and what placing had cost, until the probes are gone.
+    leaving: Option<(Reading, Option<f64>)>,
+    /// Cost (ns) and time (ns) while no probes are in place, lately; and since when that is so.
+    quiet: (f64, f64),
+    quiet_from: Option<Reading>,
     calm: u32,
     /// CPUs that the process may use at once.
     cpus: usize,
@@ -223,7 +240,12 @@ impl Policy {
             mean: (0.0, 0.0),
             usage: 0.0,
             pace: 0.0,
-            edges: Duration::from_millis(10),
+            opening: USUAL_EDGES.as_nanos() as f64 / 2.0,
+            edges: None,
+            placing: None,
+            leaving: None,
+            quiet: (0.0, 0.0),
+            quiet_from: None,
             calm: 0,
             least: least_use(1),
             apart: 1.0,
@@ -245,14 +267,17 @@ impl Policy {
         matches!(self.state, State::Always | State::During { .. } | State::Closing { .. })
     }
 
-    /// Tells how long the probes were in place while the tier was not open, at one opening and closing.
-    pub fn edges_took(&mut self, edges: Duration) {
-        self.edges = (self.edges * 3 + edges) / 4;
-    }
-
-    /// The tier is open as of this reading.
-    pub fn opened(&mut self, now: Reading) {
+    /// The tier is open as of this reading; its probes were being placed since the other one.
+    pub fn opened(&mut self, began: Reading, now: Reading) {
         if let State::Opening(window) = self.state {
+            self.leave(began);
+            if let Some(from) = self.quiet_from.take() {
+                let (cost, time) = ((began.cost - from.cost).0 as f64, began.time.since(from.time).0 as f64);
+                self.quiet = (self.quiet.0 * MEMORY + cost, self.quiet.1 * MEMORY + time);
+            }
+            let took = now.time.since(began.time).0.min(LONGEST_OPENING.as_nanos() as u64) as f64;
+            self.opening = (self.opening * 3.0 + took) / 4.0;
+            self.placing = window.map(|_| self.beyond_quiet(began, now));
             self.state = match window {
                 Some((window, end)) => {
                     let progress = now.progress() + window.progress;
@@ -297,8 +322,12 @@ impl Policy {
     pub fn look(&mut self, now: Reading) -> Action {
         self.learn(now);
         self.allow(now);
+        if self.leaving.is_some_and(|(closed, _)| now.time >= later(closed.time, SETTLED)) {
+            self.leave(now);
+        }
         match self.state {
             State::Always if self.debt(now) > self.credit() => {
+                self.leaving = Some((now, None));
                 self.calm = 0;
                 self.state = State::Between { always: false };
                 Action::Close
@@ -331,6 +360,7 @@ impl Policy {
                     return Action::Wait(later(now.time, TICK_LOOK));
                 }
                 self.assess(opened, now);
+                self.leaving = Some((now, self.placing));
                 self.state = State::After { end };
                 Action::Close
             }
@@ -358,8 +388,7 @@ impl Policy {
 
     /// How far the process gets until what is begun now is done.
     fn lead(&self) -> f64 {
-        let opening = self.edges.as_nanos() as f64 / 2.0;
-        progress(self.pace * opening, opening)
+        progress(self.pace * self.opening, self.opening)
     }
 
     /// When the process can have got so far, even if it takes up more CPUs at once; it is not looked at all the time.
@@ -417,6 +446,22 @@ impl Policy {
         self.calm = if self.peak < self.income() * 0.8 { self.calm + 1 } else { 0 };
     }
 
+    /// By this reading the probes of the last window are gone: takes note of what placing and removing them has cost.
+    fn leave(&mut self, now: Reading) {
+        let Some((closed, placing)) = self.leaving.take() else { return };
+        self.quiet_from = Some(now);
+        if let Some(placing) = placing {
+            let edges = placing + self.beyond_quiet(closed, now);
+            self.edges = Some(self.edges.map_or(edges, |before| (before * 3.0 + edges) / 4.0));
+        }
+    }
+
+    /// What observing has cost from one reading to another, beyond what it costs while no probes are in place, ns.
+    fn beyond_quiet(&self, from: Reading, to: Reading) -> f64 {
+        let usual = ratio(self.quiet).unwrap_or(0.0) * to.time.since(from.time).0 as f64;
+        ((to.cost - from.cost).0 as f64 - usual).max(0.0)
+    }
+
     /// What may be spent per time, of 1.
     fn income(&self) -> f64 {
         (self.budget.0 * SPEND * self.usage.max(self.least)).max(1e-6)
@@ -444,20 +489,29 @@ impl Policy {
     /// it would have to be closed early if all of it fell into a burst.
     fn plan(&mut self, now: Reading) -> (Duration, Duration) {
         let repay = self.debt(now).max(0.0) / REPAY_CYCLES;
+        let ns = |duration: Duration| duration.as_nanos() as f64;
         let income = self.income();
-        let rate = if self.mean.1 > 0.0 { self.mean.0 / self.mean.1 } else { self.peak }.max(1e-9);
-        let edges = self.edges.as_nanos() as f64;
-        let (least, most) = (MIN_WINDOW.as_nanos() as f64, self.burst() / self.peak.max(1e-9));
-        let cheapest = (least + edges) * rate;
-        let shortest = (cheapest / LEAST_SPENT).min(cheapest + repay) / income;
-        let longest = MAX_CYCLE.as_nanos() as f64;
-        let cycle = shortest.clamp((CYCLE.as_nanos() as f64 * self.apart).min(longest), longest);
-        let spend = (income * cycle - repay).max(income * cycle * LEAST_SPENT);
-        let window = (spend / rate - edges).min(most).clamp(least, cycle * PART);
+        // What is observed all the time is paid first.
+        let free = (income - ratio(self.quiet).unwrap_or(0.0)).max(income * LEAST_SPENT);
+        let rate = ratio(self.mean).unwrap_or(self.peak).max(1e-9);
+        let edges = self.edges.unwrap_or(ns(USUAL_EDGES) * rate);
+        let most = self.burst() / self.peak.max(1e-9);
+        let least = (edges * WORTH / rate).min(most).max(ns(MIN_WINDOW));
+        let cheapest = least * rate + edges;
+        let shortest = (cheapest / (income * LEAST_SPENT)).min((cheapest + repay) / free);
+        let longest = ns(MAX_CYCLE);
+        let cycle = shortest.clamp((ns(CYCLE) * self.apart).min(longest), longest);
+        let spend = (free * cycle - repay).max(income * cycle * LEAST_SPENT);
+        let window = ((spend - edges) / rate).min(most).clamp(ns(MIN_WINDOW), cycle * PART);
         // Not a clock's beat.
         let cycle = cycle * (0.8 + 0.4 * self.random.f64());
         (Duration::from_nanos(cycle as u64), Duration::from_nanos(window as u64))
     }
+}
+
+/// Cost by time, if there is any time.
+fn ratio((cost, time): (f64, f64)) -> Option<f64> {
+    (time > 0.0).then(|| cost / time)
 }
 
 fn later(time: Time, by: Duration) -> Time {

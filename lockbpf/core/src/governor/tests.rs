@@ -16,10 +16,20 @@ struct Run {
     longest_dear_ns: u64,
 }
 
-/// Runs a program that uses one CPU for `seconds`; opening and closing take 5 ms each, in which the probes cost as well.
+/// What opening or closing takes, during which the probes cost as well; before it opening takes so long at no cost. In ns.
+#[derive(Clone, Copy)]
+struct Edge {
+    dear: u64,
+    free: u64,
+}
+
+/// Runs a program that uses one CPU for `seconds`; opening and closing take 5 ms each.
 fn run(load: Load, seconds: u64, seed: u64) -> Run {
+    run_with(load, Edge { dear: 5_000_000, free: 0 }, seconds, seed)
+}
+
+fn run_with(load: Load, edge: Edge, seconds: u64, seed: u64) -> Run {
     const STEP: u64 = 500_000;
-    const EDGE: u64 = 5_000_000;
     let budget = Budget::new(0.03).unwrap();
     let mut now = Reading { time: Time(1_000), ..Reading::default() };
     let mut policy = Policy::open(budget, now, 1, seed);
@@ -41,8 +51,10 @@ fn run(load: Load, seconds: u64, seed: u64) -> Run {
                 }
                 Action::Open => {
                     assert!(!open);
-                    advance(&mut now, EDGE, true);
-                    policy.opened(now);
+                    let began = now;
+                    advance(&mut now, edge.free, false);
+                    advance(&mut now, edge.dear, true);
+                    policy.opened(began, now);
                     (open, since) = (true, now.time.0);
                 }
                 Action::Next => assert!(!open),
@@ -51,7 +63,7 @@ fn run(load: Load, seconds: u64, seed: u64) -> Run {
                     open = false;
                     out.windows.push((since, now.time.0));
                     open_ns += now.time.0 - since;
-                    advance(&mut now, EDGE, true);
+                    advance(&mut now, edge.dear, true);
                 }
             }
             assert_eq!(policy.is_open(), open);
@@ -87,7 +99,7 @@ fn who_sleeps_with_its_locks_is_seen_whole_unless_many_do() {
             while now.time >= wait {
                 match policy.look(now) {
                     Action::Wait(until) => wait = until,
-                    Action::Open => policy.opened(now),
+                    Action::Open => policy.opened(now, now),
                     Action::Close | Action::Next => {}
                 }
             }
@@ -131,6 +143,20 @@ fn the_budget_holds_whatever_it_costs() {
         assert!(out.cost_share < 0.03, "{out:?}");
         assert!(out.open_share > least && out.windows.len() > 20, "{out:?}");
     }
+}
+
+/// Windows are as long as what is around them makes worth while, and waiting for the kernel costs nothing.
+#[test]
+fn windows_are_as_long_as_their_edges_are_dear() {
+    let mean = |run: &Run| run.windows.iter().map(|(from, to)| to - from).sum::<u64>() / run.windows.len() as u64;
+    let with = |dear: u64, free: u64| run_with(|_| 0.99, Edge { dear, free }, 60, 9);
+    let (cheap, dear, slow) = (with(500_000, 0), with(20_000_000, 0), with(500_000, 200_000_000));
+    for out in [&cheap, &dear, &slow] {
+        assert!(out.cost_share < 0.03, "{out:?}");
+    }
+    assert!(mean(&dear) > 3 * mean(&cheap) / 2, "{} and {} ns", mean(&dear), mean(&cheap));
+    assert!(cheap.open_share > 2.0 * dear.open_share, "{cheap:?} {dear:?}");
+    assert!(slow.open_share > 0.5 * cheap.open_share, "{slow:?} {cheap:?}");
 }
 
 #[test]
@@ -186,14 +212,14 @@ fn a_window_that_nobody_saw_to_its_end_is_not_reopened() {
     // Always open: it may be opened again at once.
     assert!(!policy.cut());
     assert_eq!(policy.look(at(10, 0)), Action::Open);
-    policy.opened(at(10, 0));
+    policy.opened(at(10, 0), at(10, 0));
     assert_eq!(policy.look(at(500, 400)), Action::Close);
     // Windows: the cycle goes on without.
     let mut now = 500;
     while policy.look(at(now, 400)) != Action::Open {
         now += 20;
     }
-    policy.opened(at(now, 400));
+    policy.opened(at(now, 400), at(now, 400));
     assert!(policy.is_open() && policy.cut() && !policy.is_open());
     assert!(matches!(policy.look(at(now + 10, 401)), Action::Wait(_)));
 }

@@ -4,8 +4,10 @@ use super::super::attach::ProbeSite;
 use super::super::placer::{Links, Mechanism, Placer, Whom, hold};
 use super::super::probe_table::By;
 use super::super::target::FileKey;
+use crate::leader;
 use crate::quality::FailedProbe;
 use crate::units::Time;
+use aya::maps::{Array, MapData};
 use lockbpf_common::gate::Gate;
 use nix::time::ClockId;
 
@@ -65,6 +67,28 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// Begins a set of probes: tells the kernel side, before the first breakpoint is there to be inherited, and in whom to place them. `None` if
+    /// probes are in place already, or the process has ended.
+    pub(super) fn prepare(&mut self, gates: &mut Array<MapData, Gate>, slot: u32) -> Option<Whom> {
+        let main = leader::find(self.pid);
+        if !self.links.is_empty() || self.pid != 0 && main.is_none() {
+            return None;
+        }
+        self.sets += 1;
+        self.gate.set = self.sets;
+        // A map that cannot be written fails the opening, too.
+        let _ = gates.set(slot, self.gate, 0);
+        self.stand_in = main.filter(|&tid| tid != self.pid);
+        Some(self.whom(slot, Some(self.gate.set)))
+    }
+
+    /// Keeps what has been placed; returns how much that is, and what failed.
+    pub(super) fn keep(&mut self, placed: Placed) -> (usize, Vec<FailedProbe>) {
+        self.holders.extend(placed.holders);
+        self.links.extend(placed.links);
+        (placed.number, placed.failed)
+    }
+
     /// Places probes of the present set at those of these sites that it wants, and that the gate is for; returns how many, and what failed.
     pub(super) fn place<'a>(
         &mut self,
@@ -73,14 +97,7 @@ impl Slot {
         slot: u32,
     ) -> (usize, Vec<FailedProbe>) {
         let sites: Vec<&ProbeSite> = sites.filter(|site| self.is_gated(site)).collect();
-        if let Some(tid) = self.stand_in
-            && placer.mechanism() != Mechanism::PerfEvents
-        {
-            self.holders.extend(hold(&sites, tid));
-        }
-        let (links, placed) = self.put(placer, &sites, slot, Some(self.gate.set));
-        self.links.extend(links);
-        placed
+        self.keep(place(placer, &sites, self.whom(slot, Some(self.gate.set))))
     }
 
     /// The same at those that the gate is not for.
@@ -91,21 +108,13 @@ impl Slot {
         slot: u32,
     ) -> (usize, Vec<FailedProbe>) {
         let sites: Vec<&ProbeSite> = sites.filter(|site| self.is_ungated(site)).collect();
-        let (links, placed) = self.put(placer, &sites, slot, None);
+        let (links, failed) = placer.place(&sites, self.whom(slot, None));
         self.ungated.extend(links);
-        placed
+        (sites.len().saturating_sub(failed.len()), failed)
     }
 
-    /// Places probes of a set; returns them beside how many there are, and what failed.
-    fn put(
-        &self,
-        placer: &Placer,
-        sites: &[&ProbeSite],
-        slot: u32,
-        set: Option<u64>,
-    ) -> (Links, (usize, Vec<FailedProbe>)) {
-        let (links, failed) = placer.place(sites, Whom { pid: self.pid, stand_in: self.stand_in, slot, set });
-        (links, (sites.len().saturating_sub(failed.len()), failed))
+    fn whom(&self, slot: u32, set: Option<u64>) -> Whom {
+        Whom { pid: self.pid, stand_in: self.stand_in, slot, set }
     }
 
     /// Whether a probe goes there that stays when the gate is closed.
@@ -127,6 +136,24 @@ impl Slot {
     pub(super) fn wants(&self, site: &ProbeSite) -> bool {
         self.files.as_ref().is_none_or(|files| files.contains(&site.file))
     }
+}
+
+/// Probes of a set in place.
+pub(super) struct Placed {
+    links: Links,
+    /// What keeps their breakpoints in place by the thread that stands in for the main thread.
+    holders: Links,
+    /// How many there are.
+    number: usize,
+    failed: Vec<FailedProbe>,
+}
+
+/// Places probes of a set.
+pub(super) fn place(placer: &Placer, sites: &[&ProbeSite], whom: Whom) -> Placed {
+    let by_links = placer.mechanism() != Mechanism::PerfEvents;
+    let holders = whom.stand_in.filter(|_| by_links).map(|tid| hold(sites, tid)).unwrap_or_default();
+    let (links, failed) = placer.place(sites, whom);
+    Placed { links, holders, number: sites.len().saturating_sub(failed.len()), failed }
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub(super) struct Charge {
     pub seen: Reading,
     /// When the process was last seen to have used CPU time.
     pub busy: Time,
+    /// Where its probes began to be placed last.
+    pub placing: Reading,
     /// Where the gate was opened and closed again in this stretch, if it was.
     pub opened: Option<Reading>,
     pub closed: Option<Reading>,
@@ -46,6 +48,7 @@ impl Charge {
             from: reading,
             seen: reading,
             busy,
+            placing: reading,
             opened: None,
             closed: None,
             held: false,
