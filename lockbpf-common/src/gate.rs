@@ -228,10 +228,14 @@ pub struct Account {
     pub switches: u64,
     /// Time in which its stacks were taken, ns, where they may be copied: what that takes depends on the stack.
     pub stack_ns: u64,
+    /// Samples of the CPU's clock while its threads ran.
+    pub samples: u64,
+    /// How many of these found a thread in its own code, not in the kernel.
+    pub user_samples: u64,
 }
 
 const _: () = assert!(size_of::<Gate>() == 24 + 8 * CLOSINGS);
-const _: () = assert!(size_of::<Account>() == 72);
+const _: () = assert!(size_of::<Account>() == 88);
 
 // SAFETY: repr(C), integers only, no padding (asserted above): any bytes are a valid value.
 #[cfg(feature = "user")]

@@ -12,6 +12,7 @@ mod access;
 mod atomic;
 mod barrier;
 mod calls;
+mod clock;
 mod cond;
 mod context;
 mod counts;

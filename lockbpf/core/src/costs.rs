@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub const MIN_SAMPLES: usize = 3;
 /// A probe hit that takes longer was not measured but disturbed: even a single-stepped one takes a tenth of it.
 const MAX_HIT_NS: f64 = 100_000.0;
+/// The part of a hit for which samples find the program in its own code, as it was seen on a virtual machine.
+const USUAL_USER: f64 = 0.17;
 
 /// What observing adds to the threads observed, ns of CPU time unless said otherwise.
 ///
@@ -18,6 +20,8 @@ pub struct Costs {
     pub bare_pair_ns: f64,
     /// One uprobe hit of an uncontended pair in the full tier, the program's work included.
     pub hit_ns: f64,
+    /// The part of a hit for which samples of the clock find the program in its own code.
+    pub user_ns: f64,
     /// What observing adds to a measured hold: the part of a pair's cost that falls between acquire and release.
     pub hold_bias_ns: f64,
     /// One section record, written at its release.
@@ -35,6 +39,7 @@ impl Default for Costs {
         Self {
             bare_pair_ns: 10.0,
             hit_ns: 1_200.0,
+            user_ns: 200.0,
             hold_bias_ns: 1_200.0,
             record_ns: 600.0,
             futex_ns: 600.0,
@@ -55,6 +60,8 @@ pub struct Samples {
     pub wake: Vec<f64>,
     /// Switches from thread to thread.
     pub switch: Vec<f64>,
+    /// The part of samples of the clock that found the program in its own code during such pairs, one for each batch.
+    pub in_user: Vec<f64>,
 }
 
 /// Why costs do not follow from samples.
@@ -91,15 +98,18 @@ impl Costs {
         // Half of a bare pair lies between the two probes, too, but belongs to the section.
         let hold_ns = median(holds).ok_or(CostError::TooFew("holds"))?;
         let hold_bias_ns = (hold_ns - bare_pair_ns / 2.0).clamp(0.0, pair_ns);
+        // The clock cannot be sampled where these are missing, so nothing depends on the usual part.
+        let part = median(&observed.in_user).unwrap_or(USUAL_USER);
+        let user_ns = (part * (hit_ns + bare_pair_ns / 2.0) - bare_pair_ns / 2.0).clamp(0.0, hit_ns);
         let spread = spread(&observed.pair);
-        Ok(Self { bare_pair_ns, hit_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread })
+        Ok(Self { bare_pair_ns, hit_ns, user_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread })
     }
 
     /// Whether they can have come of samples.
     #[must_use]
     pub fn are_plausible(&self) -> bool {
-        let Self { bare_pair_ns, hit_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread } = *self;
-        let others = [bare_pair_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread];
+        let Self { bare_pair_ns, hit_ns, user_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread } = *self;
+        let others = [bare_pair_ns, user_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread];
         is_hit(hit_ns) && others.iter().all(|cost| (0.0..MAX_HIT_NS).contains(cost))
     }
 }
@@ -136,7 +146,8 @@ mod tests {
     fn samples(pair: f64, waited: f64, wake: f64, switch: f64) -> Samples {
         // One disturbed batch among five.
         let around = |ns: f64| vec![ns, ns * 0.98, ns * 40.0, ns, ns * 1.02];
-        Samples { pair: around(pair), waited: around(waited), wake: around(wake), switch: around(switch) }
+        let in_user = vec![0.2, 0.19, 0.21];
+        Samples { pair: around(pair), waited: around(waited), wake: around(wake), switch: around(switch), in_user }
     }
 
     #[test]
@@ -146,6 +157,7 @@ mod tests {
         assert_eq!((costs.bare_pair_ns, costs.hit_ns), (10.0, 1_000.0));
         assert_eq!((costs.futex_ns, costs.record_ns, costs.switch_ns), (350.0, 350.0, 100.0));
         assert_eq!(costs.hold_bias_ns, 900.0);
+        assert!((costs.user_ns - (0.2 * 1_005.0 - 5.0)).abs() < 1e-6, "{}", costs.user_ns);
         assert!(costs.are_plausible() && Costs::default().are_plausible());
         for ns in [f64::NAN, f64::INFINITY, -1.0, 1e6] {
             assert!(!Costs { hit_ns: ns, ..costs }.are_plausible() && !Costs { futex_ns: ns, ..costs }.are_plausible());

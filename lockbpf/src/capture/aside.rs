@@ -43,7 +43,7 @@ pub fn drop_aside(probes: impl Send + 'static) {
     });
 }
 
-/// Whether something that was dropped is not gone yet.
+/// Whether something that was dropped is not gone yet, or something is being placed.
 pub fn removes() -> bool {
     *under_way() > 0
 }

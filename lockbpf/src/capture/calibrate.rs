@@ -37,6 +37,10 @@ const COUNTS: [(Operation, u32, u32); 4] = [
     (Operation::Switch, 300, 300),
 ];
 
+/// Batches during which the clock is sampled, and the pairs in each: some 5 ms, and 100 samples.
+const SAMPLED_BATCHES: usize = 4;
+const SAMPLED_PAIRS: u32 = 2_500;
+
 /// How to observe the child.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
@@ -83,7 +87,8 @@ pub fn calibrate(program: &Path, setup: &Setup<'_>) -> Result<Calibration, Captu
     let mut session = Session::start(&options(setup, child.id()), &pair)?;
     session.activate(&Snapshot::default())?;
     let loaded = begin.elapsed();
-    let (observed, locks) = child.rounds(|&(_, _, observed)| observed).map_err(CaptureError::Calibrate)?;
+    let (mut observed, locks) = child.rounds(|&(_, _, observed)| observed).map_err(CaptureError::Calibrate)?;
+    let in_user = child.in_user(&mut session).map_err(CaptureError::Calibrate)?;
     session.deactivate()?;
     let mut means: HashMap<u64, f64> = HashMap::new();
     for entry in session.sums()? {
@@ -91,6 +96,7 @@ pub fn calibrate(program: &Path, setup: &Setup<'_>) -> Result<Calibration, Captu
             means.insert(entry.lock.addr, entry.sums.hold_ns as f64 / entry.sums.acquisitions as f64);
         }
     }
+    observed.in_user = in_user;
     let holds: Vec<f64> = locks.iter().filter_map(|lock| means.get(lock).copied()).collect();
     let measured = begin.elapsed();
 
@@ -186,6 +192,24 @@ impl Calibrated {
             }
         }
         Ok((samples, locks))
+    }
+
+    /// Observed batches of pairs while samples of the clock are taken: the part of those of each batch that found the child in its own code. None
+    /// if the clock cannot be sampled.
+    fn in_user(&mut self, session: &mut Session) -> io::Result<Vec<f64>> {
+        let mut parts = Vec::new();
+        session.sample_child();
+        let mut before = session.sampled_child();
+        for _ in 0..SAMPLED_BATCHES {
+            self.batch(Operation::Pair, SAMPLED_PAIRS, LOCKS - 1)?;
+            let now = session.sampled_child();
+            let batch = now - std::mem::replace(&mut before, now);
+            if batch.samples > 0 {
+                parts.push(batch.user as f64 / batch.samples as f64);
+            }
+        }
+        session.sample_no_more();
+        Ok(parts)
     }
 
     /// The CPU time of a batch, ns, and its lock.

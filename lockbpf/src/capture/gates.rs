@@ -8,6 +8,7 @@ mod used;
 use super::CaptureError;
 use super::aside::{drop_aside, removes};
 use super::attach::ProbeSite;
+use super::cpu_clock::CpuClock;
 use super::placer::{Links, Mechanism, Placer, hold};
 use super::session::{clock, now};
 use super::sweeper::Sweeper;
@@ -50,6 +51,7 @@ pub struct Gates {
     slots: Vec<Slot>,
     /// Places probes, if another thread does that.
     beside: Option<Beside>,
+    clock: CpuClock,
     failed: Vec<FailedProbe>,
     sweeper: Sweeper,
     gaps: Vec<Gap>,
@@ -82,6 +84,7 @@ impl Gates {
     pub(super) fn new(
         ebpf: &mut Ebpf,
         placer: Placer,
+        clock: CpuClock,
         sites: &[ProbeSite],
         filtered: bool,
     ) -> Result<Self, CaptureError> {
@@ -99,6 +102,7 @@ impl Gates {
             sites,
             slots: vec![Slot::default()],
             beside: None,
+            clock,
             failed,
             sweeper,
             gaps: Vec::new(),
@@ -308,7 +312,9 @@ impl Gates {
     /// Slots whose probes are in place, or being placed.
     #[must_use]
     pub fn occupied(&self) -> usize {
-        (0..self.slots.len() as u32).filter(|&slot| self.is_placed(slot)).count()
+        let placing = self.all_placing();
+        let placed = |(slot, state): &(usize, &Slot)| !state.links.is_empty() || placing.contains(&(*slot as u32));
+        self.slots.iter().enumerate().filter(placed).count()
     }
 
     /// Whether there is anything to be probed in a slot's process.

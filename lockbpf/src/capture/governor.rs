@@ -237,6 +237,7 @@ struct Work {
 impl Work {
     fn run(mut self, orders: &Receiver<Command>, wake: Sender<Command>) -> Gates {
         be_quick();
+        self.gates.prepare_sampling();
         // A governor that has stopped need not be woken.
         if let Err(error) = self.gates.place_beside(move || drop(wake.send(Command::Placed))) {
             log::warn!("placing probes holds up what else is to be done: {error}");
@@ -271,6 +272,7 @@ impl Work {
                 self.admit_grown();
                 self.look();
             }
+            self.pace_clock(None);
             self.tell_failed();
         }
     }
@@ -424,6 +426,10 @@ impl Work {
                     self.make(room, reading.time);
                     let charge = self.charges.get_mut(&slot)?;
                     charge.placing = reading;
+                    if charge.policy.opens_window() {
+                        self.gates.start_sampling();
+                    }
+                    let charge = self.charges.get_mut(&slot)?;
                     if self.gates.begin(slot) {
                         charge.due = latest;
                         charge.seen = reading;
@@ -507,11 +513,12 @@ impl Work {
         let from = std::mem::replace(&mut charge.from, to);
         let (since, until) = (charge.opened.unwrap_or(to), charge.closed.take().unwrap_or(to));
         let open = (until.time.since(since.time), until.cpu - since.cpu, until.cost - since.cost);
+        let sampled = until.sampled - since.sampled;
         if !charge.policy.stays_open() {
             charge.opened = None;
         }
         // Nobody listens any more: the observation ends.
-        let _ = self.tell.send(Told::Stretch(Watched { pid: charge.pid, from, to, open, whole }));
+        let _ = self.tell.send(Told::Stretch(Watched { pid: charge.pid, from, to, open, sampled, whole }));
         Some(())
     }
 

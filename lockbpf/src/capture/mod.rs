@@ -8,6 +8,7 @@ pub mod btf;
 pub mod calibrate;
 pub mod calibrate_target;
 pub mod cgroup;
+mod cpu_clock;
 pub mod cpu_use;
 pub mod demo_target;
 pub mod described;

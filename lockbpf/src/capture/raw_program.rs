@@ -71,6 +71,8 @@ pub(super) enum Kind {
     Uprobe,
     /// On a tracepoint, with typed arguments: the number of the tracepoint's type among the kernel's.
     Tracepoint(u32),
+    /// On samples of a CPU's clock.
+    Clock,
     /// Run for each of something, when user space wants it: the number of the iterator's type among the kernel's (kernel 5.8).
     Iterator(u32),
 }
@@ -188,6 +190,7 @@ fn load(object: &Object, types: Option<&OwnedFd>, program: &'static str, kind: K
         Kind::UprobeSession => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_SESSION, 0),
         Kind::UprobeMulti => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, UPROBE_MULTI, 0),
         Kind::Uprobe => (bpf_prog_type::BPF_PROG_TYPE_KPROBE, 0, 0),
+        Kind::Clock => (bpf_prog_type::BPF_PROG_TYPE_PERF_EVENT, 0, 0),
         Kind::Tracepoint(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_RAW_TP as u32, id),
         Kind::Iterator(id) => (bpf_prog_type::BPF_PROG_TYPE_TRACING, bpf_attach_type::BPF_TRACE_ITER as u32, id),
     };

@@ -160,10 +160,11 @@ impl fmt::Display for ProbingReport {
             Some(reason) => writeln!(f, ".\nNot measured, so guessed with caution ({reason}):")?,
         }
         let mut table = table(["cost", "ns", "of what"]);
-        let Costs { bare_pair_ns, hit_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread } = self.costs;
+        let Costs { bare_pair_ns, hit_ns, user_ns, hold_bias_ns, record_ns, futex_ns, switch_ns, spread } = self.costs;
         for (name, ns, meaning) in [
             ("bare pair", bare_pair_ns, "an uncontended lock and unlock, not observed"),
             ("hit", hit_ns, "one probed call of those"),
+            ("own code", user_ns, "the part of a hit that samples take for the program's own code"),
             ("hold", hold_bias_ns, "by how much a measured hold is too long"),
             ("record", record_ns, "a section that waited or was waited for, at its release"),
             ("futex", futex_ns, "one futex call of an observed process"),

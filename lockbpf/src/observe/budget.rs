@@ -213,7 +213,7 @@ impl Watch {
 
 /// What was watched of a process, by its number; `None` if it never did anything that is observed.
 fn stretch(watched: &Watched, census: &Census) -> Option<Stretch> {
-    let Watched { pid, from, to, open: (observed, observed_cpu, observed_cost), whole } = *watched;
+    let Watched { pid, from, to, open: (observed, observed_cpu, observed_cost), sampled, whole } = *watched;
     let process = census.number(pid)?;
     Some(Stretch {
         process,
@@ -224,6 +224,8 @@ fn stretch(watched: &Watched, census: &Census) -> Option<Stretch> {
         observed_cpu,
         cost: to.cost - from.cost,
         observed_cost,
+        sampled: to.sampled - from.sampled,
+        observed_sampled: sampled,
         whole,
     })
 }

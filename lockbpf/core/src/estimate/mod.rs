@@ -37,6 +37,7 @@ mod mean;
 mod moments;
 mod process;
 mod ratio;
+mod shadow;
 mod stretch;
 mod tail;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What is kept of a process: how much of it was observed, in which windows.
 
+use super::shadow::{LEAST_PAIR, Shadow};
 use super::stretch::{BY_TIME, CHEAP, Cluster, DEAR, NOMINAL, Sample, Stretch, WAYS};
 use super::{Costs, Coverage};
 use crate::id::Process;
@@ -48,6 +49,8 @@ pub(super) struct ProcessSums {
     busiest: f64,
     /// Own CPU time, all and observed.
     own: (f64, f64),
+    /// What windows and the time between them tell of the cost.
+    pub shadow: Shadow,
 }
 
 impl ProcessSums {
@@ -65,7 +68,11 @@ impl ProcessSums {
         self.all.cpu += cluster.cpu;
         self.all.cost += cluster.cost;
         self.all.windows += cluster.windows;
-        let samples = cluster.samples(costs, acquisitions);
+        if !cluster.whole {
+            self.shadow.add(&cluster, acquisitions);
+        }
+        let by_samples = self.shadow.part_of(&cluster, costs).unwrap_or(cluster.observed_cpu);
+        let samples = cluster.samples(costs, acquisitions, by_samples);
         self.own.0 += samples[NOMINAL].of;
         self.own.1 += if cluster.whole { samples[NOMINAL].of } else { samples[NOMINAL].size };
         if cluster.whole {
@@ -147,6 +154,11 @@ impl ProcessSums {
     /// How many acquisitions of a lock there may have been that no window saw, of a process that was not observed whole.
     pub(super) fn unseen(&self, costs: &Costs) -> f64 {
         pairs_in((self.sampled_cpu - self.window_cpu).max(0.0), costs)
+    }
+
+    /// How many acquisitions there may have been at most in what was not observed as a whole.
+    pub(super) fn most(&self, costs: &Costs) -> f64 {
+        if costs.bare_pair_ns > 0.0 { pairs_in(self.sampled_cpu, costs) / LEAST_PAIR } else { f64::INFINITY }
     }
 
     /// Time of the stretches that were not observed as a whole, ns.

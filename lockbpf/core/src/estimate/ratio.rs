@@ -4,7 +4,8 @@ use super::Costs;
 use super::interval::{Interval, gamma, student};
 use super::moments::{Count, Moments, Pairs};
 use super::process::{ProcessSums, Sizes};
-use super::stretch::FREE;
+use super::shadow::Own;
+use super::stretch::{FREE, SAMPLED};
 
 /// What placing and removing probes may take of the target's CPU time, which is not priced.
 const PLACING: f64 = 0.03;
@@ -71,12 +72,24 @@ pub(super) fn middle(bucket: usize) -> f64 {
 
 /// Acquisitions in all.
 pub(super) fn acquisitions(scale: &Scale<'_>) -> Interval {
-    let Scale { process, moments, .. } = scale;
-    let (seen, all) = scale.waits(0.0);
+    let Scale { process, moments, costs } = scale;
+    let (seen, waited) = scale.waits(0.0);
     let completed = moments.contended.below;
-    let hidden = if completed > 0.0 { 1.0 + (all - seen) / completed } else { 1.0 };
+    let hidden = if completed > 0.0 { 1.0 + (waited - seen) / completed } else { 1.0 };
     let in_way = |way: usize| total(process.sizes.get(way)?, moments.counts.get(way)?, process);
-    let sampled = match process.ways().iter().filter_map(|&way| in_way(way)).reduce(Interval::or) {
+    let by_samples = process.shadow.own(costs).filter(|_| process.works());
+    let all = match by_samples.and_then(|own| Some((own, in_way(SAMPLED)?, process.sizes.get(SAMPLED)?))) {
+        Some((Own { least, likely, most }, total, sizes)) => {
+            let of_work = |own: f64| {
+                // Sizes add up to more than the work, and to more than all was: by both the same.
+                let scaled = total.map(|x| x * sizes.plain / own * (sizes.of - sizes.plain + own) / sizes.of);
+                scaled.capped(process.most(costs))
+            };
+            [likely, most, least].map(of_work).into_iter().reduce(Interval::or)
+        }
+        None => process.ways().iter().filter_map(|&way| in_way(way)).reduce(Interval::or),
+    };
+    let sampled = match all {
         Some(total) => {
             // A program that works off what comes at its own pace, waiting busily, does not do less while observed: it
             // waits less. One that had no time left to wait has no such pace.

@@ -1,7 +1,7 @@
 //! Stretches of a process's time, and what a window in one stands for.
 
 use super::{COST_RANGE, Costs};
-use crate::governor::progress;
+use crate::governor::{Sampled, progress};
 use crate::id::Process;
 use crate::units::{Nanos, Time};
 
@@ -25,13 +25,17 @@ pub struct Stretch {
     pub cost: Nanos,
     /// The part of that while the gate was open.
     pub observed_cost: Nanos,
+    /// What samples of the CPU's clock found.
+    pub sampled: Sampled,
+    /// The part of that while the gate was open.
+    pub observed_sampled: Sampled,
     /// Whether the gate was open all the time.
     pub whole: bool,
 }
 
 /// Ways to say how much of a stretch a window stands for: with the cost as calibrated, as low and as high as it may be, by
-/// time alone, and as if observing cost nothing.
-pub(super) const WAYS: usize = 5;
+/// time alone, as if observing cost nothing, and by samples of the clock.
+pub(super) const WAYS: usize = 6;
 /// The cost as calibrated.
 pub(super) const NOMINAL: usize = 0;
 /// At the least cost.
@@ -42,6 +46,8 @@ pub(super) const DEAR: usize = 2;
 pub(super) const BY_TIME: usize = 3;
 /// As if it cost nothing: for a program that waits busily, of which observing takes only waiting.
 pub(super) const FREE: usize = 4;
+/// CPU time divided among windows by what samples tell of the work in each ([`super::shadow`]).
+pub(super) const SAMPLED: usize = 5;
 
 /// A window in one of these ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,6 +73,8 @@ pub(super) struct Cluster {
     pub whole: bool,
     /// Windows among them.
     pub windows: u64,
+    pub sampled: Sampled,
+    pub observed_sampled: Sampled,
 }
 
 impl Cluster {
@@ -87,6 +95,8 @@ impl Cluster {
             observed_cost: before.observed_cost + if s.whole { ns(s.cost) } else { ns(s.observed_cost) },
             whole: before.whole && s.whole,
             windows: before.windows + u64::from(!s.whole && s.observed.0 > 0),
+            sampled: before.sampled + s.sampled,
+            observed_sampled: before.observed_sampled + if s.whole { s.sampled } else { s.observed_sampled },
         }
     }
 
@@ -99,23 +109,26 @@ impl Cluster {
         (window, window + outside.max(0.0))
     }
 
-    /// The window in each of the ways; `acquisitions` were seen in it.
-    pub(super) fn samples(&self, costs: &Costs, acquisitions: f64) -> [Sample; WAYS] {
+    /// The window in each of the ways; `acquisitions` were seen in it, and so much CPU time is its part by samples, ns.
+    pub(super) fn samples(&self, costs: &Costs, acquisitions: f64, by_samples: f64) -> [Sample; WAYS] {
         let floor = acquisitions * costs.bare_pair_ns;
         let (least, most) = multiples(costs);
-        let way = |multiple: f64| {
-            let (size, of) = self.own(multiple, floor);
+        let of = |(size, of): (f64, f64)| {
             // What ran in the window would have taken so much less time had nobody observed.
             let busy = self.observed_cpu.min(self.observed);
-            let speed = if self.observed_cpu > 0.0 { size / self.observed_cpu } else { 1.0 };
+            let speed = if self.observed_cpu > 0.0 { (size / self.observed_cpu).min(1.0) } else { 1.0 };
             let slowed = busy * (1.0 - speed);
             let stands_for = (self.observed - slowed).max(1.0);
             let (inside, all) = (progress(size, stands_for), progress(of, (self.time - slowed).max(stands_for)));
             Sample { size, of, weight: all / inside }
         };
+        let way = |multiple: f64| of(self.own(multiple, floor));
         let nominal = way(1.0);
         let time = Sample { size: self.observed, of: self.time, weight: nominal.weight };
-        [nominal, way(least), way(most), time, way(0.0)]
+        let (own, whole) = self.own(1.0, floor);
+        let window = by_samples.max(floor);
+        let sampled = of((window, window + whole - own));
+        [nominal, way(least), way(most), time, way(0.0), sampled]
     }
 }
 

@@ -103,6 +103,39 @@ pub struct Reading {
     pub cpu: Nanos,
     /// What observing cost in this time, by calibrated prices.
     pub cost: Nanos,
+    /// What samples of the CPU's clock have found.
+    pub sampled: Sampled,
+}
+
+/// What samples of the CPU's clock tell of a process: probes take their time in the kernel, and the process does its work at most partly there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// Samples that found one of its threads running.
+    pub samples: u64,
+    /// How many of these found it in its own code.
+    pub user: u64,
+    /// Hits of probes meanwhile.
+    pub hits: u64,
+}
+
+impl std::ops::Sub for Sampled {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            samples: self.samples.saturating_sub(before.samples),
+            user: self.user.saturating_sub(before.user),
+            hits: self.hits.saturating_sub(before.hits),
+        }
+    }
+}
+
+impl std::ops::Add for Sampled {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self { samples: self.samples + more.samples, user: self.user + more.user, hits: self.hits + more.hits }
+    }
 }
 
 impl Reading {
@@ -111,8 +144,18 @@ impl Reading {
     pub fn towards(&self, later: Self, time: Time) -> Self {
         let whole = later.time.since(self.time).0.max(1) as f64;
         let part = (time.since(self.time).0 as f64 / whole).clamp(0.0, 1.0);
-        let between = |a: Nanos, b: Nanos| Nanos(a.0 + ((b - a).0 as f64 * part) as u64);
-        Self { time, cpu: between(self.cpu, later.cpu), cost: between(self.cost, later.cost) }
+        let between = |a: u64, b: u64| a + (b.saturating_sub(a) as f64 * part) as u64;
+        let (a, b) = (self.sampled, later.sampled);
+        Self {
+            time,
+            cpu: Nanos(between(self.cpu.0, later.cpu.0)),
+            cost: Nanos(between(self.cost.0, later.cost.0)),
+            sampled: Sampled {
+                samples: between(a.samples, b.samples),
+                user: between(a.user, b.user),
+                hits: between(a.hits, b.hits),
+            },
+        }
     }
 
     fn progress(&self) -> f64 {
@@ -306,6 +349,12 @@ impl Policy {
         false
     }
 
+    /// Whether the tier is being opened for a window.
+    #[must_use]
+    pub fn opens_window(&self) -> bool {
+        matches!(self.state, State::Opening(Some(_)))
+    }
+
     /// Whether no cycle has begun since the tier was closed for having cost too much, or for others.
     #[must_use]
     pub fn is_between(&self) -> bool {
@@ -322,7 +371,9 @@ impl Policy {
     pub fn look(&mut self, now: Reading) -> Action {
         self.learn(now);
         self.allow(now);
-        if self.leaving.is_some_and(|(closed, _)| now.time >= later(closed.time, SETTLED)) {
+        // While the next probes are being placed it is too late: they cost something, too.
+        let opens = matches!(self.state, State::Opening(_));
+        if !opens && self.leaving.is_some_and(|(closed, _)| now.time >= later(closed.time, SETTLED)) {
             self.leave(now);
         }
         match self.state {

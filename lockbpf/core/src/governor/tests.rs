@@ -1,6 +1,6 @@
 //! The policy against programs whose cost and pace are known.
 
-use super::{Action, Budget, LOOK, Policy, Reading};
+use super::{Action, Budget, LOOK, Policy, Reading, Sampled};
 use crate::units::{Nanos, Time};
 
 /// Of a simulated program, at a time in ns: the share of its CPU time that observing takes while the tier is open.
@@ -109,6 +109,7 @@ fn who_sleeps_with_its_locks_is_seen_whole_unless_many_do() {
                 time: now.time + Nanos(1_000_000),
                 cpu: now.cpu + Nanos(20_000),
                 cost: now.cost + Nanos(cost),
+                ..now
             };
         }
         assert_eq!(open == 20_000, whole, "{processes} processes: open for {open} ms");
@@ -129,9 +130,9 @@ fn what_is_cheap_is_looked_at_seldom_but_no_burst_can_be_missed() {
         longest = longest.max(wait);
         // A process that does nothing but hit probes on all its CPUs from now on is caught before it has spent more than it may.
         let all = Nanos(wait.0 * cpus as u64);
-        let burst = Reading { time: until, cpu: now.cpu + all, cost: now.cost + all };
+        let burst = Reading { time: until, cpu: now.cpu + all, cost: now.cost + all, ..now };
         assert!(wait <= ms(5) || policy.debt(burst) <= policy.credit(), "{wait:?} at {now:?}");
-        now = Reading { time: until, cpu: now.cpu + wait, cost: now.cost + Nanos(wait.0 / 100) };
+        now = Reading { time: until, cpu: now.cpu + wait, cost: now.cost + Nanos(wait.0 / 100), ..now };
     }
     assert_eq!(longest, ms(500));
 }
@@ -207,6 +208,7 @@ fn a_window_that_nobody_saw_to_its_end_is_not_reopened() {
         time: Time(ms * 1_000_000),
         cpu: Nanos(ms * 1_000_000),
         cost: Nanos(cost * 1_000_000),
+        ..Reading::default()
     };
     let mut policy = Policy::open(budget, at(0, 0), 1, 1);
     // Always open: it may be opened again at once.
@@ -226,7 +228,10 @@ fn a_window_that_nobody_saw_to_its_end_is_not_reopened() {
 
 #[test]
 fn what_was_used_in_between_lies_between_readings() {
-    let reading = |time, cpu, cost| Reading { time: Time(time), cpu: Nanos(cpu), cost: Nanos(cost) };
+    let reading = |time, cpu, cost| {
+        let sampled = Sampled { samples: cpu, user: cost, hits: 2 * cpu };
+        Reading { time: Time(time), cpu: Nanos(cpu), cost: Nanos(cost), sampled }
+    };
     let (a, b) = (reading(100, 10, 1), reading(200, 30, 5));
     assert_eq!(a.towards(b, Time(150)), reading(150, 20, 3));
     assert_eq!((a.towards(b, Time(100)), a.towards(b, Time(200))), (a, b));

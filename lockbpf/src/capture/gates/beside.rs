@@ -9,7 +9,7 @@ use super::Gates;
 use super::slot::{Placed, place};
 use crate::units::Nanos;
 use nix::time::ClockId;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,15 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct Job {
     whom: Whom,
     sites: Vec<ProbeSite>,
-    /// How many sites were known, and how many files of the process.
-    known: (usize, usize),
 }
 
-/// What has been placed, and the CPU time that it took.
+/// What has been placed.
 struct Done {
     job: Job,
     placed: Placed,
-    cpu: Nanos,
 }
 
 /// The thread that places.
@@ -46,6 +43,8 @@ struct State {
     /// The sets of probes that are wanted, and not taken yet, by their slots.
     wanted: HashMap<u32, Option<u64>>,
     done: Vec<Done>,
+    /// CPU time that placing has taken and nobody has taken note of.
+    cpu: Nanos,
 }
 
 impl State {
@@ -70,13 +69,13 @@ impl Shared {
         let thread = || clock(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let before = thread();
         let placed = place(placer, &job.sites.iter().collect::<Vec<_>>(), job.whom);
-        let done = Done { job, placed, cpu: Nanos(thread().saturating_sub(before)) };
         let mut state = self.state();
-        let wanted = state.wants(&done.job.whom);
+        state.cpu += Nanos(thread().saturating_sub(before));
+        let wanted = state.wants(&job.whom);
         if wanted {
-            state.done.push(done);
+            state.done.push(Done { job, placed });
         } else {
-            drop_aside(done.placed);
+            drop_aside(placed);
         }
         wanted
     }
@@ -97,10 +96,10 @@ impl Beside {
         Ok(Self { jobs, shared })
     }
 
-    fn order(&self, job: Job) -> bool {
+    fn order(&self, job: Job) {
         self.shared.state().wanted.insert(job.whom.slot, job.whom.set);
-        // A thread that has panicked takes no more.
-        self.jobs.send(job).inspect_err(|refused| self.forget(refused.0.whom.slot)).is_ok()
+        // The thread takes orders as long as this exists: a panic would have ended the program.
+        let _ = self.jobs.send(job);
     }
 
     /// What is being placed in a slot is not wanted any more.
@@ -108,8 +107,14 @@ impl Beside {
         self.shared.state().wanted.remove(&slot);
     }
 
-    /// What has been placed since this was asked last, and is wanted.
-    fn take(&self) -> Vec<Done> {
+    /// Nothing that is being placed is wanted any more.
+    fn forget_all(&self) {
+        self.shared.state().wanted.clear();
+        self.take();
+    }
+
+    /// What has been placed since this was asked last, and is wanted; and the CPU time that placing took.
+    fn take(&self) -> (Vec<Done>, Nanos) {
         let mut state = self.shared.state();
         let (mut taken, all) = (Vec::new(), std::mem::take(&mut state.done));
         for done in all {
@@ -120,7 +125,13 @@ impl Beside {
                 drop_aside(done.placed);
             }
         }
-        taken
+        (taken, std::mem::take(&mut state.cpu))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.forget_all();
     }
 }
 
@@ -146,37 +157,38 @@ impl Gates {
         };
         let state = &self.slots[slot as usize];
         let sites: Vec<ProbeSite> = self.sites.iter().filter(|site| state.is_gated(site)).cloned().collect();
-        let known = (self.sites.len(), state.files.as_ref().map_or(0, Vec::len));
-        let waits = !sites.is_empty() && beside.order(Job { whom, sites, known });
-        if !waits {
+        if sites.is_empty() {
             self.place_ungated(slot);
+            return false;
         }
-        waits
+        beside.order(Job { whom, sites });
+        true
     }
 
     /// Takes over what has been placed since: returns the slots whose probes are in place now, and the CPU time that it took.
     pub fn finish(&mut self) -> (Vec<u32>, Nanos) {
-        let all = self.beside.as_ref().map_or_else(Vec::new, Beside::take);
-        let (mut slots, mut cpu) = (Vec::new(), Nanos(0));
-        for Done { job, placed, cpu: took } in all {
-            cpu += took;
+        let (all, cpu) = self.beside.as_ref().map_or_else(Default::default, Beside::take);
+        let mut slots = Vec::new();
+        for Done { job, placed } in all {
             let slot = job.whom.slot;
             let Some(state) = self.slots.get_mut(slot as usize) else { continue };
             let placed = state.keep(placed);
             self.enter(placed);
-            self.place_late(slot, job.known);
             self.place_ungated(slot);
+            self.place_late(slot, &job.sites);
             slots.push(slot);
         }
         (slots, cpu)
     }
 
-    /// Places a slot's probes at sites, and in files, that are known since.
-    fn place_late(&mut self, slot: u32, (sites, files): (usize, usize)) {
+    /// Places a slot's probes where they have to go only since the others were ordered: sites and files have come to be known, or what no gate closed
+    /// was shed.
+    fn place_late(&mut self, slot: u32, placed: &[ProbeSite]) {
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
-        let fresh = state.files.as_ref().map_or_else(Vec::new, |all| all.get(files..).unwrap_or_default().to_vec());
-        let late = self.sites.iter().enumerate().filter(|(i, site)| *i >= sites || fresh.contains(&site.file));
-        let late: Vec<&ProbeSite> = late.map(|(_, site)| site).collect();
+        let place = |site: &ProbeSite| (site.file, site.file_offset, site.function.by);
+        let placed: BTreeSet<_> = placed.iter().map(place).collect();
+        let late = self.sites.iter().filter(|site| state.is_gated(site) && !placed.contains(&place(site)));
+        let late: Vec<&ProbeSite> = late.collect();
         if !late.is_empty() {
             let placed = state.place(&self.placer, late.into_iter(), slot);
             self.enter(placed);
@@ -196,9 +208,12 @@ impl Gates {
 
     /// The same of all slots.
     pub fn forget_all_placing(&self) {
-        let Some(beside) = &self.beside else { return };
-        beside.shared.state().wanted.clear();
-        drop(beside.take());
+        self.beside.iter().for_each(Beside::forget_all);
+    }
+
+    /// Slots whose probes are being placed.
+    pub(super) fn all_placing(&self) -> Vec<u32> {
+        self.beside.iter().flat_map(|beside| beside.shared.state().wanted.keys().copied().collect::<Vec<_>>()).collect()
     }
 
     /// Returns when nothing is being placed.

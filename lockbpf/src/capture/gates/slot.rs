@@ -70,8 +70,11 @@ impl Slot {
     /// Begins a set of probes: tells the kernel side, before the first breakpoint is there to be inherited, and in whom to place them. `None` if
     /// probes are in place already, or the process has ended.
     pub(super) fn prepare(&mut self, gates: &mut Array<MapData, Gate>, slot: u32) -> Option<Whom> {
+        if !self.links.is_empty() {
+            return None;
+        }
         let main = leader::find(self.pid);
-        if !self.links.is_empty() || self.pid != 0 && main.is_none() {
+        if self.pid != 0 && main.is_none() {
             return None;
         }
         self.sets += 1;
@@ -140,9 +143,9 @@ impl Slot {
 
 /// Probes of a set in place.
 pub(super) struct Placed {
-    links: Links,
-    /// What keeps their breakpoints in place by the thread that stands in for the main thread.
+    /// What keeps their breakpoints in place by the thread that stands in for the main thread. Dropped first: the links' programs count hits until then.
     holders: Links,
+    links: Links,
     /// How many there are.
     number: usize,
     failed: Vec<FailedProbe>,

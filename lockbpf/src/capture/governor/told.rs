@@ -1,7 +1,7 @@
 //! What a governor tells of its work.
 
 use super::super::gates::Gap;
-use crate::governor::Reading;
+use crate::governor::{Reading, Sampled};
 use crate::quality::FailedProbe;
 use crate::units::Nanos;
 use std::fmt;
@@ -17,6 +17,8 @@ pub struct Watched {
     pub to: Reading,
     /// The part of this while the gate was open: time, CPU time and cost.
     pub open: (Nanos, Nanos, Nanos),
+    /// What samples of the clock found in that part.
+    pub sampled: Sampled,
     /// Whether it was open all the time.
     pub whole: bool,
 }
@@ -24,11 +26,17 @@ pub struct Watched {
 impl fmt::Debug for Watched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: Nanos| ns.0 as f64 / 1e6;
-        let Self { pid, from, to, open: (time, cpu, cost), whole } = self;
+        let Self { pid, from, to, open: (time, cpu, cost), sampled, whole } = self;
         write!(f, "pid {pid}: {:.1} ms", ms(to.time.since(from.time)))?;
         write!(f, ", of the CPU {:.2}, cost {:.2}", ms(to.cpu - from.cpu), ms(to.cost - from.cost))?;
         let how = if *whole { "all the time" } else { "in a window" };
-        write!(f, "; open {how}: {:.1} ms, of the CPU {:.2}, cost {:.2}", ms(*time), ms(*cpu), ms(*cost))
+        write!(f, "; open {how}: {:.1} ms, of the CPU {:.2}, cost {:.2}", ms(*time), ms(*cpu), ms(*cost))?;
+        let all = to.sampled - from.sampled;
+        write!(
+            f,
+            "; in own code {} of {} samples there, {} of {}",
+            sampled.user, sampled.samples, all.user, all.samples
+        )
     }
 }
 

@@ -14,6 +14,7 @@ pub use options::{Options, Scope};
 use super::CaptureError;
 use super::aside::drop_aside;
 use super::attach::{self, FutexTier, ProbeSite, Tracepoints};
+use super::cpu_clock::CpuClock;
 use super::described;
 use super::events::{self, Events};
 use super::gates::{Gap, Gates, Sheds};
@@ -30,6 +31,7 @@ use super::stack_copies::{Numbered, StackCopies};
 use super::target::FileKey;
 use super::witness::{Witness, again};
 use crate::decode::{Decoded, decode};
+use crate::governor::Sampled;
 use crate::id::{Process, StackId};
 use crate::quality::{FailedProbe, Quality, Unobserved};
 use crate::units::Time;
@@ -174,7 +176,9 @@ impl Session {
         match placer {
             Some(placer) => {
                 mechanism = placer.mechanism();
-                let mut full = Gates::new(&mut ebpf, placer, sites, matches!(options.scope, Scope::Cgroup(_)))?;
+                let filtered = matches!(options.scope, Scope::Cgroup(_));
+                let clock = CpuClock::new(programs.clone(), mechanism == Mechanism::PerfEvents);
+                let mut full = Gates::new(&mut ebpf, placer, clock, sites, filtered)?;
                 begin::place(&mut full, &options.scope)?;
                 placed = full.placed();
                 refused = full.refused();
@@ -224,6 +228,21 @@ impl Session {
     #[must_use]
     pub fn refused_programs(&self) -> Vec<String> {
         self.gates.as_ref().map_or_else(Vec::new, |gates| gates.placer().refused())
+    }
+
+    /// Samples of the clock are taken of the first process, a private child.
+    pub(super) fn sample_child(&mut self) {
+        self.gates.iter_mut().for_each(Gates::sample_child);
+    }
+
+    /// They are taken seldom again.
+    pub(super) fn sample_no_more(&mut self) {
+        self.gates.iter_mut().for_each(|gates| gates.sample(false));
+    }
+
+    /// What they have found so far.
+    pub(super) fn sampled_child(&self) -> Sampled {
+        self.gates.as_ref().and_then(|gates| gates.sampled(1)).unwrap_or_default()
     }
 
     /// Places further probes, for libraries found later.

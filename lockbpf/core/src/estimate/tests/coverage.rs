@@ -156,3 +156,18 @@ fn windows_of_any_length() {
         check(&format!("windows {window:?}"), &mut score, [0.4, 0.4, ANY, ANY, ANY]);
     }
 }
+
+#[test]
+fn samples_of_the_clock_take_nothing_away() {
+    let looks = Looks { sampled: true, ..Looks::default() };
+    let mut steady =
+        score(70, looks, |random| poisson(15.0 * S, &[Arrivals::new(0, 2_000.0, Holds::Exponential(8_000.0))], random));
+    check("sampled", &mut steady, [0.1, 0.2, 0.8, 0.2, 0.3]);
+    let quiet = Arrivals::new(0, 15.0, Holds::Exponential(20_000.0));
+    let looks = Looks { window: (20.0 * MS, 40.0 * MS), ..looks };
+    for (seed, (burst, cpu)) in [(100.0, (0.05, 1.0)), (100.0, (0.5, 0.5)), (50.0, (0.01, 1.0))].into_iter().enumerate()
+    {
+        let mut bursts = score(80 + seed as u64, looks, |random| bursty(20.0 * S, burst * MS, &quiet, cpu, random));
+        check(&format!("sampled burst {burst} {cpu:?}"), &mut bursts, [1.5, 0.8, ANY, 0.8, ANY]);
+    }
+}

@@ -19,6 +19,7 @@ fn stretch(at: u64, whole: bool) -> Stretch {
         cost: Nanos(0),
         observed_cost: Nanos(0),
         whole,
+        ..Stretch::default()
     }
 }
 

@@ -2,5 +2,5 @@
 
 mod coverage;
 mod exact;
-mod sim;
+pub(super) mod sim;
 mod workloads;

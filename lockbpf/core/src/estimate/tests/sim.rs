@@ -1,20 +1,20 @@
 //! Programs whose truth is known, and the windows through which they are seen.
 
 use crate::estimate::{Costs, Estimates, Estimator, Stretch};
-use crate::governor::{PART, progress};
+use crate::governor::{PART, Sampled, progress};
 use crate::id::{Lock, Process, Site};
 use crate::sums::KernelSums;
 use crate::units::{Nanos, Time};
 use lockbpf_common::kind::Via;
 use lockbpf_common::sums::{Sums, bucket};
 
-pub(super) const MS: f64 = 1e6;
+pub(in super::super) const MS: f64 = 1e6;
 pub(super) const S: f64 = 1e9;
 pub(super) const P: Process = Process(1);
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
-pub(super) struct Random(pub u64);
+pub(in super::super) struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -25,11 +25,11 @@ impl Random {
     }
 
     /// Between 0 and 1, neither included.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(in super::super) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    pub(super) fn between(&mut self, low: f64, high: f64) -> f64 {
+    pub(in super::super) fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
@@ -102,16 +102,34 @@ pub(super) struct Looks {
     pub dearer: f64,
     /// A window is closed after so many sections.
     pub most: usize,
+    /// Whether the CPU's clock is sampled.
+    pub sampled: bool,
 }
 
 impl Default for Looks {
     fn default() -> Self {
-        Self { spacing: 500.0 * MS, window: (10.0 * MS, 40.0 * MS), dearer: 1.1, most: usize::MAX }
+        Self { spacing: 500.0 * MS, window: (10.0 * MS, 40.0 * MS), dearer: 1.1, most: usize::MAX, sampled: false }
     }
 }
 
-pub(super) const COSTS: Costs = Costs {
+impl Looks {
+    /// Samples of so much CPU time, of which so much was the program's own code.
+    fn samples(&self, cpu: f64, in_user: f64, each: f64, hits: f64, random: &mut Random) -> Sampled {
+        if !self.sampled {
+            return Sampled::default();
+        }
+        let samples = (cpu / each + random.unit()) as u64;
+        let user = (0..samples).filter(|_| random.unit() * cpu < in_user).count() as u64;
+        Sampled { samples, user, hits: hits as u64 }
+    }
+}
+
+/// The part of a program's work that is its own code.
+const IN_USER: f64 = 0.6;
+
+pub(in super::super) const COSTS: Costs = Costs {
     hit_ns: 500.0,
+    user_ns: 80.0,
     hold_bias_ns: 300.0,
     bare_pair_ns: 9.0,
     record_ns: 300.0,
@@ -166,6 +184,8 @@ impl Kernel {
 pub(super) fn look(program: &Program, looks: &Looks, random: &mut Random) -> Estimates {
     let mut estimator = Estimator::new(COSTS, Some(0.03));
     let mut kernel = Kernel::default();
+    // Apart, so that programs and windows are the same with samples and without.
+    let mut drawn = random.clone();
     let step = program.progress(program.length) * looks.spacing / program.length;
     let (mut from, mut begin) = (0.0, 0.0);
     while from < program.length {
@@ -188,6 +208,10 @@ pub(super) fn look(program: &Program, looks: &Looks, random: &mut Random) -> Est
         let own = program.used(close) - program.used(open);
         let all = program.used(to) - program.used(from);
         let ns = |ns: f64| Nanos(ns as u64);
+        let in_user = own * IN_USER + hits * COSTS.user_ns;
+        let observed_sampled = looks.samples(own + cost * looks.dearer, in_user, 0.25 * MS, hits, &mut drawn);
+        let between = looks.samples(all - own, (all - own) * IN_USER, 5.0 * MS, 0.0, &mut drawn);
+        let sampled = observed_sampled + between;
         estimator.stretch(Stretch {
             process: P,
             from: Time(from as u64),
@@ -197,6 +221,8 @@ pub(super) fn look(program: &Program, looks: &Looks, random: &mut Random) -> Est
             observed_cpu: ns(own + cost * looks.dearer),
             cost: ns(cost),
             observed_cost: ns(cost),
+            sampled,
+            observed_sampled,
             whole: false,
         });
         estimator.snapshot(&kernel.0);

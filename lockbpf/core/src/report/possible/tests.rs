@@ -126,8 +126,17 @@ fn windows(cycles: &[([Looks; 3], u64, u64)], slept: u64, shared: bool, unseen: 
             let (from, to) = (Time(number * CYCLE), Time((number + 1) * CYCLE));
             let (observed, cpu) = (Nanos(*window), Nanos(*cpu));
             let (observed_cpu, cost) = (cpu.min(observed), Nanos(looks[0].0 * 1_000));
-            let stretch =
-                Stretch { process, from, to, observed, cpu, observed_cpu, cost, observed_cost: cost, whole: false };
+            let stretch = Stretch {
+                process,
+                from,
+                to,
+                observed,
+                cpu,
+                observed_cpu,
+                cost,
+                observed_cost: cost,
+                ..Stretch::default()
+            };
             estimator.stretch(stretch);
         }
         estimator.snapshot(&all(&rows));
