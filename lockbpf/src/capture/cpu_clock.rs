@@ -1,14 +1,12 @@
 //! Samples of every CPU's clock. A program counts them for the process that runs, and whether it ran its own code or the kernel's: in windows often,
 //! between them seldom, and not at all as long as there was no window.
 
-use super::raw_program::{Kind, Programs, RawError, bpf};
-use aya_obj::generated::{bpf_attach_type, bpf_cmd, perf_event_attr, perf_sw_ids, perf_type_id};
+use super::raw_program::{Kind, Programs, RawError, attach_perf_event, perf_event};
+use aya_obj::generated::{perf_event_attr, perf_sw_ids, perf_type_id};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// `PERF_FLAG_FD_CLOEXEC`.
-const CLOEXEC: u64 = 8;
 /// `PERF_EVENT_IOC_PERIOD`.
 const SET_PERIOD: libc::c_ulong = 0x4008_2404;
 
@@ -50,16 +48,6 @@ enum State {
 struct Sampling {
     event: OwnedFd,
     _link: OwnedFd,
-}
-
-/// A prefix of `union bpf_attr` for `BPF_LINK_CREATE` on a perf event.
-#[repr(C)]
-#[derive(Default)]
-struct LinkCreate {
-    prog_fd: u32,
-    target_fd: u32,
-    attach_type: u32,
-    flags: u32,
 }
 
 impl CpuClock {
@@ -123,21 +111,8 @@ impl Sampling {
         attr.config = perf_sw_ids::PERF_COUNT_SW_CPU_CLOCK as u64;
         attr.__bindgen_anon_1.sample_period = pace.period_ns();
         attr.set_exclude_idle(1);
-        // SAFETY: attr is a live structure of the size it states.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu as libc::c_int, -1, CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
-        let event = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        let attr = LinkCreate {
-            prog_fd: program.as_raw_fd() as u32,
-            target_fd: event.as_raw_fd() as u32,
-            attach_type: bpf_attach_type::BPF_PERF_EVENT as u32,
-            ..LinkCreate::default()
-        };
-        let link = bpf(bpf_cmd::BPF_LINK_CREATE, &attr)?;
+        let event = perf_event(&attr, -1, cpu as libc::c_int)?;
+        let link = attach_perf_event(program, &event, 0)?;
         Ok(Self { event, _link: link })
     }
 

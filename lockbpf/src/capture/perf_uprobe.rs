@@ -2,11 +2,11 @@
 
 use super::attach::Spot;
 use super::probe_table::is_return_half;
-use super::raw_program::{Kind, Programs, RawError, bpf};
-use aya_obj::generated::{bpf_attach_type, bpf_cmd, perf_event_attr};
+use super::raw_program::{Kind, Programs, RawError, attach_perf_event, perf_event};
+use aya_obj::generated::perf_event_attr;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -14,8 +14,6 @@ use std::path::Path;
 const PMU: &str = "/sys/bus/event_source/devices/uprobe";
 /// Bits of an event's configuration below the place of the program's counter (`format/ref_ctr_offset`, since 4.20).
 const COUNTER_SHIFT: u32 = 32;
-/// `PERF_FLAG_FD_CLOEXEC`.
-const CLOEXEC: u64 = 8;
 
 /// The kernel's uprobe events.
 #[derive(Clone, Copy, Debug)]
@@ -49,17 +47,6 @@ impl Program {
     }
 }
 
-/// A prefix of `union bpf_attr` for `BPF_LINK_CREATE` on a perf event.
-#[repr(C)]
-#[derive(Default)]
-struct LinkCreate {
-    prog_fd: u32,
-    target_fd: u32,
-    attach_type: u32,
-    flags: u32,
-    cookie: u64,
-}
-
 impl PerfUprobes {
     /// Finds out how this kernel numbers them.
     pub(super) fn find() -> io::Result<Self> {
@@ -81,14 +68,7 @@ impl PerfUprobes {
     /// Places a program. Returns the event and the program's link to it.
     pub(super) fn attach(self, program: &Program, at: &Place<'_>, cookie: u64) -> io::Result<(OwnedFd, OwnedFd)> {
         let event = self.open(at, program.at_return)?;
-        let link = LinkCreate {
-            prog_fd: program.fd.as_raw_fd() as u32,
-            target_fd: event.as_raw_fd() as u32,
-            attach_type: bpf_attach_type::BPF_PERF_EVENT as u32,
-            cookie,
-            ..LinkCreate::default()
-        };
-        let link = bpf(bpf_cmd::BPF_LINK_CREATE, &link)?;
+        let link = attach_perf_event(&program.fd, &event, cookie)?;
         Ok((event, link))
     }
 
@@ -109,12 +89,7 @@ impl PerfUprobes {
         attr.__bindgen_anon_4.probe_offset = offset;
         // For all processes the event needs a CPU in name; the probe fires on each.
         let (pid, cpu) = if at.pid == 0 { (-1, 0) } else { (at.pid as libc::pid_t, -1) };
-        // SAFETY: attr is a live structure of the size it states, and the path in it outlives the call.
-        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, cpu, -1, CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+        // The path outlives the call.
+        perf_event(&attr, pid, cpu)
     }
 }

@@ -4,7 +4,7 @@
 use super::verifier::to_the_end;
 use aya::maps::{Map, MapData};
 use aya_obj::Object;
-use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type};
+use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_prog_type, perf_event_attr};
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs::File;
@@ -284,13 +284,35 @@ pub(super) fn bpf<T>(command: bpf_cmd, attr: &T) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Opens a perf event of one thread, on whichever CPU it runs.
-#[cfg(target_arch = "x86_64")]
-pub(super) fn perf_event(attr: &aya_obj::generated::perf_event_attr, tid: libc::pid_t) -> io::Result<OwnedFd> {
+/// A prefix of `union bpf_attr` for `BPF_LINK_CREATE` on a perf event.
+#[repr(C)]
+#[derive(Default)]
+struct EventLink {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    cookie: u64,
+}
+
+/// Attaches a loaded program to a perf event, until the descriptor is closed.
+pub(super) fn attach_perf_event(program: &OwnedFd, event: &OwnedFd, cookie: u64) -> io::Result<OwnedFd> {
+    let attr = EventLink {
+        prog_fd: program.as_raw_fd() as u32,
+        target_fd: event.as_raw_fd() as u32,
+        attach_type: bpf_attach_type::BPF_PERF_EVENT as u32,
+        cookie,
+        ..EventLink::default()
+    };
+    bpf(bpf_cmd::BPF_LINK_CREATE, &attr)
+}
+
+/// Opens a perf event of one thread, or of all with -1, on one CPU, or with -1 on whichever the thread runs.
+pub(super) fn perf_event(attr: &perf_event_attr, tid: libc::pid_t, cpu: libc::c_int) -> io::Result<OwnedFd> {
     /// `PERF_FLAG_FD_CLOEXEC`.
     const CLOEXEC: u64 = 8;
     // SAFETY: attr is a live structure of the size that it states.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(attr), tid, -1, -1, CLOEXEC) };
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(attr), tid, cpu, -1, CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -42,7 +42,7 @@ impl Breakpoint {
     pub(super) fn set(tid: i32, address: u64, program: BorrowedFd<'_>) -> io::Result<Self> {
         let mut attr = attributes(address);
         attr.set_disabled(1);
-        let event = raw_program::perf_event(&attr, tid)?;
+        let event = raw_program::perf_event(&attr, tid, -1)?;
         let breakpoint = Self { event, address, enabled: true };
         breakpoint.control(u64::from(PERF_EVENT_IOC_SET_BPF), program.as_raw_fd() as u64)?;
         breakpoint.control(u64::from(PERF_EVENT_IOC_ENABLE), 0)?;
