@@ -1,15 +1,15 @@
 //! Who maps which file as code, told by the kernel as it happens: an exec, a library that is loaded. Rings of perf's, one per
 //! CPU, which are read when it suits; each mapping costs its process about a microsecond.
 
+use super::raw_program::perf_event;
 use aya_obj::generated::{perf_event_attr, perf_event_mmap_page, perf_event_type, perf_sw_ids, perf_type_id};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Room for records, per CPU: some hundred. More than that between two readings are counted as lost.
 const DATA_BYTES: usize = 64 << 10;
-const CLOEXEC: u64 = 8;
 /// Bytes of `struct perf_event_header`, and of what precedes the file's name in a record of a mapping.
 const HEADER: usize = 8;
 const FIXED: usize = HEADER + 4 * 2 + 8 * 3 + 4 * 2 + 8 * 2 + 4 * 2;
@@ -97,14 +97,7 @@ impl Ring {
         // Nobody is woken: the rings are read from time to time.
         attr.set_watermark(1);
         attr.__bindgen_anon_2.wakeup_watermark = u32::MAX;
-        // SAFETY: attr is a live structure of the size it states.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu as libc::c_int, -1, CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
-        let event = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let event = perf_event(&attr, -1, cpu as libc::c_int)?;
         // SAFETY: no memory is passed.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let (prot, fd) = (libc::PROT_READ | libc::PROT_WRITE, event.as_raw_fd());

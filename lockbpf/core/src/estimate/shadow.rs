@@ -14,7 +14,7 @@ const HIT_RANGE: (f64, f64) = (0.6, 1.4);
 /// By how much probes lengthen the program's own code at most, as a part of it: caches are cold after each. In windows a loop of 0.5 µs that goes at random over
 /// 4 MiB took twice as long as before, and one of 3 µs half as long again.
 const DISTURBED: f64 = 1.0;
-/// Nor is it more than so many times what passes as own code in each hit: the caches are filled again by then.
+/// Each hit lengthens the program's own code by at most so many times the part of a hit that passes as own code. By then the caches are filled again.
 const REFILL: f64 = 6.0;
 /// The part of this that is likely.
 const LIKELY_COLD: f64 = 0.5;
@@ -75,7 +75,7 @@ pub(super) struct Own {
 }
 
 impl Shadow {
-    /// Stretches with windows are over, in which so many acquisitions were seen.
+    /// Adds stretches that are over. Their windows have seen this number of acquisitions.
     pub(super) fn add(&mut self, cluster: &Cluster, acquisitions: f64) {
         self.acquisitions += acquisitions;
         self.windows.add(cluster.observed_cpu, cluster.observed_cost, cluster.observed_sampled);
@@ -91,7 +91,7 @@ impl Shadow {
         let in_own_code = |user: u64, hits: u64| user as f64 * each - hits as f64 * costs.user_ns;
         let Sampled { samples, user, hits } = window.observed_sampled;
         let (own, together) = (in_own_code(user, hits), in_own_code(all.user, all.hits));
-        // Of a program that does nothing but lock, hits are all that tells windows apart.
+        // A program that does nothing but lock has hardly any own code. Only the number of hits tells its windows apart.
         let tells = together > LEAST_OWN * all.user as f64 * each;
         let share = if tells { own / together } else { hits as f64 / all.hits.max(1) as f64 };
         let least = LEAST_SHARE * window.observed_cpu / all.cpu.max(1.0);

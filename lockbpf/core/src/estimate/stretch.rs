@@ -123,9 +123,9 @@ impl Cluster {
             Sample { size, of, weight: all / inside }
         };
         let way = |multiple: f64| of(self.own(multiple, floor));
-        let nominal = way(1.0);
-        let time = Sample { size: self.observed, of: self.time, weight: nominal.weight };
         let (own, whole) = self.own(1.0, floor);
+        let nominal = of((own, whole));
+        let time = Sample { size: self.observed, of: self.time, weight: nominal.weight };
         let window = by_samples.max(floor);
         let sampled = of((window, window + whole - own));
         [nominal, way(least), way(most), time, way(0.0), sampled]
