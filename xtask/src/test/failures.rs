@@ -1,7 +1,10 @@
 //! Which tests of a test program failed, and why, read from what it prints.
 
-/// Lines of a panic's message that are kept.
-const LINES: usize = 4;
+use std::collections::VecDeque;
+
+/// Lines of a panic's message that are kept: what was expected comes first, and what another program said about it last.
+const FIRST: usize = 2;
+const LAST: usize = 6;
 /// Bytes of each of them.
 const WIDTH: usize = 300;
 
@@ -9,18 +12,55 @@ const WIDTH: usize = 300;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) test: String,
-    /// Where it panicked first, and the beginning of the message; empty if it did not.
+    /// Where it panicked first, and the beginning and the end of the message; empty if it did not.
     pub(crate) reason: String,
+}
+
+/// A test that failed, as far as its output has been read.
+#[derive(Default)]
+struct Heard {
+    test: String,
+    place: String,
+    first: Vec<String>,
+    last: VecDeque<String>,
+    left_out: bool,
+}
+
+impl Heard {
+    /// A line of the message.
+    fn keep(&mut self, line: &str) {
+        let line = line[..line.floor_char_boundary(WIDTH)].trim().to_owned();
+        if self.first.len() < FIRST {
+            self.first.push(line);
+            return;
+        }
+        self.last.push_back(line);
+        if self.last.len() > LAST {
+            self.last.pop_front();
+            self.left_out = true;
+        }
+    }
+
+    fn failure(self) -> Failure {
+        let gap = self.left_out.then(|| "…".to_owned());
+        let lines: Vec<String> = std::iter::once(self.place)
+            .chain(self.first)
+            .chain(gap)
+            .chain(self.last)
+            .filter(|line| !line.is_empty())
+            .collect();
+        Failure { test: self.test, reason: lines.join(" ") }
+    }
 }
 
 /// The tests that failed so far.
 #[derive(Default)]
 pub(super) struct Failures {
-    failed: Vec<Failure>,
+    failed: Vec<Heard>,
     /// Whose output is being read.
     of: Option<usize>,
-    /// How many more lines of its message are kept.
-    wanted: usize,
+    /// Whether that is a panic's message.
+    in_message: bool,
 }
 
 impl Failures {
@@ -30,7 +70,7 @@ impl Failures {
             self.number(test);
         } else if let Some(test) = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----")) {
             self.of = Some(self.number(test));
-            self.wanted = 0;
+            self.in_message = false;
         } else if line == "failures:" || line.starts_with("test result: ") {
             self.of = None;
         } else if let Some(of) = self.of {
@@ -40,30 +80,26 @@ impl Failures {
 
     /// All of them, in the order in which they were named.
     pub(super) fn all(self) -> Vec<Failure> {
-        self.failed
+        self.failed.into_iter().map(Heard::failure).collect()
     }
 
     fn number(&mut self, test: &str) -> usize {
-        self.failed.iter().position(|failure| failure.test == test).unwrap_or_else(|| {
-            self.failed.push(Failure { test: test.to_owned(), reason: String::new() });
+        self.failed.iter().position(|heard| heard.test == test).unwrap_or_else(|| {
+            self.failed.push(Heard { test: test.to_owned(), ..Heard::default() });
             self.failed.len() - 1
         })
     }
 
     fn read(&mut self, of: usize, line: &str) {
-        let reason = &mut self.failed[of].reason;
+        let heard = &mut self.failed[of];
         match line.split_once(" panicked at ").filter(|(thread, _)| thread.starts_with("thread '")) {
             // What panics later does so because of the first.
-            Some((_thread, place)) if reason.is_empty() => {
-                *reason = place.to_owned();
-                self.wanted = LINES;
+            Some((_thread, place)) if heard.place.is_empty() => {
+                place.clone_into(&mut heard.place);
+                self.in_message = true;
             }
-            None if self.wanted > 0 && line != "stack backtrace:" && !line.starts_with("note: ") => {
-                self.wanted -= 1;
-                reason.push(' ');
-                reason.push_str(line[..line.floor_char_boundary(WIDTH)].trim());
-            }
-            _ => self.wanted = 0,
+            None if self.in_message && line != "stack backtrace:" && !line.starts_with("note: ") => heard.keep(line),
+            _ => self.in_message = false,
         }
     }
 }
@@ -98,10 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_cut() {
+    fn of_a_long_message_both_ends_are_kept() {
         let long = "ä".repeat(500);
-        let output = format!("---- x stdout ----\nthread 'x' panicked at x.rs:1:2:\n{long}\n1\n2\n3\n4\n5");
+        let output = format!("---- x stdout ----\nthread 'x' panicked at x.rs:1:2:\n{long}\n1\n2\n3\n4\n5\n6\n7\n8");
         let reason = &heard(&output)[0].1;
-        assert!(reason.len() <= "x.rs:1:2:".len() + WIDTH + 10 && reason.ends_with(" 1 2 3"), "{reason}");
+        assert!(reason.starts_with("x.rs:1:2: ää") && reason.ends_with("ä 1 … 3 4 5 6 7 8"), "{reason}");
+        assert!(reason.len() <= "x.rs:1:2:".len() + WIDTH + 25, "{reason}");
     }
 }
