@@ -216,7 +216,11 @@ impl Analyst {
             wait.rename_locks(|lock| insides.lock_of(lock).unwrap_or(lock));
         }
         if let Some(estimates) = &harvest.estimates {
-            estimate::apply(estimates, &mut sums, &mut threads);
+            let recorded = |lock| {
+                let waiters = findings.locks.get(&lock).into_iter().flat_map(|shares| &shares.waiters);
+                waiters.filter_map(|waiter| Some((waiter.site?, waiter.waits.time))).collect()
+            };
+            estimate::apply(estimates, &mut sums, &mut threads, &recorded);
         }
         Observation {
             target,

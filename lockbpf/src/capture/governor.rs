@@ -430,7 +430,7 @@ impl Work {
                         self.gates.start_sampling();
                     }
                     let charge = self.charges.get_mut(&slot)?;
-                    if self.gates.begin(slot) {
+                    if !self.gates.begin(slot) {
                         charge.due = latest;
                         charge.seen = reading;
                         return Some(());

@@ -211,18 +211,22 @@ fn permitted<'a>(sites: &[&'a ProbeSite], failed: &mut Vec<FailedProbe>) -> Vec<
 }
 
 /// Keeps the breakpoints at `sites` in the memory of a thread's process while the thread runs: links do so only by the main thread, but
-/// their programs run whoever has placed a breakpoint.
-pub(super) fn hold(sites: &[&ProbeSite], tid: u32) -> Links {
-    let Ok(kind) = PerfUprobes::find().inspect_err(|error| log::warn!("no perf events: {error}")) else {
-        return Links::default();
-    };
+/// their programs run whoever has placed a breakpoint. Also returns where that failed: probes there may see nothing.
+pub(super) fn hold(sites: &[&ProbeSite], tid: u32) -> (Links, Vec<FailedProbe>) {
     let mut known = BTreeSet::new();
     let places = hot_last(sites).into_iter().filter(|site| known.insert((site.file, site.file_offset)));
-    let open = |site: &ProbeSite| {
-        let place = perf_uprobe::Place { path: &site.path(), spot: site.spot(), pid: tid };
-        kind.open(&place, false).ok()
+    let kind = match PerfUprobes::find() {
+        Ok(kind) => kind,
+        Err(error) => return (Links::default(), places.map(|site| site.failed(reason(&error))).collect()),
     };
-    Links(places.filter_map(open).collect())
+    let (mut links, mut failed) = (Links::default(), Vec::new());
+    for site in places {
+        match kind.open(&perf_uprobe::Place { path: &site.path(), spot: site.spot(), pid: tid }, false) {
+            Ok(event) => links.0.push(event),
+            Err(error) => failed.push(site.failed(reason(&error))),
+        }
+    }
+    (links, failed)
 }
 
 /// Sites in the order in which perf events go there: what was placed last is removed first, and the kernel takes its time for each.

@@ -1,18 +1,25 @@
 //! Scales sums: they become those of the whole time, as far as they are estimated.
 
+use super::distribute::distribute;
 use super::{Coverage, Estimates, Figures, Subject};
 use crate::event::ThreadTotals;
-use crate::id::{Lock, Process};
+use crate::id::{Lock, Process, Site};
 use crate::sums::{Measure, SiteSums};
 use crate::units::Nanos;
 use lockbpf_common::kind::Via;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Scales sums of locks, sites and threads to what was estimated. Without figures they stay as they are.
 ///
-/// Waits need no estimate where the futex tier has seen the lock: it sees all of them. They go to the lock's rows in the
-/// proportion in which windows saw them there; how they are distributed goes to the row with most of them.
-pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [ThreadTotals]) {
+/// Waits need no estimate where the futex tier has seen the lock: it sees all of them. They go to the places in the proportion in
+/// which those that were `recorded` were there, or, if none was, to the lock's rows as windows saw them; how they are distributed goes
+/// to the row with most of them. A place that no window saw gets a row, of which nothing but the waiting is known.
+pub fn apply(
+    estimates: &Estimates,
+    sums: &mut Vec<SiteSums>,
+    threads: &mut [ThreadTotals],
+    recorded: &dyn Fn(Lock) -> BTreeMap<Site, Nanos>,
+) {
     if !estimates.complete || !estimates.sampled() {
         return;
     }
@@ -30,7 +37,9 @@ pub fn apply(estimates: &Estimates, sums: &mut [SiteSums], threads: &mut [Thread
     }
     for (whose, rows) in rows {
         if let Some(slept) = slept.get(&whose) {
-            distribute(sums, &rows, slept);
+            let mut recorded = recorded(whose.0);
+            recorded.retain(|site, _| site.process == whose.1);
+            distribute(sums, &rows, slept, &recorded);
         }
     }
     unseen(sums, &slept);
@@ -86,29 +95,6 @@ fn scale(sums: &mut SiteSums, figures: &Figures) {
     sums.timed_out.0 = times(sums.timed_out.0, factor);
     if sums.contended == 0 {
         sums.wait = Measure::default();
-    }
-}
-
-/// Gives rows of a lock the waits for it.
-fn distribute(sums: &mut [SiteSums], rows: &[usize], slept: &SiteSums) {
-    let weight = |sums: &SiteSums| (sums.wait.sum.0, sums.contended, sums.acquisitions);
-    let all: u128 = rows.iter().filter_map(|&at| sums.get(at)).map(|s| u128::from(s.wait.sum.0)).sum();
-    let most = rows.iter().copied().max_by_key(|&at| sums.get(at).map(weight));
-    let contended: u64 = rows.iter().filter_map(|&at| sums.get(at)).map(|s| s.contended).sum();
-    let mut rest = slept.wait.sum.0;
-    for &at in rows.iter().filter(|&&at| Some(at) != most) {
-        let Some(row) = sums.get_mut(at) else { continue };
-        let part = u128::from(slept.wait.sum.0) * u128::from(row.wait.sum.0) / all.max(1);
-        row.wait = Measure { sum: Nanos(part as u64), ..Measure::default() };
-        (row.timeouts, row.timed_out) = (0, Nanos(0));
-        rest = rest.saturating_sub(part as u64);
-    }
-    if let Some(row) = most.and_then(|at| sums.get_mut(at)) {
-        row.wait = Measure { sum: Nanos(rest), ..slept.wait.clone() };
-        // Whoever slept was contended, whatever windows saw.
-        row.contended += slept.acquisitions.saturating_sub(contended);
-        row.acquisitions = row.acquisitions.max(row.contended);
-        (row.timeouts, row.timed_out) = (slept.timeouts, slept.timed_out);
     }
 }
 

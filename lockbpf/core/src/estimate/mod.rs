@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod distribute;
 mod estimator;
 mod interval;
 mod known;

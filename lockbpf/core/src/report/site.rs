@@ -93,6 +93,7 @@ pub(super) fn sites(
             site: id,
             lock: lock.map(|lock| places.lock_id(lock)).unwrap_or_default(),
             locks: section.locks.len() as u64,
+            released: section.locks.values().all(|part| !part.asked),
             symbol: places.place(site).symbol,
             instances: figures.map_or(section.instances, |f| f.acquisitions.value.round() as u64),
             wait_ns: places.ns(section.wait),
@@ -129,7 +130,8 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
             section.instances += s.acquisitions;
             section.wait += s.wait.sum;
             section.waits.merge(&s.wait);
-            if !lock.is_kernel() {
+            // Of a row without any only the waiting is known.
+            if !lock.is_kernel() && (s.acquisitions > 0 || s.wait.sum == Nanos(0)) {
                 section.held = true;
                 section.holds.merge(&s.hold);
             }

@@ -49,10 +49,12 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
             100,
             Box::new(|s| match &s.estimates {
                 Some(f) => estimated::count(&f.acquisitions),
+                // Whoever made others wait had a section there, counted or not.
+                None if s.instances == 0 => UNKNOWN.to_owned(),
                 None => count(s.instances),
             }),
         ),
-        ("Waited", 0, Box::new(|s| s.wait_ns.to_string())),
+        ("Waited", 0, Box::new(|s| if s.released { UNKNOWN.to_owned() } else { s.wait_ns.to_string() })),
         ("Without\nlockbpf", 80, Box::new(move |s| corrected(s, s.wait_ns, |c| c.wait_ns))),
         (
             "Held",
@@ -88,7 +90,8 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
 /// A section, and on a second line for whom it locks, if it has several callers.
 fn section(site: &SiteEntry) -> String {
     let callers = site.callers.as_ref().map(|c| format!("\n  {}", phrase::callers(c))).unwrap_or_default();
-    format!("{}{callers}", clip(&site.symbol, SYMBOL))
+    let released = if site.released { ", given back" } else { "" };
+    format!("{}{released}{callers}", clip(&site.symbol, SYMBOL))
 }
 
 /// What the threads of a section were mostly doing while others waited for them.

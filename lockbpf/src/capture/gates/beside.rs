@@ -145,24 +145,25 @@ impl Gates {
         Ok(())
     }
 
-    /// Places a slot's probes like [`Gates::place`]. Returns whether that takes time: then [`Gates::finish`] tells when they are in place.
+    /// Places a slot's probes like [`Gates::place`]. Returns whether they are in place: if not, [`Gates::finish`] tells when they are, unless no thread of
+    /// the process goes on that they could be placed in.
     pub fn begin(&mut self, slot: u32) -> bool {
         let Some(beside) = &self.beside else {
             self.place(slot);
-            return false;
+            return true;
         };
         let Some(whom) = self.slots.get_mut(slot as usize).and_then(|state| state.prepare(&mut self.gates, slot))
         else {
-            return false;
+            return self.slots.get(slot as usize).is_some_and(|state| !state.links.is_empty());
         };
         let state = &self.slots[slot as usize];
         let sites: Vec<ProbeSite> = self.sites.iter().filter(|site| state.is_gated(site)).cloned().collect();
         if sites.is_empty() {
             self.place_ungated(slot);
-            return false;
+            return true;
         }
         beside.order(Job { whom, sites });
-        true
+        false
     }
 
     /// Takes over what has been placed since: returns the slots whose probes are in place now, and the CPU time that it took.
@@ -176,6 +177,8 @@ impl Gates {
             self.enter(placed);
             self.place_ungated(slot);
             self.place_late(slot, &job.sites);
+            // The main thread may have ended since they were ordered: then the breakpoints are in nobody's memory.
+            self.tie(slot);
             slots.push(slot);
         }
         (slots, cpu)

@@ -154,9 +154,11 @@ pub(super) struct Placed {
 /// Places probes of a set.
 pub(super) fn place(placer: &Placer, sites: &[&ProbeSite], whom: Whom) -> Placed {
     let by_links = placer.mechanism() != Mechanism::PerfEvents;
-    let holders = whom.stand_in.filter(|_| by_links).map(|tid| hold(sites, tid)).unwrap_or_default();
-    let (links, failed) = placer.place(sites, whom);
-    Placed { links, holders, number: sites.len().saturating_sub(failed.len()), failed }
+    let (holders, unheld) = whom.stand_in.filter(|_| by_links).map(|tid| hold(sites, tid)).unwrap_or_default();
+    let (links, mut failed) = placer.place(sites, whom);
+    let number = sites.len().saturating_sub(failed.len());
+    failed.extend(unheld);
+    Placed { links, holders, number, failed }
 }
 
 #[cfg(test)]

@@ -177,6 +177,7 @@ fn section(all: &Over<'_, SiteEntry>, bound: f64, ids: &LockIds<'_>) -> SiteEntr
     let critical = all.any(|s| s.cpwt_ns.is_some());
     SiteEntry {
         lock: ids.of(run, &like.lock),
+        released: !all.any(|s| !s.released),
         instances: all.count(|s| s.instances),
         locks: all.most(|s| s.locks),
         wait_ns: wait,

@@ -132,6 +132,7 @@ fn site(s: &SiteEntry, report: &Report, check: &mut Check) {
     let SiteEntry {
         symbol,
         locks,
+        released,
         instances,
         wait_ns,
         hold_ns,
@@ -161,7 +162,12 @@ fn site(s: &SiteEntry, report: &Report, check: &mut Check) {
     });
     check.causes(causes.as_ref(), *apwt_ns, &name);
     check.demand(off_in.is_none() || *apwt_ns > Ns::default(), || format!("{symbol} makes nobody wait in {off_in:?}"));
-    check.happened(*instances, *wait_ns, || format!("waits at {symbol}"));
+    // Of a place that no window saw only the waiting is known.
+    if hold_ns.is_some() {
+        check.happened(*instances, *wait_ns, || format!("waits at {symbol}"));
+    }
+    let counted = *instances > 0 || *wait_ns > Ns::default() || hold_ns.is_some();
+    check.demand(!released || !counted, || format!("{symbol} is where locks are given back, and counted as a section"));
     if let Some(left) = *corrected {
         // Beside the sections of a site it is not told how many were contended.
         check.corrected(left, (None, *wait_ns, hold_ns.unwrap_or_default()), &name);

@@ -20,7 +20,11 @@ pub struct SiteEntry {
     pub locks: u64,
     /// `function (file:line)`.
     pub symbol: String,
-    /// Completed sections (futex tier: waits that slept).
+    /// Whether locks are given back here, and none is requested: whoever held them is known by that alone. `instances` and `wait_ns` are then 0 and tell
+    /// nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub released: bool,
+    /// Completed sections (futex tier: waits that slept). 0 beside waiting if nothing but that is known of them.
     pub instances: u64,
     /// Σ wait of the contended ones.
     pub wait_ns: Ns,

@@ -10,6 +10,7 @@ use crate::report::schema::LockEntry;
 use crate::sums::SiteSums;
 use lockbpf_common::kind::mutex_kind;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn around(value: f64, part: f64) -> Interval {
     Interval { value, low: value * (1.0 - part), high: value * (1.0 + part) }
@@ -79,7 +80,7 @@ fn with(o: &Run, complete: bool, figures: Vec<(Subject, Figures)>) -> Observatio
         beyond: 0,
         complete,
     };
-    estimate::apply(&estimates, &mut o.sums, &mut o.threads);
+    estimate::apply(&estimates, &mut o.sums, &mut o.threads, &|_| BTreeMap::new());
     o.estimates = Some(estimates);
     o
 }
@@ -188,7 +189,7 @@ fn recorded_waits_stand_for_all_where_windows_alone_show_them() {
         complete: true,
         ..Estimates::default()
     };
-    estimate::apply(&estimates, &mut o.sums, &mut o.threads);
+    estimate::apply(&estimates, &mut o.sums, &mut o.threads, &|_| BTreeMap::new());
     o.estimates = Some(estimates);
     let seen = report(&server());
     let of = |r: &Report| r.locks.iter().find(|l| l.name == "global_1000").unwrap().clone();

@@ -212,6 +212,13 @@ mod without_a_name {
     fn all_calls_in_it_are_one_holder() {
         let r = given_back(&[]);
         assert_eq!(blamed(&r), [("a.out+0x2f0", ms(3_000)), ("a.out+0x370", ms(500))]);
+        assert!(r.sites.iter().filter(|s| s.apwt_ns > ms(0)).all(|s| s.released), "{:#?}", r.sites);
+        let text = text(&r);
+        let row =
+            text.lines().find(|line| line.starts_with("a.out+0x2f0, given back")).unwrap_or_else(|| panic!("{text}"));
+        // Nobody counted sections there, and none of them is known to have waited.
+        let figures: Vec<&str> = row.split_whitespace().skip_while(|&word| word != "–").take(4).collect();
+        assert_eq!(figures, ["–", "–", "–", "3.00"], "{row}");
         assert_conserved(&r);
     }
 
@@ -220,6 +227,8 @@ mod without_a_name {
         let r = given_back(&[0x2f8]);
         assert_eq!(blamed(&r), [("a.out+0x2f0", ms(3_000)), ("a.out+0x370", ms(500))]);
         assert_eq!(r.locks[0].holders[0].place.site.as_deref(), Some("1234:0x2f8"));
+        let asked = r.sites.iter().find(|s| s.site == "1234:0x2f8").unwrap();
+        assert!(!asked.released && asked.instances == 1 && text(&r).contains("\na.out+0x2f0  "), "{asked:?}");
         assert_conserved(&r);
     }
 

@@ -123,7 +123,7 @@ global_1008  mutex        10         10  100 %  4.00 s  400 ms  4.00 s  4.00 s  
 Critical sections by the waiting that they caused (APWT; CPWT: on the critical paths)
 Critical section  Lock                     Sections  Waited  Held    APWT    CPWT  Meanwhile
 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-fn5 (work.c:5)    global_1008                     0    0 ns     –  8.00 s  8.00 s  75 % blocked in fdatasync
+fn5 (work.c:5)    global_1008                     –    0 ns     –  8.00 s  8.00 s  75 % blocked in fdatasync
 fn3 (work.c:3)    global_1000 and 1 other        10  4.00 s  0 ns  1.00 s       –  100 % running
 
 Chains: locks waited for by the holder of another one

@@ -1,0 +1,130 @@
+//! Where those waited whose waits only the kernel has seen in full.
+
+use crate::id::Site;
+use crate::sums::{Measure, SiteSums};
+use crate::units::Nanos;
+use std::collections::BTreeMap;
+
+/// Gives a lock's `rows` the waits for it that the kernel has seen: in proportion to what was `recorded` at their places, or, if nothing was, to what
+/// windows saw there. A place that no window saw gets a row, of which nothing but the waiting is known. How waits are distributed goes to the row with
+/// most of them.
+pub(super) fn distribute(sums: &mut Vec<SiteSums>, rows: &[usize], slept: &SiteSums, recorded: &BTreeMap<Site, Nanos>) {
+    let weights = weights(sums, rows, recorded);
+    let heaviest = weights.iter().copied().max_by_key(|&(at, weight)| (weight, seen(sums, at)));
+    let Some((most, first)) = heaviest.and_then(|(at, _)| Some((at, sums.get(at)?.clone()))) else { return };
+    let has_row = |site: &Site| rows.iter().any(|&at| sums.get(at).is_some_and(|row| row.site == *site));
+    let elsewhere: Vec<(Site, u64)> = recorded
+        .iter()
+        .filter(|(site, time)| time.0 > 0 && !has_row(site))
+        .map(|(&site, time)| (site, time.0))
+        .collect();
+    let known = weights.iter().map(|&(_, weight)| weight).chain(elsewhere.iter().map(|&(_, weight)| weight));
+    let all: u128 = known.map(u128::from).sum();
+    let contended: u64 = rows.iter().filter_map(|&at| sums.get(at)).map(|row| row.contended).sum();
+    let mut rest = slept.wait.sum.0;
+    let mut part = |weight: u64| {
+        let part = (u128::from(slept.wait.sum.0) * u128::from(weight) / all.max(1)) as u64;
+        rest = rest.saturating_sub(part);
+        Measure { sum: Nanos(part), ..Measure::default() }
+    };
+    for (at, weight) in weights.into_iter().filter(|&(at, _)| at != most) {
+        let Some(row) = sums.get_mut(at) else { continue };
+        row.wait = part(weight);
+        (row.timeouts, row.timed_out) = (0, Nanos(0));
+    }
+    let SiteSums { lock, via, kind, mutex_kind, first, .. } = first;
+    sums.extend(elsewhere.into_iter().map(|(site, weight)| SiteSums {
+        kind,
+        mutex_kind,
+        wait: part(weight),
+        ..SiteSums::new(lock, site, via, first)
+    }));
+    if let Some(row) = sums.get_mut(most) {
+        row.wait = Measure { sum: Nanos(rest), ..slept.wait.clone() };
+        // Whoever slept was contended, whatever windows saw.
+        row.contended += slept.acquisitions.saturating_sub(contended);
+        row.acquisitions = row.acquisitions.max(row.contended);
+        (row.timeouts, row.timed_out) = (slept.timeouts, slept.timed_out);
+    }
+}
+
+/// What windows saw of a row: the more, the better it is known.
+fn seen(sums: &[SiteSums], at: usize) -> Option<(u64, u64, u64)> {
+    sums.get(at).map(|row| (row.wait.sum.0, row.contended, row.acquisitions))
+}
+
+/// The rows, and the waiting at each. What was recorded at a place goes to the best known of the rows that it has, since its call is not known.
+fn weights(sums: &[SiteSums], rows: &[usize], recorded: &BTreeMap<Site, Nanos>) -> Vec<(usize, u64)> {
+    let of = |at: usize| sums.get(at).map(|row| (at, row));
+    let rows = || rows.iter().filter_map(|&at| of(at));
+    if recorded.values().all(|&time| time == Nanos(0)) {
+        return rows().map(|(at, row)| (at, row.wait.sum.0)).collect();
+    }
+    let mut best: BTreeMap<Site, usize> = BTreeMap::new();
+    for (at, row) in rows() {
+        let known = best.entry(row.site).or_insert(at);
+        if seen(sums, at) > seen(sums, *known) {
+            *known = at;
+        }
+    }
+    let there = |at: usize, row: &SiteSums| recorded.get(&row.site).filter(|_| best.get(&row.site) == Some(&at));
+    rows().map(|(at, row)| (at, there(at, row).map_or(0, |time| time.0))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Lock, Process};
+    use crate::units::Time;
+    use lockbpf_common::kind::Via;
+
+    const LOCK: Lock = Lock { process: Process(1), addr: 0x1000 };
+
+    fn site(addr: u64) -> Site {
+        Site { process: Process(1), addr }
+    }
+
+    fn row(at: u64, via: Via, seen: (u64, u64)) -> SiteSums {
+        let mut row = SiteSums::new(LOCK, site(at), via, Time(1));
+        (row.acquisitions, row.contended) = (seen.0, seen.1);
+        (0..seen.1).for_each(|_| row.wait.add(Nanos(10)));
+        row
+    }
+
+    /// What each place waited, and which of them have sections, after 100 waits of 9 ns.
+    fn told(mut sums: Vec<SiteSums>, recorded: &[(u64, u64)]) -> Vec<(u64, u64, bool)> {
+        let mut slept = SiteSums::new(LOCK, site(0), Via::Futex, Time(1));
+        slept.acquisitions = 100;
+        (0..100).for_each(|_| slept.wait.add(Nanos(9)));
+        let rows: Vec<usize> = (0..sums.len()).collect();
+        let recorded = recorded.iter().map(|&(at, ns)| (site(at), Nanos(ns))).collect();
+        distribute(&mut sums, &rows, &slept, &recorded);
+        assert_eq!(sums.iter().map(|row| row.wait.sum.0).sum::<u64>(), 900, "all of it, whatever windows saw");
+        assert_eq!(sums.iter().filter(|row| row.wait.histogram.count() > 0).count(), 1);
+        let contended: u64 = sums.iter().map(|row| row.contended).sum();
+        assert_eq!(contended, 100);
+        sums.iter().map(|row| (row.site.addr, row.wait.sum.0, row.acquisitions > 0)).collect()
+    }
+
+    #[test]
+    fn waiting_is_where_it_was_recorded() {
+        let rows = || vec![row(0xa, Via::Lock, (500, 0)), row(0xb, Via::Lock, (20, 1))];
+        assert_eq!(told(rows(), &[(0xa, 300), (0xb, 100)]), [(0xa, 675, true), (0xb, 225, true)]);
+        // Without records windows tell, and where they saw none either, the place of most sections.
+        assert_eq!(told(rows(), &[]), [(0xa, 0, true), (0xb, 900, true)]);
+        assert_eq!(told(vec![row(0xa, Via::Lock, (500, 0))], &[(0xa, 0)]), [(0xa, 900, true)]);
+    }
+
+    #[test]
+    fn a_place_that_no_window_saw_is_told_by_its_waiting_alone() {
+        let rows = vec![row(0xa, Via::Lock, (500, 2))];
+        assert_eq!(told(rows, &[(0xa, 100), (0xc, 200)]), [(0xa, 300, true), (0xc, 600, false)]);
+    }
+
+    #[test]
+    fn of_the_calls_at_a_place_the_best_known_one_waited() {
+        let rows = vec![row(0xa, Via::TimedLock, (3, 1)), row(0xa, Via::Lock, (500, 2)), row(0xb, Via::Lock, (1, 0))];
+        let told = told(rows, &[(0xa, 400), (0xb, 50)]);
+        assert_eq!(told, [(0xa, 0, true), (0xa, 800, true), (0xb, 100, true)]);
+    }
+}
