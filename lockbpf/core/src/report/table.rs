@@ -37,6 +37,9 @@ impl Default for Layout {
     }
 }
 
+/// Part of all waiting from which on it is told who waited for a lock, and through which others.
+pub(super) const MATTERS: f64 = 0.02;
+
 /// Renders the report, with a newline at its end.
 #[must_use]
 pub fn render(report: &Report, layout: &Layout) -> String {
@@ -53,7 +56,13 @@ pub fn render(report: &Report, layout: &Layout) -> String {
     paragraphs.extend(wide::chains(report, layout.rest, width));
     paragraphs.extend(wide::critical_path(report, width));
     let waited_for = report.locks.iter().filter(|l| l.recorded_wait_ns > Ns::default() || l.waiting_now.count > 0);
-    paragraphs.extend(waited_for.take(layout.details).map(|lock| details::render(lock, report, width)));
+    // The first one is what a reader came for, however little that is.
+    let matters = |lock: &LockEntry| {
+        let share = lock.harm_ns.share_of(report.totals.harm_ns);
+        share >= MATTERS || lock.waiting_now.count > 0 || lock.timeouts > 0
+    };
+    let shown = waited_for.enumerate().filter(|&(i, lock)| i == 0 || matters(lock)).take(layout.details);
+    paragraphs.extend(shown.map(|(_, lock)| details::render(lock, report, width)));
     paragraphs.extend(wide::threads(report, layout.rest, width));
     paragraphs.extend(warnings::inversions(report, layout.rest, width));
     paragraphs.extend(conditions(report, width));

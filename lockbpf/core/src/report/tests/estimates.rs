@@ -229,6 +229,20 @@ fn json_has_intervals_and_what_was_observed() {
     assert!(exact["threads"][0].get("estimated").is_none());
 }
 
+/// 3,200 holds of 20 ms are more than the 10 s that there were, of 2 ms they are not.
+#[test]
+fn one_thread_at_a_time_has_a_mutex() {
+    let held = |mean: f64| {
+        let mut o = sampled(true);
+        let mine = |subject: &Subject| *subject == Subject::Site(site(0x300));
+        let figures = o.estimates.as_mut().unwrap().figures.iter_mut().filter(|(subject, _)| mine(subject));
+        figures.for_each(|(_, of)| of.hold_mean_ns = around(mean, 0.05));
+        text(&built(&o)).lines().find(|line| line.starts_with("fn3 ")).unwrap().to_owned()
+    };
+    assert!(held(20e6).contains(" ~10.0"), "{}", held(20e6));
+    assert!(held(2e6).contains(" ~6.40"), "{}", held(2e6));
+}
+
 #[test]
 fn the_table_marks_estimates() {
     let text = text(&built(&sampled(true)));

@@ -66,6 +66,17 @@ fn assert_conserved(r: &Report) {
 }
 
 #[test]
+fn a_lock_that_is_hardly_waited_for_is_a_row_in_the_table() {
+    let mut report = report(&server());
+    let is_told = |report: &Report| text(report).contains("lock in fn6 (work.c:6): who waited");
+    assert!(is_told(&report), "an attempt timed out");
+    report.locks[1].timeouts = 0;
+    assert!(!is_told(&report) && text(&report).contains("\nlock in fn6 (work.c:6)  "));
+    report.locks[1].waiting_now.count = 1;
+    assert!(is_told(&report));
+}
+
+#[test]
 fn a_contended_server() {
     let expected = "\
 69 % of all waiting is caused by `fn3` holding `global_1000` at work.c:3; what it did meanwhile is not known.
