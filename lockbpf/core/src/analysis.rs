@@ -22,7 +22,7 @@ use crate::units::{Nanos, Time};
 use crate::wakeups::Returns;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, mutex_kind};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Exited threads listed one by one; what later ones did is added up in one entry.
 const MAX_EXITED: usize = 16_384;
@@ -217,8 +217,11 @@ impl Analyst {
         }
         if let Some(estimates) = &harvest.estimates {
             let recorded = |lock| {
-                let waiters = findings.locks.get(&lock).into_iter().flat_map(|shares| &shares.waiters);
-                waiters.filter_map(|waiter| Some((waiter.site?, waiter.waits.time))).collect()
+                let mut recorded = BTreeMap::new();
+                for waiter in findings.locks.get(&lock).into_iter().flat_map(|shares| &shares.waiters) {
+                    waiter.site.into_iter().for_each(|site| *recorded.entry(site).or_default() += waiter.acquired);
+                }
+                recorded
             };
             estimate::apply(estimates, &mut sums, &mut threads, &recorded);
         }

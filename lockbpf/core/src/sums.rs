@@ -133,6 +133,11 @@ pub struct SiteSums {
 }
 
 impl SiteSums {
+    /// How well a row is known beside others.
+    pub(crate) fn seen(&self) -> (Nanos, u64, u64) {
+        (self.wait.sum, self.contended, self.acquisitions)
+    }
+
     /// Nothing summed yet.
     #[must_use]
     pub fn new(lock: Lock, site: Site, via: Via, first: Time) -> Self {

@@ -523,31 +523,27 @@ impl Gates {
 
     /// Ties what is placed in processes whose main threads have ended to threads that go on.
     pub fn look_after(&mut self) {
-        for slot in 1..self.slots.len() as u32 {
-            self.look_after_ungated(slot);
-            self.tie(slot);
+        for slot in 1..self.slots.len() {
+            self.look_after_ungated(slot as u32);
+            let state = &self.slots[slot];
+            let stays = state.stand_in.is_some_and(|tid| leader::runs(state.pid, tid));
+            if state.pid == 0 || state.links.is_empty() || stays {
+                continue;
+            }
+            // A process that is gone needs nothing any more.
+            let Some(main) = leader::find(state.pid) else { continue };
+            let stand_in = Some(main).filter(|&tid| tid != state.pid);
+            if stand_in == state.stand_in {
+                continue;
+            }
+            if self.placer.mechanism() == Mechanism::PerfEvents {
+                // Their programs run only where they may have placed the breakpoint.
+                self.renew(self.slots[slot].pid, self.looked_after);
+                continue;
+            }
+            self.hold_by(slot as u32, stand_in);
         }
         self.looked_after = now();
-    }
-
-    /// Ties what is placed in a slot's process to another thread if its main thread has ended, or who stood in for that.
-    fn tie(&mut self, slot: u32) {
-        let Some(state) = self.slots.get(slot as usize).filter(|state| state.pid != 0) else { return };
-        if state.links.is_empty() || state.stand_in.is_some_and(|tid| leader::runs(state.pid, tid)) {
-            return;
-        }
-        // A process that is gone needs nothing any more.
-        let Some(main) = leader::find(state.pid) else { return };
-        let stand_in = Some(main).filter(|&tid| tid != state.pid);
-        if stand_in == state.stand_in {
-            return;
-        }
-        if self.placer.mechanism() == Mechanism::PerfEvents {
-            // Their programs run only where they may have placed the breakpoint.
-            self.renew(state.pid, self.looked_after);
-        } else {
-            self.hold_by(slot, stand_in);
-        }
     }
 
     /// CPU time that children have used on breakpoints at most, ns: see [`Gates::settle_children`].

@@ -12,6 +12,7 @@ use super::probe_table::{By, Runtime};
 use super::raw_program::Programs;
 use super::remover;
 use super::seccomp;
+use crate::leader;
 use crate::quality::FailedProbe;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -211,7 +212,8 @@ fn permitted<'a>(sites: &[&'a ProbeSite], failed: &mut Vec<FailedProbe>) -> Vec<
 }
 
 /// Keeps the breakpoints at `sites` in the memory of a thread's process while the thread runs: links do so only by the main thread, but
-/// their programs run whoever has placed a breakpoint. Also returns where that failed: probes there may see nothing.
+/// their programs run whoever has placed a breakpoint. Also returns where that failed: probes there may see nothing. Where the thread has ended that
+/// is why, and the caller leaves it out.
 pub(super) fn hold(sites: &[&ProbeSite], tid: u32) -> (Links, Vec<FailedProbe>) {
     let mut known = BTreeSet::new();
     let places = hot_last(sites).into_iter().filter(|site| known.insert((site.file, site.file_offset)));
@@ -247,6 +249,13 @@ pub(super) struct Whom {
     pub slot: u32,
     /// Number of the set of probes in that; `None` for those that no gate closes.
     pub set: Option<u64>,
+}
+
+impl Whom {
+    /// Whether the thread that keeps breakpoints in place has ended.
+    pub(super) fn is_gone(&self) -> bool {
+        self.pid != 0 && !leader::runs(self.pid, self.stand_in.unwrap_or(self.pid))
+    }
 }
 
 impl From<Vec<OwnedFd>> for Links {

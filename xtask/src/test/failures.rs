@@ -30,6 +30,9 @@ impl Heard {
     /// A line of the message.
     fn keep(&mut self, line: &str) {
         let line = line[..line.floor_char_boundary(WIDTH)].trim().to_owned();
+        if line.is_empty() {
+            return;
+        }
         if self.first.len() < FIRST {
             self.first.push(line);
             return;
@@ -43,12 +46,8 @@ impl Heard {
 
     fn failure(self) -> Failure {
         let gap = self.left_out.then(|| "…".to_owned());
-        let lines: Vec<String> = std::iter::once(self.place)
-            .chain(self.first)
-            .chain(gap)
-            .chain(self.last)
-            .filter(|line| !line.is_empty())
-            .collect();
+        let place = Some(self.place).filter(|place| !place.is_empty());
+        let lines: Vec<String> = place.into_iter().chain(self.first).chain(gap).chain(self.last).collect();
         Failure { test: self.test, reason: lines.join(" ") }
     }
 }
@@ -98,7 +97,9 @@ impl Failures {
                 place.clone_into(&mut heard.place);
                 self.in_message = true;
             }
-            None if self.in_message && line != "stack backtrace:" && !line.starts_with("note: ") => heard.keep(line),
+            None if self.in_message && line != "stack backtrace:" && !line.starts_with("note: run with") => {
+                heard.keep(line)
+            }
             _ => self.in_message = false,
         }
     }
@@ -136,7 +137,8 @@ mod tests {
     #[test]
     fn of_a_long_message_both_ends_are_kept() {
         let long = "ä".repeat(500);
-        let output = format!("---- x stdout ----\nthread 'x' panicked at x.rs:1:2:\n{long}\n1\n2\n3\n4\n5\n6\n7\n8");
+        let output =
+            format!("---- x stdout ----\nthread 'x' panicked at x.rs:1:2:\n{long}\n1\n2\n3\n4\n\n5\n6\n\n7\n8\n\n");
         let reason = &heard(&output)[0].1;
         assert!(reason.starts_with("x.rs:1:2: ää") && reason.ends_with("ä 1 … 3 4 5 6 7 8"), "{reason}");
         assert!(reason.len() <= "x.rs:1:2:".len() + WIDTH + 25, "{reason}");

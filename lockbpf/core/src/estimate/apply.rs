@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Scales sums of locks, sites and threads to what was estimated. Without figures they stay as they are.
 ///
 /// Waits need no estimate where the futex tier has seen the lock: it sees all of them. They go to the places in the proportion in
-/// which those that were `recorded` were there, or, if none was, to the lock's rows as windows saw them; how they are distributed goes
-/// to the row with most of them. A place that no window saw gets a row, of which nothing but the waiting is known.
+/// which those that were `recorded` were there, or, if none was, to the lock's rows as windows saw them.
 pub fn apply(
     estimates: &Estimates,
     sums: &mut Vec<SiteSums>,
@@ -63,12 +62,11 @@ fn unseen(sums: &mut [SiteSums], slept: &HashMap<(Lock, Process), SiteSums>) {
     let called = |row: &SiteSums| !matches!(row.via, Via::Futex | Via::CondWait) && row.acquisitions > 0;
     let told: HashSet<(Lock, Process)> =
         sums.iter().filter(|row| called(row)).map(|row| (row.lock, row.site.process)).collect();
-    let weight = |row: &SiteSums| (row.wait.sum.0, row.contended, row.acquisitions);
     for (&(lock, process), slept) in
         slept.iter().filter(|(whose, slept)| slept.acquisitions > 0 && !told.contains(whose))
     {
         let rows = sums.iter_mut().filter(|row| row.lock == lock && row.site.process != process && called(row));
-        if let Some(row) = rows.max_by_key(|row| weight(row)) {
+        if let Some(row) = rows.max_by_key(|row| row.seen()) {
             row.wait.merge(&slept.wait);
             row.acquisitions += slept.acquisitions;
             row.contended += slept.acquisitions;

@@ -6,41 +6,40 @@ use crate::units::Nanos;
 use std::collections::BTreeMap;
 
 /// Gives a lock's `rows` the waits for it that the kernel has seen: in proportion to what was `recorded` at their places, or, if nothing was, to what
-/// windows saw there. A place that no window saw gets a row, of which nothing but the waiting is known. How waits are distributed goes to the row with
-/// most of them.
+/// windows saw there. A place that no window saw gets a row, of which nothing but the waiting is known.
+///
+/// The row with most of it gets their distribution. That they were contended, or timed out, is counted at the one with most of those that have sections.
 pub(super) fn distribute(sums: &mut Vec<SiteSums>, rows: &[usize], slept: &SiteSums, recorded: &BTreeMap<Site, Nanos>) {
-    let weights = weights(sums, rows, recorded);
-    let heaviest = weights.iter().copied().max_by_key(|&(at, weight)| (weight, seen(sums, at)));
-    let Some((most, first)) = heaviest.and_then(|(at, _)| Some((at, sums.get(at)?.clone()))) else { return };
-    let has_row = |site: &Site| rows.iter().any(|&at| sums.get(at).is_some_and(|row| row.site == *site));
-    let elsewhere: Vec<(Site, u64)> = recorded
-        .iter()
-        .filter(|(site, time)| time.0 > 0 && !has_row(site))
-        .map(|(&site, time)| (site, time.0))
-        .collect();
-    let known = weights.iter().map(|&(_, weight)| weight).chain(elsewhere.iter().map(|&(_, weight)| weight));
-    let all: u128 = known.map(u128::from).sum();
+    let mut weights = weights(sums, rows, recorded);
+    let heaviest = |sums: &[SiteSums], weights: &[(usize, u64)]| {
+        weights.iter().max_by_key(|&&(at, weight)| (weight, sums.get(at).map(SiteSums::seen))).map(|&(at, _)| at)
+    };
+    let Some(counted) = heaviest(sums, &weights) else { return };
+    let Some(SiteSums { lock, via, kind, mutex_kind, first, .. }) = sums.get(counted).cloned() else { return };
+    let mut elsewhere = recorded.clone();
+    for row in rows.iter().filter_map(|&at| sums.get(at)) {
+        elsewhere.remove(&row.site);
+    }
+    for (site, time) in elsewhere {
+        weights.push((sums.len(), time.0));
+        sums.push(SiteSums { kind, mutex_kind, ..SiteSums::new(lock, site, via, first) });
+    }
+    let most = heaviest(sums, &weights);
+    let all: u128 = weights.iter().map(|&(_, weight)| u128::from(weight)).sum();
     let contended: u64 = rows.iter().filter_map(|&at| sums.get(at)).map(|row| row.contended).sum();
     let mut rest = slept.wait.sum.0;
-    let mut part = |weight: u64| {
+    for (at, weight) in weights.into_iter().filter(|&(at, _)| Some(at) != most) {
+        let Some(row) = sums.get_mut(at) else { continue };
         let part = (u128::from(slept.wait.sum.0) * u128::from(weight) / all.max(1)) as u64;
         rest = rest.saturating_sub(part);
-        Measure { sum: Nanos(part), ..Measure::default() }
-    };
-    for (at, weight) in weights.into_iter().filter(|&(at, _)| at != most) {
-        let Some(row) = sums.get_mut(at) else { continue };
-        row.wait = part(weight);
+        row.wait = Measure { sum: Nanos(part), ..Measure::default() };
         (row.timeouts, row.timed_out) = (0, Nanos(0));
     }
-    let SiteSums { lock, via, kind, mutex_kind, first, .. } = first;
-    sums.extend(elsewhere.into_iter().map(|(site, weight)| SiteSums {
-        kind,
-        mutex_kind,
-        wait: part(weight),
-        ..SiteSums::new(lock, site, via, first)
-    }));
-    if let Some(row) = sums.get_mut(most) {
+    if let Some(row) = most.and_then(|at| sums.get_mut(at)) {
         row.wait = Measure { sum: Nanos(rest), ..slept.wait.clone() };
+        (row.timeouts, row.timed_out) = (0, Nanos(0));
+    }
+    if let Some(row) = sums.get_mut(counted) {
         // Whoever slept was contended, whatever windows saw.
         row.contended += slept.acquisitions.saturating_sub(contended);
         row.acquisitions = row.acquisitions.max(row.contended);
@@ -48,26 +47,22 @@ pub(super) fn distribute(sums: &mut Vec<SiteSums>, rows: &[usize], slept: &SiteS
     }
 }
 
-/// What windows saw of a row: the more, the better it is known.
-fn seen(sums: &[SiteSums], at: usize) -> Option<(u64, u64, u64)> {
-    sums.get(at).map(|row| (row.wait.sum.0, row.contended, row.acquisitions))
-}
-
-/// The rows, and the waiting at each. What was recorded at a place goes to the best known of the rows that it has, since its call is not known.
+/// The rows, and the waiting at each. What was recorded at a place goes to the best known of the rows that it has, since a record does not say by
+/// which call the thread waited.
 fn weights(sums: &[SiteSums], rows: &[usize], recorded: &BTreeMap<Site, Nanos>) -> Vec<(usize, u64)> {
-    let of = |at: usize| sums.get(at).map(|row| (at, row));
-    let rows = || rows.iter().filter_map(|&at| of(at));
+    let rows = || rows.iter().filter_map(|&at| sums.get(at).map(|row| (at, row)));
     if recorded.values().all(|&time| time == Nanos(0)) {
         return rows().map(|(at, row)| (at, row.wait.sum.0)).collect();
     }
-    let mut best: BTreeMap<Site, usize> = BTreeMap::new();
+    let mut best: BTreeMap<Site, (usize, &SiteSums)> = BTreeMap::new();
     for (at, row) in rows() {
-        let known = best.entry(row.site).or_insert(at);
-        if seen(sums, at) > seen(sums, *known) {
-            *known = at;
+        let known = best.entry(row.site).or_insert((at, row));
+        if row.seen() > known.1.seen() {
+            *known = (at, row);
         }
     }
-    let there = |at: usize, row: &SiteSums| recorded.get(&row.site).filter(|_| best.get(&row.site) == Some(&at));
+    let there =
+        |at: usize, row: &SiteSums| best.get(&row.site).filter(|known| known.0 == at).and(recorded.get(&row.site));
     rows().map(|(at, row)| (at, there(at, row).map_or(0, |time| time.0))).collect()
 }
 
@@ -100,7 +95,8 @@ mod tests {
         let recorded = recorded.iter().map(|&(at, ns)| (site(at), Nanos(ns))).collect();
         distribute(&mut sums, &rows, &slept, &recorded);
         assert_eq!(sums.iter().map(|row| row.wait.sum.0).sum::<u64>(), 900, "all of it, whatever windows saw");
-        assert_eq!(sums.iter().filter(|row| row.wait.histogram.count() > 0).count(), 1);
+        let most = sums.iter().max_by_key(|row| row.wait.sum).unwrap();
+        assert_eq!(most.wait.histogram.count(), 100, "how they are distributed is where most of it is");
         let contended: u64 = sums.iter().map(|row| row.contended).sum();
         assert_eq!(contended, 100);
         sums.iter().map(|row| (row.site.addr, row.wait.sum.0, row.acquisitions > 0)).collect()

@@ -40,6 +40,14 @@ impl Figures {
         }
     }
 
+    /// For how long it was held in all, ns, which is no more than `most`.
+    #[must_use]
+    pub fn held_ns(&self, most: f64) -> Interval {
+        let (all, mean) = (&self.acquisitions, &self.hold_mean_ns);
+        let product = Interval { value: all.value * mean.value, low: all.low * mean.low, high: all.high * mean.high };
+        product.capped(most)
+    }
+
     /// Several subjects that are one: a lock that processes share, each of which has its own windows.
     #[must_use]
     pub fn together(all: &[Self]) -> Self {
@@ -113,5 +121,12 @@ mod tests {
         let told = Figures::together(&[one, figures(interval(300.0, 300.0, 300.0), interval(50.0, 50.0, 50.0))]);
         assert_eq!(told.acquisitions, interval(400.0, 380.0, 420.0));
         assert_eq!(told.hold_mean_ns.value, 40.0);
+    }
+
+    #[test]
+    fn holds_add_up_to_no_more_than_there_was_time() {
+        let told = figures(interval(1_000.0, 200.0, 5_000.0), interval(30.0, 1.0, 90.0));
+        assert_eq!(told.held_ns(10_000.0), interval(10_000.0, 200.0, 10_000.0));
+        assert_eq!(told.held_ns(f64::INFINITY), interval(30_000.0, 200.0, 450_000.0));
     }
 }

@@ -240,6 +240,8 @@ pub struct Waiter {
     pub site: Option<Site>,
     /// Waits and their sum.
     pub waits: Tally,
+    /// The part of the sum that is of acquisitions.
+    pub acquired: Nanos,
     /// The longest.
     pub max: Nanos,
     /// The part of the sum for which nobody is to blame, or nobody is known.

@@ -85,6 +85,7 @@ impl Shares {
             };
             let own = &mut self.waiters[own];
             own.waits += waiter.waits;
+            own.acquired += waiter.acquired;
             own.max = own.max.max(waiter.max);
             own.unattributed += waiter.unattributed;
             own.stacks.merge(&waiter.stacks);
@@ -165,6 +166,7 @@ impl Shares {
             waiter.waits.settle(&mut waiter.max);
             waiter.stacks.scale(of_count, of_time);
             waiter.blamed.iter_mut().for_each(part);
+            part(&mut waiter.acquired);
             let blamed: Nanos = waiter.blamed.iter().copied().sum();
             waiter.unattributed = waiter.waits.time - blamed;
             held += blamed;

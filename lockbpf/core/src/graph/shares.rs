@@ -185,6 +185,9 @@ impl LockShares {
         let waiter = &mut shares.waiters[row];
         waiter.waits.add_for(w.count, w.wait);
         waiter.max = waiter.max.max(w.wait);
+        if w.how == Ended::Acquired {
+            waiter.acquired += Nanos(w.wait.0.saturating_mul(w.count));
+        }
         if let Some(stack) = w.stack {
             waiter.stacks.add_for(stack, w.count, w.wait);
         }

@@ -45,11 +45,9 @@ pub(super) fn contended(f: &Figures, contended: u64, slept: u64) -> String {
     without_width(&Interval { value, low, high }, |n| short(n.round()), UNITS)
 }
 
-/// A sum of holds, ns, of which there was no more than `most`.
-pub(super) fn held(f: &Figures, most: f64) -> String {
-    let (all, mean) = (&f.acquisitions, &f.hold_mean_ns);
-    let product = Interval { value: all.value * mean.value, low: all.low * mean.low, high: all.high * mean.high };
-    without_width(&product.capped(most), nanos, TIMES)
+/// A sum of holds, ns.
+pub(super) fn held(sum: &Interval) -> String {
+    without_width(sum, nanos, TIMES)
 }
 
 /// A number without an interval.

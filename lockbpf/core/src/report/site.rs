@@ -11,6 +11,7 @@ use crate::estimate::Subject;
 use crate::graph::findings::{SiteBlame, Who};
 use crate::id::{Lock, Site};
 use crate::observation::Observation;
+use crate::op::LockKind;
 use crate::sums::Measure;
 use crate::units::Nanos;
 use std::cmp::Reverse;
@@ -74,6 +75,15 @@ pub(super) fn sites(
             calling.add(holder);
         }
     }
+    // One thread at a time has a mutex: holds of one add up to no more than the time.
+    let is_mutex = |lock: &Lock| {
+        let kind = all.get(lock).and_then(|gathered| gathered.mutex.first()).map(|row| row.kind);
+        !lock.is_kernel() && kind == Some(LockKind::Mutex)
+    };
+    let most_held = |section: &Section| {
+        let alone = section.locks.keys().all(is_mutex);
+        if alone { section.locks.len() as f64 * observation.duration().0 as f64 } else { f64::INFINITY }
+    };
     let bias = distrust::hold_bias(observation);
     let mut entries = Vec::with_capacity(sections.len());
     for (site, section) in sections.into_iter().filter(|&(site, _)| wanted(site)) {
@@ -88,7 +98,8 @@ pub(super) fn sites(
             let slept = if section.instances as f64 > figures.acquisitions.high { section.instances } else { 0 };
             Some(figures.beside(&estimates.known(slept, section.holds.max)))
         });
-        let hold = figures.map(|f| Nanos((f.acquisitions.value * f.hold_mean_ns.value).round() as u64));
+        let estimate = figures.map(|f| f.held_ns(most_held(&section)));
+        let hold = estimate.map(|sum| Nanos(sum.value.round() as u64));
         entries.push(SiteEntry {
             site: id,
             lock: lock.map(|lock| places.lock_id(lock)).unwrap_or_default(),
@@ -97,6 +108,7 @@ pub(super) fn sites(
             symbol: places.place(site).symbol,
             instances: figures.map_or(section.instances, |f| f.acquisitions.value.round() as u64),
             wait_ns: places.ns(section.wait),
+            hold_estimate: estimate,
             hold_ns: hold.or(section.held.then_some(section.holds.sum)).map(|hold| places.ns(hold)),
             corrected: bias
                 .filter(|_| figures.is_none() && section.held && !section.uncorrected)

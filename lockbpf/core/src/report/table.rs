@@ -37,7 +37,7 @@ impl Default for Layout {
     }
 }
 
-/// Part of all waiting from which on it is told who waited for a lock, and through which others.
+/// A lock or a chain with less than this part of all waiting gets no details in the text.
 pub(super) const MATTERS: f64 = 0.02;
 
 /// Renders the report, with a newline at its end.

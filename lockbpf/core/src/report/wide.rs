@@ -6,7 +6,6 @@ use super::schema::{ChainEntry, CorrectedEntry, LockEntry, Ns, Report, SiteEntry
 use super::table::{MATTERS, NAME, UNKNOWN, table};
 use super::text::{clip, count, counted, percent, wrap};
 use super::{distrust, estimated};
-use crate::op::LockKind;
 use std::collections::BTreeMap;
 
 /// Locks of the critical path that are named.
@@ -22,15 +21,10 @@ type Text<'a> = Box<dyn Fn(&SiteEntry) -> String + 'a>;
 
 /// The critical sections that others waited for, if there are any.
 pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> {
-    let locks: BTreeMap<&str, &LockEntry> = report.locks.iter().map(|l| (l.lock.as_str(), l)).collect();
+    let labels: BTreeMap<&str, &str> = report.locks.iter().map(|l| (l.lock.as_str(), l.label.as_str())).collect();
     let lock = |s: &SiteEntry| {
-        let name = clip(locks.get(s.lock.as_str()).map_or(&s.lock, |l| &l.label), NAME);
+        let name = clip(labels.get(s.lock.as_str()).copied().unwrap_or(&s.lock), NAME);
         if s.locks > 1 { format!("{name} and {}", counted(s.locks - 1, "other")) } else { name }
-    };
-    // One thread at a time has a mutex: holds of one add up to no more than the time.
-    let most_held = |s: &SiteEntry| {
-        let alone = locks.get(s.lock.as_str()).is_some_and(|l| l.kind == LockKind::Mutex.name());
-        if alone { s.locks as f64 * report.quality.duration_ns.as_f64() } else { f64::INFINITY }
     };
     let deviation = |sd: Option<Ns>| sd.map(|sd| format!(" ± {sd}")).unwrap_or_default();
     let apwt = |s: &SiteEntry| format!("{}{}", s.apwt_ns, deviation(s.spread.map(|d| d.apwt_sd_ns)));
@@ -55,7 +49,7 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
             100,
             Box::new(|s| match &s.estimates {
                 Some(f) => estimated::count(&f.acquisitions),
-                // Whoever made others wait had a section there, counted or not.
+                // Nobody counted its sections: 0 would be wrong.
                 None if s.instances == 0 => UNKNOWN.to_owned(),
                 None => count(s.instances),
             }),
@@ -65,8 +59,8 @@ pub(super) fn sites(report: &Report, most: usize, width: u16) -> Option<String> 
         (
             "Held",
             110,
-            Box::new(move |s| match (&s.estimates, s.hold_ns) {
-                (Some(f), Some(_)) => estimated::held(f, most_held(s)),
+            Box::new(|s| match (&s.hold_estimate, s.hold_ns) {
+                (Some(sum), Some(_)) => estimated::held(sum),
                 (_, hold) => hold.map_or_else(|| UNKNOWN.to_owned(), |h| h.to_string()),
             }),
         ),
@@ -118,7 +112,7 @@ fn meanwhile(site: &SiteEntry) -> String {
 pub(super) fn chains(report: &Report, most: usize, width: u16) -> Option<String> {
     let mut chains: Vec<(&LockEntry, &ChainEntry)> =
         report.locks.iter().flat_map(|l| l.chains.iter().map(move |c| (l, c))).collect();
-    chains.retain(|(_, chain)| chain.wait_ns.share_of(report.totals.recorded_wait_ns) >= MATTERS);
+    chains.retain(|(_, chain)| chain.wait_ns.share_of(report.totals.harm_ns) >= MATTERS);
     chains.sort_by_key(|(_, chain)| std::cmp::Reverse(chain.wait_ns));
     let threads = Threads::of(report);
     let mut lines = vec!["Chains: locks waited for by the holder of another one".to_owned()];

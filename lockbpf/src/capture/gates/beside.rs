@@ -145,8 +145,8 @@ impl Gates {
         Ok(())
     }
 
-    /// Places a slot's probes like [`Gates::place`]. Returns whether they are in place: if not, [`Gates::finish`] tells when they are, unless no thread of
-    /// the process goes on that they could be placed in.
+    /// Places a slot's probes like [`Gates::place`]. Returns whether all that there are to be placed are in place. Else they have been ordered, and
+    /// [`Gates::finish`] tells when they are; or no thread of the process goes on, and whoever wants them asks again.
     pub fn begin(&mut self, slot: u32) -> bool {
         let Some(beside) = &self.beside else {
             self.place(slot);
@@ -173,12 +173,15 @@ impl Gates {
         for Done { job, placed } in all {
             let slot = job.whom.slot;
             let Some(state) = self.slots.get_mut(slot as usize) else { continue };
+            if job.whom.is_gone() {
+                // Its probes may see nothing, or failed for that reason. The policy still wants some.
+                drop_aside(placed);
+                continue;
+            }
             let placed = state.keep(placed);
             self.enter(placed);
             self.place_ungated(slot);
             self.place_late(slot, &job.sites);
-            // The main thread may have ended since they were ordered: then the breakpoints are in nobody's memory.
-            self.tie(slot);
             slots.push(slot);
         }
         (slots, cpu)

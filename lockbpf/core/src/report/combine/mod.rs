@@ -182,6 +182,7 @@ fn section(all: &Over<'_, SiteEntry>, bound: f64, ids: &LockIds<'_>) -> SiteEntr
         locks: all.most(|s| s.locks),
         wait_ns: wait,
         hold_ns: all.any(|s| s.hold_ns.is_some()).then(|| all.ns(|s| s.hold_ns.unwrap_or_default())),
+        hold_estimate: all.interval(|s| s.hold_estimate, |s| s.hold_ns.unwrap_or_default().as_f64()),
         apwt_ns: apwt,
         callers: blame::callers(all, apwt, |s| s.callers.as_ref()),
         cpwt_ns: critical.then_some(cpwt),

@@ -136,6 +136,7 @@ fn site(s: &SiteEntry, report: &Report, check: &mut Check) {
         instances,
         wait_ns,
         hold_ns,
+        hold_estimate,
         apwt_ns,
         cpwt_ns,
         causes,
@@ -163,7 +164,7 @@ fn site(s: &SiteEntry, report: &Report, check: &mut Check) {
     check.causes(causes.as_ref(), *apwt_ns, &name);
     check.demand(off_in.is_none() || *apwt_ns > Ns::default(), || format!("{symbol} makes nobody wait in {off_in:?}"));
     // Of a place that no window saw only the waiting is known.
-    if hold_ns.is_some() {
+    if hold_ns.is_some() || report.quality.observed.is_none() {
         check.happened(*instances, *wait_ns, || format!("waits at {symbol}"));
     }
     let counted = *instances > 0 || *wait_ns > Ns::default() || hold_ns.is_some();
@@ -187,9 +188,13 @@ fn site(s: &SiteEntry, report: &Report, check: &mut Check) {
     let fits = (figures.acquisitions.value - *instances as f64).abs() <= 1.0 + 1e-6 * *instances as f64;
     check.demand(fits || check.runs > 1.0, || format!("{symbol}: {instances} sections of {figures:?}"));
     if let Some(hold) = hold_ns {
-        let product = figures.acquisitions.value * figures.hold_mean_ns.value;
+        let most = hold_estimate.map_or(f64::INFINITY, |sum| sum.high);
+        let product = (figures.acquisitions.value * figures.hold_mean_ns.value).min(most);
         let fits = (hold.as_f64() - product).abs() <= 2.0 + figures.acquisitions.value + 1e-6 * product;
         check.demand(fits || check.runs > 1.0, || format!("{symbol}: held {hold}, but {figures:?}"));
+    }
+    if let Some(sum) = hold_estimate {
+        check.demand(sum.low <= sum.value && sum.value <= sum.high, || format!("{symbol}: held {sum:?}"));
     }
 }
 

@@ -5,7 +5,7 @@ use super::caller::CallersEntry;
 use super::lock::CorrectedEntry;
 use super::runs::SiteSpread;
 use super::value::{Ns, ThreadId};
-use crate::estimate::Figures;
+use crate::estimate::{Figures, Interval};
 use serde::{Deserialize, Serialize};
 
 /// One static critical section.
@@ -24,12 +24,15 @@ pub struct SiteEntry {
     /// nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
-    /// Completed sections (futex tier: waits that slept). 0 beside waiting if nothing but that is known of them.
+    /// Completed sections (futex tier: waits that slept). 0 where `wait_ns` is not: no window saw a section here, and only the waiting is known.
     pub instances: u64,
     /// Σ wait of the contended ones.
     pub wait_ns: Ns,
     /// Σ hold.
     pub hold_ns: Option<Ns>,
+    /// Where that is an estimate: between which bounds it is, ns. Mutexes are held for no longer than there was time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_estimate: Option<Interval>,
     /// All-path wait time: Σ recorded waiting that its sections caused, directly, indirectly and through nesting.
     pub apwt_ns: Ns,
     /// Critical-path wait time: the part of `apwt_ns` in the components that end on the thread that finished last; `null`

@@ -3,6 +3,7 @@
 use super::*;
 use crate::estimate::{self, Coverage, Estimates, Figures, Interval, Subject};
 use crate::observation::Observation;
+use crate::op::LockKind;
 use crate::perturbation::{Perturbation, Taken};
 use crate::report::combine::{self, combine};
 use crate::report::estimated;
@@ -53,7 +54,19 @@ fn asleep(complete: bool, each: Nanos) -> Observation {
 }
 
 /// The server, of which one lock slept this often, for `each`, with these figures of its two rows and of the lock.
-fn estimated(complete: bool, sleeps: u64, each: Nanos, [first, second]: [Figures; 2], all: Figures) -> Observation {
+fn estimated(complete: bool, sleeps: u64, each: Nanos, rows: [Figures; 2], all: Figures) -> Observation {
+    slept(complete, sleeps, each, rows, all, &[])
+}
+
+/// The same, with records of waits for it at these places, for so many ns.
+fn slept(
+    complete: bool,
+    sleeps: u64,
+    each: Nanos,
+    [first, second]: [Figures; 2],
+    all: Figures,
+    recorded: &[(u64, u64)],
+) -> Observation {
     let mut o = server();
     let slept = sums(&mut o, lock(0x1000), site(0), Via::Futex);
     (slept.acquisitions, slept.mutex_kind) = (sleeps, mutex_kind::IS_FUTEX);
@@ -66,11 +79,16 @@ fn estimated(complete: bool, sleeps: u64, each: Nanos, [first, second]: [Figures
         (Subject::Site(site(0x300)), first),
     ];
     figures.retain(|_| complete);
-    with(&o, complete, figures)
+    recorded_at(&o, complete, figures, recorded)
 }
 
 /// A run with these estimates.
 fn with(o: &Run, complete: bool, figures: Vec<(Subject, Figures)>) -> Observation {
+    recorded_at(o, complete, figures, &[])
+}
+
+/// The same, with records of waits for a lock.
+fn recorded_at(o: &Run, complete: bool, figures: Vec<(Subject, Figures)>, recorded: &[(u64, u64)]) -> Observation {
     let mut o = found(o);
     let estimates = Estimates {
         budget: Some(0.03),
@@ -80,7 +98,11 @@ fn with(o: &Run, complete: bool, figures: Vec<(Subject, Figures)>) -> Observatio
         beyond: 0,
         complete,
     };
-    estimate::apply(&estimates, &mut o.sums, &mut o.threads, &|_| BTreeMap::new());
+    let recorded = |of: Lock| {
+        let here = recorded.iter().filter(|_| of == lock(0x1000));
+        here.map(|&(at, ns)| (site(at), Nanos(ns))).collect()
+    };
+    estimate::apply(&estimates, &mut o.sums, &mut o.threads, &recorded);
     o.estimates = Some(estimates);
     o
 }
@@ -229,18 +251,34 @@ fn json_has_intervals_and_what_was_observed() {
     assert!(exact["threads"][0].get("estimated").is_none());
 }
 
-/// 3,200 holds of 20 ms are more than the 10 s that there were, of 2 ms they are not.
+/// 3,200 holds of 20 ms are more than the 10 s that there were, of 2 ms they are not. Readers hold a lock together.
 #[test]
 fn one_thread_at_a_time_has_a_mutex() {
-    let held = |mean: f64| {
+    let held = |mean: f64, kind: LockKind| {
         let mut o = sampled(true);
+        o.sums.iter_mut().filter(|row| row.via != Via::Futex).for_each(|row| row.kind = kind);
         let mine = |subject: &Subject| *subject == Subject::Site(site(0x300));
         let figures = o.estimates.as_mut().unwrap().figures.iter_mut().filter(|(subject, _)| mine(subject));
         figures.for_each(|(_, of)| of.hold_mean_ns = around(mean, 0.05));
         text(&built(&o)).lines().find(|line| line.starts_with("fn3 ")).unwrap().to_owned()
     };
-    assert!(held(20e6).contains(" ~10.0"), "{}", held(20e6));
-    assert!(held(2e6).contains(" ~6.40"), "{}", held(2e6));
+    for (mean, kind, told) in
+        [(20e6, LockKind::Mutex, " ~10.0"), (2e6, LockKind::Mutex, " ~6.40"), (20e6, LockKind::Rwlock, " ~64.0")]
+    {
+        assert!(held(mean, kind).contains(told), "{}", held(mean, kind));
+    }
+}
+
+/// Half of the waiting that was recorded was at a place that no window saw.
+#[test]
+fn waiting_where_no_window_saw_a_section_is_told_alone() {
+    let places = [(0x400, 30), (0x500, 30)];
+    let r = built(&slept(true, 50, Nanos(2_000 * MS), [3_200.0, 6_401.0].map(figures), figures(9_600.0), &places));
+    let at = |symbol: &str| r.sites.iter().find(|s| s.symbol.starts_with(symbol)).unwrap();
+    let unseen = at("fn5 ");
+    assert_eq!((unseen.instances, unseen.hold_ns, unseen.wait_ns), (0, None, Ns::new(50_000 * MS)), "{unseen:#?}");
+    assert_eq!((at("fn3 ").wait_ns, at("fn4 ").wait_ns), (Ns::default(), Ns::new(50_000 * MS)));
+    assert_eq!(crate::report::violations(&r), Vec::<String>::new());
 }
 
 #[test]
