@@ -2,13 +2,14 @@
 
 use crate::harness::build::Variant;
 use crate::harness::may_observe;
-use crate::harness::observer::{Outcome, lockbpf, run};
+use crate::harness::observer::{Outcome, lockbpf, not_ended, run, run_traced};
 use crate::harness::process::{Running, eventually};
 use crate::harness::workload::{Workload, command};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -35,7 +36,11 @@ fn end(workload: &mut Workload) -> String {
     last_words
 }
 
-fn pass(mode: &str, options: &[&str], meanwhile: impl FnOnce(&Workload, &mut Running)) -> Pass {
+fn pass(mode: &str, options: &[&str], meanwhile: impl Fn(&Workload, &mut Running)) -> Pass {
+    not_ended(|| pass_once(mode, options, &meanwhile), |pass| &pass.outcome)
+}
+
+fn pass_once(mode: &str, options: &[&str], meanwhile: impl FnOnce(&Workload, &mut Running)) -> Pass {
     let mut workload = Workload::start(&format!("accesses {mode} 2"));
     let dir = tempfile::tempdir().expect("failed to make a directory");
     let to = dir.path().join("accesses.jsonl");
@@ -92,7 +97,7 @@ fn the_place_is_the_caller_of_a_locks_own_method() {
     let to = dir.path().join("accesses.jsonl");
     let path = to.to_str().expect("a path in UTF-8");
     let pid = workload.pid().to_string();
-    let outcome = run(&["access", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--to", path]);
+    let outcome = run_traced(&["access", "--pid", &pid, "--timing", "300ms", "--samples", "24", "--to", path]);
     end(&mut workload);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     let lines = std::fs::read_to_string(&to).expect("records");
@@ -111,19 +116,24 @@ fn the_place_is_the_caller_of_a_locks_own_method() {
 #[test]
 fn nested_sections_are_told_by_themselves_and_signals_arrive() {
     let Some(_turn) = may_observe() else { return };
-    let mut sent = 0;
+    let sent = Cell::new(0);
     let pass = pass("nested", &[], |workload, running| {
+        sent.set(0);
         running.err.find(|line| line.starts_with("following ")).expect("it begins");
         for _ in 0..500 {
             let value = libc::sigval { sival_ptr: std::ptr::null_mut() };
             // SAFETY: a signal for a child that has a handler for it; real-time signals are queued, and none is lost.
             let queued = unsafe { libc::sigqueue(workload.pid() as i32, libc::SIGRTMIN() + 1, value) };
-            sent += i32::from(queued == 0);
+            sent.set(sent.get() + i32::from(queued == 0));
             std::thread::sleep(Duration::from_millis(1));
         }
     });
     assert_eq!(pass.outcome.code, Some(0), "{}", pass.outcome.stderr);
-    assert_eq!(pass.last_words.split_whitespace().last(), Some(sent.to_string().as_str()), "each signal arrives once");
+    assert_eq!(
+        pass.last_words.split_whitespace().last(),
+        Some(sent.get().to_string().as_str()),
+        "each signal arrives once"
+    );
     let inner: Vec<&Value> = pass.records.iter().filter(|r| r["lock"] == "inner_lock" && r["cut"] != true).collect();
     let outer: Vec<&Value> = pass.records.iter().filter(|r| r["lock"] == "access_lock" && r["cut"] != true).collect();
     assert!(!inner.is_empty() && !outer.is_empty(), "{}", pass.outcome.stdout);
@@ -298,7 +308,7 @@ fn a_running_process_is_advised_on() {
     let kept = dir.path().join("trace.bin").to_str().expect("a path in UTF-8").to_owned();
     let pass = ["advise", "--pid", &pid, "--timing", "1s", "--samples", "24", "--format", "json"];
     run(&[&pass[..], &["--keep", "trace.jsonl"]].concat()).assert_error(&["trace.jsonl"]);
-    let told = run(&[&pass[..], &["--keep", &kept]].concat());
+    let told = run_traced(&[&pass[..], &["--keep", &kept]].concat());
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     let advice: Value = serde_json::from_str(&told.stdout).expect("advice is JSON");
     // Each of the two threads has a field of its own.
@@ -332,8 +342,9 @@ fn coins_are_tossed_as_in_pincs() {
     // A pause, so that there are fewer sections than an unoptimised lockbpf can record.
     let mut workload = Workload::launch(command("accesses coin 3", Variant::Plain).env("PAUSE_US", "1"));
     let pid = workload.pid().to_string();
-    let told =
-        run(&["advise", "--pid", &pid, "--timing", "300ms", "--samples", "100", "--budget", "15%", "--format", "json"]);
+    let arguments =
+        ["advise", "--pid", &pid, "--timing", "300ms", "--samples", "100", "--budget", "15%", "--format", "json"];
+    let told = run_traced(&arguments);
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     let advice: Value = serde_json::from_str(&told.stdout).expect("advice is JSON");
     let section = &advice["sections"][0];

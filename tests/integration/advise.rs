@@ -2,7 +2,7 @@
 
 use crate::examples::example;
 use crate::harness::may_observe;
-use crate::harness::observer::{Outcome, run};
+use crate::harness::observer::{Outcome, run, run_traced};
 use crate::harness::workload::Workload;
 use serde_json::{Value, json};
 use std::fs;
@@ -27,7 +27,7 @@ fn json_of(outcome: &Outcome) -> Value {
 }
 
 fn advise(arguments: &[&str]) -> Value {
-    json_of(&run(&[&["advise", "--format", "json"], arguments].concat()))
+    json_of(&run_traced(&[&["advise", "--format", "json"], arguments].concat()))
 }
 
 /// The names of an object's fields.

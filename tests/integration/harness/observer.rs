@@ -11,6 +11,8 @@ use std::process::Command;
 const ATTEMPTS: usize = 10;
 /// What lockbpf then says.
 const STARVED: &str = "did not get to run";
+/// What its guardian says when it has ended it, so that no thread of the target is held up meanwhile.
+const ENDED: &str = "was ended, so that the target runs on";
 
 /// A running `lockbpf` whose probes are in place.
 pub(crate) struct Observer {
@@ -123,6 +125,17 @@ pub(crate) fn observe_as(line: &str, variant: Variant, options: &[&str]) -> (Tru
         (truth, observer.report())
     };
     not_starved(once, |(_, report)| report)
+}
+
+/// Runs lockbpf where it traces threads, again while its guardian ends it: on a busy machine it may not get to run for the 50 ms that it is given.
+pub(crate) fn run_traced(args: &[&str]) -> Outcome {
+    not_ended(|| run(args), |outcome| outcome)
+}
+
+/// The same of whatever has such an outcome.
+pub(crate) fn not_ended<T>(once: impl Fn() -> T, outcome: impl Fn(&T) -> &Outcome) -> T {
+    let goes_on = |done: &T| !outcome(done).stderr.contains(ENDED);
+    (0..ATTEMPTS).map(|_| once()).find(goes_on).unwrap_or_else(|| panic!("lockbpf was ended {ATTEMPTS} times"))
 }
 
 /// What is done again while lockbpf was starved, as the report on it says.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Gives a lock's `rows` the waits for it that the kernel has seen: in proportion to what was `recorded` at their places, or, if nothing was, to what
 /// windows saw there. A place that no window saw gets a row, of which nothing but the waiting is known.
 ///
-/// The row with most of it gets their distribution. That they were contended, or timed out, is counted at the one with most of those that have sections.
+/// The row with most of the waiting also gets how it is distributed. How many waited or gave up is counted at a row that windows saw.
 pub(super) fn distribute(sums: &mut Vec<SiteSums>, rows: &[usize], slept: &SiteSums, recorded: &BTreeMap<Site, Nanos>) {
     let mut weights = weights(sums, rows, recorded);
     let heaviest = |sums: &[SiteSums], weights: &[(usize, u64)]| {
@@ -20,19 +20,19 @@ pub(super) fn distribute(sums: &mut Vec<SiteSums>, rows: &[usize], slept: &SiteS
     for row in rows.iter().filter_map(|&at| sums.get(at)) {
         elsewhere.remove(&row.site);
     }
-    for (site, time) in elsewhere {
+    let all: u128 = weights.iter().map(|row| row.1).chain(elsewhere.values().map(|time| time.0)).map(u128::from).sum();
+    let part = |weight: u64| (u128::from(slept.wait.sum.0) * u128::from(weight) / all.max(1)) as u64;
+    for (site, time) in elsewhere.into_iter().filter(|(_, time)| part(time.0) > 0) {
         weights.push((sums.len(), time.0));
         sums.push(SiteSums { kind, mutex_kind, ..SiteSums::new(lock, site, via, first) });
     }
     let most = heaviest(sums, &weights);
-    let all: u128 = weights.iter().map(|&(_, weight)| u128::from(weight)).sum();
     let contended: u64 = rows.iter().filter_map(|&at| sums.get(at)).map(|row| row.contended).sum();
     let mut rest = slept.wait.sum.0;
     for (at, weight) in weights.into_iter().filter(|&(at, _)| Some(at) != most) {
         let Some(row) = sums.get_mut(at) else { continue };
-        let part = (u128::from(slept.wait.sum.0) * u128::from(weight) / all.max(1)) as u64;
-        rest = rest.saturating_sub(part);
-        row.wait = Measure { sum: Nanos(part), ..Measure::default() };
+        row.wait = Measure { sum: Nanos(part(weight)), ..Measure::default() };
+        rest = rest.saturating_sub(row.wait.sum.0);
         (row.timeouts, row.timed_out) = (0, Nanos(0));
     }
     if let Some(row) = most.and_then(|at| sums.get_mut(at)) {
@@ -114,7 +114,8 @@ mod tests {
     #[test]
     fn a_place_that_no_window_saw_is_told_by_its_waiting_alone() {
         let rows = vec![row(0xa, Via::Lock, (500, 2))];
-        assert_eq!(told(rows, &[(0xa, 100), (0xc, 200)]), [(0xa, 300, true), (0xc, 600, false)]);
+        // Where all gave up, nobody waited for an acquisition.
+        assert_eq!(told(rows, &[(0xa, 100), (0xc, 200), (0xd, 0)]), [(0xa, 300, true), (0xc, 600, false)]);
     }
 
     #[test]
