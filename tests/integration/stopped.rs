@@ -2,7 +2,7 @@
 //! seen is told.
 
 use crate::harness::cgroup::{Cgroup, Quota};
-use crate::harness::observer::{Observer, lockbpf};
+use crate::harness::observer::{ENDED, Observer, lockbpf};
 use crate::harness::privilege::skipped;
 use crate::harness::process::{Running, eventually};
 use crate::harness::text::modified_bytes;
@@ -53,7 +53,7 @@ fn assert_ended(mut workload: Workload, before: u64, mut observer: Observer) {
     let status = observer.running.wait();
     assert_eq!(status.signal(), Some(libc_sigkill()), "{status}");
     let told = observer.running.err.rest();
-    assert!(told.contains("was ended, so that the target runs on"), "{told}");
+    assert!(told.contains(ENDED), "{told}");
     assert!(took < SOON, "the probes stayed for {took:?}");
     assert!(after * 2 >= before, "{before} pairs per second before, {after} after");
     assert!(workload.running.is_alive());
@@ -359,7 +359,7 @@ fn a_target_does_not_wait_for_a_profiler_that_is_stopped() {
         assert!(begin.elapsed() < Duration::from_secs(2), "traced for {:?}", begin.elapsed());
         assert!(sections(&mut workload) > 0, "the target hangs");
         running.signal(Signal::SIGKILL);
-        ended += u64::from(running.err.rest().contains("was ended, so that the target runs on"));
+        ended += u64::from(running.err.rest().contains(ENDED));
         running.wait();
     }
     println!("ended {ended} of 3 times; traced for {longest:?} at most");

@@ -12,7 +12,7 @@ const ATTEMPTS: usize = 10;
 /// What lockbpf then says.
 const STARVED: &str = "did not get to run";
 /// What its guardian says when it has ended it, so that no thread of the target is held up meanwhile.
-const ENDED: &str = "was ended, so that the target runs on";
+pub(crate) const ENDED: &str = "was ended, so that the target runs on";
 
 /// A running `lockbpf` whose probes are in place.
 pub(crate) struct Observer {
@@ -134,12 +134,15 @@ pub(crate) fn run_traced(args: &[&str]) -> Outcome {
 
 /// The same of whatever has such an outcome.
 pub(crate) fn not_ended<T>(once: impl Fn() -> T, outcome: impl Fn(&T) -> &Outcome) -> T {
-    let goes_on = |done: &T| !outcome(done).stderr.contains(ENDED);
-    (0..ATTEMPTS).map(|_| once()).find(goes_on).unwrap_or_else(|| panic!("lockbpf was ended {ATTEMPTS} times"))
+    again_while(once, |done| outcome(done).stderr.contains(ENDED), "ended")
 }
 
 /// What is done again while lockbpf was starved, as the report on it says.
 pub(crate) fn not_starved<T>(once: impl Fn() -> T, report: impl Fn(&T) -> &Report) -> T {
-    let is_whole = |done: &T| !report(done).quality.notes.iter().any(|note| note.contains(STARVED));
-    (0..ATTEMPTS).map(|_| once()).find(is_whole).unwrap_or_else(|| panic!("lockbpf was starved {ATTEMPTS} times"))
+    again_while(once, |done| report(done).quality.notes.iter().any(|note| note.contains(STARVED)), "starved")
+}
+
+fn again_while<T>(once: impl Fn() -> T, is_in_vain: impl Fn(&T) -> bool, how: &str) -> T {
+    let done = (0..ATTEMPTS).map(|_| once()).find(|done| !is_in_vain(done));
+    done.unwrap_or_else(|| panic!("lockbpf was {how} {ATTEMPTS} times"))
 }

@@ -23,7 +23,7 @@ pub fn apply(
         return;
     }
     // Each process has rows of its own for a lock that they share; some may have been seen as a whole.
-    let mut rows: HashMap<(Lock, Process), Vec<usize>> = HashMap::new();
+    let mut rows: BTreeMap<(Lock, Process), Vec<usize>> = BTreeMap::new();
     let mut slept: HashMap<(Lock, Process), SiteSums> = HashMap::new();
     for (at, row) in sums.iter_mut().enumerate() {
         let whose = (row.lock, row.site.process);
@@ -38,7 +38,7 @@ pub fn apply(
         if let Some(slept) = slept.get(&whose) {
             let mut recorded = recorded(whose.0);
             recorded.retain(|site, _| site.process == whose.1);
-            distribute(sums, &rows, slept, &recorded);
+            distribute(sums, &rows, slept, recorded);
         }
     }
     unseen(sums, &slept);

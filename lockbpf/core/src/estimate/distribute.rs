@@ -9,35 +9,40 @@ use std::collections::BTreeMap;
 /// windows saw there. A place that no window saw gets a row, of which nothing but the waiting is known.
 ///
 /// The row with most of the waiting also gets how it is distributed. How many waited or gave up is counted at a row that windows saw.
-pub(super) fn distribute(sums: &mut Vec<SiteSums>, rows: &[usize], slept: &SiteSums, recorded: &BTreeMap<Site, Nanos>) {
-    let mut weights = weights(sums, rows, recorded);
+pub(super) fn distribute(
+    sums: &mut Vec<SiteSums>,
+    rows: &[usize],
+    slept: &SiteSums,
+    mut recorded: BTreeMap<Site, Nanos>,
+) {
+    let mut weights = weights(sums, rows, &recorded);
     let heaviest = |sums: &[SiteSums], weights: &[(usize, u64)]| {
         weights.iter().max_by_key(|&&(at, weight)| (weight, sums.get(at).map(SiteSums::seen))).map(|&(at, _)| at)
     };
     let Some(counted) = heaviest(sums, &weights) else { return };
-    let Some(SiteSums { lock, via, kind, mutex_kind, first, .. }) = sums.get(counted).cloned() else { return };
-    let mut elsewhere = recorded.clone();
+    let mut contended = 0;
     for row in rows.iter().filter_map(|&at| sums.get(at)) {
-        elsewhere.remove(&row.site);
+        contended += row.contended;
+        recorded.remove(&row.site);
     }
-    let all: u128 = weights.iter().map(|row| row.1).chain(elsewhere.values().map(|time| time.0)).map(u128::from).sum();
+    // What is left was recorded where no window saw a section.
+    let all: u128 = weights.iter().map(|row| row.1).chain(recorded.values().map(|time| time.0)).map(u128::from).sum();
     let part = |weight: u64| (u128::from(slept.wait.sum.0) * u128::from(weight) / all.max(1)) as u64;
-    for (site, time) in elsewhere.into_iter().filter(|(_, time)| part(time.0) > 0) {
+    for (site, time) in recorded.into_iter().filter(|(_, time)| part(time.0) > 0) {
+        let Some(&SiteSums { lock, via, kind, mutex_kind, first, .. }) = sums.get(counted) else { continue };
         weights.push((sums.len(), time.0));
         sums.push(SiteSums { kind, mutex_kind, ..SiteSums::new(lock, site, via, first) });
     }
     let most = heaviest(sums, &weights);
-    let contended: u64 = rows.iter().filter_map(|&at| sums.get(at)).map(|row| row.contended).sum();
-    let mut rest = slept.wait.sum.0;
-    for (at, weight) in weights.into_iter().filter(|&(at, _)| Some(at) != most) {
+    let mut rest = slept.wait.sum;
+    for (at, weight) in weights {
         let Some(row) = sums.get_mut(at) else { continue };
         row.wait = Measure { sum: Nanos(part(weight)), ..Measure::default() };
-        rest = rest.saturating_sub(row.wait.sum.0);
         (row.timeouts, row.timed_out) = (0, Nanos(0));
+        rest = rest - row.wait.sum;
     }
     if let Some(row) = most.and_then(|at| sums.get_mut(at)) {
-        row.wait = Measure { sum: Nanos(rest), ..slept.wait.clone() };
-        (row.timeouts, row.timed_out) = (0, Nanos(0));
+        row.wait = Measure { sum: row.wait.sum + rest, ..slept.wait.clone() };
     }
     if let Some(row) = sums.get_mut(counted) {
         // Whoever slept was contended, whatever windows saw.
@@ -93,7 +98,7 @@ mod tests {
         (0..100).for_each(|_| slept.wait.add(Nanos(9)));
         let rows: Vec<usize> = (0..sums.len()).collect();
         let recorded = recorded.iter().map(|&(at, ns)| (site(at), Nanos(ns))).collect();
-        distribute(&mut sums, &rows, &slept, &recorded);
+        distribute(&mut sums, &rows, &slept, recorded);
         assert_eq!(sums.iter().map(|row| row.wait.sum.0).sum::<u64>(), 900, "all of it, whatever windows saw");
         let most = sums.iter().max_by_key(|row| row.wait.sum).unwrap();
         assert_eq!(most.wait.histogram.count(), 100, "how they are distributed is where most of it is");

@@ -14,7 +14,8 @@ const HIT_RANGE: (f64, f64) = (0.6, 1.4);
 /// By how much probes lengthen the program's own code at most, as a part of it: caches are cold after each. In windows a loop of 0.5 µs that goes at random over
 /// 4 MiB took twice as long as before, and one of 3 µs half as long again.
 const DISTURBED: f64 = 1.0;
-/// Each hit lengthens the program's own code by at most so many times the part of a hit that passes as own code. By then the caches are filled again.
+/// A hit leaves cold caches behind. The program's own code takes longer until they are filled again: at most so many times the part of a hit that
+/// passes as own code.
 const REFILL: f64 = 6.0;
 /// The part of this that is likely.
 const LIKELY_COLD: f64 = 0.5;

@@ -142,7 +142,7 @@ fn collect(shown: &[Ranked<'_>]) -> BTreeMap<Site, Section> {
             section.instances += s.acquisitions;
             section.wait += s.wait.sum;
             section.waits.merge(&s.wait);
-            // Of a row with waiting and no sections nothing else is known.
+            // A row of a place that no window saw has waiting and no sections: how long they held is not known.
             if !lock.is_kernel() && (s.acquisitions > 0 || s.wait.sum == Nanos(0)) {
                 section.held = true;
                 section.holds.merge(&s.hold);

@@ -145,8 +145,8 @@ impl Gates {
         Ok(())
     }
 
-    /// Places a slot's probes like [`Gates::place`]. Returns whether all that there are to be placed are in place. Else they have been ordered, and
-    /// [`Gates::finish`] tells when they are; or no thread of the process goes on, and whoever wants them asks again.
+    /// Places a slot's probes like [`Gates::place`]. Returns `true` if they are in place, or there are none. Else they have been ordered, and
+    /// [`Gates::finish`] tells when they are in place; or the process has no thread left, and the caller asks again.
     pub fn begin(&mut self, slot: u32) -> bool {
         let Some(beside) = &self.beside else {
             self.place(slot);
@@ -174,7 +174,7 @@ impl Gates {
             let slot = job.whom.slot;
             let Some(state) = self.slots.get_mut(slot as usize) else { continue };
             if job.whom.is_gone() {
-                // Its probes may see nothing, or failed for that reason. The policy still wants some.
+                // These probes may see nothing, or the kernel refused them for that reason. The policy asks for others.
                 drop_aside(placed);
                 continue;
             }

@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(mark(&status("Z", "0-1")), None);
     }
 
-    /// Of this process only a function that nobody observes: a test beside this one may have probes in all that locks.
+    /// This compares one function, which nobody observes: a test beside this one may have probes in whatever else of this process locks.
     #[test]
     fn code_differs_where_a_byte_of_it_does() {
         let own = std::env::current_exe().unwrap();
@@ -143,6 +143,13 @@ mod tests {
         content[function.offset + 63] ^= 0x80;
         content[function.offset + 64] ^= 1;
         assert_eq!(function.differing(&memory, &content), 2);
+        // The same by way of the whole process, whose other code is taken as it is.
+        content.truncate(function.offset + 64);
+        memory.read_exact_at(&mut content[all.offset..function.offset], all.start).unwrap();
+        let mut files: BTreeMap<PathBuf, Vec<u8>> =
+            maps.lines().filter_map(Mapping::executable).map(|mapping| (mapping.file.to_owned(), Vec::new())).collect();
+        files.insert(own.clone(), content);
+        assert_eq!(modified_in(Pid::this().as_raw(), &mut files), 2);
     }
 
     #[test]

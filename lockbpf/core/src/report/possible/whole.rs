@@ -163,7 +163,7 @@ fn site(s: &SiteEntry, report: &Report, check: &mut Check) {
     });
     check.causes(causes.as_ref(), *apwt_ns, &name);
     check.demand(off_in.is_none() || *apwt_ns > Ns::default(), || format!("{symbol} makes nobody wait in {off_in:?}"));
-    // Of a place that no window saw only the waiting is known.
+    // Where no window saw a section, threads may still have been seen to wait for one.
     if hold_ns.is_some() || report.quality.observed.is_none() {
         check.happened(*instances, *wait_ns, || format!("waits at {symbol}"));
     }

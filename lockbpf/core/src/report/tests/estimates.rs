@@ -58,7 +58,7 @@ fn estimated(complete: bool, sleeps: u64, each: Nanos, rows: [Figures; 2], all: 
     slept(complete, sleeps, each, rows, all, &[])
 }
 
-/// The same, with records of waits for it at these places, for so many ns.
+/// The same. Waits for that lock were recorded: each entry is a place, and the ns waited there.
 fn slept(
     complete: bool,
     sleeps: u64,
@@ -87,7 +87,7 @@ fn with(o: &Run, complete: bool, figures: Vec<(Subject, Figures)>) -> Observatio
     recorded_at(o, complete, figures, &[])
 }
 
-/// The same, with records of waits for a lock.
+/// The same, with such records of waits for one lock.
 fn recorded_at(o: &Run, complete: bool, figures: Vec<(Subject, Figures)>, recorded: &[(u64, u64)]) -> Observation {
     let mut o = found(o);
     let estimates = Estimates {
