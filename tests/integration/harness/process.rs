@@ -2,7 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -81,12 +81,8 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a command with all three streams piped.
     pub(crate) fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("failed to start {command:?}: {error}"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = spawn(command).unwrap_or_else(|error| panic!("failed to start {command:?}: {error}"));
         let out = Lines::of(child.stdout.take().expect("stdout is piped"));
         let err = Lines::of(child.stderr.take().expect("stderr is piped"));
         Self { stdin: child.stdin.take(), child, out, err }
@@ -139,6 +135,19 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A program that was just written may still be open for writing: in a child that another test has forked, until that executes its own.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    let mut spawned = command.spawn();
+    eventually("nobody writes the program", || {
+        let busy = matches!(&spawned, Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy);
+        if busy {
+            spawned = command.spawn();
+        }
+        !busy
+    });
+    spawned
 }
 
 /// Tries until it holds. Panics after [`PATIENCE`].

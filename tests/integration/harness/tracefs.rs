@@ -60,6 +60,11 @@ impl Instance {
         Some(instance)
     }
 
+    /// Forgets what was recorded.
+    pub(crate) fn forget(&self) {
+        fs::write(self.dir.join("trace"), "").expect("failed to clear the trace buffer");
+    }
+
     /// What was recorded, all of it.
     pub(crate) fn events(&self) -> Vec<LockEvent> {
         fs::write(self.dir.join("events/lock/enable"), "0").expect("failed to stop recording");
