@@ -19,7 +19,7 @@ pub const SWITCH_CONDITION: u64 = MUTEX + MUTEX_SIZE;
 pub const SWITCH_MUTEX: u64 = SWITCH_CONDITION + CONDITION_SIZE;
 /// Bytes from the flag to the end of the structure.
 pub const END: u64 = SWITCH_MUTEX + MUTEX_SIZE;
-/// Bytes from the flag to the word of that condition variable which counts who waits (glibc 2.25 and later: `__wrefs`).
-pub const WAITERS: u64 = CONDITION + 36;
+/// Where in a condition variable of glibc's the word is that counts who waits (`__wrefs`), in bytes: from 2.41 on, and from 2.25 on.
+pub const WAITERS: [u64; 2] = [28, 36];
 /// Bits of that word below the count.
 pub const WAITERS_SHIFT: u32 = 3;

@@ -12,7 +12,7 @@ use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::macros::btf_map;
 use lockbpf_common::config::MAX_THREADS;
 use lockbpf_common::counter::Counter;
-use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::parking::in_place_of;
 use lockbpf_common::waiting::Asleep;
 
 /// Threads that slept in futex calls, with these. Only what is used takes memory.
@@ -33,7 +33,7 @@ pub fn resume(t: &mut Thread) -> u32 {
     let word = gil::word_of(t, asleep.word);
     let expected = asleep.expected as u32;
     let lock = parking::lock_of(t, word, true, expected);
-    let expected = if lock == word { expected } else { FOR_LOCK };
+    let expected = if lock == word { expected } else { in_place_of(expected) };
     t.futex = FutexCall::new(lock, asleep.since_ns, WAIT, expected);
     0
 }

@@ -32,7 +32,7 @@ use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
 use lockbpf_common::kind::{Via, flag, mutex_kind};
 use lockbpf_common::layout::CONTENDED_VALUE;
-use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::parking::in_place_of;
 use lockbpf_common::record::{FutexResult, LOW48};
 use lockbpf_common::sums::{SumKey, Sums};
 use lockbpf_common::waiting::Waiting;
@@ -106,7 +106,7 @@ fn enter<C: EbpfContext>(ctx: &C, role: u32, word: u64, expected: u32) {
     let word = gil::word_of(t, word);
     let lock = parking::lock_of(t, word, role == WAIT, expected);
     let is_parked = lock != word;
-    let (word, expected) = if is_parked { (lock, FOR_LOCK) } else { (word, expected) };
+    let (word, expected) = if is_parked { (lock, in_place_of(expected)) } else { (word, expected) };
     t.resume();
     follow::forget(t);
     t.futex = FutexCall { told: u32::from(told), ..FutexCall::new(word, now, role, expected) };

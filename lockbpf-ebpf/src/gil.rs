@@ -12,7 +12,7 @@ use crate::memory::read;
 use crate::python::python_site;
 use crate::section::{End, acquired, attempt, close, contend, fill_gap, fits, stack_of_wait};
 use crate::thread::Thread;
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::programs::ProbeContext;
 use lockbpf_common::config::MAX_HELD;
 use lockbpf_common::counter::Counter;
@@ -159,8 +159,9 @@ pub fn meaning(t: &Thread) -> u32 {
     }
     // Whom it has woken just now need not wait any more.
     let woke = t.futex.word == word && t.futex.enter_ns > t.held[i & (MAX_HELD - 1)].acquire_ns;
-    // SAFETY: as above.
-    let waiters = unsafe { bpf_probe_read_user((word + WAITERS) as *const u32) }.unwrap_or(0);
+    // In the other releases each of these words is a number of threads or of signals, hardly ever one that looks like waiters.
+    let [newer, older] = WAITERS.map(|at| read::<u32>(word + CONDITION + at).unwrap_or(0));
+    let waiters = newer | older;
     if woke || waiters >> WAITERS_SHIFT != 0 { GIVEN | WAITED_FOR } else { GIVEN }
 }
 

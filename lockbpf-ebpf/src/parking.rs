@@ -8,11 +8,15 @@ use aya_ebpf::helpers::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
 use lockbpf_common::config::MAX_WAITS;
 use lockbpf_common::kind::Via;
-use lockbpf_common::parking::{MAX_PROCESSES, PARKED, ThreadData, WORD, is_waited_for, may_be_second_queue};
+use lockbpf_common::parking::{MAX_PROCESSES, PARKED, ThreadData, WORD, WaitEntry, is_waited_for, may_be_second_queue};
 
 /// The numbers of the processes that have such locks, found by user space.
 #[btf_map]
 static PARKING: Array<u32, { MAX_PROCESSES as usize }> = Array::new();
+
+/// The same for processes that run CPython 3.13 or later.
+#[btf_map]
+static PYTHON_PARKING: Array<u32, { MAX_PROCESSES as usize }> = Array::new();
 
 /// By word: the lock for which its thread slept last. The oldest go first; then a wake counts for the word.
 #[btf_map]
@@ -41,16 +45,50 @@ pub fn given_back(t: &Thread, word: u64) -> u64 {
     lock
 }
 
+#[inline(always)]
+fn is_among(processes: &Array<u32, { MAX_PROCESSES as usize }>, t: &Thread) -> bool {
+    t.process != 0 && processes.get(t.process % MAX_PROCESSES).copied() == Some(t.process)
+}
+
+/// Whether the thread waits for one of CPython's own locks with this semaphore of the C library: what it waits for is that lock.
+#[inline(always)]
+pub fn is_of_python(t: &Thread, semaphore: u64) -> bool {
+    is_among(&PYTHON_PARKING, t) && python_lock(semaphore) != 0
+}
+
+/// The lock of CPython's for which a thread waits with the semaphore that lies there; 0 if there is none. A function of its own, so that its stack
+/// burdens no other.
+#[inline(never)]
+fn python_lock(semaphore: u64) -> u64 {
+    // SAFETY: a faulting address is an error from the helper, not a fault. So below.
+    let entry = unsafe { bpf_probe_read_user(semaphore.wrapping_sub(WaitEntry::WORD) as *const WaitEntry) };
+    let Some(lock) = entry.ok().and_then(|entry| entry.parked_for(semaphore)) else { return 0 };
+    let word = |at: u64| unsafe { bpf_probe_read_user(at as *const u64) }.unwrap_or(0);
+    let name = word(word(lock.wrapping_sub(WaitEntry::TYPE)).wrapping_add(WaitEntry::TYPE_NAME));
+    if word(name) == WaitEntry::QUEUE { 0 } else { lock }
+}
+
 /// What a futex call on this word is for: a lock, or the word itself. A function of its own, so that its stack burdens no other.
 #[inline(never)]
 pub fn lock_of(t: &Thread, word: u64, waits: bool, expected: u32) -> u64 {
-    if t.process == 0 || PARKING.get(t.process % MAX_PROCESSES).copied() != Some(t.process) {
+    let is_python = is_among(&PYTHON_PARKING, t);
+    if !is_python && !is_among(&PARKING, t) {
         return word;
     }
     let key = FutexWord { addr: word, process: u64::from(t.process) };
     if !waits {
         // SAFETY: copied at once.
         return unsafe { PARKED_FOR.get(key) }.copied().unwrap_or(word);
+    }
+    if is_python && expected == 0 {
+        let lock = python_lock(word);
+        if lock == 0 {
+            // The word is on the thread's stack, where one of a lock may have been.
+            let _ = PARKED_FOR.remove(key);
+            return word;
+        }
+        let _ = PARKED_FOR.insert(key, lock, 0);
+        return lock;
     }
     if expected != PARKED {
         return word;

@@ -9,6 +9,7 @@ use crate::calls::return_address;
 use crate::futex_call::{INTERRUPTED, NONE};
 use crate::gil::site;
 use crate::lock::see;
+use crate::parking::is_of_python;
 use crate::section::{attempt, contend, failed, fits};
 use crate::section_sums::{add_time, sums};
 use crate::thread::{Thread, now};
@@ -28,7 +29,7 @@ use lockbpf_common::via::Via;
 pub fn wait(ctx: &ProbeContext, t: &mut Thread, via: u32) {
     let lock: u64 = ctx.arg(0).unwrap_or(0);
     let site = site(t, return_address(ctx));
-    if !fits(lock, site) {
+    if !fits(lock, site) || is_of_python(t, lock) {
         return;
     }
     let seen = see(lock, via, t.is_musl());

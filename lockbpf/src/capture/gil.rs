@@ -23,8 +23,7 @@ const SIZE: usize = FLAG + gil::END as usize;
 
 /// The longest switch interval that is believed, µs.
 const MAX_INTERVAL: u64 = 3_600_000_000;
-/// Bytes in glibc's condition variable to the word with the number of waiters, and its bit for the monotonic clock.
-const COND_WAITERS: usize = 36;
+/// The bit for the monotonic clock in the word of glibc's condition variable that counts who waits.
 const COND_MONOTONIC: u32 = 2;
 /// More threads than ever wait for one.
 const MAX_WAITERS: u32 = 1 << 16;
@@ -59,9 +58,12 @@ fn is_lock(bytes: &[u8]) -> bool {
     let (Some(interval), Some(holder)) = (word::<8>(bytes, 0), word::<8>(bytes, 8)) else { return false };
     let (interval, holder) = (u64::from_ne_bytes(interval), u64::from_ne_bytes(holder));
     let half = |at| word::<4>(bytes, at).map_or(u32::MAX, u32::from_ne_bytes);
-    let is_condition = |at| {
-        let waiters = half(at + COND_WAITERS);
-        waiters & COND_MONOTONIC != 0 && waiters < MAX_WAITERS
+    // As one release of glibc has it.
+    let are_conditions = |waiters: u64| {
+        [CONDITION, SWITCH_CONDITION].into_iter().all(|at| {
+            let waiters = half(at + waiters as usize);
+            waiters & COND_MONOTONIC != 0 && waiters < MAX_WAITERS
+        })
     };
     let is_mutex = |at| half(at) <= 2 && half(at + MUTEX_KIND) == 0;
     (1..=MAX_INTERVAL).contains(&interval)
@@ -69,10 +71,9 @@ fn is_lock(bytes: &[u8]) -> bool {
         && holder >> 48 == 0
         && half(FLAG) <= 1
         && half(FLAG + 4) == 0
-        && is_condition(CONDITION)
         && is_mutex(GUARD)
-        && is_condition(SWITCH_CONDITION)
         && is_mutex(SWITCH_MUTEX)
+        && gil::WAITERS.into_iter().any(are_conditions)
 }
 
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -85,14 +86,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn structure(interval: u64, flag: u32, waiters: u32) -> Vec<u8> {
+        of_release(gil::WAITERS[1] as usize, interval, flag, waiters)
+    }
+
+    fn of_release(counts: usize, interval: u64, flag: u32, waiters: u32) -> Vec<u8> {
         let mut bytes = vec![0; SIZE];
         let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
         put(0, interval);
         put(8, 0x55d0_1234_5678);
         put(FLAG, u64::from(flag));
         put(FLAG + 8, 17);
-        put(CONDITION + COND_WAITERS, u64::from(COND_MONOTONIC | waiters << 3));
-        put(SWITCH_CONDITION + COND_WAITERS, u64::from(COND_MONOTONIC));
+        put(CONDITION + counts, u64::from(COND_MONOTONIC | waiters << 3));
+        put(SWITCH_CONDITION + counts, u64::from(COND_MONOTONIC));
         put(GUARD, 2 | 1 << 40);
         bytes
     }
@@ -103,6 +108,12 @@ mod tests {
         state.extend(structure(5_000, 1, 3));
         state.extend([0; 100]);
         assert_eq!(find(&state), Some(400));
+        let newer = of_release(gil::WAITERS[0] as usize, 5_000, 1, 3);
+        assert_eq!(find(&newer), Some(0));
+        let mut of_both = newer;
+        of_both[CONDITION + 28..CONDITION + 32].fill(0);
+        of_both[CONDITION + 36] = COND_MONOTONIC as u8;
+        assert_eq!(find(&of_both), None, "each as another release has it");
         for other in [
             structure(0, 1, 0),
             structure(5_000, 2, 0),

@@ -13,6 +13,7 @@ use crate::observation::OpenWait;
 use crate::units::{Nanos, Time};
 use crate::unwind::Unwind;
 use lockbpf_common::kind::Via;
+use lockbpf_common::parking::is_for_lock;
 use lockbpf_common::record::TOP_WORDS;
 use std::collections::{HashMap, HashSet};
 
@@ -131,6 +132,7 @@ pub fn over<'a>(seen: &'a [OpenWait], pids: &HashMap<Process, u32>) -> impl Iter
         );
         let size = if wait.via == Via::Futex { 1 } else { Lock::LARGEST };
         let is_elsewhere = |&pid: &u32| inflight::is_elsewhere(pid, wait.tid, wait.lock.addr, size);
+        let known = known && !wait.expected.is_some_and(is_for_lock);
         known && pids.get(&wait.lock.process).is_some_and(is_elsewhere)
     })
 }
@@ -145,6 +147,12 @@ pub fn top_of_stack(pid: u32, tid: Tid) -> Option<[u64; TOP_WORDS]> {
         }
         words
     })
+}
+
+/// The word on which a thread sleeps in a futex call.
+#[must_use]
+pub fn word(pid: u32, tid: Tid) -> Option<u64> {
+    Some(inflight::sleep(pid, tid)?.word)
 }
 
 /// The stack of a thread that sleeps in a futex call whose beginning no probe saw, by unwind information.

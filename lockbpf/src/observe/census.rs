@@ -290,7 +290,7 @@ impl Census {
     }
 
     /// The functions that a process's threads are in are told with its stacks from now on; `code` is that of the interpreter.
-    pub(crate) fn begin_python(&mut self, process: Process, pid: u32, layout: &'static Layout, code: Range<u64>) {
+    pub(crate) fn begin_python(&mut self, process: Process, pid: u32, layout: &Layout, code: Range<u64>) {
         self.python.begin(process, pid, layout);
         self.symbols.know_interpreter(process, code);
     }

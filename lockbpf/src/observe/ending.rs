@@ -77,6 +77,7 @@ impl Running<'_> {
         let mut earlier = self.before.still_waiting(&census.numbers(&self.there), self.start, &harvest.open_waits);
         earlier.retain(|wait| wants(request, wait.tid));
         stacks::take_in_earlier(earlier, &mut harvest, census.symbols());
+        self.interpreters.tell_sleepers(&mut harvest, &mut census);
         census.unite(&mut harvest);
         if let Some(status) = status.filter(|status| !status.success()) {
             ready.notes.push(format!("the command ended with {status}."));

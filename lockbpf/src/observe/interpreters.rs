@@ -2,12 +2,21 @@
 //! from process to process, and they may begin after the observation does.
 
 use super::census::Census;
+use super::new_stacks::NewStacks;
 use crate::capture::session::Session;
-use crate::capture::{gil, python};
-use crate::id::Process;
+use crate::capture::{gil, python, waits};
+use crate::id::{Lock, Process, Site, Tid};
+use crate::names::Names as _;
+use crate::observation::{Harvest, OpenWait};
+use crate::stack::Role;
+use lockbpf_common::kind::Via;
+use lockbpf_common::parking::FOR_PYTHON;
+use lockbpf_common::python::{Interpreter, PythonFrame};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
+/// Threads that still sleep of which their functions are read.
+const MAX_SLEEPERS: usize = 1_024;
 /// Looks before an interpreter is given up that does not begin: 10 s.
 const LOOKS: u32 = 200;
 
@@ -31,10 +40,10 @@ struct State {
 /// How an interpreter keeps the functions that it runs.
 struct Functions {
     version: (u8, u8),
-    layout: &'static python::Layout,
     code: Range<u64>,
     /// Looks that are left to find its threads; 0 once they are found.
     looks: u32,
+    found: Option<Interpreter>,
 }
 
 impl Interpreters {
@@ -51,7 +60,13 @@ impl Interpreters {
         let unknown = &mut self.unknown;
         let state = self.states.entry(process).or_insert_with(|| {
             let range = census.symbols().variable_in(process, gil::STATE, gil::is_interpreter)?;
-            Some(State { range, looks: LOOKS, functions: functions(process, pid, census, unknown) })
+            let functions = functions(process, pid, census, unknown);
+            if functions.as_ref().is_some_and(|functions| functions.version >= python::PARKS)
+                && let Err(error) = session.parks(process, true)
+            {
+                log::warn!("which of Python's locks process {pid} waits for is not known: {error}");
+            }
+            Some(State { range, looks: LOOKS, functions })
         });
         let Some(state) = state else { return false };
         if state.looks > 0 {
@@ -66,18 +81,59 @@ impl Interpreters {
         }
         if let Some(functions) = state.functions.as_mut().filter(|functions| functions.looks > 0) {
             functions.looks -= 1;
-            if let Some(found) = functions.layout.interpreter(pid, &state.range, &functions.code) {
+            let layout = python::layout(pid, functions.version, &state.range);
+            let found = |layout: &python::Layout| layout.interpreter(pid, &state.range, &functions.code);
+            if let Some((found, layout)) = layout.and_then(|layout| Some((found(&layout)?, layout))) {
                 match session.read_python(process, found) {
-                    Ok(true) => census.begin_python(process, pid, functions.layout, functions.code.clone()),
+                    Ok(true) => census.begin_python(process, pid, &layout, functions.code.clone()),
                     Ok(false) => {}
                     Err(error) => log::warn!("the Python functions of process {pid} are not read: {error}"),
                 }
-                functions.looks = 0;
+                (functions.looks, functions.found) = (0, Some(found));
             } else if functions.looks == 0 {
                 self.unknown.insert(Some(functions.version));
             }
         }
         state.looks > 0 || state.functions.as_ref().is_some_and(|functions| functions.looks > 0)
+    }
+
+    /// Tells of the threads that still sleep in which Python functions they do; and for which of Python's locks, where the kernel side has not seen
+    /// them begin.
+    pub(crate) fn tell_sleepers(&self, harvest: &mut Harvest, census: &mut Census) {
+        let pids = census.pids();
+        let mut states: HashMap<Process, HashMap<Tid, u64>> = HashMap::new();
+        let mut new = NewStacks::beyond(harvest);
+        for wait in harvest.open_waits.iter_mut().filter(|wait| wait.via == Via::Futex).take(MAX_SLEEPERS) {
+            let process = wait.lock.process;
+            let functions = self.states.get(&process).and_then(|state| state.as_ref()?.functions.as_ref());
+            let Some((pid, functions)) = pids.get(&process).copied().zip(functions) else { continue };
+            let Some(word) = waits::word(pid, wait.tid) else { continue };
+            // It may wait for something else by now.
+            let for_lock = || python::lock_of(pid, word).is_some_and(|lock| lock == wait.lock.addr);
+            if word != wait.lock.addr && !(wait.expected == Some(FOR_PYTHON) && for_lock()) {
+                continue;
+            }
+            let stack = waits::stack(&OpenWait { lock: Lock { process, addr: word }, ..*wait }, census.symbols());
+            if wait.expected == Some(0)
+                && functions.version >= python::PARKS
+                && let Some(addr) = python::lock_of(pid, word)
+            {
+                (wait.lock.addr, wait.expected) = (addr, Some(FOR_PYTHON));
+            }
+            let Some((python, stack)) = functions.found.as_ref().zip(stack) else { continue };
+            let states = states.entry(process).or_insert_with(|| python::threads(pid, python).collect());
+            let frames = states.get(&wait.tid).map(|&state| python::frames(pid, state, python)).unwrap_or_default();
+            if frames.is_empty() {
+                continue;
+            }
+            frames.iter().for_each(|&frame| census.name_python(process, frame));
+            let frames: Vec<u64> = frames.iter().map(PythonFrame::address).collect();
+            let asks = |&&frame: &&u64| census.symbols().role(process, frame) == Role::Program;
+            wait.site = frames.iter().find(asks).map(|&addr| Site { process, addr });
+            let below = stack.into_iter().take_while(|address| !functions.code.contains(address));
+            wait.stack = new.number(below.chain(frames).collect());
+        }
+        new.put_into(harvest);
     }
 
     /// What is loaded may have changed: a program can embed an interpreter later.
@@ -108,7 +164,7 @@ fn functions(
     let symbols = census.symbols();
     let variable = symbols.constant_in(process, python::VERSION, gil::is_interpreter);
     let version = variable.and_then(|variable| python::version(pid, &variable));
-    let Some((version, layout)) = version.and_then(|version| Some((version, python::layout(version)?))) else {
+    let Some(version) = version.filter(|&version| python::is_known(version)) else {
         unknown.insert(version);
         return None;
     };
@@ -118,5 +174,5 @@ fn functions(
         files.map(|file| file.range).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
     };
     let code = code("libpython").or_else(|| code("python"))?;
-    Some(Functions { version, layout, code, looks: LOOKS })
+    Some(Functions { version, code, looks: LOOKS, found: None })
 }

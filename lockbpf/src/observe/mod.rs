@@ -52,6 +52,7 @@ mod focus;
 mod functions;
 mod interpreters;
 mod java;
+mod new_stacks;
 pub(crate) mod own;
 mod parking;
 mod placement;

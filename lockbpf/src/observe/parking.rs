@@ -38,7 +38,7 @@ impl Parking {
         for process in processes {
             if self.looked_at.insert(process)
                 && self.search.finds(census.symbols(), process)
-                && let Err(error) = session.parks(process)
+                && let Err(error) = session.parks(process, false)
             {
                 log::warn!("which of parking_lot's locks are waited for is not known: {error}");
             }

@@ -12,7 +12,7 @@ pub(crate) struct Functions(HashMap<Process, (u32, Code)>);
 
 impl Functions {
     /// A process's functions are read from now on.
-    pub(crate) fn begin(&mut self, process: Process, pid: u32, layout: &'static Layout) {
+    pub(crate) fn begin(&mut self, process: Process, pid: u32, layout: &Layout) {
         self.0.insert(process, (pid, Code::of(layout)));
     }
 

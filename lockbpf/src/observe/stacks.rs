@@ -1,6 +1,7 @@
 //! What the kernel side has copied of stacks is unwound while the processes live, before the records that name them go on.
 
 use super::census::Census;
+use super::new_stacks::NewStacks;
 use crate::capture::session::Session;
 use crate::capture::stack_copies::{COPY_BYTES, Numbered};
 use crate::capture::waits;
@@ -312,23 +313,16 @@ impl Stacks {
 /// Takes in waits whose beginning no probe saw, with the places they were made from and their stacks, from which it shows whether
 /// they are idle.
 pub(crate) fn take_in_earlier(waits: Vec<OpenWait>, harvest: &mut Harvest, symbols: &mut Symbols) {
-    let mut numbers = HashMap::new();
-    let mut free = harvest.stacks.keys().map(|id| id.0).max().map_or(Some(0), |last| last.checked_add(1));
+    let mut new = NewStacks::beyond(harvest);
     for mut wait in waits {
         let stack = waits::stack(&wait, symbols).unwrap_or_default();
         let process = wait.lock.process;
         let caller = stack.iter().skip(1).copied().find(|&address| symbols.is_caller(process, address));
         wait.site = caller.map(|addr| Site { process, addr });
-        if let Some(&known) = numbers.get(&stack) {
-            wait.stack = Some(known);
-        } else if let (false, Some(number)) = (stack.is_empty(), free) {
-            wait.stack = Some(StackId(number));
-            free = number.checked_add(1);
-            numbers.insert(stack.clone(), StackId(number));
-            harvest.stacks.insert(StackId(number), stack);
-        }
+        wait.stack = new.number(stack);
         harvest.open_waits.push(wait);
     }
+    new.put_into(harvest);
 }
 
 /// The process and the stack that an event names.

@@ -2,6 +2,7 @@
 
 use super::report::{Lock, Report};
 use super::workload::{LockTruth, Truth};
+use serde_json::Value;
 
 /// The kernel's clock for eBPF and the one that programs read agree to less than this at any moment, ns.
 const CLOCK_SLACK_NS: u64 = 1_000;
@@ -25,7 +26,23 @@ pub(crate) fn assert_exact(truth: &Truth, report: &Report) {
 /// Demands that every lock of the workload, whose pid in the initial namespace is given, is told truly.
 pub(crate) fn assert_locks(truth: &Truth, pid: u32, report: &Report) {
     for lock in &truth.locks {
-        assert_lock(lock, report.at(pid, &lock.addr));
+        match report.semaphore_at(pid, &lock.addr) {
+            Some(semaphore) => assert_semaphore(lock, semaphore),
+            None => assert_lock(lock, report.at(pid, &lock.addr)),
+        }
+    }
+}
+
+/// Demands that a semaphore whose permits stand for work is told truly.
+pub(crate) fn assert_semaphore(truth: &LockTruth, semaphore: &Value) {
+    let told = ["permits", "timeouts", "errors"].map(|count| semaphore[count].as_u64());
+    assert_eq!(told, [truth.acquisitions, truth.timeouts, truth.errors].map(Some), "{semaphore}, {truth:?}");
+    let idle = semaphore["idle_ns"]["sum"].as_f64().expect("idle time");
+    let slack = ((truth.acquisitions + truth.timeouts + truth.errors) * CLOCK_SLACK_NS) as f64;
+    let all = truth.wait_min_ns as f64 - slack..=truth.call_ns as f64 + slack;
+    assert!(all.contains(&idle), "idle for {idle} ns, not {all:?}: {semaphore}");
+    if let Some(symbol) = &truth.symbol {
+        assert_eq!(&semaphore["name"], symbol.as_str());
     }
 }
 
@@ -50,7 +67,7 @@ pub(crate) fn assert_lock(truth: &LockTruth, lock: &Lock) {
 /// Demands that the acquisitions of every thread of the workload are told exactly, but for locks that the C library
 /// takes on its own account.
 fn assert_threads(truth: &Truth, report: &Report) {
-    let known: u64 = truth.locks.iter().map(|lock| report.at(truth.pid, &lock.addr).acquisitions).sum();
+    let known: u64 = truth.locks.iter().map(|lock| report.acquisitions_at(truth.pid, &lock.addr)).sum();
     let others = report.acquisitions() - known;
     for thread in &truth.threads {
         let told = report.thread(thread.tid).acquisitions;

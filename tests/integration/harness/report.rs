@@ -348,9 +348,15 @@ impl Report {
         }
     }
 
-    /// Acquisitions of the lock at an address of a process; 0 if it is not told of.
+    /// Acquisitions of the lock at an address of a process, or permits taken of what is no lock; 0 if it is not told of.
     pub(crate) fn acquisitions_at(&self, pid: u32, addr: &str) -> u64 {
-        self.all_at(pid, addr).iter().map(|lock| lock.acquisitions).sum()
+        let permits = self.semaphore_at(pid, addr).and_then(|semaphore| semaphore["permits"].as_u64());
+        permits.unwrap_or_else(|| self.all_at(pid, addr).iter().map(|lock| lock.acquisitions).sum())
+    }
+
+    /// The semaphore at an address of a process, if its permits stand for work.
+    pub(crate) fn semaphore_at(&self, pid: u32, addr: &str) -> Option<&Value> {
+        entry_for(&self.conditions, &format!("{pid}:{addr}")).filter(|entry| entry["kind"] == "semaphore")
     }
 
     /// The one lock of this name.
@@ -369,7 +375,9 @@ impl Report {
 
     /// Acquisitions of all locks; arrivals at barriers are none.
     pub(crate) fn acquisitions(&self) -> u64 {
-        self.locks.iter().filter(|lock| lock.kind != "barrier").map(|lock| lock.acquisitions).sum()
+        let permits = self.conditions.iter().filter_map(|semaphore| semaphore["permits"].as_u64());
+        let locks = self.locks.iter().filter(|lock| lock.kind != "barrier");
+        locks.map(|lock| lock.acquisitions).chain(permits).sum()
     }
 
     /// The thread with this tid.

@@ -20,6 +20,7 @@ pub(crate) mod report;
 pub(crate) mod step;
 mod tested;
 mod times;
+mod trees;
 
 use hogs::Hogs;
 use report::Report;
@@ -57,6 +58,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut report = Report::begin();
     report.run("Debian packages", || packages::install(args.quick));
+    report.run("packages of later releases", || trees::unpack(args.quick));
     report.run("formatting", || component("fmt", "rustfmt", &["--all", "--check"]));
     report.run("layers", layers::step);
     report.run("release build", || step::run(workspace::build_released().arg("--quiet")));

@@ -4,7 +4,7 @@ use crate::graph::plausible_owner;
 use crate::observation::OpenWait;
 use lockbpf_common::kind::Via;
 use lockbpf_common::layout::CONTENDED_VALUE;
-use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::parking::{FOR_LOCK, FOR_PYTHON};
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ fn of_word(wait: &OpenWait) -> Purpose {
     match wait.expected {
         // parking_lot's lock stands beside its waiter's word.
         Some(FOR_LOCK) => Purpose::Lock,
+        Some(FOR_PYTHON) => Purpose::Permit,
         Some(CONTENDED_VALUE) => match plausible_owner(CONTENDED_VALUE, wait.owner, wait.tid) {
             Some(_) => Purpose::Lock,
             None => Purpose::Unknown,
@@ -75,6 +76,7 @@ mod tests {
             (Via::Futex, Some(2), None, Purpose::Unknown),
             (Via::Futex, Some(0), Some(8), Purpose::Other),
             (Via::Futex, Some(FOR_LOCK), None, Purpose::Lock),
+            (Via::Futex, Some(FOR_PYTHON), None, Purpose::Permit),
             (Via::Futex, None, None, Purpose::Other),
         ] {
             assert_eq!(purpose(&wait(via, expected, owner)), is, "{via:?} {expected:?} {owner:?}");

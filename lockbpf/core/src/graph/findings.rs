@@ -1,12 +1,13 @@
 //! What the wait graph tells: the input of every report.
 
 use super::futex::{FutexWaits, WaitsAtPlace};
+use super::permits::Permits;
 use super::turns::Turns;
 use crate::histogram::Histogram;
 use crate::id::{Lock, Process, Site, StackId, Tid};
 use crate::tally::{Tally, TopTallies};
 use crate::units::{Nanos, Time};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub struct Findings {
     /// The waits among these that others ended, by the return address of the call with which they were made, as if that were a lock's
     /// address.
     pub places: HashMap<Lock, WaitsAtPlace>,
+    /// Who gave the permits of semaphores, and who took them.
+    pub permits: FxHashMap<Lock, Permits>,
     /// Waits for locks and words beyond the number that is followed.
     pub beyond: Tally,
     /// Locks whose words named a holder that cannot be, and the number that each named last.

@@ -1,13 +1,14 @@
 //! Waits that only the kernel's futex calls show: the futex tier alone, or locks that are not pthread mutexes.
 
 use super::findings::{Shares, Stacks};
+use super::given::{Given, Threads};
 use crate::event::{FutexResult, FutexWait};
 use crate::histogram::Histogram;
 use crate::id::{Lock, Site, Tid};
-use crate::tally::{Tally, TopTallies};
+use crate::tally::Tally;
 use crate::units::Nanos;
 use lockbpf_common::layout::CONTENDED_VALUE;
-use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::parking::{FOR_LOCK, is_for_lock};
 use lockbpf_common::task::is_task;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,9 +27,6 @@ const MAX_WORDS: usize = 4_096;
 const IN_TURN: (f64, u64) = (0.75, 32);
 /// The same where only some waits were recorded. It would be 0.5 then.
 const SOME_IN_TURN: (f64, u64) = (0.6, 128);
-
-/// Threads and their waits.
-pub type Threads = TopTallies<Tid, 32>;
 
 /// The owner of the lock that a thread waited for, if it may be one: what stands where a mutex of glibc's has its owner, and the word looks like that of
 /// such a mutex; or the virtual thread of Java's that another one's lock names.
@@ -114,14 +112,20 @@ impl FutexWaits {
         self.contended.count * 2 > self.waits.count
     }
 
-    /// Whether those who let waiters go on are, most of the time, threads that have waited there, too: they give back what they have
+    /// Whether those who let waiters go on are, nearly always, threads that have waited there, too: they give back what they have
     /// taken, as with a lock. Whoever hands out work waits for something else.
     #[must_use]
     pub fn is_given_back(&self) -> bool {
-        let waiters: HashSet<Tid> = self.threads.top().into_iter().map(|(tid, _)| tid).collect();
-        let wakers = self.wakers.top().into_iter();
-        let own: Nanos = wakers.filter(|(tid, _)| waiters.contains(tid)).map(|(_, woken)| woken.time).sum();
-        own.0 > self.waits.time.0 / 2
+        let given = self.given();
+        given.is_back() && given.all.time.0 > self.waits.time.0 / 2
+    }
+
+    /// Who let waiters go on, as far as that is known.
+    #[must_use]
+    pub fn given(&self) -> Given {
+        let known: HashSet<Tid> = self.threads.top().into_iter().map(|(tid, _)| tid).collect();
+        let given = Given::by(&self.wakers, |waker| known.contains(&waker));
+        Given { crowded: given.crowded || self.threads.rest().count > 0, ..given }
     }
 
     pub(crate) fn add(&mut self, w: &FutexWait) {
@@ -145,7 +149,7 @@ impl FutexWaits {
         if w.expected == CONTENDED_VALUE {
             self.contended.add_for(count, w.wait);
         }
-        if w.expected == FOR_LOCK {
+        if is_for_lock(w.expected) {
             self.parked.add_for(count, w.wait);
         }
         if let Some(owner) = plausible_owner(w.expected, w.owner, w.tid) {

@@ -44,6 +44,19 @@ impl Shares {
         }
     }
 
+    /// Takes back what they were charged with, who made nobody wait for a lock.
+    pub(crate) fn discharge(&self, word: Lock, aplt: &mut HashMap<Lock, Nanos>, sites: &mut BTreeMap<Site, SiteBlame>) {
+        for holder in &self.holders {
+            if let Some(caused) = aplt.get_mut(&holder.who.lock().unwrap_or(word)) {
+                *caused = *caused - holder.wait.min(*caused);
+            }
+            if let Some(blame) = holder.who.site().and_then(|site| sites.get_mut(&site)) {
+                blame.apwt = blame.apwt - holder.wait.min(blame.apwt);
+                blame.cpwt = blame.cpwt.map(|critical| critical.min(blame.apwt));
+            }
+        }
+    }
+
     /// The same, all of it inferred.
     #[must_use]
     pub(crate) fn inferred(&self) -> Self {

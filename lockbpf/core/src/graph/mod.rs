@@ -22,10 +22,12 @@ mod engine;
 pub mod findings;
 mod follow;
 mod futex;
+mod given;
 mod log;
 mod meanwhile;
 mod merge;
 mod path;
+mod permits;
 mod placed;
 mod places;
 mod released;
@@ -37,11 +39,13 @@ mod tests;
 pub(crate) mod turns;
 mod wait;
 
-pub use futex::{FutexSite, FutexWaits, Threads, WaitsAtPlace, plausible_owner};
+pub use futex::{FutexSite, FutexWaits, WaitsAtPlace, plausible_owner};
+pub use given::{Given, Threads};
+pub use permits::{Permits, is_permit};
 pub use turns::{Turn, Turns};
 
 use crate::deadlock::{Deadlock, LockOrder};
-use crate::event::{Event, FutexWait, flag};
+use crate::event::{Event, FutexWait, Section, flag};
 use crate::id::{Lock, Tid};
 use crate::op::Op;
 use crate::options::Options;
@@ -72,6 +76,8 @@ pub struct WaitGraph {
     places: FxHashMap<Lock, Place>,
     /// Locks of runtimes, whose holders are known by whom they woke.
     runtimes: FxHashMap<Lock, LockShares>,
+    /// By semaphore.
+    permits: FxHashMap<Lock, Permits>,
     releases: Releases,
     beyond: Tally,
 }
@@ -125,10 +131,20 @@ impl WaitGraph {
             Event::Section(section) if section.via.is_inline() && section.has(flag::CONTENDED) => {
                 self.releases.runtime_wait(section);
             }
-            Event::Section(section) => return self.releases.section(section),
+            Event::Section(section) => {
+                self.permit(section);
+                return self.releases.section(section);
+            }
             _ => return,
         }
         self.divide(false);
+    }
+
+    fn permit(&mut self, section: &Section) {
+        let known = self.permits.len();
+        if is_permit(section.via) && (known < MAX_WORDS || self.permits.contains_key(&section.lock)) {
+            self.permits.entry(section.lock).or_default().add(section);
+        }
     }
 
     fn divide(&mut self, all: bool) {
@@ -237,6 +253,7 @@ impl WaitGraph {
             cut: self.state.cut().clone(),
             words: self.words.into_iter().map(|(word, known)| (word, known.finish(scheduling_known))).collect(),
             places: self.places.into_iter().map(|(at, known)| (at, known.finish(scheduling_known))).collect(),
+            permits: self.permits,
             beyond: engine.beyond,
             scheduling_known,
             overlapping: engine.options.overlapping_barriers,

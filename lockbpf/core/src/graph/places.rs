@@ -3,7 +3,7 @@
 use crate::event::{FutexResult, FutexWait};
 use crate::id::{Lock, Site};
 use lockbpf_common::layout::CONTENDED_VALUE;
-use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::parking::is_for_lock;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Places(Arc<FxHashMap<Lock, Site>>);
 impl Places {
     /// The wait with its place, and that as a lock, if it may be for one that is made of conditions: another thread ended it.
     pub(super) fn place(&mut self, w: &FutexWait) -> Option<(FutexWait, Lock)> {
-        if [CONTENDED_VALUE, FOR_LOCK].contains(&w.expected) {
+        if w.expected == CONTENDED_VALUE || is_for_lock(w.expected) {
             return None;
         }
         let known = self.0.get(&w.word).copied();

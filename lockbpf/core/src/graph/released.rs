@@ -18,7 +18,7 @@ use crate::id::{Lock, StackId, Tid};
 use crate::units::{Nanos, Time};
 use lockbpf_common::custom;
 use lockbpf_common::layout::CONTENDED_VALUE;
-use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::parking::is_for_lock;
 use lockbpf_common::task::is_task;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -201,7 +201,7 @@ impl Releases {
         let key = self.key(w.end);
         self.thinned |= w.weight != Weight::default();
         let pending = Pending { wait: *w, of: Of::Word };
-        if w.expected == FOR_LOCK {
+        if is_for_lock(w.expected) {
             self.unlinked.insert(key, pending);
         }
         self.pending.insert(key, pending);

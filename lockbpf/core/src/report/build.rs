@@ -20,8 +20,8 @@ use super::timeline::{Timeline, stretches, timeline};
 use super::told::Rows;
 use super::woken::Woken;
 use super::{
-    alike, calling, counters, danger, distrust, functions, graph, in_turn, pattern, site, sleep, slept, templates,
-    timed, verdict, windows, word,
+    alike, calling, counters, danger, distrust, functions, graph, in_turn, pattern, permits, site, sleep, slept,
+    templates, timed, verdict, windows, word,
 };
 use crate::graph::findings::Findings;
 use crate::id::{Lock, Process};
@@ -176,6 +176,7 @@ fn build_and<T>(
     places.set_names(names);
     let released = Released::of(&all, &mut places);
     let (mut blames, mut aplt) = (observation.findings.sites.clone(), observation.findings.aplt.clone());
+    permits::discharge(&all, observation, &mut aplt, &mut blames);
     slept.iter().for_each(|(&lock, shares)| shares.charge(lock, None, &mut aplt, &mut blames));
     released.rename_sites(&mut blames, &all);
     let mut told = released.shares(&all);

@@ -66,7 +66,7 @@ pub(super) fn culprits(
     totals: &Totals,
     places: &mut Places<'_>,
 ) -> Vec<CulpritEntry> {
-    let of_kind = |lock| all.get(&lock).and_then(|g| g.mutex.first()).map_or(LockKind::Mutex, |s| s.kind);
+    let of_kind = |lock| all.get(&lock).and_then(|g| g.sections().next()).map_or(LockKind::Mutex, |s| s.kind);
     let holders = || {
         locks.iter().flat_map(|Ranked { lock, gathered, .. }| {
             let holders = gathered.blame().into_iter().flat_map(|shares| &shares.holders);

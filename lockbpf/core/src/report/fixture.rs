@@ -35,6 +35,13 @@ pub(super) const LOCK_SLOW: u64 = 0xfc00;
 /// Place in a method that queues threads for a lock of Java's.
 pub(super) const JAVA_ACQUIRE: u64 = 0xfb00;
 
+/// Place in glibc's function that waits for a semaphore.
+pub(super) const SEM_WAIT: u64 = 0xf900;
+/// Place in a Python function.
+pub(super) const PYTHON_ASKS: u64 = 0xf600;
+/// Place in the function of Python's library that waits for a condition.
+pub(super) const PYTHON_WAITS: u64 = 0xf700;
+
 /// Names: sites 0xNN00 are `fnNN (work.c:NN)`, addresses below 0x2000 are globals, site 0xdead has no symbol.
 #[derive(Debug, Default)]
 pub(super) struct FakeNames;
@@ -44,10 +51,20 @@ impl Names for FakeNames {
         if addr == 0xdead {
             return vec![Frame { module: Some(("lib.so".into(), 0xad)), addr, ..Frame::default() }];
         }
+        let in_python = match addr {
+            PYTHON_WAITS => Some(("Condition.wait", "/usr/lib/python3.14/threading.py")),
+            PYTHON_ASKS => Some(("Shop.sell", "/srv/shop.py")),
+            _ => None,
+        };
+        if let Some((function, file)) = in_python {
+            let (function, location) = (Some(function.to_owned()), Some((file.to_owned(), 369)));
+            return vec![Frame { function, location, addr, ..Frame::default() }];
+        }
         let in_libc = match addr {
             FDATASYNC => Some("__GI_fdatasync"),
             NANOSLEEP => Some("clock_nanosleep@@GLIBC_2.17"),
             MUTEX_LOCK => Some("___pthread_mutex_lock"),
+            SEM_WAIT => Some("__new_sem_wait_slow64"),
             LOCK_SLOW => Some("parking_lot::raw_mutex::RawMutex::lock_slow"),
             JAVA_ACQUIRE => Some("java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire"),
             PARK => Some("Parker::park(bool, long)"),

@@ -1,12 +1,14 @@
 //! Everything that an observation knows about one address, brought together and classed.
 
+use super::durations::Total;
 use crate::graph::findings::Shares;
-use crate::graph::{FutexWaits, WaitsAtPlace, plausible_owner};
+use crate::graph::{FutexWaits, Permits, WaitsAtPlace, is_permit, plausible_owner};
 use crate::id::{Lock, Site};
 use crate::inside::Insides;
 use crate::observation::{Observation, OpenWait};
 use crate::sums::SiteSums;
 use lockbpf_common::kind::{Via, mutex_kind};
+use lockbpf_common::parking::is_for_lock;
 use std::collections::BTreeMap;
 
 /// Size of glibc's `pthread_cond_t`: the kernel sees futex words inside it.
@@ -17,6 +19,10 @@ pub(super) const CONDVAR_SIZE: u64 = 48;
 pub(super) struct Gathered<'a> {
     pub(super) mutex: Vec<&'a SiteSums>,
     pub(super) condvar: Vec<&'a SiteSums>,
+    /// Of a semaphore whose permits stand for work: those who wait for them are idle.
+    pub(super) permits: Vec<&'a SiteSums>,
+    /// How many threads took these, as far as that was recorded.
+    pub(super) takers: usize,
     pub(super) futex: Vec<&'a SiteSums>,
     pub(super) shares: Option<&'a Shares>,
     /// The shares as the report tells them, where it puts holders together; `None` where it tells them as they are.
@@ -41,15 +47,37 @@ impl Gathered<'_> {
         self.place.is_none() && (!self.mutex.is_empty() || self.shares.is_some() || called())
     }
 
-    /// Whether condition waits were seen on it.
+    /// Whether threads were seen to wait on it for others to have done something.
     pub(super) fn is_condition(&self) -> bool {
-        !self.condvar.is_empty() || !self.idle.is_empty()
+        !self.condvar.is_empty() || !self.permits.is_empty() || !self.idle.is_empty()
+    }
+
+    /// Whether it is a semaphore of the C library whose permits others give than those who take them. In windows a thread that holds a lock for long
+    /// is not seen to take it; but then those who wait for it are seen to give it back.
+    fn is_for_work(&self, permits: Option<&Permits>) -> bool {
+        if self.mutex.is_empty() || !self.mutex.iter().all(|s| is_permit(s.via)) {
+            return false;
+        }
+        let mut given = permits.map(Permits::given).unwrap_or_default();
+        given += self.waits.map(FutexWaits::given).unwrap_or_default();
+        let total = Total::of(&self.mutex);
+        given.is_work() && total.unseen * 3 > total.acquisitions
+    }
+
+    /// The sums of calls that ask for it: as for a lock, or for a permit.
+    pub(super) fn sections(&self) -> impl Iterator<Item = &SiteSums> {
+        self.mutex.iter().chain(&self.permits).copied()
     }
 
     /// Whether nothing is known.
     pub(super) fn is_nothing(&self) -> bool {
-        let called = [&self.mutex, &self.condvar, &self.futex].into_iter().any(|sums| !sums.is_empty());
+        let called = [&self.mutex, &self.condvar, &self.permits, &self.futex].into_iter().any(|sums| !sums.is_empty());
         !called && self.shares.is_none() && self.waits.is_none() && self.open.is_empty() && self.idle.is_empty()
+    }
+
+    /// Whether the waits that have not ended are for a lock whose waiters sleep each on a word of its own.
+    pub(super) fn is_parked_now(&self) -> bool {
+        !self.open.is_empty() && self.open.iter().all(|wait| wait.expected.is_some_and(is_for_lock))
     }
 
     /// Whether it is known as a futex word only, yet used as a lock.
@@ -72,7 +100,7 @@ impl Gathered<'_> {
 
     /// Where it was first used, as far as that was seen, and when.
     pub(super) fn first(&self) -> (u64, Option<Site>) {
-        let sums = || self.mutex.iter().chain(&self.condvar).chain(&self.futex);
+        let sums = || self.mutex.iter().chain(&self.condvar).chain(&self.permits).chain(&self.futex);
         let time = sums().map(|s| s.first.0).min().unwrap_or(u64::MAX);
         let called = sums().filter(|s| s.site.addr != 0).min_by_key(|s| (s.first, s.site)).map(|s| s.site);
         let recorded = || self.shares.iter().flat_map(|s| &s.waiters).find_map(|w| w.site);
@@ -110,12 +138,20 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
         if wait.via == Via::CondWait { entry.idle.push(wait) } else { entry.open.push(wait) }
     }
     fold_condition_words(&mut all);
+    for (lock, g) in &mut all {
+        if g.is_for_work(observation.findings.permits.get(lock)) {
+            g.takers = observation.findings.permits.get(lock).map_or(0, Permits::takers);
+            g.permits = std::mem::take(&mut g.mutex);
+            g.idle.append(&mut g.open);
+            g.shares = None;
+        }
+    }
     all
 }
 
 /// The condition variables that were seen in use.
 pub(super) fn conditions(all: &BTreeMap<Lock, Gathered<'_>>) -> Insides {
-    let conditions = all.iter().filter(|(_, gathered)| gathered.is_condition());
+    let conditions = all.iter().filter(|(_, gathered)| gathered.is_condition() && gathered.permits.is_empty());
     Insides::sized(conditions.map(|(&lock, _)| (lock, CONDVAR_SIZE)))
 }
 

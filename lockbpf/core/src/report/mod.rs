@@ -35,6 +35,7 @@ mod lock;
 pub mod measured;
 mod naming;
 mod pattern;
+mod permits;
 mod phrase;
 pub mod pictures;
 mod place;

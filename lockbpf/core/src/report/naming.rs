@@ -75,6 +75,7 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
     let what = match gathered {
         g if g.is_lock() => "lock",
         g if g.is_inferred_lock() => own.map_or("lock", sleepers::what),
+        g if !g.permits.is_empty() => sleepers::SEMAPHORE,
         g if g.is_condition() => "condition",
         _ => "futex",
     };
@@ -85,7 +86,7 @@ fn base(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> String 
             let waited = gathered.blame().and_then(|s| s.waiters.iter().find(|w| w.site == Some(site)));
             let waited = waited.and_then(|w| top_stack(&w.stacks));
             // A function that takes all locks of the program tells none apart.
-            let asked = waited.or_else(|| gathered.mutex.iter().find(|s| s.site == site)?.stack);
+            let asked = waited.or_else(|| gathered.sections().find(|s| s.site == site)?.stack);
             let own = places.place(site);
             // A mutex with which a runtime parks its threads is the runtime's own, whoever is parked.
             let place = if sleepers::parks(&own.symbol) {

@@ -2,7 +2,7 @@
 
 use super::in_turn;
 use super::schema::{ConditionEntry, FutexEntry, Ns, Report, SleepEntry, SleepPlace};
-use super::sleepers::{self, CONDITION, JAVA_LOCK, JOIN, OF_CONDITIONS, PARKING, UNKNOWN};
+use super::sleepers::{self, CONDITION, JAVA_LOCK, JOIN, OF_CONDITIONS, PARKING, SEMAPHORE, UNKNOWN};
 
 /// In this function threads sleep for locks of `java.util.concurrent`, and otherwise.
 const PARKER: &str = "Parker::park";
@@ -50,6 +50,17 @@ pub(super) fn of(report: &Report) -> Option<SleepEntry> {
         places,
     };
     (entry != SleepEntry::default()).then_some(entry)
+}
+
+/// What idle threads waited for: of these two what there was.
+pub(super) fn idle_for(report: &Report) -> &'static str {
+    let row = |semaphore: bool| report.conditions.iter().any(|c| (c.kind == SEMAPHORE) == semaphore);
+    let conditions = row(false) || report.futexes.iter().any(|f| f.purpose == CONDITION);
+    match (conditions, row(true)) {
+        (_, false) => "conditions",
+        (false, true) => "semaphores",
+        (true, true) => "conditions and semaphores",
+    }
 }
 
 /// Waiting that the report tells with the locks of `java.util.concurrent`. The rows of conditions and futex words count it as well.

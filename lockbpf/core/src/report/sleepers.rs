@@ -3,8 +3,9 @@
 
 use super::gather::Gathered;
 use super::place::Places;
+use super::schema::StackFrame;
 use crate::graph::FutexWaits;
-use crate::id::Lock;
+use crate::id::{Lock, StackId};
 use crate::java;
 use crate::methods;
 use crate::names::Frame;
@@ -162,6 +163,11 @@ pub(super) const JAVA_LOCK: &str = "java.util.concurrent";
 /// The same where virtual threads wait for it: no thread sleeps meanwhile.
 pub(super) const VIRTUAL_LOCK: &str = "java.util.concurrent (virtual threads)";
 
+/// A lock of CPython's own, from 3.13 on.
+const PYTHON_LOCK: &str = "Python lock";
+/// The function in which Python's threads wait for conditions, and so for what its library makes of them, and the end of its file's name.
+const PYTHON_WAITS: (&str, &str) = ("Condition.wait", "/threading.py");
+
 /// What is part of the names of functions in which threads sleep for other libraries' locks, and what these are called.
 const LIBRARIES: &[(&str, &str)] = &[
     ("folly::SharedMutexImpl<", "folly::SharedMutex"),
@@ -171,7 +177,7 @@ const LIBRARIES: &[(&str, &str)] = &[
 
 /// Whether it is what the locks of a runtime's are called whose waiters sleep on words of their own.
 pub(super) fn is_runtimes(purpose: &str) -> bool {
-    [JAVA_LOCK, VIRTUAL_LOCK].contains(&purpose) || RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
+    [JAVA_LOCK, VIRTUAL_LOCK, PYTHON_LOCK].contains(&purpose) || RUNTIMES.iter().any(|(_, _, name)| *name == purpose)
 }
 
 /// Whether it is a lock whose waiters sleep on its own words.
@@ -208,14 +214,56 @@ pub(super) fn name(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>)
     }
     let ended = gathered.waits.iter().flat_map(|waits| &waits.sites).flat_map(|site| site.stacks.top());
     let stacks = ended.map(|(stack, _)| stack).chain(gathered.open.iter().filter_map(|wait| wait.stack));
+    let stacks: Vec<StackId> = stacks.collect();
     // Not every stack goes beyond the C library.
-    let purpose = stacks.collect::<Vec<_>>().into_iter().find_map(|stack| {
+    let purpose = stacks.iter().find_map(|&stack| {
         let frames = places.off_stack(lock.process, stack);
         let functions: Vec<&str> = frames.iter().filter_map(|frame| frame.function.as_deref()).map(plain).collect();
         of(&functions)
     });
+    // Nobody else is parked in semaphores.
+    if purpose == Some(SEMAPHORE) && gathered.waits.map_or_else(|| gathered.is_parked_now(), FutexWaits::is_parked) {
+        return of_python(lock, gathered, places);
+    }
     let are_virtual = || gathered.waits.is_some_and(|waits| waits.threads.top().iter().all(|(tid, _)| is_task(tid.0)));
     purpose.map(|purpose| if purpose == JAVA_LOCK && are_virtual() { VIRTUAL_LOCK } else { purpose })
+}
+
+/// What a lock of CPython's is, by the Python functions in which threads wait for it for most of the time; `None` where these are not known: it may
+/// be a condition's, which are made of such locks.
+fn of_python(lock: Lock, gathered: &Gathered<'_>, places: &mut Places<'_>) -> Option<&'static str> {
+    let sites = || gathered.waits.iter().flat_map(|waits| &waits.sites);
+    let ended: Vec<(StackId, u64)> =
+        sites().flat_map(|site| site.stacks.top()).map(|(stack, waits)| (stack, waits.time.0)).collect();
+    let open = || gathered.open.iter().filter_map(|wait| Some((wait.stack?, 1))).collect();
+    let (mut for_lock, mut for_condition) = (0, 0);
+    for (stack, time) in if ended.is_empty() { open() } else { ended } {
+        let frames = places.off_stack(lock.process, stack);
+        match frames.iter().find(|frame| is_python(frame)) {
+            Some(StackFrame { function, file, .. }) if waits_in_python(function.as_deref(), file.as_deref()) => {
+                for_condition += time;
+            }
+            Some(_) => for_lock += time,
+            None => {}
+        }
+    }
+    match (for_lock, for_condition) {
+        (0, 0) => None,
+        _ if for_lock >= for_condition => Some(PYTHON_LOCK),
+        _ => Some(CONDITION),
+    }
+}
+
+/// Whether a frame is a Python function.
+fn is_python(frame: &StackFrame) -> bool {
+    frame.file.as_ref().is_some_and(|file| file.ends_with(".py") || file.starts_with('<'))
+}
+
+/// Whether threads of Python's wait for conditions in this function of this file. When they have been told, they wait for the condition's lock in
+/// others.
+pub(super) fn waits_in_python(function: Option<&str>, file: Option<&str>) -> bool {
+    let (waits, of) = PYTHON_WAITS;
+    function == Some(waits) && file.is_some_and(|file| file.ends_with(of))
 }
 
 /// Whether a word is that of an interpreter's own lock, which is waited for by a condition variable.

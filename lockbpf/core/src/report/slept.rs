@@ -30,7 +30,12 @@ pub(super) fn find(all: &BTreeMap<Lock, Gathered<'_>>, places: &mut Places<'_>) 
             found.insert(lock, g.waits.map(of).unwrap_or_default());
             continue;
         }
-        let Some(waits) = g.waits else { continue };
+        let Some(waits) = g.waits else {
+            if g.is_parked_now() && name.is_some_and(sleepers::is_runtimes) {
+                found.insert(lock, Shares::default());
+            }
+            continue;
+        };
         let shares = match name {
             // Nothing says which of several permits a thread waits for. That another one had a permit follows from its post.
             Some(SEMAPHORE) if !waits.is_parked() && waits.is_given_back() => waits.shares.inferred(),

@@ -3,7 +3,7 @@
 
 use super::columns::{Columns, fill, fitted};
 use super::schema::{ConditionEntry, LockEntry, Ns, PerturbationEntry, Report, UnobservedEntry};
-use super::sleepers::OF_CONDITIONS;
+use super::sleepers::{OF_CONDITIONS, SEMAPHORE};
 use super::text::{clip, count, counted, percent, share, wrap};
 use super::{attribution, called, counted, details, estimated, warnings, wide};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets};
@@ -212,20 +212,31 @@ const CONDITIONS: Columns<ConditionEntry> = &[
     ("Idle mean", 0, |c| c.idle_ns.mean.to_string()),
     ("Idle max", 2, |c| c.idle_ns.max.to_string()),
     ("Woken\nper call", 110, per_call),
-    ("Blocked\nagain", 110, |c| if c.woken == 0 { String::new() } else { percent(share(c.blocked_again, c.waits)) }),
-    ("Signal to run\nmean", 110, |c| if c.woken == 0 { String::new() } else { c.wake_latency_ns.mean.to_string() }),
-    ("Signal to run\nmax", 132, |c| if c.woken == 0 { String::new() } else { c.wake_latency_ns.max.to_string() }),
+    ("Blocked\nagain", 110, |c| if has_no_mutex(c) { String::new() } else { percent(share(c.blocked_again, c.waits)) }),
+    ("Signal to run\nmean", 110, |c| if has_no_mutex(c) { String::new() } else { c.wake_latency_ns.mean.to_string() }),
+    ("Signal to run\nmax", 132, |c| if has_no_mutex(c) { String::new() } else { c.wake_latency_ns.max.to_string() }),
 ];
+
+/// Whether what comes after its wake-ups is not known: they were not seen, or no mutex follows.
+fn has_no_mutex(c: &ConditionEntry) -> bool {
+    c.woken == 0 || c.kind == SEMAPHORE
+}
 
 fn conditions(report: &Report, width: u16) -> Option<String> {
     let used = report.conditions.iter().filter(|c| c.purpose != OF_CONDITIONS);
     let used: Vec<_> = used.filter(|c| c.waited_ns() > Ns::default() || c.waiting_now > 0).collect();
     let shown = &used[..WORDS.min(used.len())];
-    let title = "Condition variables (idle time, unless locks are made of them)";
+    let semaphores = used.iter().filter(|c| c.kind == SEMAPHORE).count();
+    let what = match semaphores {
+        0 => "Condition variables",
+        n if n == used.len() => "Semaphores for work",
+        _ => "Condition variables, and semaphores for work",
+    };
+    let title = format!("{what} (idle time, unless locks are made of them)");
     let remarks = used.iter().filter_map(|c| queues_up(c)).map(|text| wrap(&text, width.into()));
     let table = fitted(fill(CONDITIONS, shown, width), &["Condition"], width);
     let text = [table].into_iter().chain(remarks).collect::<Vec<_>>().join("\n");
-    (!used.is_empty()).then(|| section(title, text, used.len()))
+    (!used.is_empty()).then(|| section(&title, text, used.len()))
 }
 
 /// How many threads a signal or broadcast woke, on average.

@@ -30,6 +30,7 @@ pub(super) fn threads(
     // Those that have ended, beyond the ones listed, are one entry.
     let longest = |t: &ThreadTotals| if t.tid == Tid(0) { Nanos(u64::MAX) } else { observation.duration() };
     let without_calls = without_calls(observation, all);
+    let for_work = for_work(observation, all);
     let mut threads = Vec::with_capacity(observation.threads.len());
     for t in &observation.threads {
         let estimated = observation.is_estimated(t.process);
@@ -37,7 +38,8 @@ pub(super) fn threads(
         let wait = if estimated {
             recorded.wait(t).unwrap_or_else(|| guess(t)).min(longest(t))
         } else {
-            (t.wait + slept).min(longest(t).max(t.wait))
+            let wait = t.wait - for_work.get(&t.tid).copied().unwrap_or_default().min(t.wait);
+            (wait + slept).min(longest(t).max(wait))
         };
         threads.push(ThreadEntry {
             tid: places.thread(t.tid),
@@ -58,12 +60,30 @@ pub(super) fn threads(
 /// How long threads slept for locks in calls that were not seen: those of locks that are known by their sleepers, and calls that began before.
 fn without_calls(observation: &Observation, all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Tid, Nanos> {
     let mut slept = observation.findings.attempt_unseen.clone();
+    for (lock, _) in all.iter().filter(|(_, g)| !g.permits.is_empty()) {
+        let Some(shares) = observation.findings.locks.get(lock) else { continue };
+        let all: Nanos = shares.turns.threads.values().map(|turn| turn.waits.time).sum();
+        for (tid, turn) in &shares.turns.threads {
+            let part = u128::from(turn.waits.time.0) * u128::from(shares.attempt_unseen.0) / u128::from(all.0.max(1));
+            slept.entry(*tid).and_modify(|slept| *slept = *slept - Nanos(part as u64).min(*slept));
+        }
+    }
     for shares in all.values().filter(|g| g.is_inferred_lock()).filter_map(Gathered::blame) {
         for (&tid, turn) in &shares.turns.threads {
             *slept.entry(tid).or_default() += turn.waits.time;
         }
     }
     slept
+}
+
+/// How long threads waited for permits that stand for work, as far as it was recorded. The kernel side counts that with their waiting for locks.
+fn for_work(observation: &Observation, all: &BTreeMap<Lock, Gathered<'_>>) -> HashMap<Tid, Nanos> {
+    let mut waited = HashMap::new();
+    let semaphores = all.iter().filter(|(_, g)| !g.permits.is_empty());
+    for permits in semaphores.filter_map(|(lock, _)| observation.findings.permits.get(lock)) {
+        permits.waited().for_each(|(tid, wait)| *waited.entry(tid).or_default() += wait);
+    }
+    waited
 }
 
 /// How long threads waited for locks of the program's, as far as it was recorded.

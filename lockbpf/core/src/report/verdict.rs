@@ -5,7 +5,7 @@ use super::schema::{BlockedEntry, DeadlockEntry, LockEntry, Ns, Report, SleepEnt
 use super::sleepers::OF_CONDITIONS;
 use super::table::unobserved;
 use super::text::{clip, count, counted, listed, percent};
-use super::{blame, distrust, estimated, in_turn, pattern, throttled, unwatched, woken};
+use super::{blame, distrust, estimated, in_turn, pattern, sleep, throttled, unwatched, woken};
 
 /// Circles of waits that ended, told in words.
 const MAX_ENDED: usize = 3;
@@ -191,7 +191,8 @@ fn idle(report: &Report) -> Option<String> {
     let first = report.conditions.iter().find(|c| c.purpose != OF_CONDITIONS);
     let first = first.map(|c| format!(", most of it in `{}`", c.label)).unwrap_or_default();
     (idle.share_of(report.quality.duration_ns) >= NOTABLE).then(|| {
-        format!("Threads waited {idle} for conditions{first}: idle time, unless the program makes locks of conditions.")
+        let what = sleep::idle_for(report);
+        format!("Threads waited {idle} for {what}{first}: idle time, unless the program makes locks of {what}.")
     })
 }
 
@@ -209,8 +210,9 @@ fn without_locks(report: &Report) -> String {
     }
     let sleep = q.sleep.clone().unwrap_or_default();
     if !report.conditions.is_empty() || sleep.conditions_ns > Ns::default() {
+        let what = sleep::idle_for(report);
         return format!(
-            "No lock was seen in use in {time}: threads only waited for conditions: idle time, unless the program makes locks of conditions."
+            "No lock was seen in use in {time}: threads only waited for {what}: idle time, unless the program makes locks of {what}."
         );
     }
     let reason = match q.failed_probes.first() {

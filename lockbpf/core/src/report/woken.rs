@@ -22,7 +22,8 @@ impl Woken {
     /// Those of an observation.
     pub(super) fn of(all: &BTreeMap<Lock, Gathered<'_>>) -> Self {
         let ended = all.values().flat_map(|g| &g.condvar).map(|sums| sums.site);
-        let open = all.values().flat_map(|g| &g.idle).filter_map(|wait| wait.site);
+        let of_conditions = all.values().filter(|g| g.permits.is_empty());
+        let open = of_conditions.flat_map(|g| &g.idle).filter_map(|wait| wait.site);
         Self(ended.chain(open).filter(|site| site.addr != 0).collect())
     }
 

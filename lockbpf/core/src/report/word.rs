@@ -3,11 +3,12 @@
 use super::durations::{Total, durations};
 use super::gather::Gathered;
 use super::place::Places;
-use super::schema::{ConditionEntry, FutexCounts, FutexEntry, Ns, Place, ThreadWait, WaiterEntry};
+use super::schema::{ConditionEntry, Durations, FutexCounts, FutexEntry, Ns, Place, ThreadWait, WaiterEntry};
 use super::sleepers::{self, OF_CONDITIONS};
 use super::text::share;
 use crate::graph::{FutexWaits, Threads};
 use crate::id::{Lock, Process};
+use crate::names::Frame;
 use crate::observation::OpenWait;
 use crate::sums::Measure;
 
@@ -45,19 +46,23 @@ pub(super) fn counts(gathered: &Gathered<'_>, places: &Places<'_>) -> Option<Fut
     }
 }
 
-/// The entry of a condition variable.
+/// The entry of a condition variable, or of a semaphore whose permits stand for work.
 pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut Places<'_>) -> ConditionEntry {
-    let total = Total::of(&g.condvar);
+    let semaphore = !g.permits.is_empty();
+    let total = Total::of(if semaphore { &g.permits } else { &g.condvar });
+    // Who finds a permit waits for nothing.
+    let (waits, blocked_again) = if semaphore { (total.contended, 0) } else { (total.acquisitions, total.contended) };
     let futex = Total::of(&g.futex);
     let (pid, comm) = places.process(lock.process);
     ConditionEntry {
         condition: places.lock_id(lock),
         name: name.to_owned(),
         label: places.label(lock.process, name),
-        kind: "condvar".to_owned(),
+        kind: if semaphore { sleepers::SEMAPHORE } else { "condvar" }.to_owned(),
         pid,
         comm,
-        waits: total.acquisitions,
+        permits: semaphore.then_some(total.acquisitions),
+        waits,
         timeouts: total.timeouts,
         errors: total.errors,
         idle_ns: durations(&total.wait, places.unit()),
@@ -65,16 +70,27 @@ pub(super) fn condition(lock: Lock, g: &Gathered<'_>, name: &str, places: &mut P
         wakes: futex.wakes,
         wakes_of_none: futex.wakes_of_none,
         woken: futex.acquisitions,
-        blocked_again: total.contended,
-        wake_latency_ns: durations(&total.hold, places.unit()),
+        blocked_again,
+        wake_latency_ns: if semaphore { Durations::default() } else { durations(&total.hold, places.unit()) },
         waiting_now: g.idle.len() as u64,
         waiting_now_ns: open(&g.idle, places),
         purpose: match g.of_lock {
             true => OF_CONDITIONS.to_owned(),
+            false if semaphore => permits(g, places).to_owned(),
             false => sleepers::parking(lock, g, places).unwrap_or("condition").to_owned(),
         },
         first_site: g.first().1.map(|site| places.place(site).symbol),
     }
+}
+
+/// What threads wait for permits for. A semaphore of which only one thread takes permits may be where a runtime parks that thread, for locks of its own.
+fn permits(g: &Gathered<'_>, places: &mut Places<'_>) -> &'static str {
+    let waits = |frame: &Frame| {
+        let file = frame.location.as_ref().map(|(file, _)| file.as_str());
+        sleepers::waits_in_python(frame.function.as_deref(), file)
+    };
+    let known = g.permits.iter().any(|sums| places.frames_at(sums.site).iter().any(waits));
+    if g.takers > 1 || known { sleepers::SEMAPHORE } else { sleepers::PARKING }
 }
 
 /// The entry of a futex word of unknown purpose.

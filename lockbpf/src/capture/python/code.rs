@@ -1,7 +1,6 @@
 //! CPython's code objects in memory: the function, file and line of an instruction.
 
-use super::text::text;
-use super::{lines, word};
+use super::{lines, text, word};
 use crate::capture::owner::{read, read_into};
 use lockbpf_common::python::PythonFrame;
 use std::collections::HashMap;
@@ -24,16 +23,17 @@ const MAX_NAME: usize = 512;
 const MAX_KNOWN: usize = 65_536;
 
 /// Where the version has the rest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// In a code object: the function's line.
     pub(super) first_line: u64,
     /// In a code object: the instructions.
     pub(super) instructions: u64,
-    /// In a string: its characters, if all of them are ASCII, and if not.
-    pub(super) ascii: u64,
-    pub(super) other: u64,
+    pub(super) text: text::Layout,
 }
+
+/// Bits of a pointer to a code object that are none of its address (`_PyStackRef`, 3.14).
+const TAGS: u64 = 7;
 
 /// What an instruction is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,19 +59,20 @@ struct Parts {
 /// The functions of a process.
 #[derive(Debug)]
 pub struct Code {
-    layout: &'static Layout,
+    layout: Layout,
     known: HashMap<(u64, u64), Parts>,
 }
 
 impl Code {
     /// Knows none yet.
     #[must_use]
-    pub fn of(layout: &'static super::Layout) -> Self {
-        Self { layout: &layout.code, known: HashMap::new() }
+    pub fn of(layout: &super::Layout) -> Self {
+        Self { layout: layout.code.clone(), known: HashMap::new() }
     }
 
     /// The function that a frame is in, if it is new; `None` if it was told before, or what is there is no code object.
     pub fn meet(&mut self, pid: u32, frame: PythonFrame) -> Option<Function> {
+        let frame = PythonFrame { code: frame.code & !TAGS, ..frame };
         let parts = self.parts(pid, frame)?;
         let key = (frame.code, frame.instruction);
         if self.known.get(&key).is_some_and(|known| *known == parts) {
@@ -92,10 +93,10 @@ impl Code {
     }
 
     fn function(&self, pid: u32, frame: PythonFrame, parts: Parts) -> Option<Function> {
-        let &Layout { instructions, ascii, other, .. } = self.layout;
-        let name = text(pid, parts.name, (ascii, other), MAX_NAME)?;
-        let file = text(pid, parts.file, (ascii, other), MAX_FILE)?;
-        let begin = frame.code.checked_add(instructions)?;
+        let Layout { instructions, text, .. } = &self.layout;
+        let name = text.read(pid, parts.name, MAX_NAME)?;
+        let file = text.read(pid, parts.file, MAX_FILE)?;
+        let begin = frame.code.checked_add(*instructions)?;
         // Before its first instruction, a frame stands at what is before that.
         let unit = frame.instruction.saturating_sub(begin) / 2;
         if parts.size > MAX_SIZE || unit >= parts.size || frame.instruction < frame.code {
@@ -120,6 +121,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn code(version: (u8, u8)) -> Code {
+        Code::of(&super::super::layout(0, version, &(0..0)).unwrap())
+    }
+
     fn put(memory: &mut [u64], byte: u64, value: u64) {
         memory[byte as usize / 8] = value;
     }
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn an_instruction_is_named() {
         let pid = std::process::id();
-        let mut code = Code::of(super::super::layout((3, 11)).unwrap());
+        let mut code = code((3, 11));
         let (file, name) = (string("/srv/shop/cart.py"), string("Cart.add"));
         // One entry: all eight units are one line on.
         let lines = [0, 0, 3, 0, u64::from_le_bytes([0x80 | 11 << 3 | 7, 0, 9, 0, 0, 0, 0, 0])];
@@ -155,6 +160,8 @@ mod tests {
         assert_eq!(told, Some(expected.clone()));
         assert_eq!(code.meet(pid, frame(at + 184 + 6)), None, "it was told");
         assert_eq!(code.meet(pid, frame(at + 182)), Some(expected.clone()), "it has not begun");
+        let tagged = PythonFrame { code: at | 1, instruction: at + 184 + 8 };
+        assert_eq!(code.meet(pid, tagged), Some(expected.clone()), "a reference that is not counted");
         assert_eq!(code.meet(pid, frame(at + 184 + 16)), None, "beyond its end");
         put(&mut object, LINES, 0);
         assert_eq!(code.meet(pid, frame(at + 184)), Some(Function { line: 41, ..expected.clone() }));
@@ -171,7 +178,7 @@ mod tests {
     proptest! {
         #[test]
         fn noise_never_panics(words in prop::collection::vec(any::<u64>(), 32), instruction: u64, ahead in 0u64..256) {
-            let mut code = Code::of(super::super::layout((3, 12)).unwrap());
+            let mut code = code((3, 12));
             let at = words.as_ptr() as u64;
             for instruction in [instruction, at + ahead] {
                 prop_assert_eq!(code.meet(std::process::id(), PythonFrame { code: at, instruction }), None);

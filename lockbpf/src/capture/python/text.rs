@@ -11,29 +11,41 @@ const KIND_MASK: u32 = 7;
 const COMPACT: u32 = 1 << 5;
 const ASCII: u32 = 1 << 6;
 
-/// A string of so many characters at most; `ascii` and `other` bytes are before them. `None` if what is there is none that can be printed.
-pub(super) fn text(pid: u32, addr: u64, (ascii, other): (u64, u64), most: usize) -> Option<String> {
-    let length = u64::from_ne_bytes(read(pid, addr.checked_add(LENGTH)?)?);
-    let state = u32::from_ne_bytes(read(pid, addr.checked_add(STATE)?)?);
-    let length = usize::try_from(length).ok().filter(|length| (1..=most).contains(length))?;
-    let width = usize::try_from(state >> KIND_SHIFT & KIND_MASK).ok()?;
-    let head = if state & ASCII != 0 { ascii } else { other };
-    if state & COMPACT == 0 || !matches!(width, 1 | 2 | 4) {
-        return None;
+/// Where a version has the characters of a string, if all of them are ASCII, and if not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) ascii: u64,
+    pub(super) other: u64,
+}
+
+impl Layout {
+    /// A string of so many characters at most. `None` if what is there is none that can be printed.
+    pub(super) fn read(self, pid: u32, addr: u64, most: usize) -> Option<String> {
+        let length = u64::from_ne_bytes(read(pid, addr.checked_add(LENGTH)?)?);
+        let state = u32::from_ne_bytes(read(pid, addr.checked_add(STATE)?)?);
+        let length = usize::try_from(length).ok().filter(|length| (1..=most).contains(length))?;
+        let width = usize::try_from(state >> KIND_SHIFT & KIND_MASK).ok()?;
+        let head = if state & ASCII != 0 { self.ascii } else { self.other };
+        if state & COMPACT == 0 || !matches!(width, 1 | 2 | 4) {
+            return None;
+        }
+        let mut bytes = vec![0; length * width];
+        read_into(pid, addr.checked_add(head)?, &mut bytes)?;
+        let characters = bytes.chunks_exact(width).map(|bytes| {
+            let mut code = [0; 4];
+            code.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+            char::from_u32(u32::from_le_bytes(code)).filter(|c| !c.is_control())
+        });
+        characters.collect()
     }
-    let mut bytes = vec![0; length * width];
-    read_into(pid, addr.checked_add(head)?, &mut bytes)?;
-    let characters = bytes.chunks_exact(width).map(|bytes| {
-        let mut code = [0; 4];
-        code.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
-        char::from_u32(u32::from_le_bytes(code)).filter(|c| !c.is_control())
-    });
-    characters.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 3.11's.
+    const LAYOUT: Layout = Layout { ascii: 48, other: 72 };
 
     /// As 3.11 has it: the head, then the characters.
     fn string(state: u32, length: u64, characters: &[u8]) -> Vec<u8> {
@@ -46,7 +58,7 @@ mod tests {
     }
 
     fn told(string: &[u8]) -> Option<String> {
-        text(std::process::id(), string.as_ptr() as u64, (48, 72), 16)
+        LAYOUT.read(std::process::id(), string.as_ptr() as u64, 16)
     }
 
     #[test]
@@ -72,7 +84,7 @@ mod tests {
         ] {
             assert_eq!(told(&string(state, length, characters)), None, "{state:#x} {length} {characters:?}");
         }
-        assert_eq!(text(std::process::id(), 0, (48, 72), 16), None);
-        assert_eq!(text(std::process::id(), u64::MAX, (48, 72), 16), None);
+        assert_eq!(LAYOUT.read(std::process::id(), 0, 16), None);
+        assert_eq!(LAYOUT.read(std::process::id(), u64::MAX, 16), None);
     }
 }

@@ -336,12 +336,13 @@ impl Session {
         described::Met::of(again(&self.ebpf, "CUSTOM_LOCKS")?)
     }
 
-    /// Has futex calls of a process count for parking_lot's locks, where they are for one.
+    /// Has futex calls of a process count for parking_lot's locks, or for Python's, where they are for one.
     ///
     /// # Errors
     /// When the map cannot be written.
-    pub fn parks(&mut self, process: Process) -> Result<(), CaptureError> {
-        let map = self.ebpf.map_mut("PARKING").ok_or(CaptureError::NoMap("PARKING"))?;
+    pub fn parks(&mut self, process: Process, is_python: bool) -> Result<(), CaptureError> {
+        let name = if is_python { "PYTHON_PARKING" } else { "PARKING" };
+        let map = self.ebpf.map_mut(name).ok_or(CaptureError::NoMap(name))?;
         let mut processes: Array<_, u32> = map.try_into()?;
         Ok(processes.set(process.0 % parking::MAX_PROCESSES, process.0, 0)?)
     }

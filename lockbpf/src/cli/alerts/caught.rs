@@ -11,7 +11,7 @@ use crate::observation::OpenWait;
 use crate::units::Time;
 use crate::untrusted::shown_bytes;
 use crate::unwind::{End, StackCopy, Unwind, Unwound};
-use lockbpf_common::parking::FOR_LOCK;
+use lockbpf_common::parking::is_for_lock;
 use lockbpf_common::record::TOP_WORDS;
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -123,7 +123,7 @@ impl Scene<'_> {
         let Some((first, &pid)) = first.zip(self.pids.get(&lock.process)) else {
             return Err("nobody waits for it any more");
         };
-        let parked = first.expected == Some(FOR_LOCK);
+        let parked = first.expected.is_some_and(is_for_lock);
         let named = if parked { Err("locks of this kind do not name their holder") } else { naming_of(first.via) }?;
         let mut later = Later::default();
         let holder = self.holders.of(self.session, pid, lock, named, &mut later);

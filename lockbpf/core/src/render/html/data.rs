@@ -159,7 +159,7 @@ fn not_here(report: &Report) -> Vec<&'static str> {
     let left_out = [
         (report.counters.is_some(), "events counted in sections"),
         (report.functions.is_some(), "calls of the C library"),
-        (!report.conditions.is_empty(), "condition variables"),
+        (!report.conditions.is_empty(), "condition variables and semaphores for work"),
         (!report.futexes.is_empty(), "futex words of unknown purpose"),
     ];
     left_out.into_iter().filter(|(there, _)| *there).map(|(_, what)| what).collect()

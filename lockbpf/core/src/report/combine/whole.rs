@@ -143,11 +143,15 @@ fn inversions(all: &Over<'_, Report>) -> Vec<InversionEntry> {
 }
 
 fn conditions(all: &Over<'_, Report>) -> Vec<ConditionEntry> {
-    let key = |c: &ConditionEntry| vec![c.comm.clone().unwrap_or_default(), c.name.clone()];
+    let key = |c: &ConditionEntry| vec![c.comm.clone().unwrap_or_default(), c.kind.clone(), c.name.clone()];
     let mut conditions = all.within(
         |r| &r.conditions,
         key,
         |all| ConditionEntry {
+            permits: all
+                .largest(ConditionEntry::waited_ns)
+                .permits
+                .map(|_| all.count(|c| c.permits.unwrap_or_default())),
             waits: all.count(|c| c.waits),
             timeouts: all.count(|c| c.timeouts),
             errors: all.count(|c| c.errors),

@@ -1,6 +1,7 @@
 //! What is no lock: condition variables and futex words.
 
 use super::super::schema::{ConditionEntry, FutexEntry, Ns, Report, ThreadWait};
+use super::super::sleepers::SEMAPHORE;
 use super::{Check, blame};
 
 pub(super) fn check(report: &Report, check: &mut Check) {
@@ -14,6 +15,7 @@ fn condition(c: &ConditionEntry, check: &mut Check) {
     let ConditionEntry {
         label,
         kind,
+        permits,
         waits,
         timeouts,
         errors,
@@ -43,7 +45,10 @@ fn condition(c: &ConditionEntry, check: &mut Check) {
     let slack = if check.runs > 1.0 { 2 } else { 0 };
     check.count(*blocked_again, ended.saturating_add(slack), || format!("blocked again after {}", name()));
     check.happened(*waiting_now, *waiting_now_ns, || format!("waits for {} now", name()));
-    check.demand(kind == "condvar" && !purpose.is_empty(), || format!("{} is a {kind} for {purpose}", name()));
+    permits.iter().for_each(|permits| check.count(*waits, *permits, || format!("waits for permits of {}", name())));
+    check.demand((kind == SEMAPHORE) == permits.is_some(), || format!("permits of {}", name()));
+    let known = ["condvar", SEMAPHORE].contains(&kind.as_str());
+    check.demand(known && !purpose.is_empty(), || format!("{} is a {kind} for {purpose}", name()));
 }
 
 fn futex(f: &FutexEntry, check: &mut Check) {

@@ -1,10 +1,10 @@
-//! What is no lock, or not known to be one: condition variables and futex words.
+//! What is no lock, or not known to be one: condition variables, semaphores whose permits stand for work, and futex words.
 
 use super::blame::WaiterEntry;
 use super::value::{Durations, Ns, ThreadId};
 use serde::{Deserialize, Serialize};
 
-/// One condition variable.
+/// One condition variable, or a semaphore whose permits others give than those who take them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConditionEntry {
     /// `PID:0xaddress`.
@@ -13,7 +13,7 @@ pub struct ConditionEntry {
     pub name: String,
     /// The name as the table shows it: with its process in front if the report has several.
     pub label: String,
-    /// `condvar`.
+    /// `condvar`, `semaphore`.
     pub kind: String,
     /// Process id.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,6 +21,9 @@ pub struct ConditionEntry {
     /// Process name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comm: Option<String>,
+    /// Semaphore only: the permits that were taken, with and without waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permits: Option<u64>,
     /// Waits that ended with a wake-up.
     pub waits: u64,
     /// Waits whose deadline passed.
@@ -47,7 +50,7 @@ pub struct ConditionEntry {
     /// For how long, in sum.
     #[serde(default)]
     pub waiting_now_ns: Ns,
-    /// `parking` where a runtime parks its threads in it, for its own locks or idle; else `condition`.
+    /// `parking` where a runtime parks its threads in it, for its own locks or idle; else `condition`, `semaphore`.
     #[serde(default)]
     pub purpose: String,
     /// Where it was first waited for.

@@ -7,6 +7,7 @@ mod examples;
 mod functions;
 mod in_turn;
 mod patterns;
+mod permits;
 mod places;
 mod slept;
 mod story;

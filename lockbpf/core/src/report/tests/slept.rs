@@ -5,7 +5,7 @@ use crate::event::FutexWait;
 use crate::id::StackId;
 use crate::observation::OpenWait;
 use lockbpf_common::kind::mutex_kind;
-use lockbpf_common::parking::{FOR_LOCK, PARKED};
+use lockbpf_common::parking::{FOR_LOCK, FOR_PYTHON, PARKED};
 
 const SLEEPS: StackId = StackId(1);
 
@@ -42,6 +42,48 @@ fn a_lock_that_threads_are_parked_for_is_one() {
     assert_eq!((holder.place.symbol.as_str(), holder.wait_ns), ("fn9 (work.c:9)", ms(8)));
     assert_eq!(lock.attribution.inferred_ns, ms(0), "each was handed over, and that was seen");
     assert_conserved(&r);
+}
+
+/// CPython's locks from 3.13 on: their waiters sleep each in a semaphore.
+#[test]
+fn a_lock_that_threads_are_parked_for_in_semaphores_is_pythons() {
+    let told = |stack: &[u64], expected| {
+        let mut o = sleeper(0x1000, expected, SEM_WAIT);
+        o.stacks.insert(SLEEPS, stack.to_vec());
+        report(&o)
+    };
+    let r = told(&[SEM_WAIT, PYTHON_ASKS, PYTHON_WAITS], FOR_PYTHON);
+    let [lock] = r.locks.as_slice() else { panic!("{:?}", r.futexes) };
+    assert_eq!((lock.kind.as_str(), lock.wait_ns.sum), ("Python lock", ms(8)));
+    assert_eq!(lock.holders.first().map(|h| h.place.symbol.as_str()), Some("fn9 (work.c:9)"));
+    // Who waits for a condition is idle; where no Python function is known it may be that; a semaphore itself may be anything.
+    let waits = told(&[SEM_WAIT, PYTHON_WAITS, PYTHON_ASKS], FOR_PYTHON);
+    let unknown = told(&[SEM_WAIT, 0x700], FOR_PYTHON);
+    let semaphore = told(&[SEM_WAIT, PYTHON_ASKS], 0);
+    for (r, purpose, idle) in
+        [(waits, "condition variable", ms(8)), (unknown, "unknown", ms(0)), (semaphore, "semaphore", ms(0))]
+    {
+        let [word] = r.futexes.as_slice() else { panic!("{:?}", r.locks) };
+        assert_eq!((word.purpose.as_str(), word.wait_ns.sum), (purpose, ms(8)));
+        assert!(r.culprits.is_empty() && r.locks.is_empty(), "{:?}", r.culprits);
+        assert_eq!(r.quality.sleep.map(|sleep| (sleep.conditions_ns, sleep.unknown_ns)), Some((idle, ms(8) - idle)));
+    }
+}
+
+/// Of threads that are parked for a lock since long, nothing but their wait is known.
+#[test]
+fn a_lock_of_pythons_that_nobody_gives_back_is_told() {
+    let mut o = observation();
+    let wait = OpenWait { via: Via::Futex, stack: Some(SLEEPS), ..open_wait(0x1000, 1, 3_000, 0) };
+    for (innermost, expected, locks) in
+        [(PYTHON_ASKS, FOR_PYTHON, 1), (PYTHON_ASKS, 0, 0), (PYTHON_WAITS, FOR_PYTHON, 0)]
+    {
+        o.stacks.insert(SLEEPS, vec![SEM_WAIT, innermost, 0x700]);
+        o.open_waits = vec![OpenWait { expected: Some(expected), ..wait }];
+        let r = report(&o);
+        assert_eq!((r.locks.len(), r.futexes.len()), (locks, 1 - locks), "{:?}", r.locks);
+        assert!(r.locks.iter().all(|lock| lock.kind == "Python lock" && lock.waiting_now.count == 1));
+    }
 }
 
 #[test]
