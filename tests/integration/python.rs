@@ -250,7 +250,7 @@ fn python_locks_and_queues() {
             assert!(is_in(holder, "handle", FILE) && holder.share > 0.8, "{:?}", table.holders);
             let (told, measured) = (table.harm_ns, truth.fact("lock_wait_ns") as f64);
             assert!((0.8 * measured..=1.05 * measured).contains(&told), "{told} of {measured}: {table:?}");
-            // All five wait for most of the time, which is some seconds; for locks hardly anybody else does.
+            // All threads wait for most of the time, which is some seconds; for locks hardly anybody else does.
             let others: f64 = own.iter().map(|lock| lock.harm_ns).sum::<f64>() - told;
             assert!(others < 0.1 * measured, "{others}: {own:?}");
             assert_eq!(report.culprits.first().map(|culprit| culprit.name.as_str()), Some(table.name.as_str()));

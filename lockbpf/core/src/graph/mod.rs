@@ -9,7 +9,7 @@
 //!   lock's holder, the locks whose holders wait for it; a piece with several readers, the readers. With
 //!   [`Options::detail`] each piece costs as much as there are waiters.
 //! * **Memory**: live threads, locks and sections; 32,768 locks with at most 128 waiting sites, 128 + 64 holders, 256 chains,
-//!   256 threads whose turns are counted each; sites; a million waits for the critical path. Components are folded when no live section can extend them.
+//!   256 threads whose turns are counted each; 131,072 threads that take permits of semaphores; sites; a million waits for the critical path. Components are folded when no live section can extend them.
 //! * **Inner trylocks**: an attempt that a trylock fails makes no edges; but as long as it lasts, the waiters of locks that
 //!   its thread holds blame whom it waits for.
 #![forbid(unsafe_code)]
@@ -64,6 +64,8 @@ use std::sync::Arc;
 const MAX_JOINS: usize = 64;
 /// Futex words that are followed.
 const MAX_WORDS: usize = 32_768;
+/// Threads that take permits, of all semaphores: 4 MB.
+const MAX_TAKERS: usize = 131_072;
 
 /// The machines and the graph built from them.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +80,8 @@ pub struct WaitGraph {
     runtimes: FxHashMap<Lock, LockShares>,
     /// By semaphore.
     permits: FxHashMap<Lock, Permits>,
+    /// Threads that are told apart, of all of these.
+    takers: usize,
     releases: Releases,
     beyond: Tally,
 }
@@ -142,9 +146,13 @@ impl WaitGraph {
 
     fn permit(&mut self, section: &Section) {
         let known = self.permits.len();
-        if is_permit(section.via) && (known < MAX_WORDS || self.permits.contains_key(&section.lock)) {
-            self.permits.entry(section.lock).or_default().add(section);
+        if !is_permit(section.via) || known >= MAX_WORDS && !self.permits.contains_key(&section.lock) {
+            return;
         }
+        let permits = self.permits.entry(section.lock).or_default();
+        let before = permits.takers();
+        permits.add(section, self.takers < MAX_TAKERS);
+        self.takers += permits.takers() - before;
     }
 
     fn divide(&mut self, all: bool) {

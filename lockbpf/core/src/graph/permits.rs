@@ -29,13 +29,13 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// Takes in a section of the semaphore's.
-    pub(super) fn add(&mut self, section: &Section) {
+    /// Takes in a section of the semaphore's. Threads that are new are told apart from the others if there is `room`.
+    pub(super) fn add(&mut self, section: &Section, room: bool) {
         if !section.acquired() {
             return;
         }
-        let known = self.takers.len();
-        if known < MAX_TAKERS || self.takers.contains_key(&section.tid) {
+        let room = room && self.takers.len() < MAX_TAKERS;
+        if room || self.takers.contains_key(&section.tid) {
             *self.takers.entry(section.tid).or_default() += section.wait;
         } else {
             self.crowded = true;
@@ -97,12 +97,12 @@ mod tests {
         let mut work = Permits::default();
         let mut lock = Permits::default();
         for round in 0..10 {
-            work.add(&taken(1 + round % 3, Some(9), 100));
-            lock.add(&taken(1 + round % 3, Some(1 + (round + 1) % 3), 100));
+            work.add(&taken(1 + round % 3, Some(9), 100), true);
+            lock.add(&taken(1 + round % 3, Some(1 + (round + 1) % 3), 100), true);
         }
         // Nobody waited for this one, and that one failed.
-        lock.add(&taken(4, Some(9), 0));
-        lock.add(&Section { outcome: Outcome::TimedOut, ..taken(4, Some(9), 100) });
+        lock.add(&taken(4, Some(9), 0), true);
+        lock.add(&Section { outcome: Outcome::TimedOut, ..taken(4, Some(9), 100) }, true);
         let all = Tally { count: 10, time: Nanos(1_000) };
         assert_eq!(work.given(), Given { all, ..Given::default() });
         assert_eq!(lock.given(), Given { all, back: all, crowded: false });
@@ -114,8 +114,8 @@ mod tests {
         let mut work = Permits::default();
         for round in 0..10 {
             // It is handed out at once, and those who wait for longest are told by one another that there is none.
-            work.add(&taken(1 + round % 3, Some(9), 10));
-            work.add(&taken(1 + round % 3, Some(1 + (round + 1) % 3), 1_000));
+            work.add(&taken(1 + round % 3, Some(9), 10), true);
+            work.add(&taken(1 + round % 3, Some(1 + (round + 1) % 3), 1_000), true);
         }
         assert!(!work.given().is_back() && work.given().is_work(), "{:?}", work.given());
     }
@@ -123,12 +123,13 @@ mod tests {
     #[test]
     fn of_few_waits_or_too_many_threads_nothing_is_certain() {
         let mut few = Permits::default();
-        (0..7).for_each(|_| few.add(&taken(1, Some(9), 100)));
+        (0..7).for_each(|_| few.add(&taken(1, Some(9), 100), true));
         assert!(!few.given().is_work() && !few.given().is_back());
-        few.add(&taken(1, Some(9), 100));
+        few.add(&taken(1, Some(9), 100), true);
         assert!(few.given().is_work());
-        let mut crowd = few;
-        (0..MAX_TAKERS as u32).for_each(|tid| crowd.add(&taken(10 + tid, None, 0)));
-        assert!(!crowd.given().is_work(), "{:?}", crowd.given());
+        let (mut crowd, mut elsewhere) = (few.clone(), few);
+        (0..MAX_TAKERS as u32).for_each(|tid| crowd.add(&taken(10 + tid, None, 0), true));
+        elsewhere.add(&taken(10, None, 0), false);
+        assert!(!crowd.given().is_work() && !elsewhere.given().is_work(), "{:?}", crowd.given());
     }
 }

@@ -61,7 +61,7 @@ impl Gathered<'_> {
         let mut given = permits.map(Permits::given).unwrap_or_default();
         given += self.waits.map(FutexWaits::given).unwrap_or_default();
         let total = Total::of(&self.mutex);
-        given.is_work() && total.unseen * 3 > total.acquisitions
+        given.is_work() && total.unseen.saturating_mul(5) > total.acquisitions
     }
 
     /// The sums of calls that ask for it: as for a lock, or for a permit.
