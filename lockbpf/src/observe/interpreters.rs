@@ -113,19 +113,20 @@ impl Interpreters {
             if word != wait.lock.addr && !(wait.expected == Some(FOR_PYTHON) && for_lock()) {
                 continue;
             }
-            let stack = waits::stack(&OpenWait { lock: Lock { process, addr: word }, ..*wait }, census.symbols());
             if wait.expected == Some(0)
                 && functions.version >= python::PARKS
                 && let Some(addr) = python::lock_of(pid, word)
             {
                 (wait.lock.addr, wait.expected) = (addr, Some(FOR_PYTHON));
             }
-            let Some((python, stack)) = functions.found.as_ref().zip(stack) else { continue };
+            let Some(python) = &functions.found else { continue };
             let states = states.entry(process).or_insert_with(|| python::threads(pid, python).collect());
             let frames = states.get(&wait.tid).map(|&state| python::frames(pid, state, python)).unwrap_or_default();
             if frames.is_empty() {
                 continue;
             }
+            let asleep = OpenWait { lock: Lock { process, addr: word }, ..*wait };
+            let Some(stack) = waits::stack(&asleep, census.symbols()) else { continue };
             frames.iter().for_each(|&frame| census.name_python(process, frame));
             let frames: Vec<u64> = frames.iter().map(PythonFrame::address).collect();
             let asks = |&&frame: &&u64| census.symbols().role(process, frame) == Role::Program;

@@ -17,7 +17,7 @@ pub struct Given {
     pub all: Tally,
     /// Those that were ended by threads which take what they give.
     pub back: Tally,
-    /// Whether there were more threads than are told apart.
+    /// Whether some threads are not known, since there was no room for them.
     pub crowded: bool,
 }
 

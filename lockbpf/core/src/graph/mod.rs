@@ -80,7 +80,7 @@ pub struct WaitGraph {
     runtimes: FxHashMap<Lock, LockShares>,
     /// By semaphore.
     permits: FxHashMap<Lock, Permits>,
-    /// Threads that are told apart, of all of these.
+    /// How many takers all of these keep.
     takers: usize,
     releases: Releases,
     beyond: Tally,

@@ -9,7 +9,7 @@ use crate::id::Tid;
 use crate::units::Nanos;
 use rustc_hash::FxHashMap;
 
-/// Threads of a semaphore that are told apart.
+/// A semaphore's takers that are kept one by one.
 const MAX_TAKERS: usize = 1_024;
 
 /// Whether it is a call for a permit of one of the C library's semaphores.
@@ -24,12 +24,12 @@ pub struct Permits {
     /// How long each waited.
     takers: FxHashMap<Tid, Nanos>,
     givers: Threads,
-    /// Whether there were more than are told apart.
+    /// Whether threads took permits for which there was no room.
     crowded: bool,
 }
 
 impl Permits {
-    /// Takes in a section of the semaphore's. Threads that are new are told apart from the others if there is `room`.
+    /// Takes in a section of the semaphore's. A thread that takes its first permit is kept if there is `room`.
     pub(super) fn add(&mut self, section: &Section, room: bool) {
         if !section.acquired() {
             return;
@@ -113,7 +113,7 @@ mod tests {
     fn who_hands_work_on_gives_nothing_back() {
         let mut work = Permits::default();
         for round in 0..10 {
-            // It is handed out at once, and those who wait for longest are told by one another that there is none.
+            // The producer ends short waits at once. Consumers end one another's long ones.
             work.add(&taken(1 + round % 3, Some(9), 10), true);
             work.add(&taken(1 + round % 3, Some(1 + (round + 1) % 3), 1_000), true);
         }

@@ -139,8 +139,9 @@ pub(super) fn gather(observation: &Observation) -> BTreeMap<Lock, Gathered<'_>> 
     }
     fold_condition_words(&mut all);
     for (lock, g) in &mut all {
-        if g.is_for_work(observation.findings.permits.get(lock)) {
-            g.takers = observation.findings.permits.get(lock).map_or(0, Permits::takers);
+        let permits = observation.findings.permits.get(lock);
+        if g.is_for_work(permits) {
+            g.takers = permits.map_or(0, Permits::takers);
             g.permits = std::mem::take(&mut g.mutex);
             g.idle.append(&mut g.open);
             g.shares = None;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::id::{Process, Site};
+use lockbpf_common::parking::FOR_LOCK;
 use proptest::prelude::*;
 
 const WORD: u64 = 0x10;
@@ -93,9 +94,7 @@ fn of_a_numbered_lock_its_owner_and_its_waker_had_it() {
 
 #[test]
 fn who_wakes_at_a_word_of_the_waiters_own_gives_back_the_lock_that_it_waited_for() {
-    let parked = |wakes: &[Wake]| {
-        divided(wakes, &[FutexWait { expected: lockbpf_common::parking::FOR_LOCK, ..wait(WORD, 9, (100, 180), 2) }])
-    };
+    let parked = |wakes: &[Wake]| divided(wakes, &[FutexWait { expected: FOR_LOCK, ..wait(WORD, 9, (100, 180), 2) }]);
     assert_eq!(parked(&[wake(OTHER, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
     assert_eq!(parked(&[wake(WORD, 2, 170, None)]), [(2, 70, DIRECT), (2, 10, HANDOFF)]);
     // The same thread has woken somebody else before the waiter ran.
