@@ -21,6 +21,7 @@ use crate::totals::Totals;
 use crate::units::{Nanos, Time};
 use crate::wakeups::Returns;
 use lockbpf_common::counter::Counter;
+use lockbpf_common::custom;
 use lockbpf_common::kind::{Via, mutex_kind};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -146,8 +147,9 @@ impl Analyst {
         let (start, end) = period.or(self.period).unwrap_or_default();
         harvest.threads.iter().for_each(|thread| self.owners.meet(thread.process, thread.tid));
         harvest.bystanders.iter().for_each(|&(process, tid)| self.owners.meet(process, tid));
-        for wait in harvest.open_waits.iter().filter(|wait| wait.before_start) {
-            // Found in the process.
+        // Found in the process; of a lock that is known by numbers it may be in any.
+        let of_process = |wait: &&OpenWait| wait.before_start && custom::numbers(wait.lock.addr).is_none();
+        for wait in harvest.open_waits.iter().filter(of_process) {
             wait.owner.iter().for_each(|&owner| self.owners.meet(wait.lock.process, owner));
         }
         // A wait that goes on has no record yet, but whom it blames is known as for any other.

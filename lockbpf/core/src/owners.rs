@@ -5,6 +5,7 @@
 use crate::event::Event;
 use crate::id::{Lock, Process, Tid};
 use crate::op::{Action, Op};
+use lockbpf_common::custom;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
@@ -76,7 +77,9 @@ impl Owners {
 
     /// Whether the thread that a lock's word names, to a thread of `process`, can be its holder. If not, that is remembered.
     pub fn believes(&mut self, lock: Lock, process: Process, owner: Tid) -> bool {
+        // Whoever described a lock that is known by numbers has said where its holder stands, of whatever process that is.
         let can_be = lock.is_kernel()
+            || custom::numbers(lock.addr).is_some()
             || self.threads.get(&owner).is_some_and(|&of| of == process || self.shared.contains(&lock));
         if !can_be && self.disbelieved.len() < MAX_LOCKS {
             self.disbelieved.insert(lock, owner);

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod aside;
 pub mod attach;
+pub mod awaited;
 mod batch;
 pub mod btf;
 pub mod calibrate;

@@ -17,23 +17,45 @@ pub struct Named {
     owners: Owners,
     /// By process and number; `None`: no thread's, when it was looked at last.
     known: HashMap<(Process, Tid), Result<Tid, Instant>>,
+    /// The same of processes beside that one.
+    processes: HashMap<(Process, Tid), Result<Tid, Instant>>,
+}
+
+/// What is known of a number, or what a look at it tells: that it is not the first one, if so.
+fn look_up(
+    known: &mut HashMap<(Process, Tid), Result<Tid, Instant>>,
+    of: (Process, Tid),
+    look: impl FnOnce(bool) -> Option<Tid>,
+) -> Option<Tid> {
+    let before = known.get(&of);
+    match before {
+        Some(&Ok(tid)) => return Some(tid),
+        Some(Err(looked)) if looked.elapsed() < AGAIN => return None,
+        Some(Err(_)) | None => {}
+    }
+    let tid = look(before.is_some());
+    if known.len() < MAX {
+        known.insert(of, tid.ok_or_else(Instant::now));
+    }
+    tid
 }
 
 impl Named {
     /// The thread of a process that has this number there; `None` if there is none.
     pub fn find(&mut self, process: Process, pid: u32, number: Tid) -> Option<Tid> {
-        match self.known.get(&(process, number)) {
-            Some(&Ok(tid)) => return Some(tid),
-            Some(Err(looked)) if looked.elapsed() < AGAIN => return None,
+        let owners = &mut self.owners;
+        look_up(&mut self.known, (process, number), |is_again| {
             // The process may have started threads since.
-            Some(Err(_)) => self.owners.forget(),
-            None => {}
-        }
-        let tid = self.owners.thread(pid, number.0);
-        if self.known.len() < MAX {
-            self.known.insert((process, number), tid.ok_or_else(Instant::now));
-        }
-        tid
+            if is_again {
+                owners.forget();
+            }
+            owners.thread(pid, number.0)
+        })
+    }
+
+    /// The process that has this number among those in the pid namespace of a process, by its main thread; `None` if there is none.
+    pub fn find_process(&mut self, process: Process, pid: u32, number: Tid) -> Option<Tid> {
+        look_up(&mut self.processes, (process, number), |_| self.owners.process(pid, number.0))
     }
 
     /// Every thread that was found.
@@ -58,5 +80,8 @@ mod tests {
             assert_eq!(named.find(Process(1), pid, Tid(stranger)), None, "{stranger}");
         }
         assert!(named.found().all(|(_, tid)| tid == own));
+        let parent = Tid(nix::unistd::getppid().as_raw().cast_unsigned());
+        assert_eq!(named.find_process(Process(1), pid, parent), Some(parent));
+        assert_eq!(named.find_process(Process(1), pid, Tid(u32::MAX)), None);
     }
 }

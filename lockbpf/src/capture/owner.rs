@@ -7,12 +7,16 @@ use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::fs;
 use std::io::IoSliceMut;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The part of a lock word that carries a tid, where it does.
 const TID_MASK: u32 = !(FUTEX_WAITERS | FUTEX_OWNER_DIED);
 /// What glibc's lock word is while somebody (perhaps) waits, if it carries no tid.
 const CONTENDED: u32 = 2;
+
+/// A number that is no process's may be one's after this.
+const REREAD: Duration = Duration::from_secs(1);
 
 /// Reads from another process's memory; `None` if it is not there, or not permitted.
 pub(in crate::capture) fn read<const N: usize>(pid: u32, addr: u64) -> Option<[u8; N]> {
@@ -103,6 +107,8 @@ pub(super) struct Owners {
     /// Of the processes in a pid namespace of their own: their threads by the number that they have in there. `None` for a
     /// process whose threads have one number only.
     inner: HashMap<u32, Option<HashMap<u32, Tid>>>,
+    /// Of pid namespaces other than that of `/proc`: their processes by the numbers that they have in there, and when these were read.
+    peers: HashMap<PathBuf, (Instant, HashMap<u32, Tid>)>,
 }
 
 impl Owners {
@@ -138,6 +144,34 @@ impl Owners {
             None => Path::new(&format!("/proc/{pid}/task/{number}")).is_dir().then_some(Tid(number)),
         }
     }
+
+    /// The living process with this number in the pid namespace of another one, by its main thread.
+    pub(super) fn process(&mut self, pid: u32, number: u32) -> Option<Tid> {
+        let of = namespace(pid)?;
+        if Some(&of) == namespace(std::process::id()).as_ref() {
+            return Path::new(&format!("/proc/{number}")).is_dir().then_some(Tid(number));
+        }
+        let known = self.peers.get(&of).filter(|(read, peers)| peers.contains_key(&number) || read.elapsed() < REREAD);
+        if known.is_none() {
+            let peers = peers(&of);
+            self.peers.insert(of.clone(), (Instant::now(), peers));
+        }
+        self.peers.get(&of)?.1.get(&number).copied()
+    }
+}
+
+/// What stands for the pid namespace of a process.
+fn namespace(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
+}
+
+/// The processes of a pid namespace by their numbers in there.
+fn peers(of: &Path) -> HashMap<u32, Tid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let inside = pids.filter(|&pid| namespace(pid).is_some_and(|own| own == of));
+    let number = |pid: u32| numbers(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?);
+    inside.filter_map(|pid| Some((number(pid)?.1, Tid(pid)))).collect()
 }
 
 /// The threads of a process by their numbers in its pid namespace; `None` if that is the one of `/proc`.

@@ -155,10 +155,13 @@ pub fn word(pid: u32, tid: Tid) -> Option<u64> {
     Some(inflight::sleep(pid, tid)?.word)
 }
 
-/// The stack of a thread that sleeps in a futex call whose beginning no probe saw, by unwind information.
+/// The stack of a thread in a wait whose beginning no probe saw, by unwind information: in a futex call, or, for a described lock, in any.
 #[must_use]
 pub fn stack(wait: &OpenWait, unwinder: &mut dyn Unwind) -> Option<Vec<u64>> {
-    open_stacks::of_sleeper(wait.tid, wait.lock, unwinder)
+    match wait.via {
+        Via::CustomWait => open_stacks::of_blocked(wait.lock.process, wait.tid, unwinder),
+        _ => open_stacks::of_sleeper(wait.tid, wait.lock, unwinder),
+    }
 }
 
 /// The place from which a thread that sleeps in a futex call came there, if no probe saw that.

@@ -41,6 +41,8 @@ pub(super) struct Lock {
     pub owner: Option<Spanned<Word>>,
     /// What single locks are called.
     pub name: Option<Spanned<Name>>,
+    /// Where a process says for which of them it waits.
+    pub waiting: Option<Spanned<Waiting>>,
     /// Patterns for functions that belong to these locks.
     #[serde(default)]
     pub inside: Vec<String>,
@@ -126,6 +128,18 @@ pub(super) struct Name {
     pub names: Vec<String>,
     /// What a lock is called whose number has no name, with `{}` in place of the number.
     pub other: Option<String>,
+}
+
+/// Where a process says for which lock it waits.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Waiting {
+    /// Symbol of a variable of the program.
+    pub variable: String,
+    /// Where the lock is, from that variable (`static`) on; nowhere while it waits for none.
+    pub lock: Text<Address>,
+    /// Where it stands who holds that, 4 bytes, from the lock on.
+    pub owner: Option<Text<Address>>,
 }
 
 /// A function on a lock, or a point that tells of one.

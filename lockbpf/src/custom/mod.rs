@@ -4,6 +4,7 @@
 mod address;
 mod file;
 mod pattern;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub use pattern::Pattern;
 use std::path::Path;
 use std::sync::OnceLock;
 use toml::Spanned;
+pub use waiting::{Waiting, address};
 
 /// Descriptions that lockbpf brings along, by the names by which `--locks` takes them.
 pub const SHIPPED: &[(&str, &str)] = &[
@@ -43,6 +45,8 @@ pub struct Described {
     pub origin: String,
     /// What the kernel side has to know.
     pub kernel: Kind,
+    /// Where a process says for which of them it waits.
+    pub waiting: Option<Waiting>,
     files: Vec<Pattern>,
     inside: Vec<Pattern>,
     names: Vec<String>,
@@ -171,10 +175,18 @@ impl Catalogue {
             return Err(mistake(span, format!("more than {MAX_FUNCTIONS} functions are described")));
         }
         roles(&lock).map_err(|what| mistake(span, what.to_owned()))?;
+        let waiting = lock.waiting.as_ref().map(|waiting| {
+            let wrong = |what: &str| mistake(waiting.span(), what.to_owned());
+            if kernel.numbered == 0 {
+                return Err(wrong("what a process waits for is known by numbers (`identifies = true`)"));
+            }
+            Waiting::of(waiting.get_ref()).map_err(wrong)
+        });
+        let waiting = waiting.transpose()?;
         let patterns = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect();
         let (files, inside) = (patterns(lock.files.get_ref()), patterns(&lock.inside));
         let (name, origin) = (name.clone(), origin.to_owned());
-        self.kinds.push(Described { name, origin, kernel, files, inside, names, other });
+        self.kinds.push(Described { name, origin, kernel, waiting, files, inside, names, other });
         Ok(())
     }
 
@@ -231,12 +243,19 @@ impl Described {
         self.files.iter().any(|pattern| pattern.matches_file(file))
     }
 
+    /// What a lock of the kind is called that is known by numbers.
+    #[must_use]
+    pub fn name_of_numbered(&self, lock: u64) -> Option<String> {
+        let (number, part) = custom::numbers(lock)?;
+        self.name_by(number, Some(part))
+    }
+
     fn name_of(&self, lock: &Introduced) -> Option<String> {
         if lock.is_named == 0 {
             return None;
         }
-        if let Some((number, part)) = custom::numbers(lock.number).filter(|_| self.kernel.numbered != 0) {
-            return self.name_by(number, Some(part));
+        if self.kernel.numbered != 0 && custom::numbers(lock.number).is_some() {
+            return self.name_of_numbered(lock.number);
         }
         if self.kernel.name.size == Place::TEXT {
             let text = lock.text.split(|&b| b == 0).next().unwrap_or_default();

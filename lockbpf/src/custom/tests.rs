@@ -140,6 +140,35 @@ fn locks_are_called_by_number_or_text() {
 }
 
 #[test]
+fn what_a_process_waits_for_is_read_from_a_variable() {
+    let with = |waiting: &str, identifies: bool| {
+        let name =
+            if identifies { "name = { number = \"lock\", size = 1, identifies = true, other = \"{}\" }\n" } else { "" };
+        let text = format!(
+            "format = \"lockbpf.locks/1\"\n[[lock]]\nkind = \"room\"\nfiles = [\"rooms\"]\n{name}waiting = {{ {waiting} }}\n\
+             function = [{{ symbol = \"room_wait\", does = \"blocks\" }}]\n"
+        );
+        let mut catalogue = Catalogue::default();
+        catalogue.add(&text, "rooms.toml").map(|()| catalogue.kinds()[0].waiting.clone().unwrap())
+    };
+    let right = r#"variable = "own", lock = "*(*(static)+8)", owner = "*(lock)+4""#;
+    let told = with(right, true).unwrap();
+    assert_eq!((told.variable.as_str(), told.lock.reads, told.owner.size), ("own", 2, 4));
+    assert_eq!(with(r#"variable = "own", lock = "*static""#, true).unwrap().owner, Place::NONE);
+    for (wrong, says) in [
+        (r#"variable = "own", lock = "static""#, "is read from the variable"),
+        (r#"variable = "own", lock = "*arg0""#, "is read from the variable"),
+        (r#"variable = "own", lock = "*static", owner = "static+4""#, "a place of the lock"),
+        (r#"variable = "", lock = "*static""#, "has a symbol"),
+        (r#"variable = "own""#, "lock"),
+    ] {
+        let error = with(wrong, true).unwrap_err();
+        assert!(error.what.contains(says) && error.line > 4, "{wrong}: {error}");
+    }
+    assert!(with(right, false).unwrap_err().what.contains("identifies"));
+}
+
+#[test]
 fn what_is_shipped_is_right() {
     let mut all = Catalogue::default();
     for (name, text) in SHIPPED {
@@ -170,7 +199,22 @@ fn what_is_shipped_is_right() {
     };
     // LockTagType of lock.h.
     assert_eq!(heavy("tuple {}", 16_390).as_deref(), Some("tuple 16390"));
-    assert_eq!(all.kinds()[sleeps.kind].names[5], "transactionid");
+    // Which number a name has depends on the release, which the path tells.
+    for release in 10..=18 {
+        for path in
+            ["/usr/lib/postgresql/N/bin", "/usr/pgsql-N/bin", "/usr/lib/postgresqlN/bin", "/usr/libexec/postgresqlN"]
+        {
+            let path = format!("{}/postgres", path.replace('N', &release.to_string()));
+            let sleeps = all.of_file(Path::new(&path)).find(|(_, f)| f.pattern.text() == "ProcSleep").unwrap().1;
+            let kind = &all.kinds()[sleeps.kind];
+            assert_eq!(kind.names[if release < 13 { 4 } else { 5 }], "transactionid", "{path}");
+            assert_eq!(
+                (kind.waiting.is_some(), sleeps.kernel.owner.is_known()),
+                (release > 13, release > 13),
+                "{path}"
+            );
+        }
+    }
     let gomp = all.of_file(Path::new("/usr/lib/x86_64-linux-gnu/libgomp.so.1"));
     let (by_code, by_argument): (Vec<_>, Vec<_>) =
         gomp.map(|(_, f)| f).partition(|f| f.kernel.argument == custom::Function::STATIC);

@@ -3,6 +3,7 @@
 use super::java::Machines;
 use super::python::Functions;
 use crate::capture::described::Met;
+use crate::capture::hotspot::LIBRARY;
 use crate::capture::named::Named;
 use crate::capture::put_off::{Grown, PutOff};
 use crate::capture::python::Layout;
@@ -18,6 +19,7 @@ use crate::report::text::count;
 use crate::stack::Role;
 use crate::symbol::Symbols;
 use crate::unwind::{StackCopy, Unwind, Unwound};
+use lockbpf_common::custom;
 use lockbpf_common::gil;
 use lockbpf_common::kind::Via;
 use lockbpf_common::parking;
@@ -175,7 +177,7 @@ impl Census {
                 let process = wait.word.process;
                 let caller = top(beside).and_then(|words| self.symbols.caller_among(process, &words));
                 wait.site = caller.map(|addr| Site { process, addr });
-                self.name(process, &mut wait.owner);
+                self.name(wait.word, process, &mut wait.owner);
                 if wait.expected == parking::PARKED {
                     self.parked.insert(process);
                 }
@@ -188,9 +190,12 @@ impl Census {
                 };
                 let caller = self.symbols.caller_among(process, &words);
                 let released = caller.map(|caller| self.symbols.releaser(process, caller));
-                // The machine wakes threads for methods. Which one it was only the stack tells, if there is one.
+                // The machine wakes threads for methods. Which one it was only the stack tells, if there is one: among the words at its top are those of
+                // the machine's earlier calls.
                 let is_java = self.java.runs(process);
-                let tells = |symbols: &mut Symbols, addr| symbols.role(process, addr) == Role::Program;
+                let tells = |symbols: &mut Symbols, addr| {
+                    symbols.role(process, addr) == Role::Program && symbols.file_of(process, addr) != Some(LIBRARY)
+                };
                 let released = released.filter(|&addr| !is_java || tells(&mut self.symbols, addr));
                 wake.site = released.map(|addr| Site { process, addr });
                 if let (None, false, Some(released), Some(caller)) = (wake.stack, is_java, released, caller) {
@@ -217,7 +222,7 @@ impl Census {
                 }
                 // The kernel names its own owners itself.
                 if !section.lock.is_kernel() {
-                    self.name(section.process, &mut section.owner);
+                    self.name(section.lock, section.process, &mut section.owner);
                 }
             }
             Event::ThreadExit(_) | Event::OffCpu(_) | Event::Op(_) | Event::Step(_) => {}
@@ -239,6 +244,12 @@ impl Census {
         }
         let Some(introduced) = self.met.as_ref().and_then(|met| met.get(lock)) else { return };
         let Some((kind, name)) = catalogue().told(&introduced) else { return };
+        self.call(lock, kind, name);
+    }
+
+    /// Gives a lock a kind, and a name.
+    pub(crate) fn call(&mut self, lock: Lock, kind: &str, name: Option<String>) {
+        let shared = self.shared.of(lock);
         self.symbols.know_kind(shared, kind);
         if let Some(name) = name {
             self.symbols.call(shared, name);
@@ -246,11 +257,12 @@ impl Census {
     }
 
     /// Puts the thread in place of the number by which a lock of a process names it. A number of no thread stays: whoever analyses
-    /// does not believe it.
-    fn name(&mut self, process: Process, owner: &mut Option<Tid>) {
-        if let (Some(number), Some(seen)) = (*owner, self.processes.get(&process))
-            && let Some(tid) = self.named.find(process, seen.pid, number)
-        {
+    /// does not believe it. A lock that is known by numbers is of several processes: its holder is whichever of those around.
+    pub(crate) fn name(&mut self, lock: Lock, process: Process, owner: &mut Option<Tid>) {
+        let (Some(number), seen) = (*owner, self.processes.get(&process)) else { return };
+        if custom::numbers(lock.addr).is_some() {
+            *owner = seen.and_then(|seen| self.named.find_process(process, seen.pid, number));
+        } else if let Some(tid) = seen.and_then(|seen| self.named.find(process, seen.pid, number)) {
             *owner = Some(tid);
         }
     }
@@ -258,7 +270,12 @@ impl Census {
     /// Completes what the kernel side has summed: names threads, and makes one lock of those that processes share.
     pub(crate) fn unite(&mut self, harvest: &mut Harvest) {
         for wait in harvest.open_waits.iter_mut().filter(|wait| !wait.before_start && !wait.lock.is_kernel()) {
-            self.name(wait.lock.process, &mut wait.owner);
+            self.name(wait.lock, wait.lock.process, &mut wait.owner);
+            // The first in a list of those who have the lock in one way may wait for it in another.
+            wait.owner = wait.owner.filter(|&owner| owner != wait.tid);
+            if wait.via.is_custom() {
+                self.introduce(wait.lock);
+            }
         }
         for sums in harvest.sums.iter().filter(|sums| sums.via.is_custom()) {
             self.introduce(sums.lock);

@@ -37,6 +37,7 @@
 
 mod arrivals;
 mod audience;
+mod awaited;
 mod budget;
 pub(crate) mod calibration_file;
 mod carriers;

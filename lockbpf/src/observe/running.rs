@@ -1,6 +1,7 @@
 //! An observation under way: everything that it keeps, and how it begins.
 
 use super::audience::Audience;
+use super::awaited;
 use super::budget::Watch;
 use super::carriers::Carriers;
 use super::census::Census;
@@ -48,6 +49,8 @@ pub(super) struct Running<'a> {
     pub start: Time,
     /// Waits that were in progress then.
     pub before: Snapshot,
+    /// What processes said that they waited for, where they say it.
+    pub awaited: awaited::Before,
     /// Processes that were there then.
     pub there: Vec<u32>,
     /// Who is observed, and what they are called.
@@ -129,6 +132,7 @@ impl<'a> Running<'a> {
         audience.check()?;
         let before = Snapshot::take(&there);
         let start = session.activate(&before)?;
+        let awaited = awaited::Before::look(&census, start);
         let shared = matches!(options.scope, Scope::SystemWide { at_once: true });
         let follows = request.follow_forks || many && !shared;
         let watch = Watch::start(&mut session, &ready.pids, follows, request.kept_budget(), costs)?;
@@ -163,6 +167,7 @@ impl<'a> Running<'a> {
             began,
             start,
             before,
+            awaited,
             there,
             census,
             newcomers,

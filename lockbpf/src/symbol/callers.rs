@@ -79,6 +79,15 @@ impl Symbols {
         self.left_by_jump(process, return_addr).unwrap_or(return_addr)
     }
 
+    /// Base name of the file into whose code a return address leads.
+    #[must_use]
+    pub fn file_of(&self, process: Process, return_addr: u64) -> Option<&str> {
+        match self.processes.get(&process)?.space.place(return_addr.wrapping_sub(1), &self.files)? {
+            Place::File(id, _) => self.files.get(id).map(|file| file.name.as_str()),
+            Place::Region(..) => None,
+        }
+    }
+
     /// Leaves the function that gave a lock back out of a stack taken there, whose first frame of the program's own is at `place`: where the
     /// lock was asked for takes its place. That frame is already a caller if the function was left by a jump, or a function that it
     /// called to unlock was. Callers that were left by a jump are put in.

@@ -223,6 +223,7 @@ pub(crate) struct Durations {
 pub(crate) struct WaitingNow {
     pub(crate) count: u64,
     pub(crate) longest_ns: u64,
+    pub(crate) held_by: Vec<Value>,
     pub(crate) places: Vec<WaitingPlace>,
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The release of which the description names the locks.
@@ -179,4 +179,50 @@ fn rows_of_postgresql() {
     let commits = lock.holders.iter().filter(|h| h.function.as_deref() == Some("CommitTransactionCommand"));
     let blamed: f64 = commits.map(|h| h.wait_ns).sum();
     assert!(blamed >= 0.8 * waited, "{blamed} of {waited}: {:?}", lock.holders);
+}
+
+/// A session changes a row and forgets about it, others wait for it until the observation ends.
+#[test]
+fn who_is_idle_in_a_transaction_of_postgresql_holds_its_rows() {
+    let Some(_turn) = may_observe() else { return };
+    let Some(server) = Server::start(&[]) else { return };
+    let place = server.place().to_owned();
+    let session = || {
+        let mut command = server.program("psql");
+        Running::start(command.args(["-h", &place, "-qAtX", "postgres"]))
+    };
+    let change = "update pgbench_branches set bbalance = bbalance + 1 where bid = 1;\n";
+    let mut holder = session();
+    holder.tell(&format!("begin; {change} select 'pid ' || pg_backend_pid();\n"));
+    let pid: u64 = holder.out.find(|line| line.starts_with("pid ")).expect("no pid")[4..].parse().expect("a number");
+    // They are there before the observation, and wait when it has begun.
+    let mut others = [session(), session()];
+    others.iter_mut().for_each(|other| other.tell("select 'there';\n"));
+    others.iter_mut().for_each(|other| assert!(other.out.find_any("there")));
+    let observed = ["--system-wide", "--comm", "postgres", "--locks", "postgresql", "--format", "json"];
+    // At first they begin to wait, then they wait already.
+    for begins in [true, false] {
+        let observer = Observer::start(&observed);
+        if begins {
+            others.iter_mut().for_each(|other| other.tell(change));
+        }
+        let waiting = "select count(*) from pg_locks where not granted";
+        eventually("both wait", || server.client("psql", &["-At", "-c", waiting, "postgres"]).trim() == "2");
+        std::thread::sleep(Duration::from_millis(500));
+        observer.interrupt();
+        let report = observer.report();
+        let told: Vec<_> = report.locks.iter().filter(|lock| lock.kind == "PostgreSQL lock").collect();
+        let lock = told.iter().find(|lock| lock.name == "transactionid").unwrap_or_else(|| panic!("{told:?}"));
+        assert_eq!((lock.waiting_now.count, &lock.waiting_now.held_by[..]), (1, &[pid.into()][..]), "{lock:?}");
+        assert!(lock.waiting_now.longest_ns > 400_000_000, "{lock:?}");
+        // Who came later waits for whoever is to have the row next.
+        let row = told.iter().find(|lock| lock.name.starts_with("tuple ")).unwrap_or_else(|| panic!("{told:?}"));
+        assert_eq!(row.waiting_now.count, 1, "{row:?}");
+        let waits = report.verdict.iter().any(|line| line.contains("wait"));
+        assert!(waits && !report.verdict[0].starts_with("No "), "{:?}", report.verdict);
+    }
+    others.iter_mut().chain([&mut holder]).for_each(Running::close_stdin);
+    holder.wait();
+    others.iter_mut().for_each(|other| assert!(other.wait().success()));
+    server.end();
 }
