@@ -18,8 +18,8 @@ pub const AT_ONCE: u64 = 128;
 pub const WAKE_AFTER: u64 = 8;
 /// Stacks copied in one observation.
 pub const MAX_COPIES: u32 = 1 << 20;
-/// Return addresses by which a stack is recognised; deeper ones are copied each time.
-pub const MAX_SLOTS: usize = 32;
+/// Words by which a stack is recognised; deeper ones are copied each time.
+pub const MAX_SLOTS: usize = 96;
 /// Stacks of one place ([`KnownKey`]) that can be told apart.
 pub const WAYS: u32 = 4;
 /// Stacks that can be recognised.
@@ -37,6 +37,15 @@ pub mod method {
     pub const COPY: u32 = 2;
     /// Copied, with the Python functions that the thread is in.
     pub const PYTHON: u32 = 3;
+    /// Copied only. A machine makes the code while it runs.
+    pub const GENERATED: u32 = 4;
+
+    /// Whether nothing but stacks tells in which functions of the program a thread is: the calls that it makes are the interpreter's or the machine's.
+    #[must_use]
+    #[inline(always)]
+    pub const fn tells_alone(method: u32) -> bool {
+        method >= PYTHON
+    }
 }
 
 /// Bits of [`StackCopy::how`].
@@ -108,7 +117,7 @@ pub const fn place(stack_pointer: u64, way: u32) -> u32 {
     (stack_pointer & 0xfff) as u32 | way << 12
 }
 
-/// A stack that was unwound before: the same return addresses in the same places make the same stack.
+/// A stack that was unwound before: the same return addresses, and methods that are interpreted, in the same places make the same stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct KnownStack {
@@ -116,9 +125,9 @@ pub struct KnownStack {
     pub stack: u32,
     /// How many of the following count.
     pub count: u32,
-    /// Where the return addresses are, in words above the stack pointer.
+    /// Where the words are, in words above the stack pointer.
     pub slots: [u16; MAX_SLOTS],
-    /// The return addresses, as they are in memory but for those that the kernel replaces ([`StackCopy::returns`]).
+    /// They, as they are in memory but for return addresses that the kernel replaces ([`StackCopy::returns`]).
     pub words: [u64; MAX_SLOTS],
 }
 

@@ -11,7 +11,7 @@ use crate::sums::bucket;
 
 /// The highest level. At level 0 everything is recorded.
 pub const MAX_LEVEL: u32 = 15;
-/// Up to this level only stacks are thinned.
+/// Up to this level only stacks are thinned; where nothing but stacks tells of the program, those of waits are not either.
 pub const STACKS_FIRST: u32 = 3;
 /// Typical waits are no shorter than this power of two, ns.
 const SHORTEST: u32 = 10;
@@ -35,11 +35,26 @@ impl Typical {
         Self(self.0 - self.0 / 16 + (bucket(wait_ns) as u32) * 16)
     }
 
+    /// Whether there was one.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_known(self) -> bool {
+        self.0 != 0
+    }
+
     /// Whether a wait is so long that chance decides on it together with the wakes around it ([`of_time`]): such waits are rarely followed.
     #[must_use]
     #[inline(always)]
     pub const fn is_long(self, wait_ns: u64) -> bool {
         less(wait_ns, self) > LONGER
+    }
+
+    /// What a holder did longer before it gives a lock back than this, ns, concerns few of those who wait: four times as long as typical waits.
+    #[must_use]
+    #[inline(always)]
+    pub const fn concerns_ns(self) -> u64 {
+        let exponent = self.short() - 1;
+        1 << if exponent < 63 { exponent } else { 63 }
     }
 
     /// Waits of this power of two, ns, and shorter ones are thinned as their level says.
@@ -56,12 +71,19 @@ const fn less(wait_ns: u64, typical: Typical) -> u32 {
     (bucket(wait_ns) as u32).saturating_sub(typical.short()) * 3 / 2
 }
 
-/// A random number that all waits and wakes of one millisecond share.
+/// The slice of time, about a millisecond, that shares a random number.
+#[must_use]
+#[inline(always)]
+pub const fn slice(time_ns: u64) -> u64 {
+    time_ns >> SLICE
+}
+
+/// A random number that all waits and wakes of one slice share.
 #[must_use]
 #[inline(always)]
 pub const fn of_time(time_ns: u64) -> u32 {
     // The last steps of MurmurHash3.
-    let mut x = (time_ns >> SLICE) as u32;
+    let mut x = slice(time_ns) as u32;
     x ^= x >> 16;
     x = x.wrapping_mul(0x85eb_ca6b);
     x ^= x >> 13;
@@ -168,6 +190,13 @@ impl Weight {
         Self { waits: self.waits + self.stacks, stacks: 0 }
     }
 
+    /// Of a wait of which a record without its stack is of little use: with it, if it is recorded.
+    #[must_use]
+    #[inline(always)]
+    pub const fn whole(self) -> Self {
+        Self { stacks: 0, ..self }
+    }
+
     /// As eight bits.
     #[must_use]
     #[inline(always)]
@@ -205,10 +234,18 @@ mod tests {
     }
 
     #[test]
+    fn where_stacks_tell_all_no_record_lacks_its_own() {
+        let weight = Weight::of(7, 9_000, TYPICAL);
+        assert_eq!((weight.whole().of_waits(), weight.whole().of_stacks()), (weight.of_waits(), weight.of_waits()));
+        assert!((0..=u32::MAX).step_by(0xff_fff1).all(|random| weight.whole().takes_stack(random)));
+    }
+
+    #[test]
     fn what_is_typical_is_learned() {
         let after = |n, ns| (0..n).fold(Typical::default(), |typical, _| typical.with(ns));
         assert_eq!(after(0, 0).short(), SHORTEST + ALIKE);
         assert_eq!(after(100, 70_000).short(), 16 + ALIKE);
+        assert_eq!((after(100, 70_000).concerns_ns(), after(100, u64::MAX).concerns_ns().count_ones()), (1 << 18, 1));
         assert_eq!(after(100, u64::MAX).short(), crate::sums::BUCKETS as u32 - 1 + ALIKE);
         // A long sleep now and then changes little.
         assert_eq!(after(100, 70_000).with(1 << 33).short(), 17 + ALIKE);

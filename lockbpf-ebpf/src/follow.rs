@@ -3,11 +3,12 @@
 
 use crate::atomic::add;
 use crate::futex_call::WAIT;
-use crate::maps::{FutexWord, THINNING, WAKERS, Waker};
+use crate::maps::{FutexWord, METHODS, THINNING, WAKERS, Waker};
 use crate::thread::Thread;
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use aya_ebpf::{btf_maps::Array, macros::btf_map};
 use lockbpf_common::gate::MAX_SLOTS;
+use lockbpf_common::stack_copy::method;
 use lockbpf_common::thin::{self, Typical, Weight, at_most, is_any, is_followed, of_time, thins_waits};
 
 /// How long the waits of each slot's processes are. Written where waits are thinned, for each of those that are recorded however long they last;
@@ -90,11 +91,13 @@ pub fn wait(t: &Thread, wait_ns: u64, woken_ns: u64) -> (Weight, u32) {
     let random = if t.futex.random == 0 { random(level) } else { t.futex.random };
     // SAFETY: the kernel returned a valid entry; of two waits at the same time either may be lost.
     let typical = unsafe { &mut *typical };
-    let (weight, is_long) = (Weight::of(level, wait_ns, *typical), typical.is_long(wait_ns));
+    let told = Told::of(t, level);
     if thins_waits(level) && is_any(level, random) {
         *typical = typical.with(wait_ns);
     }
-    (weight, if is_long && woken_ns >= t.futex.enter_ns { of_time(woken_ns) } else { random })
+    let by_time = told.own_words || typical.is_long(wait_ns);
+    let random = if by_time && woken_ns >= t.futex.enter_ns { of_time(woken_ns) } else { random };
+    (told.weight(level, wait_ns, *typical), random)
 }
 
 /// The same of a wake `now`, the first at its word for so long: whether it is recorded, and with its stack.
@@ -102,10 +105,47 @@ pub fn wait(t: &Thread, wait_ns: u64, woken_ns: u64) -> (Weight, u32) {
 pub fn wake(t: &Thread, since_ns: u64, now: u64) -> (bool, bool) {
     let level = level(t);
     let typical = TYPICAL.get(t.slot).copied().unwrap_or_default();
-    let long_ns = at_most(since_ns);
-    let random = if typical.is_long(long_ns) { of_time(now) } else { random(level) };
-    let records = !thins_waits(level)
-        || t.futex.followers != 0
-        || typical.is_long(long_ns) && Weight::of(level, long_ns, typical).records(random);
-    (records, Weight::of(level, since_ns, typical).takes_stack(random))
+    let told = Told::of(t, level);
+    // Whoever sleeps on a word of its own has been awake since.
+    let longest_ns = if told.own_words { since_ns } else { at_most(since_ns) };
+    let by_time = told.own_words || typical.is_long(longest_ns);
+    let random = if by_time { of_time(now) } else { random(level) };
+    let is_recorded = by_time && told.weight(level, longest_ns, typical).records(random);
+    let records = !thins_waits(level) || t.futex.followers != 0 || is_recorded;
+    (records, told.weight(level, since_ns, typical).takes_stack(random))
+}
+
+/// What tells of waits in a process.
+#[derive(Clone, Copy)]
+struct Told {
+    /// Only their stacks tell where they were: none of those that are recorded lacks its own.
+    by_stacks: bool,
+    /// Threads sleep on words of their own, whatever they wait for. So to follow a wait tells nothing of those who give the lock back meanwhile, and chance decides
+    /// on all that ends at a time.
+    own_words: bool,
+}
+
+impl Told {
+    /// At this level. Nothing is looked up where all is recorded.
+    #[inline(always)]
+    fn of(t: &Thread, level: u32) -> Self {
+        // SAFETY: copied at once.
+        let taken = if level == 0 { None } else { unsafe { METHODS.get(t.process) }.copied() };
+        Self { by_stacks: taken.is_some_and(method::tells_alone), own_words: taken == Some(method::GENERATED) }
+    }
+
+    #[inline(always)]
+    fn weight(self, level: u32, wait_ns: u64, typical: Typical) -> Weight {
+        let weight = Weight::of(level, wait_ns, typical);
+        if self.by_stacks { weight.whole() } else { weight }
+    }
+}
+
+/// Since when it is told what a thread did that gives a lock back `now`, which it had since then at the earliest: where waits are thinned, and this may end
+/// a typical one, for some time.
+#[inline(always)]
+pub fn concerned(t: &Thread, since_ns: u64, now: u64) -> u64 {
+    let typical = TYPICAL.get(t.slot).copied().unwrap_or_default();
+    let is_typical = thins_waits(level(t)) && typical.is_known() && !typical.is_long(since_ns);
+    now.saturating_sub(if is_typical { since_ns.min(typical.concerns_ns()) } else { since_ns })
 }

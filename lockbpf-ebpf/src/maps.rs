@@ -216,7 +216,7 @@ pub static COPY_LIMIT: Array<u64, 1> = Array::new();
 #[btf_map]
 pub static METHODS: HashMap<u32, u32, { MAX_PROCESSES as usize }, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
-/// Stacks that need not be copied again. Written by user space only, each entry once; so only what is used takes memory (3 MB
+/// Stacks that need not be copied again. Written by user space only, each entry once; so only what is used takes memory (8 MB
 /// at most).
 #[btf_map]
 pub static KNOWN_STACKS: HashMap<KnownKey, KnownStack, { MAX_KNOWN as usize }, { BPF_F_NO_PREALLOC as usize }> =

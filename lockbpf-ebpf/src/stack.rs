@@ -138,7 +138,7 @@ extern "C" fn recognise_by(process: u32, ip: u64, stack_pointer: u64, way: u32, 
     if is_at(known, stack_pointer, &returns(how)) { known.stack as i32 } else { OTHER }
 }
 
-/// Whether every return address of a known stack is in its place; those of calls that are watched to their return are the thread's `own`.
+/// Whether every word of a known stack is in its place; return addresses of calls that are watched to their return are the thread's `own`.
 #[inline(always)]
 fn is_at(known: &KnownStack, stack_pointer: u64, own: &[u64; RETURNS]) -> bool {
     let mut i = 0;

@@ -71,7 +71,9 @@ pub fn woken(ctx: *mut c_void, t: &mut Thread, woken: u32) -> u32 {
     record_absence(t);
     // Absences explain no shorter waits.
     let long = since_ns >= config.stack_wait_ns;
-    let watched_ns = enter_ns.saturating_sub(watched::gave_back(t, enter_ns.saturating_sub(since_ns), enter_ns, long));
+    let from_ns = follow::concerned(t, since_ns, enter_ns);
+    let complete_ns = watched::gave_back(t, from_ns, enter_ns, long);
+    let watched_ns = enter_ns.saturating_sub(complete_ns.max(from_ns));
     let fields =
         WakeFields { time_ns: enter_ns, since_ns, watched_ns, word, process: t.process, tid: tid(), woken, stack };
     record_wake(t, &fields, core::ptr::null_mut())

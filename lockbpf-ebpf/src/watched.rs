@@ -14,9 +14,10 @@ pub const WATCH_NS: u64 = 1_000_000_000;
 /// Absences kept; the oldest gives way.
 const KEPT: usize = 32;
 /// Stacks of absences are so close to one another on the average where there are more, ns: to take one costs more than a short absence, and those
-/// that make others wait for long are rare. With each level of thinning, up to the last shift, half as close.
+/// that make others wait for long are rare. With each level of thinning half as close, and at higher ones a quarter of that: else little of what all this may
+/// cost is left for the stacks of waits. Up to the last shift, nearly a second.
 const STACK_NS: u64 = 200_000;
-const MAX_SHIFT: u32 = 7;
+const MAX_SHIFT: u32 = 12;
 
 /// When a thread of each slot's processes last gave back a lock for which others slept, ns.
 #[btf_map]
@@ -58,7 +59,7 @@ pub fn begin(t: &mut Thread) {
 #[inline(always)]
 pub fn takes_stack(t: &mut Thread, now: u64) -> bool {
     let level = THINNING.get(t.slot).copied().unwrap_or(0);
-    let shift = if level < MAX_SHIFT { level } else { MAX_SHIFT };
+    let shift = (level + (level / 2).min(2)).min(MAX_SHIFT);
     is_due(&mut t.watched.stack_ns, STACK_NS << shift, now)
 }
 

@@ -1,4 +1,4 @@
-// Queued SECONDS: threads that want a `ReentrantLock`, which one of them holds for long. `keeper` sleeps 20 ms in each of its sections, in `compact`;
+// Queued SECONDS [MS]: threads that want a `ReentrantLock`, which one of them holds for long. `keeper` sleeps MS (20) in each of its sections, in `compact`;
 // three `writer`s want the lock for moments, in `insert`. Another waits for what a queue has, which is idle.
 // Facts: blocked (waits in `insert` that lasted 1 ms or longer, by the program's own clock), wait_ns (their sum).
 // Queued latch: a thread waits for a CountDownLatch until stdin says so: no lock. Facts: none.
@@ -12,6 +12,7 @@ public class Queued {
     static final ArrayBlockingQueue<Integer> work = new ArrayBlockingQueue<>(1);
     static final AtomicLong blocked = new AtomicLong(), waited = new AtomicLong();
     static volatile boolean over;
+    static long kept = 20;
     static long rows;
 
     static void insert() {
@@ -32,7 +33,7 @@ public class Queued {
     static void compact() throws InterruptedException {
         table.lock();
         try {
-            Thread.sleep(20);
+            Thread.sleep(kept);
         } finally {
             table.unlock();
         }
@@ -69,6 +70,8 @@ public class Queued {
             latch.countDown();
             Thread.sleep(500);
         } else {
+            if (arguments.length > 1)
+                kept = Long.parseLong(arguments[1]);
             Thread[] writers = new Thread[3];
             for (int i = 0; i < writers.length; i++) {
                 writers[i] = start("writer", () -> {

@@ -38,8 +38,8 @@ pub(super) struct StackCopies {
     /// Stacks for which there was no room.
     beyond: u64,
     undecodable: u64,
-    /// Processes whose stacks are taken with Python's functions.
-    pythons: HashSet<Process>,
+    /// Processes of which is settled by what they run how their stacks are taken.
+    settled: HashSet<Process>,
 }
 
 /// What the number in a record stands for.
@@ -66,7 +66,7 @@ impl StackCopies {
             known: 0,
             beyond: 0,
             undecodable: 0,
-            pythons: HashSet::new(),
+            settled: HashSet::new(),
         };
         copies.fetch(ebpf, AT_ONCE)?;
         Ok(copies)
@@ -162,10 +162,10 @@ impl StackCopies {
         Some(id)
     }
 
-    /// How the stacks of a process are taken from now on, unless it runs Python.
+    /// How the stacks of a process are taken from now on, unless what it runs has settled that.
     pub(super) fn decide(&self, ebpf: &mut Ebpf, process: Process, decision: Decision) -> Result<(), CaptureError> {
         match decision {
-            _ if self.pythons.contains(&process) => Ok(()),
+            _ if self.settled.contains(&process) => Ok(()),
             Decision::Frames => Self::set(ebpf, process, method::FRAMES),
             Decision::Unwind => Self::set(ebpf, process, method::COPY),
         }
@@ -180,8 +180,13 @@ impl StackCopies {
     ) -> Result<(), CaptureError> {
         let map = ebpf.map_mut("PYTHONS").ok_or(CaptureError::NoMap("PYTHONS"))?;
         BpfHashMap::<_, u32, Interpreter>::try_from(map)?.insert(process.0, python, 0)?;
-        self.pythons.insert(process);
+        self.settled.insert(process);
         Self::set(ebpf, process, method::PYTHON)
+    }
+
+    /// The stacks of a process are copied from now on in which a machine makes code while it runs.
+    pub(super) fn generates_code(&mut self, ebpf: &mut Ebpf, process: Process) -> Result<(), CaptureError> {
+        if self.settled.insert(process) { Self::set(ebpf, process, method::GENERATED) } else { Ok(()) }
     }
 
     fn set(ebpf: &mut Ebpf, process: Process, method: u32) -> Result<(), CaptureError> {
@@ -221,14 +226,17 @@ impl StackCopies {
 /// By what the kernel side recognises a stack, and the stack pointer that it goes by; `None` if it cannot.
 fn known(copy: &StackCopy, unwound: &Unwound, id: StackId) -> Option<(KnownStack, u64)> {
     let stack_pointer = copy.registers.stack_pointer()?;
-    let slots = unwound.slots.as_ref().filter(|slots| (1..=MAX_SLOTS).contains(&slots.len()))?;
-    let mut known = KnownStack { stack: id.0, count: slots.len() as u32, slots: [0; MAX_SLOTS], words: [0; MAX_SLOTS] };
-    let callers = unwound.addresses.iter().skip(1);
-    for (((slot, word), &address), caller) in known.slots.iter_mut().zip(&mut known.words).zip(slots).zip(callers) {
+    let slots = unwound.slots.as_ref().filter(|slots| !slots.is_empty())?;
+    let count = Some(slots.len() + unwound.interpreted.len()).filter(|&count| count <= MAX_SLOTS)?;
+    let mut known = KnownStack { stack: id.0, count: count as u32, slots: [0; MAX_SLOTS], words: [0; MAX_SLOTS] };
+    let callers = slots.iter().copied().zip(unwound.addresses.iter().skip(1).copied());
+    // Frames of all methods that are interpreted return to the same place.
+    let methods = unwound.interpreted.iter().map(|method| (method.slot, method.address));
+    for (i, (address, caller)) in callers.chain(methods).enumerate() {
         let above = address.checked_sub(stack_pointer).filter(|above| above % 8 == 0)?;
-        *slot = u16::try_from(above / 8).ok()?;
+        *known.slots.get_mut(i)? = u16::try_from(above / 8).ok()?;
         // As it is in memory, with its signature if it has one.
-        *word = if copy.returns.contains(caller) { *caller } else { copy.word(address).ok()? };
+        known.words[i] = if copy.returns.contains(&caller) { caller } else { copy.word(address).ok()? };
     }
     Some((known, stack_pointer))
 }
@@ -273,7 +281,7 @@ fn decode(mut record: &[u8]) -> Option<StackCopy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unwind::End;
+    use crate::unwind::{End, Interpreted};
     use proptest::prelude::*;
 
     fn copy(stack_pointer: u64) -> StackCopy {
@@ -291,6 +299,16 @@ mod tests {
         assert_eq!((known.stack, known.count, stack_pointer), (7, 2, 0x1008));
         assert_eq!(known.slots[..3], [1, 5, 0]);
         assert_eq!(known.words[0], u64::from_ne_bytes([16, 17, 18, 19, 20, 21, 22, 23]));
+    }
+
+    /// The frames of two methods differ by nothing else.
+    #[test]
+    fn what_is_interpreted_is_known_by_its_methods() {
+        let method = Interpreted { address: 0x4200, slot: 0x1018 };
+        let stack = Unwound { interpreted: vec![method], ..unwound(Some(vec![0x1010, 0x1030])) };
+        let (known, _) = known(&copy(0x1008), &stack, StackId(7)).unwrap();
+        assert_eq!((known.count, &known.slots[..3]), (3, &[1, 5, 2][..]));
+        assert_eq!(known.words[2], u64::from_ne_bytes([24, 25, 26, 27, 28, 29, 30, 31]));
     }
 
     #[test]
@@ -318,9 +336,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compared_is_not_known() {
-        for slots in
-            [None, Some(vec![]), Some(vec![0x1000]), Some(vec![0x1011]), Some(vec![0x9000]), Some(vec![0x1010; 33])]
-        {
+        for slots in [
+            None,
+            Some(vec![]),
+            Some(vec![0x1000]),
+            Some(vec![0x1011]),
+            Some(vec![0x9000]),
+            Some(vec![0x1010; MAX_SLOTS + 1]),
+        ] {
             assert!(known(&copy(0x1008), &unwound(slots), StackId(7)).is_none());
         }
     }

@@ -47,6 +47,9 @@ impl Carriers {
         if self.knows(process) || !census.symbols().loaded(process).any(|file| file.name == LIBRARY) {
             return true;
         }
+        if let Err(error) = session.generates_code(process) {
+            log::warn!("waits of process {pid} may lack stacks: {error}");
+        }
         let Some(carrier) = census.carrier(process, pid) else { return false };
         let Some(carrier) = carrier else { return true };
         if let Err(error) = session.carries(Carrier { process: process.0, ..carrier }) {

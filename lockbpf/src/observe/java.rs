@@ -7,6 +7,7 @@ use crate::java::{self, is_method};
 use crate::names::Names;
 use crate::stack::Role;
 use crate::symbol::{Frames, Piece, Symbols};
+use crate::unwind::Interpreted;
 use lockbpf_common::virtual_thread::Carrier;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -212,10 +213,10 @@ impl Machines {
     }
 
     /// Names methods that were found in frames of the interpreter.
-    pub(crate) fn name(&mut self, process: Process, methods: &[u64], symbols: &mut Symbols) {
+    pub(crate) fn name(&mut self, process: Process, methods: &[Interpreted], symbols: &mut Symbols) {
         let Some(Some(machine)) = self.machines.get_mut(&process) else { return };
         let Machine { pid, code: Some(code), has_virtual, .. } = machine else { return };
-        let named = methods.iter().filter_map(|&method| {
+        let named = methods.iter().filter_map(|&Interpreted { address: method, .. }| {
             let name = code.method_name(*pid, method)?;
             *has_virtual |= is_of_virtual_thread(&name);
             Some(Piece { range: method..method.checked_add(1)?, name, frames: Frames::Pointer, location: None })

@@ -54,6 +54,12 @@ impl Interval {
         if self.value > 0.0 { (self.high - self.low) / 2.0 / self.value } else { 0.0 }
     }
 
+    /// Around a value whose error is normal with this standard deviation, where the truth is `least` at least.
+    pub(crate) fn normal(value: f64, deviation: f64, least: f64) -> Self {
+        let low = (value - Z * deviation).max(least).min(value);
+        Self { value, low, high: value + Z * deviation }
+    }
+
     /// Standard deviation of an estimate with such an interval.
     #[must_use]
     pub fn deviation(&self) -> f64 {

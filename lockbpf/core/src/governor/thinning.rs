@@ -15,10 +15,10 @@ const LEAST_CPU: Nanos = Nanos(1_000_000);
 const PART: f64 = 0.5;
 /// What they may cost at least, of what may be spent, even if the calls alone cost more than that.
 const LEAST: f64 = 0.1;
-/// Below this part of what they may cost, more of them are made.
-const CHEAP: f64 = 0.25;
-/// As many waits a second are recorded, whatever that costs: fewer would have each stand for too many.
-const LEAST_WAITS: u64 = 25;
+/// Below this part of what they may cost, more of them are made: at the next level they may be twice as dear.
+const CHEAP: f64 = 0.4;
+/// As many records a second are written, of whatever kind and whatever that costs: with fewer, each wait would stand for too many.
+const LEAST_RECORDS: f64 = 100.0;
 
 /// What a process has used, and of this what its futex calls and the records of its waits took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,12 +27,12 @@ pub struct Spent {
     pub time: Time,
     /// CPU time.
     pub cpu: Nanos,
-    /// Futex calls.
-    pub futex_calls: u64,
-    /// What the calls took.
+    /// What futex calls took.
     pub calls: Nanos,
-    /// What records and stacks took.
-    pub records: Nanos,
+    /// Records written: of waits, wakes and absences.
+    pub records: u64,
+    /// What they and stacks took.
+    pub cost: Nanos,
 }
 
 /// The thinning of one process.
@@ -69,31 +69,25 @@ impl Thinning {
             self.closed = Some(from);
             return None;
         }
-        let least = least_use(processes) * now.time.since(from.time).0 as f64;
-        let cpu = ((now.cpu - from.cpu).0 as f64).max(least);
+        let time = now.time.since(from.time).0 as f64;
+        let cpu = ((now.cpu - from.cpu).0 as f64).max(least_use(processes) * time);
         let part = |later: Nanos, before: Nanos| (later - before).0 as f64 / cpu;
-        let (calls, records) = (part(now.calls, from.calls), part(now.records, from.records));
+        let (calls, cost) = (part(now.calls, from.calls), part(now.cost, from.cost));
         let spend = self.budget.0 * SPEND;
         let allowed = ((spend - calls) * PART).max(spend * LEAST);
-        let level = if records > allowed {
-            // Each level halves what short waits take.
-            self.level + (records / allowed).log2().ceil().clamp(1.0, f64::from(MAX_LEVEL)) as u32
-        } else if records < allowed * CHEAP {
+        let enough = now.records.saturating_sub(from.records) as f64 * 1e9 / (time.max(1.0) * LEAST_RECORDS);
+        let level = if cost < allowed * CHEAP || enough < 1.0 && self.level > STACKS_FIRST {
             self.level.saturating_sub(1)
+        } else if cost > allowed {
+            // Each level halves what short waits take. The first ones leave out stacks alone, the others records.
+            let further = (cost / allowed).log2().ceil().clamp(1.0, f64::from(MAX_LEVEL)) as u32;
+            let spared = enough.log2().clamp(0.0, f64::from(MAX_LEVEL)) as u32;
+            (self.level + further).min(self.level.max(STACKS_FIRST) + spared).min(MAX_LEVEL)
         } else {
             self.level
         };
-        let level = level.min(most(now.futex_calls - from.futex_calls.min(now.futex_calls), now.time.since(from.time)));
         (std::mem::replace(&mut self.level, level) != level).then_some(level)
     }
-}
-
-/// The highest level at which enough waits are recorded of a process that makes so many futex calls in a time.
-fn most(futex_calls: u64, time: Nanos) -> u32 {
-    // As many waits as wakes.
-    let waits = u128::from(futex_calls / 2) * 1_000_000_000 / u128::from(time.0.max(1));
-    let each = (waits / u128::from(LEAST_WAITS)).max(1);
-    (STACKS_FIRST + each.ilog2()).min(MAX_LEVEL)
 }
 
 #[cfg(test)]
@@ -101,7 +95,7 @@ mod tests {
     use super::*;
 
     /// A process whose waits cost so much of its CPU time while all are recorded, over so many intervals; the levels.
-    fn levels(calls: f64, records: f64, intervals: u64) -> Vec<u32> {
+    fn levels(calls: f64, cost: f64, intervals: u64) -> Vec<u32> {
         let mut thinning = Thinning::new(Budget::new(0.03).unwrap());
         let (mut spent, mut level, mut levels) = (Spent::default(), 0, Vec::new());
         for _ in 0..intervals {
@@ -111,16 +105,16 @@ mod tests {
             }
             spent.time.0 += 100_000_000;
             spent.cpu.0 += 100_000_000;
-            spent.futex_calls += 1 << 24;
             spent.calls.0 += (calls * 1e8) as u64;
-            spent.records.0 += (records * 1e8 / f64::from(1 << level)) as u64;
+            spent.records += 1 << 24;
+            spent.cost.0 += (cost * 1e8 / f64::from(1 << level)) as u64;
         }
         levels
     }
 
     #[test]
     fn records_are_thinned_until_they_fit_and_no_further() {
-        // 10 % where 1.05 % may be: 2^4 times fewer, which is more than a quarter of that.
+        // 10 % where 1.05 % may be: 2^4 times fewer, which is more than the part that is cheap.
         assert_eq!(levels(0.0, 0.1, 100), [4]);
         // Cheap ones stay.
         assert_eq!(levels(0.001, 0.005, 100), [0; 0]);
@@ -133,12 +127,12 @@ mod tests {
     #[test]
     fn what_becomes_cheap_is_recorded_again_and_pauses_tell_nothing() {
         let mut thinning = Thinning::new(Budget::new(0.03).unwrap());
-        let at = |ms: u64, cpu: u64, records: u64| Spent {
+        let at = |ms: u64, cpu: u64, cost: u64| Spent {
             time: Time(ms * 1_000_000),
             cpu: Nanos(cpu * 1_000_000),
-            futex_calls: ms * 1_000,
             calls: Nanos(0),
-            records: Nanos(records * 1_000_000),
+            records: ms * 1_000,
+            cost: Nanos(cost * 1_000_000),
         };
         assert_eq!(thinning.look(at(0, 0, 0), 1), None);
         assert_eq!(thinning.look(at(100, 100, 10), 1), Some(4));
@@ -156,9 +150,9 @@ mod tests {
         let at = |ms: u64| Spent {
             time: Time(ms * 1_000_000),
             cpu: Nanos(ms * 20_000),
-            futex_calls: ms * 1_000,
             calls: Nanos(0),
-            records: Nanos(ms * 4_000),
+            records: ms * 1_000,
+            cost: Nanos(ms * 4_000),
         };
         // A fifth of its CPU time, which is 0.4 % of a CPU.
         for (processes, level) in [(1, None), (100, Some(5))] {
@@ -170,11 +164,19 @@ mod tests {
 
     #[test]
     fn some_waits_are_always_recorded() {
-        let second = Nanos(1_000_000_000);
-        assert_eq!([most(0, second), most(99, second), most(100, second)], [3, 3, 4]);
-        // 25 of 6,400 waits a second: one in 2^8.
-        assert_eq!(most(12_800, second), STACKS_FIRST + 8);
-        assert_eq!(most(1_280, Nanos(100_000_000)), STACKS_FIRST + 8);
-        assert_eq!([most(u64::MAX, Nanos(0)), most(1 << 30, second)], [MAX_LEVEL; 2]);
+        let mut thinning = Thinning::new(Budget::new(0.03).unwrap());
+        let mut spent = Spent::default();
+        let mut look = |records: u64| {
+            spent.time.0 += 1_000_000_000;
+            spent.cpu.0 += 1_000_000_000;
+            spent.records += records;
+            spent.cost.0 += 1_000_000_000;
+            thinning.look(spent, 1)
+        };
+        assert_eq!(look(0), None);
+        // A quarter of them is enough. As much time as stacks take, the first levels leave out.
+        assert_eq!(look(400), Some(STACKS_FIRST + 2));
+        assert_eq!(look(199), None);
+        assert_eq!([look(99), look(0), look(0)], [Some(STACKS_FIRST + 1), Some(STACKS_FIRST), None]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::findings::{Shares, Stacks};
 use super::given::{Given, Threads};
+use super::spread::Spread;
 use crate::event::{FutexResult, FutexWait};
 use crate::histogram::Histogram;
 use crate::id::{Lock, Site, Tid};
@@ -65,6 +66,8 @@ pub struct FutexWaits {
     pub failed: u64,
     /// The waits that took time: woken, timed out or interrupted.
     pub waits: Tally,
+    /// How far their sum may be off, where none is known beside them (see `settle`).
+    pub spread: Spread,
     /// The longest.
     pub max: Nanos,
     /// How long they took.
@@ -143,6 +146,7 @@ impl FutexWaits {
             return;
         }
         self.waits.add_for(count, w.wait);
+        self.spread.add(w.end, count, w.wait);
         self.max = self.max.max(w.wait);
         self.histogram.add_for(count, w.wait);
         self.threads.add_for(w.tid, count, w.wait);
@@ -184,6 +188,7 @@ impl FutexWaits {
         };
         let of_count = share(slept.count, self.waits.count);
         let of_time = share(slept.time.0, self.waits.time.0);
+        self.spread = Spread::default();
         self.slept = self.slept.min(slept.count);
         self.waits.scale(of_count, of_time);
         self.contended.scale(of_count, of_time);

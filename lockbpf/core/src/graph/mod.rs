@@ -33,6 +33,7 @@ mod places;
 mod released;
 mod shares;
 mod split;
+mod spread;
 mod tape;
 #[cfg(test)]
 mod tests;

@@ -60,6 +60,8 @@ struct Release {
     tid: Tid,
     who: Who,
     stack: Option<StackId>,
+    /// Whether where it was given back is taken from another time.
+    inferred: bool,
 }
 
 /// A part of a wait, and whom it is charged to.
@@ -164,7 +166,19 @@ impl Releases {
     /// Takes note of a wake.
     pub(super) fn wake(&mut self, w: &Wake) {
         self.wakes.add(w.tid, *w);
-        self.give_back(w);
+        self.give_back(&self.with_stack(w));
+    }
+
+    /// The wake with the stack of the call that it is part of. One call may wake all who wait, each by itself, and the stack is taken where somebody may have
+    /// waited for long.
+    fn with_stack(&self, w: &Wake) -> Wake {
+        let is_part = |before: &&Wake| {
+            before.stack.is_some() && before.time <= w.time && (before.word, before.site) == (w.word, w.site)
+        };
+        let known = w.stack.is_some() || w.site.is_none();
+        let before = (!known).then(|| self.wakes.latest_first(w.tid)).into_iter().flatten();
+        let before = before.take_while(|before| before.time + AT_ONCE >= w.time).take(MAX_LOOKED_AT).find(is_part);
+        Wake { stack: w.stack.or(before.and_then(|before| before.stack)), ..*w }
     }
 
     fn give_back(&mut self, w: &Wake) {
@@ -173,7 +187,8 @@ impl Releases {
         let since = w.since.filter(|_| !is_numbered(w.word));
         let from = since.map_or(Time(0), |since| w.time - since);
         let told = w.time - w.watched;
-        self.release(w.word, Release { time: w.time, from, told, tid: w.tid, who, stack: w.stack });
+        let (tid, stack) = (w.tid, w.stack);
+        self.release(w.word, Release { time: w.time, from, told, tid, who, stack, inferred: false });
     }
 
     /// Takes note of what a thread did instead of running.
@@ -186,7 +201,8 @@ impl Releases {
         if s.has(flag::WAITED_FOR) && matches!(s.outcome, Outcome::Released | Outcome::CondReleased) {
             let who = Who::Section { lock: s.lock, site: s.site };
             let acquire = s.acquire();
-            let release = Release { time: s.end, from: acquire, told: acquire, tid: s.tid, who, stack: s.stack };
+            let (tid, stack) = (s.tid, s.stack);
+            let release = Release { time: s.end, from: acquire, told: acquire, tid, who, stack, inferred: false };
             self.release(s.lock, release);
         }
     }
@@ -291,7 +307,7 @@ impl Releases {
             }
             let Some(wake) = told.or_else(|| self.wakes.last(waker, begin, wait.end)) else { continue };
             // Since it is not the word, whoever was woken there last may have waited for another lock.
-            let wake = Wake { word: wait.word, since: None, ..*wake };
+            let wake = Wake { word: wait.word, since: None, ..self.with_stack(wake) };
             let known = self.words.latest_first(wait.word);
             if !known.take_while(|r| r.time >= wake.time).any(|r| r.time == wake.time && r.tid == wake.tid) {
                 self.give_back(&wake);
@@ -311,10 +327,12 @@ impl Releases {
         let (begin, end) = (w.end - w.wait, w.end);
         let mut pieces = Vec::new();
         let mut reached = begin;
-        let mut last: Option<&Release> = None;
-        for release in self.meanwhile(w).filter(|release| release.tid != w.tid) {
+        let mut last: Option<Release> = None;
+        let mut known = FxHashMap::default();
+        let others = self.meanwhile(w).filter(|release| release.tid != w.tid);
+        for release in others.map(|release| self.placed(w.word, release, &mut known)) {
             let from = release.from.clamp(reached, release.time);
-            match last {
+            match &last {
                 // All who woke somebody are recorded, so the waiter had been woken: it was only to run.
                 Some(last) if !self.thinned => {
                     let piece =
@@ -324,11 +342,11 @@ impl Releases {
                 // Somebody had it before, of whom it was not recorded that it was given back.
                 _ => self.unseen(w, (reached, from), None, &mut pieces),
             }
-            self.held(w, release, (from, release.time), &mut pieces);
+            self.held(w, &release, (from, release.time), &mut pieces);
             (reached, last) = (release.time, Some(release));
         }
         let waker = w.waker.filter(|_| w.result == FutexResult::Slept);
-        match last {
+        match &last {
             Some(last) if waker.is_some_and(|waker| waker == last.tid) => {
                 let piece = direct(w.word, last, (reached, end));
                 push(&mut pieces, Piece { cause: Cause::HandOff, ..piece });
@@ -353,7 +371,8 @@ impl Releases {
                 }
                 self.alone(word, release, (reached, begin), pieces);
                 let links = std::iter::once(link(word, release)).chain(inner.links.iter().copied()).collect();
-                push(pieces, Piece { from: begin, to: end, links, ..inner.clone() });
+                let inferred = inner.inferred || release.inferred;
+                push(pieces, Piece { from: begin, to: end, links, inferred, ..inner.clone() });
                 reached = end;
             }
         }
@@ -395,9 +414,24 @@ impl Releases {
         }
     }
 
-    /// When a thread gave this lock back last, as far as that is remembered.
+    /// When a thread gave this lock back last, as far as that is remembered; if that is known, where.
     fn last_of(&self, tid: Tid, word: Lock) -> Option<&Release> {
-        self.words.latest_first(word).take(MAX_LOOKED_AT).find(|release| release.tid == tid)
+        let own = |release: &&Release| release.tid == tid;
+        let mut last = self.words.latest_first(word).take(MAX_LOOKED_AT).filter(own);
+        let first = last.next()?;
+        if first.who.site().is_some() { Some(first) } else { last.find(|r| r.who.site().is_some()).or(Some(first)) }
+    }
+
+    /// The release; if it is not known where it was, with the place where its thread gave this lock back another time. That of each thread is looked for
+    /// once.
+    fn placed(&self, word: Lock, release: &Release, known: &mut FxHashMap<Tid, Option<Release>>) -> Release {
+        if release.who.site().is_some() {
+            return *release;
+        }
+        let is_placed = |other: &&Release| other.who.site().is_some();
+        let other =
+            *known.entry(release.tid).or_insert_with_key(|&tid| self.last_of(tid, word).filter(is_placed).copied());
+        other.map_or(*release, |other| Release { who: other.who, stack: other.stack, inferred: true, ..*release })
     }
 
     /// Whether whoever ended a wait had waited at its place, too, and had woken nobody there since.
@@ -439,7 +473,7 @@ fn direct(word: Lock, release: &Release, (from, to): (Time, Time)) -> Piece {
     Piece {
         who: Some(release.who),
         tid: release.tid,
-        inferred: false,
+        inferred: release.inferred,
         stack: release.stack,
         links: vec![link(word, release)],
         ..nobody(from, to)

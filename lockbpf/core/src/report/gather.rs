@@ -80,6 +80,11 @@ impl Gathered<'_> {
         !self.open.is_empty() && self.open.iter().all(|wait| wait.expected.is_some_and(is_for_lock))
     }
 
+    /// Its waits, if some of them stand for others and nothing tells how many there were in all: waiters sleep on words of their own.
+    pub(super) fn thinned(&self) -> Option<&FutexWaits> {
+        self.waits.filter(|waits| !self.is_lock() && waits.is_parked() && waits.is_thinned())
+    }
+
     /// Whether it is known as a futex word only, yet used as a lock.
     pub(super) fn is_inferred_lock(&self) -> bool {
         self.slept.is_some() || self.looks_like_mutex()

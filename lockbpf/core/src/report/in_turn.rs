@@ -1,6 +1,6 @@
 //! Locks that programs make of condition variables: nothing names them, but threads take turns at the place where they wait.
 //!
-//! * **Known otherwise**: conditions that an interpreter or a library makes its own locks of.
+//! * **Known otherwise**: conditions that an interpreter, a machine or a library makes its own locks of.
 //! * **Pools**: threads that wait for work, and wake one another for it, may take turns as well. Some are known by their functions.
 //! * **Functions that wait for all of a program**: whoever calls them waits for different things.
 
@@ -19,8 +19,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A function waits for one thing if one caller has at least this part of the waits in it, and of their time.
 const ONE_CALLER: f64 = 0.9;
-/// Parts of the names of functions in which the threads of pools wait for work, in lower case.
+/// Parts of the names of functions in which the threads of pools wait for work, in lower case; and in which Java's do for whatever they wait for: which of its locks
+/// that is, is told otherwise.
 const POOLS: &[&str] = &[
+    "platformevent::park",
+    "parker::park",
     "rayon_core::",
     "tokio::runtime::",
     "asio::detail::",

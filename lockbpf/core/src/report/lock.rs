@@ -37,7 +37,7 @@ pub(super) struct Ranked<'a> {
     pub(super) harm: Nanos,
     /// Where the lock was observed in windows only.
     pub(super) figures: Option<Figures>,
-    /// Where waits were, too: Σ wait, ns.
+    /// Where waits were, too, or only some of them were recorded: Σ wait, ns.
     wait_estimate: Option<Interval>,
     /// It has no sums of its own, but is among the locks of its process that were summed together.
     pub(super) in_others: bool,
@@ -77,7 +77,8 @@ impl<'a> Ranked<'a> {
         };
         let wait_estimate = figures
             .filter(|_| gathered.futex.is_empty() && wait.sum > Nanos(0))
-            .map(|figures| figures.wait_ns.around(wait.sum.0 as f64));
+            .map(|figures| figures.wait_ns.around(wait.sum.0 as f64))
+            .or_else(|| gathered.thinned()?.spread.around(wait.sum));
         // Without estimates beside it the number is that of the waits told. Whatever is seen of a runtime's lock is one.
         let contended = if figures.is_some() && total.unseen > 0 {
             let told = measured(&wait);
@@ -137,7 +138,7 @@ impl<'a> Ranked<'a> {
         (self.called() && !self.total.inline).then_some(self.total.acquisitions)
     }
 
-    /// Where windows alone show waits: Σ wait, ns.
+    /// Where windows alone show waits, or only some of them were recorded: Σ wait, ns.
     pub(super) fn wait_estimate(&self) -> Option<Interval> {
         self.wait_estimate
     }

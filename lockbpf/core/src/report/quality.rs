@@ -215,7 +215,7 @@ fn thinned(observation: &Observation) -> Option<String> {
         let each = (left + made) as f64 / made.max(1) as f64;
         format!(
             "Of waits that only futex calls tell of, 1 of {each:.0} was recorded, weighted by those for which it stands: the budget \
-             allows no more. Their numbers and times are exact; who waited where, and because of whom, is an estimate.{}",
+             allows no more. Numbers and times without ~ are exact; who waited where, and because of whom, is an estimate.{}",
             if virtual_ones(observation) { OF_VIRTUAL } else { "" }
         )
     })

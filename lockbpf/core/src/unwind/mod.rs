@@ -109,8 +109,17 @@ pub struct Unwound {
     pub end: End,
     /// Whether it went on by frame pointers through code without unwind information.
     pub by_frame_pointers: bool,
-    /// Methods in interpreters' frames, by their addresses: one more stands in `addresses` in place of the frame's own.
-    pub interpreted: Vec<u64>,
+    /// Methods in interpreters' frames: one more than a method's address stands in `addresses` in place of the frame's own.
+    pub interpreted: Vec<Interpreted>,
+}
+
+/// A method that is interpreted. Its frame returns to the same address as those of all other methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interpreted {
+    /// Its address.
+    pub address: u64,
+    /// Where in the stack that was found.
+    pub slot: u64,
 }
 
 impl Unwound {

@@ -45,7 +45,8 @@ impl Used {
         let Taken { futex_calls, records, stack_ns, .. } = self.taken;
         let (calls, written) =
             (Taken { futex_calls, ..Taken::default() }, Taken { records, stack_ns, ..Taken::default() });
-        Spent { time: self.time, cpu: self.cpu, futex_calls, calls: calls.cost(costs), records: written.cost(costs) }
+        let (calls, cost) = (calls.cost(costs), written.cost(costs));
+        Spent { time: self.time, cpu: self.cpu, calls, records, cost }
     }
 }
 

@@ -5,6 +5,7 @@ mod harvest;
 mod holds;
 mod options;
 mod skipped;
+mod stacks;
 mod sum_slots;
 mod tasks;
 
@@ -27,15 +28,15 @@ use super::placer::Mechanism;
 use super::probe_table::SCHED_SWITCH;
 use super::raw_program::{self, Programs};
 use super::rings::{Bell, Rings};
-use super::stack_copies::{Numbered, StackCopies};
+use super::stack_copies::StackCopies;
 use super::target::FileKey;
 use super::witness::{Witness, again};
 use crate::decode::{Decoded, decode};
 use crate::governor::Sampled;
-use crate::id::{Process, StackId};
+use crate::id::Process;
 use crate::quality::{FailedProbe, Quality, Unobserved};
 use crate::units::Time;
-use crate::unwind::{Decision, Method, StackCopy, Unwound};
+use crate::unwind::Method;
 use aya::Ebpf;
 use aya::maps::{Array, CgroupArray, HashMap as BpfHashMap, MapData, PerCpuArray};
 use aya_log::EbpfLogger;
@@ -45,7 +46,6 @@ use lockbpf_common::counter::Counter;
 use lockbpf_common::gate::Account;
 use lockbpf_common::kernel::Kernel;
 use lockbpf_common::parking;
-use lockbpf_common::python::{Interpreter, PythonFrame};
 use lockbpf_common::virtual_thread::{self, Carrier};
 use nix::time::{ClockId, clock_gettime};
 use skipped::Skipped;
@@ -460,57 +460,6 @@ impl Session {
         if let Some(logger) = &mut self.kernel_log {
             logger.flush();
         }
-    }
-
-    /// The stacks copied so far that were not fetched before. The programs may copy `more` until the next call. Call after [`Session::drain`], and every record handed over
-    /// then has its stack among these or earlier ones.
-    ///
-    /// # Errors
-    /// When a map cannot be accessed.
-    pub fn fetch_stacks(&mut self, more: u64) -> Result<Vec<StackCopy>, CaptureError> {
-        self.stack_copies.as_mut().map_or(Ok(Vec::new()), |copies| copies.fetch(&mut self.ebpf, more))
-    }
-
-    /// The places in Python functions where locks were asked for that were not told before.
-    pub fn python_places(&mut self) -> Vec<(Process, PythonFrame)> {
-        self.stack_copies.as_mut().map(StackCopies::python_places).unwrap_or_default()
-    }
-
-    /// Takes note of what a copied stack has turned out to be, and of the addresses that are told of it.
-    ///
-    /// # Errors
-    /// When the kernel side cannot be told.
-    pub fn settle_stack(&mut self, copy: &StackCopy, unwound: &Unwound, told: Vec<u64>) -> Result<(), CaptureError> {
-        self.stack_copies.as_mut().map_or(Ok(()), |copies| copies.settle(&mut self.ebpf, copy, unwound, told))
-    }
-
-    /// The number of a stack of which only these calls are known, innermost first; `None` without stacks, or if they are too many.
-    pub fn number_stack(&mut self, process: Process, calls: Vec<u64>) -> Option<StackId> {
-        self.stack_copies.as_mut()?.number_calls(process, calls)
-    }
-
-    /// Takes the stacks of a process in this way from now on.
-    ///
-    /// # Errors
-    /// When the kernel side cannot be told.
-    pub fn decide(&mut self, process: Process, decision: Decision) -> Result<(), CaptureError> {
-        self.stack_copies.as_ref().map_or(Ok(()), |copies| copies.decide(&mut self.ebpf, process, decision))
-    }
-
-    /// Takes the stacks of a process with the Python functions that its threads are in, if stacks are copied. Returns whether they are.
-    ///
-    /// # Errors
-    /// When the kernel side cannot be told.
-    pub fn read_python(&mut self, process: Process, python: Interpreter) -> Result<bool, CaptureError> {
-        let Some(copies) = &mut self.stack_copies else { return Ok(false) };
-        copies.read_python(&mut self.ebpf, process, python)?;
-        Ok(true)
-    }
-
-    /// What the number of a stack in a record stands for.
-    #[must_use]
-    pub fn numbered(&self, id: StackId) -> Numbered {
-        self.stack_copies.as_ref().map_or(Numbered::Known(Some(id)), |copies| copies.number(id))
     }
 
     /// Rings for what cannot wait until the next poll: a process that was seen for the first time, new stacks.

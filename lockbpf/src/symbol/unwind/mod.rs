@@ -16,7 +16,7 @@ use super::guard::guarded;
 use super::kept::Kept;
 use super::reader::Reader;
 use super::space::{AddressSpace, Place};
-use crate::unwind::{End, MACHINE, Registers, StackCopy, Unwound};
+use crate::unwind::{End, Interpreted, MACHINE, Registers, StackCopy, Unwound};
 use std::ops::Range;
 use step::{Caller, Step};
 pub(super) use tables::{Tables, Told};
@@ -99,13 +99,11 @@ impl Unwinder {
             let place = space.place(at, files);
             let code = if matches!(place, Some(Place::File(..))) { Outside::Nothing } else { outside(at) };
             if let Outside::Interpreter { below } = code
-                && let Some(method) = word_below(&registers, copy, below)
+                && let Some((slot, method)) = word_below(&registers, copy, below)
                 && let Some(address) = unwound.addresses.last_mut()
             {
-                // Its own address is the same for all methods, and so are the words where return addresses are.
                 *address = method.wrapping_add(1);
-                unwound.interpreted.push(method);
-                unwound.slots = None;
+                unwound.interpreted.push(Interpreted { address: method, slot });
             }
             let by_information = match place {
                 Some(Place::File(id, address)) => self.by_information(id, address, &registers, copy, files),
@@ -197,10 +195,11 @@ impl Unwinder {
 /// Bytes of the arguments of a method, of which there may be 255.
 const MAX_ARGUMENTS: u64 = 255 * 8;
 
-/// The word so many words below the frame pointer.
-fn word_below(registers: &Registers, copy: &StackCopy, words: u64) -> Option<u64> {
-    let frame = registers.get(MACHINE.frame_pointer)?;
-    copy.word(frame.checked_sub(8 * words)?).ok().filter(|&word| word != 0)
+/// The word so many words below the frame pointer, if it is not 0, and where it is.
+fn word_below(registers: &Registers, copy: &StackCopy, words: u64) -> Option<(u64, u64)> {
+    let slot = registers.get(MACHINE.frame_pointer)?.checked_sub(8 * words)?;
+    let word = copy.word(slot).ok().filter(|&word| word != 0)?;
+    Some((slot, word))
 }
 
 /// The caller by the size of the frame.
@@ -221,7 +220,7 @@ fn by_interpreter(registers: &Registers, copy: &StackCopy) -> Result<Step, End> 
     let stepped = by_frame_pointer(registers, copy)?;
     Ok(stepped.map(|mut caller| {
         let above = caller.registers.stack_pointer();
-        let end = word_below(registers, copy, 1).filter(|end| end % 8 == 0);
+        let end = word_below(registers, copy, 1).map(|(_, end)| end).filter(|end| end % 8 == 0);
         let is_above =
             |end: &u64| above.is_some_and(|above| (above..=above.saturating_add(MAX_ARGUMENTS)).contains(end));
         if let Some(end) = end.filter(is_above) {

@@ -6,7 +6,7 @@ use crate::fixture::Damage;
 use crate::names::Names;
 use crate::symbol::Symbols;
 use crate::symbol::fixture::{PROCESS, Program, Workshop};
-use crate::unwind::Unwind;
+use crate::unwind::{Interpreted, Unwind};
 use proptest::prelude::*;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -164,8 +164,9 @@ fn an_interpreters_frame_stands_for_its_method() {
     let stack = copy(Registers::of(0x55, 0x1000, 0x1020), 0x1000, bytes);
     let interpreter = |at| if at == 0x55 { Outside::Interpreter { below: 3 } } else { Outside::Code };
     let unwound = Unwinder::default().unwind(&stack, &AddressSpace::default(), &Files::none(), interpreter);
-    assert_eq!((unwound.addresses, unwound.interpreted), (vec![0x4201, 0x77, 0x88], vec![0x4200]));
-    assert_eq!((unwound.slots, unwound.end), (None, End::Root), "its own addresses do not tell it from others");
+    let method = Interpreted { address: 0x4200, slot: 0x1008 };
+    assert_eq!((unwound.addresses, unwound.interpreted), (vec![0x4201, 0x77, 0x88], vec![method]));
+    assert_eq!((unwound.slots, unwound.end), (Some(vec![0x1028, 0x1048]), End::Root));
 }
 
 /// Compiled code calls an interpreted method, and has to make room for arguments on its own stack.

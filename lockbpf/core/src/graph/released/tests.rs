@@ -103,6 +103,61 @@ fn who_wakes_at_a_word_of_the_waiters_own_gives_back_the_lock_that_it_waited_for
     assert_eq!(parked(&[wake(OTHER, 2, 90, None)]), [(2, 80, INFERRED)]);
 }
 
+/// Where the lock was given back at the end of the pieces of a wait, and whether that is inferred.
+fn places(wakes: &[Wake], waits: &[FutexWait]) -> Vec<(Option<Who>, bool)> {
+    let mut releases = Releases::default();
+    wakes.iter().for_each(|w| releases.wake(w));
+    waits.iter().for_each(|w| releases.wait(w));
+    let mut last = Vec::new();
+    while let Some((_, _, pieces)) = releases.next(true) {
+        last = pieces;
+    }
+    last.iter().map(|piece| (piece.who, piece.inferred)).collect()
+}
+
+fn at(tid: u32, stack: u32) -> Option<Who> {
+    let stack = (stack != 0).then_some(StackId(stack));
+    Some(Who::Released { lock: lock(WORD), site: site(u64::from(tid)), stack })
+}
+
+#[test]
+fn who_wakes_all_that_wait_one_by_one_gives_the_lock_back_once() {
+    let first = Wake { stack: Some(StackId(7)), ..wake(WORD, 1, 130, None) };
+    let then = |tid, time| wake(WORD, tid, time, Some(2));
+    let waited = wait(WORD, 9, (100, 140), 1);
+    let of_first = vec![(at(1, 7), false); 2];
+    assert_eq!(places(&[first, then(1, 132), then(1, 134)], &[waited]), of_first);
+    // Another thread does so by a call of its own, and so does the same one later or elsewhere.
+    assert_eq!(places(&[first, then(2, 132)], &[wait(WORD, 9, (131, 140), 2)]).last().unwrap().0, at(2, 0));
+    let late = 131 + AT_ONCE.0;
+    assert_eq!(places(&[first, then(1, late)], &[wait(WORD, 9, (131, late), 1)]).last().unwrap().0, at(1, 0));
+    // Whoever waits for a lock of a runtime's own sleeps on another word.
+    let parked = FutexWait { expected: FOR_LOCK, ..waited };
+    let of_other = |wake: Wake| Wake { word: lock(OTHER), ..wake };
+    assert_eq!(places(&[of_other(first), of_other(then(1, 134))], &[parked]), of_first);
+    // Nor is it known to be one call where nothing tells where it is; and one that goes on for ever is none.
+    let nowhere = |wake| Wake { site: None, ..wake };
+    let unplaced = places(&[nowhere(first), nowhere(then(1, 132))], &[wait(WORD, 9, (131, 140), 1)]);
+    assert_eq!(unplaced.last().unwrap().0, Some(Who::Thread(Tid(1))));
+    let many: Vec<_> = (0..4).map(|n| then(1, 130 + n * AT_ONCE.0 / 2)).collect();
+    let last = wait(WORD, 9, (131 + AT_ONCE.0, 140 + 2 * AT_ONCE.0), 1);
+    assert_eq!(places(&[&[first][..], &many].concat(), &[last]).last().unwrap().0, at(1, 0));
+    let elsewhere = Wake { site: Some(site(4)), ..then(1, 132) };
+    assert_eq!(places(&[first, elsewhere], &[wait(WORD, 9, (131, 140), 1)]).last().unwrap().0, at(4, 0));
+}
+
+#[test]
+fn where_a_thread_gave_a_lock_back_is_taken_from_another_time_if_it_is_not_known() {
+    let placed = Wake { stack: Some(StackId(7)), ..wake(WORD, 1, 90, None) };
+    let unplaced = |tid, time| Wake { site: None, ..wake(WORD, tid, time, Some(40)) };
+    let waited = wait(WORD, 9, (100, 130), 1);
+    assert_eq!(places(&[placed, unplaced(1, 130)], &[waited]), [(at(1, 7), true)]);
+    // Later, too; but not from another thread's.
+    assert_eq!(places(&[unplaced(1, 130), Wake { time: Time(190), ..placed }], &[waited]), [(at(1, 7), true)]);
+    assert_eq!(places(&[placed, unplaced(2, 130)], &[wait(WORD, 9, (100, 130), 2)])[0].0, Some(Who::Thread(Tid(2))));
+    assert_eq!(places(&[unplaced(1, 110), unplaced(1, 130)], &[waited])[0].0, Some(Who::Thread(Tid(1))));
+}
+
 #[test]
 fn a_hand_over_that_was_not_recorded_is_nobodys() {
     // Somebody was woken at 150, but by whom is not known.

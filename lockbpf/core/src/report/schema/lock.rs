@@ -131,8 +131,8 @@ pub struct LockEntry {
     /// and p99 of `hold_ns` are then these estimates; left out where everything was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimates: Option<Figures>,
-    /// Where windows alone show waits for it (locks that runtimes take inline, spin locks): Σ wait, ns, as it is estimated for the whole time,
-    /// with its 95 % interval. The sum of `wait_ns` is then its value.
+    /// Where windows alone show waits for it (locks that runtimes take inline, spin locks), or some of them are recorded for others and its waiters sleep on
+    /// words of their own: Σ wait, ns, as it is estimated for the whole time, with its 95 % interval. The sum of `wait_ns` is then its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_estimate: Option<Interval>,
     /// Futex calls on the lock's word that no lock call explains.

@@ -92,6 +92,16 @@ fn what_different_functions_wait_for_in_one_need_not_be_a_lock() {
     assert!(r.conditions.iter().all(|c| c.purpose == "condition"));
 }
 
+/// Its threads are parked there for monitors and for all else.
+#[test]
+fn where_java_parks_its_threads_is_no_lock() {
+    let mut o = turns(None);
+    for stack in o.stacks.values_mut() {
+        stack.insert(0, PARK);
+    }
+    assert!(of_conditions(&report(&o)).is_none());
+}
+
 /// Who asks waits for the answer, and who answers only until it is asked again.
 #[test]
 fn what_another_function_waits_for_in_it_counts_however_short_that_is() {
